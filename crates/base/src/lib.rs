@@ -1,0 +1,19 @@
+//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Errno`] and the names of
+//! connections, messages and memory.
+//!
+//! Pure: nothing here can observe the world.
+#![forbid(unsafe_code)]
+
+mod errno;
+mod ids;
+mod memory;
+mod rng;
+mod time;
+mod timers;
+
+pub use errno::Errno;
+pub use ids::{ConnId, MessageId};
+pub use memory::{BufferId, Payload, Sink, Span, Verdict};
+pub use rng::Rng;
+pub use time::Time;
+pub use timers::Timers;

@@ -1,0 +1,102 @@
+//! Names for memory that machines move about and never look into.
+
+use std::sync::Arc;
+
+/// A buffer that the driver (or the simulator) owns.
+///
+/// Machines name bulk memory by this and never see its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferId(pub u64);
+
+/// `len` bytes at `offset` in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Where the bytes begin, counted from the start of the buffer.
+    pub offset: u64,
+    /// How many bytes; one LNet message carries at most 1 MiB.
+    pub len: u32,
+}
+
+impl Span {
+    /// Takes `len` bytes off the front of the span.
+    ///
+    /// # Panics
+    /// If the span is shorter than `len`: a machine never asks for more than it named.
+    #[must_use]
+    pub fn advance(self, len: u32) -> Self {
+        assert!(len <= self.len, "a span of {} bytes cannot lose {len}", self.len);
+        Self { offset: self.offset + u64::from(len), len: self.len - len, ..self }
+    }
+}
+
+/// The bytes behind a header on their way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// None.
+    Empty,
+    /// A machine's own few bytes, such as ping info.
+    Inline(Arc<[u8]>),
+    /// Bulk memory, written straight from where it is.
+    Span(Span),
+}
+
+impl Payload {
+    /// Returns how many bytes the payload has.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Empty => 0,
+            Self::Inline(bytes) => bytes.len() as u32,
+            Self::Span(span) => span.len,
+        }
+    }
+
+    /// Returns whether the payload has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where the bytes behind a received header go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// Nowhere: `len` bytes are read and forgotten.
+    Discard {
+        /// How many.
+        len: u32,
+    },
+    /// To the machine itself, which asked for these few bytes, such as ping info.
+    Inline {
+        /// How many.
+        len: u32,
+    },
+    /// Into bulk memory, straight from the socket.
+    Span(Span),
+}
+
+impl Sink {
+    /// Returns how many bytes go there.
+    pub fn len(&self) -> u32 {
+        match *self {
+            Self::Discard { len } | Self::Inline { len } => len,
+            Self::Span(span) => span.len,
+        }
+    }
+
+    /// Returns whether nothing goes there.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What LNet wants done with a message whose header has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Put the first bytes of the payload there, and discard those beyond its length.
+    Receive(Sink),
+    /// Read nothing more from this connection until another verdict comes.
+    Wait,
+    /// The header breaks the protocol: close the connections of this peer.
+    Reject,
+}
