@@ -1,0 +1,35 @@
+//! Every LNet structure that crosses a TCP socket, as a value that encodes to the same bytes.
+//!
+//! Pure: the only place that knows the byte offsets of [NIDs](nid), the [acceptor's
+//! request](acceptor), the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader),
+//! the [LNet header](header) and the [ping info](ping). It also knows how NIDs and sets of them
+//! are [written by people](NidList).
+#![forbid(unsafe_code)]
+
+pub mod acceptor;
+pub mod header;
+pub mod nid;
+mod nid_range;
+mod nid_text;
+mod number_list;
+pub mod ping;
+pub mod socklnd;
+
+pub use header::{Body, Handle, Header, MessageType};
+pub use nid::{Net, NetType, Nid, Pid, ProcessId};
+pub use nid_range::{ExpandError, NetRange, NidList, NidRange};
+pub use nid_text::NidError;
+pub use number_list::{Mistake, NumberList, RangeError};
+
+/// The largest payload of one PUT or REPLY, in bytes.
+#[doc(alias = "LNET_MTU")]
+pub const MTU: u32 = 1 << 20;
+/// How many portals a node has; valid indices are below this.
+#[doc(alias = "MAX_PORTALS")]
+pub const PORTALS: u32 = 64;
+/// The portal of pings and pushes.
+#[doc(alias = "LNET_RESERVED_PORTAL")]
+pub const RESERVED_PORTAL: u32 = 0;
+/// The match bits of pings and pushes.
+#[doc(alias = "LNET_PROTO_PING_MATCHBITS")]
+pub const PING_MATCH_BITS: u64 = 1 << 63;

@@ -1,0 +1,229 @@
+//! Ping info: what a node says of its network interfaces, in a REPLY or a push.
+//!
+//! ```text
+//! header, 16 bytes        0 magic  4 features  8 pid  12 count of small entries
+//! small entry, 16 bytes   0 nid u64  8 status u32  12 size u32
+//! large entry             0 status u32  4 large nid, its meaningful bytes only, padded to 4
+//! ```
+//!
+//! In the sender's order, which the magic reveals; large NIDs are never swapped. Entry 0 is
+//! `0@lo`: its status is the sequence number, its size the bytes of the whole when large entries
+//! follow. The primary NID is entry 1, or the first large entry. Spec: lnet-wire §9.3 to §9.5.
+
+use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
+
+use crate::nid::{Nid, Pid};
+
+wire_enum! {
+    /// Whether a network interface is usable.
+    pub struct NiStatus(u32) {
+        /// It is.
+        UP = 0x15aa_c0de,
+        /// It is not.
+        DOWN = 0xdead_face,
+    }
+}
+
+/// What a node can do: a set of bits, of which the unknown ones are kept and ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features(pub u32);
+
+impl Features {
+    /// Never set by current nodes.
+    pub const BASE: Self = Self(0x01);
+    /// Entries carry a status. Info without it is rejected.
+    pub const NI_STATUS: Self = Self(0x02);
+    /// The node does not route.
+    pub const RTE_DISABLED: Self = Self(0x04);
+    /// All listed NIDs may be used interchangeably.
+    pub const MULTI_RAIL: Self = Self(0x08);
+    /// The node accepts pushes and its NID list may be adopted.
+    pub const DISCOVERY: Self = Self(0x10);
+    /// Large entries follow the small ones.
+    pub const LARGE_ADDR: Self = Self(0x20);
+    /// The first large entry is the primary NID.
+    pub const PRIMARY_LARGE: Self = Self(0x40);
+    /// LND metadata follows the entries.
+    pub const METADATA: Self = Self(0x80);
+
+    /// Returns whether every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns the union of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the set without the bits of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// One network interface of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NiEntry {
+    /// Its NID.
+    pub nid: Nid,
+    /// Whether it is usable.
+    pub status: NiStatus,
+}
+
+/// What a node says of itself.
+///
+/// `0@lo` is not listed in `entries`: its place on the wire carries `sequence`.
+#[doc(alias = "lnet_ping_info")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PingInfo {
+    /// What the node can do. The bits of large entries must agree with `entries`.
+    pub features: Features,
+    /// The process that answers.
+    pub pid: Pid,
+    /// Grows with every change of the list; any value is possible.
+    pub sequence: u32,
+    /// The interfaces with small NIDs, then those with large ones.
+    pub entries: Vec<NiEntry>,
+}
+
+impl PingInfo {
+    /// The magic number.
+    #[doc(alias = "LNET_PROTO_PING_MAGIC")]
+    pub const MAGIC: u32 = 0x7069_6e67;
+    /// The sink of a first ping: room for 16 small entries.
+    #[doc(alias = "LNET_PING_INFO_MIN_SIZE")]
+    pub const SIZE_MIN: u32 = 272;
+    /// The most entries that are accepted from a peer (`lnet_interfaces_max`).
+    pub const ENTRIES_MAX: u32 = 4096;
+    /// Bytes in the largest info that is accepted: every entry large.
+    pub const SIZE_MAX: u32 = 16 + 24 * Self::ENTRIES_MAX;
+
+    /// Decodes info from `bytes`, which may hold less than the node has to say.
+    ///
+    /// Entries beyond the end of `bytes` are left out; [`Decoded::size`] tells how large the
+    /// whole is. Metadata is ignored.
+    pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+        let mut r = Reader::new(bytes, Order::Little);
+        let magic = r.array("ping.magic")?;
+        let Some(order) = Order::of_magic(magic, Self::MAGIC) else {
+            return Err(DecodeError::Magic { got: u32::from_le_bytes(magic) });
+        };
+        let mut r = r.in_order(order);
+        let features = Features(r.u32("ping.features")?);
+        if !features.has(Features::NI_STATUS) {
+            return Err(DecodeError::Range { field: "ping.features", got: features.0.into() });
+        }
+        let pid = Pid(r.u32("ping.pid")?);
+        let count = r.u32("ping.count")?;
+        if !(1..=Self::ENTRIES_MAX).contains(&count) {
+            return Err(DecodeError::Range { field: "ping.count", got: count.into() });
+        }
+        let loopback = r.u64("ping.loopback")?;
+        if Nid::from_small(loopback) != Nid::LOOPBACK {
+            return Err(DecodeError::Range { field: "ping.loopback", got: loopback });
+        }
+        let sequence = r.u32("ping.sequence")?;
+        let declared = r.u32("ping.size")? & !3;
+        let mut entries = decode_small(&mut r, count - 1)?;
+        let mut size = 16 + 16 * count;
+        if features.has(Features::LARGE_ADDR) {
+            size = size.max(declared).min(Self::SIZE_MAX);
+            if entries.len() as u32 == count - 1 {
+                let room =
+                    (size as usize).min(bytes.len()).saturating_sub(16 + 16 * count as usize);
+                decode_large(&mut r.sub("ping.large", room)?, &mut entries);
+            }
+        }
+        Ok(Decoded { info: Self { features, pid, sequence, entries }, size, order })
+    }
+
+    /// Appends the info, in `order`, to `out`. Metadata is never written.
+    pub fn encode(&self, order: Order, out: &mut Vec<u8>) {
+        let (small, large): (Vec<NiEntry>, Vec<NiEntry>) =
+            self.entries.iter().partition(|entry| !entry.nid.is_large());
+        let mut w = Writer::new(out, order);
+        w.u32(Self::MAGIC);
+        w.u32(self.features.0);
+        w.u32(self.pid.0);
+        w.u32(1 + small.len() as u32);
+        Nid::LOOPBACK.encode_small(&mut w);
+        w.u32(self.sequence);
+        w.u32(if large.is_empty() { 0 } else { self.size() });
+        for entry in small {
+            entry.nid.encode_small(&mut w);
+            w.u32(entry.status.0);
+            w.u32(0);
+        }
+        for entry in large {
+            w.u32(entry.status.0);
+            let bytes = entry.nid.to_large();
+            let len = entry.nid.large_len();
+            w.bytes(&bytes[..len]);
+            w.zeros(len.next_multiple_of(4) - len);
+        }
+    }
+
+    /// Returns how many bytes the whole takes.
+    pub fn size(&self) -> u32 {
+        let entry = |nid: Nid| match nid.is_large() {
+            true => 4 + nid.large_len().next_multiple_of(4),
+            false => 16,
+        };
+        (32 + self.entries.iter().map(|e| entry(e.nid)).sum::<usize>()) as u32
+    }
+
+    /// Returns the NID by which the node wants to be known, if it lists any.
+    pub fn primary(&self) -> Option<Nid> {
+        let large = self.features.has(Features::PRIMARY_LARGE);
+        let found = self.entries.iter().find(|entry| entry.nid.is_large() == large);
+        found.map(|entry| entry.nid)
+    }
+}
+
+/// What [`PingInfo::decode`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The info, as far as the bytes went.
+    pub info: PingInfo,
+    /// Bytes in the whole info; more than were given if it was truncated.
+    pub size: u32,
+    /// The sender's byte order.
+    pub order: Order,
+}
+
+fn decode_small(r: &mut Reader<'_>, count: u32) -> Result<Vec<NiEntry>, DecodeError> {
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        if r.rest().len() < 16 {
+            break;
+        }
+        let nid = Nid::decode_small(r, "ping.nid")?;
+        let status = NiStatus(r.u32("ping.status")?);
+        r.u32("ping.entry_size")?;
+        entries.push(NiEntry { nid, status });
+    }
+    Ok(entries)
+}
+
+/// Reads large entries to the end of `r`; one that is cut off or too long to be a NID is left out.
+fn decode_large(r: &mut Reader<'_>, entries: &mut Vec<NiEntry>) {
+    while r.rest().len() >= 8 {
+        let Ok(status) = r.u32("ping.large_status") else { return };
+        let len = usize::from(r.rest()[0]) + 8;
+        let Ok(bytes) = r.take("ping.large_nid", len.next_multiple_of(4)) else { return };
+        if len > Nid::LARGE_LEN {
+            continue;
+        }
+        let mut large = [0; Nid::LARGE_LEN];
+        large[..len].copy_from_slice(&bytes[..len]);
+        if let Ok(nid) = Nid::from_large(large) {
+            entries.push(NiEntry { nid, status: NiStatus(status) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The 24 bytes before every message on versions 2 to 4.
+//!
+//! ```text
+//! 0 kind u32   4 checksum u32   8 cookie 0 u64   16 cookie 1 u64
+//! ```
+//!
+//! In the order that the sender's hello announced. Spec: lnet-wire §6.
+
+use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
+
+wire_enum! {
+    /// What follows the frame header.
+    pub struct FrameKind(u32) {
+        /// Nothing: the cookies say it all.
+        NOOP = 0xc0,
+        /// An LNet header and its payload.
+        LNET = 0xc1,
+    }
+}
+
+/// The header of a frame.
+#[doc(alias = "ksock_msg_hdr")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What follows.
+    pub kind: FrameKind,
+    /// CRC-32 without the final inversion, or 0 for none.
+    #[doc(alias = "ksh_csum")]
+    pub checksum: u32,
+    /// Asks for an acknowledgement of this message (LNET), or acknowledges (NOOP).
+    #[doc(alias = "ksh_zc_cookies")]
+    pub cookies: [u64; 2],
+}
+
+impl FrameHeader {
+    /// Bytes in the header.
+    pub const LEN: usize = 24;
+    /// The second cookie of a NOOP that only says "I am here".
+    #[doc(alias = "SOCKNAL_KEEPALIVE_PING")]
+    pub const KEEPALIVE: u64 = 1;
+
+    /// Returns the header of a message that asks for no acknowledgement.
+    pub const fn lnet() -> Self {
+        Self { kind: FrameKind::LNET, checksum: 0, cookies: [0, 0] }
+    }
+
+    /// Returns a NOOP that acknowledges one cookie.
+    pub const fn acknowledge(cookie: u64) -> Self {
+        Self { kind: FrameKind::NOOP, checksum: 0, cookies: [0, cookie] }
+    }
+
+    /// Decodes a header that fills `bytes`. Unknown kinds are values.
+    pub fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes, order);
+        let header = Self {
+            kind: FrameKind(r.u32("frame.kind")?),
+            checksum: r.u32("frame.checksum")?,
+            cookies: [r.u64("frame.cookie0")?, r.u64("frame.cookie1")?],
+        };
+        r.finish("frame header")?;
+        Ok(header)
+    }
+
+    /// Appends the header to `out`.
+    pub fn encode(&self, order: Order, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out, order);
+        w.u32(self.kind.0);
+        w.u32(self.checksum);
+        w.u64(self.cookies[0]);
+        w.u64(self.cookies[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fulmar_wire::testing::{hex, round_trip};
+
+    #[test]
+    fn a_keepalive_is_a_noop_with_cookie_one() {
+        let bytes = hex("c0 00 00 00 00 00 00 00 | NOOP, no checksum
+             00 00 00 00 00 00 00 00 |
+             01 00 00 00 00 00 00 00 | keepalive");
+        let decode = |bytes: &[u8]| FrameHeader::decode(bytes, Order::Little);
+        let header = round_trip(&bytes, decode, |header, out| header.encode(Order::Little, out));
+        assert_eq!(header, FrameHeader::acknowledge(FrameHeader::KEEPALIVE));
+    }
+
+    #[test]
+    fn a_big_endian_peer_is_understood() {
+        let mut bytes = Vec::new();
+        FrameHeader::acknowledge(0x2a).encode(Order::Big, &mut bytes);
+        assert_eq!(bytes[..4], [0, 0, 0, 0xc0]);
+        assert_eq!(FrameHeader::decode(&bytes, Order::Big), Ok(FrameHeader::acknowledge(0x2a)));
+    }
+}

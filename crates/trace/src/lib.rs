@@ -1,0 +1,31 @@
+//! Captures of the network: what `tcpdump` and Wireshark write, as LNet messages; and what a
+//! node or a simulation sends, as a file that they read.
+//!
+//! Pure: the bytes of a file go in, values come out, and the other way round.
+//!
+//! ```no_run
+//! # fn file() -> Vec<u8> { Vec::new() }
+//! # fn main() -> Result<(), fulmar_trace::CaptureError> {
+//! let bytes = fulmar_trace::decompress(&file())?.into_owned();
+//! let capture = fulmar_trace::Capture::read(&bytes)?;
+//! for connection in fulmar_trace::Conversation::of(&capture).connections {
+//!     for item in fulmar_trace::lnet::parse(&connection) {
+//!         println!("{} {:?} {:?}", item.time, item.direction, item.kind);
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod capture;
+mod gzip;
+pub mod lnet;
+mod segment;
+mod tcp;
+mod writer;
+
+pub use capture::{Capture, CaptureError, LinkType, Packet};
+pub use gzip::{FILE_MAX, decompress};
+pub use segment::Segment;
+pub use tcp::{Chunk, Connection, Conversation, Direction, End, Start};
+pub use writer::{CaptureWriter, FlowId};

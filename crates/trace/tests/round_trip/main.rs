@@ -1,0 +1,6 @@
+//! What kernel nodes sent, decoded and encoded again; and what the writer writes, read back.
+
+mod counts;
+mod rules;
+mod traces;
+mod written;
