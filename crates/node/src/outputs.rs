@@ -1,0 +1,149 @@
+//! What a node wants done.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use fulmar_base::{ConnId, Errno, Payload, Sink};
+use fulmar_lnet::{CopyId, Event, PingReply, QueryId};
+
+/// What the owner must do or know, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Open a TCP connection, bound to `local` and, if it can be had, to a privileged port.
+    Dial {
+        /// Names the attempt.
+        conn: ConnId,
+        /// The address to bind.
+        local: IpAddr,
+        /// The address to connect to.
+        remote: SocketAddr,
+    },
+    /// Append to what is written on the connection: the head, then the payload.
+    Write {
+        /// Where.
+        conn: ConnId,
+        /// Headers.
+        head: Vec<u8>,
+        /// What follows them.
+        payload: Payload,
+        /// Compute the checksum of head and payload and put it into the head first.
+        checksum: bool,
+    },
+    /// Close the connection.
+    Close {
+        /// Which.
+        conn: ConnId,
+        /// Write first what was asked for before.
+        flush: bool,
+    },
+    /// What is to be read from the connection next has changed.
+    Resume {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Copy bytes within this node.
+    Copy {
+        /// Names the copy.
+        copy: CopyId,
+        /// From there; never inline.
+        from: Payload,
+        /// To there; never inline.
+        to: Sink,
+    },
+    /// For the application.
+    Event(Event),
+    /// A ping has ended.
+    Pinged {
+        /// Which.
+        query: QueryId,
+        /// How.
+        result: Result<PingReply, Errno>,
+    },
+    /// A discovery has ended.
+    Discovered {
+        /// Which.
+        query: QueryId,
+        /// How.
+        result: Result<PingReply, Errno>,
+    },
+    /// Something for the log.
+    Notice(Notice),
+}
+
+/// Something worth a line in the log and a count, from either layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Notice {
+    Lnet(fulmar_lnet::Notice),
+    Socklnd(fulmar_socklnd::Notice),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lnet(notice) => write_lnet(f, notice),
+            Self::Socklnd(notice) => write_socklnd(f, notice),
+        }
+    }
+}
+
+fn write_lnet(f: &mut fmt::Formatter<'_>, notice: &fulmar_lnet::Notice) -> fmt::Result {
+    use fulmar_lnet::Notice as N;
+    match notice {
+        N::ProtocolError { from, reason } => {
+            write!(f, "{from} broke the LNet protocol ({reason}): its connections are closed")
+        }
+        N::Dropped { from, reason } => write!(f, "dropped a message from {from}: {reason}"),
+        N::BadPingInfo { from, reason } => {
+            write!(f, "{from} describes itself in a way that cannot be understood: {reason}")
+        }
+        N::ResponseTimeout { peer } => write!(f, "{peer} has not answered in time"),
+        N::Discovered { primary, nids } => write!(f, "discovered {primary}: it has {nids} NIDs"),
+        N::DiscoveryFailed { peer, errno } => write!(f, "cannot discover {peer}: {errno}"),
+    }
+}
+
+fn write_socklnd(f: &mut fmt::Formatter<'_>, notice: &fulmar_socklnd::Notice) -> fmt::Result {
+    use fulmar_socklnd::Notice as N;
+    match notice {
+        N::UnprivilegedPort { remote } => write!(
+            f,
+            "refused {remote}: it calls from an unprivileged port and this node's `accept` is \
+             \"secure\" (run the caller with CAP_NET_BIND_SERVICE, or set accept=all here)"
+        ),
+        N::TooManyHandshakes { remote } => {
+            write!(f, "refused {remote}: too many callers have not said yet who they are")
+        }
+        N::NotOurNid { remote, asked } => write!(
+            f,
+            "refused {remote}: it asks for {asked}, which is not a NID of this node (see \
+             `lnetctl net show`)"
+        ),
+        N::Malformed { remote, error } => {
+            write!(f, "{remote} sent what is not LNet: {error}")
+        }
+        N::Silent { remote } => write!(f, "{remote} connected and said nothing in time"),
+        N::UnknownCookie { remote, cookie } => {
+            write!(f, "{remote} acknowledged message {cookie:#x}, which it was not asked to")
+        }
+        N::Checksum { remote, expected, got } => write!(
+            f,
+            "a message from {remote} was damaged on its way: checksum {got:#010x}, not \
+             {expected:#010x}"
+        ),
+        N::WrongPeer { wanted, got } => {
+            write!(f, "{got} answered where {wanted} was called: is an address used twice?")
+        }
+        N::Unreachable { peer, errno, retry } => {
+            write!(
+                f,
+                "cannot connect to {peer}: {errno}; trying again in {retry:?} at the earliest"
+            )
+        }
+        N::Restarted { peer } => write!(f, "{peer} has restarted: its old connections are closed"),
+        N::PeerUp { ni, peer } => write!(f, "connected to {} from {ni}", peer.nid),
+        N::PeerDown { ni, peer, errno } => {
+            write!(f, "lost the connections between {ni} and {}: {errno}", peer.nid)
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Our machine in the place of one node of a recording; the recording plays the other.
+//!
+//! Each step of the recorded peer is given to the machine. Each step of the node whose place we
+//! took must be produced by the machine, byte for byte but for what the node was free to choose:
+//! object cookies, zero-copy requests, and when it acknowledges. What its upper layers asked for
+//! is asked of our machine when the recording shows it; pings, pushes, ACKs, REPLYs, hellos and
+//! acceptor's requests must come by themselves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fulmar_base::{BufferId, ConnId, Payload, Time};
+use fulmar_lnet::{EventKind, Get, Md, MdOptions, Me, MePosition, NiTunables, Put};
+use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello};
+use fulmar_lnet_wire::{Body, Handle, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
+use fulmar_node::{Config, NiConfig, Node, Output};
+use fulmar_socklnd::Need;
+use fulmar_wire::Order;
+
+use crate::recording::{Recording, Step, What};
+
+/// The sink of a ping that an administrator asked for; discovery has a smaller one.
+const ADMIN_SINK: u32 = 3960;
+
+/// A message that our machine has sent.
+#[derive(Debug)]
+struct Sent {
+    conn: usize,
+    header: Header,
+    payload: Payload,
+}
+
+/// Our end of a recorded connection.
+#[derive(Debug, Default)]
+struct End {
+    /// The machine's name for it.
+    conn: Option<ConnId>,
+    /// What the machine wrote that is not decoded yet.
+    written: Vec<u8>,
+    /// How often each cookie of the peer was acknowledged.
+    acknowledged: BTreeMap<u64, u32>,
+}
+
+pub(crate) struct Player<'a> {
+    recording: &'a Recording,
+    ours: Vec<Nid>,
+    node: Node,
+    now: Time,
+    ends: Vec<End>,
+    /// Connections that our machine has asked for and the recording has not shown yet.
+    dialled: VecDeque<(ConnId, std::net::IpAddr, SocketAddr)>,
+    /// Sent, and not yet seen in the recording.
+    sent: Vec<Sent>,
+    /// What the recording calls a handle of ours, and what our machine calls it.
+    handles: BTreeMap<Handle, Handle>,
+    /// Bytes of the recorded peer's messages that are to be acknowledged: connection and cookie.
+    cookies: Vec<(usize, u64)>,
+    pub(crate) events: BTreeMap<EventKind, usize>,
+    pub(crate) answered: usize,
+    pub(crate) failures: Vec<String>,
+}
+
+impl<'a> Player<'a> {
+    /// Puts our machine in the place of the node that has `ours`; `late` interfaces are added
+    /// after the start, which the sequence number of the ping info shows.
+    pub(crate) fn new(recording: &'a Recording, ours: &[Nid], late: bool) -> Self {
+        let config = Config {
+            lnet: fulmar_lnet::Config {
+                pid: Pid::LUSTRE,
+                interface_cookie: recording.interface_cookie(ours),
+                globals: fulmar_lnet::Globals::default(),
+            },
+            socklnd: fulmar_socklnd::Config::default(),
+        };
+        let mut node = Node::new(config);
+        let now = Time::from_secs(1);
+        if late {
+            node.apply(now, |lnet| lnet.start(now));
+        }
+        for &nid in ours {
+            let incarnation = recording.incarnation(nid);
+            let tunables = NiTunables::default();
+            let ni = NiConfig { nid, tunables, incarnation, conns_per_peer: 1 };
+            node.add_ni(now, ni).expect("the interface is new");
+        }
+        if !late {
+            node.apply(now, |lnet| lnet.start(now));
+        }
+        let mut ends = Vec::new();
+        ends.resize_with(recording.conns.len(), End::default);
+        let mut player = Self {
+            recording,
+            ours: ours.to_vec(),
+            node,
+            now,
+            ends,
+            dialled: VecDeque::new(),
+            sent: Vec::new(),
+            handles: BTreeMap::new(),
+            cookies: Vec::new(),
+            events: BTreeMap::new(),
+            answered: 0,
+            failures: Vec::new(),
+        };
+        player.offer_memory();
+        player.drain();
+        player
+    }
+
+    /// Plays the whole recording and requires that the machine did all that the node did.
+    pub(crate) fn play(&mut self) {
+        for step in &self.recording.steps {
+            self.advance_to(Time::from_secs(1) + Duration::from_nanos(step.time.0));
+            if self.is_ours(step) {
+                self.expect(step);
+            } else {
+                self.perform(step);
+            }
+        }
+        assert!(self.sent.is_empty(), "not in the recording: {:?}", self.sent);
+        assert!(self.dialled.is_empty(), "dialled and not in the recording: {:?}", self.dialled);
+        for &(conn, cookie) in &self.cookies {
+            let times = self.ends[conn].acknowledged.get(&cookie).copied().unwrap_or(0);
+            assert_eq!(times, 1, "cookie {cookie} on connection {conn} was acknowledged so often");
+        }
+        assert_eq!(self.failures, Vec::<String>::new());
+        self.node.lnet().check_invariants().expect("the machine is consistent");
+        self.node.lnet().is_idle().expect("the machine is idle");
+    }
+
+    /// Every PUT and GET of the upper layers finds memory, as it did in the recording.
+    fn offer_memory(&mut self) {
+        for portal in 1..fulmar_lnet_wire::PORTALS {
+            let me = Me {
+                match_id: ProcessId::ANY,
+                match_bits: 0,
+                ignore_bits: u64::MAX,
+                unlink: false,
+                position: MePosition::After,
+            };
+            let md = Md {
+                buffer: BufferId(portal.into()),
+                offset: 0,
+                len: 1 << 20,
+                threshold: None,
+                options: MdOptions::OP_PUT.with(MdOptions::OP_GET).with(MdOptions::MANAGE_REMOTE),
+                max_size: 0,
+                auto_unlink: false,
+                user: 0,
+            };
+            let now = self.now;
+            self.node.apply(now, |lnet| {
+                let me = lnet.me_attach(portal, me).expect("the portal is free");
+                lnet.md_attach(now, me, md).expect("the descriptor is sound");
+            });
+        }
+    }
+
+    fn advance_to(&mut self, time: Time) {
+        while let Some(at) = self.node.poll_timeout().filter(|at| *at <= time) {
+            self.now = self.now.max(at);
+            self.node.handle_timeout(self.now);
+            self.drain();
+        }
+        self.now = self.now.max(time);
+    }
+
+    fn is_ours(&self, step: &Step) -> bool {
+        let conn = &self.recording.conns[step.conn];
+        let sender = if step.from_active { conn.active } else { conn.passive };
+        self.ours.iter().any(|nid| nid.ip() == Some(sender.ip()))
+    }
+
+    /// The recorded peer does something.
+    fn perform(&mut self, step: &Step) {
+        let recorded = &self.recording.conns[step.conn];
+        match &step.what {
+            What::Open => {
+                let (local, remote) = (recorded.passive, recorded.active);
+                let conn = self.node.handle_accepted(self.now, local, remote);
+                self.ends[step.conn].conn = Some(conn.expect("the peer is welcome"));
+            }
+            What::Handshake(bytes) => self.hear(step.conn, &bytes.clone()),
+            What::Noop(bytes) => {
+                // Acknowledgements of zero-copy requests that our machine never makes.
+                let frame = FrameHeader::decode(bytes, Order::Little).expect("recorded");
+                if frame.cookies == [0, FrameHeader::KEEPALIVE] {
+                    self.hear(step.conn, &bytes.clone());
+                }
+            }
+            What::Message { header, cookie, head, payload } => {
+                if *cookie != 0 {
+                    self.cookies.push((step.conn, *cookie));
+                }
+                let mut bytes = head[..FrameHeader::LEN].to_vec();
+                self.in_our_words(*header).encode(form(head), &mut bytes);
+                bytes.extend_from_slice(payload);
+                self.hear(step.conn, &bytes);
+            }
+        }
+        self.drain();
+    }
+
+    /// Replaces the recorded node's handle by our machine's.
+    fn in_our_words(&self, mut header: Header) -> Header {
+        if let Body::Ack { handle, .. } | Body::Reply { handle } = &mut header.body {
+            let ours = self.handles.get(handle);
+            *handle = *ours.unwrap_or_else(|| panic!("{handle:?} is answered before it is asked"));
+        }
+        header
+    }
+
+    /// Gives bytes of a connection to the machine, payload by payload.
+    fn hear(&mut self, end: usize, mut bytes: &[u8]) {
+        let conn = self.ends[end].conn.expect("the connection is open");
+        while !bytes.is_empty() {
+            match self.node.need(conn) {
+                Need::Bytes(_) => {
+                    let used = self.node.handle_bytes(self.now, conn, bytes);
+                    bytes = &bytes[used..];
+                }
+                Need::Payload { sink, crc } => {
+                    assert_eq!(crc, None, "the recordings carry no checksums");
+                    let len = sink.len().min(bytes.len() as u32);
+                    self.node.handle_payload(self.now, conn, len, None);
+                    bytes = &bytes[len as usize..];
+                }
+                need => panic!("{need:?} while {} bytes are there", bytes.len()),
+            }
+            self.drain();
+        }
+    }
+
+    /// The recorded node, whose place we took, does something: so must the machine have.
+    fn expect(&mut self, step: &Step) {
+        match &step.what {
+            What::Open => self.expect_dial(step),
+            What::Handshake(bytes) => self.expect_handshake(step.conn, bytes),
+            // When to acknowledge is up to the receiver; that it does is checked at the end.
+            What::Noop(_) => {}
+            What::Message { header, payload, .. } => {
+                self.expect_message(step.conn, header, payload);
+            }
+        }
+    }
+
+    fn expect_dial(&mut self, step: &Step) {
+        let recorded = self.recording.conns[step.conn].clone();
+        let (local, remote) = (recorded.active, recorded.passive);
+        let same = |dial: &(ConnId, _, SocketAddr)| dial.1 == local.ip() && dial.2 == remote;
+        if !self.dialled.iter().any(same) {
+            self.begin_first_message(step);
+        }
+        let found = self.dialled.iter().position(same);
+        let found = found.unwrap_or_else(|| panic!("no call from {local} to {remote}"));
+        let (conn, ..) = self.dialled.remove(found).expect("just found");
+        self.ends[step.conn].conn = Some(conn);
+        self.node.handle_dialled(self.now, conn, Ok(local));
+        self.drain();
+    }
+
+    /// A connection is opened for a message that the recording shows only later.
+    fn begin_first_message(&mut self, step: &Step) {
+        let recorded = &self.recording.conns[step.conn];
+        let pair = |header: &&Header| {
+            header.source.ip() == Some(recorded.active.ip())
+                && header.target.ip() == Some(recorded.passive.ip())
+        };
+        let later = self.recording.steps.iter().filter(|other| other.time >= step.time);
+        let mut messages = later.filter_map(|other| match &other.what {
+            What::Message { header, payload, .. } => Some((header, payload)),
+            _ => None,
+        });
+        let first = messages.find(|(header, _)| pair(header)).expect("a connection has a use");
+        let (header, payload) = (*first.0, first.1.len());
+        self.ask(&header, payload);
+    }
+
+    fn expect_handshake(&mut self, end: usize, recorded: &[u8]) {
+        let written = &mut self.ends[end].written;
+        let len = recorded.len().min(written.len());
+        let ours: Vec<u8> = written.drain(..len).collect();
+        assert_eq!(ours, recorded, "handshake on connection {end}");
+    }
+
+    fn expect_message(&mut self, conn: usize, recorded: &Header, payload: &[u8]) {
+        if self.find_sent(conn, recorded).is_none() {
+            self.ask(recorded, payload.len());
+        }
+        let found = self.find_sent(conn, recorded);
+        let found = found.unwrap_or_else(|| {
+            panic!("never sent on connection {conn}: {recorded:?}; but {:?}", self.sent)
+        });
+        let sent = self.sent.remove(found);
+        if let (Some(theirs), Some(ours)) = (own_handle(recorded), own_handle(&sent.header)) {
+            self.handles.insert(theirs, ours);
+        }
+        if let Payload::Inline(bytes) = &sent.payload {
+            assert_eq!(bytes[..], *payload, "ping info in {recorded:?}");
+        }
+        self.answered += 1;
+    }
+
+    /// Does what the upper layers of the recorded node did.
+    fn ask(&mut self, header: &Header, payload: usize) {
+        let (now, source, target) =
+            (self.now, Some(header.source), ProcessId::lustre(header.target));
+        let md = Md {
+            buffer: BufferId(0),
+            offset: 0,
+            len: payload as u64,
+            threshold: Some(1),
+            options: MdOptions::default(),
+            max_size: 0,
+            auto_unlink: true,
+            user: 0,
+        };
+        self.node.apply(now, |lnet| match header.body {
+            Body::Get { portal: RESERVED_PORTAL, sink_len: ADMIN_SINK, .. } => {
+                lnet.ping(now, target, source, Duration::from_secs(180));
+            }
+            Body::Get { portal: RESERVED_PORTAL, .. } => {
+                lnet.discover(now, header.target, false);
+            }
+            Body::Put { portal, match_bits, header_data, offset, ack } if portal != 0 => {
+                let ack = ack != Handle::NONE;
+                let md = Md { threshold: Some(1 + u32::from(ack)), ..md };
+                let md = lnet.md_bind(md).expect("the descriptor is sound");
+                let put = Put { md, ack, source, target, portal, match_bits, offset, header_data };
+                lnet.put(now, put).expect("the put is sound");
+            }
+            Body::Get { portal, match_bits, offset, sink_len, .. } => {
+                let md = Md { len: sink_len.into(), threshold: Some(2), ..md };
+                let md = lnet.md_bind(md).expect("the descriptor is sound");
+                let get = Get { md, source, target, portal, match_bits, offset };
+                lnet.get(now, get).expect("the get is sound");
+            }
+            _ => {}
+        });
+        self.drain();
+    }
+
+    fn find_sent(&self, conn: usize, recorded: &Header) -> Option<usize> {
+        let wanted = without_own_handle(recorded);
+        let same = |sent: &Sent| sent.conn == conn && without_own_handle(&sent.header) == wanted;
+        self.sent.iter().position(same)
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Dial { conn, local, remote } => {
+                    self.dialled.push_back((conn, local, remote));
+                }
+                Output::Write { conn, head, payload, checksum } => {
+                    assert!(!checksum, "checksums are for version 2");
+                    self.written(conn, &head, payload);
+                }
+                Output::Event(event) => {
+                    *self.events.entry(event.kind).or_default() += 1;
+                    if event.status.is_err() {
+                        self.failures.push(format!("{event:?}"));
+                    }
+                    if let Some(done) = event.done {
+                        self.node.handle_event_done(self.now, done);
+                    }
+                }
+                Output::Pinged { result, .. } | Output::Discovered { result, .. } => {
+                    if let Err(errno) = result {
+                        self.failures.push(format!("a ping or a discovery: {errno}"));
+                    }
+                }
+                Output::Close { conn, .. } => self.failures.push(format!("{conn:?} was closed")),
+                Output::Resume { .. } => {}
+                Output::Notice(notice) => println!("{} {notice}", self.now),
+                Output::Copy { .. } => panic!("nobody talks to himself here"),
+            }
+        }
+    }
+
+    fn written(&mut self, conn: ConnId, head: &[u8], payload: Payload) {
+        let end = self.ends.iter().position(|end| end.conn == Some(conn)).expect("an open one");
+        let len = head.len() as u64 + u64::from(payload.len());
+        self.node.handle_sent(self.now, conn, len);
+        let frame = match head.get(..FrameHeader::LEN) {
+            Some(bytes) if !is_handshake(head) => {
+                FrameHeader::decode(bytes, Order::Little).expect("we write frames")
+            }
+            _ => return self.ends[end].written.extend_from_slice(head),
+        };
+        if frame.kind == FrameKind::NOOP {
+            let [zero, cookie] = frame.cookies;
+            assert_eq!(zero, 0, "we acknowledge one cookie at a time");
+            if cookie != FrameHeader::KEEPALIVE {
+                *self.ends[end].acknowledged.entry(cookie).or_default() += 1;
+            }
+            return;
+        }
+        assert_eq!(frame, FrameHeader::lnet(), "we ask for no acknowledgement");
+        let header =
+            Header::decode(&head[FrameHeader::LEN..], form(head)).expect("we write headers");
+        self.sent.push(Sent { conn: end, header, payload });
+    }
+}
+
+/// An acceptor's request, with or without the hello that follows it, or a hello.
+fn is_handshake(head: &[u8]) -> bool {
+    let magic = head.first_chunk().map(|magic| u32::from_le_bytes(*magic));
+    matches!(magic, Some(Hello::MAGIC | fulmar_lnet_wire::acceptor::ConnRequest::MAGIC))
+}
+
+fn form(head: &[u8]) -> HeaderForm {
+    match head.len() - FrameHeader::LEN {
+        96 => HeaderForm::Large,
+        _ => HeaderForm::Small,
+    }
+}
+
+/// The handle that the sender of a request made for its answer.
+fn own_handle(header: &Header) -> Option<Handle> {
+    match header.body {
+        Body::Put { ack, .. } if ack != Handle::NONE => Some(ack),
+        Body::Get { reply, .. } => Some(reply),
+        _ => None,
+    }
+}
+
+/// Everything that the two nodes must agree on: all but the object cookie of an own handle.
+fn without_own_handle(header: &Header) -> Header {
+    let mut header = *header;
+    match &mut header.body {
+        Body::Put { ack: handle, .. } | Body::Get { reply: handle, .. }
+            if *handle != Handle::NONE =>
+        {
+            handle.object = 0;
+        }
+        _ => {}
+    }
+    header
+}
