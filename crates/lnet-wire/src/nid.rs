@@ -214,12 +214,14 @@ impl Nid {
 }
 
 impl PartialOrd for Nid {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Nid {
+    #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         (self.size, self.kind, self.number, self.addr).cmp(&(
             other.size,

@@ -32,6 +32,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next `len` bytes.
+    #[inline]
     pub fn take(&mut self, field: &'static str, len: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(len) else {
             return Err(DecodeError::Short { field, missing: len - self.bytes.len() });
@@ -41,6 +42,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next `N` bytes as they are.
+    #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let Some((taken, rest)) = self.bytes.split_first_chunk::<N>() else {
             return Err(DecodeError::Short { field, missing: N - self.bytes.len() });
@@ -50,12 +52,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one byte.
+    #[inline]
     pub fn u8(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         let [byte] = self.array(field)?;
         Ok(byte)
     }
 
     /// Reads two bytes.
+    #[inline]
     pub fn u16(&mut self, field: &'static str) -> Result<u16, DecodeError> {
         let bytes = self.array(field)?;
         Ok(match self.order {
@@ -65,6 +69,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads four bytes.
+    #[inline]
     pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let bytes = self.array(field)?;
         Ok(match self.order {
@@ -74,6 +79,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads eight bytes.
+    #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         let bytes = self.array(field)?;
         Ok(match self.order {

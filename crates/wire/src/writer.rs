@@ -16,6 +16,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends bytes as they are.
+    #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -26,11 +27,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends one byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) {
         self.out.push(value);
     }
 
     /// Appends two bytes.
+    #[inline]
     pub fn u16(&mut self, value: u16) {
         match self.order {
             Order::Little => self.bytes(&value.to_le_bytes()),
@@ -39,6 +42,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends four bytes.
+    #[inline]
     pub fn u32(&mut self, value: u32) {
         match self.order {
             Order::Little => self.bytes(&value.to_le_bytes()),
@@ -47,6 +51,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends eight bytes.
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         match self.order {
             Order::Little => self.bytes(&value.to_le_bytes()),

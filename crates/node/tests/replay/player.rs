@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, ConnId, Payload, Time};
-use fulmar_lnet::{EventKind, Get, Md, MdOptions, Me, MePosition, NiTunables, Put};
+use fulmar_lnet::{Get, Md, MdOptions, Me, MePosition, NiTunables, Put};
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
@@ -57,7 +57,6 @@ pub(crate) struct Player<'a> {
     handles: BTreeMap<Handle, Handle>,
     /// Bytes of the recorded peer's messages that are to be acknowledged: connection and cookie.
     cookies: Vec<(usize, u64)>,
-    pub(crate) events: BTreeMap<EventKind, usize>,
     pub(crate) answered: usize,
     pub(crate) failures: Vec<String>,
 }
@@ -100,7 +99,6 @@ impl<'a> Player<'a> {
             sent: Vec::new(),
             handles: BTreeMap::new(),
             cookies: Vec::new(),
-            events: BTreeMap::new(),
             answered: 0,
             failures: Vec::new(),
         };
@@ -359,7 +357,6 @@ impl<'a> Player<'a> {
                     self.written(conn, &head, payload);
                 }
                 Output::Event(event) => {
-                    *self.events.entry(event.kind).or_default() += 1;
                     if event.status.is_err() {
                         self.failures.push(format!("{event:?}"));
                     }

@@ -1,0 +1,170 @@
+//! Answering calls. Spec: lnet-wire §3.3, §4.6.
+
+use std::net::SocketAddr;
+
+use fulmar_base::{ConnId, Time};
+use fulmar_lnet_wire::socklnd::{ConnKind, Hello, Version};
+use fulmar_lnet_wire::{Nid, Pid, ProcessId};
+use fulmar_wire::{DecodeError, Order};
+
+use super::{Socklnd, Timer};
+use crate::conn::{Agreement, Conn, Phase, Tx, Written};
+use crate::handshake::{self, Handshake, Step};
+use crate::peer::{CallJudgement, Known, PeerKey};
+use crate::{AcceptMode, NiConfig, Notice};
+
+impl Socklnd {
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<ConnId> {
+        if self.config.accept == AcceptMode::None {
+            // The owner should not even listen.
+            return None;
+        }
+        if self.config.accept == AcceptMode::Secure && !is_privileged(remote) {
+            self.counters.refused_unprivileged += 1;
+            self.notice(Notice::UnprivilegedPort { remote });
+            return None;
+        }
+        if self.handshakes >= self.config.handshakes_max {
+            self.counters.refused_handshakes += 1;
+            self.notice(Notice::TooManyHandshakes { remote });
+            return None;
+        }
+        self.counters.accepted += 1;
+        self.handshakes += 1;
+        let phase = Phase::Called(None, Handshake::called());
+        let conn = self.new_conn(Conn { local, remote, phase, tx: Tx::default() });
+        self.timers.set(Timer::Conn(conn), now + self.config.accept_timeout);
+        Some(conn)
+    }
+
+    /// Goes on with a call to `ni`, if that is known already.
+    pub(super) fn handle_called(&mut self, now: Time, conn: ConnId, ni: Option<Nid>, step: Step) {
+        match step {
+            Step::More => {}
+            Step::Asked(nid) => self.handle_request(now, conn, nid),
+            Step::BadRequest(error) => {
+                self.malformed(conn, error);
+                // Callers that speak LNet but not this acceptor's version are told what is.
+                let told = match error {
+                    DecodeError::Magic { got } => {
+                        got == Hello::MAGIC || got == Hello::MAGIC.swap_bytes()
+                    }
+                    DecodeError::Version { .. } => true,
+                    _ => false,
+                };
+                self.refuse(conn, told.then(handshake::refusal));
+            }
+            Step::Greeted(hello, order) => {
+                let ni = self.called_ni(ni).clone();
+                self.handle_call(now, conn, ni, &hello, order);
+            }
+            Step::BadHello(error) => {
+                self.malformed(conn, error);
+                let unknown = matches!(error, DecodeError::Version { .. });
+                let word = unknown.then(|| other_version(self.called_ni(ni)));
+                self.refuse(conn, word);
+            }
+        }
+    }
+
+    /// Ends a call that is not answered, except perhaps by a last word.
+    pub(super) fn refuse(&mut self, conn: ConnId, word: Option<Vec<u8>>) {
+        self.counters.handshake_failures += 1;
+        self.handshakes -= 1;
+        let flush = word.is_some();
+        if let Some(head) = word {
+            self.write_last(conn, head);
+        }
+        self.close_conn(conn, flush);
+    }
+
+    /// Returns the interface that a caller asked for before it said hello.
+    fn called_ni(&self, nid: Option<Nid>) -> &NiConfig {
+        nid.and_then(|nid| self.nis.get(&nid)).expect("its callers go with an interface")
+    }
+
+    /// The caller names the interface that it wants.
+    fn handle_request(&mut self, now: Time, id: ConnId, nid: Nid) {
+        let conn = self.conns.get_mut(&id).expect("the request came on this connection");
+        if self.nis.contains_key(&nid) {
+            if let Phase::Called(ni, _) = &mut conn.phase {
+                *ni = Some(nid);
+            }
+            self.timers.set(Timer::Conn(id), now + self.config.accept_timeout);
+        } else {
+            let remote = conn.remote;
+            self.counters.refused_nid += 1;
+            self.notice(Notice::NotOurNid { remote, asked: nid });
+            self.refuse(id, None);
+        }
+    }
+
+    /// The caller says who it is, and what the connection shall be for.
+    fn handle_call(&mut self, now: Time, id: ConnId, ni: NiConfig, hello: &Hello, order: Order) {
+        if ni.nid.is_large() && hello.version != Version::V4 {
+            return self.refuse(id, Some(other_version(&ni)));
+        }
+        let (kind, source) = (hello.kind, hello.source.nid);
+        let Some(kind) = kind.mirror().filter(|_| !source.is_any()) else {
+            let (field, got) = match source.is_any() {
+                true => ("hello.source", u64::MAX),
+                false => ("hello.kind", kind.0.into()),
+            };
+            self.malformed(id, DecodeError::Range { field, got });
+            return self.refuse(id, None);
+        };
+        let remote = self.conns[&id].remote;
+        let peer = identity(&ni, remote, hello.source);
+        let key = PeerKey { ni: ni.nid, peer };
+        let state = self.peers.entry(key).or_default();
+        let judgement = state.judge_call(&key, remote.ip(), kind, hello);
+        let word = |kind| handshake::answer(&ni, hello.source.nid, hello.version, kind);
+        match judgement {
+            CallJudgement::Accept => {
+                self.handshakes -= 1;
+                self.write(now, id, word(kind), Written::Handshake);
+                let imposed = peer != hello.source;
+                let known = Known::from_hello(hello);
+                self.open(now, id, Agreement { key, kind, known, order, imposed });
+                self.settle(now, key);
+            }
+            CallJudgement::LostRace | CallJudgement::Duplicate => {
+                self.counters.refused_races += 1;
+                self.refuse(id, Some(word(ConnKind::NONE)));
+            }
+            CallJudgement::Stale => {
+                self.close_stale(&key);
+                self.refuse(id, Some(word(ConnKind::NONE)));
+                self.settle(now, key);
+            }
+        }
+    }
+}
+
+/// Returns whom a caller is taken for. Spec: lnet-wire §2.5; the crate's documentation says where
+/// and why we differ.
+fn identity(ni: &NiConfig, remote: SocketAddr, claimed: ProcessId) -> ProcessId {
+    if is_privileged(remote) || claimed.nid.ip() == Some(remote.ip()) {
+        return claimed;
+    }
+    let pid = Pid(u32::from(remote.port()) | Pid::USER_FLAG);
+    ProcessId { nid: Nid::of_ip(ni.nid.net(), remote.ip()), pid }
+}
+
+/// Says in which version a caller may come back.
+fn other_version(ni: &NiConfig) -> Vec<u8> {
+    let version = handshake::default_version(ni.nid, Version::V3);
+    handshake::answer(ni, ni.nid, version, ConnKind::NONE)
+}
+
+fn is_privileged(remote: SocketAddr) -> bool {
+    remote.port() <= PRIVILEGED_PORT_MAX
+}
+
+/// The highest port that only root may bind.
+const PRIVILEGED_PORT_MAX: u16 = 1023;

@@ -1,0 +1,197 @@
+//! Dialling peers: when, in which order, and what their answers mean. Spec: lnet-wire §4.7, §5.
+
+use std::net::SocketAddr;
+
+use fulmar_base::{ConnId, Errno, Time};
+use fulmar_lnet_wire::socklnd::{ConnKind, Hello};
+use fulmar_wire::Order;
+
+use super::{Socklnd, Timer};
+use crate::conn::{Agreement, Conn, Phase, Tx, Written};
+use crate::handshake::{self, Handshake};
+use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
+use crate::{Notice, Output, SendError};
+
+impl Socklnd {
+    /// Does what the state of the peer calls for when something has changed: dials it, or forgets
+    /// it. Every input that changes a peer ends here.
+    pub(super) fn settle(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        let Dialling::Idle = peer.dialler.state else { return };
+        if peer.queue.is_empty() && peer.links.is_empty() {
+            if !peer.dialler.is_failing() {
+                self.peers.remove(&key);
+                self.timers.clear(Timer::Dial(key));
+            }
+            return;
+        }
+        if peer.queue.is_empty() && !peer.dialler.begun {
+            // Who only calls us decides how many connections there are.
+            return;
+        }
+        let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
+        let Some(kind) = peer.missing(conns_per_peer) else { return };
+        if !peer.dialler.begun || peer.dialler.deadline <= now {
+            peer.dialler.begin_round(now, &self.config);
+        }
+        self.dial(now, key, kind);
+    }
+
+    fn dial(&mut self, now: Time, key: PeerKey, kind: ConnKind) {
+        let addrs = key.dial_addrs(self.config.accept_port);
+        let (local, remote) = addrs.expect("messages only wait for who can be dialled");
+        let phase = Phase::Dialling(key);
+        let local_addr = SocketAddr::new(local, 0);
+        let conn = self.new_conn(Conn { local: local_addr, remote, phase, tx: Tx::default() });
+        let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        let version = peer.known.map_or_else(
+            || handshake::default_version(key.peer.nid, self.config.version),
+            |known| known.version,
+        );
+        peer.dialler.begun = true;
+        peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
+        self.timers.set(Timer::Conn(conn), peer.dialler.deadline.max(now));
+        self.counters.dialled += 1;
+        self.outputs.push_back(Output::Dial { conn, local, remote });
+    }
+
+    /// The connection stands: says what it shall be for.
+    pub(super) fn call(&mut self, now: Time, id: ConnId, key: PeerKey, local: SocketAddr) {
+        let attempt = self.attempt(&key);
+        let ni = self.nis.get(&key.ni).expect("an interface that dials exists");
+        let head = handshake::call(ni, key.peer.nid, attempt.version, attempt.kind);
+        let conn = self.conns.get_mut(&id).expect("it was being dialled");
+        conn.local = local;
+        conn.phase = Phase::Calling(key, Handshake::calling());
+        self.write(now, id, head, Written::Handshake);
+    }
+
+    /// The peer has answered our call.
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Time,
+        id: ConnId,
+        key: PeerKey,
+        hello: &Hello,
+        order: Order,
+    ) {
+        let attempt = self.attempt(&key);
+        let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        match peer.judge_answer(&key, &attempt, hello) {
+            AnswerJudgement::Agreed => {
+                peer.dialler.state = Dialling::Idle;
+                let (kind, known) = (attempt.kind, Known::from_hello(hello));
+                self.open(now, id, Agreement { key, kind, known, order, imposed: false });
+                self.settle(now, key);
+            }
+            AnswerJudgement::WrongPeer => {
+                let (wanted, got) = (key.peer.nid, hello.source);
+                self.notice(Notice::WrongPeer { wanted, got });
+                self.fail_call(now, id, key, Errno::EPROTO);
+            }
+            AnswerJudgement::WrongKind => self.fail_call(now, id, key, Errno::EPROTO),
+            AnswerJudgement::Stale => {
+                self.close_conn(id, false);
+                self.close_stale(&key);
+                self.dial_again(now, key);
+            }
+            AnswerJudgement::OtherVersion => {
+                peer.known = Some(Known::from_hello(hello));
+                self.close_conn(id, false);
+                self.dial_again(now, key);
+            }
+            AnswerJudgement::Refused => {
+                peer.dialler.refused();
+                self.close_conn(id, false);
+                self.postpone(now, key);
+            }
+        }
+    }
+
+    /// Gives up a call that was written.
+    pub(super) fn fail_call(&mut self, now: Time, conn: ConnId, key: PeerKey, errno: Errno) {
+        self.counters.handshake_failures += 1;
+        self.close_conn(conn, false);
+        self.dial_failed(now, key, errno);
+    }
+
+    /// Leaves a peer alone that cannot be reached, for longer each time.
+    pub(super) fn dial_failed(&mut self, now: Time, key: PeerKey, errno: Errno) {
+        self.counters.dial_failures += 1;
+        let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        let retry = peer.dialler.back_off(&self.config);
+        if peer.links.is_empty() {
+            peer.known = None;
+        }
+        let queue = std::mem::take(&mut peer.queue);
+        self.timers.set(Timer::Dial(key), now + retry);
+        self.notice(Notice::Unreachable { peer: key.peer.nid, errno, retry });
+        for queued in queue {
+            self.fail_message(&queued.request, dial_error(errno));
+        }
+    }
+
+    pub(super) fn handle_dial_timer(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        match peer.dialler.state {
+            Dialling::Trying(_) => return,
+            Dialling::Idle => peer.dialler.forgive(),
+            Dialling::BackedOff => {
+                // Should nobody want the peer for as long again, its failures are forgotten.
+                self.timers.set(Timer::Dial(key), now + self.config.reconnect_max);
+            }
+            Dialling::Postponed => {}
+        }
+        peer.dialler.state = Dialling::Idle;
+        peer.dialler.begin_round(now, &self.config);
+        self.expire_queue(now, &key);
+        self.settle(now, key);
+    }
+
+    /// The peer has changed since we last knew it: dials it as it is now.
+    fn dial_again(&mut self, now: Time, key: PeerKey) {
+        let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        if !peer.dialler.may_retry_at_once() {
+            return self.postpone(now, key);
+        }
+        peer.dialler.state = Dialling::Idle;
+        self.settle(now, key);
+    }
+
+    /// The peer asks us to come back: it is calling us itself, or has enough connections.
+    fn postpone(&mut self, now: Time, key: PeerKey) {
+        let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        peer.dialler.state = Dialling::Postponed;
+        self.timers.set(Timer::Dial(key), now + self.config.reconnect_min);
+    }
+
+    /// Fails the messages that have waited for a connection for too long.
+    fn expire_queue(&mut self, now: Time, key: &PeerKey) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let timeout = self.config.timeout;
+        let late = peer.queue.partition_point(|queued| queued.since + timeout <= now);
+        for queued in peer.queue.drain(..late).collect::<Vec<_>>() {
+            self.fail_message(&queued.request, SendError::NetworkTimeout);
+        }
+    }
+
+    fn attempt(&self, key: &PeerKey) -> Attempt {
+        match self.peers.get(key).map(|peer| peer.dialler.state) {
+            Some(Dialling::Trying(attempt)) => attempt,
+            state => unreachable!("a connection to {key:?} is being opened, not {state:?}"),
+        }
+    }
+}
+
+/// Returns the class of a failure to connect. Spec: lnet-behaviour §11.4.
+fn dial_error(errno: Errno) -> SendError {
+    match errno {
+        Errno::ETIMEDOUT => SendError::NetworkTimeout,
+        Errno::ENETDOWN
+        | Errno::EHOSTUNREACH
+        | Errno::ENETUNREACH
+        | Errno::ECONNREFUSED
+        | Errno::ECONNRESET => SendError::RemoteDropped(errno),
+        other => SendError::Local(other),
+    }
+}

@@ -1,0 +1,342 @@
+//! The machine: the tables of connections and peers, and who gets which input.
+
+mod accept;
+mod dial;
+mod links;
+mod transfer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use fulmar_base::{ConnId, Errno, Time, Timers, Verdict};
+use fulmar_lnet_wire::Nid;
+use fulmar_wire::DecodeError;
+
+use crate::conn::{Conn, Phase};
+use crate::handshake::Step;
+use crate::peer::{Peer, PeerKey};
+use crate::{
+    Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output, PeerInfo,
+    SendError, SendRequest,
+};
+use links::Cause;
+
+/// The socket LND of a node: all its TCP network interfaces.
+#[derive(Debug)]
+pub struct Socklnd {
+    config: Config,
+    nis: BTreeMap<Nid, NiConfig>,
+    conns: BTreeMap<ConnId, Conn>,
+    peers: BTreeMap<PeerKey, Peer>,
+    timers: Timers<Timer>,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+    last_conn: u64,
+    /// How many callers have not been answered yet.
+    handshakes: usize,
+    /// How many messages were put on a connection; dates the use of connections.
+    transmitted: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A handshake must be over, or an open connection is looked at for a stall.
+    Conn(ConnId),
+    /// The peer may be dialled again, or forgotten.
+    Dial(PeerKey),
+    /// The peer may have been silent for too long.
+    Keepalive(PeerKey),
+}
+
+impl Socklnd {
+    /// Returns the machine of a node without network interfaces.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            nis: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            timers: Timers::default(),
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+            last_conn: 0,
+            handshakes: 0,
+            transmitted: 0,
+        }
+    }
+
+    /// Adds a network interface, or changes the settings of the one with its NID.
+    pub fn add_ni(&mut self, ni: NiConfig) {
+        self.nis.insert(ni.nid, ni);
+    }
+
+    /// Removes a network interface: closes its connections and fails the messages that wait for one.
+    pub fn remove_ni(&mut self, _now: Time, nid: Nid) {
+        if self.nis.remove(&nid).is_some() {
+            self.close_ni(nid);
+        }
+    }
+
+    /// Sets how many connections of each bulk kind the interface opens to a peer from now on.
+    pub fn set_conns_per_peer(&mut self, nid: Nid, n: u32) {
+        if let Some(ni) = self.nis.get_mut(&nid) {
+            ni.conns_per_peer = n;
+        }
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes a connection that a listener accepted. `None` refuses it: the owner closes it.
+    pub fn handle_accepted(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<ConnId> {
+        self.accept(now, canonical(local), canonical(remote))
+    }
+
+    /// Takes the outcome of [`Output::Dial`]: our own address, or why there is no connection.
+    pub fn handle_dialled(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        result: Result<SocketAddr, DialError>,
+    ) {
+        let Some(Conn { phase: Phase::Dialling(key), .. }) = self.conns.get(&conn) else { return };
+        let key = *key;
+        match result {
+            Ok(local) => self.call(now, conn, key, canonical(local)),
+            Err(DialError(errno)) => {
+                self.forget_conn(conn);
+                self.dial_failed(now, key, errno);
+            }
+        }
+    }
+
+    /// Takes bytes that [`Need::Bytes`] asked for, and returns how many it used. It stops at the
+    /// end of each header: the owner asks [`Self::need`] what becomes of the rest.
+    pub fn handle_bytes(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> usize {
+        let Some(this) = self.conns.get_mut(&conn) else { return 0 };
+        match &mut this.phase {
+            Phase::Open(open) => {
+                let (used, event) = open.rx.take(now, bytes);
+                self.handle_event(now, conn, event);
+                used
+            }
+            Phase::Called(ni, handshake) => {
+                let ni = *ni;
+                let (used, step) = handshake.take(bytes);
+                self.handle_called(now, conn, ni, step);
+                used
+            }
+            Phase::Calling(key, handshake) => {
+                let key = *key;
+                let (used, step) = handshake.take(bytes);
+                match step {
+                    Step::More | Step::Asked(_) | Step::BadRequest(_) => {}
+                    Step::Greeted(hello, order) => {
+                        self.handle_answer(now, conn, key, &hello, order);
+                    }
+                    Step::BadHello(error) => {
+                        self.malformed(conn, error);
+                        self.fail_call(now, conn, key, Errno::EPROTO);
+                    }
+                }
+                used
+            }
+            Phase::Dialling(_) => 0,
+        }
+    }
+
+    /// Takes word that `len` bytes went where [`Need::Payload`] said, with the checksum state
+    /// after them if one was given.
+    ///
+    /// # Panics
+    /// If that was not what the connection needed.
+    pub fn handle_payload(&mut self, now: Time, conn: ConnId, len: u32, crc: Option<u32>) {
+        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else { return };
+        let event = open.rx.take_payload(now, len, crc);
+        self.handle_event(now, conn, event);
+    }
+
+    /// Takes the answer to [`Output::Received`]. After [`Verdict::Reject`] the message is over,
+    /// without an [`Output::Completed`].
+    ///
+    /// # Panics
+    /// If the connection has no message to be judged, or the sink is larger than its payload.
+    pub fn handle_verdict(&mut self, now: Time, conn: ConnId, verdict: Verdict) {
+        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else { return };
+        match verdict {
+            Verdict::Receive(sink) => {
+                let event = open.rx.receive(now, sink);
+                self.handle_event(now, conn, event);
+            }
+            Verdict::Wait => open.rx.wait(),
+            Verdict::Reject => {
+                open.rx.abandon();
+                self.counters.malformed += 1;
+                self.fail_conn(now, conn, Cause::Protocol);
+            }
+        }
+    }
+
+    /// Takes word that so many more of the bytes asked for by [`Output::Write`] are in the socket.
+    ///
+    /// # Panics
+    /// If so many were never asked for.
+    pub fn handle_sent(&mut self, now: Time, conn: ConnId, bytes: u64) {
+        self.sent(now, conn, bytes);
+    }
+
+    /// Takes the end of a connection. The owner has nothing more to close.
+    pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: Closed) {
+        self.closed(now, conn, how);
+    }
+
+    /// Sends a message; [`Output::Sent`] says how that ends.
+    pub fn send(&mut self, now: Time, request: SendRequest) {
+        self.route(now, request);
+    }
+
+    /// Closes the connections with a peer, or with all if `peer` is [`Nid::ANY`].
+    pub fn close_peer(&mut self, now: Time, peer: Nid) {
+        let all = self.peers.keys().filter(|key| peer.is_any() || key.peer.nid == peer);
+        for key in all.copied().collect::<Vec<_>>() {
+            self.close_links(&key, Cause::Disconnected);
+            self.settle(now, key);
+        }
+    }
+
+    /// Returns what the connection needs next.
+    pub fn need(&self, conn: ConnId) -> Need {
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(Phase::Open(open)) => open.rx.need(),
+            Some(Phase::Called(_, handshake) | Phase::Calling(_, handshake)) => {
+                Need::Bytes(handshake.wanted())
+            }
+            Some(Phase::Dialling(_)) | None => Need::Nothing,
+        }
+    }
+
+    /// Returns the open connections, the oldest first.
+    pub fn conns(&self) -> Vec<ConnInfo> {
+        let open = self.conns.iter().filter_map(|(&id, conn)| match &conn.phase {
+            Phase::Open(open) => Some((id, conn, open)),
+            Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => None,
+        });
+        open.map(|(id, conn, open)| ConnInfo {
+            conn: id,
+            ni: open.key.ni,
+            peer: open.key.peer,
+            kind: open.kind,
+            version: open.rx.version(),
+            local: conn.local,
+            remote: conn.remote,
+            queued: conn.tx.queued(),
+            opened: open.opened,
+        })
+        .collect()
+    }
+
+    /// Returns the peers, by NID.
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        let port = self.config.accept_port;
+        let info = |(key, peer): (&PeerKey, &Peer)| PeerInfo {
+            ni: key.ni,
+            peer: key.peer,
+            dials: peer.dialler.begun,
+            remote: key.dial_addrs(port).map(|(_, remote)| remote),
+            conns: peer.links.len(),
+            queued_messages: peer.queue.len(),
+        };
+        self.peers.iter().map(info).collect()
+    }
+
+    /// Returns how often each thing happened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns the next thing to do, if any.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when to call [`Self::handle_timeout`] next, if at all.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        // What these set is not due before the next call, however short the settings.
+        let due: Vec<_> = std::iter::from_fn(|| self.timers.pop_due(now)).collect();
+        for timer in due {
+            match timer {
+                Timer::Conn(conn) => self.handle_conn_timer(now, conn),
+                Timer::Dial(key) => self.handle_dial_timer(now, key),
+                Timer::Keepalive(key) => self.handle_keepalive_timer(now, key),
+            }
+        }
+    }
+
+    fn handle_conn_timer(&mut self, now: Time, id: ConnId) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let remote = conn.remote;
+        match &conn.phase {
+            Phase::Open(_) => self.look_for_stall(now, id),
+            Phase::Dialling(key) => {
+                let key = *key;
+                self.close_conn(id, false);
+                self.dial_failed(now, key, Errno::ETIMEDOUT);
+            }
+            Phase::Calling(key, _) => {
+                let key = *key;
+                self.silent(remote);
+                self.fail_call(now, id, key, Errno::ETIMEDOUT);
+            }
+            Phase::Called(..) => {
+                self.silent(remote);
+                self.refuse(id, None);
+            }
+        }
+    }
+
+    fn new_conn(&mut self, conn: Conn) -> ConnId {
+        self.last_conn += 1;
+        let id = ConnId(self.last_conn);
+        self.conns.insert(id, conn);
+        id
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.outputs.push_back(Output::Notice(notice));
+    }
+
+    fn silent(&mut self, remote: SocketAddr) {
+        self.counters.silent += 1;
+        self.notice(Notice::Silent { remote });
+    }
+
+    fn malformed(&mut self, conn: ConnId, error: DecodeError) {
+        self.counters.malformed += 1;
+        if let Some(conn) = self.conns.get(&conn) {
+            let remote = conn.remote;
+            self.notice(Notice::Malformed { remote, error });
+        }
+    }
+
+    fn fail_message(&mut self, request: &SendRequest, error: SendError) {
+        let message = request.message;
+        self.outputs.push_back(Output::Sent { message, result: Err(error) });
+    }
+}
+
+/// A listener for both families shows IPv4 callers in disguise.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}

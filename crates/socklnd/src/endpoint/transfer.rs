@@ -1,0 +1,230 @@
+//! Messages on open connections: sending, receiving, acknowledging, keeping alive.
+//! Spec: lnet-wire §6.
+
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Errno, Payload, Time};
+use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::socklnd::{FrameHeader, Version};
+use fulmar_lnet_wire::{Header, Pid, ProcessId};
+use fulmar_wire::DecodeError;
+
+use super::links::Cause;
+use super::{Socklnd, Timer};
+use crate::conn::{Conn, Open, Phase, Written};
+use crate::handshake::OUR_ORDER;
+use crate::peer::{Dialling, PeerKey, Queued, is_large};
+use crate::rx::{Complete, Event, Fault};
+use crate::{Output, SendError, SendRequest};
+
+impl Socklnd {
+    /// Puts a message on a connection, or in the queue for one.
+    pub(super) fn route(&mut self, now: Time, request: SendRequest) {
+        let key = PeerKey { ni: request.ni, peer: next_process(&request) };
+        match self.choose(&key, request.payload.len()) {
+            Some(conn) => self.transmit(now, conn, request),
+            None => self.enqueue(now, key, request),
+        }
+    }
+
+    /// Sends what waited, if there is a connection now.
+    pub(super) fn flush_queue(&mut self, now: Time, key: &PeerKey) {
+        while let Some(queued) = self.peers.get(key).and_then(|peer| peer.queue.front()) {
+            let Some(conn) = self.choose(key, queued.request.payload.len()) else { return };
+            let peer = self.peers.get_mut(key).expect("it has a queue");
+            let Some(queued) = peer.queue.pop_front() else { return };
+            self.transmit(now, conn, queued.request);
+        }
+    }
+
+    /// Appends to what is written on a connection.
+    pub(super) fn write(&mut self, now: Time, id: ConnId, head: Vec<u8>, written: Written) {
+        let conn = self.conns.get_mut(&id).expect("connections that are written to are known");
+        conn.tx.push(now, head.len() as u64, written);
+        let checksum = written == Written::Noop && self.checksums(id);
+        self.outputs.push_back(Output::Write { conn: id, head, payload: Payload::Empty, checksum });
+    }
+
+    /// Writes to a connection that is closed next, so that its end is nobody's concern.
+    pub(super) fn write_last(&mut self, conn: ConnId, head: Vec<u8>) {
+        let (payload, checksum) = (Payload::Empty, false);
+        self.outputs.push_back(Output::Write { conn, head, payload, checksum });
+    }
+
+    pub(super) fn sent(&mut self, now: Time, id: ConnId, bytes: u64) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let (outputs, counters) = (&mut self.outputs, &mut self.counters);
+        conn.tx.advance(now, bytes, |written| {
+            if let Written::Message(message, payload_len) = written {
+                counters.messages_sent += 1;
+                counters.payload_sent += u64::from(payload_len);
+                outputs.push_back(Output::Sent { message, result: Ok(()) });
+            }
+        });
+    }
+
+    /// Acts on what was read from an open connection.
+    pub(super) fn handle_event(&mut self, now: Time, id: ConnId, event: Result<Event, Fault>) {
+        match event {
+            Ok(Event::More) => {}
+            Ok(Event::Keepalive) => self.counters.keepalives_received += 1,
+            Ok(Event::Header(header)) => self.receive(id, header),
+            Ok(Event::Complete(complete)) => self.complete(now, id, complete),
+            Err(fault) => self.fault(now, id, fault),
+        }
+    }
+
+    /// Sends a keepalive to a peer that has been silent. The time of the last byte is not kept
+    /// with the timer, which would be set anew for every message.
+    pub(super) fn handle_keepalive_timer(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get(&key) else { return };
+        let alive = |conn: &Conn| match &conn.phase {
+            Phase::Open(open) => open.rx.last().max(conn.tx.progress()),
+            Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => Time::ZERO,
+        };
+        let last = peer.links.iter().map(|link| alive(&self.conns[&link.conn])).max();
+        let quiet_until = last.unwrap_or(now) + self.config.keepalive;
+        if quiet_until > now {
+            return self.timers.set(Timer::Keepalive(key), quiet_until);
+        }
+        let pause = self.config.keepalive.max(KEEPALIVE_INTERVAL);
+        self.timers.set(Timer::Keepalive(key), now + pause);
+        let conn = peer.keepalive_conn();
+        // Bytes that wait say as much, once they are taken.
+        if let Some(conn) = conn.filter(|conn| self.conns[conn].tx.queued() == 0) {
+            self.counters.keepalives_sent += 1;
+            self.send_noop(now, conn, FrameHeader::KEEPALIVE);
+        }
+    }
+
+    /// Closes an open connection that makes no progress, or looks again when it might not.
+    pub(super) fn look_for_stall(&mut self, now: Time, id: ConnId) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let Phase::Open(open) = &conn.phase else { return };
+        let timeout = self.config.timeout;
+        let deadline = |since: Option<Time>| since.map_or(Time::MAX, |since| since + timeout);
+        let receive = deadline(open.rx.stalled_since());
+        let send = deadline(conn.tx.stalled_since());
+        if receive.min(send) > now {
+            // What begins to stall later is due later.
+            return self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
+        }
+        self.counters.stalled += 1;
+        let cause = if send <= now { Cause::SendStall } else { Cause::ReceiveStall };
+        self.fail_conn(now, id, cause);
+    }
+
+    fn enqueue(&mut self, now: Time, key: PeerKey, request: SendRequest) {
+        if !self.nis.contains_key(&key.ni) {
+            return self.fail_message(&request, SendError::Local(Errno::ENODEV));
+        }
+        if key.dial_addrs(self.config.accept_port).is_none() {
+            return self.fail_message(&request, SendError::RemoteError(Errno::EHOSTUNREACH));
+        }
+        let peer = self.peers.entry(key).or_default();
+        if let Dialling::BackedOff = peer.dialler.state {
+            return self.fail_message(&request, SendError::RemoteDropped(Errno::EHOSTUNREACH));
+        }
+        if let Dialling::Idle = peer.dialler.state {
+            peer.dialler.begin_round(now, &self.config);
+        }
+        peer.queue.push_back(Queued { since: now, request });
+        self.settle(now, key);
+    }
+
+    /// Returns the connection for a message: of those that serve it best, the one with the least
+    /// to do, then the one that has rested longest.
+    fn choose(&self, key: &PeerKey, payload_len: u32) -> Option<ConnId> {
+        let peer = self.peers.get(key)?;
+        let large = is_large(&self.config, peer.known?.version, payload_len);
+        let load = |id: &ConnId| {
+            let conn = &self.conns[id];
+            match &conn.phase {
+                Phase::Open(open) => (conn.tx.queued(), open.last_used),
+                Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => {
+                    unreachable!("links are open connections")
+                }
+            }
+        };
+        peer.candidates(large).min_by_key(load)
+    }
+
+    fn transmit(&mut self, now: Time, id: ConnId, request: SendRequest) {
+        let conn = self.conns.get_mut(&id).expect("an open connection was chosen");
+        let Phase::Open(open) = &mut conn.phase else { unreachable!("it was chosen as open") };
+        let SendRequest { message, header, payload, .. } = request;
+        assert_eq!(header.payload_len, payload.len(), "the header of {message:?} is wrong");
+        let version = open.rx.version();
+        let form = version.header_form();
+        if form == HeaderForm::Small && (header.target.is_large() || header.source.is_large()) {
+            // A router's neighbour may be too old for the ends of the route.
+            let result = Err(SendError::Local(Errno::EOPNOTSUPP));
+            return self.outputs.push_back(Output::Sent { message, result });
+        }
+        let mut head = Vec::with_capacity(FrameHeader::LEN + form.len());
+        if version != Version::V1 {
+            FrameHeader::lnet().encode(OUR_ORDER, &mut head);
+        }
+        header.encode(form, &mut head);
+        self.transmitted += 1;
+        open.last_used = self.transmitted;
+        let len = head.len() as u64 + u64::from(payload.len());
+        conn.tx.push(now, len, Written::Message(message, payload.len()));
+        let checksum = version == Version::V2 && self.config.enable_csum;
+        self.outputs.push_back(Output::Write { conn: id, head, payload, checksum });
+    }
+
+    fn receive(&mut self, id: ConnId, mut header: Header) {
+        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&id) else { return };
+        let Open { key, imposed, .. } = open;
+        if *imposed {
+            header.source = key.peer.nid;
+            header.source_pid = key.peer.pid;
+        }
+        self.counters.messages_received += 1;
+        self.outputs.push_back(Output::Received { conn: id, ni: key.ni, from: key.peer, header });
+    }
+
+    fn complete(&mut self, now: Time, id: ConnId, complete: Complete) {
+        let Complete { payload_len, cookie, inline } = complete;
+        self.counters.payload_received += u64::from(payload_len);
+        self.outputs.push_back(Output::Completed { conn: id, result: Ok(inline) });
+        if cookie == 0 {
+            return;
+        }
+        let queued = self.conns.get(&id).map_or(0, |conn| conn.tx.noops());
+        if queued >= ACKS_MAX {
+            let (field, got) = ("unread acknowledgements", queued as u64);
+            return self.fault(now, id, Fault::Malformed(DecodeError::Range { field, got }));
+        }
+        self.counters.zc_acks_sent += 1;
+        self.send_noop(now, id, cookie);
+    }
+
+    fn send_noop(&mut self, now: Time, conn: ConnId, cookie: u64) {
+        let mut head = Vec::with_capacity(FrameHeader::LEN);
+        FrameHeader::acknowledge(cookie).encode(OUR_ORDER, &mut head);
+        self.write(now, conn, head, Written::Noop);
+    }
+
+    fn checksums(&self, id: ConnId) -> bool {
+        let open = self.conns.get(&id).map(|conn| &conn.phase);
+        let old = matches!(open, Some(Phase::Open(open)) if open.rx.version() == Version::V2);
+        old && self.config.enable_csum
+    }
+}
+
+/// Returns the process at the other end of the connection. One whose PID we invented is answered
+/// by that PID, all others are Lustre's.
+fn next_process(request: &SendRequest) -> ProcessId {
+    let Header { target, target_pid, .. } = request.header;
+    let invented = target == request.next_hop && target_pid.0 & Pid::USER_FLAG != 0;
+    let pid = if invented { target_pid } else { Pid::LUSTRE };
+    ProcessId { nid: request.next_hop, pid }
+}
+
+/// The least time between two keepalives. Spec: lnet-wire §6.4.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// A peer that lets so many of the acknowledgements it asked for lie does not read at all. Its
+/// own LNet allows it 256 messages under way.
+const ACKS_MAX: usize = 4096;

@@ -1,0 +1,179 @@
+//! What one end reads before a connection is open: the acceptor's request and the hello.
+//!
+//! ```text
+//! called    Request -- a NID that may be ours --> Hello --> judged by the peer's connections
+//! calling                                         Hello --> judged by the peer's connections
+//! ```
+
+use fulmar_lnet_wire::acceptor::ConnRequest;
+use fulmar_lnet_wire::socklnd::{ConnKind, Hello, Version};
+use fulmar_lnet_wire::{Nid, Pid, ProcessId};
+use fulmar_wire::{DecodeError, Order};
+
+use crate::NiConfig;
+
+/// The order of everything that we write, so that traces compare.
+pub(crate) const OUR_ORDER: Order = Order::Little;
+
+/// Gathers the request (if this end was called) and the hello, however the stream is cut.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    stage: Stage,
+    /// The start of what the stage waits for; empty, and without memory, while nothing came.
+    received: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Request,
+    Hello,
+}
+
+/// How far the bytes went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Bytes are missing.
+    More,
+    /// A caller asks for this NID; its hello follows.
+    Asked(Nid),
+    /// The hello is whole.
+    Greeted(Hello, Order),
+    /// The caller asks in another language.
+    BadRequest(DecodeError),
+    /// The hello cannot be read.
+    BadHello(DecodeError),
+}
+
+impl Handshake {
+    /// Expects what a caller says.
+    pub(crate) fn called() -> Self {
+        Self { stage: Stage::Request, received: Vec::new() }
+    }
+
+    /// Expects what answers a call.
+    pub(crate) fn calling() -> Self {
+        Self { stage: Stage::Hello, received: Vec::new() }
+    }
+
+    /// Returns how many bytes may be of use; fewer may do.
+    pub(crate) fn wanted(&self) -> usize {
+        self.stage.len_max() - self.received.len()
+    }
+
+    /// Takes bytes of one stage and returns how many. The rest belong to what follows.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> (usize, Step) {
+        let before = self.received.len();
+        let taken = bytes.len().min(self.wanted());
+        self.received.extend_from_slice(&bytes[..taken]);
+        let (used, step) = match self.stage {
+            Stage::Request => match ConnRequest::decode(&self.received) {
+                Ok(None) => return (taken, Step::More),
+                Ok(Some((request, used))) => {
+                    self.stage = Stage::Hello;
+                    (used, Step::Asked(request.target))
+                }
+                Err(error) => (self.received.len(), Step::BadRequest(error)),
+            },
+            Stage::Hello => match Hello::decode(&self.received) {
+                Ok(None) => return (taken, Step::More),
+                Ok(Some((hello, order, used))) => (used, Step::Greeted(hello, order)),
+                Err(error) => (self.received.len(), Step::BadHello(error)),
+            },
+        };
+        self.received = Vec::new();
+        (used - before, step)
+    }
+}
+
+impl Stage {
+    fn len_max(self) -> usize {
+        match self {
+            Self::Request => ConnRequest::LEN_MAX,
+            Self::Hello => Hello::LEN_MAX,
+        }
+    }
+}
+
+/// Returns what a caller writes first.
+pub(crate) fn call(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ConnRequest::LEN_MAX + HELLO_LEN_MAX);
+    ConnRequest { target: peer }.encode(&mut bytes);
+    hello(ni, peer, version, kind).encode(OUR_ORDER, &mut bytes);
+    bytes
+}
+
+/// Returns what a caller is answered. [`ConnKind::NONE`] refuses it.
+pub(crate) fn answer(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HELLO_LEN_MAX);
+    hello(ni, peer, version, kind).encode(OUR_ORDER, &mut bytes);
+    bytes
+}
+
+/// Returns what is said to a caller that does not speak the acceptor's language.
+pub(crate) fn refusal() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ConnRequest::encode_refusal(&mut bytes);
+    bytes
+}
+
+/// Returns the version that carries a NID if nothing better is known.
+pub(crate) fn default_version(nid: Nid, over_ipv4: Version) -> Version {
+    if nid.is_large() { Version::V4 } else { over_ipv4 }
+}
+
+/// Bytes in the longest hello that we write.
+const HELLO_LEN_MAX: usize = 80;
+
+fn hello(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Hello {
+    Hello {
+        version,
+        source: ProcessId::lustre(ni.nid),
+        // Nobody looks at the target's process and incarnation; kernels write zeros.
+        target: ProcessId { nid: peer, pid: Pid(0) },
+        source_incarnation: ni.incarnation,
+        target_incarnation: 0,
+        kind,
+        ips: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NI: NiConfig = NiConfig {
+        nid: Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0001),
+        incarnation: 1_787_000_000_123_456_789,
+        conns_per_peer: 1,
+    };
+    const PEER: Nid = Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0002);
+
+    #[test]
+    fn a_call_is_read_however_it_is_cut_and_the_rest_is_left() {
+        let mut bytes = call(&NI, PEER, Version::V3, ConnKind::BULK_IN);
+        assert_eq!(bytes.len(), 16 + 56);
+        bytes.extend([0xc1; 24]);
+        for chunk in 1..bytes.len() {
+            let mut handshake = Handshake::called();
+            let (mut at, mut steps) = (0, Vec::new());
+            while steps.len() < 2 {
+                let end = bytes.len().min(at + chunk);
+                let (used, step) = handshake.take(&bytes[at..end]);
+                at += used;
+                if step != Step::More {
+                    steps.push(step);
+                }
+            }
+            assert_eq!(at, 72);
+            assert_eq!(steps[0], Step::Asked(PEER));
+            let hello = hello(&NI, PEER, Version::V3, ConnKind::BULK_IN);
+            assert_eq!(steps[1], Step::Greeted(hello, Order::Little));
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_no_hello() {
+        let (used, step) = Handshake::calling().take(&refusal());
+        assert_eq!((used, step), (16, Step::BadHello(DecodeError::Magic { got: 0xacce_7100 })));
+    }
+}

@@ -1,0 +1,51 @@
+//! The socket LND, as a pure machine: every TCP connection of a node and what is said on it.
+//!
+//! Bytes and times go in, [`Output`]s come out; the owner has the sockets and the clock. After
+//! each `handle_*` and each [`Socklnd::send`] the owner drains [`Socklnd::poll_output`].
+//!
+//! Reading one connection goes like this:
+//!
+//! ```text
+//! loop {
+//!     match socklnd.need(conn) {
+//!         Need::Bytes(n)      => read at least 1 byte (at most n complete the header; more
+//!                                may be offered), handle_bytes(now, conn, bytes) -> used
+//!         Need::Payload {..}  => read up to `sink.len()` bytes into `sink`, handle_payload(.., n)
+//!         Need::Verdict       => an Output::Received is being judged: handle_verdict
+//!         Need::Wait          => do not read; handle_verdict resumes the connection
+//!         Need::Nothing       => the connection is being dialled or is closed
+//!     }
+//! }
+//! ```
+//!
+//! `handle_bytes` stops at the end of each header, so that the rest can be read straight to
+//! where it belongs.
+//!
+//! A connection ends once: when the owner says so, by [`Socklnd::handle_closed`] or a failed
+//! [`Socklnd::handle_dialled`], or when the machine says so, by [`Output::Close`]. After that
+//! neither speaks of it again; what the owner says too late is ignored.
+//!
+//! One deliberate departure from Lustre: under [`AcceptMode::All`] a kernel gives every caller
+//! with an unprivileged source port an invented identity, and then cannot match its messages with
+//! the node that it dials itself. We do so only if the NID in the caller's hello has another
+//! address than the caller: a node that says where it really is may be believed whatever its port.
+//! Unprivileged nodes, in containers and tests, can talk to each other that way.
+//!
+//! Spec: lnet-wire §3 to §6.
+#![forbid(unsafe_code)]
+
+mod api;
+pub mod checksum;
+mod conn;
+mod endpoint;
+mod handshake;
+mod peer;
+mod rx;
+#[cfg(test)]
+mod tests;
+
+pub use api::{
+    AcceptMode, Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output,
+    PeerInfo, SendError, SendRequest,
+};
+pub use endpoint::Socklnd;

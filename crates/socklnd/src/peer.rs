@@ -1,0 +1,295 @@
+//! One peer as one of our interfaces sees it: its connections, which of them carries what, and
+//! when and how it is dialled.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Time};
+use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
+use fulmar_lnet_wire::{Nid, Pid, ProcessId};
+
+use crate::{Config, SendRequest};
+
+/// Names a peer: connections belong to a pair of NIDs, not to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PeerKey {
+    /// Our NID.
+    pub(crate) ni: Nid,
+    /// The process at the other end.
+    pub(crate) peer: ProcessId,
+}
+
+impl PeerKey {
+    /// Returns the key that every other key of `ni` is not below.
+    pub(crate) fn first_of(ni: Nid) -> Self {
+        let nid = Nid::small(fulmar_lnet_wire::Net(0), 0);
+        Self { ni, peer: ProcessId { nid, pid: Pid(0) } }
+    }
+
+    /// Returns the addresses of a connection that we open. A process with a PID that we invented
+    /// for it can only call us.
+    pub(crate) fn dial_addrs(&self, port: u16) -> Option<(IpAddr, SocketAddr)> {
+        let (local, remote) = (self.ni.ip()?, self.peer.nid.ip()?);
+        let reachable =
+            local.is_ipv4() == remote.is_ipv4() && self.peer.pid.0 & Pid::USER_FLAG == 0;
+        reachable.then(|| (local, SocketAddr::new(remote, port)))
+    }
+}
+
+/// What is known of a peer.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    /// The open connections.
+    pub(crate) links: Vec<Link>,
+    /// What the peer said last; forgotten with its last connection.
+    pub(crate) known: Option<Known>,
+    pub(crate) dialler: Dialler,
+    /// Messages that wait for a connection. LNet's credits bound them.
+    pub(crate) queue: VecDeque<Queued>,
+}
+
+/// An open connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) conn: ConnId,
+    pub(crate) kind: ConnKind,
+    /// Its remote address is that of the peer's NID, so that it is one of the set that we would
+    /// open ourselves. Spec: lnet-wire §5.3.
+    pub(crate) in_set: bool,
+}
+
+/// What a hello says of the peer as a whole. Spec: lnet-wire §4.6, §5.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) version: Version,
+    pub(crate) incarnation: u64,
+}
+
+impl Known {
+    pub(crate) fn from_hello(hello: &Hello) -> Self {
+        Self { version: hello.version, incarnation: hello.source_incarnation }
+    }
+}
+
+/// A message that waits for a connection.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) since: Time,
+    pub(crate) request: SendRequest,
+}
+
+/// When the peer is dialled.
+#[derive(Debug, Default)]
+pub(crate) struct Dialler {
+    pub(crate) state: Dialling,
+    /// We have dialled the peer, and so complete the set of its connections.
+    pub(crate) begun: bool,
+    /// When connections that are opened one after the other must all be open.
+    pub(crate) deadline: Time,
+    /// How often this round was begun anew without delay.
+    instant_retries: u32,
+    /// How often in a row the peer answered NONE.
+    refusals: u32,
+    /// The delay after the last failure.
+    interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Dialling {
+    #[default]
+    Idle,
+    Trying(Attempt),
+    /// The peer asked us to come back: messages wait.
+    Postponed,
+    /// The peer cannot be reached: messages fail.
+    BackedOff,
+}
+
+/// The connection that is being opened. There is only one at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) conn: ConnId,
+    pub(crate) kind: ConnKind,
+    pub(crate) version: Version,
+}
+
+/// What becomes of a call. Spec: lnet-wire §4.6 step 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallJudgement {
+    Accept,
+    /// We are dialling the peer ourselves, and our NID is the higher.
+    LostRace,
+    /// The peer has changed since its other connections were opened.
+    Stale,
+    /// There are enough connections of this kind.
+    Duplicate,
+}
+
+/// What an answer to our call means. Spec: lnet-wire §4.7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerJudgement {
+    Agreed,
+    WrongPeer,
+    Stale,
+    Refused,
+    OtherVersion,
+    WrongKind,
+}
+
+impl Peer {
+    /// Judges a caller whose connection would be of `kind` to us.
+    pub(crate) fn judge_call(
+        &self,
+        key: &PeerKey,
+        from: IpAddr,
+        kind: ConnKind,
+        hello: &Hello,
+    ) -> CallJudgement {
+        let racing = matches!(self.dialler.state, Dialling::Trying(_));
+        if racing && key.peer.nid.ip() == Some(from) && key.peer.nid < key.ni {
+            CallJudgement::LostRace
+        } else if !self.links.is_empty() && self.known != Some(Known::from_hello(hello)) {
+            CallJudgement::Stale
+        } else if self.count(|link| link.kind == kind) >= CONNS_PER_KIND_MAX {
+            CallJudgement::Duplicate
+        } else {
+            CallJudgement::Accept
+        }
+    }
+
+    /// Judges the answer to `attempt`.
+    pub(crate) fn judge_answer(
+        &self,
+        key: &PeerKey,
+        attempt: &Attempt,
+        hello: &Hello,
+    ) -> AnswerJudgement {
+        if hello.source != key.peer {
+            AnswerJudgement::WrongPeer
+        } else if hello.kind != ConnKind::NONE && hello.kind.mirror() != Some(attempt.kind) {
+            AnswerJudgement::WrongKind
+        } else if !self.links.is_empty() && self.known != Some(Known::from_hello(hello)) {
+            AnswerJudgement::Stale
+        } else if hello.kind == ConnKind::NONE && hello.version != attempt.version {
+            AnswerJudgement::OtherVersion
+        } else if hello.kind == ConnKind::NONE {
+            AnswerJudgement::Refused
+        } else {
+            AnswerJudgement::Agreed
+        }
+    }
+
+    /// Returns which connection is missing in the set, if any. Spec: lnet-wire §5.2.
+    pub(crate) fn missing(&self, conns_per_peer: u32) -> Option<ConnKind> {
+        let wanted = conns_per_peer as usize;
+        let have = |kind| self.count(|link| link.in_set && link.kind == kind);
+        let (bulk_in, bulk_out) = (have(ConnKind::BULK_IN), have(ConnKind::BULK_OUT));
+        let tired = self.dialler.refusals >= REFUSALS_MAX && bulk_in > 0 && bulk_out > 0;
+        if have(ConnKind::CONTROL) == 0 {
+            Some(ConnKind::CONTROL)
+        } else if tired || bulk_in.min(bulk_out) >= wanted {
+            None
+        } else if bulk_in < wanted && (bulk_in <= bulk_out || bulk_out >= wanted) {
+            Some(ConnKind::BULK_IN)
+        } else {
+            Some(ConnKind::BULK_OUT)
+        }
+    }
+
+    /// Returns the connections that serve a message of `size` bytes best. Spec: lnet-wire §6.6.
+    pub(crate) fn candidates(&self, large: bool) -> impl Iterator<Item = ConnId> {
+        let version = self.known.map_or(Version::V3, |known| known.version);
+        let rank = move |kind| rank(kind, version, large);
+        let best = self.links.iter().filter_map(|link| rank(link.kind)).min();
+        let served = move |link: &&Link| best.is_some() && rank(link.kind) == best;
+        self.links.iter().filter(served).map(|link| link.conn)
+    }
+
+    /// Returns the connection on which a keepalive is sent: where the peer could not send its own
+    /// without us, else any that carries messages.
+    pub(crate) fn keepalive_conn(&self) -> Option<ConnId> {
+        let of = |kind| self.links.iter().find(|link| link.kind == kind).map(|link| link.conn);
+        of(ConnKind::BULK_IN).or_else(|| of(ConnKind::CONTROL))
+    }
+
+    fn count(&self, counted: impl Fn(&Link) -> bool) -> usize {
+        self.links.iter().filter(|&link| counted(link)).count()
+    }
+}
+
+impl Dialler {
+    /// Begins a round: all that is opened in it must be open by its deadline.
+    pub(crate) fn begin_round(&mut self, now: Time, config: &Config) {
+        self.deadline = now + config.timeout;
+        self.instant_retries = 0;
+    }
+
+    /// Notes that a connection was opened, by whichever end.
+    pub(crate) fn succeeded(&mut self) {
+        self.interval = Duration::ZERO;
+        self.refusals = 0;
+    }
+
+    /// Notes that the peer answered NONE.
+    pub(crate) fn refused(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// Returns whether the peer may be dialled again at once. It cannot make us run in circles.
+    pub(crate) fn may_retry_at_once(&mut self) -> bool {
+        self.instant_retries += 1;
+        self.instant_retries <= INSTANT_RETRIES_MAX
+    }
+
+    /// Notes that the peer could not be reached, and returns how long to leave it alone.
+    pub(crate) fn back_off(&mut self, config: &Config) -> Duration {
+        let doubled = self.interval.saturating_mul(2);
+        self.interval = doubled.max(config.reconnect_min).min(config.reconnect_max);
+        self.state = Dialling::BackedOff;
+        self.interval
+    }
+
+    /// Returns whether the last attempt failed, which must be remembered for the next.
+    pub(crate) fn is_failing(&self) -> bool {
+        !self.interval.is_zero()
+    }
+
+    pub(crate) fn forgive(&mut self) {
+        self.interval = Duration::ZERO;
+    }
+}
+
+/// Returns whether a message counts as large for the choice of its connection.
+pub(crate) fn is_large(config: &Config, version: Version, payload_len: u32) -> bool {
+    let head = FrameHeader::LEN + version.header_form().len();
+    head as u64 + u64::from(payload_len) >= u64::from(config.min_bulk)
+}
+
+/// Preferred connections before possible ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Preferred,
+    Possible,
+}
+
+fn rank(kind: ConnKind, version: Version, large: bool) -> Option<Rank> {
+    let old = version <= Version::V2;
+    match kind {
+        ConnKind::CONTROL if large => Some(Rank::Possible),
+        ConnKind::CONTROL => Some(Rank::Preferred),
+        ConnKind::BULK_OUT if large => Some(Rank::Preferred),
+        ConnKind::BULK_OUT => Some(Rank::Possible),
+        ConnKind::BULK_IN if old => Some(Rank::Possible),
+        ConnKind::ANY if old => Some(Rank::Preferred),
+        _ => None,
+    }
+}
+
+/// The most that a kernel can be told to open. Spec: lnet-wire §5.2.
+const CONNS_PER_KIND_MAX: usize = 127;
+/// After so many refusals in a row a set with one connection of each kind is good enough.
+const REFUSALS_MAX: u32 = 3;
+/// A peer that has restarted or speaks another version is dialled again without delay; one that
+/// does so all the time is not.
+const INSTANT_RETRIES_MAX: u32 = 3;

@@ -1,0 +1,105 @@
+//! What callers without manners cannot do.
+
+use super::*;
+use crate::Closed;
+use fulmar_base::Rng;
+
+#[test]
+fn silent_callers_cost_little_hurt_nobody_and_go_away() {
+    let config = Config { handshakes_max: 20_000, ..Config::default() };
+    let mut script = Script::with(config);
+    for caller in 0..10_000u32 {
+        let nid = Nid::small(Net::TCP, 0x0b00_0000 | caller);
+        assert!(script.accepted_from(addr(nid, 1000)).is_some());
+    }
+    script.wait_secs(3);
+    let conn = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
+    script.send(LOW, 1, 0);
+    assert_eq!(script.written().0, conn);
+    script.deeds();
+    script.wait_secs(2);
+    let closed = script.deeds();
+    assert_eq!(closed.len(), 10_000);
+    assert_eq!(script.machine.counters().silent, 10_000);
+    assert_eq!(script.machine.conns().len(), 1);
+    let conn = size_of::<crate::conn::Conn>();
+    assert!(conn <= 384, "a connection takes {conn} bytes");
+}
+
+#[test]
+fn no_more_callers_than_allowed_are_listened_to_at_once() {
+    let config = Config { handshakes_max: 2, ..Config::default() };
+    let mut script = Script::with(config);
+    let first = script.accepted(LOW);
+    let second = script.accepted(LOW);
+    let remote = addr(LOW, 1023);
+    assert_eq!(script.accepted_from(remote), None);
+    script.expect_notice(&Notice::TooManyHandshakes { remote });
+    assert_eq!(script.machine.counters().refused_handshakes, 1);
+    // A place is free after an agreement, a refusal and an end.
+    let mut bytes = request(OURS);
+    hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
+    script.feed(first, &bytes);
+    let third = script.accepted(LOW);
+    script.feed(second, b"nonsense");
+    script.accepted(LOW);
+    script.machine.handle_closed(script.now, third, Closed::Eof);
+    script.accepted(LOW);
+    assert_eq!(script.accepted_from(remote), None);
+}
+
+/// Whatever bytes come in whatever pieces, with and without a good beginning: nothing panics, and
+/// every message that began ends.
+#[test]
+fn garbage_is_harmless() {
+    for seed in 0..10_000 {
+        let mut rng = Rng::new(seed);
+        let mut script = Script::with(open_to_all());
+        let conn = script.accepted(LOW);
+        let bytes = plausible(&mut rng);
+        let (mut at, mut open) = (0, 0);
+        for _ in 0..500 {
+            let end = bytes.len().min(at + rng.between(1, 200) as usize);
+            at += script.feed(conn, &bytes[at..end]);
+            if matches!(script.machine.need(conn), Need::Verdict | Need::Wait) {
+                script.judge(conn, Verdict::Receive(Sink::Discard { len: 0 }));
+            }
+            if at == bytes.len() || script.machine.need(conn) == Need::Nothing {
+                break;
+            }
+        }
+        script.machine.handle_closed(script.now, conn, Closed::Eof);
+        for deed in script.deeds() {
+            match deed {
+                Output::Received { .. } => open += 1,
+                Output::Completed { .. } => open -= 1,
+                _ => {}
+            }
+        }
+        assert_eq!(open, 0, "seed {seed}");
+        assert_eq!(script.machine.need(conn), Need::Nothing);
+        assert_eq!(script.machine.poll_timeout(), None, "seed {seed}");
+    }
+}
+
+/// A conversation that is right at first, and then not.
+fn plausible(rng: &mut Rng) -> Vec<u8> {
+    let version = [Version::V1, Version::V2, Version::V3, Version::V4][rng.below(4) as usize];
+    let order = if rng.one_in(2) { Order::Big } else { Order::Little };
+    let kind = ConnKind(rng.below(5) as u32);
+    let mut bytes = request(OURS);
+    hello(LOW, kind, version).encode(order, &mut bytes);
+    for _ in 0..rng.below(4) {
+        let frame = FrameHeader { cookies: [rng.below(3), 0], ..FrameHeader::lnet() };
+        bytes.extend(message(LOW, version, order, frame, rng.below(300) as u32));
+    }
+    for _ in 0..rng.below(6) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        bytes[at] = rng.u64() as u8;
+    }
+    bytes.truncate(bytes.len() - rng.below(bytes.len() as u64 / 2) as usize);
+    for _ in 0..rng.below(200) {
+        bytes.push(rng.u64() as u8);
+    }
+    bytes
+}

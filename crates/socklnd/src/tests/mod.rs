@@ -1,0 +1,315 @@
+//! Conversations with a machine. The peer is played by the test, with the real codecs.
+
+mod accept;
+mod dial;
+mod limits;
+mod pair;
+mod receive;
+mod send;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Errno, MessageId, Payload, Sink, Time, Verdict};
+use fulmar_lnet_wire::acceptor::ConnRequest;
+use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
+use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId};
+use fulmar_wire::Order;
+
+use crate::{
+    AcceptMode, Config, Need, NiConfig, Notice, Output, SendError, SendRequest, Socklnd, checksum,
+};
+
+/// The machine under test has the NID in the middle, so that it loses and wins races.
+const LOW: Nid = Nid::small(Net::TCP, 0x0a00_0001);
+const OURS: Nid = Nid::small(Net::TCP, 0x0a00_0002);
+const HIGH: Nid = Nid::small(Net::TCP, 0x0a00_0003);
+const OUR_INCARNATION: u64 = 2_000;
+const THEIR_INCARNATION: u64 = 3_000;
+
+/// A machine and a clock.
+struct Script {
+    machine: Socklnd,
+    now: Time,
+}
+
+impl Script {
+    fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    fn with(config: Config) -> Self {
+        let mut machine = Socklnd::new(config);
+        machine.add_ni(ni(OURS));
+        Self { machine, now: Time::from_secs(1_000) }
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.machine.poll_output()).collect()
+    }
+
+    /// Takes the outputs and leaves notices out.
+    fn deeds(&mut self) -> Vec<Output> {
+        let mut outputs = self.outputs();
+        outputs.retain(|output| !matches!(output, Output::Notice(_)));
+        outputs
+    }
+
+    /// Takes the outputs, which must be this one.
+    #[track_caller]
+    fn expect(&mut self, expected: Output) {
+        assert_eq!(self.deeds(), [expected]);
+    }
+
+    #[track_caller]
+    fn expect_nothing(&mut self) {
+        assert_eq!(self.deeds(), []);
+    }
+
+    /// Takes the outputs, which must be a notice among others.
+    #[track_caller]
+    fn expect_notice(&mut self, expected: &Notice) -> Vec<Output> {
+        let outputs = self.outputs();
+        let wanted = Output::Notice(expected.clone());
+        assert!(outputs.contains(&wanted), "{wanted:?} is not in {outputs:#?}");
+        outputs
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.machine.poll_timeout().filter(|&at| at <= until) {
+            self.now = self.now.max(at);
+            self.machine.handle_timeout(self.now);
+        }
+        self.now = until;
+    }
+
+    fn wait_secs(&mut self, seconds: u64) {
+        self.wait(Duration::from_secs(seconds));
+    }
+
+    fn accepted_from(&mut self, remote: SocketAddr) -> Option<ConnId> {
+        self.machine.handle_accepted(self.now, addr(OURS, 988), remote)
+    }
+
+    /// A caller's TCP connection stands.
+    fn accepted(&mut self, peer: Nid) -> ConnId {
+        self.accepted_from(addr(peer, 1023)).unwrap()
+    }
+
+    /// Hands over bytes as an owner does, and returns how many were taken before a verdict or the
+    /// end of the connection.
+    fn feed(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let used = match self.machine.need(conn) {
+                Need::Bytes(_) => self.machine.handle_bytes(self.now, conn, rest),
+                Need::Payload { sink, crc } => {
+                    let len = rest.len().min(sink.len() as usize);
+                    let crc = crc.map(|state| checksum::update(state, &rest[..len]));
+                    self.machine.handle_payload(self.now, conn, len as u32, crc);
+                    len
+                }
+                Need::Verdict | Need::Wait | Need::Nothing => return at,
+            };
+            at += used;
+        }
+        at
+    }
+
+    /// A peer calls, and asks for a connection that is of `kind` to it.
+    fn call(&mut self, hello: &Hello) -> ConnId {
+        let conn = self.accepted(hello.source.nid);
+        let mut bytes = request(OURS);
+        hello.encode(Order::Little, &mut bytes);
+        self.feed(conn, &bytes);
+        conn
+    }
+
+    /// A peer opens a connection that is of `kind` to us.
+    #[track_caller]
+    fn opened_by(&mut self, peer: Nid, kind: ConnKind, version: Version) -> ConnId {
+        let theirs = kind.mirror().unwrap();
+        let conn = self.call(&hello(peer, theirs, version));
+        let [Output::Write { conn: to, head, .. }] = &self.deeds()[..] else { panic!() };
+        assert_eq!(*to, conn);
+        assert_eq!(answer_kind(head), kind);
+        self.machine.handle_sent(self.now, conn, head.len() as u64);
+        conn
+    }
+
+    /// The machine dials; takes the attempt.
+    #[track_caller]
+    fn dialled(&mut self) -> ConnId {
+        let deeds = self.deeds();
+        let [Output::Dial { conn, .. }] = deeds[..] else { panic!("{deeds:#?}") };
+        conn
+    }
+
+    /// The machine's attempt is connected; takes the kind that it asks for.
+    #[track_caller]
+    fn connected(&mut self, conn: ConnId) -> Hello {
+        self.machine.handle_dialled(self.now, conn, Ok(addr(OURS, 1023)));
+        let [Output::Write { conn: to, head, .. }] = &self.deeds()[..] else { panic!() };
+        assert_eq!(*to, conn);
+        self.machine.handle_sent(self.now, conn, head.len() as u64);
+        let (_, used) = ConnRequest::decode(head).unwrap().unwrap();
+        let (hello, order, _) = Hello::decode(&head[used..]).unwrap().unwrap();
+        assert_eq!(order, Order::Little);
+        hello
+    }
+
+    /// The machine dials a connection of `kind`, and the peer agrees.
+    #[track_caller]
+    fn opens(&mut self, peer: Nid, kind: ConnKind) -> ConnId {
+        let conn = self.dialled();
+        let ours = self.connected(conn);
+        assert_eq!((ours.kind, ours.target.nid), (kind, peer));
+        let answer = hello(peer, kind.mirror().unwrap(), ours.version);
+        self.answer(conn, &answer);
+        conn
+    }
+
+    fn answer(&mut self, conn: ConnId, hello: &Hello) {
+        let mut bytes = Vec::new();
+        hello.encode(Order::Little, &mut bytes);
+        self.feed(conn, &bytes);
+    }
+
+    /// The machine sends message `name` and opens the whole set to do so.
+    #[track_caller]
+    fn opens_all(&mut self, peer: Nid) -> [ConnId; 3] {
+        self.send(peer, 1, 0);
+        let control = self.opens(peer, ConnKind::CONTROL);
+        let written = self.machine.poll_output();
+        assert!(matches!(written, Some(Output::Notice(Notice::PeerUp { .. }))), "{written:?}");
+        let Some(Output::Write { conn, head, .. }) = self.machine.poll_output() else { panic!() };
+        assert_eq!(conn, control);
+        let bulk_in = self.opens(peer, ConnKind::BULK_IN);
+        let bulk_out = self.opens(peer, ConnKind::BULK_OUT);
+        self.expect_nothing();
+        self.machine.handle_sent(self.now, control, head.len() as u64);
+        self.expect(Output::Sent { message: MessageId(1), result: Ok(()) });
+        [control, bulk_in, bulk_out]
+    }
+
+    fn send(&mut self, peer: Nid, name: u64, len: u32) {
+        let request = put(peer, name, len);
+        self.machine.send(self.now, request);
+    }
+
+    /// Takes the only write, and says that it is in the socket.
+    #[track_caller]
+    fn written(&mut self) -> (ConnId, Vec<u8>) {
+        let mut deeds = self.deeds();
+        let Some(Output::Write { conn, head, payload, .. }) = deeds.pop() else { panic!() };
+        assert_eq!(deeds, []);
+        self.machine.handle_sent(self.now, conn, head.len() as u64 + u64::from(payload.len()));
+        (conn, head)
+    }
+
+    /// Receives the message that waits on a connection.
+    fn judge(&mut self, conn: ConnId, verdict: Verdict) {
+        self.machine.handle_verdict(self.now, conn, verdict);
+    }
+}
+
+fn ni(nid: Nid) -> NiConfig {
+    NiConfig { nid, incarnation: OUR_INCARNATION, conns_per_peer: 1 }
+}
+
+fn addr(nid: Nid, port: u16) -> SocketAddr {
+    SocketAddr::new(nid.ip().unwrap(), port)
+}
+
+fn request(target: Nid) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ConnRequest { target }.encode(&mut bytes);
+    bytes
+}
+
+fn hello(peer: Nid, kind: ConnKind, version: Version) -> Hello {
+    Hello {
+        version,
+        source: ProcessId::lustre(peer),
+        target: ProcessId { nid: OURS, pid: Pid(0) },
+        source_incarnation: THEIR_INCARNATION,
+        target_incarnation: 0,
+        kind,
+        ips: Vec::new(),
+    }
+}
+
+#[track_caller]
+fn answer_kind(bytes: &[u8]) -> ConnKind {
+    let (hello, _, used) = Hello::decode(bytes).unwrap().unwrap();
+    assert_eq!(used, bytes.len());
+    assert_eq!(hello.source_incarnation, OUR_INCARNATION);
+    hello.kind
+}
+
+fn put_header(source: Nid, target: Nid, name: u64, len: u32) -> Header {
+    Header {
+        target,
+        source,
+        target_pid: Pid::LUSTRE,
+        source_pid: Pid::LUSTRE,
+        payload_len: len,
+        body: Body::Put {
+            ack: Handle::NONE,
+            match_bits: name,
+            header_data: 0,
+            portal: 26,
+            offset: 0,
+        },
+    }
+}
+
+fn put(peer: Nid, name: u64, len: u32) -> SendRequest {
+    let span = fulmar_base::Span { buffer: fulmar_base::BufferId(name), offset: 0, len };
+    SendRequest {
+        message: MessageId(name),
+        ni: OURS,
+        next_hop: peer,
+        header: put_header(OURS, peer, name, len),
+        payload: if len == 0 { Payload::Empty } else { Payload::Span(span) },
+    }
+}
+
+/// A message as a peer writes it.
+fn message(peer: Nid, version: Version, order: Order, frame: FrameHeader, len: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if version != Version::V1 {
+        frame.encode(order, &mut bytes);
+    }
+    put_header(peer, OURS, 9, len).encode(version.header_form(), &mut bytes);
+    bytes.extend((0..len).map(|i| i as u8));
+    bytes
+}
+
+fn noop(cookies: [u64; 2]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    FrameHeader { cookies, ..FrameHeader::acknowledge(0) }.encode(Order::Little, &mut bytes);
+    bytes
+}
+
+fn failed(name: u64, error: SendError) -> Output {
+    Output::Sent { message: MessageId(name), result: Err(error) }
+}
+
+fn close(conn: ConnId) -> Output {
+    Output::Close { conn, flush: false }
+}
+
+fn completed(conn: ConnId, result: Result<Vec<u8>, Errno>) -> Output {
+    Output::Completed { conn, result }
+}
+
+fn inline(len: u32) -> Verdict {
+    Verdict::Receive(Sink::Inline { len })
+}
+
+fn open_to_all() -> Config {
+    Config { accept: AcceptMode::All, ..Config::default() }
+}
