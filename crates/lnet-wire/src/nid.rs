@@ -189,6 +189,14 @@ impl Nid {
         Ok(Self { size, kind: NetType(kind), number, addr })
     }
 
+    /// Two integers that compare as the 20 bytes do, and faster: tables are ordered by NID.
+    #[inline]
+    fn rank(self) -> (u32, u128) {
+        let [high, low] = self.number.to_be_bytes();
+        let head = u32::from_be_bytes([self.size, self.kind.0, high, low]);
+        (head, u128::from_be_bytes(self.addr))
+    }
+
     /// Reads a small NID in the reader's order.
     pub fn decode_small(r: &mut Reader<'_>, field: &'static str) -> Result<Self, DecodeError> {
         Ok(Self::from_small(r.u64(field)?))
@@ -223,12 +231,7 @@ impl PartialOrd for Nid {
 impl Ord for Nid {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.size, self.kind, self.number, self.addr).cmp(&(
-            other.size,
-            other.kind,
-            other.number,
-            other.addr,
-        ))
+        self.rank().cmp(&other.rank())
     }
 }
 

@@ -1,0 +1,547 @@
+//! The words in which the machine and its owner talk.
+
+use std::time::Duration;
+
+use fulmar_base::{BufferId, Errno, MessageId, Payload, Sink, Verdict};
+use fulmar_lnet_wire::{Header, Net, Nid, Pid, ProcessId};
+
+/// A match entry; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeId(pub u64);
+
+/// A memory descriptor; the object cookie of its wire handle. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MdId(pub u64);
+
+/// A message being received, named by the owner. At most one at a time has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RxId(pub u64);
+
+/// A copy between two buffers of this node, for a message to `0@lo`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CopyId(pub u64);
+
+/// A ping or a discovery that an administrator asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueryId(pub u64);
+
+/// An event whose handler must return before its message goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventDone(pub u64);
+
+/// Settings of the whole node. Spec: lnet-behaviour §13.5, lnet-admin §10.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our process: [`Pid::LUSTRE`].
+    pub pid: Pid,
+    /// Distinguishes this life of the node from earlier ones: nanoseconds of wall clock.
+    pub interface_cookie: u64,
+    /// What `lnetctl global` shows and `lnetctl set` changes.
+    pub globals: Globals,
+}
+
+/// What `lnetctl global show` prints, in that order. Defaults are those of a 2.17 node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Globals {
+    pub numa_range: u32,
+    pub max_interfaces: u32,
+    pub discovery: bool,
+    pub drop_asym_route: bool,
+    pub retry_count: u32,
+    /// Seconds.
+    pub transaction_timeout: u32,
+    pub health_sensitivity: u32,
+    pub recovery_interval: u32,
+    pub router_sensitivity: u32,
+    pub response_tracking: u32,
+    /// Seconds; 0 for ever.
+    pub recovery_limit: u32,
+    /// Seconds.
+    pub max_recovery_ping_interval: u32,
+}
+
+impl Default for Globals {
+    fn default() -> Self {
+        Self {
+            numa_range: 0,
+            max_interfaces: 4096,
+            discovery: true,
+            drop_asym_route: false,
+            retry_count: 2,
+            transaction_timeout: 150,
+            health_sensitivity: 100,
+            recovery_interval: 1,
+            router_sensitivity: 100,
+            response_tracking: 3,
+            recovery_limit: 0,
+            max_recovery_ping_interval: 900,
+        }
+    }
+}
+
+impl Globals {
+    /// Returns the LND timeout in seconds that the other values imply.
+    pub fn lnd_timeout(&self) -> u32 {
+        (self.transaction_timeout.saturating_sub(1) / (self.retry_count + 1)).max(1)
+    }
+}
+
+/// The credits of a network interface. Defaults are those of socklnd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NiTunables {
+    /// Seconds; above 0 a router watches its peers.
+    pub peer_timeout: i32,
+    /// Messages that may be on their way to one peer NI.
+    pub peer_credits: u32,
+    /// Messages that may be forwarded from one peer NI at once; 0 for `peer_credits`.
+    pub peer_buffer_credits: u32,
+    /// Messages that may be on their way through the interface.
+    pub credits: u32,
+}
+
+impl Default for NiTunables {
+    fn default() -> Self {
+        Self { peer_timeout: 180, peer_credits: 8, peer_buffer_credits: 0, credits: 256 }
+    }
+}
+
+/// One network interface of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NiConfig {
+    /// Its NID.
+    pub nid: Nid,
+    /// Its credits.
+    pub tunables: NiTunables,
+    /// How long its LND waits at most; sets the deadline of messages (lnet-behaviour §11.2).
+    pub lnd_timeout: Duration,
+}
+
+/// Where a match entry goes in its portal's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MePosition {
+    /// At the head.
+    Before,
+    /// At the tail.
+    After,
+}
+
+/// A match entry: which messages its memory descriptor takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Me {
+    /// Who may send: either part may be ANY.
+    pub match_id: ProcessId,
+    /// The bits that the message must carry,
+    pub match_bits: u64,
+    /// except where these are set.
+    pub ignore_bits: u64,
+    /// Whether the entry goes when its descriptor goes.
+    pub unlink: bool,
+    /// Where in the list.
+    pub position: MePosition,
+}
+
+/// What a memory descriptor allows: a set of bits, as in lnet-behaviour §3.3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MdOptions(pub u32);
+
+impl MdOptions {
+    /// Accepts PUT.
+    pub const OP_PUT: Self = Self(0x0001);
+    /// Accepts GET.
+    pub const OP_GET: Self = Self(0x0002);
+    /// The initiator's offset counts, not the running one.
+    pub const MANAGE_REMOTE: Self = Self(0x0004);
+    /// What is too long is shortened, not dropped.
+    pub const TRUNCATE: Self = Self(0x0010);
+    /// PUTs are never acknowledged.
+    pub const ACK_DISABLE: Self = Self(0x0020);
+    /// `max_size` bytes at most in one operation; exhausted when less than that is left.
+    pub const MAX_SIZE: Self = Self(0x0080);
+    /// The response is always tracked.
+    pub const TRACK_RESPONSE: Self = Self(0x0400);
+    /// The response is never tracked.
+    pub const NO_TRACK_RESPONSE: Self = Self(0x0800);
+
+    /// Returns whether every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns the union of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A memory descriptor: the memory of operations, and how many they may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Md {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Where the descriptor's memory begins in it.
+    pub offset: u64,
+    /// Its length in bytes; at most 1 MiB for a descriptor that is bound.
+    pub len: u64,
+    /// How many operations; `None` for any number.
+    pub threshold: Option<u32>,
+    /// What is allowed.
+    pub options: MdOptions,
+    /// With [`MdOptions::MAX_SIZE`].
+    pub max_size: u32,
+    /// Whether it is unlinked when it is exhausted.
+    pub auto_unlink: bool,
+    /// Returned in each event.
+    pub user: u64,
+}
+
+/// Stores a descriptor's bytes at a portal of another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The source memory, bound.
+    pub md: MdId,
+    /// Whether an acknowledgement is wanted.
+    pub ack: bool,
+    /// Our NID, if it must be this one.
+    pub source: Option<Nid>,
+    /// The other node.
+    pub target: ProcessId,
+    /// Its portal.
+    pub portal: u32,
+    /// What its match entry must match.
+    pub match_bits: u64,
+    /// Where in its descriptor, if that is managed remotely.
+    pub offset: u32,
+    /// 64 bits for its event.
+    pub header_data: u64,
+}
+
+/// Fetches bytes from a portal of another node into a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// The sink memory, bound.
+    pub md: MdId,
+    /// Our NID, if it must be this one.
+    pub source: Option<Nid>,
+    /// The other node.
+    pub target: ProcessId,
+    /// Its portal.
+    pub portal: u32,
+    /// What its match entry must match.
+    pub match_bits: u64,
+    /// Where in its descriptor, if that is managed remotely.
+    pub offset: u32,
+}
+
+/// What happened to a memory descriptor. Spec: lnet-behaviour §4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventKind {
+    /// Somebody fetched from it: the REPLY has been sent.
+    Get = 1,
+    /// Somebody stored into it.
+    Put = 2,
+    /// The data that it asked for has come.
+    Reply = 3,
+    /// The other node has accepted the data.
+    Ack = 4,
+    /// The LND has finished with the request.
+    Send = 5,
+    /// It was unlinked while nothing was under way.
+    Unlink = 6,
+}
+
+/// One event of a memory descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// How it ended.
+    pub status: Result<(), Errno>,
+    /// The descriptor.
+    pub md: MdId,
+    /// [`Md::user`].
+    pub user: u64,
+    /// Whom the header addresses.
+    pub target: ProcessId,
+    /// Who began: the primary NID of the peer.
+    pub initiator: ProcessId,
+    /// Who began: the NID in the header.
+    pub source: ProcessId,
+    /// The previous hop.
+    pub sender: Nid,
+    /// The portal.
+    pub portal: u32,
+    /// The message's match bits.
+    pub match_bits: u64,
+    /// How many bytes were asked for.
+    pub rlength: u32,
+    /// How many bytes were moved.
+    pub mlength: u32,
+    /// Where in the descriptor.
+    pub offset: u64,
+    /// The PUT's.
+    pub header_data: u64,
+    /// This was the last event of the descriptor.
+    pub unlinked: bool,
+    /// If set, call [`handle_event_done`](crate::Lnet::handle_event_done) when the handler has
+    /// returned: the acknowledgement goes out then.
+    pub done: Option<EventDone>,
+}
+
+/// A header that an LND has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The owner's name for the message.
+    pub rx: RxId,
+    /// Our NID that the connection was made to.
+    pub ni: Nid,
+    /// The node at the other end of the connection.
+    pub from: Nid,
+    /// The header.
+    pub header: Header,
+}
+
+/// A message for an LND.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// Its name in [`handle_sent`](crate::Lnet::handle_sent).
+    pub message: MessageId,
+    /// The interface that carries it.
+    pub ni: Nid,
+    /// The peer NI at the other end.
+    pub next_hop: Nid,
+    /// The header.
+    pub header: Header,
+    /// As many bytes as the header says.
+    pub payload: Payload,
+}
+
+/// The classes of a failed send. Spec: lnet-behaviour §11.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum SendFailure {
+    LocalInterrupt = 1,
+    LocalDropped,
+    LocalAborted,
+    LocalNoRoute,
+    LocalError,
+    LocalTimeout,
+    RemoteError,
+    RemoteDropped,
+    RemoteTimeout,
+    NetworkTimeout,
+}
+
+/// What a node answered to a ping, or what is known of it after discovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PingReply {
+    /// The primary NID by which this node knows the peer.
+    pub primary: Nid,
+    /// Whether this node knows it as multi-rail.
+    pub multi_rail: bool,
+    /// The process that answered.
+    pub pid: Pid,
+    /// Its NIDs, without `0@lo`.
+    pub nids: Vec<Nid>,
+}
+
+/// What the owner must do or know, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Hand to the LND of `ni`.
+    Send(SendRequest),
+    /// What becomes of the message that was received.
+    Verdict {
+        /// Which message.
+        rx: RxId,
+        /// What.
+        verdict: Verdict,
+    },
+    /// Copy bytes within this node; then [`handle_copied`](crate::Lnet::handle_copied).
+    Copy {
+        /// Names the copy.
+        copy: CopyId,
+        /// From there: never [`Payload::Inline`].
+        from: Payload,
+        /// To there: never [`Sink::Inline`].
+        to: Sink,
+    },
+    /// For the application.
+    Event(Event),
+    /// A ping that [`ping`](crate::Lnet::ping) began has ended.
+    Pinged {
+        /// Which.
+        query: QueryId,
+        /// How.
+        result: Result<PingReply, Errno>,
+    },
+    /// A discovery that [`discover`](crate::Lnet::discover) began has ended.
+    Discovered {
+        /// Which.
+        query: QueryId,
+        /// How.
+        result: Result<PingReply, Errno>,
+    },
+    /// Something for the log.
+    Notice(Notice),
+}
+
+/// Something worth a line in the log and a count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Notice {
+    /// A header breaks the protocol; its connection is closed.
+    ProtocolError { from: Nid, reason: &'static str },
+    /// A message was dropped.
+    Dropped { from: Nid, reason: &'static str },
+    /// Ping info cannot be understood.
+    BadPingInfo { from: Nid, reason: &'static str },
+    /// No answer came in time.
+    ResponseTimeout { peer: Nid },
+    /// A peer's NIDs are known.
+    Discovered { primary: Nid, nids: usize },
+    /// A peer could not be discovered.
+    DiscoveryFailed { peer: Nid, errno: Errno },
+}
+
+/// What an administrator is shown.
+pub mod views {
+    use super::{Net, NiTunables, Nid};
+
+    /// Messages by type.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct ByType {
+        pub put: u64,
+        pub get: u64,
+        pub reply: u64,
+        pub ack: u64,
+        pub hello: u64,
+    }
+
+    impl ByType {
+        /// Returns the sum.
+        pub fn total(&self) -> u64 {
+            self.put + self.get + self.reply + self.ack + self.hello
+        }
+    }
+
+    /// How long something took: the latency keys of 2.17.55.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Latency {
+        pub samples: u64,
+        pub min_nsec: u64,
+        pub max_nsec: u64,
+        pub sum_nsec: u64,
+    }
+
+    impl Latency {
+        /// Adds one sample.
+        pub fn record(&mut self, nsec: u64) {
+            self.min_nsec = if self.samples == 0 { nsec } else { self.min_nsec.min(nsec) };
+            self.max_nsec = self.max_nsec.max(nsec);
+            self.sum_nsec = self.sum_nsec.saturating_add(nsec);
+            self.samples += 1;
+        }
+
+        /// Returns the mean, 0 without samples.
+        pub fn avg_nsec(&self) -> u64 {
+            self.sum_nsec.checked_div(self.samples).unwrap_or(0)
+        }
+    }
+
+    /// What an NI or a peer NI has carried.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Traffic {
+        pub sent: ByType,
+        pub received: ByType,
+        pub dropped: ByType,
+        /// From commit to the LND's completion of a PUT.
+        pub put_egress: Latency,
+        /// From GET to REPLY.
+        pub get_rtt: Latency,
+        /// From PUT to ACK.
+        pub put_ack: Latency,
+    }
+
+    /// A network interface of this node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Ni {
+        pub nid: Nid,
+        pub net: Net,
+        pub up: bool,
+        pub tunables: NiTunables,
+        pub credits_max: i64,
+        /// Negative: so many messages wait.
+        pub credits: i64,
+        pub credits_min: i64,
+        pub health: u32,
+        pub traffic: Traffic,
+    }
+
+    /// A NID of another node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct PeerNi {
+        pub nid: Nid,
+        pub credits_max: i64,
+        /// Negative: so many messages wait.
+        pub credits: i64,
+        pub credits_min: i64,
+        pub router_credits: i64,
+        pub router_credits_min: i64,
+        /// Payload and 72 bytes for each message under way or waiting.
+        pub queued_bytes: u64,
+        pub refcount: u32,
+        pub health: u32,
+        pub traffic: Traffic,
+    }
+
+    /// Another node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Peer {
+        pub primary: Nid,
+        pub multi_rail: bool,
+        /// The bits of lnet-behaviour §2.4.
+        pub state: u32,
+        pub configured: bool,
+        pub nis: Vec<PeerNi>,
+    }
+
+    /// What `lnetctl stats show` prints, in that order.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct Stats {
+        pub msgs_alloc: u64,
+        pub msgs_max: u64,
+        pub rst_alloc: u64,
+        pub errors: u64,
+        pub send_count: u64,
+        pub resend_count: u64,
+        pub response_timeout_count: u64,
+        pub local_interrupt_count: u64,
+        pub local_dropped_count: u64,
+        pub local_aborted_count: u64,
+        pub local_no_route_count: u64,
+        pub local_timeout_count: u64,
+        pub local_error_count: u64,
+        pub remote_dropped_count: u64,
+        pub remote_error_count: u64,
+        pub remote_timeout_count: u64,
+        pub network_timeout_count: u64,
+        pub failed_resends: u64,
+        pub successful_resends: u64,
+        pub recv_count: u64,
+        pub route_count: u64,
+        pub drop_count: u64,
+        pub send_length: u64,
+        pub recv_length: u64,
+        pub route_length: u64,
+        pub drop_length: u64,
+    }
+}

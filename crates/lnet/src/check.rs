@@ -1,0 +1,129 @@
+//! What must hold, looked at from outside: sums over messages against what the tables say.
+//! Spec: lnet-behaviour §17, 1 to 3.
+
+use std::collections::BTreeMap;
+
+use crate::Lnet;
+use crate::message::{Hold, Stage};
+use crate::ni::NiId;
+use crate::peer::{HEADER_CHARGE, PeerNiId};
+
+/// What the messages add up to.
+#[derive(Debug, Default)]
+struct Sums {
+    /// Credits taken or waited for, and bytes, of each peer NI.
+    peer: BTreeMap<PeerNiId, (u64, u64)>,
+    ni: BTreeMap<NiId, u64>,
+    committed: u64,
+}
+
+impl Lnet {
+    /// Checks what holds at any time.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        if !self.work.is_empty() {
+            return Err(format!("{} things were left undone", self.work.len()));
+        }
+        let sums = self.sums();
+        self.peers.check()?;
+        self.check_peer_credits(&sums)?;
+        for ni in &self.nis {
+            let users = sums.ni.get(&ni.id).copied().unwrap_or(0);
+            let nid = ni.config.nid;
+            ni.credits.check().map_err(|error| format!("{nid:?}: {error}"))?;
+            if ni.credits.users() != users {
+                return Err(format!("{nid:?}: {users} messages, {} charged", ni.credits.users()));
+            }
+        }
+        if sums.committed != self.counters.alive {
+            return Err(format!(
+                "{} messages are committed, msgs_alloc is {}",
+                sums.committed, self.counters.alive
+            ));
+        }
+        self.check_operations()
+    }
+
+    /// Checks what holds when nothing is under way: no message, no credit missing, no byte queued.
+    ///
+    /// # Errors
+    /// What is still under way.
+    pub fn is_idle(&self) -> Result<(), String> {
+        self.check_invariants()?;
+        if let Some((id, message)) = self.messages.iter().next() {
+            return Err(format!("{id:?} is under way: {message:?}"));
+        }
+        for (_, ni) in self.peers.all_nis() {
+            if !ni.credits.is_idle() || ni.queued_bytes != 0 {
+                return Err(format!("{:?} lacks credits: {:?}", ni.nid, ni.credits));
+            }
+        }
+        if let Some(ni) = self.nis.iter().find(|ni| !ni.credits.is_idle()) {
+            return Err(format!("{:?} lacks credits: {:?}", ni.config.nid, ni.credits));
+        }
+        match (self.copies.len(), self.receiving.len()) {
+            (0, 0) => Ok(()),
+            (copies, received) => Err(format!("{copies} copies, {received} messages are underway")),
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for (_, message) in self.messages.iter() {
+            sums.committed += u64::from(message.is_committed());
+            let Stage::Sending(path) = message.stage else { continue };
+            let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
+            *users += 1;
+            *bytes += HEADER_CHARGE + u64::from(message.header.payload_len);
+            if matches!(path.hold, Hold::WaitsForNi | Hold::Both) {
+                *sums.ni.entry(path.ni).or_default() += 1;
+            }
+        }
+        sums
+    }
+
+    fn check_peer_credits(&self, sums: &Sums) -> Result<(), String> {
+        for (id, ni) in self.peers.all_nis() {
+            let (users, bytes) = sums.peer.get(&id).copied().unwrap_or_default();
+            let nid = ni.nid;
+            ni.credits.check().map_err(|error| format!("{nid:?}: {error}"))?;
+            if ni.credits.users() != users || ni.queued_bytes != bytes {
+                return Err(format!(
+                    "{nid:?}: {users} messages of {bytes} bytes, charged {} and {}",
+                    ni.credits.users(),
+                    ni.queued_bytes
+                ));
+            }
+            for waiting in ni.credits.waiting() {
+                let message = self.messages.get(waiting).and_then(|message| message.sending());
+                if !message.is_some_and(|path| path.hold == Hold::WaitsForPeer) {
+                    return Err(format!("{waiting:?} is queued for {nid:?} and does not wait"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each descriptor is referred to by as many messages as it has operations under way.
+    fn check_operations(&self) -> Result<(), String> {
+        let mut operations = BTreeMap::new();
+        for (_, message) in self.messages.iter() {
+            let over = matches!(message.stage, Stage::InHandler(_));
+            if let (Some(md), false) = (message.md, over) {
+                *operations.entry(md).or_insert(0) += 1;
+            }
+        }
+        for (md, found) in self.mds.iter() {
+            let messages = operations.remove(&md).unwrap_or(0);
+            if found.refs != messages {
+                return Err(format!("{md:?} has {} operations, {messages} messages", found.refs));
+            }
+        }
+        match operations.pop_first() {
+            None => Ok(()),
+            Some((md, _)) => Err(format!("a message refers to {md:?}, which is gone")),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Match entries and memory descriptors as applications attach and unlink them, and the PUTs
+//! that waited for them. Spec: lnet-behaviour §3.1 to §3.5, §4.6.
+
+use fulmar_base::{Errno, MessageId, Time};
+use fulmar_lnet_wire::{Body, Header, Nid};
+
+use crate::Lnet;
+use crate::api::{Md, MdId, MdOptions, Me, MeId};
+use crate::md::{self, Memory, Owner};
+use crate::message::{Arrival, Stage};
+use crate::portal::Matched;
+
+impl Lnet {
+    /// Attaches a match entry to a portal. The first one decides for ever whether the portal's
+    /// entries are exact in bits, NID and PID, or not.
+    ///
+    /// # Errors
+    /// EINVAL if there is no such portal; EPERM for portal 0, and if the entry is exact and the
+    /// portal's are not, or the reverse.
+    pub fn me_attach(&mut self, portal: u32, me: Me) -> Result<MeId, Errno> {
+        self.portals.attach(portal, me)
+    }
+
+    /// Attaches a memory descriptor to a match entry. PUTs that wait at a lazy portal may be
+    /// received at once.
+    ///
+    /// # Errors
+    /// ENOENT if the entry is unknown, EBUSY if it has a descriptor; EINVAL if the descriptor
+    /// accepts nothing, in which case the entry goes too, or is inconsistent.
+    pub fn md_attach(&mut self, now: Time, me: MeId, md: Md) -> Result<MdId, Errno> {
+        let entry = self.portals.entry(me).ok_or(Errno::ENOENT)?;
+        let portal = entry.portal;
+        if entry.md.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        if !md.options.has(MdOptions::OP_PUT) && !md.options.has(MdOptions::OP_GET) {
+            self.portals.remove(me);
+            return Err(Errno::EINVAL);
+        }
+        md::check(&md, true)?;
+        let id = self.mds.add(md, Some(me), Owner::Application, Memory::Bulk);
+        if let Some(entry) = self.portals.entry_mut(me) {
+            entry.md = Some(id);
+        }
+        self.serve_delayed(now, portal, me);
+        self.settle(now);
+        Ok(id)
+    }
+
+    /// Makes a memory descriptor that is the source of PUTs or the sink of GETs.
+    ///
+    /// # Errors
+    /// EINVAL if it accepts operations of others, or is longer than 1 MiB.
+    pub fn md_bind(&mut self, md: Md) -> Result<MdId, Errno> {
+        md::check(&md, false)?;
+        Ok(self.mds.add(md, None, Owner::Application, Memory::Bulk))
+    }
+
+    /// Unlinks a memory descriptor. If nothing is under way the UNLINK event comes at once;
+    /// otherwise the last completion says `unlinked`.
+    ///
+    /// # Errors
+    /// ENOENT if it is unknown, or unlinked already.
+    pub fn md_unlink(&mut self, now: Time, md: MdId) -> Result<(), Errno> {
+        let found = self.mds.find(md).ok_or(Errno::ENOENT)?;
+        if found.owner != Owner::Application {
+            return Err(Errno::ENOENT);
+        }
+        self.unlink(md);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Removes a match entry, and unlinks its descriptor.
+    ///
+    /// # Errors
+    /// ENOENT if it is unknown.
+    pub fn me_unlink(&mut self, now: Time, me: MeId) -> Result<(), Errno> {
+        let md = self.portals.entry(me).ok_or(Errno::ENOENT)?.md;
+        if let Some(md) = md {
+            self.unlink(md);
+        }
+        self.portals.remove(me);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Lets PUTs that nothing matches wait at a portal, or drops those that wait.
+    ///
+    /// # Errors
+    /// EINVAL if there is no such portal, EPERM for portal 0.
+    pub fn set_lazy(&mut self, now: Time, portal: u32, lazy: bool) -> Result<(), Errno> {
+        self.portals.set_lazy(portal, lazy)?;
+        if !lazy {
+            for message in self.portals.delayed(portal) {
+                self.drop_delayed(now, message, "its portal is no longer lazy");
+            }
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Drops the waiting messages that came through an interface.
+    pub(crate) fn drop_delayed_of(&mut self, now: Time, ni: Nid) {
+        let delayed: Vec<MessageId> = self.portals.all_delayed().collect();
+        for message in delayed {
+            if self.messages.live(message).arrival().is_some_and(|arrival| arrival.ni == ni) {
+                self.drop_delayed(now, message, "our interface is gone");
+            }
+        }
+    }
+
+    /// Forgets a waiting message whose connection has died.
+    pub(crate) fn forget_delayed(&mut self, message: MessageId) -> (Arrival, Header) {
+        let waiting = self.messages.remove(message);
+        let Stage::Delayed(arrival) = waiting.stage else {
+            unreachable!("{message:?} does not wait at a portal");
+        };
+        self.undelay(&waiting.header, message);
+        if let crate::message::Origin::Lnd(rx) = arrival.origin {
+            self.receiving.remove(&rx);
+        }
+        self.counters.message_died();
+        (arrival, waiting.header)
+    }
+
+    fn drop_delayed(&mut self, now: Time, message: MessageId, reason: &'static str) {
+        let (arrival, header) = self.forget_delayed(message);
+        self.drop_message(now, arrival, &header, reason);
+    }
+
+    fn undelay(&mut self, header: &Header, message: MessageId) {
+        if let Body::Put { portal, .. } = header.body {
+            self.portals.undelay(portal, message);
+        }
+    }
+
+    /// Gives a fresh descriptor to the messages that wait for one, in order of arrival.
+    fn serve_delayed(&mut self, now: Time, portal: u32, me: MeId) {
+        for id in self.portals.delayed(portal) {
+            let message = self.messages.live(id);
+            let (header, stage) = (message.header, message.stage);
+            let (Some(query), Stage::Delayed(arrival)) = (self.query(&header), stage) else {
+                unreachable!("only PUTs wait at a portal");
+            };
+            let same_peer = |a, b| self.peers.same_peer(a, b);
+            match self.portals.try_entry(me, &self.mds, &query, &same_peer) {
+                Matched::Found(found) => {
+                    self.undelay(&header, id);
+                    self.take_put(now, id, arrival, found);
+                }
+                Matched::TooLong => {
+                    self.drop_delayed(now, id, "it is longer than the memory that it matches");
+                }
+                Matched::Nothing => {}
+            }
+        }
+    }
+}

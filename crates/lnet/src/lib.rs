@@ -1,0 +1,59 @@
+//! The LNet core, as a pure machine: portals and matching, the four operations and their events,
+//! credits, ping and discovery.
+//!
+//! It knows no LND: it hands out [`Output::Send`] with a network interface and a next hop, and is
+//! told of received headers. After each `handle_*` and each call of the API the owner drains
+//! [`Lnet::poll_output`], in order.
+//!
+//! ```text
+//! application  me_attach, md_attach, md_bind, put, get, md_unlink   -> Output::Event
+//!                                            Output::Event.done     -> handle_event_done
+//! LND          handle_received -> Output::Verdict,  handle_receive_done,  handle_sent
+//! loopback     Output::Copy    -> handle_copied
+//! clock        poll_timeout    -> handle_timeout
+//! ```
+//!
+//! Each [`Output::Verdict`] to receive is answered by one `handle_receive_done`, each
+//! [`Output::Send`] by one `handle_sent`, each [`Output::Copy`] by one `handle_copied`.
+//!
+//! Where we differ from a kernel node on purpose: an ACK or a REPLY must come from the node that
+//! was asked and be of the kind that was asked for; a response that is late fails at the timeout
+//! and not up to half of it later; bad ping info is asked for again a few times with a pause and
+//! not for ever; a NID that answers for a peer stays its NID even if the peer does not list it;
+//! portal 0 is closed to applications.
+//!
+//! Spec: lnet-behaviour §2 to §6, §9.
+#![forbid(unsafe_code)]
+
+mod api;
+mod check;
+mod configure;
+mod credits;
+mod descriptors;
+mod discovery;
+mod finalize;
+mod loopback;
+mod machine;
+mod md;
+mod merge;
+mod message;
+mod ni;
+mod peer;
+mod ping;
+mod portal;
+mod receive;
+mod select;
+mod send;
+mod stats;
+mod track;
+
+pub use api::views;
+pub use api::{
+    Config, CopyId, Event, EventDone, EventKind, Get, Globals, Md, MdId, MdOptions, Me, MeId,
+    MePosition, NiConfig, NiTunables, Notice, Output, PingReply, Put, QueryId, Received, RxId,
+    SendFailure, SendRequest,
+};
+pub use machine::Lnet;
+
+#[cfg(test)]
+mod tests;

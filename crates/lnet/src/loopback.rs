@@ -1,0 +1,86 @@
+//! Messages to `0@lo`, which never see an LND. Spec: lnet-behaviour §4.8.
+//!
+//! No credits, no discovery, no selection. The receiving side completes first.
+
+use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time};
+use fulmar_lnet_wire::{Body, Nid};
+
+use crate::Lnet;
+use crate::api::{CopyId, Output};
+use crate::md::Request;
+use crate::message::{Arrival, Origin, Stage};
+use crate::ni::NiId;
+use crate::peer::PeerNiId;
+
+/// A copy that the owner is making.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    sender: MessageId,
+    receiver: MessageId,
+}
+
+impl Lnet {
+    /// Takes the end of an [`Output::Copy`].
+    pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
+        let Some(Copying { sender, receiver }) = self.copies.remove(&copy) else { return };
+        self.finalize_receive(now, receiver, Ok(()), Vec::new());
+        self.finalize_send(now, sender, Ok(()));
+        self.settle(now);
+    }
+
+    /// Receives what we send to ourselves.
+    pub(crate) fn loop_back(&mut self, now: Time, id: MessageId) {
+        let message = self.messages.live(id);
+        message.stage = Stage::Looping;
+        message.header.source = Nid::LOOPBACK;
+        let (header, md) = (message.header, message.md);
+        if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, header.body) {
+            let (ni, peer_ni) = (NiId::LOOPBACK, PeerNiId::NONE);
+            let target = Some(Nid::LOOPBACK);
+            let request = Request { target, put: false, get: false, ni, peer_ni, at: now };
+            self.note_request(md, &header.body, request);
+        }
+        self.counters.message_born();
+        let arrival =
+            Arrival { origin: Origin::Loopback(id), ni: Nid::LOOPBACK, from: Nid::LOOPBACK };
+        self.dispatch(now, arrival, header);
+    }
+
+    /// Moves the payload of `sender` into the sink of `receiver`.
+    pub(crate) fn loop_copy(
+        &mut self,
+        now: Time,
+        sender: MessageId,
+        receiver: MessageId,
+        sink: Sink,
+    ) {
+        let payload = self.messages.live(sender).payload.clone();
+        let done = match (payload, sink) {
+            (Payload::Span(from), Sink::Span(to)) => {
+                self.next_copy += 1;
+                let copy = CopyId(self.next_copy);
+                self.copies.insert(copy, Copying { sender, receiver });
+                let from = Payload::Span(Span { len: to.len, ..from });
+                let to = Sink::Span(to);
+                return self.outputs.push_back(Output::Copy { copy, from, to });
+            }
+            (Payload::Inline(bytes), Sink::Inline { len }) => Ok(bytes[..len as usize].to_vec()),
+            (_, Sink::Discard { .. }) => Ok(Vec::new()),
+            // Ping info at 0@lo is for the machine; an application has `Lnet::ping_info`.
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+        let (status, bytes) = match done {
+            Ok(bytes) => (Ok(()), bytes),
+            Err(errno) => (Err(errno), Vec::new()),
+        };
+        self.finalize_receive(now, receiver, status, bytes);
+        self.finalize_send(now, sender, Ok(()));
+    }
+
+    /// Ends the sending side of a looped message whose receiving side is done.
+    pub(crate) fn looped(&mut self, now: Time, arrival: Arrival) {
+        if let Origin::Loopback(sender) = arrival.origin {
+            self.finalize_send(now, sender, Ok(()));
+        }
+    }
+}

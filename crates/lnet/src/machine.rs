@@ -1,0 +1,230 @@
+//! The machine as its owner sees it: inputs, outputs, time and settings.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::{Errno, MessageId, Time, Timers};
+
+use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Notice, Output, QueryId, RxId};
+use crate::discovery::Discovery;
+use crate::loopback::Copying;
+use crate::md::{Mds, Owner};
+use crate::message::Messages;
+use crate::ni::Ni;
+use crate::peer::{PeerId, Peers};
+use crate::ping::OwnInfo;
+use crate::portal::Portals;
+use crate::stats::Counters;
+use fulmar_lnet_wire::{Nid, Pid};
+
+/// The LNet core of one node.
+#[derive(Debug)]
+pub struct Lnet {
+    pub(crate) pid: Pid,
+    pub(crate) interface_cookie: u64,
+    pub(crate) globals: Globals,
+    pub(crate) nis: Vec<Ni>,
+    pub(crate) next_ni: u64,
+    pub(crate) peers: Peers,
+    pub(crate) portals: Portals,
+    pub(crate) mds: Mds,
+    pub(crate) messages: Messages,
+    /// The messages that LNDs are receiving.
+    pub(crate) receiving: BTreeMap<RxId, MessageId>,
+    pub(crate) copies: BTreeMap<CopyId, Copying>,
+    pub(crate) next_copy: u64,
+    pub(crate) own: OwnInfo,
+    pub(crate) discovery: Discovery,
+    /// The pings that administrators asked for, and to whom.
+    pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
+    pub(crate) next_query: u64,
+    /// Counts sends: what interfaces were last used at.
+    pub(crate) stamps: u64,
+    pub(crate) counters: Counters,
+    pub(crate) timers: Timers<Timer>,
+    pub(crate) work: VecDeque<Work>,
+    pub(crate) outputs: VecDeque<Output>,
+}
+
+/// What a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// The response to what was asked with a descriptor.
+    Response(MdId),
+    /// Another ping of a peer whose ping info was bad.
+    Retry(PeerId),
+}
+
+/// What is left to do within one input. A list and not calls, so that a thousand messages that
+/// fail one after the other do not nest a thousand deep.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A message has got the credit that it waited for.
+    Post(MessageId),
+    /// The peer that a message waited for is discovered.
+    Launch(MessageId),
+    /// An event of a descriptor of the machine's own.
+    Own(OwnEvent),
+    /// The discovery of a peer can go on.
+    Advance(PeerId),
+}
+
+/// An event of a descriptor of the machine's own.
+#[derive(Debug)]
+pub(crate) struct OwnEvent {
+    pub(crate) owner: Owner,
+    pub(crate) md: MdId,
+    pub(crate) kind: EventKind,
+    pub(crate) status: Result<(), Errno>,
+    /// Our NID and theirs.
+    pub(crate) pair: (Nid, Nid),
+    /// What a REPLY brought.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Lnet {
+    /// Makes a node without network interfaces but for `0@lo`.
+    ///
+    /// Interfaces that are added before [`Lnet::start`] are what the node was configured with:
+    /// they leave the sequence number of its ping info at 1.
+    pub fn new(config: Config) -> Self {
+        Self {
+            pid: config.pid,
+            interface_cookie: config.interface_cookie,
+            globals: config.globals,
+            nis: Vec::new(),
+            next_ni: 0,
+            peers: Peers::default(),
+            portals: Portals::default(),
+            mds: Mds::default(),
+            messages: Messages::default(),
+            receiving: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            next_copy: 0,
+            own: OwnInfo::default(),
+            discovery: Discovery::default(),
+            queries: BTreeMap::new(),
+            next_query: 0,
+            stamps: 0,
+            counters: Counters::default(),
+            timers: Timers::default(),
+            work: VecDeque::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Ends the configuration: from now on each change of the interfaces is told to the peers.
+    pub fn start(&mut self, now: Time) {
+        self.own.started = true;
+        self.settle(now);
+    }
+
+    /// Returns the next thing to do, if any.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when to call [`Lnet::handle_timeout`] next, if at all.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Response(md) => self.response_timed_out(md),
+                Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
+            }
+            self.settle(now);
+        }
+    }
+
+    /// Returns what `lnetctl global show` prints.
+    pub fn globals(&self) -> &Globals {
+        &self.globals
+    }
+
+    /// Changes settings. Spec: lnet-admin §10.2.
+    ///
+    /// A health sensitivity that becomes 0 takes the retry count with it.
+    ///
+    /// # Errors
+    /// EINVAL if a value is out of range or does not go with the others; nothing is changed then.
+    pub fn set_globals(&mut self, now: Time, mut globals: Globals) -> Result<(), Errno> {
+        if globals.health_sensitivity == 0 && self.globals.health_sensitivity != 0 {
+            globals.retry_count = 0;
+        }
+        check_globals(&self.globals, &globals)?;
+        let old = std::mem::replace(&mut self.globals, globals);
+        if old.discovery != self.globals.discovery {
+            self.discovery_switched();
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Does what is left to do. Every input ends with this.
+    pub(crate) fn settle(&mut self, now: Time) {
+        loop {
+            while let Some(work) = self.work.pop_front() {
+                match work {
+                    Work::Post(message) => self.post(now, message),
+                    Work::Launch(message) => self.launch(now, message),
+                    Work::Own(event) => self.handle_own_event(now, event),
+                    Work::Advance(peer) => self.advance(now, peer),
+                }
+            }
+            match self.next_to_discover() {
+                Some(peer) => self.advance(now, peer),
+                None => return,
+            }
+        }
+    }
+
+    fn handle_own_event(&mut self, now: Time, event: OwnEvent) {
+        match event.owner {
+            Owner::Query(query) => self.query_event(query, event),
+            Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
+            Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
+            Owner::Application => unreachable!("an application's event goes to the application"),
+        }
+    }
+
+    /// Tells the descriptor's owner of an event.
+    pub(crate) fn deliver(&mut self, owner: Owner, event: Event, bytes: Vec<u8>) {
+        if owner == Owner::Application {
+            return self.outputs.push_back(Output::Event(event));
+        }
+        let pair = (event.target.nid, event.source.nid);
+        let Event { md, kind, status, .. } = event;
+        self.work.push_back(Work::Own(OwnEvent { owner, md, kind, status, pair, bytes }));
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.outputs.push_back(Output::Notice(notice));
+    }
+}
+
+fn check_globals(old: &Globals, new: &Globals) -> Result<(), Errno> {
+    let in_range = new.max_interfaces >= INTERFACES_MIN
+        && new.health_sensitivity <= HEALTH_MAX
+        && new.router_sensitivity <= 100
+        && new.recovery_interval >= 1
+        && new.response_tracking <= 3
+        && new.max_recovery_ping_interval > 0;
+    // A retry count may be raised to the timeout; a timeout may not be lowered to the count.
+    let timeout_fits = match new.transaction_timeout == old.transaction_timeout {
+        true => new.retry_count <= new.transaction_timeout,
+        false => new.retry_count < new.transaction_timeout,
+    };
+    let retries_fit = new.retry_count == 0 || new.health_sensitivity > 0;
+    match in_range && new.transaction_timeout > 0 && timeout_fits && retries_fit {
+        true => Ok(()),
+        false => Err(Errno::EINVAL),
+    }
+}
+
+/// The least value of `max_interfaces`.
+const INTERFACES_MIN: u32 = 16;
+/// The health of what never failed.
+pub(crate) const HEALTH_MAX: u32 = 1000;

@@ -1,0 +1,222 @@
+//! Memory descriptors: what operations may touch, how many of them, and for how long.
+//! Spec: lnet-behaviour §3.3.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Time};
+use fulmar_lnet_wire::{Body, MTU, Nid};
+
+use crate::api::{Md, MdId, MdOptions, MeId, QueryId};
+use crate::ni::NiId;
+use crate::peer::{PeerId, PeerNiId};
+
+/// Who is told of a descriptor's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Application,
+    /// A ping that an administrator asked for.
+    Query(QueryId),
+    /// The ping by which a peer is discovered.
+    Ping(PeerId),
+    /// A push of our own ping info, as it was at that sequence number.
+    Push(PeerId, u32),
+}
+
+/// The memory of a descriptor.
+#[derive(Clone, Debug)]
+pub(crate) enum Memory {
+    Bulk,
+    /// Ping info that is pushed.
+    Bytes(Arc<[u8]>),
+    /// Room for ping info; the bytes come with the event.
+    Sink,
+}
+
+/// What was asked for with a descriptor, so that a stranger cannot answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// The NID that the latest request went to, or `None` if they went to several peers.
+    pub(crate) target: Option<Nid>,
+    /// Whether an ACK, and whether a REPLY, may come.
+    pub(crate) put: bool,
+    pub(crate) get: bool,
+    /// The path and the time of the latest, for the latency statistics.
+    pub(crate) ni: NiId,
+    pub(crate) peer_ni: PeerNiId,
+    pub(crate) at: Time,
+}
+
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) md: Md,
+    /// The match entry that it hangs on. Gone once it is exhausted or unlinked.
+    pub(crate) me: Option<MeId>,
+    /// Made for a match entry: no response can be for it.
+    pub(crate) passive: bool,
+    pub(crate) owner: Owner,
+    pub(crate) memory: Memory,
+    /// How many operations are left.
+    pub(crate) threshold: Option<u32>,
+    /// Where the next operation goes that does not say.
+    pub(crate) offset: u64,
+    /// How many operations are under way.
+    pub(crate) refs: u32,
+    /// Unlinked: nothing new finds it; it lives until the last operation is over.
+    pub(crate) zombie: bool,
+    /// Unlinked on purpose while operations were under way.
+    pub(crate) aborted: bool,
+    pub(crate) request: Option<Request>,
+    /// How many tracked responses are missing.
+    pub(crate) awaited: u32,
+}
+
+impl Descriptor {
+    fn new(md: Md, me: Option<MeId>, owner: Owner, memory: Memory) -> Self {
+        Self {
+            md,
+            me,
+            passive: me.is_some(),
+            owner,
+            memory,
+            threshold: md.threshold,
+            offset: 0,
+            refs: 0,
+            zombie: false,
+            aborted: false,
+            request: None,
+            awaited: 0,
+        }
+    }
+
+    /// Returns whether no further operation may begin.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let full = self.md.options.has(MdOptions::MAX_SIZE)
+            && self.offset.saturating_add(self.md.max_size.into()) > self.md.len;
+        self.threshold == Some(0) || full
+    }
+
+    /// Returns whether it goes as soon as nothing is under way.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.zombie || (self.md.auto_unlink && self.is_exhausted())
+    }
+
+    /// Begins an operation.
+    pub(crate) fn begin(&mut self) {
+        if let Some(left) = &mut self.threshold {
+            assert!(*left > 0, "an exhausted descriptor takes no operation");
+            *left -= 1;
+        }
+        self.refs += 1;
+    }
+
+    /// Returns `len` bytes at `offset` as something to send.
+    pub(crate) fn payload(&self, offset: u64, len: u32) -> Payload {
+        match &self.memory {
+            _ if len == 0 => Payload::Empty,
+            Memory::Bytes(bytes) => Payload::Inline(bytes.clone()),
+            Memory::Bulk => Payload::Span(self.span(offset, len)),
+            Memory::Sink => unreachable!("nothing is sent from the sink of a ping"),
+        }
+    }
+
+    /// Returns `len` bytes at `offset` as somewhere to receive.
+    pub(crate) fn sink(&self, offset: u64, len: u32) -> Sink {
+        match &self.memory {
+            _ if len == 0 => Sink::Discard { len },
+            Memory::Sink => Sink::Inline { len },
+            Memory::Bulk => Sink::Span(self.span(offset, len)),
+            Memory::Bytes(_) => unreachable!("nothing is received into what is pushed"),
+        }
+    }
+
+    fn span(&self, offset: u64, len: u32) -> Span {
+        assert!(offset + u64::from(len) <= self.md.len, "an operation stays in its descriptor");
+        Span { buffer: self.md.buffer, offset: self.md.offset + offset, len }
+    }
+
+    /// Notes where a request of `body` went, and to which peer.
+    pub(crate) fn note_request(&mut self, body: &Body, mut new: Request, same_peer: bool) {
+        new.put = matches!(body, Body::Put { .. });
+        new.get = matches!(body, Body::Get { .. });
+        if let Some(old) = self.request {
+            new.put |= old.put;
+            new.get |= old.get;
+            new.target = new.target.filter(|_| same_peer);
+        }
+        self.request = Some(new);
+    }
+}
+
+/// All descriptors. Handles are never used twice.
+#[derive(Debug)]
+pub(crate) struct Mds {
+    table: BTreeMap<MdId, Descriptor>,
+    next: u64,
+}
+
+impl Default for Mds {
+    fn default() -> Self {
+        Self { table: BTreeMap::new(), next: 1 }
+    }
+}
+
+/// The low bits of a kernel's cookies name the kind of object; ours look alike in a trace.
+const COOKIE_STEP: u64 = 4;
+
+impl Mds {
+    pub(crate) fn add(&mut self, md: Md, me: Option<MeId>, owner: Owner, memory: Memory) -> MdId {
+        let id = MdId(self.next);
+        self.next += COOKIE_STEP;
+        self.table.insert(id, Descriptor::new(md, me, owner, memory));
+        id
+    }
+
+    /// Makes a descriptor of the machine's own for one request and its response.
+    pub(crate) fn add_own(&mut self, owner: Owner, memory: Memory, len: u32) -> MdId {
+        let md = Md {
+            buffer: BufferId(0),
+            offset: 0,
+            len: len.into(),
+            threshold: Some(2),
+            options: MdOptions::TRUNCATE.with(MdOptions::TRACK_RESPONSE),
+            max_size: 0,
+            auto_unlink: true,
+            user: 0,
+        };
+        self.add(md, None, owner, memory)
+    }
+
+    /// Returns a descriptor that operations refer to, unlinked or not.
+    pub(crate) fn get(&self, id: MdId) -> Option<&Descriptor> {
+        self.table.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: MdId) -> Option<&mut Descriptor> {
+        self.table.get_mut(&id)
+    }
+
+    /// Returns a descriptor that a new operation may find.
+    pub(crate) fn find(&self, id: MdId) -> Option<&Descriptor> {
+        self.table.get(&id).filter(|found| !found.zombie)
+    }
+
+    pub(crate) fn remove(&mut self, id: MdId) {
+        self.table.remove(&id);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MdId, &Descriptor)> {
+        self.table.iter().map(|(id, found)| (*id, found))
+    }
+}
+
+/// Checks a descriptor as the application gave it.
+pub(crate) fn check(md: &Md, passive: bool) -> Result<(), Errno> {
+    let answers = md.options.has(MdOptions::OP_PUT) || md.options.has(MdOptions::OP_GET);
+    let too_long = !passive && md.len > MTU.into();
+    let bad_size = md.options.has(MdOptions::MAX_SIZE) && u64::from(md.max_size) > md.len;
+    if answers != passive || too_long || bad_size || md.offset.checked_add(md.len).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}

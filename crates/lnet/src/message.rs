@@ -1,0 +1,252 @@
+//! A message from its birth to its completion. Spec: lnet-behaviour §5.
+//!
+//! ```text
+//! sent       launched -> Parked (discovery) -> launched
+//!                     -> Sending (credits, LND) -> finalized
+//!                     -> Looping (0@lo: until the receiving side is done) -> finalized
+//! received   Delayed (lazy portal) -> Receiving (payload) -> InHandler (ACK wanted) -> finalized
+//! ```
+
+use std::collections::BTreeMap;
+
+use fulmar_base::{MessageId, Payload, Time};
+use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
+
+use crate::api::{Event, EventKind, MdId, RxId};
+use crate::md::Descriptor;
+use crate::ni::NiId;
+use crate::peer::PeerNiId;
+
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) header: Header,
+    /// What follows the header, of a message that we send.
+    pub(crate) payload: Payload,
+    /// The descriptor whose operation this is.
+    pub(crate) md: Option<MdId>,
+    /// The event that completes the operation, but for its status.
+    pub(crate) event: Option<Event>,
+    /// Our NID, if it must be this one.
+    pub(crate) source: Option<Nid>,
+    pub(crate) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage {
+    /// On its way to a path.
+    Launched,
+    /// Waits until its peer is discovered.
+    Parked,
+    /// Sent to `0@lo`: waits for its receiving side.
+    Looping,
+    /// Committed to a path.
+    Sending(Sending),
+    /// A PUT that waits at a lazy portal.
+    Delayed(Arrival),
+    /// Its payload is arriving.
+    Receiving(Arrival),
+    /// Its event is being handled; then it is acknowledged.
+    InHandler(Arrival),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    pub(crate) ni: NiId,
+    pub(crate) peer_ni: PeerNiId,
+    pub(crate) deadline: Time,
+    pub(crate) committed: Time,
+    pub(crate) hold: Hold,
+}
+
+/// Which credits a message holds. The peer's comes first and goes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Nothing,
+    WaitsForPeer,
+    Peer,
+    WaitsForNi,
+    /// Both: the LND has the message.
+    Both,
+}
+
+/// How a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) origin: Origin,
+    /// Our NID.
+    pub(crate) ni: Nid,
+    /// The previous hop.
+    pub(crate) from: Nid,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Lnd(RxId),
+    /// The message whose receiving side this is.
+    Loopback(MessageId),
+}
+
+impl Message {
+    pub(crate) fn sent(header: Header, source: Option<Nid>) -> Self {
+        Self {
+            header,
+            payload: Payload::Empty,
+            md: None,
+            event: None,
+            source,
+            stage: Stage::Launched,
+        }
+    }
+
+    pub(crate) fn received(header: Header, stage: Stage) -> Self {
+        Self { header, payload: Payload::Empty, md: None, event: None, source: None, stage }
+    }
+
+    /// Returns the path of a message that has one.
+    pub(crate) fn sending(&self) -> Option<Sending> {
+        match self.stage {
+            Stage::Sending(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    /// Returns how the message came, if it was received.
+    pub(crate) fn arrival(&self) -> Option<Arrival> {
+        match self.stage {
+            Stage::Delayed(arrival) | Stage::Receiving(arrival) | Stage::InHandler(arrival) => {
+                Some(arrival)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether the message is committed, and so counted in `msgs_alloc`.
+    pub(crate) fn is_committed(&self) -> bool {
+        !matches!(self.stage, Stage::Launched | Stage::Parked)
+    }
+
+    pub(crate) fn hold(&mut self, hold: Hold) {
+        match &mut self.stage {
+            Stage::Sending(sending) => sending.hold = hold,
+            stage => unreachable!("{stage:?} holds no credit"),
+        }
+    }
+}
+
+/// All messages that live. Names grow and are never used twice.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    table: BTreeMap<MessageId, Box<Message>>,
+    next: u64,
+}
+
+impl Messages {
+    pub(crate) fn add(&mut self, message: Message) -> MessageId {
+        self.next += 1;
+        let id = MessageId(self.next);
+        self.table.insert(id, Box::new(message));
+        id
+    }
+
+    pub(crate) fn get(&self, id: MessageId) -> Option<&Message> {
+        self.table.get(&id).map(|message| &**message)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: MessageId) -> Option<&mut Message> {
+        self.table.get_mut(&id).map(|message| &mut **message)
+    }
+
+    /// Returns a message that the machine itself refers to.
+    pub(crate) fn live(&mut self, id: MessageId) -> &mut Message {
+        self.get_mut(id).unwrap_or_else(|| panic!("{id:?} is referred to and does not exist"))
+    }
+
+    pub(crate) fn remove(&mut self, id: MessageId) -> Message {
+        *self.table.remove(&id).unwrap_or_else(|| panic!("{id:?} is finalized twice"))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
+        self.table.iter().map(|(id, message)| (*id, &**message))
+    }
+
+    /// Returns the messages that are committed to an interface and not yet handed to its LND.
+    pub(crate) fn queued_on(&self, ni: NiId) -> Vec<MessageId> {
+        let queued = |message: &Message| {
+            message.sending().is_some_and(|path| path.ni == ni && path.hold != Hold::Both)
+        };
+        self.iter().filter(|(_, message)| queued(message)).map(|(id, _)| id).collect()
+    }
+}
+
+/// Returns the event of an operation that `header` carries, to be completed with its status.
+fn event(kind: EventKind, md: MdId, found: &Descriptor, header: &Header) -> Event {
+    let (portal, match_bits, header_data) = match header.body {
+        Body::Put { portal, match_bits, header_data, .. } => (portal, match_bits, header_data),
+        Body::Get { portal, match_bits, .. } => (portal, match_bits, 0),
+        Body::Ack { match_bits, .. } => (0, match_bits, 0),
+        Body::Reply { .. } => (0, 0, 0),
+    };
+    let source = ProcessId { nid: header.source, pid: header.source_pid };
+    Event {
+        kind,
+        target: ProcessId { nid: header.target, pid: header.target_pid },
+        initiator: source,
+        source,
+        portal,
+        match_bits,
+        rlength: header.payload_len,
+        mlength: header.payload_len,
+        header_data,
+        unlinked: false,
+        ..unlink_event(md, found)
+    }
+}
+
+/// Returns the SEND event of a request. Its source is not known before a path is.
+pub(crate) fn send_event(md: MdId, found: &Descriptor, header: &Header) -> Event {
+    let offset = match header.body {
+        Body::Put { offset, .. } | Body::Get { offset, .. } => offset.into(),
+        Body::Ack { .. } | Body::Reply { .. } => 0,
+    };
+    Event { offset, ..event(EventKind::Send, md, found, header) }
+}
+
+/// Returns the UNLINK event of a descriptor, which no message belongs to.
+pub(crate) fn unlink_event(md: MdId, found: &Descriptor) -> Event {
+    Event {
+        kind: EventKind::Unlink,
+        status: Ok(()),
+        md,
+        user: found.md.user,
+        target: ProcessId::ANY,
+        initiator: ProcessId::ANY,
+        source: ProcessId::ANY,
+        sender: Nid::ANY,
+        portal: 0,
+        match_bits: 0,
+        rlength: 0,
+        mlength: 0,
+        offset: 0,
+        header_data: 0,
+        unlinked: true,
+        done: None,
+    }
+}
+
+/// Returns the event of a message that was received: `len` bytes at `offset` are moved.
+pub(crate) fn receive_event(
+    (md, found): (MdId, &Descriptor),
+    header: &Header,
+    (initiator, from): (Nid, Nid),
+    (offset, len): (u64, u32),
+) -> Event {
+    let (kind, rlength) = match header.body {
+        Body::Ack { .. } => (EventKind::Ack, 0),
+        Body::Put { .. } => (EventKind::Put, header.payload_len),
+        Body::Get { sink_len, .. } => (EventKind::Get, sink_len),
+        Body::Reply { .. } => (EventKind::Reply, header.payload_len),
+    };
+    let mut event = event(kind, md, found, header);
+    event.initiator.nid = initiator;
+    Event { sender: from, rlength, mlength: len, offset, ..event }
+}

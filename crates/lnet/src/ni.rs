@@ -1,0 +1,127 @@
+//! Our own network interfaces. Spec: lnet-behaviour §2.3, §14.2.
+
+use fulmar_base::{Errno, MessageId, Time};
+use fulmar_lnet_wire::{Net, Nid};
+
+use crate::Lnet;
+use crate::api::{NiConfig, views};
+use crate::credits::Credits;
+
+/// An interface; never used twice, so that a message in flight cannot return its credit to a
+/// later interface of the same NID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NiId(pub(crate) u64);
+
+impl NiId {
+    /// `0@lo`, which is not in the list of interfaces.
+    pub(crate) const LOOPBACK: Self = Self(0);
+}
+
+#[derive(Debug)]
+pub(crate) struct Ni {
+    pub(crate) id: NiId,
+    pub(crate) config: NiConfig,
+    pub(crate) credits: Credits,
+    /// When it was last chosen; lower is longer ago.
+    pub(crate) stamp: u64,
+    pub(crate) traffic: views::Traffic,
+}
+
+impl Lnet {
+    /// Adds a network interface.
+    ///
+    /// # Errors
+    /// EEXIST if there is one with this NID; EINVAL without credits.
+    pub fn add_ni(&mut self, now: Time, mut ni: NiConfig) -> Result<(), Errno> {
+        if ni.nid.is_loopback() || self.ni_of(ni.nid).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let tunables = &mut ni.tunables;
+        if ni.nid.is_any() || tunables.credits == 0 || tunables.peer_credits == 0 {
+            return Err(Errno::EINVAL);
+        }
+        tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
+        self.next_ni += 1;
+        let (net, peer_credits) = (ni.nid.net(), ni.tunables.peer_credits);
+        let first_of_net = !self.is_local(net);
+        self.nis.push(Ni {
+            id: NiId(self.next_ni),
+            credits: Credits::new(ni.tunables.credits),
+            config: ni,
+            stamp: 0,
+            traffic: views::Traffic::default(),
+        });
+        if first_of_net {
+            self.peers.net_added(net, peer_credits);
+        }
+        self.info_changed();
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Removes a network interface.
+    ///
+    /// What waits for its credits or came through it and waits at a portal is failed or dropped;
+    /// what an LND has is completed as usual.
+    ///
+    /// # Errors
+    /// ENOENT if there is none with this NID.
+    pub fn remove_ni(&mut self, now: Time, nid: Nid) -> Result<(), Errno> {
+        let index = self.nis.iter().position(|ni| ni.config.nid == nid).ok_or(Errno::ENOENT)?;
+        let id = self.nis[index].id;
+        self.drop_delayed_of(now, nid);
+        let queued: Vec<MessageId> = self.messages.queued_on(id);
+        // All leave their queues before the first gives back a credit, which would wake another.
+        for message in &queued {
+            self.withdraw(*message);
+        }
+        for message in queued {
+            self.finalize_send(now, message, Err(Errno::ESHUTDOWN));
+        }
+        self.nis.remove(index);
+        if !self.is_local(nid.net()) {
+            self.peers.net_removed(nid.net(), &self.local_nets());
+            for orphan in self.peers.orphans() {
+                self.delete_peer(orphan);
+            }
+        }
+        self.info_changed();
+        self.settle(now);
+        Ok(())
+    }
+
+    pub(crate) fn ni(&self, id: NiId) -> Option<&Ni> {
+        self.nis.iter().find(|ni| ni.id == id)
+    }
+
+    pub(crate) fn ni_mut(&mut self, id: NiId) -> Option<&mut Ni> {
+        self.nis.iter_mut().find(|ni| ni.id == id)
+    }
+
+    pub(crate) fn ni_of(&self, nid: Nid) -> Option<&Ni> {
+        self.nis.iter().find(|ni| ni.config.nid == nid)
+    }
+
+    /// Returns whether one of our interfaces is on `net`.
+    pub(crate) fn is_local(&self, net: Net) -> bool {
+        self.nis.iter().any(|ni| ni.config.nid.net() == net)
+    }
+
+    /// Returns our networks in the order in which they were configured.
+    pub(crate) fn local_nets(&self) -> Vec<Net> {
+        let mut nets = Vec::new();
+        for ni in &self.nis {
+            let net = ni.config.nid.net();
+            if !nets.contains(&net) {
+                nets.push(net);
+            }
+        }
+        nets
+    }
+
+    /// Returns how many messages may be on their way to a peer NI on `net`: 0 on a remote one.
+    pub(crate) fn peer_credits(&self, net: Net) -> u32 {
+        let first = self.nis.iter().find(|ni| ni.config.nid.net() == net);
+        first.map_or(0, |ni| ni.config.tunables.peer_credits)
+    }
+}

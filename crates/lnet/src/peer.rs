@@ -1,0 +1,322 @@
+//! Other nodes: which NIDs belong to one, and what is known of it.
+//! Spec: lnet-behaviour §2.4, §2.5, §9.6.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::MessageId;
+use fulmar_lnet_wire::ping::NiStatus;
+use fulmar_lnet_wire::{Net, Nid};
+
+use crate::api::{MdId, QueryId, views};
+use crate::credits::Credits;
+
+/// A node; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PeerId(pub(crate) u64);
+
+/// A NID of a node; never used twice, so that messages in flight outlive it safely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PeerNiId(u64);
+
+impl PeerNiId {
+    /// No peer NI: at the other end of `0@lo` there is none.
+    pub(crate) const NONE: Self = Self(0);
+}
+
+/// What is known of a peer and what is to be done: the bits that verbose peer output shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerState(pub(crate) u32);
+
+impl PeerState {
+    pub(crate) const MULTI_RAIL: Self = Self(1 << 0);
+    pub(crate) const NO_DISCOVERY: Self = Self(1 << 1);
+    pub(crate) const ROUTER_ENABLED: Self = Self(1 << 2);
+    pub(crate) const CONFIGURED: Self = Self(1 << 3);
+    pub(crate) const DISCOVERED: Self = Self(1 << 4);
+    pub(crate) const REDISCOVER: Self = Self(1 << 5);
+    pub(crate) const DISCOVERING: Self = Self(1 << 6);
+    pub(crate) const NIDS_UPTODATE: Self = Self(1 << 8);
+    pub(crate) const PING_SENT: Self = Self(1 << 9);
+    pub(crate) const PUSH_SENT: Self = Self(1 << 10);
+    pub(crate) const FORCE_PING: Self = Self(1 << 13);
+    pub(crate) const FORCE_PUSH: Self = Self(1 << 14);
+
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn has_any(self, others: &[Self]) -> bool {
+        others.iter().any(|other| self.has(*other))
+    }
+
+    pub(crate) fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+
+    pub(crate) fn set(&mut self, other: Self, on: bool) {
+        if on { self.insert(other) } else { self.remove(other) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PeerNi {
+    pub(crate) nid: Nid,
+    pub(crate) peer: PeerId,
+    pub(crate) credits: Credits,
+    /// Payload and [`HEADER_CHARGE`] of each message that holds or awaits a credit.
+    pub(crate) queued_bytes: u64,
+    pub(crate) stamp: u64,
+    /// Our NID that a peer without multi-rail knows us by.
+    pub(crate) preferred: Option<Nid>,
+    pub(crate) status: NiStatus,
+    /// Deleted: it goes when its last message does.
+    retired: bool,
+    pub(crate) traffic: views::Traffic,
+}
+
+/// What a message is charged for its header, in either form.
+pub(crate) const HEADER_CHARGE: u64 = 72;
+
+/// How many NIDs strangers can make us remember; configured ones are not limited.
+pub(crate) const PEER_NIS_MAX: usize = 65_536;
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) primary: Nid,
+    pub(crate) state: PeerState,
+    pub(crate) nis: Vec<PeerNiId>,
+    /// The sequence number of its latest ping info.
+    pub(crate) sequence: u32,
+    /// The sequence number of our ping info that it has acknowledged.
+    pub(crate) pushed: u32,
+    /// Bytes in its ping info, as far as we know.
+    pub(crate) info_size: u32,
+    /// How often in a row its ping info could not be used.
+    pub(crate) bad_infos: u32,
+    /// The ping and the push under way.
+    pub(crate) ping: Option<MdId>,
+    pub(crate) push: Option<MdId>,
+    /// Our NID and its NID that carried the latest ping reply.
+    pub(crate) pair: Option<(Nid, Nid)>,
+    /// Messages that wait until it is discovered, in order.
+    pub(crate) parked: VecDeque<MessageId>,
+    pub(crate) queries: Vec<QueryId>,
+}
+
+/// The peer table. What it holds is boxed, because the nodes of a tree that only grows at its end
+/// stay half empty.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    nids: BTreeMap<Nid, PeerNiId>,
+    nis: BTreeMap<PeerNiId, Box<PeerNi>>,
+    peers: BTreeMap<PeerId, Box<Peer>>,
+    next: u64,
+}
+
+impl Peers {
+    pub(crate) fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(&id).map(|peer| &**peer)
+    }
+
+    pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.peers.get_mut(&id).map(|peer| &mut **peer)
+    }
+
+    pub(crate) fn ni(&self, id: PeerNiId) -> Option<&PeerNi> {
+        self.nis.get(&id).map(|ni| &**ni)
+    }
+
+    pub(crate) fn ni_mut(&mut self, id: PeerNiId) -> Option<&mut PeerNi> {
+        self.nis.get_mut(&id).map(|ni| &mut **ni)
+    }
+
+    pub(crate) fn find(&self, nid: Nid) -> Option<PeerNiId> {
+        self.nids.get(&nid).copied()
+    }
+
+    pub(crate) fn find_mut(&mut self, nid: Nid) -> Option<&mut PeerNi> {
+        self.ni_mut(self.find(nid)?)
+    }
+
+    /// Returns the peer that `nid` belongs to.
+    pub(crate) fn owner(&self, nid: Nid) -> Option<PeerId> {
+        Some(self.nis.get(self.nids.get(&nid)?)?.peer)
+    }
+
+    /// Returns the NID by which applications know the owner of `nid`.
+    pub(crate) fn primary(&self, nid: Nid) -> Nid {
+        self.owner(nid).and_then(|peer| self.peer(peer)).map_or(nid, |peer| peer.primary)
+    }
+
+    /// Returns whether both NIDs belong to one known node.
+    pub(crate) fn same_peer(&self, a: Nid, b: Nid) -> bool {
+        let owner = self.owner(a);
+        owner.is_some() && owner == self.owner(b)
+    }
+
+    /// Returns whether strangers have filled the table.
+    pub(crate) fn is_full(&self) -> bool {
+        self.nis.len() >= PEER_NIS_MAX
+    }
+
+    /// Makes a peer of one NID that nobody owns yet.
+    pub(crate) fn create(&mut self, nid: Nid, credits: u32) -> PeerId {
+        self.next += 1;
+        let id = PeerId(self.next);
+        self.peers.insert(id, Box::new(Peer::new(nid)));
+        self.add_nid(id, nid, credits);
+        id
+    }
+
+    /// Gives `peer` a NID, taking it from whom it belonged to.
+    pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid, credits: u32) {
+        if let Some(ni) = self.find(nid) {
+            return self.move_ni(ni, peer);
+        }
+        self.next += 1;
+        let id = PeerNiId(self.next);
+        self.nids.insert(nid, id);
+        self.nis.insert(id, Box::new(PeerNi::new(nid, peer, credits)));
+        self.peers.get_mut(&peer).expect("the peer exists").nis.push(id);
+    }
+
+    /// Moves a NID to another peer. An owner that is left without NIDs stays: the caller knows
+    /// what becomes of its messages.
+    fn move_ni(&mut self, id: PeerNiId, to: PeerId) {
+        let Some(ni) = self.nis.get_mut(&id) else { return };
+        let from = std::mem::replace(&mut ni.peer, to);
+        if from != to {
+            if let Some(old) = self.peers.get_mut(&from) {
+                old.nis.retain(|other| *other != id);
+            }
+            self.peers.get_mut(&to).expect("the peer exists").nis.push(id);
+        }
+    }
+
+    /// Takes a NID from its peer. Messages that hold its credits keep it alive, out of sight.
+    pub(crate) fn remove_nid(&mut self, nid: Nid) {
+        let Some(id) = self.nids.remove(&nid) else { return };
+        let ni = self.nis.get_mut(&id).expect("an index names what exists");
+        ni.retired = true;
+        let peer = ni.peer;
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.nis.retain(|other| *other != id);
+        }
+        self.reap(id);
+    }
+
+    /// Forgets a deleted NID once nothing holds its credits.
+    pub(crate) fn reap(&mut self, id: PeerNiId) {
+        if self.nis.get(&id).is_some_and(|ni| ni.retired && ni.credits.is_idle()) {
+            self.nis.remove(&id);
+        }
+    }
+
+    /// Deletes a peer with its NIDs and returns what it was.
+    pub(crate) fn remove(&mut self, id: PeerId) -> Option<Peer> {
+        for nid in self.nids_of(id) {
+            self.remove_nid(nid);
+        }
+        self.peers.remove(&id).map(|peer| *peer)
+    }
+
+    /// Returns the NIDs of a peer, the primary first if it is one of them.
+    pub(crate) fn nids_of(&self, id: PeerId) -> Vec<Nid> {
+        let Some(peer) = self.peers.get(&id) else { return Vec::new() };
+        let mut nids: Vec<Nid> = peer.nis.iter().map(|ni| self.nis[ni].nid).collect();
+        if let Some(index) = nids.iter().position(|nid| *nid == peer.primary) {
+            nids[..=index].rotate_right(1);
+        }
+        nids
+    }
+
+    /// A network has become local: its NIDs get credits.
+    pub(crate) fn net_added(&mut self, net: Net, credits: u32) {
+        for id in self.nids.values() {
+            let ni = self.nis.get_mut(id).expect("an index names what exists");
+            if ni.nid.net() == net && ni.credits.max == 0 {
+                ni.credits = Credits::new(credits);
+            }
+        }
+    }
+
+    /// A network is no longer local: its NIDs go, but for those of peers that we still reach.
+    pub(crate) fn net_removed(&mut self, net: Net, local: &[Net]) {
+        let gone: Vec<Nid> = self.nids.keys().copied().filter(|nid| nid.net() == net).collect();
+        for nid in gone {
+            let owner = self.owner(nid).expect("an indexed NID has an owner");
+            let reachable = self.nids_of(owner).iter().any(|other| local.contains(&other.net()));
+            self.remove_nid(nid);
+            if reachable {
+                self.add_nid(owner, nid, 0);
+            }
+        }
+    }
+
+    /// Returns the peers that have no NID left.
+    pub(crate) fn orphans(&self) -> Vec<PeerId> {
+        self.ids().filter(|id| self.peers[id].nis.is_empty()).collect()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PeerId> {
+        self.peers.keys().copied()
+    }
+
+    /// Returns every peer NI that exists, deleted ones with messages under way included.
+    pub(crate) fn all_nis(&self) -> impl Iterator<Item = (PeerNiId, &PeerNi)> {
+        self.nis.iter().map(|(id, ni)| (*id, &**ni))
+    }
+
+    /// Checks that the three tables agree.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (id, ni) in &self.nis {
+            let listed = self.peers.get(&ni.peer).is_some_and(|peer| peer.nis.contains(id));
+            if listed == ni.retired || (self.nids.get(&ni.nid) == Some(id)) == ni.retired {
+                return Err(format!("{:?} is half deleted", ni.nid));
+            }
+        }
+        match self.nids.len() == self.nis.values().filter(|ni| !ni.retired).count() {
+            true => Ok(()),
+            false => Err("the index of NIDs names what does not exist".into()),
+        }
+    }
+}
+
+impl PeerNi {
+    fn new(nid: Nid, peer: PeerId, credits: u32) -> Self {
+        Self {
+            nid,
+            peer,
+            credits: Credits::new(credits),
+            queued_bytes: 0,
+            stamp: 0,
+            preferred: None,
+            status: NiStatus::UP,
+            retired: false,
+            traffic: views::Traffic::default(),
+        }
+    }
+}
+
+impl Peer {
+    fn new(primary: Nid) -> Self {
+        Self {
+            primary,
+            state: PeerState::default(),
+            nis: Vec::new(),
+            sequence: 0,
+            pushed: 0,
+            info_size: 0,
+            bad_infos: 0,
+            ping: None,
+            push: None,
+            pair: None,
+            parked: VecDeque::new(),
+            queries: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Our own ping info, and the pings that administrators ask for.
+//! Spec: lnet-behaviour §9.1, §9.2, lnet-wire §9.2, §9.3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_base::{Errno, Payload, Time};
+use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
+use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
+use fulmar_wire::Order;
+
+use crate::Lnet;
+use crate::api::{EventKind, Notice, Output, PingReply, QueryId};
+use crate::machine::OwnEvent;
+use crate::md::{Memory, Owner};
+use crate::peer::PeerState;
+
+/// What we say of ourselves.
+#[derive(Debug)]
+pub(crate) struct OwnInfo {
+    pub(crate) started: bool,
+    pub(crate) sequence: u32,
+    /// The info as it is sent, until something in it changes.
+    bytes: Option<Arc<[u8]>>,
+    /// The longest push that is received whole: grows with what peers turn out to have.
+    pub(crate) push_room: u32,
+}
+
+impl Default for OwnInfo {
+    fn default() -> Self {
+        Self { started: false, sequence: 1, bytes: None, push_room: PingInfo::SIZE_MIN }
+    }
+}
+
+/// The sink of an administrator's ping, as `lnetctl ping` has it.
+const QUERY_SINK: u32 = 3960;
+
+impl Lnet {
+    /// Pings a node, from `source` if that is given; [`Output::Pinged`] tells the result.
+    pub fn ping(
+        &mut self,
+        now: Time,
+        target: ProcessId,
+        source: Option<Nid>,
+        timeout: Duration,
+    ) -> QueryId {
+        let query = self.new_query();
+        let md = self.mds.add_own(Owner::Query(query), Memory::Sink, QUERY_SINK);
+        self.queries.insert(query, (md, target.nid));
+        let body = self.ping_body(md, QUERY_SINK);
+        self.request(now, md, source, target, body).expect("the descriptor is new");
+        if self.mds.find(md).is_some() {
+            self.expect_response(now, md, timeout);
+        }
+        self.settle(now);
+        query
+    }
+
+    pub(crate) fn new_query(&mut self) -> QueryId {
+        self.next_query += 1;
+        QueryId(self.next_query)
+    }
+
+    /// Returns the body of a ping.
+    pub(crate) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
+        Body::Get {
+            reply: self.handle(md),
+            match_bits: PING_MATCH_BITS,
+            portal: RESERVED_PORTAL,
+            offset: 0,
+            sink_len,
+        }
+    }
+
+    /// Something has happened to a ping that an administrator asked for.
+    pub(crate) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
+        let Some((_, target)) = self.queries.get(&query).copied() else { return };
+        let result = match (event.kind, event.status) {
+            (EventKind::Send, Ok(())) => return,
+            (EventKind::Reply, Ok(())) => self.ping_reply(target, &event.bytes),
+            (_, status) => Err(status.err().unwrap_or(Errno::ETIMEDOUT)),
+        };
+        self.queries.remove(&query);
+        if result.is_err() {
+            self.unlink(event.md);
+        }
+        self.outputs.push_back(Output::Pinged { query, result });
+    }
+
+    fn ping_reply(&mut self, target: Nid, bytes: &[u8]) -> Result<PingReply, Errno> {
+        let Ok(decoded) = PingInfo::decode(bytes) else {
+            self.notice(Notice::BadPingInfo { from: target, reason: "it does not decode" });
+            return Err(Errno::EPROTO);
+        };
+        let primary = self.peers.primary(target);
+        let owner = self.peers.owner(target);
+        let multi_rail = owner.is_some_and(|peer| self.peer_has(peer, PeerState::MULTI_RAIL));
+        let nids = decoded.info.entries.iter().map(|entry| entry.nid).collect();
+        Ok(PingReply { primary, multi_rail, pid: decoded.info.pid, nids })
+    }
+
+    /// Returns what we say of ourselves: the interfaces of one network follow each other.
+    pub(crate) fn own_info(&self) -> PingInfo {
+        let mut features =
+            Features::NI_STATUS.with(Features::RTE_DISABLED).with(Features::MULTI_RAIL);
+        if self.globals.discovery {
+            features = features.with(Features::DISCOVERY);
+        }
+        let mut nids: Vec<Nid> = Vec::new();
+        for net in self.local_nets() {
+            let on_net = self.nis.iter().map(|ni| ni.config.nid).filter(|nid| nid.net() == net);
+            nids.extend(on_net);
+        }
+        if nids.iter().any(|nid| nid.is_large()) {
+            features = features.with(Features::LARGE_ADDR);
+        }
+        if nids.first().is_some_and(|nid| nid.is_large()) {
+            features = features.with(Features::PRIMARY_LARGE);
+        }
+        // Those with small NIDs come first, as on the wire.
+        nids.sort_by_key(|nid| nid.is_large());
+        let entries = nids.into_iter().map(|nid| NiEntry { nid, status: NiStatus::UP }).collect();
+        PingInfo { features, pid: self.pid, sequence: self.own.sequence, entries }
+    }
+
+    /// Returns our ping info as it is sent.
+    pub(crate) fn info_bytes(&mut self) -> Arc<[u8]> {
+        if let Some(bytes) = &self.own.bytes {
+            return bytes.clone();
+        }
+        let mut bytes = Vec::new();
+        self.own_info().encode(Order::Little, &mut bytes);
+        let bytes: Arc<[u8]> = bytes.into();
+        self.own.bytes = Some(bytes.clone());
+        bytes
+    }
+
+    /// Returns the part of our ping info that a ping asks for.
+    pub(crate) fn info_part(&mut self, offset: u32, len: u32) -> Payload {
+        let bytes = self.info_bytes();
+        let rest = bytes.get(offset as usize..).unwrap_or_default();
+        let part = &rest[..rest.len().min(len as usize)];
+        match part.len() {
+            0 => Payload::Empty,
+            whole if whole == bytes.len() => Payload::Inline(bytes),
+            _ => Payload::Inline(part.into()),
+        }
+    }
+
+    /// Our interfaces have changed: peers that track them are told.
+    pub(crate) fn info_changed(&mut self) {
+        self.own.bytes = None;
+        if self.own.started {
+            self.own.sequence = self.own.sequence.wrapping_add(1);
+            self.push_where_due();
+        }
+    }
+
+    /// Discovery was switched on or off. The sequence number stays, so only a forced push tells
+    /// those who would push to us.
+    pub(crate) fn discovery_switched(&mut self) {
+        self.own.bytes = None;
+        if !self.globals.discovery {
+            self.force_push();
+        }
+    }
+}

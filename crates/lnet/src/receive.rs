@@ -1,0 +1,374 @@
+//! Receiving: what becomes of a header. Spec: lnet-behaviour §4.5, §5.2, lnet-wire §8.6.
+
+use fulmar_base::{Errno, MessageId, Payload, Sink, Time, Verdict};
+use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
+
+use crate::Lnet;
+use crate::api::{MdId, MdOptions, Notice, Output, Received, RxId};
+use crate::message::{Arrival, Message, Origin, Stage, receive_event};
+use crate::portal::{Found, Matched, Query};
+
+impl Lnet {
+    /// Takes a header. Its verdict is among the outputs at once.
+    ///
+    /// # Panics
+    /// If the owner has another message of this name.
+    pub fn handle_received(&mut self, now: Time, received: Received) {
+        let Received { rx, ni, from, header } = received;
+        assert!(!self.receiving.contains_key(&rx), "{rx:?} names two messages");
+        if let Err(reason) = self.check_header(&header, ni) {
+            self.counters.stats.errors += 1;
+            self.notice(Notice::ProtocolError { from, reason });
+            self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Reject });
+            return;
+        }
+        let arrival = Arrival { origin: Origin::Lnd(rx), ni, from };
+        if self.ni_of(ni).is_none() {
+            self.drop_message(now, arrival, &header, "our interface is gone");
+        } else if header.target != ni {
+            let reason = "it is for another network, and we do not route";
+            self.drop_message(now, arrival, &header, reason);
+        } else if !self.know_sender(ni, from) {
+            self.drop_message(now, arrival, &header, "the peer table is full");
+        } else {
+            self.dispatch(now, arrival, header);
+        }
+        self.settle(now);
+    }
+
+    /// Takes the end of a message: its payload is where the verdict said, or its connection died,
+    /// be that before the verdict, while it waited or halfway.
+    ///
+    /// The bytes are those of [`Sink::Inline`], none otherwise. After [`Verdict::Reject`] there is
+    /// no need to call this; messages that need nothing more are ignored.
+    pub fn handle_receive_done(&mut self, now: Time, rx: RxId, result: Result<Vec<u8>, Errno>) {
+        let Some(id) = self.receiving.get(&rx).copied() else { return };
+        if let Stage::Delayed(_) = self.messages.live(id).stage {
+            self.forget_delayed(id);
+        } else {
+            let (status, bytes) = match result {
+                Ok(bytes) => (Ok(()), bytes),
+                Err(errno) => (Err(errno), Vec::new()),
+            };
+            self.finalize_receive(now, id, status, bytes);
+        }
+        self.settle(now);
+    }
+
+    /// Says what is wrong with a header by which its sender shows that it does not follow the
+    /// protocol.
+    fn check_header(&self, header: &Header, ni: Nid) -> Result<(), &'static str> {
+        if header.check().is_err() {
+            return Err("its type may not have so long a payload");
+        }
+        if header.target != ni && header.target.net() == ni.net() {
+            return Err("it is for another node of the network and should have gone there");
+        }
+        if header.target != ni && self.ni_of(header.target).is_some() {
+            return Err("it is for another of our interfaces and should have gone there");
+        }
+        Ok(())
+    }
+
+    /// Makes a record of who sent us something; the first interface it came by is the one by
+    /// which it knows us.
+    fn know_sender(&mut self, ni: Nid, from: Nid) -> bool {
+        if self.peers.find(from).is_some() {
+            return true;
+        }
+        if self.peers.is_full() {
+            return false;
+        }
+        let credits = self.peer_credits(from.net());
+        self.peers.create(from, credits);
+        if let Some(peer_ni) = self.peers.find_mut(from) {
+            peer_ni.preferred = Some(ni);
+        }
+        true
+    }
+
+    /// Handles a header that is for us.
+    pub(crate) fn dispatch(&mut self, now: Time, arrival: Arrival, header: Header) {
+        match header.body {
+            Body::Put { portal: RESERVED_PORTAL, match_bits, .. } => {
+                self.handle_push(now, arrival, header, match_bits);
+            }
+            Body::Get { portal: RESERVED_PORTAL, match_bits, .. } => {
+                self.handle_ping(now, arrival, header, match_bits);
+            }
+            Body::Put { .. } => self.handle_put(now, arrival, header),
+            Body::Get { .. } => self.handle_get(now, arrival, header),
+            Body::Reply { handle } => self.handle_reply(now, arrival, header, handle),
+            Body::Ack { handle, accepted, .. } => {
+                self.handle_ack(now, arrival, header, handle, accepted);
+            }
+        }
+    }
+
+    fn handle_put(&mut self, now: Time, arrival: Arrival, header: Header) {
+        let Some(query) = self.query(&header) else { return };
+        match self.search(&query) {
+            Matched::Found(found) => {
+                let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
+                self.take_put(now, id, arrival, found);
+            }
+            Matched::Nothing if self.portals.is_lazy(query.portal) => {
+                let id = self.receive(Message::received(header, Stage::Delayed(arrival)));
+                self.portals.delay(query.portal, id);
+                if let Origin::Lnd(rx) = arrival.origin {
+                    self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
+                }
+            }
+            missed => self.drop_message(now, arrival, &header, reason(missed, &query)),
+        }
+    }
+
+    fn handle_get(&mut self, now: Time, arrival: Arrival, header: Header) {
+        let (Some(query), Body::Get { reply, .. }) = (self.query(&header), header.body) else {
+            return;
+        };
+        let found = match self.search(&query) {
+            Matched::Found(found) => found,
+            missed => return self.drop_message(now, arrival, &header, reason(missed, &query)),
+        };
+        self.begin(found);
+        let md = self.mds.get(found.md).expect("the search found it");
+        let nids = (found.initiator, arrival.from);
+        let event = receive_event((found.md, md), &header, nids, (found.offset, found.len));
+        let payload = md.payload(found.offset, found.len);
+        self.nothing_follows(arrival);
+        self.count_received(arrival, &header, 0);
+        let reply = self.reply(&header, arrival, reply, payload);
+        self.send_reply(now, arrival, Message { md: Some(found.md), event: Some(event), ..reply });
+    }
+
+    /// Returns a REPLY to `get`.
+    pub(crate) fn reply(
+        &self,
+        get: &Header,
+        arrival: Arrival,
+        handle: Handle,
+        payload: Payload,
+    ) -> Message {
+        let body = Body::Reply { handle };
+        let header = self.response_header(get, arrival, body, payload.len());
+        Message { payload, ..Message::sent(header, Some(arrival.ni)) }
+    }
+
+    /// Sends a REPLY; the receiving side of a looped GET is done with that.
+    pub(crate) fn send_reply(&mut self, now: Time, arrival: Arrival, reply: Message) {
+        let id = self.messages.add(reply);
+        self.launch(now, id);
+        self.looped(now, arrival);
+    }
+
+    fn handle_reply(&mut self, now: Time, arrival: Arrival, header: Header, handle: Handle) {
+        let len = header.payload_len;
+        let found = self.find_request(handle, &header, arrival).and_then(|md| {
+            let found = self.mds.get(md).ok_or("nobody waits for it")?;
+            let cut = found.md.options.has(MdOptions::TRUNCATE);
+            match u64::from(len) <= found.md.len || cut {
+                true => Ok((md, (found.md.len.min(len.into())) as u32)),
+                false => Err("it is longer than what it is for"),
+            }
+        });
+        let (md, len) = match found {
+            Ok(found) => found,
+            Err(reason) => return self.drop_message(now, arrival, &header, reason),
+        };
+        let id = self.begin_response(arrival, header, md, len);
+        let sink = self.mds.get(md).expect("it was found").sink(0, len);
+        self.accept(now, id, arrival, sink);
+    }
+
+    fn handle_ack(
+        &mut self,
+        now: Time,
+        arrival: Arrival,
+        header: Header,
+        handle: Handle,
+        accepted: u32,
+    ) {
+        match self.find_request(handle, &header, arrival) {
+            Ok(md) => {
+                let id = self.begin_response(arrival, header, md, accepted);
+                self.nothing_follows(arrival);
+                self.finalize_receive(now, id, Ok(()), Vec::new());
+                self.looped(now, arrival);
+            }
+            Err(reason) => self.drop_message(now, arrival, &header, reason),
+        }
+    }
+
+    /// Finds the descriptor that an ACK or a REPLY is for.
+    ///
+    /// The handle alone would do for a peer that means well. A stranger could guess one, so the
+    /// answer must come from the node that was asked, from whichever of its NIDs.
+    fn find_request(
+        &self,
+        handle: Handle,
+        header: &Header,
+        arrival: Arrival,
+    ) -> Result<MdId, &'static str> {
+        let md = MdId(handle.object);
+        let found = self.mds.find(md).filter(|_| handle.interface == self.interface_cookie);
+        let found = found.filter(|found| !found.passive && found.threshold != Some(0));
+        let request = found.and_then(|found| found.request).ok_or("nobody waits for it")?;
+        let wanted = match header.body {
+            Body::Ack { .. } => request.put,
+            _ => request.get,
+        };
+        let from_target = match request.target {
+            Some(nid) => nid == header.source || self.peers.same_peer(nid, header.source),
+            None => true,
+        };
+        let looped = matches!(arrival.origin, Origin::Loopback(_));
+        match wanted && (from_target || looped) {
+            true => Ok(md),
+            false => Err("it does not answer what was asked"),
+        }
+    }
+
+    fn begin_response(
+        &mut self,
+        arrival: Arrival,
+        header: Header,
+        md: MdId,
+        len: u32,
+    ) -> MessageId {
+        self.response_came(md);
+        let found = self.mds.get_mut(md).expect("it was found");
+        found.begin();
+        let nids = (self.peers.primary(header.source), arrival.from);
+        let event = receive_event((md, found), &header, nids, (0, len));
+        let message = Message::received(header, Stage::Receiving(arrival));
+        self.receive(Message { md: Some(md), event: Some(event), ..message })
+    }
+
+    /// Gives a PUT the memory that was found for it.
+    pub(crate) fn take_put(&mut self, now: Time, id: MessageId, arrival: Arrival, found: Found) {
+        self.begin(found);
+        let header = self.messages.live(id).header;
+        let md = self.mds.get(found.md).expect("the search found it");
+        let nids = (found.initiator, arrival.from);
+        let event = receive_event((found.md, md), &header, nids, (found.offset, found.len));
+        let sink = md.sink(found.offset, found.len);
+        let message = self.messages.live(id);
+        message.stage = Stage::Receiving(arrival);
+        message.md = Some(found.md);
+        message.event = Some(event);
+        self.accept(now, id, arrival, sink);
+    }
+
+    /// Begins the operation that a search has found, and takes an exhausted descriptor off its
+    /// entry so that the next message cannot find it.
+    fn begin(&mut self, found: Found) {
+        let md = self.mds.get_mut(found.md).expect("the search found it");
+        md.begin();
+        md.offset = found.offset + u64::from(found.len);
+        if md.md.auto_unlink && md.is_exhausted() {
+            md.zombie = true;
+            md.me = None;
+            self.portals.detach(found.me);
+        }
+    }
+
+    /// Adds a message that is being received.
+    pub(crate) fn receive(&mut self, message: Message) -> MessageId {
+        let origin = message.arrival().map(|arrival| arrival.origin);
+        let id = self.messages.add(message);
+        if let Some(Origin::Lnd(rx)) = origin {
+            self.receiving.insert(rx, id);
+        }
+        self.counters.message_born();
+        id
+    }
+
+    /// Has the payload of a message put into `sink`.
+    pub(crate) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
+        match arrival.origin {
+            Origin::Lnd(rx) => {
+                let len = self.messages.live(id).header.payload_len;
+                let sink = if sink.is_empty() { Sink::Discard { len } } else { sink };
+                let verdict = Verdict::Receive(sink);
+                self.outputs.push_back(Output::Verdict { rx, verdict });
+            }
+            Origin::Loopback(sender) => self.loop_copy(now, sender, id, sink),
+        }
+    }
+
+    /// Tells the LND that it may go on behind a header without payload.
+    pub(crate) fn nothing_follows(&mut self, arrival: Arrival) {
+        if let Origin::Lnd(rx) = arrival.origin {
+            let verdict = Verdict::Receive(Sink::Discard { len: 0 });
+            self.outputs.push_back(Output::Verdict { rx, verdict });
+        }
+    }
+
+    /// Drops a message: its payload is read and forgotten, and nothing is answered.
+    pub(crate) fn drop_message(
+        &mut self,
+        now: Time,
+        arrival: Arrival,
+        header: &Header,
+        reason: &'static str,
+    ) {
+        self.count_dropped(arrival, header);
+        self.notice(Notice::Dropped { from: arrival.from, reason });
+        if let Origin::Lnd(rx) = arrival.origin {
+            let verdict = Verdict::Receive(Sink::Discard { len: header.payload_len });
+            self.outputs.push_back(Output::Verdict { rx, verdict });
+        }
+        self.looped(now, arrival);
+    }
+
+    /// Returns what a PUT or a GET asks its portal for.
+    pub(crate) fn query(&self, header: &Header) -> Option<Query> {
+        let (operation, portal, match_bits, offset, len) = match header.body {
+            Body::Put { portal, match_bits, offset, .. } => {
+                (MdOptions::OP_PUT, portal, match_bits, offset, header.payload_len)
+            }
+            Body::Get { portal, match_bits, offset, sink_len, .. } => {
+                (MdOptions::OP_GET, portal, match_bits, offset, sink_len)
+            }
+            Body::Ack { .. } | Body::Reply { .. } => return None,
+        };
+        let initiator = self.peers.primary(header.source);
+        let pid = header.source_pid;
+        Some(Query { operation, initiator, pid, portal, match_bits, offset, len })
+    }
+
+    fn search(&self, query: &Query) -> Matched {
+        self.portals.search(&self.mds, query, |a, b| self.peers.same_peer(a, b))
+    }
+
+    fn handle_ping(&mut self, now: Time, arrival: Arrival, header: Header, match_bits: u64) {
+        let Body::Get { reply, offset, sink_len, .. } = header.body else { return };
+        if match_bits != PING_MATCH_BITS {
+            return self.drop_message(now, arrival, &header, "portal 0 answers pings only");
+        }
+        let payload = self.info_part(offset, sink_len);
+        self.nothing_follows(arrival);
+        self.count_received(arrival, &header, 0);
+        let reply = self.reply(&header, arrival, reply, payload);
+        self.send_reply(now, arrival, reply);
+    }
+
+    fn handle_push(&mut self, now: Time, arrival: Arrival, header: Header, match_bits: u64) {
+        if match_bits != PING_MATCH_BITS {
+            return self.drop_message(now, arrival, &header, "portal 0 takes pushes only");
+        }
+        let len = header.payload_len.min(self.own.push_room);
+        let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
+        let sink = if len == 0 { Sink::Discard { len } } else { Sink::Inline { len } };
+        self.accept(now, id, arrival, sink);
+    }
+}
+
+fn reason(missed: Matched, query: &Query) -> &'static str {
+    match missed {
+        Matched::TooLong => "it is longer than the memory that it matches",
+        _ if query.portal >= PORTALS => "there is no such portal",
+        _ => "nothing matches it",
+    }
+}

@@ -1,0 +1,282 @@
+//! Sending: from the call of an application to the LND. Spec: lnet-behaviour §5.1, §6.4, §11.2.
+
+use std::time::Duration;
+
+use fulmar_base::{Errno, MessageId, Payload, Time};
+use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
+
+use crate::Lnet;
+use crate::api::{EventKind, Get, MdId, Output, Put, SendFailure, SendRequest};
+use crate::machine::Work;
+use crate::md::{Descriptor, Request};
+use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
+use crate::ni::NiId;
+use crate::peer::{HEADER_CHARGE, PeerNiId};
+use crate::select::Path;
+
+impl Lnet {
+    /// Stores a descriptor's bytes at a portal of another node.
+    ///
+    /// What goes wrong later, a missing route included, is the status of the SEND event.
+    ///
+    /// # Errors
+    /// ENOENT if the descriptor is unknown, exhausted or made for a match entry.
+    pub fn put(&mut self, now: Time, put: Put) -> Result<(), Errno> {
+        let Put { md, target, portal, match_bits, offset, header_data, .. } = put;
+        let ack = if put.ack { self.handle(md) } else { Handle::NONE };
+        let body = Body::Put { ack, match_bits, header_data, portal, offset };
+        self.request(now, md, put.source, target, body)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Fetches bytes from a portal of another node into a descriptor.
+    ///
+    /// # Errors
+    /// As [`Lnet::put`].
+    pub fn get(&mut self, now: Time, get: Get) -> Result<(), Errno> {
+        let Get { md, target, portal, match_bits, offset, .. } = get;
+        let sink_len = self.mds.find(md).map_or(0, |found| found.md.len as u32);
+        let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
+        self.request(now, md, get.source, target, body)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Takes the news that an LND has finished with a message.
+    pub fn handle_sent(
+        &mut self,
+        now: Time,
+        message: MessageId,
+        result: Result<(), (SendFailure, Errno)>,
+    ) {
+        let handed = self.messages.get(message).and_then(Message::sending);
+        if !handed.is_some_and(|path| path.hold == Hold::Both) {
+            return;
+        }
+        if let Err((failure, _)) = result {
+            self.counters.count_failure(failure);
+        }
+        self.finalize_send(now, message, result.map_err(|(_, errno)| errno));
+        self.settle(now);
+    }
+
+    /// Begins an operation of `md` and sends its request.
+    pub(crate) fn request(
+        &mut self,
+        now: Time,
+        md: MdId,
+        source: Option<Nid>,
+        target: ProcessId,
+        body: Body,
+    ) -> Result<(), Errno> {
+        let pid = self.pid;
+        let usable = |found: &Descriptor| !found.passive && found.threshold != Some(0);
+        let found = self.mds.get_mut(md).filter(|found| !found.zombie && usable(found));
+        let found = found.ok_or(Errno::ENOENT)?;
+        found.begin();
+        let payload = match body {
+            Body::Put { .. } => found.payload(0, found.md.len as u32),
+            _ => Payload::Empty,
+        };
+        let header = Header {
+            target: target.nid,
+            source: Nid::ANY,
+            target_pid: target.pid,
+            source_pid: pid,
+            payload_len: payload.len(),
+            body,
+        };
+        let event = send_event(md, found, &header);
+        let message =
+            Message { payload, md: Some(md), event: Some(event), ..Message::sent(header, source) };
+        self.track(now, md, &body);
+        let id = self.messages.add(message);
+        self.launch(now, id);
+        Ok(())
+    }
+
+    /// Acknowledges a PUT that came by `arrival`.
+    pub(crate) fn send_ack(&mut self, now: Time, put: &Header, arrival: Arrival, accepted: u32) {
+        let Body::Put { ack, match_bits, .. } = put.body else { return };
+        let body = Body::Ack { handle: ack, match_bits, accepted };
+        let header = self.response_header(put, arrival, body, 0);
+        let id = self.messages.add(Message::sent(header, Some(arrival.ni)));
+        self.launch(now, id);
+    }
+
+    /// Returns the header of the response to `request`: the NIDs change places.
+    pub(crate) fn response_header(
+        &self,
+        request: &Header,
+        arrival: Arrival,
+        body: Body,
+        payload_len: u32,
+    ) -> Header {
+        Header {
+            target: request.source,
+            source: arrival.ni,
+            target_pid: request.source_pid,
+            source_pid: self.pid,
+            payload_len,
+            body,
+        }
+    }
+
+    /// Finds a path for a message and sets it going.
+    pub(crate) fn launch(&mut self, now: Time, id: MessageId) {
+        let message = self.messages.live(id);
+        message.stage = Stage::Launched;
+        let (header, source) = (message.header, message.source);
+        match self.select(&header, source) {
+            Ok(Path::Loopback) => self.loop_back(now, id),
+            Ok(Path::Discover(peer)) => self.park(now, id, peer),
+            Ok(Path::Direct { ni, peer_ni }) => {
+                self.commit(now, id, ni, peer_ni);
+                self.post(now, id);
+            }
+            Err(errno) => self.finalize_send(now, id, Err(errno)),
+        }
+    }
+
+    /// Ties a message to its path.
+    fn commit(&mut self, now: Time, id: MessageId, ni: NiId, peer_ni: PeerNiId) {
+        self.stamp(ni, peer_ni);
+        let own = &self.ni(ni).expect("selection returns what exists").config;
+        let (source, deadline) = (own.nid, now + self.patience(own.lnd_timeout));
+        let target = self.peers.ni(peer_ni).expect("selection returns what exists").nid;
+        let message = self.messages.live(id);
+        message.header.source = source;
+        message.header.target = target;
+        if let Some(event) = message.event.as_mut().filter(|event| event.kind == EventKind::Send) {
+            event.target.nid = target;
+        }
+        let hold = Hold::Nothing;
+        message.stage = Stage::Sending(Sending { ni, peer_ni, deadline, committed: now, hold });
+        let (md, body) = (message.md, message.header.body);
+        if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
+            let request =
+                Request { target: Some(target), put: false, get: false, ni, peer_ni, at: now };
+            self.note_request(md, &body, request);
+        }
+        self.counters.message_born();
+    }
+
+    /// How long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
+    fn patience(&self, lnd_timeout: Duration) -> Duration {
+        match lnd_timeout.is_zero() {
+            true => Duration::from_secs(self.globals.transaction_timeout.into()),
+            false => lnd_timeout * (self.globals.retry_count + 1) + Duration::from_secs(1),
+        }
+    }
+
+    pub(crate) fn note_request(&mut self, md: MdId, body: &Body, request: Request) {
+        let Some(found) = self.mds.get(md) else { return };
+        let old = found.request.map(|request| request.target);
+        let same_peer = match (old, request.target) {
+            (Some(Some(old)), Some(new)) => old == new || self.peers.same_peer(old, new),
+            (Some(None), _) => false,
+            _ => true,
+        };
+        if let Some(found) = self.mds.get_mut(md) {
+            found.note_request(body, request, same_peer);
+        }
+    }
+
+    /// Takes the credits that a message still lacks, and hands it over when it has both.
+    ///
+    /// A message that waited comes here again with the credit that it waited for: its deadline
+    /// and its descriptor may have gone meanwhile.
+    pub(crate) fn post(&mut self, now: Time, id: MessageId) {
+        let message = self.messages.live(id);
+        let md = message.md;
+        let mut path = message.sending().expect("only committed messages are posted");
+        path.hold = match path.hold {
+            Hold::WaitsForPeer => Hold::Peer,
+            Hold::WaitsForNi => Hold::Both,
+            hold => hold,
+        };
+        message.hold(path.hold);
+        if path.deadline < now {
+            self.counters.count_failure(SendFailure::NetworkTimeout);
+            return self.finalize_send(now, id, Err(Errno::ETIMEDOUT));
+        }
+        if md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted) {
+            return self.finalize_send(now, id, Err(Errno::ECANCELED));
+        }
+        if path.hold == Hold::Nothing {
+            let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
+            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
+            peer_ni.queued_bytes += charge;
+            if !peer_ni.credits.take(id) {
+                return self.messages.live(id).hold(Hold::WaitsForPeer);
+            }
+            self.messages.live(id).hold(Hold::Peer);
+            path.hold = Hold::Peer;
+        }
+        if path.hold == Hold::Peer {
+            let Some(ni) = self.ni_mut(path.ni) else {
+                return self.finalize_send(now, id, Err(Errno::ESHUTDOWN));
+            };
+            if !ni.credits.take(id) {
+                return self.messages.live(id).hold(Hold::WaitsForNi);
+            }
+            self.messages.live(id).hold(Hold::Both);
+        }
+        self.hand_over(id, path);
+    }
+
+    fn hand_over(&mut self, id: MessageId, path: Sending) {
+        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid;
+        let message = self.messages.live(id);
+        let request = SendRequest {
+            message: id,
+            ni: message.header.source,
+            next_hop,
+            header: message.header,
+            payload: message.payload.clone(),
+        };
+        self.outputs.push_back(Output::Send(request));
+    }
+
+    /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
+    pub(crate) fn withdraw(&mut self, id: MessageId) {
+        let path = self.messages.live(id).sending().expect("only committed messages wait");
+        let hold = match path.hold {
+            Hold::WaitsForPeer => {
+                let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
+                let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
+                peer_ni.credits.withdraw(id);
+                peer_ni.queued_bytes -= charge;
+                Hold::Nothing
+            }
+            Hold::WaitsForNi => {
+                self.ni_mut(path.ni).expect("it waits for this interface").credits.withdraw(id);
+                Hold::Peer
+            }
+            hold => hold,
+        };
+        self.messages.live(id).hold(hold);
+    }
+
+    /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
+    pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
+        let mut woken = [None, None];
+        if path.hold == Hold::Both {
+            // The interface may have been removed, and its credits with it.
+            woken[0] = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
+        }
+        if matches!(path.hold, Hold::Both | Hold::Peer) {
+            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
+            peer_ni.queued_bytes -= HEADER_CHARGE + u64::from(payload_len);
+            woken[1] = peer_ni.credits.give_back();
+        }
+        self.peers.reap(path.peer_ni);
+        self.work.extend(woken.into_iter().flatten().map(Work::Post));
+    }
+
+    /// Returns the handle that the other node is to quote.
+    pub(crate) fn handle(&self, md: MdId) -> Handle {
+        Handle { interface: self.interface_cookie, object: md.0 }
+    }
+}

@@ -1,0 +1,222 @@
+//! What is counted, and what administrators are shown. Spec: lnet-behaviour §5.3, §14.4.
+
+use fulmar_base::Time;
+use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_lnet_wire::{Body, Header, Nid};
+
+use crate::Lnet;
+use crate::api::{NiTunables, SendFailure, views};
+use crate::machine::HEALTH_MAX;
+use crate::md::Request;
+use crate::message::{Arrival, Hold, Message, Stage};
+use crate::peer::{PeerId, PeerState};
+
+/// The totals of the node, and the traffic of `0@lo`.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) stats: views::Stats,
+    /// Messages that are committed.
+    pub(crate) alive: u64,
+    pub(crate) alive_max: u64,
+    /// Responses that are waited for.
+    pub(crate) trackers: u64,
+    loopback: views::Traffic,
+}
+
+impl Counters {
+    pub(crate) fn message_born(&mut self) {
+        self.alive += 1;
+        self.alive_max = self.alive_max.max(self.alive);
+    }
+
+    pub(crate) fn message_died(&mut self) {
+        assert!(self.alive > 0, "more messages end than began");
+        self.alive -= 1;
+    }
+
+    pub(crate) fn count_failure(&mut self, failure: SendFailure) {
+        let stats = &mut self.stats;
+        let counter = match failure {
+            SendFailure::LocalInterrupt => &mut stats.local_interrupt_count,
+            SendFailure::LocalDropped => &mut stats.local_dropped_count,
+            SendFailure::LocalAborted => &mut stats.local_aborted_count,
+            SendFailure::LocalNoRoute => &mut stats.local_no_route_count,
+            SendFailure::LocalError => &mut stats.local_error_count,
+            SendFailure::LocalTimeout => &mut stats.local_timeout_count,
+            SendFailure::RemoteError => &mut stats.remote_error_count,
+            SendFailure::RemoteDropped => &mut stats.remote_dropped_count,
+            SendFailure::RemoteTimeout => &mut stats.remote_timeout_count,
+            SendFailure::NetworkTimeout => &mut stats.network_timeout_count,
+        };
+        *counter += 1;
+    }
+}
+
+fn count(by: &mut views::ByType, body: &Body) {
+    let counter = match body {
+        Body::Put { .. } => &mut by.put,
+        Body::Get { .. } => &mut by.get,
+        Body::Reply { .. } => &mut by.reply,
+        Body::Ack { .. } => &mut by.ack,
+    };
+    *counter += 1;
+}
+
+impl Lnet {
+    /// Returns our network interfaces, `0@lo` first.
+    pub fn nis(&self) -> Vec<views::Ni> {
+        let none =
+            NiTunables { peer_timeout: 0, peer_credits: 0, peer_buffer_credits: 0, credits: 0 };
+        let loopback = views::Ni {
+            nid: Nid::LOOPBACK,
+            net: Nid::LOOPBACK.net(),
+            up: true,
+            tunables: none,
+            credits_max: 0,
+            credits: 0,
+            credits_min: 0,
+            health: HEALTH_MAX,
+            traffic: self.counters.loopback,
+        };
+        let others = self.nis.iter().map(|ni| views::Ni {
+            nid: ni.config.nid,
+            net: ni.config.nid.net(),
+            up: true,
+            tunables: ni.config.tunables,
+            credits_max: ni.credits.max,
+            credits: ni.credits.current,
+            credits_min: ni.credits.min,
+            health: HEALTH_MAX,
+            traffic: ni.traffic,
+        });
+        std::iter::once(loopback).chain(others).collect()
+    }
+
+    /// Returns the peers that are known, in the order in which they became so.
+    pub fn peers(&self) -> Vec<views::Peer> {
+        self.peers.ids().filter_map(|id| self.peer_view(id)).collect()
+    }
+
+    fn peer_view(&self, id: PeerId) -> Option<views::Peer> {
+        let peer = self.peers.peer(id)?;
+        let nids = self.peers.nids_of(id);
+        let nis = nids.into_iter().filter_map(|nid| {
+            let ni = self.peers.ni(self.peers.find(nid)?)?;
+            let router_credits = i64::from(self.peer_credits(nid.net()));
+            Some(views::PeerNi {
+                nid,
+                credits_max: ni.credits.max,
+                credits: ni.credits.current,
+                credits_min: ni.credits.min,
+                router_credits,
+                router_credits_min: router_credits,
+                queued_bytes: ni.queued_bytes,
+                refcount: 1 + u32::try_from(ni.credits.users()).unwrap_or(u32::MAX),
+                health: HEALTH_MAX,
+                traffic: ni.traffic,
+            })
+        });
+        Some(views::Peer {
+            primary: peer.primary,
+            multi_rail: peer.state.has(PeerState::MULTI_RAIL),
+            state: peer.state.0,
+            configured: peer.state.has(PeerState::CONFIGURED),
+            nis: nis.collect(),
+        })
+    }
+
+    /// Returns the totals.
+    pub fn stats(&self) -> views::Stats {
+        views::Stats {
+            msgs_alloc: self.counters.alive,
+            msgs_max: self.counters.alive_max,
+            rst_alloc: self.counters.trackers,
+            ..self.counters.stats
+        }
+    }
+
+    /// Sets the totals to zero, but for what is alive.
+    pub fn reset_stats(&mut self) {
+        self.counters.stats = views::Stats::default();
+        self.counters.alive_max = self.counters.alive;
+    }
+
+    /// Returns what a ping of this node answers.
+    pub fn ping_info(&self) -> PingInfo {
+        self.own_info()
+    }
+
+    /// Counts a message that we sent, if it went well.
+    pub(crate) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
+        if !ok || !message.is_committed() {
+            return;
+        }
+        let body = &message.header.body;
+        self.counters.stats.send_count += 1;
+        if matches!(body, Body::Put { .. } | Body::Reply { .. }) {
+            self.counters.stats.send_length += u64::from(message.header.payload_len);
+        }
+        let Stage::Sending(path) = message.stage else {
+            return count(&mut self.counters.loopback.sent, body);
+        };
+        assert_eq!(path.hold, Hold::Both, "only what the LND had is sent");
+        let took = now.since(path.committed).as_nanos() as u64;
+        self.on_path(path.ni, path.peer_ni, |traffic| {
+            count(&mut traffic.sent, body);
+            if matches!(body, Body::Put { .. }) {
+                traffic.put_egress.record(took);
+            }
+        });
+    }
+
+    /// Counts a message that we accepted, and how much of its payload.
+    pub(crate) fn count_received(&mut self, arrival: Arrival, header: &Header, accepted: u32) {
+        self.counters.stats.recv_count += 1;
+        if matches!(header.body, Body::Put { .. } | Body::Reply { .. }) {
+            self.counters.stats.recv_length += u64::from(accepted);
+        }
+        self.on_arrival(arrival, |traffic| count(&mut traffic.received, &header.body));
+    }
+
+    pub(crate) fn count_dropped(&mut self, arrival: Arrival, header: &Header) {
+        self.counters.stats.drop_count += 1;
+        self.counters.stats.drop_length += u64::from(header.payload_len);
+        self.on_arrival(arrival, |traffic| count(&mut traffic.dropped, &header.body));
+    }
+
+    /// Counts how long an answer took.
+    pub(crate) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
+        let took = now.since(request.at).as_nanos() as u64;
+        self.on_path(request.ni, request.peer_ni, |traffic| match body {
+            Body::Reply { .. } => traffic.get_rtt.record(took),
+            Body::Ack { .. } => traffic.put_ack.record(took),
+            _ => {}
+        });
+    }
+
+    fn on_path(
+        &mut self,
+        ni: crate::ni::NiId,
+        peer_ni: crate::peer::PeerNiId,
+        add: impl Fn(&mut views::Traffic),
+    ) {
+        if let Some(ni) = self.ni_mut(ni) {
+            add(&mut ni.traffic);
+        }
+        if let Some(peer_ni) = self.peers.ni_mut(peer_ni) {
+            add(&mut peer_ni.traffic);
+        }
+    }
+
+    fn on_arrival(&mut self, arrival: Arrival, add: impl Fn(&mut views::Traffic)) {
+        if arrival.ni.is_loopback() {
+            return add(&mut self.counters.loopback);
+        }
+        if let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == arrival.ni) {
+            add(&mut ni.traffic);
+        }
+        if let Some(peer_ni) = self.peers.find_mut(arrival.from) {
+            add(&mut peer_ni.traffic);
+        }
+    }
+}
