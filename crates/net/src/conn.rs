@@ -1,0 +1,110 @@
+//! One TCP connection, as every thread sees it.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use fulmar_base::ConnId;
+
+use crate::counters::Counters;
+use crate::lock::Lock;
+use crate::runtime;
+use crate::tx::{Flushed, Tx};
+
+/// A connection or an attempt at one.
+///
+/// Its I/O thread alone reads it; any thread may write to it.
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) remote: SocketAddr,
+    /// The I/O thread that it belongs to.
+    pub(crate) thread: usize,
+    /// The place in the tables of that thread, which alone knows it; [`NO_SLOT`] without one.
+    pub(crate) slot: AtomicUsize,
+    pub(crate) tx: Tx,
+    /// Missing until it is dialled.
+    socket: OnceLock<OwnedFd>,
+    /// The machine has ended it, or was told of its end. Changes under the node's lock.
+    ended: AtomicBool,
+    /// Held while the kernel writes into a buffer, so that [`Conn::end`] can wait for it.
+    receiving: Lock<()>,
+    runtime: Arc<runtime::Shared>,
+}
+
+impl Conn {
+    pub(crate) fn new(id: ConnId, remote: SocketAddr, runtime: &Arc<runtime::Shared>) -> Self {
+        Self {
+            id,
+            remote,
+            thread: runtime.assign(),
+            slot: AtomicUsize::new(NO_SLOT),
+            tx: Tx::default(),
+            socket: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            receiving: Lock::default(),
+            runtime: runtime.clone(),
+        }
+    }
+
+    pub(crate) fn set_socket(&self, socket: OwnedFd) {
+        assert!(self.socket.set(socket).is_ok(), "a connection has one socket");
+    }
+
+    /// # Panics
+    /// If the connection was not dialled yet.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.get().expect("a connection is used after it is dialled").as_fd()
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Marks the connection as ended. With `flush`, what waits is still written.
+    ///
+    /// Otherwise, when this returns, no thread reads into or writes from any buffer for it: the
+    /// machine's next event may be that the buffer is free. That is why the node's lock is held
+    /// meanwhile, for one system call at the longest.
+    pub(crate) fn end(&self, flush: bool) {
+        self.ended.store(true, Ordering::Release);
+        drop(self.receiving.lock());
+        if flush {
+            self.tx.close_when_written();
+        } else {
+            self.tx.stop();
+            self.shut_down();
+        }
+    }
+
+    /// Lets the kernel write into a buffer by `receive`, unless the connection has ended.
+    pub(crate) fn receive<R>(&self, receive: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
+        let _guard = self.receiving.lock();
+        (!self.is_ended()).then(|| receive(self.socket()))
+    }
+
+    /// Writes what waits.
+    pub(crate) fn flush(&self, counters: &Counters) -> Flushed {
+        match self.socket.get() {
+            Some(socket) => self.tx.flush(socket.as_fd(), counters),
+            None => Flushed::default(),
+        }
+    }
+
+    /// Tells the peer at once, whoever may still hold the descriptor.
+    pub(crate) fn shut_down(&self) {
+        if let Some(socket) = self.socket.get() {
+            // A connection that is not connected any more cannot be shut down, and need not be.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.runtime.unassign(self.thread);
+    }
+}
+
+/// The connection is not in the tables of its thread.
+pub(crate) const NO_SLOT: usize = usize::MAX;

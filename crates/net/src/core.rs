@@ -1,0 +1,371 @@
+//! What a node's lock guards: the machine, and what its words refer to.
+//!
+//! Nothing here meets the operating system (but for [`Conn::end`]): what the machine wants done is
+//! collected in a [`Todo`], to be done without the lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
+use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
+use fulmar_node::{Node as Machine, Notice, Output};
+use fulmar_socklnd::{Closed, DialError, Need};
+use slab::Slab;
+
+use crate::Handler;
+use crate::buffer::{Piece, Region, Table};
+use crate::conn::Conn;
+use crate::counters::Counters;
+use crate::runtime::Shared;
+use crate::rx::Next;
+use crate::tx::{Body, Flushed, Item};
+
+/// How a ping or a discovery ends.
+pub(crate) type Answer = Result<PingReply, Errno>;
+
+/// What a node's lock guards.
+pub(crate) struct Core {
+    pub(crate) machine: Machine,
+    pub(crate) state: State,
+    pub(crate) conns: BTreeMap<ConnId, Arc<Conn>>,
+    /// Who waits for the answers to which queries.
+    pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
+    /// The descriptors, at the places that the machine knows as [`Md::user`].
+    descriptors: Slab<Descriptor>,
+    /// Events that no thread has taken yet, in order.
+    pub(crate) events: VecDeque<Delivery>,
+    /// A thread is calling handlers; it comes back for `events`.
+    pub(crate) dispatching: bool,
+    /// When the node is called for its timeouts at the latest.
+    pub(crate) armed: Time,
+}
+
+/// Whether a node can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// The machine panicked.
+    Failed,
+    Stopped,
+}
+
+/// A memory descriptor of the application. It holds the buffer.
+struct Descriptor {
+    /// Known as soon as the machine has named it.
+    md: Option<MdId>,
+    handler: Arc<dyn Handler>,
+    user: u64,
+    region: Arc<Region>,
+}
+
+/// An event on its way to its handler.
+pub(crate) struct Delivery {
+    pub(crate) event: Event,
+    pub(crate) handler: Arc<dyn Handler>,
+    /// The buffer of a descriptor that is no more; freed when the handler has returned.
+    pub(crate) _region: Option<Arc<Region>>,
+}
+
+/// What is to be done without the lock.
+#[derive(Default)]
+pub(crate) struct Todo {
+    pub(crate) dial: Vec<(Arc<Conn>, IpAddr, SocketAddr)>,
+    /// Connections with something to write.
+    pub(crate) flush: Vec<Arc<Conn>>,
+    /// Connections that their I/O thread forgets: at once, or soon if they are still written to.
+    pub(crate) close: Vec<(Arc<Conn>, bool)>,
+    pub(crate) resume: Vec<Arc<Conn>>,
+    pub(crate) copy: Vec<(CopyId, Option<(Piece, Piece)>)>,
+    pub(crate) answers: Vec<(SyncSender<Answer>, Answer)>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) arm: Option<Time>,
+    /// Set for the thread that calls the handlers.
+    pub(crate) events: VecDeque<Delivery>,
+}
+
+impl Todo {
+    /// Adds what another call of the same thread wants done. The events are not its business.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.dial.extend(other.dial);
+        for conn in other.flush {
+            self.flush(conn);
+        }
+        self.close.extend(other.close);
+        self.resume.extend(other.resume);
+        self.copy.extend(other.copy);
+        self.answers.extend(other.answers);
+        self.notices.extend(other.notices);
+        self.arm = self.arm.into_iter().chain(other.arm).min();
+        assert!(other.events.is_empty(), "one thread calls the handlers");
+    }
+
+    fn flush(&mut self, conn: Arc<Conn>) {
+        // The connections of one batch are few; one that is listed twice costs an idle look.
+        if !self.flush.iter().rev().take(4).any(|listed| Arc::ptr_eq(listed, &conn)) {
+            self.flush.push(conn);
+        }
+    }
+}
+
+/// What became of a [`Todo`].
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) flushed: Vec<(Arc<Conn>, Flushed)>,
+    pub(crate) not_dialled: Vec<(Arc<Conn>, Errno)>,
+    pub(crate) copied: Vec<CopyId>,
+    pub(crate) handled: Vec<EventDone>,
+}
+
+impl Report {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flushed.is_empty()
+            && self.not_dialled.is_empty()
+            && self.copied.is_empty()
+            && self.handled.is_empty()
+    }
+}
+
+impl Core {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self {
+            machine,
+            state: State::Running,
+            conns: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            descriptors: Slab::new(),
+            events: VecDeque::new(),
+            dispatching: false,
+            armed: Time::MAX,
+        }
+    }
+
+    /// Makes a descriptor by `make`, whose events go to `handler`.
+    pub(crate) fn describe(
+        &mut self,
+        md: Md,
+        region: Arc<Region>,
+        handler: Arc<dyn Handler>,
+        make: impl FnOnce(&mut Machine, Md) -> Result<MdId, Errno>,
+    ) -> Result<MdId, Errno> {
+        if md.offset.checked_add(md.len).is_none_or(|end| end > region.len() as u64) {
+            return Err(Errno::EINVAL);
+        }
+        let descriptor = Descriptor { md: None, handler, user: md.user, region };
+        let place = self.descriptors.insert(descriptor);
+        let made = make(&mut self.machine, Md { user: place as u64, ..md });
+        match made {
+            Ok(id) => self.descriptors[place].md = Some(id),
+            Err(_) => drop(self.descriptors.remove(place)),
+        }
+        made
+    }
+
+    /// Collects what the machine wants done.
+    pub(crate) fn drain(&mut self, todo: &mut Todo, table: &Table, runtime: &Arc<Shared>) {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Dial { conn: id, local, remote } => {
+                    let conn = Arc::new(Conn::new(id, remote, runtime));
+                    self.conns.insert(id, conn.clone());
+                    todo.dial.push((conn, local, remote));
+                }
+                Output::Write { conn, head, payload, checksum } => {
+                    if let Some(conn) = self.conns.get(&conn) {
+                        conn.tx.push(Item { head, body: body(payload, table), checksum });
+                        todo.flush(conn.clone());
+                    }
+                }
+                Output::Close { conn, flush } => {
+                    if let Some(conn) = self.conns.remove(&conn) {
+                        conn.end(flush);
+                        if flush {
+                            todo.flush(conn.clone());
+                        }
+                        todo.close.push((conn, flush));
+                    }
+                }
+                Output::Resume { conn } => {
+                    todo.resume.extend(self.conns.get(&conn).cloned());
+                }
+                Output::Copy { copy, from, to } => todo.copy.push((copy, ends(from, to, table))),
+                Output::Event(event) => self.queue_event(event),
+                Output::Pinged { query, result } | Output::Discovered { query, result } => {
+                    let waiting = self.queries.remove(&query);
+                    todo.answers.extend(waiting.map(|waiting| (waiting, result)));
+                }
+                Output::Notice(notice) => todo.notices.push(notice),
+            }
+        }
+        self.arm(todo);
+    }
+
+    /// Asks to be called earlier than agreed, if the machine wants that.
+    fn arm(&mut self, todo: &mut Todo) {
+        if let Some(next) = self.machine.poll_timeout()
+            && next < self.armed
+        {
+            self.armed = next;
+            todo.arm = Some(next);
+        }
+    }
+
+    fn queue_event(&mut self, event: Event) {
+        let place = event.user as usize;
+        let descriptor = &self.descriptors[place];
+        assert!(descriptor.md == Some(event.md), "{event:?} is of another descriptor");
+        let event = Event { user: descriptor.user, ..event };
+        let delivery = if event.unlinked {
+            let Descriptor { handler, region, .. } = self.descriptors.remove(place);
+            Delivery { event, handler, _region: Some(region) }
+        } else {
+            Delivery { event, handler: descriptor.handler.clone(), _region: None }
+        };
+        self.events.push_back(delivery);
+    }
+
+    /// Takes what became of the last [`Todo`].
+    pub(crate) fn report(&mut self, now: Time, report: Report, todo: &mut Todo) {
+        for (conn, flushed) in report.flushed {
+            if conn.is_ended() {
+                continue;
+            }
+            if flushed.sent > 0 {
+                self.machine.handle_sent(now, conn.id, flushed.sent);
+            }
+            if let Some(errno) = flushed.error {
+                self.ended(now, &conn, Closed::WriteError(errno), todo);
+            }
+        }
+        for (conn, errno) in report.not_dialled {
+            self.dialled(now, &conn, Err(errno), todo);
+        }
+        for copy in report.copied {
+            self.machine.handle_copied(now, copy);
+        }
+        for done in report.handled {
+            self.machine.handle_event_done(now, done);
+        }
+    }
+
+    /// Takes the passing of time, as agreed by [`Todo::arm`].
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.armed = Time::MAX;
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
+        }
+    }
+
+    /// Takes the outcome of a dial.
+    pub(crate) fn dialled(
+        &mut self,
+        now: Time,
+        conn: &Arc<Conn>,
+        result: Result<SocketAddr, Errno>,
+        todo: &mut Todo,
+    ) {
+        if conn.is_ended() {
+            return;
+        }
+        if result.is_err() {
+            self.forget(conn, todo);
+        }
+        self.machine.handle_dialled(now, conn.id, result.map_err(DialError));
+    }
+
+    /// Takes the end of a connection, as its socket tells.
+    pub(crate) fn ended(&mut self, now: Time, conn: &Arc<Conn>, how: Closed, todo: &mut Todo) {
+        if !conn.is_ended() {
+            self.forget(conn, todo);
+            self.machine.handle_closed(now, conn.id, how);
+        }
+    }
+
+    fn forget(&mut self, conn: &Arc<Conn>, todo: &mut Todo) {
+        self.conns.remove(&conn.id);
+        conn.end(false);
+        todo.close.push((conn.clone(), false));
+    }
+
+    /// Takes `placed` bytes that were received where [`Next`] said, then `staged` bytes. Returns
+    /// what to receive next, and how many of the staged bytes the machine cannot use yet.
+    pub(crate) fn received(
+        &mut self,
+        now: Time,
+        conn: &Conn,
+        placed: Option<(u32, Option<u32>)>,
+        staged: &[u8],
+        node: &crate::node::Shared,
+    ) -> (Next, usize) {
+        if conn.is_ended() {
+            return (Next::Pause, 0);
+        }
+        if let Some((len, crc)) = placed {
+            self.machine.handle_payload(now, conn.id, len, crc);
+        }
+        let mut rest = staged;
+        loop {
+            let need = self.machine.need(conn.id);
+            if rest.is_empty() || !matches!(need, Need::Bytes(_) | Need::Payload { .. }) {
+                return (Next::new(need, &node.table), rest.len());
+            }
+            rest = match need {
+                Need::Payload { sink, crc } => {
+                    let (bytes, after) = rest.split_at(rest.len().min(sink.len() as usize));
+                    let crc = crc.map(|crc| fulmar_socklnd::checksum::update(crc, bytes));
+                    place(sink, bytes, &node.table, &node.counters);
+                    self.machine.handle_payload(now, conn.id, bytes.len() as u32, crc);
+                    after
+                }
+                _ => &rest[self.machine.handle_bytes(now, conn.id, rest)..],
+            };
+        }
+    }
+
+    /// Gives up everything that the node holds. What is returned is to be dropped without the lock.
+    pub(crate) fn clear(&mut self, state: State, todo: &mut Todo) -> impl Sized + use<> {
+        self.state = state;
+        for (_, conn) in std::mem::take(&mut self.conns) {
+            conn.end(false);
+            todo.close.push((conn, false));
+        }
+        let descriptors = std::mem::take(&mut self.descriptors);
+        (descriptors, std::mem::take(&mut self.events), std::mem::take(&mut self.queries))
+    }
+}
+
+/// Copies payload that came along with a header to where it belongs.
+fn place(sink: Sink, bytes: &[u8], table: &Table, counters: &Counters) {
+    match sink {
+        Sink::Discard { .. } => counters.payload_bytes_discarded.add(bytes.len()),
+        Sink::Span(span) => {
+            let piece = table.resolve(span);
+            piece.region.write(piece.offset, bytes);
+            counters.payload_bytes_staged_in.add(bytes.len());
+        }
+        Sink::Inline { .. } => unreachable!("a machine takes inline bytes itself"),
+    }
+}
+
+fn body(payload: Payload, table: &Table) -> Body {
+    match payload {
+        Payload::Empty => Body::Empty,
+        Payload::Inline(bytes) => Body::Inline(bytes),
+        Payload::Span(span) => Body::Piece(table.resolve(span)),
+    }
+}
+
+/// Returns where a copy goes from and to; `None` for nowhere.
+fn ends(from: Payload, to: Sink, table: &Table) -> Option<(Piece, Piece)> {
+    match (from, to) {
+        (Payload::Span(from), Sink::Span(to)) => {
+            assert!(to.len <= from.len, "a copy fills {} bytes with {}", to.len, from.len);
+            Some((table.resolve(from), table.resolve(to)))
+        }
+        (Payload::Inline(_), _) | (_, Sink::Inline { .. }) => {
+            unreachable!("a machine copies its own bytes itself")
+        }
+        (Payload::Empty, _) | (_, Sink::Discard { .. }) => None,
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a node or an interface could not be started, for people.
+
+use std::io;
+use std::net::IpAddr;
+
+use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
+
+/// Why something could not be started. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address of an interface is not one of this machine.
+    #[error(
+        "{address} is not an address of this machine: use one that `ip address` shows{}",
+        list(" (", known, ")")
+    )]
+    AddressNotHere {
+        /// The address asked for.
+        address: IpAddr,
+        /// Those that there are.
+        known: Vec<IpAddr>,
+    },
+    /// Another program listens there.
+    #[error(
+        "TCP port {port} of {address} is in use: stop the program that `ss -tlnp 'sport = :{port}'` \
+         shows (the kernel's LNet shows none: `lustre_rmmod`), or set another accept_port on every \
+         node"
+    )]
+    PortInUse {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+    },
+    /// The port is for privileged programs.
+    #[error(
+        "TCP port {port} needs a privilege: run as root, or give the program CAP_NET_BIND_SERVICE \
+         (`setcap cap_net_bind_service+ep`), or lower the limit (`sysctl \
+         net.ipv4.ip_unprivileged_port_start={port}`)"
+    )]
+    Privilege {
+        /// The port.
+        port: u16,
+    },
+    /// There is no such network interface.
+    #[error("there is no network interface {name:?}: use one of{}", list(" ", known, ""))]
+    NoInterface {
+        /// The name asked for.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The network interface has no address for LNet.
+    #[error("network interface {name} has no IP address: give it one (`ip address add`)")]
+    NoAddress {
+        /// The interface.
+        name: String,
+    },
+    /// The machine refuses the NID.
+    #[error("{nid} cannot be added: {errno}")]
+    Refused {
+        /// The NID.
+        nid: Nid,
+        /// Why.
+        errno: Errno,
+    },
+    /// The operating system refuses something.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        |source| Self::System { what, source }
+    }
+
+    /// Returns the nearest error number.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::AddressNotHere { .. } => Errno::EADDRNOTAVAIL,
+            Self::PortInUse { .. } => Errno::EADDRINUSE,
+            Self::Privilege { .. } => Errno::EACCES,
+            Self::NoInterface { .. } => Errno::ENODEV,
+            Self::NoAddress { .. } => Errno::EADDRNOTAVAIL,
+            Self::Refused { errno, .. } => *errno,
+            Self::System { source, .. } => crate::errno_of(source),
+        }
+    }
+}
+
+fn list<T: ToString>(before: &str, items: &[T], after: &str) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    if items.is_empty() { String::new() } else { format!("{before}{}{after}", items.join(", ")) }
+}

@@ -1,0 +1,130 @@
+//! The network interfaces of this machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+
+use crate::StartError;
+
+/// A network interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Its addresses: IPv4 first, link-local ones not at all.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it can carry packets.
+    pub up: bool,
+    /// The speed of the link in Mbit/s, if it has one.
+    pub speed: Option<u64>,
+}
+
+impl Interface {
+    /// Returns how many connections of each bulk kind suit the speed of the link: 1 up to 1 Gbit/s,
+    /// 4 at 100. Spec: lnet-wire §5.2.
+    pub fn conns_per_peer(&self) -> u32 {
+        let gigabits = self.speed.unwrap_or(0) / 1000;
+        gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)
+    }
+}
+
+/// Returns the network interfaces that have an address, by name.
+///
+/// # Errors
+/// What the operating system said.
+pub fn interfaces() -> std::io::Result<Vec<Interface>> {
+    let mut found: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+    for entry in if_addrs::get_if_addrs()? {
+        let addresses = found.entry(entry.name.clone()).or_default();
+        if !entry.is_link_local() {
+            addresses.push(entry.ip());
+        }
+    }
+    let describe = |(name, mut addresses): (String, Vec<IpAddr>)| {
+        addresses.sort_by_key(|address| address.is_ipv6());
+        let (up, speed) = (is_up(&name), speed(&name));
+        Interface { name, addresses, up, speed }
+    };
+    Ok(found.into_iter().map(describe).collect())
+}
+
+/// Returns the length of the network's prefix of an address of this machine; that of a single host
+/// for another address.
+pub fn prefix_of(address: IpAddr) -> u8 {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let found = all.into_iter().find(|entry| entry.ip() == address);
+    match found.map(|entry| entry.addr) {
+        Some(if_addrs::IfAddr::V4(addr)) => addr.prefixlen,
+        Some(if_addrs::IfAddr::V6(addr)) => addr.prefixlen,
+        None if address.is_ipv4() => 32,
+        None => 128,
+    }
+}
+
+/// Returns the interface called `name`.
+pub(crate) fn named(name: &str) -> Result<Interface, StartError> {
+    let all = all()?;
+    let known = all.iter().map(|interface| interface.name.clone()).collect();
+    let found = all.into_iter().find(|interface| interface.name == name);
+    found.ok_or_else(|| StartError::NoInterface { name: name.to_owned(), known })
+}
+
+/// Returns the interface that has `address`.
+pub(crate) fn with_address(address: IpAddr) -> Option<Interface> {
+    let all = all().ok()?;
+    all.into_iter().find(|interface| interface.addresses.contains(&address))
+}
+
+/// Returns every address.
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    all().map_or(Vec::new(), |all| all.into_iter().flat_map(|one| one.addresses).collect())
+}
+
+fn all() -> Result<Vec<Interface>, StartError> {
+    interfaces().map_err(StartError::system("list the network interfaces"))
+}
+
+fn is_up(name: &str) -> bool {
+    // Loopback and tunnels say "unknown".
+    attribute(name, "operstate").is_some_and(|state| state != "down" && state != "lowerlayerdown")
+}
+
+fn speed(name: &str) -> Option<u64> {
+    attribute(name, "speed")?.parse().ok()
+}
+
+fn attribute(name: &str, attribute: &str) -> Option<String> {
+    // The part before a colon is the device; the rest is the label of an address.
+    let device = name.split(':').next().unwrap_or(name);
+    let text = fs::read_to_string(format!("/sys/class/net/{device}/{attribute}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_up() {
+        let lo = named("lo").unwrap();
+        assert!(lo.up);
+        assert!(lo.addresses.contains(&"127.0.0.1".parse().unwrap()));
+        assert_eq!(with_address("127.0.0.1".parse().unwrap()).unwrap().name, "lo");
+    }
+
+    #[test]
+    fn a_missing_interface_is_answered_with_those_that_exist() {
+        let error = named("nope0").unwrap_err().to_string();
+        assert!(error.contains("\"nope0\"") && error.contains("lo"), "{error}");
+    }
+
+    #[test]
+    fn connections_follow_the_speed() {
+        let of = |speed| {
+            let name = String::new();
+            Interface { name, addresses: Vec::new(), up: true, speed }.conns_per_peer()
+        };
+        let speeds = [None, Some(1000), Some(10_000), Some(25_000), Some(40_000), Some(100_000)];
+        assert_eq!(speeds.map(of), [1, 1, 2, 3, 3, 4]);
+    }
+}

@@ -1,0 +1,124 @@
+//! Accepting connections at the address of a network interface.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::conn::{Conn, NO_SLOT};
+use crate::dial::set_options;
+use crate::error::StartError;
+use crate::interfaces;
+use crate::node::Shared;
+use crate::runtime::Message;
+
+/// A listening socket.
+pub(crate) struct Listener {
+    socket: Socket,
+    pub(crate) address: SocketAddr,
+    /// The place in the tables of the thread that accepts, which alone knows it.
+    pub(crate) slot: AtomicUsize,
+}
+
+/// Why accepting stopped.
+pub(crate) enum Stop {
+    /// Nobody calls at the moment.
+    Empty,
+    /// Others want their turn too.
+    Yield,
+    /// There are too many descriptors, or too little memory.
+    Exhausted(io::Error),
+}
+
+impl Listener {
+    /// Listens on `port` of `address`.
+    pub(crate) fn open(address: IpAddr, port: u16) -> Result<Self, StartError> {
+        let socket = SocketAddr::new(address, port);
+        let listen = || {
+            let listener =
+                Socket::new(Domain::for_address(socket), Type::STREAM, Some(Protocol::TCP))?;
+            listener.set_nonblocking(true)?;
+            listener.set_reuse_address(true)?;
+            if address.is_ipv6() {
+                listener.set_only_v6(true)?;
+            }
+            listener.bind(&socket.into())?;
+            listener.listen(BACKLOG)?;
+            Ok(listener)
+        };
+        let socket: Socket = listen().map_err(|error: io::Error| match error.raw_os_error() {
+            Some(libc::EADDRNOTAVAIL) => {
+                StartError::AddressNotHere { address, known: interfaces::addresses() }
+            }
+            Some(libc::EADDRINUSE) => StartError::PortInUse { address, port },
+            Some(libc::EACCES | libc::EPERM) => StartError::Privilege { port },
+            _ => StartError::system(format!("listen on {socket}"))(error),
+        })?;
+        let address = socket.local_addr().ok().and_then(|address| address.as_socket());
+        let address = address.unwrap_or(SocketAddr::new(IpAddr::from([0; 4]), port));
+        Ok(Self { socket, address, slot: AtomicUsize::new(NO_SLOT) })
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Accepts no more and frees the port, whoever may still hold the descriptor.
+    pub(crate) fn close(&self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Ordering::Relaxed)
+    }
+
+    /// Accepts who calls.
+    pub(crate) fn accept(&self, node: &Arc<Shared>) -> Stop {
+        for _ in 0..BATCH {
+            match self.accept_one(node) {
+                Ok(()) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return Stop::Empty,
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        return Stop::Exhausted(error);
+                    }
+                    // The caller has gone again, or its network has.
+                    _ => {}
+                },
+            }
+        }
+        Stop::Yield
+    }
+
+    fn accept_one(&self, node: &Arc<Shared>) -> io::Result<()> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, remote) = acceptfrom_with(&self.socket, flags)?;
+        let remote = remote.and_then(|address| SocketAddr::try_from(address).ok());
+        let Some(remote) = remote else { return Ok(()) };
+        let socket = Socket::from(socket);
+        set_options(&socket)?;
+        let accepted = node.turn(|core, now, _| {
+            let id = core.machine.handle_accepted(now, self.address, remote)?;
+            let conn = Arc::new(Conn::new(id, remote, &node.runtime));
+            conn.set_socket(socket.into());
+            core.conns.insert(id, conn.clone());
+            Some(conn)
+        });
+        if let Ok(Some(conn)) = accepted {
+            let thread = conn.thread;
+            let node = node.clone();
+            let message = Message::Register { node: node.clone(), conn, dialling: false };
+            node.runtime.post(thread, message);
+        }
+        Ok(())
+    }
+}
+
+/// As the kernel's acceptor.
+const BACKLOG: i32 = 127;
+/// So many are accepted in a row.
+const BATCH: usize = 64;

@@ -1,0 +1,232 @@
+//! The I/O threads, and how to talk to them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use fulmar_base::Time;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::conn::Conn;
+use crate::error::StartError;
+use crate::listener::Listener;
+use crate::lock::Lock;
+use crate::node;
+use crate::thread::Thread;
+
+/// The I/O threads that nodes share. Clones are handles to the same threads; they end with the last.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) shared: Arc<Shared>,
+    _threads: Arc<Threads>,
+}
+
+impl Runtime {
+    /// Starts `threads` I/O threads, or as many as the machine has cores, but 4 at most.
+    ///
+    /// The limit of open files of the process is raised as far as it may be.
+    ///
+    /// # Errors
+    /// If the operating system refuses a thread or a descriptor.
+    pub fn new(threads: Option<usize>) -> Result<Self, StartError> {
+        raise_file_limit();
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let count = threads.unwrap_or_else(|| cores().min(THREADS_DEFAULT_MAX)).max(1);
+        let mailboxes = (0..count).map(|_| Mailbox::new()).collect::<io::Result<_>>();
+        let shared = Arc::new(Shared {
+            mailboxes: mailboxes.map_err(StartError::system("make an eventfd"))?,
+            started: Instant::now(),
+            keys: AtomicU64::new(0),
+            unprivileged: AtomicBool::new(false),
+        });
+        let mut threads = Threads { shared: shared.clone(), handles: Vec::new() };
+        for index in 0..count {
+            let thread = Thread::new(index, shared.clone());
+            let thread = thread.map_err(StartError::system("make an epoll descriptor"))?;
+            let builder = std::thread::Builder::new().name(format!("fulmar-io-{index}"));
+            let handle = builder.spawn(move || thread.run());
+            threads.handles.push(handle.map_err(StartError::system("start an I/O thread"))?);
+        }
+        Ok(Self { shared, _threads: Arc::new(threads) })
+    }
+
+    /// Returns the time in which the machines of this runtime think.
+    pub fn now(&self) -> Time {
+        self.shared.now()
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Runtime({} threads)", self.shared.mailboxes.len())
+    }
+}
+
+/// Ends the threads when the last handle goes.
+struct Threads {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for index in 0..self.shared.mailboxes.len() {
+            self.shared.post(index, Message::Exit);
+        }
+        for handle in self.handles.drain(..) {
+            // A handler may have held the last handle: its thread ends by itself.
+            if handle.thread().id() != std::thread::current().id() {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+/// What the threads know of each other.
+pub(crate) struct Shared {
+    mailboxes: Vec<Mailbox>,
+    started: Instant,
+    keys: AtomicU64,
+    /// Binding a privileged port was forbidden once: it is not tried again.
+    pub(crate) unprivileged: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns a number for a node, never used twice.
+    pub(crate) fn next_key(&self) -> u64 {
+        self.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the thread with the fewest connections, so that those of one peer spread.
+    pub(crate) fn assign(&self) -> usize {
+        let loads = self.mailboxes.iter().map(|mailbox| mailbox.conns.load(Ordering::Relaxed));
+        let (index, _) = loads.enumerate().min_by_key(|(_, load)| *load).expect("a thread");
+        self.mailboxes[index].conns.fetch_add(1, Ordering::Relaxed);
+        index
+    }
+
+    /// Takes back an [`Shared::assign`].
+    pub(crate) fn unassign(&self, thread: usize) {
+        self.mailboxes[thread].conns.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Tells a thread something.
+    pub(crate) fn post(&self, thread: usize, message: Message) {
+        let mailbox = &self.mailboxes[thread];
+        mailbox.messages.lock().push(message);
+        if mailbox.asleep.swap(false, Ordering::SeqCst) {
+            // The thread is told of each write, and so never reads the counter.
+            let _ = rustix::io::write(&mailbox.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Tells every thread to let go of a node, and waits until it has.
+    pub(crate) fn leave(&self, node: u64) {
+        let (done, waiting) = sync_channel(self.mailboxes.len());
+        for index in 0..self.mailboxes.len() {
+            self.post(index, Message::Leave(node, done.clone()));
+        }
+        drop(done);
+        if !Thread::is_current() {
+            for () in waiting {}
+        }
+    }
+
+    /// Returns how many I/O threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    pub(crate) fn mailbox(&self, thread: usize) -> &Mailbox {
+        &self.mailboxes[thread]
+    }
+}
+
+/// How a thread is told things.
+pub(crate) struct Mailbox {
+    messages: Lock<Vec<Message>>,
+    /// The thread waits for its descriptors, or is about to, and has seen all messages.
+    asleep: AtomicBool,
+    /// An eventfd among those descriptors.
+    pub(crate) wake: OwnedFd,
+    /// How many connections the thread has.
+    conns: AtomicUsize,
+}
+
+impl Mailbox {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            messages: Lock::default(),
+            asleep: AtomicBool::new(false),
+            wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            conns: AtomicUsize::new(0),
+        })
+    }
+
+    /// Takes all messages.
+    pub(crate) fn take(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    /// Lets the thread be woken from now on, and returns whether it may sleep.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let may_sleep = self.messages.lock().is_empty();
+        if !may_sleep {
+            self.wake_up();
+        }
+        may_sleep
+    }
+
+    /// Says that the thread is awake.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What an I/O thread is told.
+pub(crate) enum Message {
+    /// A connection is the thread's from now on.
+    Register { node: Arc<node::Shared>, conn: Arc<Conn>, dialling: bool },
+    /// A connection has ended. With `linger`, what waits is still written, but not for long.
+    Forget { conn: Arc<Conn>, linger: bool },
+    /// The machine wants to read on.
+    Resume(Arc<Conn>),
+    /// Accept connections.
+    Listen(Arc<node::Shared>, Arc<Listener>),
+    /// Accept no more.
+    Unlisten(Arc<Listener>),
+    /// Call the node at that time.
+    Arm(Arc<node::Shared>, Time),
+    /// Call the handlers of the node's events.
+    Dispatch(Arc<node::Shared>),
+    /// Let go of a node.
+    Leave(u64, SyncSender<()>),
+    /// End.
+    Exit,
+}
+
+/// The nodes that a thread calls for their timeouts.
+pub(crate) type Nodes = BTreeMap<u64, Arc<node::Shared>>;
+
+/// Thousands of peers have three connections each.
+fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // What cannot be raised is reported when it runs out.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// More threads than this want to be asked for.
+const THREADS_DEFAULT_MAX: usize = 4;

@@ -1,0 +1,138 @@
+//! Reading and writing sockets by raw addresses, which no safe wrapper offers.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::buffer::Piece;
+
+/// A place in memory for the kernel to read or write, while what it was made of is borrowed.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Slice<'a>(libc::iovec, PhantomData<&'a mut [u8]>);
+
+impl<'a> Slice<'a> {
+    /// Bytes to be written.
+    pub(crate) fn of_bytes(bytes: &'a [u8]) -> Source<'a> {
+        let slice = Self(raw(bytes.as_ptr().cast_mut(), bytes.len()), PhantomData);
+        Source(slice)
+    }
+
+    /// Bytes to be received.
+    pub(crate) fn of_bytes_mut(bytes: &'a mut [u8]) -> Self {
+        Self(raw(bytes.as_mut_ptr(), bytes.len()), PhantomData)
+    }
+
+    /// Part of a buffer, for either.
+    pub(crate) fn of_piece(piece: &'a Piece) -> Self {
+        Self(raw(piece.pointer(), piece.len), PhantomData)
+    }
+}
+
+/// A [`Slice`] that may only be written to a socket.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Source<'a>(Slice<'a>);
+
+impl<'a> Source<'a> {
+    /// Part of a buffer.
+    pub(crate) fn of_piece(piece: &'a Piece) -> Self {
+        Self(Slice::of_piece(piece))
+    }
+
+    /// Returns how many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.0.iov_len
+    }
+
+    /// Leaves out the first `count` bytes.
+    pub(crate) fn skip(self, count: usize) -> Self {
+        assert!(count <= self.len(), "{count} bytes are skipped of {}", self.len());
+        let start = self.0.0.iov_base.cast::<u8>().wrapping_add(count);
+        Self(Slice(raw(start, self.len() - count), PhantomData))
+    }
+}
+
+fn raw(start: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: start.cast(), iov_len: len }
+}
+
+/// Receives what is there into `slices`, in order, without waiting. Returns 0 at the end of the
+/// stream.
+pub(crate) fn receive(socket: BorrowedFd<'_>, slices: &mut [Slice<'_>]) -> io::Result<usize> {
+    if let [Slice(slice, _)] = slices {
+        let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT);
+        // SAFETY: the slice names memory that may be written (see below). This is the cheaper call.
+        return check(|| unsafe { libc::recv(fd, slice.iov_base, slice.iov_len, flags) });
+    }
+    let mut message = header(slices.as_mut_ptr().cast(), slices.len());
+    // SAFETY: the header names `slices`, which have the layout of iovecs, and each of them memory
+    // that may be written: bytes borrowed exclusively, or part of a buffer that is held (see there).
+    check(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })
+}
+
+/// Sends as much of `sources`, in order, as the socket takes without waiting.
+pub(crate) fn send(socket: BorrowedFd<'_>, sources: &[Source<'_>]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if let [Source(Slice(slice, _))] = sources {
+        let fd = socket.as_raw_fd();
+        // SAFETY: the slice names memory that may be read (see below). This is the cheaper call.
+        return check(|| unsafe { libc::send(fd, slice.iov_base, slice.iov_len, flags) });
+    }
+    let message = header(sources.as_ptr().cast_mut().cast(), sources.len());
+    // SAFETY: the header names `sources`, which have the layout of iovecs and are only read, and
+    // each of them memory that is borrowed or part of a buffer that is held.
+    check(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
+}
+
+fn header(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: a msghdr is numbers and pointers, for all of which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices;
+    message.msg_iovlen = count as _;
+    message
+}
+
+/// Repeats a call that a signal interrupted.
+fn check(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        if let Ok(count) = usize::try_from(call()) {
+            return Ok(count);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Table;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    #[test]
+    fn slices_are_sent_and_received_in_order() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let table = Arc::new(Table::default());
+        let (from, to) = (table.allocate(8), table.allocate(8));
+        from.write_at(0, b"01234567");
+        let piece =
+            |buffer: &crate::Buffer, offset, len| Piece { region: buffer.0.clone(), offset, len };
+        let payload = piece(&from, 2, 4);
+        let sources = [Slice::of_bytes(b"head").skip(1), Source::of_piece(&payload)];
+        assert_eq!(send(a.as_fd(), &sources).unwrap(), 7);
+        let mut head = [0; 3];
+        let target = piece(&to, 1, 7);
+        let mut slices = [Slice::of_bytes_mut(&mut head), Slice::of_piece(&target)];
+        assert_eq!(receive(b.as_fd(), &mut slices).unwrap(), 7);
+        assert_eq!((&head, to.to_vec(0, 8).as_slice()), (b"ead", b"\x002345\0\0\0".as_slice()));
+        let error = receive(b.as_fd(), &mut [Slice::of_piece(&target)]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(a);
+        assert_eq!(receive(b.as_fd(), &mut [Slice::of_piece(&target)]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,362 @@
+//! One I/O thread: it waits for sockets, timers and messages, and takes the turns that follow.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fulmar_base::{Time, Timers};
+use fulmar_socklnd::Closed;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use slab::Slab;
+use tracing::warn;
+
+use crate::conn::{Conn, NO_SLOT};
+use crate::dial;
+use crate::listener::{Listener, Stop};
+use crate::node;
+use crate::runtime::{Message, Nodes, Shared};
+use crate::rx::{Rx, SCRATCH, Scratch, Step};
+
+pub(crate) struct Thread {
+    index: usize,
+    runtime: Arc<Shared>,
+    epoll: OwnedFd,
+    slots: Slab<Slot>,
+    nodes: Nodes,
+    timers: Timers<Timer>,
+    /// Slots that had more than their share to read.
+    hungry: Vec<usize>,
+    scratch: Box<Scratch>,
+    exit: bool,
+}
+
+/// What a descriptor is.
+enum Slot {
+    Conn(Socket),
+    Listener { node: Arc<node::Shared>, listener: Arc<Listener> },
+}
+
+struct Socket {
+    node: Arc<node::Shared>,
+    conn: Arc<Conn>,
+    rx: Rx,
+    dialling: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Node(u64),
+    /// Accept again.
+    Listener(usize),
+    /// Give up writing to a connection that has ended.
+    Linger(usize),
+}
+
+thread_local! {
+    static IS_IO_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Thread {
+    pub(crate) fn new(index: usize, runtime: Arc<Shared>) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let wake = &runtime.mailbox(index).wake;
+        epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN | EventFlags::ET)?;
+        Ok(Self {
+            index,
+            runtime,
+            epoll,
+            slots: Slab::new(),
+            nodes: Nodes::new(),
+            timers: Timers::default(),
+            hungry: Vec::new(),
+            scratch: Box::new([0; SCRATCH]),
+            exit: false,
+        })
+    }
+
+    /// Returns whether the calling thread is an I/O thread, which must not wait for others.
+    pub(crate) fn is_current() -> bool {
+        IS_IO_THREAD.get()
+    }
+
+    pub(crate) fn run(mut self) {
+        IS_IO_THREAD.set(true);
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while !self.exit {
+            self.wait(&mut events);
+            for event in events.drain(..) {
+                if event.data.u64() != WAKE {
+                    self.handle_ready(event.data.u64() as usize, event.flags);
+                }
+            }
+            for slot in std::mem::take(&mut self.hungry) {
+                self.read(slot, false);
+            }
+            self.handle_messages();
+            self.handle_timers();
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        let mailbox = self.runtime.mailbox(self.index);
+        let timeout = if !self.hungry.is_empty() || !mailbox.fall_asleep() {
+            Some(Duration::ZERO)
+        } else {
+            self.timers.next().map(|at| at.since(self.runtime.now()))
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // Interrupted by a signal, it is simply another round.
+        let _ = epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref());
+        mailbox.wake_up();
+    }
+
+    fn handle_ready(&mut self, slot: usize, flags: EventFlags) {
+        let ended = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+        match self.slots.get(slot) {
+            Some(Slot::Listener { .. }) => self.accept(slot),
+            Some(Slot::Conn(Socket { dialling: true, .. }))
+                if flags.intersects(EventFlags::OUT | ended) =>
+            {
+                self.finish_dial(slot);
+            }
+            Some(Slot::Conn(Socket { dialling: true, .. })) => {}
+            Some(Slot::Conn(Socket { conn, node, .. })) => {
+                if flags.contains(EventFlags::OUT) && conn.tx.handle_writable() {
+                    let (conn, node) = (conn.clone(), node.clone());
+                    node.flush(&conn);
+                }
+                if flags.intersects(EventFlags::IN | ended) {
+                    self.read(slot, flags.intersects(ended));
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Reads what is there. After a read that was cut short nothing is, unless the stream has ended:
+    /// then there is the end.
+    fn read(&mut self, slot: usize, to_the_end: bool) {
+        let Some(Slot::Conn(Socket { node, conn, rx, .. })) = self.slots.get_mut(slot) else {
+            return;
+        };
+        for _ in 0..READS_MAX {
+            if conn.is_ended() {
+                return;
+            }
+            match rx.step(node, conn, &mut self.scratch) {
+                Step::More => {}
+                Step::Empty if to_the_end => {}
+                Step::Empty | Step::Paused => return,
+                Step::Ended(how) => return end(node, conn, how),
+            }
+        }
+        self.hungry.push(slot);
+    }
+
+    fn finish_dial(&mut self, slot: usize) {
+        let Some(Slot::Conn(Socket { node, conn, rx, dialling })) = self.slots.get_mut(slot) else {
+            return;
+        };
+        *dialling = false;
+        if conn.is_ended() {
+            return;
+        }
+        let outcome = dial::outcome(conn.socket());
+        let _ = node.turn(|core, now, todo| core.dialled(now, conn, outcome, todo));
+        rx.resume(node, conn);
+    }
+
+    fn accept(&mut self, slot: usize) {
+        let Some(Slot::Listener { node, listener }) = self.slots.get_mut(slot) else {
+            return;
+        };
+        match listener.accept(node) {
+            // The epoll descriptor tells as long as somebody calls.
+            Stop::Empty | Stop::Yield => {}
+            Stop::Exhausted(error) => {
+                node.counters.accept_failures.add(1);
+                warn!(
+                    "cannot accept connections at {}: {error}; trying again in {ACCEPT_PAUSE:?} \
+                     (raise the limit of open files: `ulimit -n`, LimitNOFILE=)",
+                    listener.address
+                );
+                let data = EventData::new_u64(slot as u64);
+                let _ = epoll::modify(&self.epoll, listener.socket(), data, EventFlags::empty());
+                self.timers.set(Timer::Listener(slot), self.runtime.now() + ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    fn handle_messages(&mut self) {
+        for message in self.runtime.mailbox(self.index).take() {
+            match message {
+                Message::Register { node, conn, dialling } => self.register(node, conn, dialling),
+                Message::Forget { conn, linger } => self.forget(&conn, linger),
+                Message::Resume(conn) => self.resume(conn.slot.load(Ordering::Relaxed)),
+                Message::Listen(node, listener) => self.listen(node, listener),
+                Message::Unlisten(listener) => self.unlisten(listener.slot()),
+                Message::Arm(node, at) => self.arm(node, at),
+                Message::Dispatch(node) => drop(node.turn(|_, _, _| ())),
+                Message::Leave(node, done) => {
+                    self.leave(node);
+                    drop(done);
+                }
+                Message::Exit => self.exit = true,
+            }
+        }
+    }
+
+    fn register(&mut self, node: Arc<node::Shared>, conn: Arc<Conn>, dialling: bool) {
+        if conn.is_ended() {
+            return;
+        }
+        let entry = self.slots.vacant_entry();
+        let slot = entry.key();
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(slot as u64);
+        if let Err(error) = epoll::add(&self.epoll, conn.socket(), data, flags) {
+            return end(&node, &conn, Closed::ReadError(crate::errno_of(&error.into())));
+        }
+        conn.slot.store(slot, Ordering::Relaxed);
+        let socket = entry.insert(Slot::Conn(Socket { node, conn, rx: Rx::new(), dialling }));
+        if let Slot::Conn(Socket { node, conn, rx, dialling: false }) = socket {
+            rx.resume(node, conn);
+        }
+    }
+
+    fn forget(&mut self, conn: &Arc<Conn>, linger: bool) {
+        let slot = conn.slot.load(Ordering::Relaxed);
+        if slot == NO_SLOT {
+            return;
+        }
+        if linger {
+            return self.timers.set(Timer::Linger(slot), self.runtime.now() + LINGER_MAX);
+        }
+        self.remove(slot);
+    }
+
+    /// Lets go of a descriptor.
+    fn remove(&mut self, slot: usize) {
+        match self.slots.remove(slot) {
+            Slot::Conn(Socket { conn, .. }) => {
+                self.timers.clear(Timer::Linger(slot));
+                conn.slot.store(NO_SLOT, Ordering::Relaxed);
+                // Others may hold the connection a moment longer, and its descriptor with it.
+                let _ = epoll::delete(&self.epoll, conn.socket());
+                conn.shut_down();
+            }
+            Slot::Listener { listener, .. } => {
+                self.timers.clear(Timer::Listener(slot));
+                listener.slot.store(NO_SLOT, Ordering::Relaxed);
+                let _ = epoll::delete(&self.epoll, listener.socket());
+            }
+        }
+    }
+
+    fn arm(&mut self, node: Arc<node::Shared>, at: Time) {
+        // The word of a turn may arrive after the node has left.
+        if node.is_running() {
+            self.timers.set(Timer::Node(node.key), at);
+            self.nodes.insert(node.key, node);
+        }
+    }
+
+    fn leave(&mut self, node: u64) {
+        self.timers.clear(Timer::Node(node));
+        self.nodes.remove(&node);
+        let of_node = self.slots.iter().filter(|(_, slot)| slot.node().key == node);
+        let of_node: Vec<usize> = of_node.map(|(slot, _)| slot).collect();
+        for slot in of_node {
+            self.remove(slot);
+        }
+    }
+
+    fn resume(&mut self, slot: usize) {
+        if let Some(Slot::Conn(Socket { node, conn, rx, dialling: false })) =
+            self.slots.get_mut(slot)
+        {
+            rx.resume(node, conn);
+            self.read(slot, false);
+        }
+    }
+
+    fn listen(&mut self, node: Arc<node::Shared>, listener: Arc<Listener>) {
+        if !node.is_running() {
+            return;
+        }
+        let slot = self.slots.vacant_key();
+        let data = EventData::new_u64(slot as u64);
+        match epoll::add(&self.epoll, listener.socket(), data, EventFlags::IN) {
+            Ok(()) => {
+                listener.slot.store(slot, Ordering::Relaxed);
+                self.slots.insert(Slot::Listener { node, listener });
+            }
+            Err(error) => warn!("cannot accept connections at {}: {error}", listener.address),
+        }
+    }
+
+    fn unlisten(&mut self, slot: usize) {
+        if slot != NO_SLOT {
+            self.remove(slot);
+        }
+    }
+
+    fn handle_timers(&mut self) {
+        if self.timers.is_empty() {
+            return;
+        }
+        let now = self.runtime.now();
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Node(key) => {
+                    if let Some(node) = self.nodes.get(&key).cloned() {
+                        let _ = node.turn(|core, now, _| core.handle_timeout(now));
+                    }
+                }
+                Timer::Listener(slot) => {
+                    if let Some(Slot::Listener { listener, .. }) = self.slots.get_mut(slot) {
+                        let data = EventData::new_u64(slot as u64);
+                        let socket = listener.socket();
+                        let _ = epoll::modify(&self.epoll, socket, data, EventFlags::IN);
+                    }
+                }
+                Timer::Linger(slot) => {
+                    if let Some(Slot::Conn(Socket { conn, .. })) = self.slots.get(slot) {
+                        let conn = conn.clone();
+                        conn.tx.stop();
+                        self.forget(&conn, false);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn node(&self) -> &Arc<node::Shared> {
+        match self {
+            Self::Conn(Socket { node, .. }) | Self::Listener { node, .. } => node,
+        }
+    }
+}
+
+fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
+    let _ = node.turn(|core, now, todo| core.ended(now, conn, how, todo));
+}
+
+/// The mark of the thread's eventfd among the descriptors.
+const WAKE: u64 = u64::MAX;
+/// So many descriptors are served between two looks at the mailbox.
+const EVENTS_MAX: usize = 256;
+/// So many reads in a row, and others have their turn.
+const READS_MAX: usize = 32;
+/// How long a listener rests that has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long the last words of a connection may take.
+const LINGER_MAX: Duration = Duration::from_secs(5);

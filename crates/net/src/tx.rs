@@ -1,0 +1,346 @@
+//! What is to be written on one connection.
+//!
+//! Whoever adds to an idle queue writes it at once, from its own thread. While one thread writes,
+//! others only add, and the writer takes what they added. When the socket is full the queue is
+//! blocked, and the I/O thread of the connection goes on when it can.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_socklnd::checksum;
+
+use crate::buffer::Piece;
+use crate::counters::Counters;
+use crate::errno_of;
+use crate::lock::Lock;
+use crate::sys::{self, Slice, Source};
+
+/// The bytes behind a head.
+pub(crate) enum Body {
+    Empty,
+    Inline(Arc<[u8]>),
+    Piece(Piece),
+}
+
+impl Body {
+    fn len(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Inline(bytes) => bytes.len(),
+            Self::Piece(piece) => piece.len,
+        }
+    }
+}
+
+/// One write that the machine asked for.
+pub(crate) struct Item {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Body,
+    /// The checksum is missing in the head.
+    pub(crate) checksum: bool,
+}
+
+impl Item {
+    fn len(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+
+    /// Puts the checksum of head and body into the head.
+    fn seal(&mut self) {
+        if !std::mem::take(&mut self.checksum) {
+            return;
+        }
+        let crc = checksum::update(checksum::INITIAL, &self.head);
+        let crc = match &self.body {
+            Body::Empty => crc,
+            Body::Inline(bytes) => checksum::update(crc, bytes),
+            Body::Piece(piece) => piece.region.checksum(piece.offset, piece.len, crc),
+        };
+        self.head[checksum::RANGE].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// What a flush has done.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed {
+    /// So many bytes went to the socket.
+    pub(crate) sent: u64,
+    pub(crate) error: Option<Errno>,
+    /// All is written, and the connection was to be closed then.
+    pub(crate) finished: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Tx {
+    queue: Lock<Queue>,
+    /// Locked while the socket is written to, so that [`Tx::stop`] can wait for it.
+    writer: Lock<Writer>,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    state: State,
+    /// The connection is to be closed when all is written.
+    closing: bool,
+    stopped: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Writing,
+    /// Somebody is writing, and the socket has said that it takes more.
+    WritingAgain,
+    /// The socket was full.
+    Blocked,
+}
+
+/// What the thread that writes has taken from the queue.
+#[derive(Default)]
+struct Writer {
+    items: VecDeque<Item>,
+    /// So many bytes of the first item are written.
+    skip: usize,
+}
+
+impl Tx {
+    /// Appends a write; the caller sees to it that it is flushed.
+    pub(crate) fn push(&self, item: Item) {
+        let mut queue = self.queue.lock();
+        if !queue.stopped {
+            queue.items.push_back(item);
+        }
+    }
+
+    /// Has the connection closed once all is written.
+    pub(crate) fn close_when_written(&self) {
+        self.queue.lock().closing = true;
+    }
+
+    /// Takes word that the socket takes bytes again, and returns whether to flush.
+    pub(crate) fn handle_writable(&self) -> bool {
+        let mut queue = self.queue.lock();
+        match queue.state {
+            State::Blocked => {
+                queue.state = State::Idle;
+                true
+            }
+            State::Writing => {
+                queue.state = State::WritingAgain;
+                false
+            }
+            State::Idle | State::WritingAgain => false,
+        }
+    }
+
+    /// Forgets what is not written, and returns when nobody is writing any more.
+    pub(crate) fn stop(&self) {
+        let forgotten = {
+            let mut queue = self.queue.lock();
+            queue.stopped = true;
+            std::mem::take(&mut queue.items)
+        };
+        let unwritten = std::mem::take(&mut *self.writer.lock());
+        drop((forgotten, unwritten));
+    }
+
+    /// Writes until there is no more, the socket is full, or somebody else is writing.
+    pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
+        let mut flushed = Flushed::default();
+        {
+            let mut queue = self.queue.lock();
+            if queue.state != State::Idle || queue.stopped {
+                return flushed;
+            }
+            queue.state = State::Writing;
+        }
+        let mut writer = self.writer.lock();
+        while self.refill(&mut writer, &mut flushed) {
+            match writer.write(socket, counters) {
+                Ok((sent, full)) => {
+                    flushed.sent += sent as u64;
+                    if full && self.block() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    flushed.error = Some(errno_of(&error));
+                    self.queue.lock().stopped = true;
+                    break;
+                }
+            }
+        }
+        flushed
+    }
+
+    /// Gives the writer something to write. Without anything the queue is idle.
+    fn refill(&self, writer: &mut Writer, flushed: &mut Flushed) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.stopped {
+            return false;
+        }
+        if writer.items.is_empty() {
+            if queue.items.is_empty() {
+                queue.state = State::Idle;
+                flushed.finished = queue.closing;
+                queue.items.shrink_to(IDLE_CAPACITY);
+                writer.items.shrink_to(IDLE_CAPACITY);
+                return false;
+            }
+            std::mem::swap(&mut queue.items, &mut writer.items);
+        }
+        true
+    }
+
+    /// Takes word that the socket is full, and returns whether it still is.
+    fn block(&self) -> bool {
+        let mut queue = self.queue.lock();
+        let again = queue.state == State::WritingAgain;
+        queue.state = if again { State::Writing } else { State::Blocked };
+        !again
+    }
+}
+
+impl Writer {
+    /// Writes once. Returns how much went, and whether the socket is full now.
+    fn write(&mut self, socket: BorrowedFd<'_>, counters: &Counters) -> io::Result<(usize, bool)> {
+        for item in self.items.iter_mut().take(SLICES_MAX / 2) {
+            item.seal();
+        }
+        let mut sources = [Slice::of_bytes(&[]); SLICES_MAX];
+        let mut count = 0;
+        let mut wanted = 0;
+        for (index, item) in self.items.iter().take(SLICES_MAX / 2).enumerate() {
+            let mut skip = if index == 0 { self.skip } else { 0 };
+            let body = match &item.body {
+                Body::Empty => None,
+                Body::Inline(bytes) => Some(Slice::of_bytes(bytes)),
+                Body::Piece(piece) => Some(Source::of_piece(piece)),
+            };
+            for source in [Some(Slice::of_bytes(&item.head)), body].into_iter().flatten() {
+                let skipped = skip.min(source.len());
+                skip -= skipped;
+                let source = source.skip(skipped);
+                if source.len() > 0 {
+                    sources[count] = source;
+                    count += 1;
+                    wanted += source.len();
+                }
+            }
+        }
+        counters.writes.add(1);
+        let sent = match sys::send(socket, &sources[..count]) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if sent < wanted {
+            counters.writes_short.add(1);
+        }
+        self.advance(sent, counters);
+        Ok((sent, sent < wanted))
+    }
+
+    /// Forgets what is written.
+    fn advance(&mut self, sent: usize, counters: &Counters) {
+        let mut done = self.skip + sent;
+        let mut payload = 0;
+        let mut skip = self.skip;
+        while let Some(item) = self.items.front() {
+            let head = item.head.len();
+            payload += done.min(item.len()).saturating_sub(head) - skip.saturating_sub(head);
+            if done < item.len() {
+                break;
+            }
+            done -= item.len();
+            skip = 0;
+            self.items.pop_front();
+        }
+        self.skip = done;
+        counters.payload_bytes_out.add(payload);
+        counters.head_bytes_out.add(sent - payload);
+    }
+}
+
+/// How many pieces of memory one system call takes.
+const SLICES_MAX: usize = 64;
+/// A queue that was longer in a burst gives its memory back when it is empty.
+const IDLE_CAPACITY: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Table;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    fn item(head: &[u8], body: Body) -> Item {
+        Item { head: head.to_vec(), body, checksum: false }
+    }
+
+    #[test]
+    fn what_a_full_socket_did_not_take_goes_on_where_it_stopped() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        let table = Arc::new(Table::default());
+        let buffer = table.allocate(1 << 20);
+        let bytes: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 253) as u8).collect();
+        buffer.write_at(0, &bytes);
+        let (tx, counters) = (Tx::default(), Counters::default());
+        let piece = Piece { region: buffer.0, offset: 0, len: 1 << 20 };
+        tx.push(item(b"one", Body::Inline(Arc::from(*b"two"))));
+        tx.push(item(b"three", Body::Piece(piece)));
+        tx.push(item(b"", Body::Empty));
+        tx.close_when_written();
+        let mut expected = b"onetwothree".to_vec();
+        expected.extend(&bytes);
+        let (mut sent, mut got) = (0, Vec::new());
+        loop {
+            let flushed = tx.flush(a.as_fd(), &counters);
+            assert_eq!(flushed.error, None);
+            sent += flushed.sent as usize;
+            let mut chunk = vec![0; sent - got.len()];
+            b.read_exact(&mut chunk).unwrap();
+            got.extend(chunk);
+            if flushed.finished {
+                break;
+            }
+            assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0, "a blocked queue waits");
+            assert!(tx.handle_writable());
+        }
+        assert!(got == expected);
+        let counted = counters.snapshot();
+        assert_eq!((counted.payload_bytes_out, counted.head_bytes_out), (3 + (1 << 20), 8));
+        assert!(counted.writes_short > 0);
+    }
+
+    #[test]
+    fn a_checksum_is_put_into_the_head_when_it_is_written() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        let (tx, counters) = (Tx::default(), Counters::default());
+        let body = Body::Inline(Arc::from(*b"payload"));
+        tx.push(Item { head: vec![0; 24], body, checksum: true });
+        tx.flush(a.as_fd(), &counters);
+        let mut bytes = [0; 31];
+        b.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes[4..8], checksum::of(&[0; 24], b"payload").to_le_bytes());
+    }
+
+    #[test]
+    fn a_stopped_queue_forgets_everything() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        let (tx, counters) = (Tx::default(), Counters::default());
+        tx.push(item(b"never", Body::Empty));
+        tx.stop();
+        tx.push(item(b"never", Body::Empty));
+        assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0);
+        drop(a);
+        assert_eq!(b.read(&mut [0; 8]).unwrap(), 0);
+    }
+}

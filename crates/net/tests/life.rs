@@ -1,0 +1,308 @@
+//! Nodes come and go, peers misbehave, and nobody else notices.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Host, PATIENCE, PORT, address, eventually, options, pattern, put, whole};
+use fulmar_base::Errno;
+use fulmar_lnet::{Event, EventKind, MdOptions};
+use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_net::{NiAddress, NiOptions, Node, Runtime, StartError};
+use fulmar_socklnd::AcceptMode;
+
+/// The tests that count what the whole process holds, and all others, take turns.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> impl Drop {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[test]
+fn a_thousand_connections_leave_nothing_behind() {
+    const PEERS: usize = 340;
+    let _guard = alone();
+    let before = (descriptors(), io_threads());
+    let at_first = resident();
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let hub = Host::start(&runtime);
+    let peers: Vec<_> = (0..PEERS).map(|_| Host::start(&runtime)).collect();
+    std::thread::scope(|scope| {
+        for part in peers.chunks(PEERS.div_ceil(8)) {
+            let hub = &hub;
+            scope.spawn(move || {
+                for peer in part {
+                    peer.node.ping(hub.id(), None, PATIENCE).unwrap();
+                }
+            });
+        }
+    });
+    eventually("three connections with each", || {
+        hub.node.with_machine(|machine| machine.socklnd().conns().len()) >= 3 * PEERS
+    });
+    // Both ends of each connection are here, and the nodes with their portals.
+    let grown = resident().saturating_sub(at_first) / (2 * 3 * PEERS);
+    assert!(grown < 12 << 10, "{grown} bytes are resident for each end of a connection");
+    for peer in &peers {
+        peer.node.stop();
+    }
+    eventually("the hub has no connection", || hub.node.connections().is_empty());
+    hub.node.stop();
+    drop((hub, peers, runtime));
+    assert_eq!((descriptors(), io_threads()), before);
+}
+
+#[test]
+fn a_node_stops_in_the_middle_of_traffic() {
+    let _guard = alone();
+    for round in 0..5 {
+        let before = (descriptors(), io_threads());
+        let runtime = Runtime::new(Some(2)).unwrap();
+        let (a, b) = (Host::start(&runtime), Host::start(&runtime));
+        let (acks, stopping) = storm(&a, &b, 1 << 18);
+        eventually("traffic", || acks.load(Ordering::Relaxed) > 100);
+        if round % 2 == 0 {
+            b.node.stop()
+        } else {
+            a.node.stop()
+        }
+        stopping.store(true, Ordering::Relaxed);
+        let buffer = a.node.allocate(1);
+        if round % 2 == 1 {
+            let (handler, _events) = common::recorder();
+            let refused = a.node.md_bind(whole(&buffer), handler);
+            assert_eq!(refused, Err(Errno::ESHUTDOWN));
+        }
+        a.node.stop();
+        b.node.stop();
+        drop((a, b, buffer, runtime));
+        assert_eq!((descriptors(), io_threads()), before);
+    }
+}
+
+#[test]
+fn a_peer_that_stops_reading_hurts_nobody_else() {
+    let _guard = alone();
+    let (runtime, slow) = (Runtime::new(Some(1)).unwrap(), Runtime::new(Some(1)).unwrap());
+    let (a, b, stuck) = (Host::start(&runtime), Host::start(&runtime), Host::start(&slow));
+    // A handler that waits stops the only thread that reads for the peer.
+    let hold = Arc::new(Mutex::new(()));
+    let held = hold.lock().unwrap();
+    let sink = stuck.node.allocate(1 << 20);
+    let waiting = hold.clone();
+    let handler = move |_: &Node, _: &Event| drop(waiting.lock());
+    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
+    stuck.offer_to(7, &sink, options, Arc::new(handler));
+    let bulk = a.node.allocate(1 << 20);
+    let stuck_puts: Vec<_> = (0..16).map(|_| a.put(stuck.id(), 7, &bulk)).collect();
+    std::thread::sleep(Duration::from_millis(100));
+
+    let (source, target) = (a.node.allocate(1 << 20), b.node.allocate(1 << 20));
+    source.write_at(0, &pattern(1, 1 << 20));
+    let (_, stored) = b.offer(7, &target, options);
+    let started = Instant::now();
+    for _ in 0..20 {
+        a.put(b.id(), 7, &source).wait(EventKind::Ack);
+        stored.wait(EventKind::Put);
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(target.to_vec(0, 1 << 20) == pattern(1, 1 << 20));
+
+    drop(held);
+    for events in stuck_puts {
+        events.wait(EventKind::Ack);
+    }
+    for host in [a, b, stuck] {
+        host.node.stop();
+    }
+}
+
+#[test]
+fn silent_and_babbling_callers_are_sent_away() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let host = Host::start_with(&runtime, |options| {
+        options.config.socklnd.accept_timeout = Duration::from_millis(200);
+    });
+    let at = SocketAddr::new(host.nid.ip().unwrap(), PORT);
+    let mut silent: Vec<_> = (0..50).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let mut babbling = TcpStream::connect(at).unwrap();
+    babbling.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
+    let peer = Host::start(&runtime);
+    peer.node.ping(host.id(), None, Duration::from_secs(5)).unwrap();
+    for stream in silent.iter_mut().chain([&mut babbling]) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let end = stream.read(&mut [0; 64]);
+        let reset = end.as_ref().err().map(std::io::Error::kind);
+        let hung_up = end.is_ok_and(|count| count == 0);
+        assert!(hung_up || reset == Some(std::io::ErrorKind::ConnectionReset), "{reset:?}");
+    }
+    peer.node.stop();
+    host.node.stop();
+}
+
+#[test]
+fn interfaces_come_and_go_while_the_node_runs() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let (a, b) = (Host::start(&runtime), Host::start(&runtime));
+    a.node.ping(b.id(), None, Duration::from_secs(5)).unwrap();
+    let second = address();
+    for _ in 0..3 {
+        let nid = b.node.add_ni(NiOptions::at(second)).unwrap();
+        let other = NiOptions { net: "tcp7".parse().unwrap(), ..NiOptions::at(second) };
+        let other = b.node.add_ni(other).unwrap();
+        let id = ProcessId::lustre(nid);
+        // It was lost a moment ago and is not called again at once.
+        eventually("an answer", || a.node.ping(id, None, Duration::from_secs(5)).is_ok());
+        let reply = a.node.ping(id, None, Duration::from_secs(5)).unwrap();
+        assert_eq!(reply.nids, [b.nid, nid, other]);
+        b.node.remove_ni(nid).unwrap();
+        assert!(TcpStream::connect((second, PORT)).is_ok(), "another interface has the address");
+        b.node.remove_ni(other).unwrap();
+        let error = TcpStream::connect((second, PORT)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+        a.node.ping(b.id(), None, Duration::from_secs(5)).unwrap();
+    }
+    assert_eq!(b.node.remove_ni(Nid::of_ip(Net::TCP, second)), Err(Errno::ENOENT));
+    a.node.stop();
+    b.node.stop();
+}
+
+#[test]
+fn what_cannot_be_started_says_why_and_what_to_do() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(1)).unwrap();
+    let start = |ni: NiOptions, port: u16| {
+        let mut options = options();
+        options.config.socklnd.accept_port = port;
+        options.nis.push(ni);
+        Node::start(&runtime, options).unwrap_err()
+    };
+    let elsewhere: IpAddr = "192.0.2.1".parse().unwrap();
+    let error = start(NiOptions::at(elsewhere), PORT);
+    assert!(matches!(error, StartError::AddressNotHere { .. }), "{error}");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+
+    let host = Host::start(&runtime);
+    let error = start(NiOptions::at(host.nid.ip().unwrap()), PORT);
+    assert!(matches!(error, StartError::PortInUse { port: PORT, .. }), "{error}");
+    assert!(error.to_string().contains("9988"), "{error}");
+
+    let name = NiAddress::Interface("nope0".into());
+    let error = start(NiOptions { address: name, ..NiOptions::at(elsewhere) }, PORT);
+    assert!(matches!(error, StartError::NoInterface { .. }), "{error}");
+    assert!(!error.to_string().contains('\n'));
+
+    let privileged = NiOptions::at(address());
+    let mut options = options();
+    options.config.socklnd.accept_port = 988;
+    options.nis.push(privileged);
+    match Node::start(&runtime, options) {
+        Ok(node) => node.stop(),
+        Err(error) => {
+            assert!(error.to_string().contains("CAP_NET_BIND_SERVICE"), "{error}");
+            assert!(error.to_string().contains("ip_unprivileged_port_start"), "{error}");
+        }
+    }
+    host.node.stop();
+}
+
+#[test]
+fn a_node_that_takes_no_calls_makes_them() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let deaf = Host::start_with(&runtime, |options| {
+        options.config.socklnd.accept = AcceptMode::None;
+    });
+    let host = Host::start(&runtime);
+    assert!(TcpStream::connect((deaf.nid.ip().unwrap(), PORT)).is_err());
+    deaf.node.ping(host.id(), None, Duration::from_secs(5)).unwrap();
+    host.node.ping(deaf.id(), None, Duration::from_secs(5)).unwrap();
+    deaf.node.stop();
+    host.node.stop();
+}
+
+#[test]
+fn a_panic_costs_one_node_and_a_handler_only_itself() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(1)).unwrap();
+    let (a, b, c) = (Host::start(&runtime), Host::start(&runtime), Host::start(&runtime));
+    let sink = b.node.allocate(8);
+    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
+    let handler = |_: &Node, _: &Event| panic!("this is a test");
+    b.offer_to(7, &sink, options, Arc::new(handler));
+    let source = a.node.allocate(8);
+    a.put(b.id(), 7, &source).wait(EventKind::Ack);
+    eventually("the panic", || b.node.io_counters().handler_panics == 1);
+
+    let failed = b.node.call(|_, _| panic!("this is a test"));
+    assert_eq!(failed, Err::<(), _>(Errno::EIO));
+    assert_eq!(b.node.ping(a.id(), None, PATIENCE), Err(Errno::EIO));
+    a.node.ping(c.id(), None, Duration::from_secs(5)).unwrap();
+    for host in [a, b, c] {
+        host.node.stop();
+    }
+}
+
+#[test]
+fn a_handler_may_not_wait_for_the_node() {
+    let _guard = alone();
+    let runtime = Runtime::new(Some(1)).unwrap();
+    let (a, b) = (Host::start(&runtime), Host::start(&runtime));
+    let sink = b.node.allocate(8);
+    let answer = Arc::new(Mutex::new(None));
+    let (seen, peer) = (answer.clone(), a.id());
+    let handler = move |node: &Node, _: &Event| {
+        *seen.lock().unwrap() = Some(node.ping(peer, None, PATIENCE));
+    };
+    b.offer_to(7, &sink, MdOptions::OP_PUT, Arc::new(handler));
+    a.put(b.id(), 7, &a.node.allocate(8)).wait(EventKind::Ack);
+    let error = answer.lock().unwrap().take().unwrap().unwrap_err();
+    assert_eq!(error, Errno(35), "EDEADLK");
+    a.node.stop();
+    b.node.stop();
+}
+
+/// Has `a` store at `b` without end. Returns the count of acknowledgements, and how to end it.
+fn storm(a: &Host, b: &Host, len: usize) -> (Arc<AtomicU64>, Arc<AtomicBool>) {
+    let (acks, stopping) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let sink = b.node.allocate(len);
+    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
+    b.offer_to(7, &sink, options, Arc::new(|_: &Node, _: &Event| ()));
+    for _ in 0..16 {
+        let (acks, stopping, target) = (acks.clone(), stopping.clone(), b.id());
+        let handler = move |node: &Node, event: &Event| {
+            if event.kind == EventKind::Ack && !stopping.load(Ordering::Relaxed) {
+                acks.fetch_add(1, Ordering::Relaxed);
+                let _ = node.put(put(event.md, target, 7));
+            }
+        };
+        let md = a.node.md_bind(whole(&a.node.allocate(len)), Arc::new(handler)).unwrap();
+        a.node.put(put(md, b.id(), 7)).unwrap();
+    }
+    (acks, stopping)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Returns how many I/O threads there are; the test harness has threads too.
+fn io_threads() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("fulmar-io")).count()
+}
+
+/// Returns how many bytes of memory the process has.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
