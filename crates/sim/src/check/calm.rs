@@ -1,0 +1,64 @@
+//! Where nothing goes wrong, everything succeeds. Guards 7, 10 and 11 of lnet-behaviour §17.
+
+use fulmar_lnet::EventKind;
+use fulmar_node::Notice;
+
+use super::ledger::{Expect, Ledger};
+use super::{Verdict, require};
+use crate::signal::Signal;
+
+const CHECKER: &str = "calm";
+
+/// For runs without faults.
+#[derive(Debug, Default)]
+pub struct Calm {
+    notices: u64,
+}
+
+impl Calm {
+    pub(super) fn observe(&mut self, ledger: &Ledger, life: u32, signal: &Signal) -> Verdict {
+        match signal {
+            Signal::Event { host, event } if event.kind == EventKind::Send => {
+                let number = ledger.own_operation(*host, life, event);
+                let expect = number.map(|number| ledger.operations[number].expect);
+                let may_fail = event.status.is_ok() || expect == Some(Expect::Anything);
+                require(may_fail, CHECKER, || format!("{host}: a send fails: {event:?}"))
+            }
+            Signal::Answered { host, query, result: Err(errno) } => {
+                require(false, CHECKER, || format!("{host}: {query:?} fails: {errno:?}"))
+            }
+            Signal::Notice { host, notice } => {
+                self.notices += 1;
+                require(is_harmless(notice), CHECKER, || format!("{host}: {notice}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn finished(&self, ledger: &Ledger) -> Verdict {
+        for (number, operation) in ledger.operations.iter().enumerate() {
+            let seen = &operation.seen;
+            let good = match operation.expect {
+                Expect::Anything => true,
+                Expect::Dropped => seen.served == 0 && seen.responses == 0,
+                Expect::Moved(_) if operation.answer => seen.served == 1 && seen.response_ok,
+                Expect::Moved(_) => seen.served == 1 && seen.responses == 0,
+            };
+            require(good, CHECKER, || format!("operation {number} fails: {operation:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_harmless(notice: &Notice) -> bool {
+    use fulmar_lnet::Notice as Lnet;
+    use fulmar_socklnd::Notice as Socklnd;
+    match notice {
+        // A response can come in time and be waited for in vain: the PUT was meant to be dropped.
+        Notice::Lnet(notice) => matches!(
+            notice,
+            Lnet::Dropped { .. } | Lnet::ResponseTimeout { .. } | Lnet::Discovered { .. }
+        ),
+        Notice::Socklnd(notice) => matches!(notice, Socklnd::PeerUp { .. }),
+    }
+}

@@ -1,0 +1,133 @@
+//! Credits, counted twice: by the nodes, and by us from what they write. Guards 1, 2 and 4 of
+//! lnet-behaviour §17.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::Time;
+use fulmar_lnet::views::PeerNi;
+use fulmar_node::Node;
+
+use super::{Verdict, require};
+use crate::signal::Signal;
+use crate::world::World;
+use crate::{HostId, TcpId};
+
+const CHECKER: &str = "credits";
+
+/// The messages that each node has written and its sockets have not taken whole.
+#[derive(Debug)]
+pub struct Recount {
+    peer_credits: u32,
+    writing: BTreeMap<(HostId, TcpId), u32>,
+    towards: BTreeMap<(HostId, HostId), u32>,
+    peers: BTreeMap<(HostId, TcpId), HostId>,
+}
+
+impl Recount {
+    pub(super) fn new(peer_credits: u32) -> Self {
+        Self {
+            peer_credits,
+            writing: BTreeMap::new(),
+            towards: BTreeMap::new(),
+            peers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn observe(&mut self, signal: &Signal) -> Verdict {
+        match signal {
+            Signal::Wrote { host, peer, tcp, .. } => {
+                *self.writing.entry((*host, *tcp)).or_default() += 1;
+                self.peers.insert((*host, *tcp), *peer);
+                let towards = self.towards.entry((*host, *peer)).or_default();
+                *towards += 1;
+                let (towards, credits) = (*towards, self.peer_credits);
+                require(towards <= credits, CHECKER, || {
+                    format!("{host} has {towards} messages for {peer} in its LND, of {credits}")
+                })
+            }
+            Signal::Taken { host, tcp } => {
+                self.give_back(*host, *tcp, 1);
+                Ok(())
+            }
+            Signal::Ended { host, tcp } => {
+                if let Some(left) = self.writing.remove(&(*host, *tcp)) {
+                    self.give_back(*host, *tcp, left);
+                }
+                self.peers.remove(&(*host, *tcp));
+                Ok(())
+            }
+            Signal::Crashed { host } => {
+                self.writing.retain(|(one, _), _| one != host);
+                self.towards.retain(|(one, _), _| one != host);
+                self.peers.retain(|(one, _), _| one != host);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn give_back(&mut self, host: HostId, tcp: TcpId, count: u32) {
+        if let Some(writing) = self.writing.get_mut(&(host, tcp)) {
+            *writing -= count;
+        }
+        let peer = self.peers.get(&(host, tcp));
+        if let Some(towards) = peer.and_then(|peer| self.towards.get_mut(&(host, *peer))) {
+            *towards -= count;
+        }
+    }
+
+    /// Judges a node when it has been told everything.
+    pub(super) fn settled(&self, world: &World, host: HostId) -> Verdict {
+        let Some(node) = world.node(host) else { return Ok(()) };
+        let own = node.lnet().check_invariants();
+        require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))?;
+        // A node that stands still has not been told what its sockets took.
+        if world.is_paused(host) { Ok(()) } else { self.settled_node(world, host, node) }
+    }
+
+    fn settled_node(&self, world: &World, host: HostId, node: &Node) -> Verdict {
+        for peer_ni in node.lnet().peers().into_iter().flat_map(|peer| peer.nis) {
+            let PeerNi { nid, credits, credits_max, credits_min, .. } = peer_ni;
+            require(credits_min <= credits && credits <= credits_max, CHECKER, || {
+                format!("{host}: {nid:?} has {credits} credits of {credits_min}..{credits_max}")
+            })?;
+            let Some(peer) = world.host_of(nid) else { continue };
+            let held = credits_max - credits.max(0);
+            let written = self.towards.get(&(host, peer)).copied().unwrap_or(0);
+            let waiting = waiting_for_a_connection(node, peer_ni.nid);
+            // A message that waits for a credit of its interface holds one of its peer already.
+            let nis: i64 = node.lnet().nis().iter().map(|ni| (-ni.credits).max(0)).sum();
+            let counted = i64::from(written) + waiting;
+            require(counted <= held && held <= counted + nis, CHECKER, || {
+                format!(
+                    "{host} holds {held} credits of {peer}, for {written} messages being written, \
+                     {waiting} that wait for a connection and at most {nis} that wait for the \
+                     interface"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Judges each node when it should have nothing to do.
+    pub(super) fn idle(&self, world: &World, now: Time) -> Verdict {
+        for host in world.host_ids() {
+            let Some(node) = world.node(host) else { continue };
+            let idle = node.lnet().is_idle();
+            require(idle.is_ok(), "idle", || format!("{host} at {now}: {idle:?}"))?;
+            let left = node.lnet().stats().msgs_alloc;
+            require(left == 0, "idle", || format!("{host} at {now}: {left} messages are left"))?;
+            for peer_ni in node.lnet().peers().into_iter().flat_map(|peer| peer.nis) {
+                let full = peer_ni.credits == peer_ni.credits_max && peer_ni.queued_bytes == 0;
+                require(full, "idle", || format!("{host} at {now}: {peer_ni:?}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn waiting_for_a_connection(node: &Node, nid: fulmar_lnet_wire::Nid) -> i64 {
+    let peers = node.socklnd().peers();
+    let same = peers.iter().filter(|info| info.peer.nid == nid);
+    same.map(|info| info.queued_messages as i64).sum()
+}

@@ -1,0 +1,124 @@
+//! Where every byte came from. Bulk has no bytes here: a segment carries the name of the memory
+//! that it was written from, so what is in a buffer is a list of names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fulmar_base::{BufferId, Span};
+use fulmar_lnet::{Event, EventKind};
+
+use super::ledger::{Ledger, MdKey};
+use super::{Verdict, require};
+use crate::signal::Signal;
+
+const CHECKER: &str = "data";
+
+/// What was stored in each buffer since it was made. A buffer belongs to one node for ever.
+#[derive(Debug, Default)]
+pub struct Memory {
+    stored: BTreeMap<BufferId, BTreeMap<u64, Span>>,
+    /// The only descriptor over the buffer has had its last event.
+    retired: BTreeSet<BufferId>,
+}
+
+impl Memory {
+    pub(super) fn observe(&mut self, ledger: &Ledger, life: u32, signal: &Signal) -> Verdict {
+        match signal {
+            Signal::Stored { sink, source, .. } => self.store(*sink, *source),
+            Signal::Event { host, event } => {
+                let key = MdKey { host: *host, life, md: event.md };
+                let verdict = self.arrived(ledger, key, event);
+                if let Some(record) = ledger.mds.get(&key).filter(|_| event.unlinked) {
+                    self.retired.insert(record.made.buffer);
+                }
+                verdict
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn store(&mut self, sink: Span, source: Span) -> Verdict {
+        require(!self.retired.contains(&sink.buffer), CHECKER, || {
+            format!("{sink:?} is written after its descriptor was unlinked")
+        })?;
+        if sink.len == 0 {
+            return Ok(());
+        }
+        let runs = self.stored.entry(sink.buffer).or_default();
+        // What continues the run before it joins it, so that cutting does not multiply runs.
+        if let Some((start, run)) = runs.range_mut(..sink.offset).next_back() {
+            let follows = *start + u64::from(run.len) == sink.offset
+                && run.buffer == source.buffer
+                && run.offset + u64::from(run.len) == source.offset;
+            if follows {
+                run.len += source.len;
+                return Ok(());
+            }
+        }
+        runs.insert(sink.offset, source);
+        Ok(())
+    }
+
+    /// A PUT or a REPLY is complete: the right bytes are in the right place.
+    fn arrived(&self, ledger: &Ledger, key: MdKey, event: &Event) -> Verdict {
+        if event.status.is_err() || event.mlength == 0 {
+            return Ok(());
+        }
+        let Some(record) = ledger.mds.get(&key) else { return Ok(()) };
+        let source = match event.kind {
+            EventKind::Put => ledger
+                .put_of(event.header_data)
+                .map(|number| ledger.operations[number].local)
+                .map(|local| (local.buffer, local.offset)),
+            EventKind::Reply => record.operation.and_then(|n| ledger.operations[n].remote),
+            _ => return Ok(()),
+        };
+        let Some((buffer, offset)) = source else {
+            return require(false, CHECKER, || format!("{key:?}: data from nowhere: {event:?}"));
+        };
+        let wanted = Span { buffer, offset, len: event.mlength };
+        let at = record.made.offset + event.offset;
+        let found = self.stored.get(&record.made.buffer).and_then(|runs| covering(runs, at));
+        require(found.is_some_and(|found| begins_with(found, wanted)), CHECKER, || {
+            format!("{key:?} at {at}: {wanted:?} was sent, {found:?} is there: {event:?}")
+        })
+    }
+}
+
+/// Returns what is stored from `at` on, as far as it is of one piece.
+fn covering(runs: &BTreeMap<u64, Span>, at: u64) -> Option<Span> {
+    let (start, run) = runs.range(..=at).next_back()?;
+    let skip = u32::try_from(at - start).ok().filter(|skip| *skip < run.len)?;
+    Some(run.advance(skip))
+}
+
+fn begins_with(found: Span, wanted: Span) -> bool {
+    found.buffer == wanted.buffer && found.offset == wanted.offset && found.len >= wanted.len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(buffer: u64, offset: u64, len: u32) -> Span {
+        Span { buffer: BufferId(buffer), offset, len }
+    }
+
+    #[test]
+    fn pieces_of_one_message_are_found_as_one() {
+        let mut memory = Memory::default();
+        memory.store(span(1, 100, 10), span(2, 0, 10)).unwrap();
+        memory.store(span(1, 110, 5), span(2, 10, 5)).unwrap();
+        memory.store(span(1, 115, 5), span(3, 0, 5)).unwrap();
+        let runs = &memory.stored[&BufferId(1)];
+        assert_eq!(covering(runs, 104), Some(span(2, 4, 11)));
+        assert_eq!(covering(runs, 115), Some(span(3, 0, 5)));
+        assert_eq!(covering(runs, 120), None);
+    }
+
+    #[test]
+    fn a_write_into_unlinked_memory_is_found() {
+        let mut memory = Memory::default();
+        memory.retired.insert(BufferId(1));
+        assert!(memory.store(span(1, 0, 1), span(2, 0, 1)).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Nothing but pings is said to a node of which nothing is known. Guards 26 of lnet-behaviour §17.
+
+use std::collections::BTreeSet;
+
+use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
+
+use super::{Verdict, require};
+use crate::HostId;
+use crate::signal::Signal;
+
+/// Who has asked or been told what the other is.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    known: BTreeSet<(HostId, HostId)>,
+}
+
+impl Discovery {
+    pub(super) fn observe(&mut self, signal: &Signal) -> Verdict {
+        match signal {
+            Signal::Wrote { host, peer, header, .. } => self.wrote(*host, *peer, header),
+            Signal::Crashed { host } => {
+                self.known.retain(|(one, _)| one != host);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn wrote(&mut self, host: HostId, peer: HostId, header: &Header) -> Verdict {
+        match header.body {
+            Body::Get { portal: RESERVED_PORTAL, .. } => {
+                self.known.insert((host, peer));
+            }
+            // A push tells its receiver as much as a ping would.
+            Body::Put { portal: RESERVED_PORTAL, .. } => {
+                self.known.insert((peer, host));
+            }
+            Body::Get { .. } | Body::Put { .. } => {
+                let known = self.known.contains(&(host, peer));
+                return require(known, "discovery", || {
+                    format!("{host} has not pinged {peer}, and writes {header:?}")
+                });
+            }
+            Body::Ack { .. } | Body::Reply { .. } => {}
+        }
+        Ok(())
+    }
+}

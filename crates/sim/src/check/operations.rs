@@ -1,0 +1,171 @@
+//! Events: how many, of what, and in which order. Guards 7, 8, 10, 12, 13, 14, 16 and 18 of
+//! lnet-behaviour §17.
+
+use fulmar_lnet::{Event, EventKind, MdOptions};
+
+use super::ledger::{Action, Expect, Ledger, MdKey, Operation, Seen};
+use super::{Verdict, require};
+use crate::HostId;
+use crate::signal::Signal;
+
+const CHECKER: &str = "operations";
+
+pub(super) fn observe(ledger: &mut Ledger, life: u32, signal: &Signal) -> Verdict {
+    match signal {
+        Signal::Event { host, event } => {
+            let key = MdKey { host: *host, life, md: event.md };
+            descriptor(ledger, key, event)?;
+            match event.kind {
+                EventKind::Send | EventKind::Ack | EventKind::Reply | EventKind::Unlink => {
+                    initiator(ledger, key, event)
+                }
+                EventKind::Put => put_served(ledger, *host, event),
+                EventKind::Get => get_served(ledger, *host, event),
+            }
+        }
+        Signal::Handled { host, done } => {
+            let mut all = ledger.operations.iter_mut().rev();
+            let of_it = |operation: &&mut Operation| {
+                operation.target == *host && operation.seen.handling == Some(*done)
+            };
+            if let Some(operation) = all.find(of_it) {
+                operation.seen.handling = None;
+            }
+            Ok(())
+        }
+        Signal::Crashed { host } => {
+            ledger.crashed(*host);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The descriptor is known, has room for the event, and has not had its last one.
+fn descriptor(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
+    let record = ledger.mds.get_mut(&key);
+    let known = record.is_some();
+    require(known, CHECKER, || format!("{key:?} was never made: {event:?}"))?;
+    let Some(record) = record else { return Ok(()) };
+    require(!record.unlinked, CHECKER, || format!("{key:?} is unlinked, and then {event:?}"))?;
+    require(record.made.user == event.user, CHECKER, || format!("{key:?}: wrong user {event:?}"))?;
+    record.unlinked = event.unlinked;
+    if event.kind == EventKind::Unlink {
+        return require(event.unlinked, CHECKER, || format!("{key:?}: UNLINK without unlinked"));
+    }
+    record.events += 1;
+    let threshold = record.made.threshold.unwrap_or(u32::MAX);
+    let events = record.events;
+    require(events <= threshold, CHECKER, || {
+        format!("{key:?}: event {events} of a threshold of {threshold}: {event:?}")
+    })?;
+    let end = event.offset.saturating_add(event.mlength.into());
+    let moved = matches!(event.kind, EventKind::Put | EventKind::Get | EventKind::Reply);
+    require(!moved || end <= record.made.len, CHECKER, || {
+        format!("{key:?}: {event:?} leaves the descriptor of {} bytes", record.made.len)
+    })?;
+    let capped = moved && record.made.options.has(MdOptions::MAX_SIZE);
+    require(!capped || event.mlength <= record.made.max_size, CHECKER, || {
+        format!("{key:?}: {event:?} is longer than {}", record.made.max_size)
+    })
+}
+
+fn initiator(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
+    let Some(number) = ledger.mds.get(&key).and_then(|record| record.operation) else {
+        let idle = event.kind == EventKind::Unlink;
+        return require(idle, CHECKER, || format!("{key:?} began nothing: {event:?}"));
+    };
+    let operation = &mut ledger.operations[number];
+    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    match event.kind {
+        EventKind::Send => {
+            require(operation.seen.sends == 0, CHECKER, || told("a second SEND"))?;
+            let same = event.match_bits == operation.match_bits && event.portal == operation.portal;
+            require(same, CHECKER, || told("SEND of something else"))?;
+        }
+        EventKind::Ack => {
+            let wanted = operation.action == Action::Put { ack: true };
+            require(wanted, CHECKER, || told("an ACK that nobody wanted"))?;
+            require(operation.seen.responses == 0, CHECKER, || told("a second ACK"))?;
+            require(operation.seen.served == 1, CHECKER, || told("an ACK without a PUT event"))?;
+            let handled = operation.seen.handling.is_none();
+            require(handled, CHECKER, || told("an ACK before the handler returned"))?;
+            let same = event.mlength == operation.seen.accepted
+                && event.match_bits == operation.match_bits;
+            require(same, CHECKER, || told("an ACK of something else"))?;
+        }
+        EventKind::Reply => {
+            let wanted = operation.action == Action::Get;
+            require(wanted, CHECKER, || told("a REPLY that nobody wanted"))?;
+            require(operation.seen.responses == 0, CHECKER, || told("a second REPLY"))?;
+            if let (Expect::Moved(len), Ok(())) = (operation.expect, event.status) {
+                require(event.mlength == len, CHECKER, || told("a REPLY of another length"))?;
+            }
+        }
+        _ => {}
+    }
+    let ok = event.status.is_ok();
+    match event.kind {
+        EventKind::Send => (operation.seen.sends, operation.seen.send_ok) = (1, ok),
+        EventKind::Ack | EventKind::Reply => {
+            (operation.seen.responses, operation.seen.response_ok) = (1, ok);
+        }
+        _ => {}
+    }
+    operation.seen.over |= event.unlinked;
+    let (sends, over) = (operation.seen.sends, operation.seen.over);
+    require(!over || sends == 1, CHECKER, || {
+        format!("operation {number} ends with {sends} SEND events: {event:?}")
+    })
+}
+
+fn put_served(ledger: &mut Ledger, host: HostId, event: &Event) -> Verdict {
+    let Some(number) = ledger.put_of(event.header_data) else {
+        return require(false, CHECKER, || format!("{host}: header data of no PUT: {event:?}"));
+    };
+    let operation = &mut ledger.operations[number];
+    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    require(operation.target == host, CHECKER, || told("a PUT for another node"))?;
+    require(operation.seen.served == 0, CHECKER, || told("delivered twice"))?;
+    require(operation.expect != Expect::Dropped, CHECKER, || told("delivered to nobody"))?;
+    let same = event.match_bits == operation.match_bits && event.portal == operation.portal;
+    require(same, CHECKER, || told("a PUT changed on its way"))?;
+    require(event.rlength == operation.local.len, CHECKER, || told("another length"))?;
+    if let (Expect::Moved(len), Ok(())) = (operation.expect, event.status) {
+        require(event.mlength == len, CHECKER, || told("another length was accepted"))?;
+    }
+    operation.seen.served = 1;
+    operation.seen.accepted = event.mlength;
+    operation.seen.handling = event.done;
+    Ok(())
+}
+
+fn get_served(ledger: &mut Ledger, host: HostId, event: &Event) -> Verdict {
+    let Some(number) = ledger.operation_of(event.match_bits) else {
+        return require(false, CHECKER, || format!("{host}: match bits of no GET: {event:?}"));
+    };
+    let operation = &mut ledger.operations[number];
+    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    require(operation.target == host, CHECKER, || told("a GET for another node"))?;
+    require(operation.action == Action::Get, CHECKER, || told("not a GET"))?;
+    require(operation.seen.served == 0, CHECKER, || told("served twice"))?;
+    operation.seen.served = 1;
+    Ok(())
+}
+
+/// Requires that everything is over.
+pub(super) fn finished(ledger: &Ledger) -> Verdict {
+    for (number, operation) in ledger.operations.iter().enumerate() {
+        let Seen { lost, sends, .. } = &operation.seen;
+        require(operation.seen.is_over(), CHECKER, || {
+            format!("operation {number} never ends: {operation:?}")
+        })?;
+        require(*lost || *sends == 1, CHECKER, || {
+            format!("operation {number} has {sends} SEND events")
+        })?;
+    }
+    for (key, record) in &ledger.mds {
+        require(record.unlinked, CHECKER, || format!("{key:?} is never unlinked: {record:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! A run: nodes, applications, faults and checkers together, in two phases.
+//!
+//! 1. *Safety*: operations are begun and faults strike. Whatever happens, the checkers hold.
+//! 2. *Liveness*: everything is healed and nothing more goes wrong. Every operation ends, every
+//!    node reaches every other, and then all nodes are idle, within bounded time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fulmar_base::Time;
+
+use crate::HostId;
+use crate::check::ledger::Ledger;
+use crate::check::{Checks, Verdict, require};
+use crate::faults::Schedule;
+use crate::log::Log;
+use crate::options::Options;
+use crate::workload::Workload;
+use crate::world::World;
+
+/// A cluster under test.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The nodes and the network.
+    pub world: World,
+    /// What was begun.
+    pub ledger: Ledger,
+    /// The applications.
+    pub workload: Workload,
+    checks: Checks,
+    faults: Schedule,
+    options: Options,
+    steps: u64,
+}
+
+impl Cluster {
+    /// Kills the node of a host; see [`World::crash`].
+    ///
+    /// # Errors
+    /// What the checkers find.
+    pub fn crash(&mut self, host: HostId, silently: bool) -> Verdict {
+        self.world.crash(host, silently);
+        // The checkers must know of it before the next life begins anything.
+        self.judge()
+    }
+
+    /// Starts the node of a host that is down.
+    pub fn restart(&mut self, host: HostId) {
+        self.world.restart(host);
+        self.workload.begin(&mut self.world, &mut self.ledger, host);
+    }
+
+    /// Starts the nodes of a run.
+    pub fn new(options: &Options, log: Log) -> Self {
+        let mut world = World::new(options, log);
+        let mut ledger = Ledger::default();
+        let workload = Workload::new(options, &mut world, &mut ledger);
+        Self {
+            world,
+            ledger,
+            workload,
+            checks: Checks::new(options),
+            faults: Schedule::new(options),
+            options: options.clone(),
+            steps: 0,
+        }
+    }
+
+    /// Runs both phases to their end.
+    ///
+    /// # Errors
+    /// What the checkers find.
+    pub fn run(&mut self) -> Verdict {
+        self.run_until(self.options.safety)?;
+        self.heal()?;
+        let operations = |this: &Self| this.ledger.pending() + this.workload.queries_pending();
+        self.run_while("operations end", OPERATIONS_END, |this| operations(this) > 0)?;
+        self.probe_all()?;
+        self.workload.clear(&mut self.world, &mut self.ledger);
+        self.run_while("nodes become idle", NODES_IDLE, |this| !this.is_idle())?;
+        self.checks.finished(&self.world, &self.ledger, self.world.now())
+    }
+
+    /// Begins a PUT with an ACK, of `len` bytes or of a drawn length, and returns its number.
+    pub fn put(&mut self, pair: (HostId, HostId), len: Option<u32>) -> Option<usize> {
+        self.workload.plain_put(&mut self.world, &mut self.ledger, pair, len)
+    }
+
+    /// Returns how many things happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Lets time pass until `end`.
+    ///
+    /// # Errors
+    /// What the checkers find.
+    pub fn run_until(&mut self, end: Time) -> Verdict {
+        while self.next().is_some_and(|next| next <= end) {
+            self.step()?;
+        }
+        self.world.advance_to(end);
+        Ok(())
+    }
+
+    /// Lets time pass while `busy` holds, but not longer than `bound`.
+    ///
+    /// # Errors
+    /// What the checkers find, or that the time is up.
+    pub fn run_while(
+        &mut self,
+        what: &str,
+        bound: Duration,
+        busy: impl Fn(&Self) -> bool,
+    ) -> Verdict {
+        let end = self.world.now() + bound;
+        self.judge()?;
+        while !self.world.is_settled() || busy(self) {
+            let in_time = self.next().is_some_and(|next| next <= end);
+            require(in_time, "liveness", || {
+                let left = self.ledger.operations.iter().enumerate();
+                let left: Vec<_> = left.filter(|(_, op)| !op.seen.is_over()).take(3).collect();
+                format!("before {end} it must come true that {what}; left: {left:?}")
+            })?;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Does the next thing that happens, and lets the checkers judge it.
+    ///
+    /// # Errors
+    /// What the checkers find.
+    pub fn step(&mut self) -> Verdict {
+        self.steps += 1;
+        let world = self.world.next().unwrap_or(Time::MAX);
+        let faults = self.faults.next().unwrap_or(Time::MAX);
+        let workload = self.workload.next().unwrap_or(Time::MAX);
+        if world <= faults.min(workload) {
+            self.world.step();
+        } else if faults <= workload {
+            self.world.advance_to(faults);
+            if let Some(host) = self.faults.strike(&mut self.world) {
+                self.workload.begin(&mut self.world, &mut self.ledger, host);
+            }
+        } else {
+            self.world.advance_to(workload.max(self.world.now()));
+            self.workload.act(&mut self.world, &mut self.ledger);
+        }
+        self.judge()
+    }
+
+    /// Lets the checkers judge what has just happened.
+    fn judge(&mut self) -> Verdict {
+        while let Some(signal) = self.world.poll_signal() {
+            self.checks.observe(&self.world, &mut self.ledger, &signal)?;
+            self.workload.react(&self.world, &self.ledger, &signal);
+        }
+        if self.world.is_settled() {
+            let touched = self.world.take_touched();
+            self.checks.settled(&self.world, &touched)?;
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> Option<Time> {
+        let all = [self.world.next(), self.faults.next(), self.workload.next()];
+        all.into_iter().flatten().min()
+    }
+
+    /// Ends the safety phase.
+    fn heal(&mut self) -> Verdict {
+        self.faults = Schedule::default();
+        self.workload.calm_down();
+        let down: Vec<HostId> =
+            self.world.host_ids().filter(|host| self.world.node(*host).is_none()).collect();
+        self.world.heal_all();
+        for host in down {
+            self.restart(host);
+        }
+        self.judge()
+    }
+
+    /// Requires that every node reaches the others (of many nodes, the next few). A node may still
+    /// be waiting before it dials a peer again, so each may try more than once.
+    fn probe_all(&mut self) -> Verdict {
+        let mut open: BTreeMap<(HostId, HostId), Option<usize>> = BTreeMap::new();
+        let hosts: Vec<HostId> = self.world.host_ids().collect();
+        for (n, from) in hosts.iter().enumerate() {
+            let others = hosts.iter().cycle().skip(n + 1).take(PROBES.min(hosts.len() - 1));
+            open.extend(others.map(|to| ((*from, *to), None)));
+        }
+        let end = self.world.now() + ALL_REACHED;
+        while !open.is_empty() {
+            require(self.world.now() <= end, "liveness", || {
+                format!("after everything was healed these cannot talk: {:?}", open.keys())
+            })?;
+            for (&(from, to), probe) in &mut open {
+                *probe = self.put((from, to), None);
+            }
+            self.judge()?;
+            let all: Vec<usize> = open.values().flatten().copied().collect();
+            self.run_while("probes end", OPERATIONS_END, |this| {
+                all.iter().any(|number| !this.ledger.operations[*number].seen.is_over())
+            })?;
+            open.retain(|_, probe| {
+                !probe.is_some_and(|number| self.ledger.operations[number].seen.response_ok)
+            });
+            if !open.is_empty() {
+                self.run_until(self.world.now() + Duration::from_secs(5))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        let mut nodes = self.world.host_ids().filter_map(|host| self.world.node(host));
+        nodes.all(|node| node.lnet().is_idle().is_ok())
+    }
+}
+
+/// How many others each node must reach in the end.
+const PROBES: usize = 5;
+/// A message may wait 151 s for its credits, its peer's discovery another 225 s, and the response
+/// 225 s more; dialling waits up to 60 s in between. Spec: lnet-behaviour §11.
+const OPERATIONS_END: Duration = Duration::from_secs(900);
+/// The longest pause before a peer is dialled again, a few times.
+const ALL_REACHED: Duration = Duration::from_secs(600);
+/// What the machine does for itself, such as a push, has a response to wait for as well.
+const NODES_IDLE: Duration = Duration::from_secs(300);

@@ -1,0 +1,128 @@
+//! When the faults of a run strike.
+
+use std::time::Duration;
+
+use fulmar_base::{Rng, Time};
+
+use crate::HostId;
+use crate::options::{Options, pick};
+use crate::queue::Queue;
+use crate::world::World;
+
+/// A fault, or its end.
+#[derive(Clone, Debug)]
+enum Fault {
+    Reset(HostId, HostId, bool),
+    Crash(HostId, bool),
+    Restart(HostId),
+    Partition(HostId, HostId),
+    Heal(HostId, HostId),
+    Pause(HostId, Duration),
+    SlowReader(HostId, Option<Duration>),
+    Disconnect(HostId, HostId),
+}
+
+/// The faults that are still to come.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    queue: Queue<Fault>,
+}
+
+impl Schedule {
+    /// Draws the faults of a run.
+    pub fn new(options: &Options) -> Self {
+        let mut draw = Draw {
+            rng: Rng::new(options.seed ^ FAULT_STREAM),
+            nodes: options.nodes.into(),
+            bunches: options.bunch_times(),
+            longest: options.faults.longest,
+        };
+        let mut queue = Queue::default();
+        let faults = &options.faults;
+        for _ in 0..faults.resets {
+            let (one, other) = draw.pair();
+            queue.push(draw.time(), Fault::Reset(one, other, draw.rng.one_in(2)));
+        }
+        for _ in 0..faults.crashes {
+            let (at, host) = (draw.time(), draw.host());
+            queue.push(at, Fault::Crash(host, draw.rng.one_in(2)));
+            queue.push(at + draw.duration(), Fault::Restart(host));
+        }
+        for _ in 0..faults.partitions {
+            let (at, (one, other)) = (draw.time(), draw.pair());
+            queue.push(at, Fault::Partition(one, other));
+            queue.push(at + draw.duration(), Fault::Heal(one, other));
+        }
+        for _ in 0..faults.pauses {
+            let (at, host) = (draw.time(), draw.host());
+            queue.push(at, Fault::Pause(host, draw.duration()));
+        }
+        for _ in 0..faults.slow_readers {
+            let (at, host) = (draw.time(), draw.host());
+            let pause = Duration::from_micros(draw.rng.between(1, 100_000));
+            queue.push(at, Fault::SlowReader(host, Some(pause)));
+            queue.push(at + draw.duration(), Fault::SlowReader(host, None));
+        }
+        for _ in 0..faults.disconnects {
+            let (one, other) = draw.pair();
+            queue.push(draw.time(), Fault::Disconnect(one, other));
+        }
+        // What comes too late falls together with the healing.
+        Self { queue }
+    }
+
+    /// Returns when the next fault strikes.
+    pub fn next(&self) -> Option<Time> {
+        self.queue.next()
+    }
+
+    /// Lets the next fault strike. Returns the host whose node has started.
+    pub fn strike(&mut self, world: &mut World) -> Option<HostId> {
+        match self.queue.pop()?.1 {
+            Fault::Reset(one, other, lossy) => world.reset(one, other, lossy),
+            Fault::Crash(host, silently) => world.crash(host, silently),
+            Fault::Restart(host) if world.node(host).is_none() => {
+                world.restart(host);
+                return Some(host);
+            }
+            Fault::Restart(_) => {}
+            Fault::Partition(one, other) => world.partition(one, other),
+            Fault::Heal(one, other) => world.heal(one, other),
+            Fault::Pause(host, duration) => world.pause(host, duration),
+            Fault::SlowReader(host, pause) => world.slow_reader(host, pause),
+            Fault::Disconnect(one, other) => world.disconnect(one, other),
+        }
+        None
+    }
+}
+
+struct Draw {
+    rng: Rng,
+    nodes: u64,
+    bunches: Vec<Time>,
+    longest: Duration,
+}
+
+impl Draw {
+    fn host(&mut self) -> HostId {
+        HostId(self.rng.below(self.nodes) as u32)
+    }
+
+    fn pair(&mut self) -> (HostId, HostId) {
+        let (one, other) = (self.rng.below(self.nodes), self.rng.below(self.nodes - 1));
+        (HostId(one as u32), HostId((other + u64::from(other >= one)) as u32))
+    }
+
+    fn time(&mut self) -> Time {
+        // Most faults that strike idle nodes find nothing: let them follow the operations closely.
+        let late = *pick(&mut self.rng, &[1_000_000, 100_000_000, 2_000_000_000]);
+        *pick(&mut self.rng, &self.bunches) + Duration::from_nanos(self.rng.below(late))
+    }
+
+    fn duration(&mut self) -> Duration {
+        Duration::from_nanos(self.rng.below(self.longest.as_nanos() as u64))
+    }
+}
+
+/// Keeps what the faults draw apart from what the network draws.
+const FAULT_STREAM: u64 = 0x6661_756c_7473_0000;

@@ -1,0 +1,36 @@
+//! A cluster of nodes in virtual time: the machines that the real driver runs, over virtual TCP.
+//!
+//! Everything is drawn from one seed, so a run that fails is repeated by its number.
+//!
+//! ```text
+//! Options::draw(seed)      how many nodes, which network, which faults, which operations
+//! Cluster::run             safety with faults, then liveness without
+//! ├── World                hosts, virtual TCP, links; polls nodes and gives Signals
+//! ├── Workload             applications: begins operations, posts buffers
+//! ├── faults::Schedule     when what goes wrong
+//! └── Checks               independent judges of the Signals
+//! ```
+//!
+//! Bulk has no bytes here: a segment names the memory that it was written from, so a megabyte
+//! costs as much as one byte, and where each byte came from is known exactly.
+#![forbid(unsafe_code)]
+
+pub mod check;
+mod cluster;
+pub mod faults;
+mod log;
+pub mod options;
+mod queue;
+mod run;
+mod signal;
+mod tcp;
+mod workload;
+mod world;
+
+pub use cluster::Cluster;
+pub use log::Log;
+pub use options::Options;
+pub use run::{Failure, Outcome, run};
+pub use signal::Signal;
+pub use workload::{Answer, Workload};
+pub use world::{HostId, TcpId, World};

@@ -1,0 +1,367 @@
+//! What a run is like: drawn from its seed, so that seeds differ in kind and not only in detail.
+
+use std::fmt;
+use std::time::Duration;
+
+use fulmar_base::{Rng, Time};
+
+/// Everything that shapes a run and is not an event of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What everything random is drawn from.
+    pub seed: u64,
+    /// How many nodes.
+    pub nodes: u32,
+    /// The network between them.
+    pub network: Network,
+    /// Credits of each node towards one peer.
+    pub peer_credits: u32,
+    /// Credits of each node towards all peers.
+    pub credits: u32,
+    /// Connections of each bulk kind.
+    pub conns_per_peer: u32,
+    /// How many nodes, the first ones, offer only version 2 of the socklnd protocol.
+    pub old_nodes: u32,
+    /// Whether nodes discover each other before they talk.
+    pub discovery: bool,
+    /// How often each kind of operation is begun.
+    pub mix: Mix,
+    /// How many operations are begun.
+    pub operations: u32,
+    /// When: operations and faults come in bunches, so that they meet.
+    pub bunches: u32,
+    /// When the last of them is begun, faults end and everything is healed.
+    pub safety: Time,
+    /// By how much request buffers are late, at most.
+    pub lateness: Duration,
+    /// What goes wrong meanwhile.
+    pub faults: Faults,
+    /// Which fault is planted in the simulator itself, to see that the checkers find it.
+    pub canary: Option<Canary>,
+}
+
+/// The network between the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// What a node's link carries, in Mbit/s.
+    pub rate_mbps: u64,
+    /// The shortest one-way delay between two nodes. Each node has its own share of it.
+    pub delay_min: Duration,
+    /// The longest.
+    pub delay_max: Duration,
+    /// The most that a segment is late.
+    pub jitter: Duration,
+    /// Both socket buffers of one direction of a connection, in bytes.
+    pub window: u64,
+    /// Where the streams are cut.
+    pub cut: Cut,
+}
+
+/// Where streams are cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Only where a write ends or the window does.
+    Whole,
+    /// Into random pieces of at most so many bytes (of bulk a thousand times as much).
+    Pieces(u64),
+}
+
+/// The relative frequency of each kind of operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    weights: [(Kind, u64); Kind::ALL.len()],
+}
+
+/// A kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A PUT into a descriptor that was posted for it.
+    Put,
+    /// A GET from a descriptor that was posted for it.
+    Get,
+    /// A PUT into the request buffers of a lazy portal, which may come late.
+    Request,
+    /// A PUT that nobody waits for.
+    Unwanted,
+    /// A GET from a region that serves everybody.
+    Region,
+    /// A PUT or a GET to `0@lo`.
+    Loopback,
+    /// Both nodes begin at the same moment.
+    Mutual,
+    /// A PUT whose descriptor is unlinked while it is under way.
+    Cancelled,
+    /// A ping.
+    Ping,
+    /// A discovery.
+    Discover,
+}
+
+impl Kind {
+    const ALL: [Self; 10] = [
+        Self::Put,
+        Self::Get,
+        Self::Request,
+        Self::Unwanted,
+        Self::Region,
+        Self::Loopback,
+        Self::Mutual,
+        Self::Cancelled,
+        Self::Ping,
+        Self::Discover,
+    ];
+}
+
+impl Mix {
+    /// Draws weights; about a third of the kinds do not occur.
+    fn draw(rng: &mut Rng) -> Self {
+        let weights = Kind::ALL.map(|kind| (kind, rng.between(0, 8).saturating_sub(2)));
+        if weights.iter().all(|(_, weight)| *weight == 0) {
+            return Self::only(Kind::Put);
+        }
+        Self { weights }
+    }
+
+    /// Returns the mix of one kind.
+    pub fn only(kind: Kind) -> Self {
+        Self { weights: Kind::ALL.map(|other| (other, u64::from(other == kind))) }
+    }
+
+    /// Draws a kind.
+    pub(crate) fn kind(&self, rng: &mut Rng) -> Kind {
+        let total = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut left = rng.below(total);
+        for (kind, weight) in self.weights {
+            match left.checked_sub(weight) {
+                None => return kind,
+                Some(rest) => left = rest,
+            }
+        }
+        Kind::Put
+    }
+}
+
+/// How often each fault strikes during the safety phase.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Faults {
+    /// Connections reset between two nodes.
+    pub resets: u32,
+    /// Nodes that die and come back with nothing.
+    pub crashes: u32,
+    /// Pairs that cannot reach each other for a while.
+    pub partitions: u32,
+    /// Nodes that stand still for a while.
+    pub pauses: u32,
+    /// Nodes that read slowly for a while.
+    pub slow_readers: u32,
+    /// Administrators who close the connections with a peer.
+    pub disconnects: u32,
+    /// How long partitions and pauses last at most.
+    pub longest: Duration,
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut often = |max| if rng.one_in(2) { 0 } else { rng.between(1, max) as u32 };
+        Self {
+            resets: often(12),
+            crashes: often(4),
+            partitions: often(4),
+            pauses: often(4),
+            slow_readers: often(4),
+            disconnects: often(3),
+            longest: Duration::from_secs(*pick(rng, &[1, 10, 60, 120])),
+        }
+    }
+
+    /// Returns whether nothing ever goes wrong.
+    pub fn is_none(&self) -> bool {
+        let Self { resets, crashes, partitions, pauses, slow_readers, disconnects, .. } = self;
+        resets + crashes + partitions + pauses + slow_readers + disconnects == 0
+    }
+}
+
+/// A fault in the simulator's own driver, which the checkers must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Once a run, the node is not told that the socket took the end of a message: a credit leaks.
+    LostSent,
+    /// Once a run, a resumed connection is not read on: a wake-up is lost.
+    LostResume,
+    /// Once a run, bulk goes four bytes beside its place.
+    Misplaced,
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::LostSent, Self::LostResume, Self::Misplaced];
+
+    /// Returns the name by which the command line knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LostSent => "lost-sent",
+            Self::LostResume => "lost-resume",
+            Self::Misplaced => "misplaced",
+        }
+    }
+}
+
+impl Options {
+    /// Draws the options of a run.
+    pub fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let rng = &mut rng;
+        let calm = rng.one_in(4);
+        let faults = if calm { Faults::default() } else { Faults::draw(rng) };
+        let peer_credits = rng.between(1, 16) as u32;
+        Self {
+            seed,
+            nodes: rng.between(2, 6) as u32,
+            network: Network::draw(rng, faults.is_none()),
+            peer_credits,
+            credits: peer_credits * rng.between(1, 8) as u32,
+            conns_per_peer: rng.between(1, 3) as u32,
+            // Two versions that meet in mid-call close what they have and begin anew: no calm.
+            old_nodes: if !faults.is_none() && rng.one_in(3) {
+                rng.between(1, 6) as u32
+            } else {
+                0
+            },
+            discovery: !rng.one_in(8),
+            mix: Mix::draw(rng),
+            operations: rng.between(10, 250) as u32,
+            bunches: rng.between(1, 40) as u32,
+            safety: Time::from_secs(rng.between(1, 150)),
+            lateness: Duration::from_secs(if faults.is_none() { 3 } else { 30 }),
+            faults,
+            canary: None,
+        }
+    }
+
+    /// Returns the options of nodes with default settings on a fast, even network, to which
+    /// nothing happens but what a test makes happen.
+    pub fn plain(nodes: u32) -> Self {
+        let delay = Duration::from_micros(50);
+        Self {
+            seed: 0,
+            nodes,
+            network: Network {
+                rate_mbps: 100_000,
+                delay_min: delay,
+                delay_max: delay,
+                jitter: Duration::ZERO,
+                window: 8 << 20,
+                cut: Cut::Whole,
+            },
+            peer_credits: 8,
+            credits: 256,
+            conns_per_peer: 1,
+            old_nodes: 0,
+            discovery: true,
+            mix: Mix::only(Kind::Put),
+            operations: 0,
+            bunches: 1,
+            safety: Time::from_secs(1),
+            lateness: Duration::from_millis(1),
+            faults: Faults::default(),
+            canary: None,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the times at which bunches of operations and faults begin.
+    pub(crate) fn bunch_times(&self) -> Vec<Time> {
+        let mut rng = Rng::new(self.seed ^ BUNCH_STREAM);
+        (0..self.bunches.max(1)).map(|_| Time(rng.below(self.safety.0))).collect()
+    }
+}
+
+impl Network {
+    fn draw(rng: &mut Rng, calm: bool) -> Self {
+        let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
+        // Without faults nothing may time out, so a window must let a megabyte through in time.
+        let window = if calm {
+            *pick(rng, &[256 << 10, 1 << 20, 8 << 20])
+        } else {
+            *pick(rng, &[5_000, 64 << 10, 1 << 20, 8 << 20])
+        };
+        let cut = match rng.below(4) {
+            0 => Cut::Whole,
+            1 => Cut::Pieces(7),
+            2 => Cut::Pieces(64),
+            _ => Cut::Pieces(1460),
+        };
+        Self {
+            rate_mbps: if calm { 10_000 } else { *pick(rng, &[50, 1_000, 10_000, 100_000]) },
+            delay_min: delay_max / 4,
+            delay_max,
+            jitter: delay_max / *pick(rng, &[1, 10, 1000]),
+            window,
+            cut,
+        }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Network { rate_mbps, delay_min, delay_max, jitter, window, cut } = &self.network;
+        writeln!(f, "seed {}: {} nodes", self.seed, self.nodes)?;
+        writeln!(
+            f,
+            "  network     {rate_mbps} Mbit/s, delay {delay_min:?} to {delay_max:?}, jitter \
+             {jitter:?}, window {window}, cut {cut:?}"
+        )?;
+        writeln!(
+            f,
+            "  nodes       peer credits {}, credits {}, conns per peer {}, {} old, discovery {}",
+            self.peer_credits, self.credits, self.conns_per_peer, self.old_nodes, self.discovery
+        )?;
+        write!(
+            f,
+            "  operations  {} in {} bunches in {} s:",
+            self.operations,
+            self.bunches,
+            self.safety.as_secs()
+        )?;
+        for (kind, weight) in self.mix.weights.iter().filter(|(_, weight)| *weight > 0) {
+            write!(f, " {kind:?} {weight}")?;
+        }
+        write!(f, "\n  faults      {:?}", self.faults)?;
+        if let Some(canary) = self.canary {
+            write!(f, "\n  canary      {canary:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the times of bunches apart from what the options drew.
+const BUNCH_STREAM: u64 = 0x6275_6e63_6800_0000;
+
+/// Draws one of `choices`.
+pub(crate) fn pick<'a, T>(rng: &mut Rng, choices: &'a [T]) -> &'a T {
+    &choices[rng.below(choices.len() as u64) as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_draw_calm_runs_and_wild_ones() {
+        let all: Vec<Options> = (0..100).map(Options::draw).collect();
+        assert!(all.iter().any(|options| options.faults.is_none()));
+        assert!(all.iter().any(|options| options.faults.crashes > 0));
+        assert!(all.iter().any(|options| options.nodes == 2));
+        assert!(all.iter().any(|options| options.nodes == 6));
+        assert_eq!(Options::draw(7), Options::draw(7));
+    }
+
+    #[test]
+    fn a_mix_of_one_kind_draws_only_that() {
+        let mut rng = Rng::new(1);
+        let mix = Mix::only(Kind::Ping);
+        assert!((0..50).all(|_| mix.kind(&mut rng) == Kind::Ping));
+    }
+}

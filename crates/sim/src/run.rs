@@ -1,0 +1,82 @@
+//! Running seeds, and saying how to repeat the ones that fail.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::check::Violation;
+use crate::cluster::Cluster;
+use crate::log::Log;
+use crate::options::Options;
+
+/// A run that went well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many things happened.
+    pub steps: u64,
+    /// How many operations were begun.
+    pub operations: usize,
+    /// How long it took in virtual seconds.
+    pub seconds: u64,
+    /// Of the whole log: equal for equal runs.
+    pub digest: u64,
+    /// The last lines of the log.
+    pub log: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { steps, operations, seconds, digest, .. } = self;
+        write!(f, "{operations} operations, {steps} steps, {seconds} s, log digest {digest:016x}")
+    }
+}
+
+/// A run that failed. Printing it says everything that is needed to repeat it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What the checkers found.
+    pub violation: Violation,
+    /// The options of the run.
+    pub options: Options,
+    /// The last lines of its log.
+    pub log: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.options)?;
+        for line in &self.log {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "FAILED {}", self.violation)?;
+        write!(f, "repeat with: fulmar-sim --seed {} --log", self.options.seed)?;
+        self.options.canary.map_or(Ok(()), |canary| write!(f, " --canary {}", canary.name()))
+    }
+}
+
+/// Runs a cluster, keeping the last `keep` lines of its log.
+///
+/// # Errors
+/// What went wrong; a panic of a machine is one of the things that can.
+pub fn run(options: &Options, keep: usize) -> Result<Outcome, Box<Failure>> {
+    let mut cluster = Cluster::new(options, Log::new(keep));
+    // The cluster is only looked at after a panic, and then thrown away.
+    let verdict = catch_unwind(AssertUnwindSafe(|| cluster.run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(Violation { checker: "panic", text: text.unwrap_or_default() })
+    });
+    let log = cluster.world.log();
+    let lines = log.lines().map(str::to_owned).collect();
+    match verdict {
+        Ok(()) => Ok(Outcome {
+            steps: cluster.steps(),
+            operations: cluster.ledger.operations.len(),
+            seconds: cluster.world.now().as_secs(),
+            digest: log.digest(),
+            log: lines,
+        }),
+        Err(violation) => {
+            Err(Box::new(Failure { violation, options: options.clone(), log: lines }))
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What the applications on the nodes do: drawn operations, and the buffers that they need.
+
+mod issue;
+mod react;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fulmar_base::{BufferId, Errno, Rng, Time};
+use fulmar_lnet::{Md, MdId, MdOptions, Me, MePosition, PingReply, QueryId};
+use fulmar_lnet_wire::{Nid, Pid, ProcessId};
+
+use crate::HostId;
+use crate::check::ledger::{Ledger, MdKey};
+use crate::options::{Kind, Options, pick};
+use crate::queue::Queue;
+use crate::world::World;
+
+/// Where each kind of descriptor is posted.
+pub(crate) mod portals {
+    /// Descriptors for one operation of one node.
+    pub(crate) const UNIQUE: u32 = 10;
+    /// Descriptors for one operation of anybody.
+    pub(crate) const WILDCARD: u32 = 11;
+    /// Request buffers for everybody; lazy.
+    pub(crate) const REQUEST: u32 = 12;
+    /// Nothing, ever.
+    pub(crate) const NOTHING: u32 = 13;
+    /// A region that everybody may read.
+    pub(crate) const REGION: u32 = 14;
+}
+
+/// The longest request, in bytes.
+pub(crate) const REQUEST_MAX: u32 = 16 << 10;
+/// The length of a region, in bytes.
+pub(crate) const REGION_LEN: u32 = 4 << 20;
+/// Each request buffer takes at least four requests.
+const REQUEST_BUFFER: u64 = 64 << 10;
+
+/// The applications of all nodes.
+#[derive(Debug)]
+pub struct Workload {
+    pub(crate) rng: Rng,
+    pub(crate) options: Options,
+    /// What is begun, posted and unlinked, and when.
+    pub(crate) agenda: Queue<Plan>,
+    pub(crate) next_buffer: u64,
+    /// The region that each node serves.
+    pub(crate) regions: BTreeMap<HostId, BufferId>,
+    /// How pings and discoveries ended, or that they have not.
+    pub(crate) queries: BTreeMap<(HostId, QueryId), Option<Answer>>,
+    /// Faults are over: buffers are posted at once.
+    pub(crate) prompt: bool,
+}
+
+/// Something that an application will do.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    /// Begin an operation of this kind.
+    Issue(Kind),
+    /// Post a request buffer.
+    Post { host: HostId, life: u32 },
+    /// Unlink a descriptor.
+    Unlink(MdKey),
+}
+
+impl Workload {
+    /// Draws what will be begun, and posts what the nodes need from the start.
+    pub fn new(options: &Options, world: &mut World, ledger: &mut Ledger) -> Self {
+        let mut rng = Rng::new(options.seed ^ WORKLOAD_STREAM);
+        let mut agenda = Queue::default();
+        let bunches = options.bunch_times();
+        for _ in 0..options.operations {
+            let late = Duration::from_nanos(*pick(&mut rng, &[0, 100_000, 100_000_000]));
+            let at = *pick(&mut rng, &bunches) + late;
+            agenda.push(at.min(options.safety), Plan::Issue(options.mix.kind(&mut rng)));
+        }
+        let mut this = Self {
+            rng,
+            options: options.clone(),
+            agenda,
+            next_buffer: 1,
+            regions: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            prompt: false,
+        };
+        for host in world.host_ids() {
+            this.begin(world, ledger, host);
+        }
+        this
+    }
+
+    /// Returns when the applications next do something by themselves.
+    pub fn next(&self) -> Option<Time> {
+        self.agenda.next()
+    }
+
+    /// Does what is next on the agenda.
+    pub fn act(&mut self, world: &mut World, ledger: &mut Ledger) {
+        let Some((_, plan)) = self.agenda.pop() else { return };
+        match plan {
+            Plan::Issue(kind) => self.issue(world, ledger, kind),
+            Plan::Post { host, life } if world.life(host) == life => {
+                if world.is_paused(host) {
+                    self.agenda.push(world.now() + Duration::from_secs(1), plan);
+                } else {
+                    self.post_request_buffer(world, ledger, host);
+                }
+            }
+            Plan::Post { .. } => {}
+            Plan::Unlink(key) => self.unlink(world, ledger, key),
+        }
+    }
+
+    /// Prepares a node that has just started.
+    pub fn begin(&mut self, world: &mut World, ledger: &mut Ledger, host: HostId) {
+        world.apply(host, |lnet, now| lnet.set_lazy(now, portals::REQUEST, true));
+        let fresh = self.buffer();
+        // Nobody writes it, so every life of a node serves the same region.
+        let buffer = *self.regions.entry(host).or_insert(fresh);
+        let md = Md {
+            buffer,
+            offset: 0,
+            len: REGION_LEN.into(),
+            threshold: None,
+            options: MdOptions::OP_GET.with(MdOptions::MANAGE_REMOTE).with(MdOptions::TRUNCATE),
+            max_size: 0,
+            auto_unlink: false,
+            user: 0,
+        };
+        self.attach(world, ledger, host, portals::REGION, anybody(), md);
+        self.post_later(world, host);
+    }
+
+    /// Posts a request buffer, sooner or later.
+    pub(crate) fn post_later(&mut self, world: &World, host: HostId) {
+        let longest = if self.prompt { 0 } else { self.options.lateness.as_nanos() as u64 };
+        let at = world.now() + Duration::from_nanos(self.rng.below(longest));
+        self.agenda.push(at, Plan::Post { host, life: world.life(host) });
+    }
+
+    /// From now on nothing new is begun, and buffers are posted at once.
+    pub fn calm_down(&mut self) {
+        self.prompt = true;
+        self.agenda.retain(|plan| !matches!(plan, Plan::Issue(_)));
+    }
+
+    /// Returns how many pings and discoveries have not ended.
+    pub fn queries_pending(&self) -> usize {
+        self.queries.values().filter(|answer| answer.is_none()).count()
+    }
+
+    /// Returns how a ping or a discovery ended.
+    pub fn answer(&self, host: HostId, query: QueryId) -> Option<&Answer> {
+        self.queries.get(&(host, query))?.as_ref()
+    }
+
+    /// Unlinks every descriptor that is left.
+    pub fn clear(&mut self, world: &mut World, ledger: &mut Ledger) {
+        let left = ledger.mds.iter().filter(|(_, record)| !record.unlinked);
+        for key in left.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.unlink(world, ledger, key);
+        }
+    }
+
+    fn unlink(&mut self, world: &mut World, ledger: &mut Ledger, key: MdKey) {
+        if world.life(key.host) != key.life {
+            return;
+        }
+        if let Some(record) = ledger.mds.get_mut(&key) {
+            record.unlink_asked = true;
+        }
+        let result = world.apply(key.host, |lnet, now| lnet.md_unlink(now, key.md));
+        world.note(key.host, &format!("md{}", key.md.0), format_args!("unlink {result:?}"));
+    }
+
+    fn post_request_buffer(&mut self, world: &mut World, ledger: &mut Ledger, host: HostId) {
+        let md = Md {
+            buffer: self.buffer(),
+            offset: 0,
+            len: REQUEST_BUFFER,
+            threshold: None,
+            options: MdOptions::OP_PUT.with(MdOptions::MAX_SIZE),
+            max_size: REQUEST_MAX,
+            auto_unlink: true,
+            user: REQUEST_USER,
+        };
+        self.attach(world, ledger, host, portals::REQUEST, anybody(), md);
+    }
+
+    /// Attaches a descriptor, unless the node is down.
+    pub(crate) fn attach(
+        &mut self,
+        world: &mut World,
+        ledger: &mut Ledger,
+        host: HostId,
+        portal: u32,
+        me: Me,
+        md: Md,
+    ) -> Option<MdId> {
+        let life = world.life(host);
+        let attached = world.apply(host, |lnet, now| {
+            let me = lnet.me_attach(portal, me).expect("our match entries fit their portals");
+            lnet.md_attach(now, me, md).expect("our descriptors are sound")
+        })?;
+        ledger.declare_md(MdKey { host, life, md: attached }, md, None);
+        world.note(host, &format!("md{}", attached.0), format_args!("attach at {portal}"));
+        Some(attached)
+    }
+
+    /// Returns a buffer that was never used.
+    pub(crate) fn buffer(&mut self) -> BufferId {
+        self.next_buffer += 1;
+        BufferId(self.next_buffer)
+    }
+}
+
+/// Marks request buffers in their events.
+pub(crate) const REQUEST_USER: u64 = 1 << 63;
+
+/// Returns a match entry for every message.
+pub(crate) fn anybody() -> Me {
+    Me {
+        match_id: ProcessId::ANY,
+        match_bits: 0,
+        ignore_bits: u64::MAX,
+        unlink: true,
+        position: MePosition::After,
+    }
+}
+
+/// Returns a match entry for one message of one node.
+pub(crate) fn only(nid: Nid, match_bits: u64) -> Me {
+    Me {
+        match_id: ProcessId { nid, pid: Pid::LUSTRE },
+        match_bits,
+        ignore_bits: 0,
+        unlink: true,
+        position: MePosition::After,
+    }
+}
+
+/// How a ping or a discovery ended.
+pub type Answer = Result<PingReply, Errno>;
+
+/// Keeps what the workload draws apart from what the network draws.
+const WORKLOAD_STREAM: u64 = 0x776f_726b_6c6f_6164;

@@ -1,0 +1,151 @@
+//! Doing what a node wants done: the virtual counterpart of the real driver.
+
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Payload, Sink, Span};
+use fulmar_lnet::{CopyId, Event, EventDone};
+use fulmar_lnet_wire::Header;
+use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind};
+use fulmar_node::Output;
+use fulmar_wire::Order;
+
+use super::{Happening, HostId, Planted, Todo, World};
+use crate::options::Canary;
+use crate::signal::Signal;
+
+impl World {
+    /// Does everything that a node wants done, and arms its timer.
+    pub(super) fn drain(&mut self, host: HostId) {
+        while let Some(output) = self.host_mut(host).node.as_mut().and_then(|n| n.poll_output()) {
+            self.output(host, output);
+        }
+        self.touched.insert(host);
+        self.arm(host);
+    }
+
+    fn output(&mut self, host: HostId, output: Output) {
+        match output {
+            Output::Dial { conn, remote, .. } => self.dial(host, conn, remote),
+            Output::Write { conn, head, payload, .. } => self.write(host, conn, head, payload),
+            Output::Close { conn, flush } => self.close(host, conn, flush),
+            Output::Resume { conn } => self.resume(host, conn),
+            Output::Copy { copy, from, to } => self.copy(host, copy, from, to),
+            Output::Event(event) => self.event(host, event),
+            Output::Pinged { query, result } | Output::Discovered { query, result } => {
+                let text = if result.is_ok() { "ok" } else { "failed" };
+                self.log.line(self.now, host, format!("q{}", query.0), format_args!("{text}"));
+                self.signals.push_back(Signal::Answered { host, query, result });
+            }
+            Output::Notice(notice) => {
+                self.log.line(self.now, host, "-", format_args!("notice {notice}"));
+                self.signals.push_back(Signal::Notice { host, notice });
+            }
+        }
+    }
+
+    fn write(&mut self, host: HostId, conn: ConnId, head: Vec<u8>, payload: Payload) {
+        let Some(&(tcp, side)) = self.host(host).connections.get(&conn) else {
+            return self.broken(host, format!("write on {conn:?}, which is closed or unknown"));
+        };
+        let header = message_header(&head);
+        let (head_len, payload_len) = (head.len(), payload.len());
+        let name = header.map_or("", |header| header.body.message_type().name().unwrap_or("?"));
+        let what = format_args!("write {head_len} + {payload_len} {name}");
+        self.log.line(self.now, host, tcp, what);
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        connection.end_mut(side).stream.write(head, payload, header.is_some());
+        if let Some(header) = header {
+            let peer = connection.end(side.other()).host;
+            self.signals.push_back(Signal::Wrote { host, peer, tcp, header });
+        }
+        self.transmit(tcp, side);
+    }
+
+    fn resume(&mut self, host: HostId, conn: ConnId) {
+        if Planted::strikes(&mut self.canary, Canary::LostResume) {
+            return;
+        }
+        if let Some(&(tcp, side)) = self.host(host).connections.get(&conn) {
+            self.todo.push_back(Todo::Read { tcp, side, rested: false });
+        }
+    }
+
+    fn copy(&mut self, host: HostId, copy: CopyId, from: Payload, to: Sink) {
+        match (from, to) {
+            (Payload::Span(from), Sink::Span(to)) => {
+                let len = from.len.min(to.len);
+                self.stored(host, Span { len, ..to }, Span { len, ..from });
+            }
+            (Payload::Inline(_), _) | (_, Sink::Inline { .. }) => {
+                self.broken(host, format!("{copy:?} has an inline end"));
+            }
+            _ => {}
+        }
+        let life = self.life(host);
+        let after = Duration::from_nanos(self.rng.below(10_000));
+        let todo = Todo::Copied { host, life, copy };
+        self.queue.push(self.now + after, Happening::Todo(todo));
+    }
+
+    fn event(&mut self, host: HostId, event: Event) {
+        let Event { kind, status, md, rlength, mlength, unlinked, .. } = event;
+        self.log.line(
+            self.now,
+            host,
+            format!("md{}", md.0),
+            format_args!(
+                "event {kind:?} {status:?} {mlength}/{rlength}{}",
+                if unlinked { " unlinked" } else { "" }
+            ),
+        );
+        self.signals.push_back(Signal::Event { host, event });
+        if let Some(done) = event.done {
+            let life = self.life(host);
+            let todo = Todo::Handled { host, life, done };
+            // Most handlers return at once; some take their time.
+            let after = if self.rng.one_in(4) { self.rng.below(1_000_000) } else { 0 };
+            self.queue.push(self.now + Duration::from_nanos(after), Happening::Todo(todo));
+        }
+    }
+
+    pub(super) fn handled(&mut self, host: HostId, life: u32, done: EventDone) {
+        let now = self.now;
+        let this = self.host_mut(host);
+        let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
+        node.handle_event_done(now, done);
+        self.signals.push_back(Signal::Handled { host, done });
+        self.drain(host);
+    }
+
+    pub(super) fn copied(&mut self, host: HostId, life: u32, copy: CopyId) {
+        let now = self.now;
+        let this = self.host_mut(host);
+        let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
+        node.handle_copied(now, copy);
+        self.drain(host);
+    }
+
+    pub(super) fn stored(&mut self, host: HostId, sink: Span, source: Span) {
+        self.signals.push_back(Signal::Stored { host, sink, source });
+    }
+
+    pub(super) fn broken(&mut self, host: HostId, what: String) {
+        self.log.line(self.now, host, "-", format_args!("BROKEN {what}"));
+        self.signals.push_back(Signal::Broken { host, what });
+    }
+}
+
+/// Returns the LNet header in what a node writes, if it is a message: our nodes write frames of
+/// version 3, and everything before those begins with another magic.
+fn message_header(head: &[u8]) -> Option<Header> {
+    let (frame, rest) = head.split_at_checked(FrameHeader::LEN)?;
+    let frame = FrameHeader::decode(frame, Order::Little).ok()?;
+    match frame.kind {
+        FrameKind::LNET => {
+            Header::decode(rest.get(..HeaderForm::Small.len())?, HeaderForm::Small).ok()
+        }
+        FrameKind::NOOP => message_header(rest),
+        _ => None,
+    }
+}

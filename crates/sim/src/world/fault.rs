@@ -1,0 +1,156 @@
+//! What goes wrong, and how it is put right again.
+
+use std::time::Duration;
+
+use fulmar_base::Time;
+
+use super::{HostId, TcpId, World};
+use crate::signal::Signal;
+use crate::tcp::{EndState, Segment, Side};
+
+impl World {
+    /// Resets the connections between two hosts, as a firewall that restarts does. With `lossy`
+    /// what is under way on them is lost.
+    pub fn reset(&mut self, one: HostId, other: HostId, lossy: bool) {
+        self.note(one, &other.to_string(), format_args!("FAULT reset, lossy {lossy}"));
+        for tcp in self.connections_between(one, other) {
+            for side in Side::BOTH {
+                let Some(connection) = &mut self.connections[tcp.0] else { continue };
+                if lossy {
+                    connection.incoming(side).flight.clear();
+                }
+                let from = connection.end(side.other());
+                if matches!(from.state, EndState::Open | EndState::Flushing) {
+                    self.reset_towards(tcp, side);
+                }
+            }
+        }
+    }
+
+    /// Kills the node of a host. Its connections are reset, or, if it goes silently, as in a power
+    /// failure, its peers learn of it only by what they send.
+    pub fn crash(&mut self, host: HostId, silently: bool) {
+        if self.host_mut(host).node.take().is_none() {
+            return;
+        }
+        self.note(host, "-", format_args!("FAULT crash, silently {silently}"));
+        for tcp in self.connections_of(host) {
+            for side in Side::BOTH {
+                let Some(connection) = &mut self.connections[tcp.0] else { continue };
+                let end = connection.end_mut(side);
+                if end.host != host {
+                    continue;
+                }
+                if silently {
+                    end.state = EndState::Closed;
+                    end.stream.forget_unsent();
+                    end.stream.flight.clear();
+                    self.forget_if_over(tcp);
+                } else {
+                    self.hang_up(tcp, side, Segment::Reset);
+                }
+            }
+        }
+        let this = self.host_mut(host);
+        this.connections.clear();
+        this.stalled.clear();
+        this.armed = None;
+        this.life += 1;
+        self.signals.push_back(Signal::Crashed { host });
+    }
+
+    /// Starts the node of a host that is down: with nothing, and a new incarnation.
+    pub fn restart(&mut self, host: HostId) {
+        if self.host(host).node.is_none() {
+            self.start(host);
+        }
+    }
+
+    /// Lets nothing pass between two hosts.
+    pub fn partition(&mut self, one: HostId, other: HostId) {
+        self.note(one, &other.to_string(), format_args!("FAULT partition"));
+        self.partitions.insert((one.min(other), one.max(other)));
+    }
+
+    /// Lets everything pass again: what was under way comes now.
+    pub fn heal(&mut self, one: HostId, other: HostId) {
+        if !self.partitions.remove(&(one.min(other), one.max(other))) {
+            return;
+        }
+        self.note(one, &other.to_string(), format_args!("FAULT heal"));
+        let at = self.now + self.delay(one, other);
+        for tcp in self.connections_between(one, other) {
+            for side in Side::BOTH {
+                let Some(connection) = &mut self.connections[tcp.0] else { continue };
+                let stream = connection.incoming(side);
+                stream.postpone(at);
+                stream.window += std::mem::take(&mut stream.window_held);
+                self.arm_arrival(tcp, side);
+                self.transmit(tcp, side.other());
+            }
+        }
+    }
+
+    /// Lets a host stand still.
+    pub fn pause(&mut self, host: HostId, duration: Duration) {
+        self.note(host, "-", format_args!("FAULT pause {duration:?}"));
+        let until = self.now + duration;
+        let this = self.host_mut(host);
+        this.paused_until = this.paused_until.max(until);
+    }
+
+    /// Lets a host read one segment of each connection per `pause`; `None` ends that.
+    pub fn slow_reader(&mut self, host: HostId, pause: Option<Duration>) {
+        self.note(host, "-", format_args!("FAULT reads slowly: {pause:?}"));
+        self.host_mut(host).read_pause = pause;
+    }
+
+    /// Lets the administrator of `host` close its connections with `peer`.
+    pub fn disconnect(&mut self, host: HostId, peer: HostId) {
+        self.note(host, &peer.to_string(), format_args!("FAULT disconnect"));
+        let (now, nid) = (self.now, self.nid(peer));
+        if let Some(node) = &mut self.host_mut(host).node {
+            node.close_peer(now, nid);
+        }
+        self.drain(host);
+    }
+
+    /// Puts the network right: every host reads, and reaches every other. Those that stand still
+    /// do so until their time is over; those that are down want [`World::restart`].
+    pub fn heal_all(&mut self) {
+        for (one, other) in self.partitions.clone() {
+            self.heal(one, other);
+        }
+        for host in self.host_ids() {
+            self.host_mut(host).read_pause = None;
+        }
+    }
+
+    fn reset_towards(&mut self, tcp: TcpId, reader: Side) {
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let (from, to) = (connection.end(reader.other()).host, connection.end(reader).host);
+        let at = self.now + self.delay(from, to);
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let flight = &mut connection.incoming(reader).flight;
+        let last = flight.back().map_or(Time::ZERO, |(last, _)| *last);
+        flight.push_back((at.max(last), Segment::Reset));
+        self.arm_arrival(tcp, reader);
+    }
+
+    fn connections_of(&self, host: HostId) -> Vec<TcpId> {
+        self.connections_where(|one, other| one == host || other == host)
+    }
+
+    fn connections_between(&self, one: HostId, other: HostId) -> Vec<TcpId> {
+        self.connections_where(|a, b| (a, b) == (one, other) || (a, b) == (other, one))
+    }
+
+    fn connections_where(&self, wanted: impl Fn(HostId, HostId) -> bool) -> Vec<TcpId> {
+        let live = self.connections.iter().enumerate();
+        live.filter_map(|(n, connection)| {
+            let connection = connection.as_ref()?;
+            wanted(connection.dialler.host, connection.acceptor.host).then_some(TcpId(n))
+        })
+        .collect()
+    }
+}

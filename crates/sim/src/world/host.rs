@@ -1,0 +1,168 @@
+//! One host: an address, a link, and a node while it is up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Errno, Rng, Time};
+use fulmar_lnet::{Globals, NiTunables};
+use fulmar_lnet_wire::socklnd::Version;
+use fulmar_lnet_wire::{Net, Nid, Pid};
+use fulmar_node::{Config, NiConfig, Node};
+
+use super::{Happening, TcpId, World};
+use crate::options::Options;
+use crate::tcp::Side;
+
+/// A host of the simulated network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostId(pub u32);
+
+impl HostId {
+    /// Returns the address: 10.0.0.1 and up.
+    pub(crate) fn ip(self) -> IpAddr {
+        Ipv4Addr::from(FIRST_ADDRESS + self.0).into()
+    }
+
+    pub(crate) fn of_ip(ip: IpAddr) -> Option<Self> {
+        let IpAddr::V4(ip) = ip else { return None };
+        u32::from(ip).checked_sub(FIRST_ADDRESS).map(Self)
+    }
+}
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("n{}", self.0))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    /// `None` while it is down.
+    pub(super) node: Option<Node>,
+    /// Counts the lives of the node.
+    pub(super) life: u32,
+    /// Its share of the delay to every other host.
+    pub(super) delay: Duration,
+    /// When its link has sent what it was given.
+    pub(super) link_free: Time,
+    pub(super) paused_until: Time,
+    /// If it reads slowly: one segment, and then nothing for so long.
+    pub(super) read_pause: Option<Duration>,
+    /// The time of the timer event that counts; others are stale.
+    pub(super) armed: Option<Time>,
+    pub(super) connections: BTreeMap<ConnId, (TcpId, Side)>,
+    /// Connections with something to read that their node does not want yet.
+    pub(super) stalled: BTreeSet<ConnId>,
+    /// Diallers use the privileged ports in turn.
+    next_port: u16,
+}
+
+impl Host {
+    pub(super) fn new(options: &Options, rng: &mut Rng) -> Self {
+        let half = |delay: Duration| delay.as_nanos() as u64 / 2;
+        let (least, most) = (half(options.network.delay_min), half(options.network.delay_max));
+        Self {
+            node: None,
+            life: 0,
+            delay: Duration::from_nanos(rng.between(least, most)),
+            link_free: Time::ZERO,
+            paused_until: Time::ZERO,
+            read_pause: None,
+            armed: None,
+            connections: BTreeMap::new(),
+            stalled: BTreeSet::new(),
+            next_port: 0,
+        }
+    }
+
+    /// Returns the next privileged source port, 1023 downwards.
+    pub(super) fn port(&mut self) -> u16 {
+        self.next_port = (self.next_port + 1) % 512;
+        1023 - self.next_port
+    }
+}
+
+impl World {
+    /// Starts a node on a host that has none.
+    pub(super) fn start(&mut self, host: HostId) {
+        let now = self.now;
+        let node = self.new_node(host).expect("our own configuration is good");
+        let this = self.host_mut(host);
+        assert!(this.node.is_none(), "{host} runs already");
+        this.node = Some(node);
+        this.armed = None;
+        let life = this.life;
+        self.log.line(now, host, "-", format_args!("start life {life}"));
+        self.drain(host);
+    }
+
+    fn new_node(&mut self, host: HostId) -> Result<Node, Errno> {
+        let now = self.now;
+        let options = &self.options;
+        // Both must differ from life to life, as nanoseconds of a wall clock do.
+        let birth = (now.0 + 1) << 12 | u64::from(host.0 & 0xfff);
+        let version = if host.0 < options.old_nodes { Version::V2 } else { Version::V3 };
+        let globals = Globals { discovery: options.discovery, ..Globals::default() };
+        let mut node = Node::new(Config {
+            lnet: fulmar_lnet::Config { pid: Pid::LUSTRE, interface_cookie: birth, globals },
+            socklnd: fulmar_socklnd::Config { version, ..fulmar_socklnd::Config::default() },
+        });
+        let tunables = NiTunables {
+            peer_credits: options.peer_credits,
+            credits: options.credits,
+            ..NiTunables::default()
+        };
+        node.add_ni(
+            now,
+            NiConfig {
+                nid: Nid::of_ip(Net::TCP, host.ip()),
+                tunables,
+                incarnation: birth,
+                conns_per_peer: options.conns_per_peer,
+            },
+        )?;
+        node.apply(now, |lnet| lnet.start(now));
+        Ok(node)
+    }
+
+    /// Sees to it that the node is called when it wants to be.
+    pub(super) fn arm(&mut self, host: HostId) {
+        let now = self.now;
+        let this = self.host_mut(host);
+        let Some(at) = this.node.as_ref().and_then(Node::poll_timeout) else { return };
+        let at = at.max(now);
+        if this.armed.is_none_or(|armed| at < armed) {
+            this.armed = Some(at);
+            self.queue.push(at, Happening::Timer { host, at });
+        }
+    }
+
+    pub(super) fn timer(&mut self, host: HostId, at: Time) {
+        let now = self.now;
+        let this = self.host_mut(host);
+        if this.armed != Some(at) {
+            return;
+        }
+        if this.paused_until > now {
+            let at = this.paused_until;
+            this.armed = Some(at);
+            return self.queue.push(at, Happening::Timer { host, at });
+        }
+        this.armed = None;
+        let Some(node) = &mut this.node else { return };
+        if node.poll_timeout().is_some_and(|due| due <= now) {
+            node.handle_timeout(now);
+            let due = node.poll_timeout();
+            self.drain(host);
+            if due.is_some_and(|due| due <= now) {
+                self.broken(host, format!("handle_timeout at {now} leaves a deadline of {due:?}"));
+            }
+        }
+        self.arm(host);
+    }
+}
+
+/// 10.0.0.1.
+const FIRST_ADDRESS: u32 = 0x0a00_0001;

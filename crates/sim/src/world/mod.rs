@@ -1,0 +1,268 @@
+//! The hosts, the network between them, and the loop that lets time pass.
+//!
+//! ```text
+//! step() -> the next thing that happens -> poll_signal() until there is none
+//! ```
+//!
+//! Things that happen at once (a socket that has room, bytes that can be read) wait in `todo` and
+//! come before the next event, in order; a host that stands still does them when it wakes.
+
+mod canary;
+mod driver;
+mod fault;
+mod host;
+mod network;
+mod reading;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use fulmar_base::{Rng, Time};
+use fulmar_lnet::{CopyId, EventDone, Lnet};
+use fulmar_lnet_wire::{Net, Nid};
+use fulmar_node::Node;
+use fulmar_socklnd::{Closed, DialError};
+
+pub use host::HostId;
+
+use crate::log::Log;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::signal::Signal;
+use crate::tcp::{Connection, Side};
+use canary::Planted;
+use host::Host;
+
+/// A TCP connection of the simulated network; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TcpId(pub(crate) usize);
+
+impl std::fmt::Display for TcpId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&format!("t{}", self.0))
+    }
+}
+
+/// A cluster in virtual time.
+#[derive(Debug)]
+pub struct World {
+    options: Options,
+    now: Time,
+    queue: Queue<Happening>,
+    todo: VecDeque<Todo>,
+    hosts: Vec<Host>,
+    /// Those that are over leave a hole, so that a number is never used twice.
+    connections: Vec<Option<Box<Connection>>>,
+    /// Pairs of hosts that cannot reach each other, the lower number first.
+    partitions: BTreeSet<(HostId, HostId)>,
+    rng: Rng,
+    log: Log,
+    signals: VecDeque<Signal>,
+    /// Hosts whose nodes were called since the last [`World::take_touched`].
+    touched: BTreeSet<HostId>,
+    canary: Option<Planted>,
+}
+
+/// What happens at some time.
+#[derive(Debug)]
+enum Happening {
+    /// A host's node asked for this time.
+    Timer { host: HostId, at: Time },
+    /// A call reaches its host.
+    Syn { tcp: TcpId },
+    /// The dialler learns what became of its call.
+    Answer { tcp: TcpId, result: Result<(), DialError> },
+    /// The head of a stream reaches `reader`.
+    Arrival { tcp: TcpId, reader: Side },
+    /// The news that bytes of `writer` were read reaches it.
+    Window { tcp: TcpId, writer: Side, len: u64 },
+    /// The host has something to do that waited.
+    Todo(Todo),
+}
+
+/// What a host does as soon as it can.
+#[derive(Debug)]
+enum Todo {
+    /// Take a call.
+    Accept { tcp: TcpId },
+    /// Tell the node what became of its own call.
+    Dialled { tcp: TcpId, result: Result<(), DialError> },
+    /// Read what has arrived. A slow reader rests first.
+    Read { tcp: TcpId, side: Side, rested: bool },
+    /// Tell the node what the socket took, and whether a message ended there.
+    Sent { tcp: TcpId, side: Side, len: u64, messages: u32 },
+    /// Tell the node that a connection has ended.
+    Closed { tcp: TcpId, side: Side, how: Closed },
+    /// The handler of an event returns.
+    Handled { host: HostId, life: u32, done: EventDone },
+    /// A copy is done.
+    Copied { host: HostId, life: u32, copy: CopyId },
+}
+
+impl World {
+    /// Returns a world of nodes that have started and know nothing of each other.
+    pub fn new(options: &Options, log: Log) -> Self {
+        let mut rng = Rng::new(options.seed ^ NETWORK_STREAM);
+        let hosts = (0..options.nodes).map(|_| Host::new(options, &mut rng)).collect();
+        let mut world = Self {
+            options: options.clone(),
+            now: Time::ZERO,
+            queue: Queue::default(),
+            todo: VecDeque::new(),
+            hosts,
+            connections: Vec::new(),
+            partitions: BTreeSet::new(),
+            canary: options.canary.map(|kind| Planted::new(kind, &mut rng)),
+            rng,
+            log,
+            signals: VecDeque::new(),
+            touched: BTreeSet::new(),
+        };
+        for host in world.host_ids() {
+            world.start(host);
+        }
+        world
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Returns every host.
+    pub fn host_ids(&self) -> impl Iterator<Item = HostId> + use<> {
+        (0..self.hosts.len() as u32).map(HostId)
+    }
+
+    /// Returns the NID of a host's one interface.
+    pub fn nid(&self, host: HostId) -> Nid {
+        Nid::of_ip(Net::TCP, host.ip())
+    }
+
+    /// Returns the host of a NID.
+    pub fn host_of(&self, nid: Nid) -> Option<HostId> {
+        HostId::of_ip(nid.ip()?).filter(|host| (host.0 as usize) < self.hosts.len())
+    }
+
+    /// Returns the node of a host, unless it is down.
+    pub fn node(&self, host: HostId) -> Option<&Node> {
+        self.host(host).node.as_ref()
+    }
+
+    /// Returns which life of its node a host is in.
+    pub fn life(&self, host: HostId) -> u32 {
+        self.host(host).life
+    }
+
+    /// Returns whether the host stands still.
+    pub fn is_paused(&self, host: HostId) -> bool {
+        self.host(host).paused_until > self.now
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Calls the API of a node, unless it is down.
+    pub fn apply<R>(&mut self, host: HostId, call: impl FnOnce(&mut Lnet, Time) -> R) -> Option<R> {
+        let now = self.now;
+        let result = self.host_mut(host).node.as_mut()?.apply(now, |lnet| call(lnet, now));
+        self.drain(host);
+        Some(result)
+    }
+
+    /// Adds a line to the log.
+    pub fn note(&mut self, host: HostId, subject: &str, what: std::fmt::Arguments<'_>) {
+        self.log.line(self.now, host, subject, what);
+    }
+
+    /// Returns the next thing to know, if any.
+    pub fn poll_signal(&mut self) -> Option<Signal> {
+        self.signals.pop_front()
+    }
+
+    /// Returns the hosts whose nodes have been called since the last time.
+    pub fn take_touched(&mut self) -> BTreeSet<HostId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Returns when the next thing happens, if ever.
+    pub fn next(&self) -> Option<Time> {
+        if self.todo.is_empty() { self.queue.next() } else { Some(self.now) }
+    }
+
+    /// Returns whether all that can happen at this moment has happened.
+    pub fn is_settled(&self) -> bool {
+        self.next().is_none_or(|next| next > self.now)
+    }
+
+    /// Lets time pass until `at`, before which nothing happens.
+    ///
+    /// # Panics
+    /// If something does, or if time would run backwards.
+    pub fn advance_to(&mut self, at: Time) {
+        assert!(at >= self.now, "time runs backwards from {} to {at}", self.now);
+        assert!(self.next().is_none_or(|next| next >= at), "something happens before {at}");
+        self.now = at;
+    }
+
+    /// Does the next thing that happens. Returns false if nothing ever does.
+    pub fn step(&mut self) -> bool {
+        if let Some(todo) = self.todo.pop_front() {
+            self.perform(todo);
+            return true;
+        }
+        let Some((at, happening)) = self.queue.pop() else { return false };
+        self.now = at;
+        match happening {
+            Happening::Timer { host, at } => self.timer(host, at),
+            Happening::Syn { tcp } => self.syn(tcp),
+            Happening::Answer { tcp, result } => self.answer(tcp, result),
+            Happening::Arrival { tcp, reader } => self.arrival(tcp, reader),
+            Happening::Window { tcp, writer, len } => self.window(tcp, writer, len),
+            Happening::Todo(todo) => self.todo.push_back(todo),
+        }
+        true
+    }
+
+    /// Does what a host had to do, or puts it off while the host stands still.
+    fn perform(&mut self, todo: Todo) {
+        let Some(host) = self.host_doing(&todo) else { return };
+        let until = self.host(host).paused_until;
+        if until > self.now {
+            return self.queue.push(until, Happening::Todo(todo));
+        }
+        match todo {
+            Todo::Accept { tcp } => self.accept(tcp),
+            Todo::Dialled { tcp, result } => self.dialled(tcp, result),
+            Todo::Read { tcp, side, rested } => self.read(tcp, side, rested),
+            Todo::Sent { tcp, side, len, messages } => self.sent(tcp, side, len, messages),
+            Todo::Closed { tcp, side, how } => self.closed(tcp, side, how),
+            Todo::Handled { host, life, done } => self.handled(host, life, done),
+            Todo::Copied { host, life, copy } => self.copied(host, life, copy),
+        }
+    }
+
+    fn host_doing(&self, todo: &Todo) -> Option<HostId> {
+        let (tcp, side) = match *todo {
+            Todo::Accept { tcp } => (tcp, Side::Acceptor),
+            Todo::Dialled { tcp, .. } => (tcp, Side::Dialler),
+            Todo::Read { tcp, side, .. }
+            | Todo::Sent { tcp, side, .. }
+            | Todo::Closed { tcp, side, .. } => (tcp, side),
+            Todo::Handled { host, .. } | Todo::Copied { host, .. } => return Some(host),
+        };
+        Some(self.connections[tcp.0].as_ref()?.end(side).host)
+    }
+
+    fn host(&self, host: HostId) -> &Host {
+        &self.hosts[host.0 as usize]
+    }
+
+    fn host_mut(&mut self, host: HostId) -> &mut Host {
+        &mut self.hosts[host.0 as usize]
+    }
+}
+
+/// Keeps what the network draws apart from what the options drew.
+const NETWORK_STREAM: u64 = 0x6e65_7477_6f72_6b00;

@@ -1,0 +1,65 @@
+//! Two hundred seeds, each a cluster of its own kind.
+
+use fulmar_sim::{Options, run};
+
+fn all_good(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        if let Err(failure) = run(&Options::draw(seed), 100) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn the_first_hundred_seeds_keep_every_invariant() {
+    all_good(0..100);
+}
+
+#[test]
+fn the_second_hundred_seeds_keep_every_invariant() {
+    all_good(100..200);
+}
+
+/// A swarm that never meets what it is for proves nothing.
+#[test]
+fn a_few_seeds_meet_every_fault_and_every_way_to_fail() {
+    let mut missing = vec![
+        "FAULT crash, silently true",
+        "FAULT crash, silently false",
+        "start life 1",
+        "FAULT partition",
+        "FAULT heal",
+        "FAULT reset, lossy true",
+        "FAULT reset, lossy false",
+        "FAULT pause",
+        "FAULT reads slowly",
+        "FAULT disconnect",
+        "dialled Err(DialError(ECONNREFUSED))",
+        "dialled Err(DialError(ETIMEDOUT))",
+        "close, flush true",
+        "close, flush false",
+        "closed Eof",
+        "closed ReadError",
+        "closed WriteError",
+        "event Send Err(ETIMEDOUT)",
+        "event Send Err(ECANCELED)",
+        "event Send Err(ECONNRESET)",
+        "event Send Err(ECONNREFUSED)",
+        "event Send Err(EHOSTUNREACH)",
+        "event Put Err(",
+        "event Get Err(",
+        "event Reply Err(",
+        "event Unlink Ok",
+        "write 96 + 0 ACK",
+    ];
+    for seed in 0..100 {
+        let outcome = run(&Options::draw(seed), usize::MAX).unwrap_or_else(|failure| {
+            panic!("{}", failure.violation);
+        });
+        missing.retain(|mark| !outcome.log.iter().any(|line| line.contains(mark)));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("never seen: {missing:?}");
+}
