@@ -1,0 +1,385 @@
+//! A running node, as an administrator sees it.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fulmar_base::Errno;
+use fulmar_control::api::{
+    Admin, AdminError, Connections, Counters, Discover, ExportAll, GlobalSet, GlobalShow, Import,
+    ListNids, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow, Ping,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, WhichNid, WhichReply,
+};
+use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError};
+use fulmar_control::show::{
+    self, Answer, Connection, Export, Globals, Peer, SocklndCounters, SocklndInterface,
+    SocklndPeer, Stats,
+};
+use fulmar_lnet::PingReply;
+use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_net::{Node, StartError};
+
+use super::Host;
+use super::networks::Networks;
+use super::views;
+
+/// How long a ping may take whose caller gives no time, in seconds.
+const PING_TIMEOUT: u32 = 180;
+/// How many nodes are asked at once.
+const ASKED_MAX: usize = 64;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// A node and what it was told.
+pub(crate) struct Daemon {
+    node: Node,
+    networks: Networks,
+}
+
+impl Daemon {
+    pub(crate) fn new(node: Node, networks: Networks) -> Self {
+        Self { node, networks }
+    }
+
+    fn lnd_timeout(&self) -> u32 {
+        let timeout = self.node.with_machine(|machine| machine.socklnd().config().timeout);
+        u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn nets(&self) -> Vec<show::Net> {
+        let nis = self.node.with_machine(|machine| machine.lnet().nis());
+        views::nets(nis, &self.networks.all(), self.lnd_timeout())
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        let peers = self.node.with_machine(|machine| machine.lnet().peers());
+        peers.into_iter().map(Peer::from).collect()
+    }
+
+    fn globals(&self) -> fulmar_lnet::Globals {
+        self.node.with_machine(|machine| machine.lnet().globals().clone())
+    }
+
+    fn add_nis(&self, specs: &[NiSpec]) -> Result<()> {
+        self.networks.add(&self.node, specs).map_err(|error| start_error(&error))
+    }
+
+    /// Returns the NIs that a command means.
+    fn meant(&self, keep: impl Fn(&NiSpec) -> bool) -> Vec<Nid> {
+        self.networks.all().iter().filter(|spec| keep(spec)).map(|spec| spec.nid).collect()
+    }
+
+    fn set_globals(&self, globals: fulmar_lnet::Globals) -> Result<()> {
+        self.node
+            .call(|lnet, now| lnet.set_globals(now, globals))
+            .and_then(|set| set)
+            .map_err(|errno| AdminError::new(errno, format!("cannot set: {errno}")))
+    }
+
+    fn import_add(&self, conf: &LnetConf) -> Result<()> {
+        if !conf.nets.is_empty() || !conf.ip2nets.is_empty() {
+            let (nets, ip2nets) = (conf.nets.clone(), conf.ip2nets.clone());
+            self.net_add(NetAdd { nets, ip2nets })?;
+        }
+        for peer in &conf.peers {
+            self.peer_add(PeerAdd { peer: peer.clone(), lock_primary: false })?;
+        }
+        if !conf.globals.is_empty() || conf.numa_range.is_some() {
+            let mut globals = self.globals();
+            let mut values = conf.globals.clone();
+            values.extend(conf.numa_range.map(|range| (config::GlobalKey::NumaRange, range)));
+            config::set_all(&mut globals, &values)
+                .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
+            self.set_globals(globals)?;
+        }
+        Ok(())
+    }
+
+    fn import_delete(&self, conf: &LnetConf) -> Result<()> {
+        for net in &conf.nets {
+            let named: Vec<&String> = net.nis.iter().flat_map(|ni| &ni.interfaces).collect();
+            let whole = NetDel { net: Some(net.net), ..NetDel::default() };
+            if named.is_empty() {
+                self.net_del(whole)?;
+                continue;
+            }
+            for name in named {
+                self.net_del(NetDel { interface: Some(name.clone()), ..whole.clone() })?;
+            }
+        }
+        for peer in &conf.peers {
+            let (primary, nids) = (peer.primary, Vec::new());
+            self.peer_del(PeerDel { primary, nids, force: false })?;
+        }
+        Ok(())
+    }
+
+    /// Asks every node at once, and waits for each no longer than `timeout`.
+    fn ask_all(
+        &self,
+        nids: &[Nid],
+        timeout: Option<Duration>,
+        ask: impl Fn(&Node, Nid) -> std::result::Result<PingReply, Errno> + Clone + Send + 'static,
+    ) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for group in nids.chunks(ASKED_MAX) {
+            let asked: Vec<_> = group
+                .iter()
+                .map(|&nid| {
+                    let (node, ask) = (self.node.clone(), ask.clone());
+                    let (tell, told) = mpsc::channel();
+                    thread::spawn(move || tell.send(ask(&node, nid)));
+                    (nid, told)
+                })
+                .collect();
+            let end = timeout.map(|timeout| Instant::now() + timeout);
+            for (nid, told) in asked {
+                let result = match end {
+                    None => told.recv().unwrap_or(Err(Errno::ESHUTDOWN)),
+                    Some(end) => told
+                        .recv_timeout(end.saturating_duration_since(Instant::now()))
+                        .unwrap_or(Err(Errno::ETIMEDOUT)),
+                };
+                answers.push(Answer { nid, result: result.map(Into::into).map_err(|e| e.0) });
+            }
+        }
+        answers
+    }
+}
+
+impl Admin for Daemon {
+    fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>> {
+        let mut nets = self.nets();
+        if let Some(wanted) = request.net {
+            nets.retain(|net| net.net == wanted);
+            if nets.is_empty() {
+                return Err(AdminError::new(Errno::ESRCH, "Network is down"));
+            }
+        }
+        Ok(nets)
+    }
+
+    fn net_add(&self, request: NetAdd) -> Result<()> {
+        let parameters = &self.networks.parameters;
+        let mut specs = config::resolve(&request.nets, parameters, &Host).map_err(resolve_error)?;
+        if !request.ip2nets.is_empty() {
+            let more = config::resolve_ip2nets(&request.ip2nets, parameters, &Host);
+            specs.extend(more.map_err(resolve_error)?);
+        }
+        self.add_nis(&specs)
+    }
+
+    fn net_del(&self, request: NetDel) -> Result<()> {
+        let NetDel { net, interface, nid } = request;
+        if net == Some(Net::LOOPBACK) || nid == Some(Nid::LOOPBACK) {
+            return Err(AdminError::new(Errno::EINVAL, "cannot del network")
+                .with_hint("0@lo belongs to every node"));
+        }
+        let meant = self.meant(|spec| match nid {
+            Some(nid) => spec.nid == nid,
+            None => {
+                net == Some(spec.nid.net())
+                    && interface.as_ref().is_none_or(|name| *name == spec.interface)
+            }
+        });
+        if meant.is_empty() {
+            let descr = match interface {
+                Some(_) => "interface invalid for deleting LNet NI",
+                None => "cannot del network",
+            };
+            let known = self.networks.all();
+            let known: Vec<String> =
+                known.iter().map(|spec| format!("{} on {}", spec.nid, spec.interface)).collect();
+            return Err(AdminError::new(Errno::EINVAL, descr)
+                .with_hint(format!("this node has {}", listed(&known))));
+        }
+        for nid in meant {
+            self.networks
+                .remove(&self.node, nid)
+                .map_err(|errno| AdminError::new(errno, "cannot del LNet NI"))?;
+        }
+        Ok(())
+    }
+
+    fn net_set(&self, request: NetSet) -> Result<()> {
+        let NetSet { nid, net, health, conns_per_peer, lnd_timeout } = request;
+        if health.is_some() || lnd_timeout.is_some() {
+            let what = if health.is_some() { "health" } else { "a timeout of its own" };
+            let descr = format!("{what} of an NI is not supported by this node yet");
+            return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
+        }
+        let meant = self.meant(|spec| match (nid, net) {
+            (Some(nid), _) => spec.nid == nid,
+            (None, Some(net)) => spec.nid.net() == net,
+            (None, None) => true,
+        });
+        if meant.is_empty() {
+            return Err(AdminError::new(Errno::ENODEV, "interface / NID is missing"));
+        }
+        for (nid, conns) in meant.into_iter().zip(std::iter::repeat(conns_per_peer)) {
+            let Some(conns) = conns else { continue };
+            let conns = conns.max(1);
+            self.node
+                .set_conns_per_peer(nid, conns)
+                .map_err(|errno| AdminError::new(errno, "cannot set conns_per_peer"))?;
+            self.networks.update(nid, |spec| spec.conns_per_peer = conns);
+        }
+        Ok(())
+    }
+
+    fn peer_show(&self, request: PeerShow) -> Result<Vec<Peer>> {
+        let mut peers = self.peers();
+        if let Some(nid) = request.nid {
+            peers.retain(|peer| peer.nis.iter().any(|ni| ni.nid == nid));
+        }
+        Ok(peers)
+    }
+
+    fn peer_add(&self, request: PeerAdd) -> Result<()> {
+        let config::PeerConf { primary, multi_rail, nids } = request.peer;
+        self.node
+            .call(|lnet, now| lnet.peer_add(now, primary, &nids, multi_rail))
+            .and_then(|added| added)
+            .map_err(|errno| AdminError::new(errno, "failed to add peer"))
+    }
+
+    fn peer_del(&self, request: PeerDel) -> Result<()> {
+        let PeerDel { primary, nids, .. } = request;
+        self.node
+            .call(|lnet, now| lnet.peer_del(now, primary, &nids))
+            .and_then(|deleted| deleted)
+            .map_err(|errno| AdminError::new(errno, "failed to del peer"))
+    }
+
+    fn peer_set(&self, _: PeerSet) -> Result<()> {
+        let descr = "health of a peer is not supported by this node yet";
+        Err(AdminError::new(Errno::EOPNOTSUPP, descr))
+    }
+
+    fn ping(&self, request: Ping) -> Result<Vec<Answer>> {
+        let Ping { nids, source, timeout } = request;
+        let timeout = Duration::from_secs(timeout.unwrap_or(PING_TIMEOUT).into());
+        Ok(self.ask_all(&nids, None, move |node, nid| {
+            node.ping(ProcessId::lustre(nid), source, timeout)
+        }))
+    }
+
+    fn discover(&self, request: Discover) -> Result<Vec<Answer>> {
+        let Discover { nids, timeout, force, .. } = request;
+        let timeout = timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        Ok(self.ask_all(&nids, timeout, move |node, nid| node.discover(nid, force)))
+    }
+
+    fn stats_show(&self, _: StatsShow) -> Result<Stats> {
+        Ok(self.node.with_machine(|machine| machine.lnet().stats()).into())
+    }
+
+    fn stats_reset(&self, _: StatsReset) -> Result<()> {
+        self.node
+            .call(|lnet, _| lnet.reset_stats())
+            .map_err(|errno| AdminError::new(errno, "cannot reset the statistics"))
+    }
+
+    fn global_show(&self, _: GlobalShow) -> Result<Globals> {
+        Ok(show::globals(&self.globals()))
+    }
+
+    fn global_set(&self, request: GlobalSet) -> Result<()> {
+        let mut globals = self.globals();
+        config::set(&mut globals, request.key, request.value)
+            .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
+        self.set_globals(globals)
+    }
+
+    fn export(&self, _: ExportAll) -> Result<Export> {
+        Ok(Export {
+            nets: self.nets(),
+            peers: self.peers(),
+            globals: show::globals(&self.globals()),
+            rest: LnetConf::default(),
+        })
+    }
+
+    fn import(&self, request: Import) -> Result<()> {
+        let Import { conf, delete } = request;
+        let unsupported = match () {
+            () if !conf.routes.is_empty() => Some("route"),
+            () if conf.routing == Some(true) => Some("routing"),
+            () if !conf.udsp.is_empty() => Some("udsp"),
+            () => None,
+        };
+        if let Some(what) = unsupported {
+            let descr = format!("{what} is not supported by this node yet");
+            return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
+        }
+        if delete { self.import_delete(&conf) } else { self.import_add(&conf) }
+    }
+
+    fn connections(&self, request: Connections) -> Result<Vec<Connection>> {
+        let all = self.node.connections();
+        let on_net = all.iter().filter(|conn| conn.info.ni.net() == request.net);
+        Ok(on_net.map(views::connection).collect())
+    }
+
+    fn socklnd_peers(&self, request: SocklndPeers) -> Result<Vec<SocklndPeer>> {
+        let all = self.node.with_machine(|machine| machine.socklnd().peers());
+        let on_net = all.iter().filter(|peer| peer.ni.net() == request.net);
+        Ok(on_net.map(views::socklnd_peer).collect())
+    }
+
+    fn socklnd_interfaces(&self, request: SocklndInterfaces) -> Result<Vec<SocklndInterface>> {
+        let peers = self.node.with_machine(|machine| machine.socklnd().peers());
+        let specs = self.networks.all();
+        let on_net = specs.iter().filter(|spec| spec.nid.net() == request.net);
+        let shown = on_net.filter_map(|spec| {
+            let ip = spec.nid.ip()?;
+            let of = |peer: &&fulmar_socklnd::PeerInfo| peer.ni == spec.nid;
+            let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            Some(SocklndInterface {
+                ip,
+                prefix: fulmar_net::prefix_of(ip),
+                peers: 0,
+                routes: count(peers.iter().filter(of).filter(|peer| peer.dials).count()),
+            })
+        });
+        Ok(shown.collect())
+    }
+
+    fn socklnd_counters(&self, _: Counters) -> Result<SocklndCounters> {
+        Ok(self.node.with_machine(|machine| machine.socklnd().counters().into()))
+    }
+
+    fn list_nids(&self, _: ListNids) -> Result<Nids> {
+        Ok(Nids { nids: self.meant(|_| true) })
+    }
+
+    /// Returns the NID of ours by which the nearest of those asked for is reached, as `lctl` does.
+    fn which_nid(&self, request: WhichNid) -> Result<WhichReply> {
+        let specs = self.networks.all();
+        let reached = |nid: &Nid| {
+            if nid.is_loopback() {
+                return Some(((0, 0), *nid));
+            }
+            if specs.iter().any(|spec| spec.nid == *nid) {
+                return Some(((0, 1), *nid));
+            }
+            let place = specs.iter().position(|spec| spec.nid.net() == nid.net())?;
+            Some(((1, 2 + place), specs.get(place)?.nid))
+        };
+        let nearest = request.nids.iter().filter_map(reached).min_by_key(|(distance, _)| *distance);
+        Ok(WhichReply { nid: nearest.map(|(_, nid)| nid) })
+    }
+}
+
+fn resolve_error(error: ResolveError) -> AdminError {
+    let hint = format!("{}: {}", error.message, error.help);
+    AdminError::new(error.errno, "cannot add LNet NI").with_hint(hint)
+}
+
+fn start_error(error: &StartError) -> AdminError {
+    AdminError::new(error.errno(), "cannot add LNet NI").with_hint(error.to_string())
+}
+
+fn listed(items: &[String]) -> String {
+    if items.is_empty() { "no network yet".into() } else { items.join(", ") }
+}

@@ -1,0 +1,228 @@
+//! `fulmar lctl`: the network commands of Lustre's `lctl`. Spec: lnet-admin §19, §20.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use fulmar_base::Errno;
+use fulmar_control::api::{
+    CallError, Connections, ListNids, Ping, SocklndInterfaces, SocklndPeers, WhichNid,
+};
+use fulmar_control::show::{exit, tables};
+use fulmar_lnet_wire::{Net, NetType, Nid, ProcessId};
+
+use crate::context::{Context, How, Status, Which, complain, print};
+use crate::shell;
+
+/// The longest wait for an answer to a ping, in seconds.
+const TIMEOUT_MAX: u32 = 120;
+
+/// Look at a node's network in the words of Lustre's lctl
+///
+/// Without a command, lctl reads commands line by line from standard input.
+#[derive(Debug, Parser)]
+#[command(name = "lctl", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Network that a command is about
+    #[arg(long, global = true)]
+    net: Option<Net>,
+    /// List every command
+    #[arg(long)]
+    list_commands: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+enum Command {
+    /// Start or stop LNet
+    #[command(alias = "net")]
+    Network {
+        /// up or configure, down or unconfigure
+        action: String,
+    },
+    /// Print the NIDs of this node
+    ListNids {
+        /// "all" prints 0@lo too
+        #[arg(value_parser = ["all"])]
+        all: Option<String>,
+    },
+    /// Print the NID that this node would use
+    WhichNid {
+        /// NIDs to choose from
+        #[arg(required = true)]
+        nids: Vec<String>,
+    },
+    /// Ask a node for its NIDs
+    Ping {
+        /// Whom to ask
+        nid: ProcessId,
+        /// How long to wait, in seconds
+        timeout: Option<u32>,
+    },
+    /// Print the connections of a network: --net tcp conn_list
+    ConnList,
+    /// Print the peers of a network: --net tcp peer_list
+    PeerList,
+    /// Print the interfaces of a network: --net tcp interface_list
+    InterfaceList,
+    /// Print statistics: nis, peers, stats, routers, routes, buffers
+    GetParam {
+        /// Which
+        #[arg(required = true,
+            value_parser = ["nis", "peers", "stats", "routers", "routes", "buffers"])]
+        names: Vec<String>,
+    },
+    /// List every command
+    #[command(name = "list-commands", hide = true)]
+    ListCommands,
+}
+
+/// Runs the tool with `args`, of which the first is its name.
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    ExitCode::from(execute(args))
+}
+
+fn execute(words: Vec<OsString>) -> Status {
+    match Args::try_parse_from(&words) {
+        Ok(args) if args.list_commands => shell::list_commands(&Args::command()),
+        Ok(Args { command: None, .. }) => {
+            let options: Vec<OsString> = words.iter().skip(1).cloned().collect();
+            shell::run("lctl", |line| {
+                let (tool, rest) = line.split_at(1);
+                execute([tool, &options, rest].concat())
+            })
+        }
+        Ok(Args { which, net, command: Some(command), .. }) => {
+            run(command, net, &Context::new("lctl", &which, &How::default()))
+                .unwrap_or_else(|status| status)
+        }
+        Err(error) => shell::usage(Args::command(), &error, &words),
+    }
+}
+
+/// A status, on either side: the left one saves a word where a call fails.
+type Ran = Result<Status, Status>;
+
+fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
+    match command {
+        Command::Network { action } => network(&action, context),
+        Command::ListNids { all } => {
+            let mut nids = context.client.call(&ListNids {}).map_err(failed)?.nids;
+            if all.is_some() {
+                nids.insert(0, Nid::LOOPBACK);
+            }
+            Ok(print(&tables::nids(&nids)))
+        }
+        Command::WhichNid { nids } => which_nid(&nids, context),
+        Command::Ping { nid, timeout } => ping(nid, timeout, context),
+        Command::ConnList => {
+            let net = socket_net(net, "conn_list")?;
+            let all = context.client.call(&Connections { net }).map_err(failed)?;
+            Ok(print(&tables::connections(&all)))
+        }
+        Command::PeerList => {
+            let net = socket_net(net, "peer_list")?;
+            let all = context.client.call(&SocklndPeers { net }).map_err(failed)?;
+            Ok(print(&tables::socklnd_peers(&all)))
+        }
+        Command::InterfaceList => {
+            let net = socket_net(net, "interface_list")?;
+            let all = context.client.call(&SocklndInterfaces { net }).map_err(failed)?;
+            Ok(print(&tables::interfaces(&all)))
+        }
+        Command::GetParam { names } => {
+            for name in names {
+                let table = context.client.get(&format!("/v1/table/{name}")).map_err(failed)?;
+                print(&format!("{name}=\n{table}"));
+            }
+            Ok(0)
+        }
+        Command::ListCommands => Ok(shell::list_commands(&Args::command())),
+    }
+}
+
+fn failed(error: CallError) -> Status {
+    complain(&format!("lctl: {error}\n"));
+    match error {
+        CallError::Refused(error) => {
+            if let Some(hint) = error.hint {
+                complain(&format!("hint: {hint}\n"));
+            }
+            exit::of_errno(error.errno)
+        }
+        _ => exit::NO_NODE,
+    }
+}
+
+fn network(action: &str, context: &Context) -> Ran {
+    match action {
+        "up" | "configure" => {
+            context.client.call(&ListNids {}).map_err(failed)?;
+            Ok(print("LNET configured: Overridden existing one\n"))
+        }
+        "down" | "unconfigure" => {
+            print("LNET busy\n");
+            complain("hint: LNet ends with its node: systemctl stop fulmar-node\n");
+            Err(exit::of_errno(-Errno::EBUSY.0))
+        }
+        _ => {
+            complain(&format!(
+                "lctl: \"{action}\" is neither up nor down; to choose a network, write --net {action}\n"
+            ));
+            Err(exit::BAD_PARAM)
+        }
+    }
+}
+
+/// Requires a network that the socket LND carries.
+fn socket_net(net: Option<Net>, command: &str) -> Result<Net, Status> {
+    match net {
+        Some(net) if net.kind() == NetType::TCP => Ok(net),
+        Some(net) => {
+            complain(&format!("Command {command} not compatible with {net} NAL\n"));
+            Err(exit::FAILED)
+        }
+        None => {
+            complain(&format!("You must say '--net <network>' before '{command}'\n"));
+            Err(exit::FAILED)
+        }
+    }
+}
+
+fn which_nid(nids: &[String], context: &Context) -> Ran {
+    let parse = |text: &String| {
+        text.parse::<Nid>().map_err(|error| {
+            complain(&format!("Can't parse NID {text}: {error}\n"));
+            exit::BAD_PARAM
+        })
+    };
+    let nids = nids.iter().map(parse).collect::<Result<_, _>>()?;
+    match context.client.call(&WhichNid { nids }).map_err(failed)?.nid {
+        Some(nid) => Ok(print(&format!("{nid}\n"))),
+        None => {
+            print("No reachable NID\n");
+            Err(exit::FAILED)
+        }
+    }
+}
+
+fn ping(target: ProcessId, timeout: Option<u32>, context: &Context) -> Ran {
+    if let Some(seconds) = timeout.filter(|seconds| *seconds > TIMEOUT_MAX) {
+        complain(&format!("Timeout {seconds} is to large: use {TIMEOUT_MAX} or less\n"));
+        return Err(exit::BAD_PARAM);
+    }
+    let request = Ping { nids: vec![target.nid], source: None, timeout };
+    let answers = context.client.call(&request).map_err(failed)?;
+    match answers.into_iter().next().map(|answer| answer.result) {
+        Some(Ok(reply)) => Ok(print(&tables::pinged(&reply))),
+        Some(Err(errno)) => {
+            print(&format!("failed to ping {}: {}\n", target.nid, Errno(errno)));
+            Err(exit::of_errno(-errno))
+        }
+        None => Err(exit::FAILED),
+    }
+}

@@ -1,0 +1,134 @@
+//! `lnetctl import` and `lnetctl export`. Spec: lnet-admin §16.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use fulmar_base::Errno;
+use fulmar_control::api::{self, AdminError, ExportAll, NetShow, PeerShow};
+use fulmar_control::config::{LnetConf, Source};
+use fulmar_control::show::{self, exit};
+
+use super::query;
+use crate::context::{Context, Form, Status, complain};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// Add what the file names; so it is without any of these
+    #[arg(short, long, group = "action")]
+    add: bool,
+    /// Remove what the file names
+    #[arg(short, long, group = "action")]
+    del: bool,
+    /// Print what the file names
+    #[arg(short, long, group = "action")]
+    show: bool,
+    /// Run the pings and discoveries of the file
+    #[arg(short, long, group = "action")]
+    exec: bool,
+    /// File; else standard input
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    /// Print no more than can be imported
+    #[arg(short, long)]
+    backup: bool,
+    /// File to write; else standard output
+    file: Option<PathBuf>,
+}
+
+impl Import {
+    pub(super) fn run(self, context: &Context) -> Status {
+        let source = match read(self.file.as_deref()) {
+            Ok(source) => source,
+            Err(error) => {
+                complain(&format!("import: {error}\n"));
+                return exit::BAD_PARAM;
+            }
+        };
+        let conf = match LnetConf::parse(&source) {
+            Ok(conf) => conf,
+            Err(error) => {
+                complain(&format!("import: {error}\n"));
+                return exit::BAD_PARAM;
+            }
+        };
+        match (self.del, self.show, self.exec) {
+            (_, true, _) => show_named(&conf, context),
+            (_, _, true) => execute(conf, context),
+            (delete, ..) => {
+                let op = if delete { "del" } else { "add" };
+                context.tell(Form::Listing, op, "import", &api::Import { conf, delete })
+            }
+        }
+    }
+}
+
+fn read(file: Option<&Path>) -> Result<Source, String> {
+    let (name, text) = match file {
+        Some(path) => (path.display().to_string(), std::fs::read_to_string(path)),
+        None => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().read_to_string(&mut text);
+            ("standard input".to_owned(), read.map(|_| text))
+        }
+    };
+    match text {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => Err(format!("cannot read {name}: {error}")),
+    }
+}
+
+fn show_named(conf: &LnetConf, context: &Context) -> Status {
+    let nets = context.ask(Form::Listing, "show", "import", &NetShow::default(), |mut nets| {
+        nets.retain(|net| conf.nets.iter().any(|named| named.net == net.net));
+        context.show(&show::net_show(&nets, 0, context.dialect))
+    });
+    if nets != 0 || conf.peers.is_empty() {
+        return nets;
+    }
+    context.ask(Form::Listing, "show", "import", &PeerShow::default(), |mut peers| {
+        peers.retain(|peer| conf.peers.iter().any(|named| named.primary == peer.primary));
+        context.show(&show::peer_show(&peers, 0, context.dialect))
+    })
+}
+
+fn execute(conf: LnetConf, context: &Context) -> Status {
+    let mut status = 0;
+    if let Some(asked) = conf.ping {
+        let (source, timeout, nids) = (asked.source, asked.timeout, asked.nids);
+        status = query::ping(&api::Ping { nids, source, timeout }, context);
+    }
+    if let Some(asked) = conf.discover {
+        let (source, timeout, nids) = (asked.source, asked.timeout, asked.nids);
+        let request = api::Discover { nids, source, timeout, force: false };
+        status = query::discover(&request, context).max(status);
+    }
+    status
+}
+
+impl Export {
+    pub(super) fn run(self, context: &Context) -> Status {
+        context.ask(Form::Classic, "export", "configuration", &ExportAll {}, |export| {
+            let report = match self.backup {
+                true => show::backup(&export.to_conf()),
+                false => export.report(context.dialect),
+            };
+            let Some(path) = &self.file else { return context.show(&report) };
+            let text = match context.json {
+                true => report.to_json(),
+                false => report.to_yaml(context.dialect),
+            };
+            std::fs::write(path, text).map_or_else(
+                |error| {
+                    let descr = format!("cannot write {}: {error}", path.display());
+                    let errno = Errno(error.raw_os_error().unwrap_or(Errno::EIO.0));
+                    let error = AdminError::new(errno, descr);
+                    context.refuse(Form::Classic, "export", "configuration", &error)
+                },
+                |()| 0,
+            )
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! `lnetctl peer`. Spec: lnet-admin §6.
+
+use clap::Subcommand;
+use fulmar_base::Errno;
+use fulmar_control::api::{AdminError, PeerAdd, PeerDel, PeerSet, PeerShow};
+use fulmar_control::config::{PeerConf, nid_list};
+use fulmar_control::show;
+use fulmar_lnet_wire::Nid;
+
+use crate::context::{Context, Form, Status};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Add a peer, or NIDs to one
+    Add {
+        /// Primary NID of the peer
+        #[arg(long = "prim_nid", alias = "prim-nid", value_name = "NID")]
+        primary: Option<Nid>,
+        /// NIDs of the peer, such as 10.0.[0-1].2@tcp
+        #[arg(long, value_name = "NIDS")]
+        nid: Option<String>,
+        /// The peer is not multi-rail
+        #[arg(long = "non_mr", alias = "non-mr")]
+        non_mr: bool,
+        /// The primary NID stays, whatever the peer says
+        #[arg(long = "lock_prim", alias = "lock-prim")]
+        lock_prim: bool,
+    },
+    /// Remove a peer, or NIDs from one
+    Del {
+        /// Primary NID of the peer
+        #[arg(long = "prim_nid", alias = "prim-nid", value_name = "NID")]
+        primary: Option<Nid>,
+        /// NIDs to remove; else the whole peer
+        #[arg(long, value_name = "NIDS")]
+        nid: Option<String>,
+        /// Even if the primary NID is locked
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print peers
+    Show {
+        /// The peer that has this NID
+        #[arg(long)]
+        nid: Option<Nid>,
+        /// How much to print: 1 credits and statistics, 2 messages by type and health, 3 state,
+        /// 4 all
+        #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
+            default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
+            hide_default_value = true)]
+        verbose: u8,
+    },
+    /// Print the primary NIDs of the peers
+    List,
+    /// Change peers
+    Set {
+        /// NID of the peer
+        #[arg(long, required_unless_present = "all")]
+        nid: Option<Nid>,
+        /// All peers
+        #[arg(long, conflicts_with = "nid")]
+        all: bool,
+        /// Health, 1000 at best
+        #[arg(long, value_name = "N")]
+        health: Option<u32>,
+        /// State as a number; for tests alone
+        #[arg(long, value_name = "N")]
+        state: Option<u32>,
+    },
+}
+
+impl Command {
+    pub(super) fn run(self, context: &Context) -> Status {
+        match self {
+            Self::Add { primary, nid, non_mr, lock_prim } => {
+                let request = named(primary, nid.as_deref()).map(|(primary, mut nids)| {
+                    if !nids.contains(&primary) {
+                        nids.insert(0, primary);
+                    }
+                    let peer = PeerConf { primary, multi_rail: !non_mr, nids };
+                    PeerAdd { peer, lock_primary: lock_prim }
+                });
+                match request {
+                    Ok(request) => context.tell(Form::Listing, "add", "peer", &request),
+                    Err(error) => context.refuse(Form::Listing, "add", "peer", &error),
+                }
+            }
+            Self::Del { primary, nid, force } => match named(primary, nid.as_deref()) {
+                Ok((primary, nids)) => {
+                    let request = PeerDel { primary, nids, force };
+                    context.tell(Form::Listing, "del", "peer", &request)
+                }
+                Err(error) => context.refuse(Form::Listing, "del", "peer", &error),
+            },
+            Self::Show { nid, verbose } => {
+                context.ask(Form::Listing, "show", "peer", &PeerShow { nid }, |peers| {
+                    context.show(&show::peer_show(&peers, verbose, context.dialect))
+                })
+            }
+            Self::List => {
+                context.ask(Form::Listing, "show", "peer", &PeerShow::default(), |peers| {
+                    context.show(&show::peer_list(&peers))
+                })
+            }
+            Self::Set { nid, health, state, .. } => {
+                let request = PeerSet { nid, health, state };
+                context.tell(Form::Listing, "set", "peer", &request)
+            }
+        }
+    }
+}
+
+fn named(primary: Option<Nid>, nids: Option<&str>) -> Result<(Nid, Vec<Nid>), AdminError> {
+    let primary = primary.ok_or_else(|| {
+        AdminError::new(Errno::EINVAL, "missing primary NID").with_hint("say which: --prim_nid NID")
+    })?;
+    let nids = nids.map(nid_list).transpose().map_err(|error| {
+        AdminError::new(Errno::EINVAL, "invalid NIDs list").with_hint(error.to_string())
+    })?;
+    Ok((primary, nids.unwrap_or_default()))
+}

@@ -1,0 +1,98 @@
+//! `fulmar node`: from a file and options to a configuration, and the start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
+
+use crate::context::complain;
+
+/// Run a node
+///
+/// What the node does stands in a file: lnet.conf as "lnetctl export --backup" writes it, with a key
+/// "node" for what only Fulmar has; or lines of modprobe.d, such as "options lnet networks=tcp(eth0)".
+/// Options of the command line come before what the file says. Without either, the node is on tcp at
+/// the first interface that other nodes can reach.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// File to read
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Networks and their interfaces, such as 'tcp(eth0),tcp1(eth1)'; an address may stand for an
+    /// interface
+    #[arg(long, value_name = "NETS")]
+    networks: Option<String>,
+    /// Whose connections are taken: secure (from ports below 1024), all, or none
+    #[arg(long, value_name = "WHOSE")]
+    accept: Option<String>,
+    /// TCP port of this node and of its peers [default: 988]
+    #[arg(long, value_name = "PORT")]
+    accept_port: Option<String>,
+    /// Control socket [default: /run/fulmar/control.sock, else
+    /// $XDG_RUNTIME_DIR/fulmar/control.sock]
+    #[arg(long, env = "FULMAR_CONTROL", hide_env_values = true, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Address and port where Prometheus may fetch /metrics, such as 127.0.0.1:9988
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Read the configuration, say what is wrong with it, and stop
+    #[arg(long)]
+    check: bool,
+}
+
+/// The request was wrong.
+const WRONG: u8 = 2;
+
+pub(crate) fn main(args: Args) -> ExitCode {
+    let check = args.check;
+    match configure(args) {
+        Ok(_) if check => ExitCode::SUCCESS,
+        Ok(config) => run(&config),
+        Err(message) => {
+            complain(&format!("{message}\n"));
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+/// Reads the file and puts the options in its place.
+fn configure(args: Args) -> Result<NodeConfig, String> {
+    let mut config = match &args.config {
+        Some(path) => {
+            let name = path.display();
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                format!("fulmar: cannot read {name}: {error}; name the file of the node with -c")
+            })?;
+            NodeConfig::parse(&Source::new(name.to_string(), text)).map_err(told)?
+        }
+        None => NodeConfig::default(),
+    };
+    if let Some(networks) = &args.networks {
+        config.set_networks(networks).map_err(told)?;
+    }
+    for (name, value) in [("accept", &args.accept), ("accept_port", &args.accept_port)] {
+        if let Some(value) = value {
+            config.set(Module::Lnet, name, value).map_err(told)?;
+        }
+    }
+    config.control = args.control.or(config.control);
+    config.metrics = args.metrics.or(config.metrics);
+    config.globals().map_err(|error| format!("fulmar: the global values: {error}"))?;
+    Ok(config)
+}
+
+fn told(error: Diagnostic) -> String {
+    error.to_string()
+}
+
+/// Starts the node and returns when it has ended.
+fn run(config: &NodeConfig) -> ExitCode {
+    match crate::daemon::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("fulmar: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The tools without a command: commands line by line, from a terminal or a file.
+
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal};
+
+use clap::Command;
+use clap::error::ErrorKind;
+use fulmar_control::show::exit;
+
+use crate::context::{Status, complain, print};
+
+/// Words that the tools understand besides their commands.
+const BUILT_IN: [&str; 10] = [
+    "quit",
+    "exit",
+    "help",
+    "--help",
+    "version",
+    "--version",
+    "list-commands",
+    "--list-commands",
+    "--ignore_errors",
+    "ignore_errors",
+];
+
+/// Runs the lines of standard input. Without a terminal the first failure ends it, unless
+/// `ignore_errors` came before.
+pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Status {
+    let stdin = std::io::stdin();
+    let terminal = stdin.is_terminal();
+    let (mut ignore, mut status) = (false, 0);
+    let prompt = || terminal.then(|| print("> "));
+    prompt();
+    for line in stdin.lock().lines() {
+        let Ok(line) = line else { break };
+        let Some(words) = shlex::split(line.trim()) else {
+            complain(&format!("{tool}: a quote is never closed in: {line}\n"));
+            status = exit::BAD_PARAM;
+            if terminal {
+                prompt();
+                continue;
+            }
+            break;
+        };
+        match words.first().map(String::as_str) {
+            None => {}
+            Some("quit" | "exit") => return status,
+            Some("ignore_errors" | "--ignore_errors") => ignore = true,
+            Some(_) => {
+                let words = [tool.to_owned()].into_iter().chain(words);
+                status = execute(words.map(OsString::from).collect());
+                if status != 0 && !terminal && !ignore {
+                    return status;
+                }
+            }
+        }
+        prompt();
+    }
+    status
+}
+
+/// Tells what is wrong with a command line, or prints the help that it asks for.
+pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -> Status {
+    let tool = command.get_name();
+    let word = error.get(clap::error::ContextKind::InvalidSubcommand);
+    match (error.kind(), word) {
+        (ErrorKind::InvalidSubcommand, Some(word)) => unknown(tool, &word.to_string()),
+        (ErrorKind::MissingSubcommand, _) => {
+            print(&help_of(command, words));
+            exit::BAD_PARAM
+        }
+        (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, _) => {
+            print(&error.render().to_string())
+        }
+        _ => {
+            complain(&error.render().to_string());
+            exit::BAD_PARAM
+        }
+    }
+}
+
+/// Returns the help of the command that `words` lead to.
+fn help_of(mut command: Command, words: &[OsString]) -> String {
+    command.build();
+    let mut at = &command;
+    for word in words.iter().skip(1) {
+        at = word.to_str().and_then(|word| at.find_subcommand(word)).unwrap_or(at);
+    }
+    at.clone().render_help().to_string()
+}
+
+/// Says that there is no such command.
+pub(crate) fn unknown(tool: &str, word: &str) -> Status {
+    complain(&format!("{tool}: '{word}' is not a valid command. See '{tool} --list-commands'.\n"));
+    exit::FAILED
+}
+
+/// Prints every command, four to a line.
+pub(crate) fn list_commands(command: &Command) -> Status {
+    let own = command.get_subcommands().map(Command::get_name);
+    let own = own.filter(|name| !BUILT_IN.contains(name));
+    let names: Vec<&str> = BUILT_IN.into_iter().chain(own).collect();
+    let mut out = String::new();
+    for line in names.chunks(4) {
+        out.extend(line.iter().map(|name| format!("{name:<20}")));
+        out.push('\n');
+    }
+    print(&out)
+}

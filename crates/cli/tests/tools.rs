@@ -1,0 +1,301 @@
+//! The binary, as a user runs it, against a node that lives in memory.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use fulmar_control::api::{Server, ServerHandle};
+use fulmar_control::testing::FakeNode;
+
+const RECORDED: &str = include_str!("../../../testdata/cli/lnet-node2.txt");
+
+/// Returns what `command` printed on a real node.
+fn recorded(command: &str) -> &'static str {
+    let prompt = format!("$ {command}\n");
+    let start = RECORDED.find(&prompt).expect("the command is recorded") + prompt.len();
+    let output = &RECORDED[start..];
+    &output[..output.find("[exit ").unwrap()]
+}
+
+struct Node {
+    directory: PathBuf,
+    handle: Option<ServerHandle>,
+}
+
+/// What a command did: its status, standard output and standard error.
+type Ran = (i32, String, String);
+
+impl Node {
+    fn start(name: &str) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("fulmar-cli-{name}-{}", std::process::id()));
+        let server = Server::bind(&directory.join("control.sock"), None).unwrap();
+        let handle = Some(server.spawn(Arc::new(FakeNode::new())).unwrap());
+        Self { directory, handle }
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        self.run_with(words, "")
+    }
+
+    fn run_with(&self, words: &str, input: &str) -> Ran {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fulmar"))
+            .args(words.split_whitespace())
+            .env("FULMAR_CONTROL", self.directory.join("control.sock"))
+            .current_dir(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Runs what must succeed and returns what it printed.
+    fn says(&self, words: &str) -> String {
+        let (status, out, err) = self.run(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words}\n{out}");
+        out
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.handle.take());
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+#[test]
+fn lists_are_printed_in_either_dialect_and_as_json() {
+    let node = Node::start("lists");
+    let netlink = "net:\n-     net type: tcp\n      local NI(s):\n      -     nid: 10.0.0.1@tcp\n            \
+         status: up\n            interfaces:\n                  0: eth0\n";
+    assert_eq!(node.says("lnetctl net show"), netlink);
+    assert!(node.says("lnetctl net show -v").contains("conns_per_peer: 4\n"));
+    assert!(node.says("lnetctl net show -v2 --net tcp").contains("health value: 1000\n"));
+    assert!(node.says("lnetctl net show --verbose=4").contains("udsp info:\n"));
+    assert!(
+        node.says("lnetctl --dialect cyaml net show").starts_with("net:\n    - net type: tcp\n")
+    );
+    let json = node.says("lnetctl net show --json");
+    assert!(
+        json.starts_with("{\"net\":[{\"net type\":\"tcp\",\"local NI(s)\":[{\"nid\":"),
+        "{json}"
+    );
+    for nothing in [
+        "peer show",
+        "peer list",
+        "route show -v 4",
+        "routing show",
+        "udsp show",
+        "debug recovery --local",
+        "lnet configure --all",
+    ] {
+        assert_eq!(node.says(&format!("lnetctl {nothing}")), "", "{nothing}");
+    }
+    assert_eq!(node.says("lnetctl global show"), recorded("lnetctl global show"));
+    assert!(node.says("lnetctl stats show").contains("\n    send_count: 7\n"));
+}
+
+#[test]
+fn peers_and_nets_come_and_go() {
+    let node = Node::start("changes");
+    assert_eq!(node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp --nid 10.0.[1-2].2@tcp"), "");
+    let peers = node.says("lnetctl peer show --nid 10.0.1.2@tcp -v 1");
+    assert!(peers.contains("min_tx_credits: -3\n"), "{peers}");
+    assert_eq!(node.says("lnetctl peer list"), "peer list:\n-     nid: 10.0.0.2@tcp\n");
+    assert_eq!(node.says("lnetctl peer del --prim_nid 10.0.0.2@tcp"), "");
+    assert_eq!(node.says("lnetctl peer list"), "");
+    assert_eq!(node.says("lnetctl net add --net tcp1 --if eth0 --credits 99"), "");
+    assert!(node.says("lnetctl net show --net tcp1 -v").contains("credits: 99\n"));
+    assert_eq!(node.says("lctl list_nids"), "10.0.0.1@tcp\n10.0.0.1@tcp1\n");
+    assert_eq!(node.says("lctl list_nids all"), "0@lo\n10.0.0.1@tcp\n10.0.0.1@tcp1\n");
+    assert_eq!(node.says("lnetctl net del --net tcp1"), "");
+    assert_eq!(node.says("lnetctl set retry_count 0x3"), "");
+    assert!(node.says("lnetctl global show").contains("retry_count: 3\n"));
+    assert_eq!(node.says("lnetctl stats reset"), "");
+    assert!(node.says("lnetctl stats show").contains("\n    send_count: 0\n"));
+}
+
+#[test]
+fn failures_have_the_form_and_the_status_of_the_tools() {
+    let node = Node::start("failures");
+    for (command, status) in [
+        ("lnetctl ping bogus", 234),
+        ("lnetctl net add --net tcp9 --if nosuch0", 234),
+        ("lnetctl net del --net tcp9", 234),
+        ("lnetctl set bogus 1", 255),
+        ("lnetctl fault drop list", 255),
+    ] {
+        let (got, out, err) = node.run(command);
+        assert_eq!((got, out.as_str()), (status, ""), "{command}");
+        let object: String = err
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(object, recorded(command), "{command}");
+    }
+    for (command, status, told) in [
+        (
+            "lnetctl net add --net tcp9 --if nosuch0",
+            234,
+            "# hint: there is no interface nosuch0 for tcp9",
+        ),
+        ("lnetctl route add --net o2ib --gateway 10.0.0.9@tcp", 234, "errno: -95\n"),
+        ("lnetctl net show --net tcp7", 234, "errno: -3\n"),
+        ("lnetctl peer add --nid 10.0.0.2@tcp", 234, "descr: ! \"missing primary NID\""),
+        (
+            "lnetctl set discovery x",
+            255,
+            "parser:\n    - set:\n          errno: -1\n          descr: cannot parse discovery value\n",
+        ),
+        ("lnetctl set discovery 2", 234, "add:\n    - discovery:\n          errno: -22\n"),
+        ("lnetctl set routing 1", 161, "routing is not supported by this node yet"),
+        ("lnetctl net show --bogus", 234, "unexpected argument '--bogus'"),
+        (
+            "lnetctl nest",
+            255,
+            "lnetctl: 'nest' is not a valid command. See 'lnetctl --list-commands'.\n",
+        ),
+        ("lctl conn_list", 255, "You must say '--net <network>' before 'conn_list'\n"),
+        ("lctl --net o2ib conn_list", 255, "Command conn_list not compatible with o2ib NAL\n"),
+        ("lctl which_nid x@y", 234, "Can't parse NID x@y"),
+        ("--control", 2, "unexpected argument"),
+    ] {
+        let (got, _, err) = node.run(command);
+        assert!(got == status && err.contains(told), "{command}: {got}\n{err}");
+    }
+    let (status, out, _) = node.run("lnetctl net");
+    assert!(status == 234 && out.contains("Usage: lnetctl net"), "{status} {out}");
+}
+
+#[test]
+fn pings_print_those_that_answer_and_then_those_that_do_not() {
+    let node = Node::start("pings");
+    let (status, out, err) = node.run("lnetctl ping 10.0.0.2@tcp 10.0.0.99@tcp -t 1");
+    assert_eq!(
+        (status, out.as_str(), err.as_str()),
+        (
+            255,
+            "ping:\n- primary nid: 10.0.0.2@tcp\n  Multi-Rail: false\n  peer_ni:\n  - nid: 10.0.0.2@tcp\n\
+             manage:\n- ping:\n  errno: -113\n  descr: ! 'failed to ping 10.0.0.99@tcp: No route to host'\n",
+            ""
+        )
+    );
+    assert!(node.says("lnetctl discover --force 10.0.0.[2-3]@tcp").contains("nid: 10.0.0.3@tcp"));
+    let (status, out, err) = node.run("lnetctl --dialect cyaml ping 10.0.0.99@tcp");
+    assert!(status == 255 && out.is_empty() && err.contains("descr: \"failed to ping"), "{err}");
+    assert_eq!(node.says("lctl ping 10.0.0.2@tcp 5"), "12345-0@lo\n10.0.0.2@tcp\n");
+    let (status, out, _) = node.run("lctl ping 10.0.0.99@tcp");
+    assert_eq!((status, out.as_str()), (143, "failed to ping 10.0.0.99@tcp: No route to host\n"));
+}
+
+#[test]
+fn an_export_can_be_imported() {
+    let node = Node::start("export");
+    node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp");
+    node.says("lnetctl export --backup lnet.conf");
+    let backup = node.says("lnetctl export --backup");
+    assert_eq!(std::fs::read_to_string(node.directory.join("lnet.conf")).unwrap(), backup);
+    node.says("lnetctl net del --net tcp");
+    node.says("lnetctl peer del --prim_nid 10.0.0.2@tcp");
+    node.says("lnetctl import lnet.conf");
+    assert_eq!(node.says("lnetctl export --backup"), backup);
+    assert!(node.says("lnetctl import --show lnet.conf").starts_with("net:\n-     net type: tcp"));
+    let (status, _, err) = node.run_with("lnetctl import", "net:\n  - net tipe: tcp\n");
+    assert_eq!(status, 234);
+    assert_eq!(
+        err,
+        "import: standard input:2:5: error: unknown key \"net tipe\"\n 2 |   - net tipe: tcp\n   |     ^\n\
+         help: did you mean \"net type\"?\n"
+    );
+}
+
+#[test]
+fn commands_are_read_line_by_line() {
+    let node = Node::start("lines");
+    let lines = "net show\n\n# nothing\nstats reset\nquit\nnonsense\n";
+    let (status, out, err) = node.run_with("lnetctl", lines);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.starts_with("net:\n-     net type: tcp"), "{out}");
+    let (status, _, err) = node.run_with("lnetctl", "nonsense\nstats reset\n");
+    assert!(status == 255 && err.contains("'nonsense' is not a valid command"), "{err}");
+    assert_eq!(node.run_with("lnetctl", "ignore_errors\nnonsense\nstats reset\n").0, 0);
+    assert_eq!(
+        node.run_with("lctl --net tcp", "interface_list\n").1,
+        "10.0.0.1: (10.0.0.1/255.255.255.0) npeer 0 nroute 1\n"
+    );
+}
+
+#[test]
+fn the_tools_answer_to_their_own_names() {
+    let node = Node::start("names");
+    for (name, words) in [("lnetctl", "net show"), ("lctl", "list_nids")] {
+        let link = node.directory.join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fulmar"), &link).unwrap();
+        let output = Command::new(&link)
+            .args(words.split_whitespace())
+            .env("FULMAR_CONTROL", node.directory.join("control.sock"))
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let same = node.says(&format!("{name} {words}"));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), same);
+    }
+}
+
+#[test]
+fn lctl_prints_the_lines_of_lctl() {
+    let node = Node::start("lctl");
+    assert_eq!(
+        node.says("lctl --net tcp conn_list"),
+        "12345-10.0.0.2@tcp   C[0]10.0.0.1->10.0.0.2:988 87040/131072 nonagle\n"
+    );
+    assert_eq!(node.says("lctl --net tcp peer_list"), "<no peers>\n");
+    assert_eq!(node.says("lctl which_nid 10.0.0.9@o2ib 10.0.0.9@tcp"), "10.0.0.9@tcp\n");
+    let routes = format!("routes=\n{}", recorded("cat /sys/kernel/debug/lnet/routes"));
+    assert_eq!(node.says("lctl get_param routes"), routes);
+    assert!(node.says("lctl get_param nis stats").contains("stats=\n0 0 0 7 0 0 0 0 0 0 0\n"));
+}
+
+#[test]
+fn without_a_node_one_line_says_what_to_do() {
+    let node = Node::start("absent");
+    let (status, out, err) = node.run("lnetctl --control /nonexistent/x.sock net show");
+    assert_eq!((status, out.as_str()), (254, ""));
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.starts_with("lnetctl: no node answers at /nonexistent/x.sock ("), "{err}");
+}
+
+#[test]
+fn a_node_checks_its_configuration() {
+    let node = Node::start("node");
+    let file = node.directory.join("node.yaml");
+    std::fs::write(&file, "node:\n  acept: all\n").unwrap();
+    let (status, _, err) = node.run("node -c node.yaml");
+    assert_eq!(status, 2);
+    assert!(err.starts_with("node.yaml:2:3: error: unknown key \"acept\""), "{err}");
+    std::fs::write(&file, "node:\n  accept: all\nglobal:\n  retry_count: 3\n").unwrap();
+    assert_eq!(node.run("node -c node.yaml --check").0, 0);
+    let (status, _, err) = node.run("node --networks tcp(eth0 --check");
+    assert!(status == 2 && err.contains("networks=:1:4: error: \"(\" is never closed"), "{err}");
+    let (status, _, err) = node.run("node -c absent.yaml");
+    assert!(status == 2 && err.starts_with("fulmar: cannot read absent.yaml:"), "{err}");
+}
+
+#[test]
+fn completion_and_manual_pages_are_written() {
+    let node = Node::start("pages");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(node.says(&format!("completion {shell}")).contains("lnetctl"));
+    }
+    node.says("man --dir .");
+    let page = std::fs::read_to_string(node.directory.join("fulmar-lnetctl-net-add.1")).unwrap();
+    assert!(page.contains("Add interfaces to a network"), "{page}");
+}

@@ -1,0 +1,155 @@
+//! The command line's end of the control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fulmar_base::Errno;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::net::UnixStream;
+
+use super::operations::{AdminError, Operation};
+
+/// Enough for the peers of the largest nodes.
+const REPLY_BYTES_MAX: usize = 256 << 20;
+
+/// Why a call has no reply.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// Nobody listens.
+    #[error(
+        "no node answers at {path} ({cause}): start one with \"fulmar node\", or name its socket \
+         with --control or FULMAR_CONTROL"
+    )]
+    NoNode {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        cause: Errno,
+    },
+    /// The user is not one of those who may.
+    #[error(
+        "the node at {path} does not let you in: become root, or a member of the socket's group"
+    )]
+    Forbidden {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The node says no.
+    #[error(transparent)]
+    Refused(#[from] AdminError),
+    /// Whatever listens there, it is no node of this release.
+    #[error("what answers at {path} cannot be understood: {reason}; is it a node of this release?")]
+    Garbled {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Talks to the node behind a socket; each call is a connection of its own, and blocks.
+#[derive(Clone, Debug)]
+pub struct Client {
+    path: PathBuf,
+}
+
+impl Client {
+    /// Names the socket; nothing is opened yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Names the first of [`default_sockets`](super::default_sockets) where somebody answers.
+    pub fn at_default() -> Self {
+        let sockets = super::default_sockets();
+        let answers =
+            |path: &&PathBuf| std::os::unix::net::UnixStream::connect(path.as_path()).is_ok();
+        let path = sockets.iter().find(answers).or(sockets.first());
+        Self::new(path.expect("there is at least one default"))
+    }
+
+    /// Returns the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks the node.
+    ///
+    /// # Errors
+    /// Says whether there is no node, or what it refuses.
+    pub fn call<O: Operation>(&self, operation: &O) -> Result<O::Reply, CallError> {
+        let body = serde_json::to_vec(operation).map_err(|error| self.garbled(error))?;
+        let reply = self.request(Method::POST, O::PATH, body)?;
+        serde_json::from_slice(&reply).map_err(|error| self.garbled(error))
+    }
+
+    /// Fetches text, such as `/metrics`.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn get(&self, path: &str) -> Result<String, CallError> {
+        let reply = self.request(Method::GET, path, Vec::new())?;
+        String::from_utf8(reply).map_err(|error| self.garbled(error))
+    }
+
+    fn request(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| self.garbled(error))?;
+        let (status, reply) = runtime.block_on(async {
+            let stream = UnixStream::connect(&self.path).await.map_err(|e| self.no_node(e))?;
+            self.exchange(stream, method, path, body).await.map_err(|error| self.garbled(error))
+        })?;
+        if status == StatusCode::OK {
+            return Ok(reply);
+        }
+        match serde_json::from_slice::<AdminError>(&reply) {
+            Ok(error) => Err(CallError::Refused(error)),
+            Err(_) => Err(self.garbled(format!("it answers {status} to {path}"))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        stream: UnixStream,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, Vec<u8>), Box<dyn std::error::Error + Send + Sync>> {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "node")
+            .header("content-type", "application/json")
+            .header("connection", "close")
+            .body(Full::new(Bytes::from(body)))?;
+        let driver = tokio::spawn(connection);
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await?;
+        driver.abort();
+        Ok((status, body.to_bytes().to_vec()))
+    }
+
+    fn no_node(&self, error: io::Error) -> CallError {
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => CallError::Forbidden { path },
+            _ => CallError::NoNode {
+                path,
+                cause: Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)),
+            },
+        }
+    }
+
+    fn garbled(&self, reason: impl ToString) -> CallError {
+        CallError::Garbled { path: self.path.clone(), reason: reason.to_string() }
+    }
+}

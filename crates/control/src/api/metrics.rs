@@ -1,0 +1,225 @@
+//! `/metrics`: what a node counts, for Prometheus.
+
+use std::fmt;
+
+use fulmar_base::Errno;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::operations::{Admin, AdminError, Counters, NetShow, PeerShow, StatsShow};
+use crate::show::{ByType, Net, Ni, Peer, PeerNi, SocklndCounters, Stats, Traffic};
+
+/// The content type of the text.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Asks the node for everything and writes it down.
+pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
+    let scrape = Scrape {
+        nets: admin.net_show(NetShow::default())?,
+        peers: admin.peer_show(PeerShow::default())?,
+        stats: admin.stats_show(StatsShow {})?,
+        socklnd: admin.socklnd_counters(Counters {})?,
+        resident_bytes: resident_bytes(),
+    };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(scrape));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .map_err(|error| AdminError::new(Errno::EIO, format!("cannot write metrics: {error}")))?;
+    Ok(text)
+}
+
+/// Returns the memory of this process, if the system tells.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[derive(Debug)]
+struct Scrape {
+    nets: Vec<Net>,
+    peers: Vec<Peer>,
+    stats: Stats,
+    socklnd: SocklndCounters,
+    resident_bytes: Option<u64>,
+}
+
+/// Labels with their values.
+type Labels = Vec<(&'static str, String)>;
+/// A gauge's name, what it shows, and its value.
+type Gauge<T> = (&'static str, &'static str, fn(&T) -> i64);
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Out { encoder };
+        self.node(&mut out)?;
+        self.nis(&mut out)?;
+        self.peer_nis(&mut out)?;
+        for (name, help, value) in self.socklnd.named() {
+            out.counters(&format!("fulmar_socklnd_{name}"), help.trim(), [(vec![], value)])?;
+        }
+        if let Some(bytes) = self.resident_bytes {
+            let one = [(vec![], bytes as i64)];
+            out.gauges("process_resident_memory_bytes", "Resident memory of the process.", one)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scrape {
+    fn node(&self, out: &mut Out<'_>) -> fmt::Result {
+        let s = &self.stats;
+        out.gauges(
+            "fulmar_messages_active",
+            "Messages under way.",
+            [(vec![], s.msgs_alloc as i64)],
+        )?;
+        let max = [(vec![], s.msgs_max as i64)];
+        out.gauges("fulmar_messages_active_max", "The most messages ever under way.", max)?;
+        let by = |direction: &str, n| (vec![("direction", direction.to_owned())], n);
+        let messages =
+            [("sent", s.send_count), ("received", s.recv_count), ("routed", s.route_count)];
+        out.counters("fulmar_messages", "Messages.", messages.map(|(d, n)| by(d, n)))?;
+        let bytes =
+            [("sent", s.send_length), ("received", s.recv_length), ("routed", s.route_length)];
+        out.counters("fulmar_payload_bytes", "Payload bytes.", bytes.map(|(d, n)| by(d, n)))?;
+        out.counters("fulmar_dropped_messages", "Messages dropped.", [(vec![], s.drop_count)])?;
+        out.counters("fulmar_dropped_bytes", "Payload bytes dropped.", [(vec![], s.drop_length)])?;
+        out.counters("fulmar_message_errors", "Messages that failed.", [(vec![], s.errors)])?;
+        let lost = [(vec![], s.response_timeout_count)];
+        out.counters("fulmar_response_timeouts", "Answers that did not come in time.", lost)?;
+        out.counters("fulmar_resends", "Messages sent again.", [(vec![], s.resend_count)])
+    }
+
+    fn nis(&self, out: &mut Out<'_>) -> fmt::Result {
+        let nis = || self.nets.iter().flat_map(|net| &net.nis);
+        let labels = |ni: &Ni| vec![("nid", ni.nid.to_string())];
+        let gauges: [Gauge<Ni>; 5] = [
+            ("fulmar_ni_up", "1 if the interface is up.", |ni| ni.up.into()),
+            ("fulmar_ni_credits", "Free credits; below 0, so many messages wait.", |ni| {
+                ni.credits.now
+            }),
+            ("fulmar_ni_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
+            ("fulmar_ni_credits_max", "The credits of the interface.", |ni| ni.credits.max),
+            ("fulmar_ni_health", "The health of the interface, 1000 at best.", |ni| {
+                ni.health.value.into()
+            }),
+        ];
+        for (name, help, value) in gauges {
+            out.gauges(name, help, nis().map(|ni| (labels(ni), value(ni))))?;
+        }
+        out.traffic("fulmar_ni", || nis().map(|ni| (labels(ni), &ni.traffic)))
+    }
+
+    fn peer_nis(&self, out: &mut Out<'_>) -> fmt::Result {
+        let nis = || self.peers.iter().flat_map(|peer| peer.nis.iter().map(move |ni| (peer, ni)));
+        let labels = |(peer, ni): (&Peer, &PeerNi)| {
+            vec![("peer", peer.primary.to_string()), ("nid", ni.nid.to_string())]
+        };
+        let gauges: [Gauge<PeerNi>; 5] = [
+            ("fulmar_peer_credits", "Free credits; below 0, so many messages wait.", |ni| {
+                ni.credits.now
+            }),
+            ("fulmar_peer_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
+            ("fulmar_peer_credits_max", "The credits of the peer.", |ni| ni.credits.max),
+            ("fulmar_peer_queued_bytes", "Bytes on their way to the peer or waiting.", |ni| {
+                ni.queued_bytes as i64
+            }),
+            ("fulmar_peer_health", "The health of the peer, 1000 at best.", |ni| {
+                ni.health.value.into()
+            }),
+        ];
+        for (name, help, value) in gauges {
+            out.gauges(name, help, nis().map(|both| (labels(both), value(both.1))))?;
+        }
+        out.traffic("fulmar_peer", || nis().map(|both| (labels(both), &both.1.traffic)))
+    }
+}
+
+struct Out<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+impl Out<'_> {
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, i64)>,
+    ) -> fmt::Result {
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            if labels.is_empty() {
+                return ConstGauge::new(value).encode(metric);
+            }
+            ConstGauge::new(value).encode(metric.encode_family(&labels.as_slice())?)?;
+        }
+        Ok(())
+    }
+
+    /// The encoder adds `_total` to the name.
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            if labels.is_empty() {
+                return ConstCounter::new(value).encode(metric);
+            }
+            ConstCounter::new(value).encode(metric.encode_family(&labels.as_slice())?)?;
+        }
+        Ok(())
+    }
+
+    /// Messages by direction and type, and latencies.
+    fn traffic<'t, I>(&mut self, prefix: &str, all: impl Fn() -> I) -> fmt::Result
+    where
+        I: Iterator<Item = (Labels, &'t Traffic)>,
+    {
+        let direction = |labels: &Labels, name: &str, counts: &ByType| {
+            let with = |(kind, n): (&str, u64)| {
+                let mut labels = labels.clone();
+                labels.push(("direction", name.to_owned()));
+                labels.push(("type", kind.to_owned()));
+                (labels, n)
+            };
+            counts.named().map(with)
+        };
+        let messages = all().flat_map(|(labels, traffic)| {
+            [
+                ("sent", &traffic.sent),
+                ("received", &traffic.received),
+                ("dropped", &traffic.dropped),
+            ]
+            .map(|(name, counts)| direction(&labels, name, counts))
+            .into_iter()
+            .flatten()
+        });
+        self.counters(&format!("{prefix}_messages"), "Messages by direction and type.", messages)?;
+        let latencies = |traffic: &Traffic| {
+            [
+                ("put_egress", traffic.put_egress),
+                ("get_rtt", traffic.get_rtt),
+                ("put_ack", traffic.put_ack),
+            ]
+        };
+        let averages = all().flat_map(|(labels, traffic)| {
+            latencies(traffic).map(|(operation, latency)| {
+                let mut labels = labels.clone();
+                labels.push(("operation", operation.to_owned()));
+                (labels, latency.avg_nsec as i64)
+            })
+        });
+        let help = "The mean time of an operation in nanoseconds; 0 before the first.";
+        self.gauges(&format!("{prefix}_latency_nanoseconds"), help, averages)
+    }
+}

@@ -1,0 +1,37 @@
+//! The administration API of a node: HTTP and JSON on a Unix socket.
+//!
+//! A node implements [`Admin`] and hands it to a [`Server`]; the command line calls it by a
+//! [`Client`]. By hand: `curl --unix-socket /run/fulmar/control.sock -X POST
+//! http://node/v1/net/show`.
+
+mod client;
+mod metrics;
+mod operations;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+pub use client::{CallError, Client};
+pub use operations::*;
+pub use server::{BindError, Server, ServerHandle};
+
+/// The longest request in bytes.
+pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// How many requests may be under way at once; a ping may take minutes.
+pub const REQUESTS_MAX: usize = 64;
+/// How many connections each listener holds at once; further callers wait.
+pub const CONNECTIONS_MAX: usize = 128;
+
+/// The socket of a node that root started.
+const SYSTEM_SOCKET: &str = "/run/fulmar/control.sock";
+
+/// Returns where a node that was told nothing else has its socket: in the system's directory, or
+/// if that is not allowed in the user's own.
+pub fn default_sockets() -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR");
+    let own = own.map(|directory| PathBuf::from(directory).join("fulmar/control.sock"));
+    [PathBuf::from(SYSTEM_SOCKET)].into_iter().chain(own).collect()
+}

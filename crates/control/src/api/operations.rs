@@ -1,0 +1,323 @@
+//! What can be asked of a node. One table: the trait that a node implements, the paths of HTTP,
+//! and the types of requests and replies all come from it.
+
+use fulmar_base::Errno;
+use fulmar_lnet_wire::{Net, Nid};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::{
+    BuffersConf, GlobalKey, Ip2NetsConf, LnetConf, NetConf, PeerConf, RouteConf, UdspConf,
+};
+use crate::show::{
+    self, Answer, Connection, Export, Globals, Peer, SocklndCounters, SocklndInterface,
+    SocklndPeer, Stats,
+};
+
+/// Why a node did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{descr}")]
+pub struct AdminError {
+    /// A negative error number.
+    pub errno: i32,
+    /// What failed, in the words of Lustre's tools where they have some.
+    pub descr: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl AdminError {
+    /// Says what failed.
+    pub fn new(errno: Errno, descr: impl Into<String>) -> Self {
+        Self { errno: -errno.0, descr: descr.into(), hint: None }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn unsupported(what: &str) -> Self {
+        Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
+    }
+}
+
+/// Something to ask of a node, with the type of its reply.
+pub trait Operation: Serialize + DeserializeOwned + Send + 'static {
+    /// Its path under `/v1/`.
+    const PATH: &'static str;
+    /// What a node answers.
+    type Reply: Serialize + DeserializeOwned + Send + 'static;
+}
+
+macro_rules! operations {
+    ($(
+        $(#[doc = $doc:literal])+
+        $path:literal $method:ident($request:ident) -> $reply:ty $({ $default:expr })?;
+    )+) => {
+        /// A node, as an administrator sees it.
+        ///
+        /// Methods may block until they have their answer: each runs on a thread of its own, and
+        /// no more than [`REQUESTS_MAX`](super::REQUESTS_MAX) at once. Those that have a default
+        /// are for features that a node may lack.
+        pub trait Admin: Send + Sync + 'static { $(
+            operations!(@method $(#[doc = $doc])+ $method($request) -> $reply $({ $default })?);
+        )+ }
+
+        $(
+            impl Operation for $request {
+                const PATH: &'static str = concat!("/v1/", $path);
+                type Reply = $reply;
+            }
+        )+
+
+        /// Returns the routes of every operation.
+        pub(super) fn routes() -> axum::Router<super::server::Shared> {
+            axum::Router::new()
+                $( .route(
+                    $request::PATH,
+                    super::server::operation(|admin, request: $request| admin.$method(request)),
+                ) )+
+        }
+    };
+    (@method $(#[doc = $doc:literal])+ $method:ident($request:ident) -> $reply:ty) => {
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// What the administrator is told: what failed, and why.
+        fn $method(&self, request: $request) -> Result<$reply, AdminError>;
+    };
+    (@method $(#[doc = $doc:literal])+ $method:ident($request:ident) -> $reply:ty
+        { $default:expr }) => {
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// What the administrator is told: what failed, and why.
+        fn $method(&self, _: $request) -> Result<$reply, AdminError> {
+            $default
+        }
+    };
+}
+
+operations! {
+    /// The networks of this node, or one of them.
+    "net/show" net_show(NetShow) -> Vec<show::Net>;
+    /// Adds NIs.
+    "net/add" net_add(NetAdd) -> ();
+    /// Removes a network, or one NI of it.
+    "net/del" net_del(NetDel) -> ();
+    /// Changes an NI, or all.
+    "net/set" net_set(NetSet) -> ();
+    /// The peers of this node, or the one that has a NID.
+    "peer/show" peer_show(PeerShow) -> Vec<Peer>;
+    /// Adds a peer, or NIDs to one.
+    "peer/add" peer_add(PeerAdd) -> ();
+    /// Removes a peer, or NIDs from one.
+    "peer/del" peer_del(PeerDel) -> ();
+    /// Changes a peer NI, or all.
+    "peer/set" peer_set(PeerSet) -> ();
+    /// Asks nodes for their NIDs. Some may answer and others not.
+    "ping" ping(Ping) -> Vec<Answer>;
+    /// Asks nodes for their NIDs, remembers them, and tells them ours.
+    "discover" discover(Discover) -> Vec<Answer>;
+    /// What the node has carried.
+    "stats/show" stats_show(StatsShow) -> Stats;
+    /// Zeroes what [`Admin::stats_show`] and the statistics of NIs and peers count.
+    "stats/reset" stats_reset(StatsReset) -> ();
+    /// The global values: [`show::globals`] of those in force.
+    "global/show" global_show(GlobalShow) -> Globals;
+    /// Changes a global value: [`config::set`](crate::config::set) says how.
+    "global/set" global_set(GlobalSet) -> ();
+    /// Everything that can be shown.
+    "export" export(ExportAll) -> Export;
+    /// Adds or removes what an lnet.conf names. Its `ping` and `discover` are the client's business.
+    "import" import(Import) -> ();
+    /// The connections of the socket LND.
+    "socklnd/connections" connections(Connections) -> Vec<Connection>;
+    /// The peers of the socket LND.
+    "socklnd/peers" socklnd_peers(SocklndPeers) -> Vec<SocklndPeer>;
+    /// The interfaces of the socket LND.
+    "socklnd/interfaces" socklnd_interfaces(SocklndInterfaces) -> Vec<SocklndInterface>;
+    /// What the socket LND has counted.
+    "socklnd/counters" socklnd_counters(Counters) -> SocklndCounters;
+    /// The NIDs of this node, without `0@lo`.
+    "nids" list_nids(ListNids) -> Nids;
+    /// The NID among those given that this node would use; `None` if it can reach none of them.
+    "which_nid" which_nid(WhichNid) -> WhichReply;
+    /// NIDs that wait to recover: ours, or those of peers.
+    "recovery/show" recovery_show(RecoveryShow) -> Nids { Ok(Nids::default()) };
+    /// Routes to other networks.
+    "route/show" route_show(RouteShow) -> Vec<RouteConf> { Ok(Vec::new()) };
+    /// Adds routes.
+    "route/add" route_add(RouteAdd) -> () { Err(AdminError::unsupported("routing")) };
+    /// Removes routes.
+    "route/del" route_del(RouteDel) -> () { Err(AdminError::unsupported("routing")) };
+    /// Whether messages are forwarded, and with how many buffers.
+    "routing/set" routing_set(RoutingSet) -> () { Err(AdminError::unsupported("routing")) };
+    /// Selection policies.
+    "udsp/show" udsp_show(UdspShow) -> Vec<UdspConf> { Ok(Vec::new()) };
+    /// Adds a selection policy.
+    "udsp/add" udsp_add(UdspAdd) -> () { Err(AdminError::unsupported("UDSP")) };
+    /// Removes a selection policy.
+    "udsp/del" udsp_del(UdspDel) -> () { Err(AdminError::unsupported("UDSP")) };
+    /// Drops or delays messages on purpose.
+    "fault" fault(Fault) -> () { Err(AdminError::unsupported("fault injection")) };
+}
+
+macro_rules! requests {
+    ($( $(#[$meta:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident: $type:ty, )* } )+) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(missing_docs)]
+        pub struct $name { $( $(#[$field_meta])* pub $field: $type, )* }
+    )+ };
+}
+
+requests! {
+    /// See [`Admin::net_show`].
+    #[derive(Default)]
+    NetShow {
+        #[serde(default, with = "crate::text::option")]
+        net: Option<Net>,
+    }
+    /// See [`Admin::net_add`].
+    NetAdd {
+        nets: Vec<NetConf>,
+        #[serde(default)]
+        ip2nets: Vec<Ip2NetsConf>,
+    }
+    /// See [`Admin::net_del`]: a network, or its NI on an interface, or the NI with a NID.
+    #[derive(Default)]
+    NetDel {
+        #[serde(default, with = "crate::text::option")]
+        net: Option<Net>,
+        #[serde(default)]
+        interface: Option<String>,
+        #[serde(default, with = "crate::text::option")]
+        nid: Option<Nid>,
+    }
+    /// See [`Admin::net_set`]: the NI with a NID, those of a network, or all.
+    #[derive(Default)]
+    NetSet {
+        #[serde(default, with = "crate::text::option")]
+        nid: Option<Nid>,
+        #[serde(default, with = "crate::text::option")]
+        net: Option<Net>,
+        #[serde(default)]
+        health: Option<u32>,
+        #[serde(default)]
+        conns_per_peer: Option<u32>,
+        /// Seconds.
+        #[serde(default)]
+        lnd_timeout: Option<u32>,
+    }
+    /// See [`Admin::peer_show`].
+    #[derive(Default)]
+    PeerShow {
+        #[serde(default, with = "crate::text::option")]
+        nid: Option<Nid>,
+    }
+    /// See [`Admin::peer_add`].
+    PeerAdd {
+        peer: PeerConf,
+        /// The primary NID stays, whatever the peer says.
+        #[serde(default)]
+        lock_primary: bool,
+    }
+    /// See [`Admin::peer_del`]: the whole peer if no NIDs are given.
+    PeerDel {
+        #[serde(with = "crate::text")]
+        primary: Nid,
+        #[serde(default, with = "crate::text::list")]
+        nids: Vec<Nid>,
+        /// Even if its primary NID is locked.
+        #[serde(default)]
+        force: bool,
+    }
+    /// See [`Admin::peer_set`]: all peer NIs if no NID is given.
+    #[derive(Default)]
+    PeerSet {
+        #[serde(default, with = "crate::text::option")]
+        nid: Option<Nid>,
+        #[serde(default)]
+        health: Option<u32>,
+        /// The bits of lnet-admin §6.2, for tests.
+        #[serde(default)]
+        state: Option<u32>,
+    }
+    /// See [`Admin::ping`].
+    Ping {
+        #[serde(with = "crate::text::list")]
+        nids: Vec<Nid>,
+        #[serde(default, with = "crate::text::option")]
+        source: Option<Nid>,
+        /// Seconds.
+        #[serde(default)]
+        timeout: Option<u32>,
+    }
+    /// See [`Admin::discover`].
+    Discover {
+        #[serde(with = "crate::text::list")]
+        nids: Vec<Nid>,
+        #[serde(default, with = "crate::text::option")]
+        source: Option<Nid>,
+        /// Seconds.
+        #[serde(default)]
+        timeout: Option<u32>,
+        /// Ask even a peer that is known.
+        #[serde(default)]
+        force: bool,
+    }
+    /// See [`Admin::stats_show`].
+    StatsShow {}
+    /// See [`Admin::stats_reset`].
+    StatsReset {}
+    /// See [`Admin::global_show`].
+    GlobalShow {}
+    /// See [`Admin::global_set`].
+    GlobalSet { key: GlobalKey, value: u32, }
+    /// See [`Admin::export`].
+    ExportAll {}
+    /// See [`Admin::import`].
+    Import { conf: LnetConf, #[serde(default)] delete: bool, }
+    /// See [`Admin::connections`].
+    Connections { #[serde(with = "crate::text")] net: Net, }
+    /// See [`Admin::socklnd_peers`].
+    SocklndPeers { #[serde(with = "crate::text")] net: Net, }
+    /// See [`Admin::socklnd_interfaces`].
+    SocklndInterfaces { #[serde(with = "crate::text")] net: Net, }
+    /// See [`Admin::socklnd_counters`].
+    Counters {}
+    /// See [`Admin::list_nids`].
+    ListNids {}
+    /// See [`Admin::which_nid`].
+    WhichNid { #[serde(with = "crate::text::list")] nids: Vec<Nid>, }
+    /// A list of NIDs.
+    #[derive(Default)]
+    Nids { #[serde(with = "crate::text::list")] nids: Vec<Nid>, }
+    /// A NID, or none.
+    WhichReply { #[serde(default, with = "crate::text::option")] nid: Option<Nid>, }
+    /// See [`Admin::recovery_show`].
+    RecoveryShow { peers: bool, }
+    /// See [`Admin::route_show`].
+    RouteShow {}
+    /// See [`Admin::route_add`].
+    RouteAdd { routes: Vec<RouteConf>, }
+    /// See [`Admin::route_del`].
+    RouteDel { routes: Vec<RouteConf>, }
+    /// See [`Admin::routing_set`].
+    #[derive(Default)]
+    RoutingSet { #[serde(default)] enable: Option<bool>, #[serde(default)] buffers: BuffersConf, }
+    /// See [`Admin::udsp_show`].
+    UdspShow {}
+    /// See [`Admin::udsp_add`].
+    UdspAdd { rule: UdspConf, }
+    /// See [`Admin::udsp_del`]: all rules if none is named.
+    UdspDel { idx: Option<u32>, }
+    /// See [`Admin::fault`].
+    Fault {}
+}

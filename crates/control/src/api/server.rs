@@ -1,0 +1,319 @@
+//! The daemon's end: HTTP on a Unix socket, and metrics on a TCP port if one is configured.
+//!
+//! ```text
+//! POST /v1/net/show      JSON in, JSON out: one path for each operation
+//! GET  /v1/table/nis     the statistics files, as text
+//! GET  /metrics          for Prometheus; the only path of the TCP port
+//! ```
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path as UrlPath, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use fulmar_base::Errno;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::operations::{Admin, AdminError, NetShow, Operation, PeerShow, StatsShow, routes};
+use super::{CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX, metrics};
+use crate::show::tables;
+
+/// How long a caller may take for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Who may talk to a node: its own user and group.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Why the control socket or the metrics port cannot be had.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum BindError {
+    /// Somebody answers there.
+    #[error("another node answers at {path}: stop it, or name another socket with --control")]
+    InUse { path: PathBuf },
+    /// The system refuses.
+    #[error("cannot make the control socket {path}: {error}; name another with --control")]
+    Socket { path: PathBuf, error: io::Error },
+    /// The system refuses.
+    #[error("cannot serve metrics at {address}: {error}; name another address with --metrics")]
+    Metrics { address: SocketAddr, error: io::Error },
+}
+
+/// A control socket that is bound but not yet served.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    control: std::os::unix::net::UnixListener,
+    metrics: Option<std::net::TcpListener>,
+}
+
+impl Server {
+    /// Makes the socket at `path`, with its directory, and opens the port for metrics.
+    ///
+    /// A socket that nobody answers is replaced.
+    ///
+    /// # Errors
+    /// Says which of the two cannot be had.
+    pub fn bind(path: &Path, metrics: Option<SocketAddr>) -> Result<Self, BindError> {
+        let path = path.to_owned();
+        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+            return Err(BindError::InUse { path });
+        }
+        let control =
+            bind_socket(&path).map_err(|error| BindError::Socket { path: path.clone(), error })?;
+        let listen = |address| {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let metrics = metrics
+            .map(|address| listen(address).map_err(|error| BindError::Metrics { address, error }))
+            .transpose()?;
+        Ok(Self { path, control, metrics })
+    }
+
+    /// Makes the socket at the first of [`default_sockets`](super::default_sockets) that may be
+    /// had.
+    ///
+    /// # Errors
+    /// As for [`Self::bind`].
+    pub fn bind_default(metrics: Option<SocketAddr>) -> Result<Self, BindError> {
+        let mut forbidden = None;
+        for path in super::default_sockets() {
+            match Self::bind(&path, metrics) {
+                Err(BindError::Socket { error, path })
+                    if error.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    forbidden = Some(BindError::Socket { path, error });
+                }
+                result => return result,
+            }
+        }
+        Err(forbidden.expect("there is at least one default"))
+    }
+
+    /// Returns the control socket's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns where metrics are served over TCP.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves until `stop`, in a runtime of Tokio.
+    ///
+    /// # Errors
+    /// Those of the runtime when it takes the sockets.
+    pub async fn serve(
+        self,
+        admin: Arc<dyn Admin>,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let shared = Shared { admin, requests: Arc::new(Semaphore::new(REQUESTS_MAX)) };
+        let public = Router::new().route("/metrics", get(scrape));
+        let control = routes()
+            .route("/v1/table/{name}", get(table))
+            .route("/metrics", get(scrape))
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .with_state(shared.clone());
+        let sockets = tokio::net::UnixListener::from_std(self.control)?;
+        let ports = self.metrics.map(tokio::net::TcpListener::from_std).transpose()?;
+        let serve_control =
+            accept_loop(async || sockets.accept().await.map(|(stream, _)| stream), control);
+        let serve_metrics = async {
+            match ports {
+                Some(ports) => {
+                    let accept = async || ports.accept().await.map(|(stream, _)| stream);
+                    accept_loop(accept, public.with_state(shared)).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = serve_control => {}
+            () = serve_metrics => {}
+            () = stop => {}
+        }
+        // Another node may have put its own there; whoever connects will tell.
+        let _ = fs::remove_file(&self.path);
+        Ok(())
+    }
+
+    /// Serves on a thread of its own, until the handle is dropped.
+    ///
+    /// # Errors
+    /// Those of the system when it makes a thread.
+    pub fn spawn(self, admin: Arc<dyn Admin>) -> io::Result<ServerHandle> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
+            let served = runtime.block_on(self.serve(admin, async {
+                let _ = stopped.await;
+            }));
+            // Pings that nobody waits for any more must not delay the end.
+            runtime.shutdown_background();
+            served
+        })?;
+        Ok(ServerHandle { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// A server on a thread of its own.
+#[derive(Debug)]
+pub struct ServerHandle {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<io::Result<()>>>,
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds beside the final name, so that nobody can connect before the mode is set.
+fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(name);
+    let _ = fs::remove_file(&draft);
+    let listener = std::os::unix::net::UnixListener::bind(&draft)?;
+    let ready = fs::set_permissions(&draft, fs::Permissions::from_mode(SOCKET_MODE))
+        .and_then(|()| fs::rename(&draft, path))
+        .and_then(|()| listener.set_nonblocking(true));
+    if let Err(error) = ready {
+        let _ = fs::remove_file(&draft);
+        return Err(error);
+    }
+    Ok(listener)
+}
+
+async fn accept_loop<S>(accept: impl AsyncFn() -> io::Result<S>, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+        let Ok(stream) = accept().await else {
+            // Out of file descriptors, most likely: others must end first.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            // A caller that goes away is its own business.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+}
+
+/// What every handler has.
+#[derive(Clone)]
+pub(super) struct Shared {
+    admin: Arc<dyn Admin>,
+    requests: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Runs what may block on a thread for that.
+    async fn run<T: Send + 'static>(
+        self,
+        f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<T, AdminError> {
+        let Ok(place) = self.requests.try_acquire_owned() else {
+            let error = AdminError::new(Errno::EBUSY, "the node is busy with other requests");
+            return Err(error.with_hint("try again when some of them have ended"));
+        };
+        let work = move || {
+            let result = f(&*self.admin);
+            drop(place);
+            result
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+            let error = AdminError::new(Errno::EIO, "the node failed in this request");
+            Err(error.with_hint("the node's log says where; please report it"))
+        })
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        let status = match Errno(-self.errno) {
+            Errno::EOPNOTSUPP => StatusCode::NOT_IMPLEMENTED,
+            Errno::EBUSY => StatusCode::SERVICE_UNAVAILABLE,
+            Errno::ENOENT | Errno::ENODEV => StatusCode::NOT_FOUND,
+            Errno::EEXIST => StatusCode::CONFLICT,
+            Errno::EIO => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        (status, Json(self)).into_response()
+    }
+}
+
+/// Returns the handler of an operation.
+pub(super) fn operation<O: Operation>(
+    run: fn(&dyn Admin, O) -> Result<O::Reply, AdminError>,
+) -> MethodRouter<Shared> {
+    post(move |State(shared): State<Shared>, body: Bytes| async move {
+        // No body asks for what needs no arguments.
+        let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+        let request: O = serde_json::from_slice(&body).map_err(|error| {
+            AdminError::new(Errno::EINVAL, format!("the request is wrong: {error}"))
+        })?;
+        shared.run(move |admin| run(admin, request)).await.map(Json)
+    })
+}
+
+async fn table(
+    State(shared): State<Shared>,
+    UrlPath(name): UrlPath<String>,
+) -> Result<String, AdminError> {
+    shared.run(move |admin| render_table(admin, &name)).await
+}
+
+fn render_table(admin: &dyn Admin, name: &str) -> Result<String, AdminError> {
+    Ok(match name {
+        "nis" => tables::nis(&admin.net_show(NetShow::default())?),
+        "peers" => tables::peers(&admin.peer_show(PeerShow::default())?),
+        "stats" => tables::stats(&admin.stats_show(StatsShow {})?),
+        "routers" => tables::ROUTERS.into(),
+        "routes" => tables::ROUTES.into(),
+        "buffers" => tables::BUFFERS.into(),
+        _ => {
+            let error = AdminError::new(Errno::ENOENT, format!("there is no table \"{name}\""));
+            return Err(error.with_hint("there are nis, peers, stats, routers, routes, buffers"));
+        }
+    })
+}
+
+async fn scrape(State(shared): State<Shared>) -> Result<Response, AdminError> {
+    let text = shared.run(metrics::scrape).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}

@@ -1,0 +1,166 @@
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+
+use super::*;
+use crate::config::GlobalKey;
+use crate::testing::FakeNode;
+
+struct Node {
+    directory: PathBuf,
+    client: Client,
+    metrics: std::net::SocketAddr,
+    handle: Option<ServerHandle>,
+}
+
+fn start(name: &str) -> Node {
+    let directory = std::env::temp_dir().join(format!("fulmar-{name}-{}", std::process::id()));
+    let path = directory.join("control.sock");
+    let server = Server::bind(&path, Some(([127, 0, 0, 1], 0).into())).unwrap();
+    let metrics = server.metrics_address().unwrap();
+    let handle = Some(server.spawn(Arc::new(FakeNode::new())).unwrap());
+    Node { directory, client: Client::new(path), metrics, handle }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.handle.take());
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+fn nid(text: &str) -> fulmar_lnet_wire::Nid {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_a_node_says_arrives_as_it_was_said() {
+    let node = start("says");
+    let nets = node.client.call(&NetShow::default()).unwrap();
+    assert_eq!(nets, FakeNode::new().net_show(NetShow::default()).unwrap());
+    let ping = Ping {
+        nids: vec![nid("10.0.0.2@tcp"), nid("10.0.0.99@tcp")],
+        source: None,
+        timeout: Some(1),
+    };
+    let answers = node.client.call(&ping).unwrap();
+    assert!(answers[0].result.is_ok());
+    assert_eq!(answers[1].result, Err(Errno::EHOSTUNREACH.0));
+    node.client.call(&GlobalSet { key: GlobalKey::RetryCount, value: 5 }).unwrap();
+    let globals = node.client.call(&GlobalShow {}).unwrap();
+    assert!(globals.contains(&(GlobalKey::RetryCount, 5)));
+    let export = node.client.call(&ExportAll {}).unwrap();
+    assert_eq!(export.nets, nets);
+}
+
+#[test]
+fn what_a_node_refuses_arrives_with_its_number_and_its_hint() {
+    let node = start("refuses");
+    let call = node.client.call(&NetAdd {
+        nets: vec![crate::config::NetConf {
+            net: "tcp9".parse().unwrap(),
+            nis: crate::config::interface_list("nosuch0").unwrap(),
+        }],
+        ip2nets: Vec::new(),
+    });
+    let Err(CallError::Refused(error)) = call else { panic!("{call:?}") };
+    assert_eq!((error.errno, error.descr.as_str()), (-100, "cannot add LNet NI"));
+    assert!(error.hint.unwrap().starts_with("there is no interface nosuch0 for tcp9"));
+    let Err(CallError::Refused(error)) = node.client.call(&RouteAdd { routes: Vec::new() }) else {
+        panic!("routes are not supported")
+    };
+    assert_eq!(error.errno, -Errno::EOPNOTSUPP.0);
+    assert_eq!(node.client.call(&RouteShow {}).unwrap(), []);
+}
+
+#[test]
+fn tables_and_metrics_are_text() {
+    let node = start("tables");
+    let nis = node.client.get("/v1/table/nis").unwrap();
+    assert!(
+        nis.contains("10.0.0.1@tcp                 up    -1    1    8    0   256   256   256\n")
+    );
+    let Err(CallError::Refused(error)) = node.client.get("/v1/table/nothing") else {
+        panic!("there is no such table")
+    };
+    assert_eq!(error.errno, -Errno::ENOENT.0);
+    let metrics = node.client.get("/metrics").unwrap();
+    for line in [
+        "# HELP fulmar_ni_credits Free credits; below 0, so many messages wait.",
+        "# TYPE fulmar_messages counter",
+        "fulmar_messages_total{direction=\"sent\"} 7",
+        "fulmar_ni_credits{nid=\"10.0.0.1@tcp\"} 256",
+        "fulmar_ni_messages_total{nid=\"10.0.0.1@tcp\",direction=\"sent\",type=\"put\"} 0",
+        "# HELP fulmar_socklnd_accepted Connections that peers opened.",
+        "fulmar_socklnd_accepted_total 3",
+        "# EOF",
+    ] {
+        assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");
+    }
+    assert!(metrics.contains("process_resident_memory_bytes "), "{metrics}");
+}
+
+#[test]
+fn the_metrics_port_serves_nothing_else() {
+    let node = start("port");
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(node.metrics).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let metrics = get("/metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("fulmar_ni_up{"), "{metrics}");
+    assert!(get("/v1/table/nis").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn long_and_wrong_requests_are_refused() {
+    let node = start("wrong");
+    let post = |path: &str, body: &str| {
+        let mut stream = UnixStream::connect(node.client.path()).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        // The server may hang up before it has read everything.
+        let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        let mut reply = String::new();
+        let _ = stream.read_to_string(&mut reply);
+        reply
+    };
+    assert!(post("/v1/net/show", "").starts_with("HTTP/1.1 200"));
+    let unknown = post("/v1/net/show", "{\"nett\": \"tcp\"}");
+    assert!(unknown.starts_with("HTTP/1.1 400") && unknown.contains("unknown field"), "{unknown}");
+    let long = " ".repeat(REQUEST_BYTES_MAX + 1);
+    assert!(post("/v1/net/show", &long).starts_with("HTTP/1.1 413"));
+    assert!(post("/v1/nothing", "").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn a_socket_belongs_to_one_node_and_a_stale_one_is_replaced() {
+    let node = start("socket");
+    let path = node.client.path().to_owned();
+    let second = Server::bind(&path, None).unwrap_err().to_string();
+    assert!(second.starts_with("another node answers at"), "{second}");
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    let stale = node.directory.join("stale.sock");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    assert!(stale.exists());
+    let server = Server::bind(&stale, None).unwrap();
+    drop(server.spawn(Arc::new(FakeNode::new())).unwrap());
+    assert!(!stale.exists(), "a server takes its socket away");
+}
+
+#[test]
+fn without_a_node_the_caller_is_told_what_to_do() {
+    let client = Client::new("/nonexistent/control.sock");
+    let error = client.call(&StatsShow {}).unwrap_err().to_string();
+    assert!(error.starts_with("no node answers at /nonexistent/control.sock ("), "{error}");
+    assert!(error.ends_with("with --control or FULMAR_CONTROL"), "{error}");
+}

@@ -1,0 +1,305 @@
+//! From names of interfaces to NIDs. Spec: lnet-admin §18.1, lnet-wire §5.2.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fulmar_base::Errno;
+use fulmar_lnet::NiTunables;
+use fulmar_lnet_wire::{Net, NetType, Nid};
+use thiserror::Error;
+
+use super::model::{Ip2NetsConf, NetConf, NiConf};
+use super::module_strings::Ip2NetsRule;
+use super::node::NodeConfig;
+use super::parameters::{Module, Parameters};
+
+/// Tells which interfaces the machine has.
+pub trait Interfaces {
+    /// Returns all of them, in the system's order.
+    fn list(&self) -> Vec<Interface>;
+}
+
+/// A network interface of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Interface {
+    pub name: String,
+    pub ips: Vec<IpAddr>,
+    pub up: bool,
+    /// In Mb/s, if the system knows.
+    pub speed_mbps: Option<u32>,
+}
+
+/// An NI that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NiSpec {
+    /// Its NID.
+    pub nid: Nid,
+    /// The interface, in the words of the configuration: a name, or an address.
+    pub interface: String,
+    /// Its credits.
+    pub tunables: NiTunables,
+    /// Connections of each bulk kind to a peer, 1 or more.
+    pub conns_per_peer: u32,
+    /// How long its LND waits at most.
+    pub timeout: Duration,
+    /// The IP type of service; −1 to leave it.
+    pub tos: i32,
+    /// CPU partitions, if they were given.
+    pub cpts: Option<Vec<u32>>,
+}
+
+/// Why a network cannot be had here.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct ResolveError {
+    /// What Lustre's tools call it.
+    pub errno: Errno,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl ResolveError {
+    fn new(errno: Errno, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { errno, message: message.into(), help: help.into() }
+    }
+}
+
+type Result<T> = std::result::Result<T, ResolveError>;
+
+/// Finds the NIs of `nets`, in order, with `parameters` for what an NI is not told.
+///
+/// # Errors
+/// Says which interface or network cannot be had, and what there is.
+pub fn resolve(
+    nets: &[NetConf],
+    parameters: &Parameters,
+    interfaces: &dyn Interfaces,
+) -> Result<Vec<NiSpec>> {
+    let finder = Finder { all: interfaces.list(), parameters };
+    let mut specs: Vec<NiSpec> = Vec::new();
+    for net in nets {
+        for ni in &net.nis {
+            specs.extend(finder.nis(net.net, ni)?);
+        }
+    }
+    for (index, spec) in specs.iter().enumerate() {
+        if specs[..index].iter().any(|earlier| earlier.nid == spec.nid) {
+            let message = format!("{} ({}) is there twice", spec.nid, spec.interface);
+            let help = "name each interface once for each network";
+            return Err(ResolveError::new(Errno::EEXIST, message, help));
+        }
+    }
+    Ok(specs)
+}
+
+/// Finds the NIs of entries of `ip2nets` in lnet.conf; the first entry of a net that applies
+/// counts.
+///
+/// # Errors
+/// Says that none applies, or what cannot be had.
+pub fn resolve_ip2nets(
+    entries: &[Ip2NetsConf],
+    parameters: &Parameters,
+    interfaces: &dyn Interfaces,
+) -> Result<Vec<NiSpec>> {
+    let mut nets: Vec<NetConf> = Vec::new();
+    for entry in entries {
+        if nets.iter().any(|net| net.net == entry.net) {
+            continue;
+        }
+        let named = &entry.ni.interfaces;
+        let applies = |interface: &Interface| {
+            let considered =
+                named.is_empty() && !is_loopback(interface) || named.contains(&interface.name);
+            considered && interface.up && matches(&interface.ips, &entry.ranges)
+        };
+        let names: Vec<String> =
+            interfaces.list().into_iter().filter(applies).map(|found| found.name).collect();
+        if !names.is_empty() {
+            let ni = NiConf { interfaces: names, ..entry.ni.clone() };
+            nets.push(NetConf { net: entry.net, nis: vec![ni] });
+        }
+    }
+    if nets.is_empty() {
+        return Err(nothing_applies(&interfaces.list()));
+    }
+    resolve(&nets, parameters, interfaces)
+}
+
+pub(crate) fn node_nis(config: &NodeConfig, interfaces: &dyn Interfaces) -> Result<Vec<NiSpec>> {
+    let parameters = &config.options.parameters;
+    let mut nets = config.lnet.nets.clone();
+    nets.extend(config.options.networks.clone().unwrap_or_default());
+    if let Some(rules) = &config.options.ip2nets {
+        nets.extend(applying(rules, &interfaces.list())?);
+    }
+    if !config.lnet.ip2nets.is_empty() {
+        let mut specs = resolve(&nets, parameters, interfaces)?;
+        specs.extend(resolve_ip2nets(&config.lnet.ip2nets, parameters, interfaces)?);
+        return Ok(specs);
+    }
+    if nets.is_empty() {
+        nets.push(NetConf { net: Net::TCP, nis: vec![NiConf::default()] });
+    }
+    resolve(&nets, parameters, interfaces)
+}
+
+/// Returns the nets of all the rules that apply to an address of this machine.
+fn applying(rules: &[Ip2NetsRule], all: &[Interface]) -> Result<Vec<NetConf>> {
+    let applies = |rule: &&Ip2NetsRule| all.iter().any(|i| matches(&i.ips, &rule.patterns));
+    let nets: Vec<NetConf> = rules.iter().filter(applies).flat_map(|r| r.nets.clone()).collect();
+    if nets.is_empty() { Err(nothing_applies(all)) } else { Ok(nets) }
+}
+
+fn matches(ips: &[IpAddr], patterns: &[super::pattern::AddressPattern]) -> bool {
+    let one = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => patterns.iter().any(|pattern| pattern.matches(*ip)),
+        IpAddr::V6(_) => false,
+    };
+    patterns.is_empty() || ips.iter().any(one)
+}
+
+fn nothing_applies(all: &[Interface]) -> ResolveError {
+    let help = format!("add an entry for an address of this node, which has {}", describe(all));
+    ResolveError::new(Errno::ENOENT, "No ip2nets rules applied", help)
+}
+
+fn is_loopback(interface: &Interface) -> bool {
+    interface.ips.iter().any(IpAddr::is_loopback)
+}
+
+/// `eth0 (10.0.0.1), lo (127.0.0.1)`.
+fn describe(all: &[Interface]) -> String {
+    let one = |interface: &Interface| {
+        let ips: Vec<String> = interface.ips.iter().map(ToString::to_string).collect();
+        match (interface.up, ips.is_empty()) {
+            (false, _) => format!("{} (down)", interface.name),
+            (true, true) => format!("{} (no address)", interface.name),
+            (true, false) => format!("{} ({})", interface.name, ips.join(", ")),
+        }
+    };
+    if all.is_empty() {
+        return "no interfaces".into();
+    }
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+struct Finder<'a> {
+    all: Vec<Interface>,
+    parameters: &'a Parameters,
+}
+
+impl Finder<'_> {
+    fn nis(&self, net: Net, ni: &NiConf) -> Result<Vec<NiSpec>> {
+        if net.kind() != NetType::TCP {
+            let message = format!("network {net} needs an LND that this node does not have");
+            return Err(ResolveError::new(Errno::EINVAL, message, "use tcp, tcp1, tcp2, …"));
+        }
+        let mut specs = Vec::new();
+        for name in &ni.interfaces {
+            let (ip, interface) = self.by_name(net, name)?;
+            specs.push(self.spec(net, ni, ip, name, interface));
+        }
+        if let (Some(nid), true) = (ni.nid, specs.is_empty()) {
+            let (ip, interface) = self.by_nid(nid)?;
+            specs.push(self.spec(net, ni, ip, &interface.name, interface));
+        }
+        if specs.is_empty() {
+            let (ip, interface) = self.first(net)?;
+            specs.push(self.spec(net, ni, ip, &interface.name, interface));
+        }
+        Ok(specs)
+    }
+
+    /// Takes the name of an interface, or an address that one has.
+    fn by_name(&self, net: Net, name: &str) -> Result<(IpAddr, &Interface)> {
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            // Linux answers on the whole of 127/8, though it lists 127.0.0.1 alone.
+            let has = |i: &&Interface| {
+                i.ips.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(i)
+            };
+            let found = self.all.iter().find(has);
+            return found.map(|interface| (ip, interface)).ok_or_else(|| {
+                self.missing(format!("no interface of this node has the address {name} for {net}"))
+            });
+        }
+        let Some(interface) = self.all.iter().find(|interface| interface.name == name) else {
+            return Err(self.missing(format!("there is no interface {name} for {net}")));
+        };
+        if !interface.up {
+            let message = format!("the interface {name} for {net} is down");
+            let help = format!("bring it up: ip link set {name} up");
+            return Err(ResolveError::new(Errno::ENETDOWN, message, help));
+        }
+        let ip = address(interface).ok_or_else(|| {
+            self.missing(format!("the interface {name} for {net} has no IP address"))
+        })?;
+        Ok((ip, interface))
+    }
+
+    fn by_nid(&self, nid: Nid) -> Result<(IpAddr, &Interface)> {
+        let found = nid.ip().and_then(|ip| {
+            let interface = self.all.iter().find(|interface| interface.ips.contains(&ip))?;
+            Some((ip, interface))
+        });
+        found.ok_or_else(|| self.missing(format!("no interface of this node has the NID {nid}")))
+    }
+
+    /// The first interface that other nodes can reach.
+    fn first(&self, net: Net) -> Result<(IpAddr, &Interface)> {
+        let usable = |i: &&Interface| i.up && !is_loopback(i) && address(i).is_some();
+        let found = self.all.iter().find(usable).and_then(|i| Some((address(i)?, i)));
+        found.ok_or_else(|| self.missing(format!("no interface can be used for {net}")))
+    }
+
+    fn missing(&self, message: String) -> ResolveError {
+        let help = format!("name one that this node has: {}", describe(&self.all));
+        ResolveError::new(Errno::ENETDOWN, message, help)
+    }
+
+    fn spec(&self, net: Net, ni: &NiConf, ip: IpAddr, name: &str, found: &Interface) -> NiSpec {
+        let sock = |name| self.parameters.number(Module::Ksocklnd, name);
+        let given = &ni.tunables;
+        let mut tunables = self.parameters.tunables();
+        tunables.peer_timeout = given.peer_timeout.unwrap_or(tunables.peer_timeout);
+        tunables.peer_credits = given.peer_credits.unwrap_or(tunables.peer_credits);
+        tunables.peer_buffer_credits =
+            given.peer_buffer_credits.unwrap_or(tunables.peer_buffer_credits);
+        tunables.credits = given.credits.unwrap_or(tunables.credits);
+        let conns = ni.lnd.conns_per_peer.or(sock("conns_per_peer").map(|n| n as u32));
+        let timeout = ni.lnd.timeout.filter(|seconds| *seconds > 0);
+        NiSpec {
+            nid: Nid::of_ip(net, ip),
+            interface: name.to_owned(),
+            tunables,
+            conns_per_peer: conns
+                .filter(|conns| *conns > 0)
+                .unwrap_or_else(|| conns_for_speed(found.speed_mbps)),
+            timeout: timeout.map_or(self.parameters.socklnd().timeout, |seconds| {
+                Duration::from_secs(seconds.into())
+            }),
+            tos: ni.lnd.tos.or(sock("tos").map(|n| n as i32)).unwrap_or(-1),
+            cpts: ni.cpts.clone(),
+        }
+    }
+}
+
+/// An address that other nodes can use, IPv4 before IPv6.
+fn address(interface: &Interface) -> Option<IpAddr> {
+    let usable = |ip: &&IpAddr| match ip {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+    };
+    let mut usable: Vec<&IpAddr> = interface.ips.iter().filter(usable).collect();
+    usable.sort_by_key(|ip| ip.is_ipv6());
+    usable.first().map(|ip| **ip)
+}
+
+/// Returns how many connections of each bulk kind a link of that speed deserves.
+pub fn conns_for_speed(mbps: Option<u32>) -> u32 {
+    let gigabits = mbps.unwrap_or(0) / 1000;
+    gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)
+}

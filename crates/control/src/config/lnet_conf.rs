@@ -1,0 +1,393 @@
+//! lnet.conf: from YAML to [`LnetConf`]. Spec: lnet-admin §16.3.
+//!
+//! What an export says for information, such as statistics, is read and forgotten, so that any
+//! export can be imported.
+
+use fulmar_lnet_wire::{Net, Nid};
+
+use super::diagnostic::{Diagnostic, Source, Text};
+use super::globals::GlobalKey;
+use super::model::{
+    BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
+    TunablesConf, UdspConf,
+};
+use super::pattern::{AddressPattern, number_list};
+use super::yaml::{self, Node};
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// The keys at the top of the file.
+pub(crate) const TOP_KEYS: [&str; 12] = [
+    "net",
+    "ip2nets",
+    "peer",
+    "route",
+    "routing",
+    "buffers",
+    "numa",
+    "global",
+    "udsp",
+    "ping",
+    "discover",
+    "statistics",
+];
+const NET_KEYS: [&str; 3] = ["net type", "nid", "local NI(s)"];
+const NI_KEYS: [&str; 5] = ["interfaces", "nid", "tunables", "lnd tunables", "CPT"];
+/// What `net show` prints of an NI besides [`NI_KEYS`].
+const NI_INFO: [&str; 9] = [
+    "status",
+    "statistics",
+    "sent_stats",
+    "received_stats",
+    "dropped_stats",
+    "health stats",
+    "udsp info",
+    "dev cpt",
+    "tcp bonding",
+];
+const TUNABLE_KEYS: [&str; 4] = ["peer_timeout", "peer_credits", "peer_buffer_credits", "credits"];
+const LND_KEYS: [&str; 18] = [
+    "conns_per_peer",
+    "timeout",
+    "tos",
+    "peercredits_hiw",
+    "map_on_demand",
+    "concurrent_sends",
+    "fmr_pool_size",
+    "fmr_flush_trigger",
+    "fmr_cache",
+    "ntx",
+    "nqps",
+    "prov_major_version",
+    "prov_minor_version",
+    "auth_key",
+    "traffic_class",
+    "traffic_class_num",
+    "skip_mr_route_setup",
+    "peercredits",
+];
+const IP2NETS_KEYS: [&str; 6] =
+    ["net-spec", "interfaces", "ip-range", "tunables", "lnd tunables", "CPT"];
+const PEER_KEYS: [&str; 4] = ["primary nid", "Multi-Rail", "peer ni", "peer state"];
+const ROUTE_KEYS: [&str; 7] =
+    ["net", "gateway", "hop", "priority", "health_sensitivity", "state", "type"];
+const UDSP_KEYS: [&str; 6] = ["idx", "src", "dst", "rte", "priority", "action"];
+const QUERY_KEYS: [&str; 3] = ["source", "timeout", "nids"];
+
+impl LnetConf {
+    /// Reads an lnet.conf.
+    ///
+    /// # Errors
+    /// Points at the first place that cannot be understood.
+    pub fn parse(source: &Source) -> Result<Self> {
+        let mut conf = Self::default();
+        for (key, value) in yaml::parse(source)?.entries("the file")? {
+            if key.s == "node" {
+                let error = key.error("\"node\" is for the file of fulmar node -c");
+                return Err(error.with_help("remove it here"));
+            }
+            conf.read(key, value, &TOP_KEYS)?;
+        }
+        Ok(conf)
+    }
+
+    /// Takes one of [`TOP_KEYS`].
+    pub(crate) fn read(&mut self, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
+        match key.s {
+            "net" => self.nets = nets(value)?,
+            "ip2nets" => self.ip2nets = each(value, "ip2nets", ip2nets)?,
+            "peer" => self.peers = each(value, "peer", peer)?,
+            "route" => self.routes = each(value, "route", route)?,
+            "routing" => self.routing = routing(value)?,
+            "buffers" => self.buffers = Some(buffers(value)?),
+            "numa" => self.numa_range = numa(value)?,
+            "global" => self.globals = globals(value)?,
+            "udsp" => self.udsp = each(value, "udsp", udsp)?,
+            "ping" => self.ping = Some(query(value)?),
+            "discover" => self.discover = Some(query(value)?),
+            "statistics" => {}
+            _ => return Err(key.unknown("key", known)),
+        }
+        Ok(())
+    }
+}
+
+fn each<T>(list: &Node<'_>, what: &str, read: impl Fn(&Node<'_>) -> Result<T>) -> Result<Vec<T>> {
+    list.items(what)?.iter().map(read).collect()
+}
+
+/// Returns `value`, which the entry at `node` must have.
+fn required<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| {
+        let error = node.place().error(format!("this entry has no \"{key}\""));
+        error.with_help(format!("add a line \"{key}: …\" to it"))
+    })
+}
+
+fn nets(list: &Node<'_>) -> Result<Vec<NetConf>> {
+    let mut nets = each(list, "net", net)?;
+    // Every node has it, and every plain export shows it.
+    nets.retain(|net| net.net != Net::LOOPBACK);
+    Ok(nets)
+}
+
+fn net(node: &Node<'_>) -> Result<NetConf> {
+    let (mut net, mut nid, mut nis) = (None, None, Vec::new());
+    for (key, value) in node.entries("a net")? {
+        match key.s {
+            "net type" => net = Some(value.text(key.s)?.parse::<Net>()?),
+            "nid" => nid = Some(value.text(key.s)?.parse::<Nid>()?),
+            "local NI(s)" => nis = each(value, key.s, ni)?,
+            _ => return Err(key.unknown("key", &NET_KEYS)),
+        }
+    }
+    let net = required(node, "net type", net.or(nid.map(Nid::net)))?;
+    if nid.is_some() {
+        nis.push(NiConf { nid, ..NiConf::default() });
+    }
+    if nis.is_empty() {
+        nis.push(NiConf::default());
+    }
+    Ok(NetConf { net, nis })
+}
+
+fn ni(node: &Node<'_>) -> Result<NiConf> {
+    let mut ni = NiConf::default();
+    for (key, value) in node.entries("an NI")? {
+        match key.s {
+            "nid" => ni.nid = Some(value.text(key.s)?.parse()?),
+            info if NI_INFO.contains(&info) => {}
+            _ => ni_setting(&mut ni, key, value, &NI_KEYS)?,
+        }
+    }
+    if !ni.interfaces.is_empty() {
+        ni.nid = None;
+    }
+    Ok(ni)
+}
+
+/// What `net` and `ip2nets` have in common.
+fn ni_setting(ni: &mut NiConf, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
+    match key.s {
+        "interfaces" => ni.interfaces = numbered(value, "interfaces")?,
+        "tunables" => ni.tunables = tunables(value)?,
+        "lnd tunables" => ni.lnd = lnd(value)?,
+        "CPT" => ni.cpts = Some(number_list(value.text(key.s)?, CPT_MAX)?),
+        _ => return Err(key.unknown("key", known)),
+    }
+    Ok(())
+}
+
+/// The largest number of a CPU partition.
+pub(crate) const CPT_MAX: u32 = 4095;
+
+/// Reads `0: eth0`, `1: eth1`, …, and a plain list too.
+fn numbered(node: &Node<'_>, what: &str) -> Result<Vec<String>> {
+    let owned = |value: &Node<'_>| Ok(value.text(what)?.s.to_owned());
+    if node.is_list() {
+        return each(node, what, owned);
+    }
+    let entries = node.entries(what)?;
+    entries
+        .iter()
+        .map(|(key, value)| key.u32("the number of an entry").and_then(|_| owned(value)))
+        .collect()
+}
+
+fn tunables(node: &Node<'_>) -> Result<TunablesConf> {
+    let mut tunables = TunablesConf::default();
+    for (key, value) in node.entries("tunables")? {
+        let text = value.text(key.s)?;
+        match key.s {
+            "peer_timeout" => {
+                let seconds = text.number(key.s, i32::MIN.into(), i32::MAX.into())?;
+                tunables.peer_timeout = Some(seconds as i32);
+            }
+            "peer_credits" => tunables.peer_credits = Some(text.u32(key.s)?),
+            "peer_buffer_credits" => tunables.peer_buffer_credits = Some(text.u32(key.s)?),
+            "credits" => tunables.credits = Some(text.u32(key.s)?),
+            _ => return Err(key.unknown("tunable", &TUNABLE_KEYS)),
+        }
+    }
+    Ok(tunables)
+}
+
+fn lnd(node: &Node<'_>) -> Result<LndConf> {
+    let mut lnd = LndConf::default();
+    for (key, value) in node.entries("lnd tunables")? {
+        let text = value.text(key.s)?;
+        match key.s {
+            "conns_per_peer" => lnd.conns_per_peer = Some(text.number(key.s, 0, 127)? as u32),
+            "timeout" => lnd.timeout = Some(text.u32(key.s)?),
+            "tos" => lnd.tos = Some(text.number(key.s, -1, 255)? as i32),
+            other if LND_KEYS.contains(&other) => {
+                lnd.other.push((other.to_owned(), text.s.to_owned()));
+            }
+            _ => return Err(key.unknown("LND tunable", &LND_KEYS)),
+        }
+    }
+    Ok(lnd)
+}
+
+fn ip2nets(node: &Node<'_>) -> Result<Ip2NetsConf> {
+    let (mut net, mut ni, mut ranges) = (None, NiConf::default(), Vec::new());
+    for (index, (key, value)) in node.entries("an entry of ip2nets")?.into_iter().enumerate() {
+        if (index == 0) != (key.s == "net-spec") {
+            return Err(key.error("\"net-spec\" must be the first key of an entry"));
+        }
+        match key.s {
+            "net-spec" => net = Some(value.text(key.s)?.parse::<Net>()?),
+            "ip-range" => ranges = address_ranges(value)?,
+            _ => ni_setting(&mut ni, key, value, &IP2NETS_KEYS)?,
+        }
+    }
+    Ok(Ip2NetsConf { net: required(node, "net-spec", net)?, ni, ranges })
+}
+
+fn address_ranges(node: &Node<'_>) -> Result<Vec<AddressPattern>> {
+    let entries = node.entries("ip-range")?;
+    entries.iter().map(|(_, value)| AddressPattern::parse(value.text("ip-range")?)).collect()
+}
+
+fn peer(node: &Node<'_>) -> Result<PeerConf> {
+    let (mut primary, mut multi_rail, mut nids) = (None, true, Vec::new());
+    for (key, value) in node.entries("a peer")? {
+        match key.s {
+            "primary nid" => primary = Some(value.text(key.s)?.parse()?),
+            "Multi-Rail" => multi_rail = boolean(value.text(key.s)?)?,
+            "peer ni" => nids = each(value, key.s, peer_ni)?,
+            "peer state" => {}
+            _ => return Err(key.unknown("key", &PEER_KEYS)),
+        }
+    }
+    Ok(PeerConf { primary: required(node, "primary nid", primary)?, multi_rail, nids })
+}
+
+/// Reads the NID of a peer NI; all else there is information.
+fn peer_ni(node: &Node<'_>) -> Result<Nid> {
+    let mut nid = None;
+    for (key, value) in node.entries("a peer NI")? {
+        if key.s == "nid" {
+            nid = Some(value.text("nid")?.parse()?);
+        }
+    }
+    required(node, "nid", nid)
+}
+
+fn route(node: &Node<'_>) -> Result<RouteConf> {
+    let (mut net, mut gateway) = (None, None);
+    let (mut hop, mut priority, mut health_sensitivity) = (None, 0, None);
+    for (key, value) in node.entries("a route")? {
+        let text = value.text(key.s)?;
+        match key.s {
+            "net" => net = Some(text.parse()?),
+            "gateway" => gateway = Some(text.parse()?),
+            "hop" if text.s == "-1" => {}
+            "hop" => hop = Some(text.number(key.s, 1, 255)? as u32),
+            "priority" => priority = text.u32(key.s)?,
+            "health_sensitivity" => health_sensitivity = Some(text.u32(key.s)?),
+            "state" | "type" => {}
+            _ => return Err(key.unknown("key", &ROUTE_KEYS)),
+        }
+    }
+    let (net, gateway) = (required(node, "net", net)?, required(node, "gateway", gateway)?);
+    Ok(RouteConf { net, gateway, hop, priority, health_sensitivity })
+}
+
+/// Reads `enable: 1`, or the list of an export, where one item is that and others are pools.
+fn routing(node: &Node<'_>) -> Result<Option<bool>> {
+    let maps = if node.is_list() { node.items("routing")? } else { std::slice::from_ref(node) };
+    let mut enable = None;
+    for map in maps {
+        for (key, value) in map.entries("routing")? {
+            match key.s {
+                "enable" => enable = Some(boolean(value.text(key.s)?)?),
+                pool if pool.starts_with("cpt[") => {}
+                _ => return Err(key.unknown("key", &["enable"])),
+            }
+        }
+    }
+    Ok(enable)
+}
+
+fn buffers(node: &Node<'_>) -> Result<BuffersConf> {
+    let mut buffers = BuffersConf::default();
+    for (key, value) in node.entries("buffers")? {
+        let count = Some(value.text(key.s)?.u32(key.s)?);
+        match key.s {
+            "tiny" => buffers.tiny = count,
+            "small" => buffers.small = count,
+            "large" => buffers.large = count,
+            _ => return Err(key.unknown("buffer", &["tiny", "small", "large"])),
+        }
+    }
+    Ok(buffers)
+}
+
+fn numa(node: &Node<'_>) -> Result<Option<u32>> {
+    let mut range = None;
+    for (key, value) in node.entries("numa")? {
+        match key.s {
+            "range" => range = Some(value.text(key.s)?.u32(key.s)?),
+            _ => return Err(key.unknown("key", &["range"])),
+        }
+    }
+    Ok(range)
+}
+
+fn globals(node: &Node<'_>) -> Result<Vec<(GlobalKey, u32)>> {
+    let read = |(key, value): (Text<'_>, &Node<'_>)| {
+        let name = key.parse::<GlobalKey>()?;
+        let (min, max) = name.range();
+        Ok((name, value.text(key.s)?.number(key.s, min.into(), max.into())? as u32))
+    };
+    node.entries("global")?.into_iter().map(read).collect()
+}
+
+fn udsp(node: &Node<'_>) -> Result<UdspConf> {
+    let mut rule = UdspConf::default();
+    for (key, value) in node.entries("a UDSP rule")? {
+        if key.s == "action" {
+            for (key, value) in value.entries("action")? {
+                match key.s {
+                    "priority" => rule.priority = Some(value.text(key.s)?.u32(key.s)?),
+                    _ => return Err(key.unknown("action", &["priority"])),
+                }
+            }
+            continue;
+        }
+        let text = value.text(key.s)?;
+        match key.s {
+            "idx" => rule.idx = Some(text.u32(key.s)?),
+            "src" => rule.src = Some(text.s.to_owned()),
+            "dst" => rule.dst = Some(text.s.to_owned()),
+            "rte" => rule.rte = Some(text.s.to_owned()),
+            "priority" => rule.priority = Some(text.u32(key.s)?),
+            _ => return Err(key.unknown("key", &UDSP_KEYS)),
+        }
+    }
+    Ok(rule)
+}
+
+fn query(node: &Node<'_>) -> Result<QueryConf> {
+    let mut query = QueryConf::default();
+    for (key, value) in node.entries("ping or discover")? {
+        match key.s {
+            "source" => query.source = Some(value.text(key.s)?.parse()?),
+            "timeout" => query.timeout = Some(value.text(key.s)?.u32(key.s)?),
+            "nids" => query.nids = each(value, key.s, |nid| nid.text("a NID")?.parse())?,
+            _ => return Err(key.unknown("key", &QUERY_KEYS)),
+        }
+    }
+    Ok(query)
+}
+
+pub(crate) fn boolean(text: Text<'_>) -> Result<bool> {
+    match text.s.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(text
+            .error(format!("\"{}\" is neither true nor false", text.s))
+            .with_help("write True or False, or 1 or 0")),
+    }
+}

@@ -1,0 +1,191 @@
+//! The file of `fulmar node -c`: an lnet.conf with a key `node:` for what only Fulmar has.
+//!
+//! ```text
+//! node:
+//!     roles: [lnet]
+//!     accept: secure                   # or all, none
+//!     accept_port: 988
+//!     control: /run/fulmar/control.sock
+//!     metrics: 127.0.0.1:9988
+//!     networks: tcp(eth0)              # or ip2nets:, routes:, as module parameters have them
+//!     options:
+//!         lnet:
+//!             lnet_retry_count: 3
+//!         ksocklnd:
+//!             credits: 1024
+//! net: ...                             # the rest is lnet.conf
+//! ```
+//!
+//! A file of `options lnet …` lines, as in modprobe.d, is read too.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use fulmar_lnet::Globals;
+
+use super::diagnostic::{Diagnostic, Source, Text};
+use super::globals::{self, GlobalKey};
+use super::interfaces::{self, Interfaces, NiSpec, ResolveError};
+use super::lnet_conf::TOP_KEYS;
+use super::model::LnetConf;
+use super::module_strings::ModuleOptions;
+use super::parameters::Module;
+use super::yaml::{self, Node};
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+const NODE_KEYS: [&str; 9] = [
+    "roles",
+    "accept",
+    "accept_port",
+    "control",
+    "metrics",
+    "networks",
+    "ip2nets",
+    "routes",
+    "options",
+];
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Speaks LNet: answers pings, is discovered.
+    Lnet,
+}
+
+/// What a node is told before it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// What it does; none given means [`Role::Lnet`].
+    pub roles: Vec<Role>,
+    /// Its control socket, if not the usual one.
+    pub control: Option<PathBuf>,
+    /// Where it serves metrics over TCP, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// What lnet.conf says.
+    pub lnet: LnetConf,
+    /// What module parameters say.
+    pub options: ModuleOptions,
+}
+
+impl NodeConfig {
+    /// Reads the file of a node.
+    ///
+    /// # Errors
+    /// Points at the first place that cannot be understood.
+    pub fn parse(source: &Source) -> Result<Self> {
+        let mut config = Self::default();
+        if is_modprobe(&source.text) {
+            config.options.read_lines(source.whole())?;
+            return Ok(config);
+        }
+        let known: Vec<&str> = ["node"].into_iter().chain(TOP_KEYS).collect();
+        for (key, value) in yaml::parse(source)?.entries("the file")? {
+            match key.s {
+                "node" => config.read_node(value)?,
+                _ => config.lnet.read(key, value, &known)?,
+            }
+            if !config.lnet.nets.is_empty() && config.options.networks.is_some() {
+                let error = key.error("networks are given twice: by \"net\" and by \"networks\"");
+                return Err(error.with_help("keep one of the two"));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Sets a module parameter, as an option of the command line does.
+    ///
+    /// # Errors
+    /// Points into `value`.
+    pub fn set(&mut self, module: Module, name: &str, value: &str) -> Result<()> {
+        let source = Source::new(format!("{name}="), value);
+        let name = Text { s: name, ..source.whole() };
+        self.options.set(module, name, source.whole())
+    }
+
+    /// Takes `networks=` in place of all the networks that the file gives.
+    ///
+    /// # Errors
+    /// Points into `networks`.
+    pub fn set_networks(&mut self, networks: &str) -> Result<()> {
+        self.lnet.nets.clear();
+        self.lnet.ip2nets.clear();
+        self.options.ip2nets = None;
+        self.set(Module::Lnet, "networks", networks)
+    }
+
+    /// Returns the values of the whole node: the parameters', then those of `global:`.
+    ///
+    /// # Errors
+    /// Says which value does not go with the others.
+    pub fn globals(&self) -> std::result::Result<Globals, String> {
+        let mut globals = self.options.parameters.globals()?;
+        globals::set_all(&mut globals, &self.lnet.globals)?;
+        if let Some(range) = self.lnet.numa_range {
+            globals::set(&mut globals, GlobalKey::NumaRange, range)?;
+        }
+        Ok(globals)
+    }
+
+    /// Finds the NIs: addresses for the names of interfaces. Without any network, `tcp`.
+    ///
+    /// # Errors
+    /// Says which interface or network cannot be had, and what there is.
+    pub fn nis(
+        &self,
+        interfaces: &dyn Interfaces,
+    ) -> std::result::Result<Vec<NiSpec>, ResolveError> {
+        interfaces::node_nis(self, interfaces)
+    }
+
+    fn read_node(&mut self, node: &Node<'_>) -> Result<()> {
+        for (key, value) in node.entries("node")? {
+            match key.s {
+                "roles" => {
+                    let roles = value.items("roles")?.iter();
+                    self.roles = roles.map(|r| role(r.text("a role")?)).collect::<Result<_>>()?;
+                }
+                "control" => self.control = Some(value.text(key.s)?.s.into()),
+                "metrics" => {
+                    let text = value.text(key.s)?;
+                    self.metrics = Some(text.s.parse().map_err(|_| {
+                        text.error(format!("\"{}\" is no address and port", text.s))
+                            .with_help("write one such as 127.0.0.1:9988 or [::]:9988")
+                    })?);
+                }
+                "options" => self.read_options(value)?,
+                parameter if NODE_KEYS.contains(&parameter) => {
+                    self.options.set(Module::Lnet, key, value.text(key.s)?)?;
+                }
+                _ => return Err(key.unknown("key", &NODE_KEYS)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_options(&mut self, node: &Node<'_>) -> Result<()> {
+        for (name, parameters) in node.entries("options")? {
+            let Some(module) = Module::of_name(name.s) else {
+                return Err(name.unknown("module", &["lnet", "ksocklnd"]));
+            };
+            for (key, value) in parameters.entries(name.s)? {
+                self.options.set(module, key, value.text(key.s)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn role(text: Text<'_>) -> Result<Role> {
+    match text.s {
+        "lnet" => Ok(Role::Lnet),
+        _ => Err(text.unknown("role", &["lnet"])),
+    }
+}
+
+/// Returns whether the first line that says something begins with `options`.
+fn is_modprobe(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| line.split_whitespace().next() == Some("options"))
+}

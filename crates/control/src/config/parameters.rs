@@ -1,0 +1,247 @@
+//! Module parameters: `options lnet accept=all`. Spec: lnet-admin §18.2, §18.3.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fulmar_lnet::{Globals, NiTunables};
+use fulmar_socklnd::AcceptMode;
+
+use super::diagnostic::{Diagnostic, Text};
+use super::globals::{self, GlobalKey};
+
+/// A kernel module whose parameters mean something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Module {
+    Lnet,
+    Ksocklnd,
+}
+
+impl Module {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "lnet" => Some(Self::Lnet),
+            "ksocklnd" => Some(Self::Ksocklnd),
+            _ => None,
+        }
+    }
+
+    fn parameters(self) -> &'static [(&'static str, Kind)] {
+        match self {
+            Self::Lnet => LNET,
+            Self::Ksocklnd => KSOCKLND,
+        }
+    }
+}
+
+/// What a parameter takes.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Number(i64, i64),
+    OneOf(&'static [&'static str]),
+    Any,
+}
+
+use Kind::{Any, Number, OneOf};
+
+const FLAG: Kind = Number(0, 1);
+const COUNT: Kind = Number(0, u32::MAX as i64);
+const SOME: Kind = Number(1, u32::MAX as i64);
+const PORT: Kind = Number(1, u16::MAX as i64);
+const SIGNED: Kind = Number(i32::MIN as i64, i32::MAX as i64);
+
+const LNET: &[(&str, Kind)] = &[
+    ("accept", OneOf(&["secure", "all", "none"])),
+    ("accept_port", PORT),
+    ("accept_port_bulk", PORT),
+    ("accept_backlog", SOME),
+    ("accept_timeout", SOME),
+    ("alive_router_check_interval", SIGNED),
+    ("auto_down", FLAG),
+    ("avoid_asym_router_failure", FLAG),
+    ("check_routers_before_use", FLAG),
+    ("config_on_load", FLAG),
+    ("cpu_npartitions", COUNT),
+    ("cpu_pattern", Any),
+    ("dead_router_check_interval", SIGNED),
+    ("enable_sysctl_setup", FLAG),
+    ("forwarding", OneOf(&["", "enabled", "disabled"])),
+    ("large_router_buffers", COUNT),
+    ("live_router_check_interval", SIGNED),
+    ("lnet_drop_asym_route", FLAG),
+    ("lnet_health_sensitivity", Number(0, 1000)),
+    ("lnet_interfaces_max", COUNT),
+    ("lnet_max_recovery_ping_interval", SOME),
+    ("lnet_numa_range", COUNT),
+    ("lnet_peer_discovery_disabled", FLAG),
+    ("lnet_recovery_interval", SOME),
+    ("lnet_recovery_limit", COUNT),
+    ("lnet_response_tracking", Number(0, 3)),
+    ("lnet_retry_count", COUNT),
+    ("lnet_transaction_timeout", SOME),
+    ("local_nid_dist_zero", FLAG),
+    ("lock_prim_nid", FLAG),
+    ("peer_buffer_credits", COUNT),
+    ("portal_rotor", Number(0, 3)),
+    ("rnet_htable_size", COUNT),
+    ("router_ping_timeout", SOME),
+    ("router_sensitivity_percentage", Number(0, 100)),
+    ("small_router_buffers", COUNT),
+    ("tiny_router_buffers", COUNT),
+    ("use_tcp_bonding", FLAG),
+];
+
+const KSOCKLND: &[(&str, Kind)] = &[
+    ("backoff_init", COUNT),
+    ("backoff_max", COUNT),
+    ("conns_per_peer", Number(0, 127)),
+    ("credits", SOME),
+    ("eager_ack", FLAG),
+    ("enable_csum", FLAG),
+    ("enable_irq_affinity", FLAG),
+    ("inject_csum_error", FLAG),
+    ("keepalive", COUNT),
+    ("keepalive_count", COUNT),
+    ("keepalive_idle", COUNT),
+    ("keepalive_intvl", COUNT),
+    ("max_reconnectms", SOME),
+    ("min_bulk", COUNT),
+    ("min_reconnectms", SOME),
+    ("nagle", FLAG),
+    ("nconnds", SOME),
+    ("nconnds_max", SOME),
+    ("nonblk_zcack", FLAG),
+    ("nscheds", COUNT),
+    ("peer_buffer_credits", COUNT),
+    ("peer_credits", SOME),
+    ("peer_timeout", SIGNED),
+    ("protocol", Number(1, 4)),
+    ("round_robin", FLAG),
+    ("rx_buffer_size", COUNT),
+    ("skip_mr_route_setup", FLAG),
+    ("sock_timeout", COUNT),
+    ("tos", Number(-1, 255)),
+    ("tx_buffer_size", COUNT),
+    ("typed_conns", FLAG),
+    ("zc_min_payload", COUNT),
+    ("zc_recv", FLAG),
+    ("zc_recv_min_nfrags", COUNT),
+];
+
+/// The parameters that were given; each has been checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    values: BTreeMap<(Module, &'static str), String>,
+}
+
+impl Parameters {
+    /// Checks and keeps a parameter; a later one takes the place of an earlier.
+    pub(crate) fn set(
+        &mut self,
+        module: Module,
+        name: Text<'_>,
+        value: Text<'_>,
+    ) -> Result<(), Diagnostic> {
+        let table = module.parameters();
+        let Some((known, kind)) = table.iter().find(|(known, _)| *known == name.s) else {
+            let names: Vec<&str> = table.iter().map(|(known, _)| *known).collect();
+            return Err(name.unknown("parameter", &names));
+        };
+        match kind {
+            Number(min, max) => {
+                value.number(known, *min, *max)?;
+            }
+            OneOf(words) if !words.contains(&value.s) => {
+                return Err(value.unknown(&format!("value for {known}:"), words));
+            }
+            OneOf(_) | Any => {}
+        }
+        self.values.insert((module, known), value.s.to_owned());
+        Ok(())
+    }
+
+    /// Returns a parameter as it was given.
+    pub fn text(&self, module: Module, name: &str) -> Option<&str> {
+        let mut of_module = self.values.iter().filter(|((m, _), _)| *m == module);
+        of_module.find(|((_, n), _)| *n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a parameter that is a number.
+    pub fn number(&self, module: Module, name: &str) -> Option<i64> {
+        let text = self.text(module, name)?;
+        match text.strip_prefix("0x") {
+            Some(hex) => i64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        }
+    }
+
+    /// Returns the settings of the socket LND.
+    pub fn socklnd(&self) -> fulmar_socklnd::Config {
+        let lnet = |name| self.number(Module::Lnet, name);
+        let sock = |name| self.number(Module::Ksocklnd, name);
+        let seconds = |n: i64| Duration::from_secs(n.unsigned_abs());
+        let millis = |n: i64| Duration::from_millis(n.unsigned_abs());
+        let mut config = fulmar_socklnd::Config::default();
+        match self.text(Module::Lnet, "accept") {
+            Some("all") => config.accept = AcceptMode::All,
+            Some("none") => config.accept = AcceptMode::None,
+            _ => {}
+        }
+        config.accept_port = lnet("accept_port").map_or(config.accept_port, |n| n as u16);
+        config.accept_timeout = lnet("accept_timeout").map_or(config.accept_timeout, seconds);
+        // 0 was once the way to say that other settings decide.
+        let timeout = sock("sock_timeout").filter(|n| *n > 0);
+        config.timeout = timeout.map_or(config.timeout, seconds);
+        config.reconnect_min = sock("min_reconnectms").map_or(config.reconnect_min, millis);
+        config.reconnect_max = sock("max_reconnectms").map_or(config.reconnect_max, millis);
+        config.keepalive = sock("keepalive").map_or(config.keepalive, seconds);
+        config.min_bulk = sock("min_bulk").map_or(config.min_bulk, |n| n as u32);
+        config.enable_csum = sock("enable_csum").map_or(config.enable_csum, |n| n != 0);
+        config
+    }
+
+    /// Returns the credits of an NI that is told nothing else.
+    pub fn tunables(&self) -> NiTunables {
+        let sock = |name| self.number(Module::Ksocklnd, name);
+        let mut tunables = NiTunables::default();
+        tunables.peer_timeout = sock("peer_timeout").map_or(tunables.peer_timeout, |n| n as i32);
+        tunables.peer_credits = sock("peer_credits").map_or(tunables.peer_credits, |n| n as u32);
+        tunables.credits = sock("credits").map_or(tunables.credits, |n| n as u32);
+        let router_credits =
+            sock("peer_buffer_credits").or(self.number(Module::Lnet, "peer_buffer_credits"));
+        if let Some(credits) = router_credits {
+            tunables.peer_buffer_credits = credits as u32;
+        }
+        tunables
+    }
+
+    /// Returns the global values, by these parameters alone.
+    ///
+    /// # Errors
+    /// Says which value does not go with the others.
+    pub fn globals(&self) -> Result<Globals, String> {
+        let names = [
+            (GlobalKey::NumaRange, "lnet_numa_range"),
+            (GlobalKey::MaxInterfaces, "lnet_interfaces_max"),
+            (GlobalKey::DropAsymRoute, "lnet_drop_asym_route"),
+            (GlobalKey::RetryCount, "lnet_retry_count"),
+            (GlobalKey::TransactionTimeout, "lnet_transaction_timeout"),
+            (GlobalKey::HealthSensitivity, "lnet_health_sensitivity"),
+            (GlobalKey::RecoveryInterval, "lnet_recovery_interval"),
+            (GlobalKey::RouterSensitivity, "router_sensitivity_percentage"),
+            (GlobalKey::ResponseTracking, "lnet_response_tracking"),
+            (GlobalKey::RecoveryLimit, "lnet_recovery_limit"),
+            (GlobalKey::MaxRecoveryPingInterval, "lnet_max_recovery_ping_interval"),
+        ];
+        let given = |(key, name)| Some((key, self.number(Module::Lnet, name)? as u32));
+        let mut values: Vec<(GlobalKey, u32)> = names.into_iter().filter_map(given).collect();
+        // Too small a value has always meant the default.
+        values.retain(|(key, n)| *key != GlobalKey::MaxInterfaces || *n >= key.range().0);
+        if let Some(disabled) = self.number(Module::Lnet, "lnet_peer_discovery_disabled") {
+            values.push((GlobalKey::Discovery, u32::from(disabled == 0)));
+        }
+        let mut result = Globals::default();
+        globals::set_all(&mut result, &values)?;
+        Ok(result)
+    }
+}

@@ -1,0 +1,210 @@
+//! `export`, and `export --backup`, which is lnet.conf. Spec: lnet-admin §16.
+
+use serde::{Deserialize, Serialize};
+
+use super::model::{Globals, Net, Peer};
+use super::net::{cpts, nets, numbered};
+use super::peer::{block, peers};
+use super::{global, routes};
+use crate::config::{
+    BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
+    TunablesConf, UdspConf,
+};
+use crate::value::{Dialect, Family, Map, MapExt, Report, Value};
+
+/// All that a node has to tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Export {
+    pub nets: Vec<Net>,
+    pub peers: Vec<Peer>,
+    pub globals: Globals,
+    /// What it keeps of the configuration besides: routes, UDSP and the like.
+    pub rest: LnetConf,
+}
+
+impl Export {
+    /// Returns the plain export: everything, for people.
+    pub fn report(&self, dialect: Dialect) -> Report {
+        let mut report = Report::default();
+        push(&mut report, Family::Listing, nets(&self.nets, 2, dialect));
+        push(&mut report, Family::Listing, routes(&self.rest.routes, true));
+        push(&mut report, Family::Listing, peers(&self.peers, 3, dialect));
+        tail(&mut report, &LnetConf { globals: self.globals.clone(), ..self.rest.clone() });
+        report
+    }
+
+    /// Returns what an import needs to make a node like this one.
+    pub fn to_conf(&self) -> LnetConf {
+        let real = self.nets.iter().filter(|net| net.net != fulmar_lnet_wire::Net::LOOPBACK);
+        let conf = |net: &Net| NetConf { net: net.net, nis: net.nis.iter().map(ni_conf).collect() };
+        let peer = |peer: &Peer| PeerConf {
+            primary: peer.primary,
+            multi_rail: peer.multi_rail,
+            nids: peer.nis.iter().map(|ni| ni.nid).collect(),
+        };
+        LnetConf {
+            nets: real.map(conf).collect(),
+            peers: self.peers.iter().map(peer).collect(),
+            globals: self.globals.clone(),
+            ..self.rest.clone()
+        }
+    }
+}
+
+fn ni_conf(ni: &super::model::Ni) -> NiConf {
+    let tunables = &ni.tunables;
+    NiConf {
+        interfaces: ni.interface.iter().cloned().collect(),
+        nid: None,
+        tunables: TunablesConf {
+            peer_timeout: Some(tunables.peer_timeout),
+            peer_credits: Some(tunables.peer_credits),
+            peer_buffer_credits: Some(tunables.peer_buffer_credits),
+            credits: Some(tunables.credits),
+        },
+        lnd: ni.lnd.map_or_else(LndConf::default, |lnd| LndConf {
+            conns_per_peer: Some(lnd.conns_per_peer),
+            timeout: None,
+            tos: Some(lnd.tos),
+            other: Vec::new(),
+        }),
+        cpts: Some(ni.cpts.clone()),
+    }
+}
+
+/// Prints lnet.conf: what [`LnetConf::parse`] reads as the same value.
+pub fn backup(conf: &LnetConf) -> Report {
+    let mut report = Report::default();
+    push(&mut report, Family::Listing, block("net", conf.nets.iter().map(net)));
+    push(&mut report, Family::Listing, block("ip2nets", conf.ip2nets.iter().map(ip2nets)));
+    push(&mut report, Family::Listing, routes(&conf.routes, true));
+    push(&mut report, Family::Listing, block("peer", conf.peers.iter().map(peer)));
+    tail(&mut report, conf);
+    report
+}
+
+fn push(report: &mut Report, family: Family, block: Map) {
+    if !block.is_empty() {
+        report.0.push((family, block));
+    }
+}
+
+/// What both kinds of export end with, in the layout that it always had.
+fn tail(report: &mut Report, conf: &LnetConf) {
+    let mut map = Map::new();
+    if let Some(enable) = conf.routing {
+        map.put("routing", vec![("enable".to_owned(), Value::from(i32::from(enable)))]);
+    }
+    if let Some(counts) = &conf.buffers {
+        map.put("buffers", buffers(counts));
+    }
+    if let Some(range) = conf.numa_range {
+        map.put("numa", vec![("range".to_owned(), Value::from(range))]);
+    }
+    map.extend(global(&conf.globals));
+    map.extend(block("udsp", conf.udsp.iter().map(udsp)));
+    for (key, asked) in [("ping", &conf.ping), ("discover", &conf.discover)] {
+        map.put_some(key, asked.as_ref().map(query));
+    }
+    push(report, Family::Classic, map);
+}
+
+fn net(net: &NetConf) -> Map {
+    let mut map = Map::new();
+    map.put("net type", net.net);
+    map.put("local NI(s)", Value::from_iter(net.nis.iter().map(ni)));
+    map
+}
+
+fn ni(ni: &NiConf) -> Map {
+    let mut map = Map::new();
+    map.put_some("nid", ni.nid);
+    if !ni.interfaces.is_empty() {
+        map.put("interfaces", numbered(&ni.interfaces));
+    }
+    settings(&mut map, ni);
+    map
+}
+
+fn settings(map: &mut Map, ni: &NiConf) {
+    let mut tunables = Map::new();
+    tunables.put_some("peer_timeout", ni.tunables.peer_timeout);
+    tunables.put_some("peer_credits", ni.tunables.peer_credits);
+    tunables.put_some("peer_buffer_credits", ni.tunables.peer_buffer_credits);
+    tunables.put_some("credits", ni.tunables.credits);
+    let mut lnd = Map::new();
+    lnd.put_some("conns_per_peer", ni.lnd.conns_per_peer);
+    lnd.put_some("timeout", ni.lnd.timeout);
+    lnd.put_some("tos", ni.lnd.tos);
+    lnd.extend(ni.lnd.other.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
+    for (key, inner) in [("tunables", tunables), ("lnd tunables", lnd)] {
+        if !inner.is_empty() {
+            map.put(key, inner);
+        }
+    }
+    map.put_some("CPT", ni.cpts.as_deref().map(cpts));
+}
+
+fn ip2nets(entry: &Ip2NetsConf) -> Map {
+    let mut map = Map::new();
+    map.put("net-spec", entry.net);
+    if !entry.ni.interfaces.is_empty() {
+        map.put("interfaces", numbered(&entry.ni.interfaces));
+    }
+    if !entry.ranges.is_empty() {
+        let ranges: Vec<String> = entry.ranges.iter().map(ToString::to_string).collect();
+        map.put("ip-range", numbered(&ranges));
+    }
+    settings(&mut map, &entry.ni);
+    map
+}
+
+fn peer(peer: &PeerConf) -> Map {
+    let mut map = Map::new();
+    map.put("primary nid", peer.primary);
+    map.put("Multi-Rail", peer.multi_rail);
+    let nids = peer.nids.iter().map(|nid| vec![("nid".to_owned(), Value::from(*nid))]);
+    map.put("peer ni", Value::from_iter(nids));
+    map
+}
+
+pub(super) fn route(route: &RouteConf, verbose: bool) -> Map {
+    let mut map = Map::new();
+    map.put("net", route.net);
+    map.put("gateway", route.gateway);
+    if verbose {
+        map.put("hop", route.hop.map_or(-1, i64::from));
+        map.put("priority", route.priority);
+        map.put_some("health_sensitivity", route.health_sensitivity);
+    }
+    map
+}
+
+fn buffers(counts: &BuffersConf) -> Map {
+    let mut map = Map::new();
+    map.put_some("tiny", counts.tiny);
+    map.put_some("small", counts.small);
+    map.put_some("large", counts.large);
+    map
+}
+
+pub(super) fn udsp(rule: &UdspConf) -> Map {
+    let mut map = Map::new();
+    map.put_some("idx", rule.idx);
+    map.put_some("src", rule.src.as_deref());
+    map.put_some("dst", rule.dst.as_deref());
+    map.put_some("rte", rule.rte.as_deref());
+    let action = rule.priority.map(|priority| vec![("priority".to_owned(), Value::from(priority))]);
+    map.put_some("action", action);
+    map
+}
+
+fn query(asked: &QueryConf) -> Map {
+    let mut map = Map::new();
+    map.put_some("source", asked.source);
+    map.put_some("timeout", asked.timeout);
+    let nids: Vec<Value> = asked.nids.iter().map(|nid| (*nid).into()).collect();
+    map.put("nids", nids);
+    map
+}

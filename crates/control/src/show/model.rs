@@ -1,0 +1,443 @@
+//! What a node tells of itself: plain values, the same on both ends of the control socket.
+
+use std::net::SocketAddr;
+
+use fulmar_lnet::{NiTunables, views};
+use fulmar_lnet_wire::{Nid, ProcessId};
+use serde::{Deserialize, Serialize};
+
+use crate::config::GlobalKey;
+
+/// A network of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Net {
+    #[serde(with = "crate::text")]
+    pub net: fulmar_lnet_wire::Net,
+    pub nis: Vec<Ni>,
+}
+
+/// A network interface of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Ni {
+    #[serde(with = "crate::text")]
+    pub nid: Nid,
+    pub up: bool,
+    /// In the words of the configuration; `0@lo` has none.
+    pub interface: Option<String>,
+    pub traffic: Traffic,
+    pub health: NiHealth,
+    pub tunables: Tunables,
+    /// `0@lo` has none.
+    pub lnd: Option<LndTunables>,
+    /// The NUMA node of the device, −1 if unknown.
+    pub dev_cpt: i32,
+    pub cpts: Vec<u32>,
+    pub refs: u32,
+    pub credits: Credits,
+}
+
+/// What an NI or a peer NI has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Traffic {
+    pub sent: ByType,
+    pub received: ByType,
+    pub dropped: ByType,
+    pub put_egress: Latency,
+    pub get_rtt: Latency,
+    pub put_ack: Latency,
+}
+
+/// Messages by type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ByType {
+    pub put: u64,
+    pub get: u64,
+    pub reply: u64,
+    pub ack: u64,
+    pub hello: u64,
+}
+
+impl ByType {
+    /// Returns the sum.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, n)| n).sum()
+    }
+
+    /// Returns each type's name and number, in the order in which they are shown.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        let Self { put, get, reply, ack, hello } = *self;
+        [("put", put), ("get", get), ("reply", reply), ("ack", ack), ("hello", hello)]
+    }
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Latency {
+    pub samples: u64,
+    pub min_nsec: u64,
+    pub max_nsec: u64,
+    pub avg_nsec: u64,
+}
+
+/// How well an NI does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct NiHealth {
+    pub fatal_error: u32,
+    /// 0 to 1000.
+    pub value: u32,
+    pub interrupts: u32,
+    pub dropped: u32,
+    pub aborted: u32,
+    pub no_route: u32,
+    pub timeouts: u32,
+    pub error: u32,
+    pub ping_count: u32,
+    pub next_ping: u64,
+}
+
+impl Default for NiHealth {
+    fn default() -> Self {
+        Self {
+            fatal_error: 0,
+            value: 1000,
+            interrupts: 0,
+            dropped: 0,
+            aborted: 0,
+            no_route: 0,
+            timeouts: 0,
+            error: 0,
+            ping_count: 0,
+            next_ping: 0,
+        }
+    }
+}
+
+/// The credits that an NI was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Tunables {
+    pub peer_timeout: i32,
+    pub peer_credits: u32,
+    pub peer_buffer_credits: u32,
+    pub credits: u32,
+}
+
+/// What the socket LND was told for an NI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct LndTunables {
+    pub conns_per_peer: u32,
+    /// Seconds.
+    pub timeout: u32,
+    pub tos: i32,
+}
+
+/// Credits now. Below 0, so many messages wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Credits {
+    pub max: i64,
+    pub now: i64,
+    pub min: i64,
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Peer {
+    #[serde(with = "crate::text")]
+    pub primary: Nid,
+    pub multi_rail: bool,
+    /// The bits of lnet-admin §6.2.
+    pub state: u32,
+    pub nis: Vec<PeerNi>,
+}
+
+/// A NID of another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PeerNi {
+    #[serde(with = "crate::text")]
+    pub nid: Nid,
+    /// `None` prints as `NA`: nothing watches whether it lives.
+    pub up: Option<bool>,
+    pub credits: Credits,
+    pub router_credits: i64,
+    pub router_credits_min: i64,
+    /// Bytes of messages on their way or waiting.
+    pub queued_bytes: u64,
+    pub refcount: u32,
+    pub traffic: Traffic,
+    pub health: PeerHealth,
+}
+
+/// How well a peer NI does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct PeerHealth {
+    /// 0 to 1000.
+    pub value: u32,
+    pub dropped: u32,
+    pub timeout: u32,
+    pub error: u32,
+    pub network_timeout: u32,
+    pub ping_count: u32,
+    pub next_ping: u64,
+}
+
+impl Default for PeerHealth {
+    fn default() -> Self {
+        Self {
+            value: 1000,
+            dropped: 0,
+            timeout: 0,
+            error: 0,
+            network_timeout: 0,
+            ping_count: 0,
+            next_ping: 0,
+        }
+    }
+}
+
+/// The global values, in order.
+pub type Globals = Vec<(GlobalKey, u32)>;
+
+/// Returns the global values with what follows from them.
+pub fn globals(globals: &fulmar_lnet::Globals) -> Globals {
+    GlobalKey::ALL.map(|key| (key, key.get(globals))).to_vec()
+}
+
+/// What another node answered to a ping, or is known to be after a discovery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Reply {
+    #[serde(with = "crate::text")]
+    pub primary: Nid,
+    pub multi_rail: bool,
+    /// Without `0@lo`.
+    #[serde(with = "crate::text::list")]
+    pub nids: Vec<Nid>,
+}
+
+/// How the ping or discovery of one NID ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Who was asked.
+    #[serde(with = "crate::text")]
+    pub nid: Nid,
+    /// The reply, or a positive error number.
+    pub result: Result<Reply, i32>,
+}
+
+/// An open connection of the socket LND.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Connection {
+    #[serde(with = "crate::text")]
+    pub peer: ProcessId,
+    /// `C` control, `I` bulk in, `O` bulk out, `A` any.
+    pub kind: char,
+    pub cpt: u32,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    /// Bytes of the socket's buffers.
+    pub send_buffer: u32,
+    pub receive_buffer: u32,
+    pub nagle: bool,
+}
+
+/// A peer of the socket LND.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SocklndPeer {
+    #[serde(with = "crate::text")]
+    pub peer: ProcessId,
+    /// Our address and the peer's, if we dial it.
+    pub dials: Option<(std::net::IpAddr, SocketAddr)>,
+    pub connections: u32,
+}
+
+/// An interface that the socket LND uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SocklndInterface {
+    pub ip: std::net::IpAddr,
+    /// The length of the network's prefix.
+    pub prefix: u8,
+    pub peers: u32,
+    pub routes: u32,
+}
+
+macro_rules! stats {
+    ($($key:ident),+ $(,)?) => {
+        /// What the whole node has carried, in the order in which it is shown. Spec: lnet-admin §9.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[allow(missing_docs)]
+        pub struct Stats { $( pub $key: u64, )+ }
+
+        impl Stats {
+            /// Returns each key and its value, in order.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$( (stringify!($key), self.$key), )+]
+            }
+        }
+
+        impl From<views::Stats> for Stats {
+            fn from(view: views::Stats) -> Self {
+                Self { $( $key: view.$key, )+ }
+            }
+        }
+    };
+}
+
+stats! {
+    msgs_alloc, msgs_max, rst_alloc, errors, send_count, resend_count, response_timeout_count,
+    local_interrupt_count, local_dropped_count, local_aborted_count, local_no_route_count,
+    local_timeout_count, local_error_count, remote_dropped_count, remote_error_count,
+    remote_timeout_count, network_timeout_count, failed_resends, successful_resends, recv_count,
+    route_count, drop_count, send_length, recv_length, route_length, drop_length,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ $key:ident),+ $(,)?) => {
+        /// What the socket LND has counted.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct SocklndCounters { $( $(#[doc = $help])+ pub $key: u64, )+ }
+
+        impl SocklndCounters {
+            /// Returns each name, what it counts, and its value.
+            pub fn named(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$( (stringify!($key), concat!($($help),+), self.$key), )+]
+            }
+        }
+
+        impl From<&fulmar_socklnd::Counters> for SocklndCounters {
+            fn from(counters: &fulmar_socklnd::Counters) -> Self {
+                Self { $( $key: counters.$key, )+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections that peers opened.
+    accepted,
+    /// Connections that this node opened.
+    dialled,
+    /// Connections that could not be opened.
+    dial_failures,
+    /// Connections that ended in their handshake.
+    handshake_failures,
+    /// Callers refused because their port is not privileged.
+    refused_unprivileged,
+    /// Callers refused because too many were in their handshake.
+    refused_handshakes,
+    /// Callers refused because they asked for a NID of another node.
+    refused_nid,
+    /// Calls that lost against our own to the same peer.
+    refused_races,
+    /// Connections closed because what came on them breaks the protocol.
+    malformed,
+    /// Connections closed because nothing came in time.
+    silent,
+    /// Messages whose checksum was wrong.
+    checksum_errors,
+    /// Zero-copy acknowledgements of nothing that was sent.
+    unknown_cookies,
+    /// Connections closed because a message stalled.
+    stalled,
+    /// Keepalives sent.
+    keepalives_sent,
+    /// Keepalives received.
+    keepalives_received,
+    /// Zero-copy acknowledgements sent.
+    zc_acks_sent,
+    /// Zero-copy acknowledgements received.
+    zc_acks_received,
+    /// LNet messages sent.
+    messages_sent,
+    /// LNet messages received.
+    messages_received,
+    /// Payload bytes sent.
+    payload_sent,
+    /// Payload bytes received.
+    payload_received,
+}
+
+impl From<NiTunables> for Tunables {
+    fn from(t: NiTunables) -> Self {
+        Self {
+            peer_timeout: t.peer_timeout,
+            peer_credits: t.peer_credits,
+            peer_buffer_credits: t.peer_buffer_credits,
+            credits: t.credits,
+        }
+    }
+}
+
+impl From<views::ByType> for ByType {
+    fn from(v: views::ByType) -> Self {
+        Self { put: v.put, get: v.get, reply: v.reply, ack: v.ack, hello: v.hello }
+    }
+}
+
+impl From<views::Latency> for Latency {
+    fn from(v: views::Latency) -> Self {
+        Self {
+            samples: v.samples,
+            min_nsec: v.min_nsec,
+            max_nsec: v.max_nsec,
+            avg_nsec: v.avg_nsec(),
+        }
+    }
+}
+
+impl From<views::Traffic> for Traffic {
+    fn from(v: views::Traffic) -> Self {
+        Self {
+            sent: v.sent.into(),
+            received: v.received.into(),
+            dropped: v.dropped.into(),
+            put_egress: v.put_egress.into(),
+            get_rtt: v.get_rtt.into(),
+            put_ack: v.put_ack.into(),
+        }
+    }
+}
+
+impl From<views::Peer> for Peer {
+    fn from(v: views::Peer) -> Self {
+        let nis = v.nis.into_iter().map(PeerNi::from).collect();
+        Self { primary: v.primary, multi_rail: v.multi_rail, state: v.state, nis }
+    }
+}
+
+impl From<views::PeerNi> for PeerNi {
+    fn from(v: views::PeerNi) -> Self {
+        Self {
+            nid: v.nid,
+            up: None,
+            credits: Credits { max: v.credits_max, now: v.credits, min: v.credits_min },
+            router_credits: v.router_credits,
+            router_credits_min: v.router_credits_min,
+            queued_bytes: v.queued_bytes,
+            refcount: v.refcount,
+            traffic: v.traffic.into(),
+            health: PeerHealth { value: v.health, ..PeerHealth::default() },
+        }
+    }
+}
+
+impl From<fulmar_lnet::PingReply> for Reply {
+    fn from(reply: fulmar_lnet::PingReply) -> Self {
+        Self { primary: reply.primary, multi_rail: reply.multi_rail, nids: reply.nids }
+    }
+}

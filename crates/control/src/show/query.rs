@@ -1,0 +1,62 @@
+//! `ping` and `discover`. Spec: lnet-admin §11.
+
+use fulmar_base::Errno;
+
+use super::error::ErrorObject;
+use super::model::{Answer, Reply};
+use super::peer::block;
+use crate::value::{Dialect, Family, Map, MapExt, Quotes, Report, Value};
+
+/// What is printed of pings or discoveries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// Those that were answered, for standard output.
+    pub answered: Report,
+    /// Those that were not, for standard output after the others. In the older dialect, for
+    /// standard error.
+    pub failed: Report,
+}
+
+/// Prints what came of `what`, which is `ping` or `discover`.
+pub fn answers(what: &str, answers: &[Answer], dialect: Dialect) -> Answers {
+    let replies = answers.iter().filter_map(|answer| answer.result.as_ref().ok());
+    let answered = block(what, replies.map(|r| reply(r, dialect)));
+    let failures = answers.iter().filter_map(|answer| {
+        let errno = *answer.result.as_ref().err()?;
+        let descr = format!("failed to {what} {}: {}", answer.nid, Errno(errno));
+        Some(ErrorObject { op: "manage".into(), object: what.into(), errno: -errno, descr })
+    });
+    let failed: Vec<Map> = failures.map(|error| failure(error, dialect)).collect();
+    Answers {
+        answered: Report::one(Family::Query, answered),
+        failed: Report::one(Family::Query, block("manage", failed.into_iter())),
+    }
+}
+
+fn reply(reply: &Reply, dialect: Dialect) -> Map {
+    let mut map = Map::new();
+    map.put("primary nid", reply.primary);
+    map.put("Multi-Rail", reply.multi_rail);
+    let nids = reply.nids.iter().map(|nid| vec![("nid".into(), (*nid).into())]);
+    let key = match dialect {
+        Dialect::Netlink => "peer_ni",
+        Dialect::Cyaml => "peer ni",
+    };
+    map.put(key, Value::from_iter(nids));
+    map
+}
+
+fn failure(error: ErrorObject, dialect: Dialect) -> Map {
+    let mut numbers = Map::new();
+    numbers.put("errno", error.errno);
+    match dialect {
+        Dialect::Netlink => {
+            numbers.put("descr", Value::Described(Quotes::TaggedSingle, error.descr));
+            [(error.object, Value::Empty)].into_iter().chain(numbers).collect()
+        }
+        Dialect::Cyaml => {
+            numbers.put("descr", Value::Described(Quotes::Double, error.descr));
+            vec![(error.object, numbers.into())]
+        }
+    }
+}

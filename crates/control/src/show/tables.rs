@@ -1,0 +1,175 @@
+//! The lines of `lctl` and of the statistics files. Spec: lnet-admin §19, §20.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fulmar_lnet_wire::Nid;
+
+use super::model::{Connection, Net, Peer, Reply, SocklndInterface, SocklndPeer, Stats};
+use super::peer::state;
+
+/// The file `nis`.
+pub fn nis(nets: &[Net]) -> String {
+    let mut out = format!(
+        "{:<24} {:>6} {:>5} {:>4} {:>4} {:>4} {:>5} {:>5} {:>5}\n",
+        "nid", "status", "alive", "refs", "peer", "rtr", "max", "tx", "min"
+    );
+    for ni in nets.iter().flat_map(|net| &net.nis) {
+        // Only a router knows when a net was last heard of.
+        let alive = if ni.nid.is_loopback() { 0 } else { -1 };
+        line(
+            &mut out,
+            format_args!(
+                "{:<24} {:>6} {:>5} {:>4} {:>4} {:>4} {:>5} {:>5} {:>5}",
+                ni.nid.to_string(),
+                if ni.up { "up" } else { "down" },
+                alive,
+                ni.refs,
+                ni.tunables.peer_credits,
+                ni.tunables.peer_buffer_credits,
+                ni.credits.max,
+                ni.credits.now,
+                ni.credits.min
+            ),
+        );
+    }
+    out
+}
+
+/// The file `peers`.
+pub fn peers(peers: &[Peer]) -> String {
+    let mut out = format!(
+        "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}\n",
+        "nid", "refs", "state", "last", "max", "rtr", "min", "tx", "min", "queue"
+    );
+    for ni in peers.iter().flat_map(|peer| &peer.nis) {
+        line(
+            &mut out,
+            format_args!(
+                "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
+                ni.nid.to_string(),
+                ni.refcount,
+                state(ni.up),
+                -1,
+                ni.credits.max,
+                ni.router_credits,
+                ni.router_credits_min,
+                ni.credits.now,
+                ni.credits.min,
+                ni.queued_bytes
+            ),
+        );
+    }
+    out
+}
+
+/// The file `stats`: 11 numbers.
+pub fn stats(stats: &Stats) -> String {
+    let s = stats;
+    let numbers = [
+        s.msgs_alloc,
+        s.msgs_max,
+        s.errors,
+        s.send_count,
+        s.recv_count,
+        s.route_count,
+        s.drop_count,
+        s.send_length,
+        s.recv_length,
+        s.route_length,
+        s.drop_length,
+    ];
+    numbers.map(|n| n.to_string()).join(" ") + "\n"
+}
+
+/// The file `routers` of a node that knows none.
+pub const ROUTERS: &str = "ref  rtr_ref alive router\n";
+/// The file `routes` of a node that has none.
+pub const ROUTES: &str = "Routing disabled\nnet      hops priority   state router\n";
+/// The file `buffers` of a node that is no router.
+pub const BUFFERS: &str = "pages count credits     min\n";
+
+/// `lctl --net tcp conn_list`.
+pub fn connections(connections: &[Connection]) -> String {
+    let mut out = String::new();
+    for c in connections {
+        line(
+            &mut out,
+            format_args!(
+                "{:<20} {}[{}]{}->{}:{} {}/{} {}",
+                c.peer.to_string(),
+                c.kind,
+                c.cpt,
+                c.local.ip(),
+                c.remote.ip(),
+                c.remote.port(),
+                c.send_buffer,
+                c.receive_buffer,
+                if c.nagle { "nagle" } else { "nonagle" }
+            ),
+        );
+    }
+    if out.is_empty() { "<no connections>\n".into() } else { out }
+}
+
+/// `lctl --net tcp peer_list`.
+pub fn socklnd_peers(peers: &[SocklndPeer]) -> String {
+    let mut out = String::new();
+    for peer in peers {
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let (local, remote, port) = match peer.dials {
+            Some((local, remote)) => (local, remote.ip(), remote.port()),
+            None => (nowhere, nowhere, 0),
+        };
+        let count = if peer.dials.is_some() { peer.connections } else { 0 };
+        line(
+            &mut out,
+            format_args!(
+                "{:<20} [{}]{local}->{remote}:{port} #{count}",
+                peer.peer.to_string(),
+                u8::from(peer.dials.is_some()),
+            ),
+        );
+    }
+    if out.is_empty() { "<no peers>\n".into() } else { out }
+}
+
+/// `lctl --net tcp interface_list`.
+pub fn interfaces(interfaces: &[SocklndInterface]) -> String {
+    let mut out = String::new();
+    for i in interfaces {
+        let mask: IpAddr = match i.ip {
+            IpAddr::V4(_) => {
+                Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(i.prefix)).unwrap_or(0)).into()
+            }
+            IpAddr::V6(_) => {
+                Ipv6Addr::from(u128::MAX.checked_shl(128 - u32::from(i.prefix)).unwrap_or(0)).into()
+            }
+        };
+        let text = format_args!("{0}: ({0}/{mask}) npeer {1} nroute {2}", i.ip, i.peers, i.routes);
+        line(&mut out, text);
+    }
+    if out.is_empty() { "<no interfaces>\n".into() } else { out }
+}
+
+/// `lctl ping`: the NIDs of the answer, with a first line that is always the same.
+pub fn pinged(reply: &Reply) -> String {
+    let mut out = String::from("12345-0@lo\n");
+    for nid in &reply.nids {
+        line(&mut out, format_args!("{nid}"));
+    }
+    out
+}
+
+/// `lctl list_nids`, one NID per line.
+pub fn nids(nids: &[Nid]) -> String {
+    let mut out = String::new();
+    for nid in nids {
+        line(&mut out, format_args!("{nid}"));
+    }
+    out
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a string takes any text");
+}

@@ -1,0 +1,268 @@
+//! For tests: a node that lives in memory and has no network.
+
+use std::sync::{Mutex, MutexGuard};
+
+use fulmar_base::Errno;
+use fulmar_lnet::Globals;
+use fulmar_lnet_wire::{Net, Nid, ProcessId};
+
+use crate::api::*;
+use crate::config::{self, Interface, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf};
+use crate::show;
+
+/// Answers as a node would whose every peer is reachable, except addresses that end in 99.
+#[derive(Debug)]
+pub struct FakeNode(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    specs: Vec<NiSpec>,
+    peers: Vec<PeerConf>,
+    globals: Globals,
+    stats: show::Stats,
+}
+
+/// `lo` and `eth0`, 10.0.0.1 at 100 Gb/s.
+#[derive(Debug)]
+pub struct FakeInterfaces;
+
+impl Interfaces for FakeInterfaces {
+    fn list(&self) -> Vec<Interface> {
+        let interface = |name: &str, ip: [u8; 4], speed_mbps| Interface {
+            name: name.into(),
+            ips: vec![ip.into()],
+            up: true,
+            speed_mbps,
+        };
+        vec![interface("lo", [127, 0, 0, 1], None), interface("eth0", [10, 0, 0, 1], Some(100_000))]
+    }
+}
+
+impl FakeNode {
+    /// Makes a node with the one NI that `tcp` finds.
+    pub fn new() -> Self {
+        let specs = NodeConfig::default().nis(&FakeInterfaces).expect("eth0 can be used");
+        let globals = Globals::default();
+        let stats = show::Stats { send_count: 7, ..show::Stats::default() };
+        Self(Mutex::new(State { specs, peers: Vec::new(), globals, stats }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test panics while it holds this")
+    }
+
+    fn answers(nids: &[Nid], multi_rail: bool) -> Vec<show::Answer> {
+        let reply = |nid: Nid| show::Reply { primary: nid, multi_rail, nids: vec![nid] };
+        let answer = |nid: &Nid| {
+            let reachable = nid.number() & 0xff != 99;
+            let result = if reachable { Ok(reply(*nid)) } else { Err(Errno::EHOSTUNREACH.0) };
+            show::Answer { nid: *nid, result }
+        };
+        nids.iter().map(answer).collect()
+    }
+}
+
+impl Default for FakeNode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn shown(spec: &NiSpec) -> show::Ni {
+    let credits = i64::from(spec.tunables.credits);
+    show::Ni {
+        nid: spec.nid,
+        up: true,
+        interface: Some(spec.interface.clone()),
+        traffic: show::Traffic::default(),
+        health: show::NiHealth::default(),
+        tunables: spec.tunables.into(),
+        lnd: Some(show::LndTunables {
+            conns_per_peer: spec.conns_per_peer,
+            timeout: spec.timeout.as_secs() as u32,
+            tos: spec.tos,
+        }),
+        dev_cpt: -1,
+        cpts: spec.cpts.clone().unwrap_or(vec![0]),
+        refs: 1,
+        credits: show::Credits { max: credits, now: credits, min: credits },
+    }
+}
+
+impl Admin for FakeNode {
+    fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>, AdminError> {
+        let mut nets: Vec<show::Net> = Vec::new();
+        for spec in &self.state().specs {
+            let net = spec.nid.net();
+            match nets.iter_mut().find(|known| known.net == net) {
+                Some(known) => known.nis.push(shown(spec)),
+                None => nets.push(show::Net { net, nis: vec![shown(spec)] }),
+            }
+        }
+        nets.retain(|net| request.net.is_none_or(|wanted| net.net == wanted));
+        Ok(nets)
+    }
+
+    fn net_add(&self, request: NetAdd) -> Result<(), AdminError> {
+        let parameters = config::Parameters::default();
+        let failed = |e: config::ResolveError| {
+            AdminError::new(e.errno, "cannot add LNet NI")
+                .with_hint(format!("{}: {}", e.message, e.help))
+        };
+        let mut specs =
+            config::resolve(&request.nets, &parameters, &FakeInterfaces).map_err(failed)?;
+        if !request.ip2nets.is_empty() {
+            let more = config::resolve_ip2nets(&request.ip2nets, &parameters, &FakeInterfaces);
+            specs.extend(more.map_err(failed)?);
+        }
+        let mut state = self.state();
+        if specs.iter().any(|spec| state.specs.iter().any(|known| known.nid == spec.nid)) {
+            return Err(AdminError::new(Errno::EEXIST, "cannot add LNet NI"));
+        }
+        state.specs.extend(specs);
+        Ok(())
+    }
+
+    fn net_del(&self, request: NetDel) -> Result<(), AdminError> {
+        let mut state = self.state();
+        let before = state.specs.len();
+        state.specs.retain(|spec| {
+            request.net.is_some_and(|net| net != spec.nid.net())
+                || request.nid.is_some_and(|nid| nid != spec.nid)
+                || request.interface.as_ref().is_some_and(|name| *name != spec.interface)
+        });
+        match state.specs.len() == before {
+            true => Err(AdminError::new(Errno::EINVAL, "cannot del network")),
+            false => Ok(()),
+        }
+    }
+
+    fn net_set(&self, _: NetSet) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    fn peer_show(&self, request: PeerShow) -> Result<Vec<show::Peer>, AdminError> {
+        let ni = |nid: &Nid| show::PeerNi {
+            nid: *nid,
+            up: None,
+            credits: show::Credits { max: 8, now: 8, min: -3 },
+            router_credits: 8,
+            router_credits_min: 8,
+            queued_bytes: 0,
+            refcount: 1,
+            traffic: show::Traffic::default(),
+            health: show::PeerHealth::default(),
+        };
+        let peer = |peer: &PeerConf| show::Peer {
+            primary: peer.primary,
+            multi_rail: peer.multi_rail,
+            state: 273,
+            nis: peer.nids.iter().map(ni).collect(),
+        };
+        let mut peers: Vec<show::Peer> = self.state().peers.iter().map(peer).collect();
+        peers.retain(|peer| {
+            request.nid.is_none_or(|wanted| peer.nis.iter().any(|ni| ni.nid == wanted))
+        });
+        Ok(peers)
+    }
+
+    fn peer_add(&self, request: PeerAdd) -> Result<(), AdminError> {
+        self.state().peers.push(request.peer);
+        Ok(())
+    }
+
+    fn peer_del(&self, request: PeerDel) -> Result<(), AdminError> {
+        self.state().peers.retain(|peer| peer.primary != request.primary);
+        Ok(())
+    }
+
+    fn peer_set(&self, _: PeerSet) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    fn ping(&self, request: Ping) -> Result<Vec<show::Answer>, AdminError> {
+        Ok(Self::answers(&request.nids, false))
+    }
+
+    fn discover(&self, request: Discover) -> Result<Vec<show::Answer>, AdminError> {
+        Ok(Self::answers(&request.nids, true))
+    }
+
+    fn stats_show(&self, _: StatsShow) -> Result<show::Stats, AdminError> {
+        Ok(self.state().stats)
+    }
+
+    fn stats_reset(&self, _: StatsReset) -> Result<(), AdminError> {
+        self.state().stats = show::Stats::default();
+        Ok(())
+    }
+
+    fn global_show(&self, _: GlobalShow) -> Result<show::Globals, AdminError> {
+        Ok(show::globals(&self.state().globals))
+    }
+
+    fn global_set(&self, request: GlobalSet) -> Result<(), AdminError> {
+        config::set(&mut self.state().globals, request.key, request.value).map_err(|hint| {
+            let descr = format!("cannot configure {}: {}", request.key, Errno::EINVAL);
+            AdminError::new(Errno::EINVAL, descr).with_hint(hint)
+        })
+    }
+
+    fn export(&self, _: ExportAll) -> Result<show::Export, AdminError> {
+        Ok(show::Export {
+            nets: self.net_show(NetShow::default())?,
+            peers: self.peer_show(PeerShow::default())?,
+            globals: self.global_show(GlobalShow {})?,
+            rest: LnetConf::default(),
+        })
+    }
+
+    fn import(&self, request: Import) -> Result<(), AdminError> {
+        if !request.conf.routes.is_empty() {
+            return self.route_add(RouteAdd { routes: request.conf.routes });
+        }
+        self.net_add(NetAdd { nets: request.conf.nets, ip2nets: request.conf.ip2nets })?;
+        let mut state = self.state();
+        state.peers.extend(request.conf.peers);
+        let set = config::set_all(&mut state.globals, &request.conf.globals);
+        set.map_err(|hint| AdminError::new(Errno::EINVAL, hint))
+    }
+
+    fn connections(&self, _: Connections) -> Result<Vec<show::Connection>, AdminError> {
+        Ok(vec![show::Connection {
+            peer: ProcessId::lustre(Nid::of_ip(Net::TCP, [10, 0, 0, 2].into())),
+            kind: 'C',
+            cpt: 0,
+            local: ([10, 0, 0, 1], 1023).into(),
+            remote: ([10, 0, 0, 2], 988).into(),
+            send_buffer: 87040,
+            receive_buffer: 131_072,
+            nagle: false,
+        }])
+    }
+
+    fn socklnd_peers(&self, _: SocklndPeers) -> Result<Vec<show::SocklndPeer>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    fn socklnd_interfaces(
+        &self,
+        _: SocklndInterfaces,
+    ) -> Result<Vec<show::SocklndInterface>, AdminError> {
+        let ip = [10, 0, 0, 1].into();
+        Ok(vec![show::SocklndInterface { ip, prefix: 24, peers: 0, routes: 1 }])
+    }
+
+    fn socklnd_counters(&self, _: Counters) -> Result<show::SocklndCounters, AdminError> {
+        Ok(show::SocklndCounters { accepted: 3, ..show::SocklndCounters::default() })
+    }
+
+    fn list_nids(&self, _: ListNids) -> Result<Nids, AdminError> {
+        Ok(Nids { nids: self.state().specs.iter().map(|spec| spec.nid).collect() })
+    }
+
+    fn which_nid(&self, request: WhichNid) -> Result<WhichReply, AdminError> {
+        let reachable = |nid: &&Nid| nid.net() == Net::TCP;
+        Ok(WhichReply { nid: request.nids.iter().find(reachable).copied() })
+    }
+}
