@@ -83,7 +83,7 @@ pub struct Nid {
 impl Nid {
     /// Matches every NID. Written as all ones.
     pub const ANY: Self =
-        Self { size: 0xff, kind: NetType(0xff), number: 0xffff, addr: [0xff; 16] };
+        Self { size: 0xff, kind: NetType(WILDCARD), number: 0xffff, addr: [0xff; 16] };
     /// `0@lo`: this node.
     pub const LOOPBACK: Self = Self { size: 0, kind: NetType::LO, number: 0, addr: [0; 16] };
     /// Bytes in the large form.
@@ -107,12 +107,14 @@ impl Nid {
         }
     }
 
-    /// Reads the small form, a `u64` that the caller has put in order.
+    /// Reads the small form, a `u64` that the caller has put in order. Type 0xff is the wildcard
+    /// whatever the rest says.
     pub const fn from_small(nid: u64) -> Self {
-        if nid == u64::MAX {
+        let net = Net((nid >> 32) as u32 & 0x00ff_ffff);
+        if net.kind().0 == WILDCARD {
             return Self::ANY;
         }
-        Self::small(Net((nid >> 32) as u32 & 0x00ff_ffff), nid as u32)
+        Self::small(net, nid as u32)
     }
 
     /// Returns the small form, which only a 4-byte address has.
@@ -127,12 +129,12 @@ impl Nid {
 
     /// Returns the network.
     pub const fn net(self) -> Net {
-        if self.kind.0 == 0xff { Net::ANY } else { Net::new(self.kind, self.number) }
+        if self.kind.0 == WILDCARD { Net::ANY } else { Net::new(self.kind, self.number) }
     }
 
     /// Returns whether this is the wildcard, [`Nid::ANY`].
     pub const fn is_any(self) -> bool {
-        self.kind.0 == 0xff
+        self.kind.0 == WILDCARD
     }
 
     /// Returns whether this is [`Nid::LOOPBACK`].
@@ -142,7 +144,7 @@ impl Nid {
 
     /// Returns whether the address has more than four bytes, so that there is no small form.
     pub const fn is_large(self) -> bool {
-        self.size != 0 && self.kind.0 != 0xff
+        self.size != 0 && self.kind.0 != WILDCARD
     }
 
     /// Returns the first four bytes of the address as a number: the whole of a small NID's.
@@ -176,14 +178,22 @@ impl Nid {
         (usize::from(self.size) + 8).min(Self::LARGE_LEN)
     }
 
-    /// Reads the 20 bytes of the large form.
+    /// Reads the 20 bytes of the large form. Type 0xff is the wildcard whatever the rest says.
+    ///
+    /// # Errors
+    /// If the address is neither of 4 nor of 16 bytes, or bytes behind a short one are not zero:
+    /// equal NIDs have equal bytes.
     pub fn from_large(bytes: [u8; Self::LARGE_LEN]) -> Result<Self, DecodeError> {
         let [size, kind, high, low, addr @ ..] = bytes;
-        if kind == 0xff {
+        if kind == WILDCARD {
             return Ok(Self::ANY);
         }
-        if size > 12 {
+        let [_, _, _, _, tail @ ..] = addr;
+        if size != 0 && size != 12 {
             return Err(DecodeError::Range { field: "nid.size", got: size.into() });
+        }
+        if size == 0 && tail != [0; 12] {
+            return Err(DecodeError::Range { field: "nid.address", got: 1 });
         }
         let number = u16::from_be_bytes([high, low]);
         Ok(Self { size, kind: NetType(kind), number, addr })
@@ -234,6 +244,9 @@ impl Ord for Nid {
         self.rank().cmp(&other.rank())
     }
 }
+
+/// The net type that stands for every NID.
+const WILDCARD: u8 = 0xff;
 
 /// A process on a node. Lustre's is always [`Pid::LUSTRE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -290,6 +303,7 @@ mod tests {
         assert_eq!(Nid::ANY.to_small(), Some(u64::MAX));
         assert_eq!(Nid::ANY.to_large(), [0xff; 20]);
         assert_eq!(Nid::from_large([0xff; 20]), Ok(Nid::ANY));
+        assert_eq!(Nid::from_small(0x00ff_0001_0000_0002), Nid::ANY);
     }
 
     #[test]
@@ -298,9 +312,20 @@ mod tests {
         assert_eq!(nid.to_small(), None);
         assert_eq!(nid.to_large()[..6], [12, 2, 0, 0, 0x20, 0x01]);
         assert_eq!(nid.ip(), Some("2001:db8::1".parse().unwrap()));
-        let mut bad = nid.to_large();
-        bad[0] = 13;
-        assert_eq!(Nid::from_large(bad), Err(DecodeError::Range { field: "nid.size", got: 13 }));
+        for size in [1, 11, 13] {
+            let mut bad = nid.to_large();
+            bad[0] = size;
+            let error = DecodeError::Range { field: "nid.size", got: size.into() };
+            assert_eq!(Nid::from_large(bad), Err(error));
+        }
+    }
+
+    #[test]
+    fn bytes_behind_a_short_address_are_refused() {
+        let mut bytes = Nid::small(Net::TCP, 1).to_large();
+        bytes[19] = 1;
+        let error = DecodeError::Range { field: "nid.address", got: 1 };
+        assert_eq!(Nid::from_large(bytes), Err(error));
     }
 
     #[test]

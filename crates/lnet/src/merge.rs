@@ -76,6 +76,8 @@ impl Lnet {
         let Some(found) = self.peers.peer_mut(peer) else { return };
         found.state.remove(PeerState::MULTI_RAIL);
         found.primary = *kept;
+        // What is left is a new record: should the peer return, it has not heard of us.
+        found.pushed = 0;
         for nid in others {
             self.peers.create(*nid, 0);
         }

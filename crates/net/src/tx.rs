@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::socklnd::FrameHeader;
 use fulmar_socklnd::checksum;
 
 use crate::buffer::Piece;
@@ -59,7 +60,7 @@ impl Item {
             Body::Inline(bytes) => checksum::update(crc, bytes),
             Body::Piece(piece) => piece.region.checksum(piece.offset, piece.len, crc),
         };
-        self.head[checksum::RANGE].copy_from_slice(&crc.to_le_bytes());
+        FrameHeader::set_checksum(&mut self.head, crc);
     }
 }
 

@@ -3,11 +3,10 @@
 //! On version 2 it covers frame header (with a zero in place of the checksum), LNet header and
 //! payload; a peer of version 3 or 4 that sends one covers the payload only. Spec: lnet-wire §6.5.
 
+use fulmar_lnet_wire::socklnd::FrameHeader;
+
 /// The state before the first byte.
 pub const INITIAL: u32 = 0xffff_ffff;
-
-/// Where the checksum is in the head of a message, little-endian.
-pub const RANGE: std::ops::Range<usize> = 4..8;
 
 /// Continues over `bytes`. The state after the last byte is the checksum.
 pub fn update(state: u32, bytes: &[u8]) -> u32 {
@@ -17,22 +16,21 @@ pub fn update(state: u32, bytes: &[u8]) -> u32 {
     !hasher.finalize()
 }
 
-/// Returns the checksum of a message whose head has zeros at [`RANGE`].
+/// Returns the checksum of a message whose head has zeros at [`FrameHeader::CHECKSUM`].
 pub fn of(head: &[u8], payload: &[u8]) -> u32 {
     update(update(INITIAL, head), payload)
 }
 
 /// Returns the state after a head as it arrived, its checksum counted as zero.
 pub(crate) fn of_received_head(head: &[u8]) -> u32 {
-    let state = update(INITIAL, &head[..RANGE.start]);
-    let state = update(state, &[0; RANGE.end - RANGE.start]);
-    update(state, &head[RANGE.end..])
+    let state = update(INITIAL, &head[..FrameHeader::CHECKSUM.start]);
+    let state = update(state, &[0; FrameHeader::CHECKSUM.end - FrameHeader::CHECKSUM.start]);
+    update(state, &head[FrameHeader::CHECKSUM.end..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fulmar_lnet_wire::socklnd::FrameHeader;
     use fulmar_wire::Order;
 
     #[test]
@@ -42,7 +40,7 @@ mod tests {
         let mut noop = Vec::new();
         FrameHeader::acknowledge(0x2a).encode(Order::Little, &mut noop);
         assert_eq!(of(&noop, b""), 0x5fed_449e);
-        noop[RANGE].copy_from_slice(&0x5fed_449e_u32.to_le_bytes());
+        FrameHeader::set_checksum(&mut noop, 0x5fed_449e);
         assert_eq!(of_received_head(&noop), 0x5fed_449e);
     }
 

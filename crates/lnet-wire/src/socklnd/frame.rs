@@ -6,6 +6,8 @@
 //!
 //! In the order that the sender's hello announced. Spec: lnet-wire §6.
 
+use std::ops::Range;
+
 use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
 
 wire_enum! {
@@ -35,6 +37,8 @@ pub struct FrameHeader {
 impl FrameHeader {
     /// Bytes in the header.
     pub const LEN: usize = 24;
+    /// Where the checksum is in the header.
+    pub const CHECKSUM: Range<usize> = 4..8;
     /// The second cookie of a NOOP that only says "I am here".
     #[doc(alias = "SOCKNAL_KEEPALIVE_PING")]
     pub const KEEPALIVE: u64 = 1;
@@ -47,6 +51,14 @@ impl FrameHeader {
     /// Returns a NOOP that acknowledges one cookie.
     pub const fn acknowledge(cookie: u64) -> Self {
         Self { kind: FrameKind::NOOP, checksum: 0, cookies: [0, cookie] }
+    }
+
+    /// Puts a checksum, little-endian, into a header that is encoded already: it covers bytes that
+    /// only the driver sees. A head that is too short is left as it is.
+    pub fn set_checksum(head: &mut [u8], checksum: u32) {
+        if let Some(field) = head.get_mut(Self::CHECKSUM) {
+            field.copy_from_slice(&checksum.to_le_bytes());
+        }
     }
 
     /// Decodes a header that fills `bytes`. Unknown kinds are values.

@@ -199,7 +199,7 @@ impl Pair {
         };
         if checksum {
             let sum = checksum::of(&head, &bytes);
-            head[checksum::RANGE].copy_from_slice(&sum.to_le_bytes());
+            FrameHeader::set_checksum(&mut head, sum);
         }
         let queue = self.unsent.entry(end).or_default();
         queue.extend(head);

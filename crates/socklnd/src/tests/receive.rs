@@ -253,7 +253,7 @@ fn checked(version: Version, len: u32, wrong: bool) -> Vec<u8> {
         _ => checksum::of(b"", &bytes[bytes.len() - len as usize..]),
     };
     let sum = if wrong { covered ^ 0x100 } else { covered };
-    bytes[checksum::RANGE].copy_from_slice(&sum.to_le_bytes());
+    FrameHeader::set_checksum(&mut bytes, sum);
     bytes
 }
 
