@@ -1,0 +1,104 @@
+//! Fills the corpora from the reference traces: what real nodes say is where fuzzing starts.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::{env, fs, io};
+
+use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_trace::lnet::{Item, Kind, parse};
+use fulmar_trace::{Capture, Connection, Conversation, Direction, decompress};
+
+/// Longer inputs make the fuzzer slow and teach it nothing.
+const LEN_MAX: usize = 16 << 10;
+
+fn main() -> io::Result<()> {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let corpus = env::args_os().nth(1).map_or_else(|| fuzz.join("corpus"), Into::into);
+    for entry in fs::read_dir(fuzz.join("../testdata/traces"))? {
+        let file = fs::read(entry?.path())?;
+        if file.len() <= LEN_MAX {
+            plant(&corpus, "pcap_read", &file)?;
+        }
+        let file = decompress(&file).expect("the traces are whole");
+        let capture = Capture::read(&file).expect("the traces are captures");
+        for connection in Conversation::of(&capture).connections {
+            for item in parse(&connection) {
+                plant_item(&corpus, &item)?;
+            }
+            plant_streams(&corpus, &connection)?;
+        }
+    }
+    for (target, text) in TEXTS {
+        plant(&corpus, target, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn plant_item(corpus: &Path, item: &Item) -> io::Result<()> {
+    match &item.kind {
+        Kind::ConnRequest(_) => plant(corpus, "decode_connreq", &item.bytes),
+        Kind::Hello(_) => plant(corpus, "decode_hello", &item.bytes),
+        Kind::Frame { lnet, .. } => {
+            let (frame, header) = item.bytes.split_at(24.min(item.bytes.len()));
+            plant(corpus, "decode_frame_header", frame)?;
+            plant(corpus, "decode_lnet_header", header)?;
+            match lnet {
+                Some((_, payload)) if PingInfo::decode(payload).is_ok() => {
+                    plant(corpus, "decode_ping_info", payload)
+                }
+                _ => Ok(()),
+            }
+        }
+        Kind::Incomplete | Kind::Malformed(_) => Ok(()),
+    }
+}
+
+/// Plants what each side says for the machine on the other side.
+fn plant_streams(corpus: &Path, connection: &Connection<'_>) -> io::Result<()> {
+    for direction in [Direction::FromActive, Direction::FromPassive] {
+        let said = connection.chunks.iter().filter(|chunk| chunk.direction == direction);
+        let bytes: Vec<u8> = said.flat_map(|chunk| chunk.bytes).copied().take(LEN_MAX).collect();
+        let host = match connection.passive.ip() {
+            std::net::IpAddr::V4(ip) => ip.octets()[3],
+            std::net::IpAddr::V6(_) => continue,
+        };
+        let role = match direction {
+            Direction::FromActive => 0,
+            Direction::FromPassive => host.wrapping_sub(1) << 1 | 1,
+        };
+        plant(corpus, "socklnd_stream", &[&[0, role], bytes.as_slice()].concat())?;
+    }
+    Ok(())
+}
+
+fn plant(corpus: &Path, target: &str, bytes: &[u8]) -> io::Result<()> {
+    let directory = corpus.join(target);
+    fs::create_dir_all(&directory)?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    fs::write(directory.join(format!("seed-{:016x}", hasher.finish())), bytes)
+}
+
+const TEXTS: &[(&str, &str)] = &[
+    ("nid_text", "10.0.0.1@tcp1"),
+    ("nid_text", "2001:db8::1@tcp"),
+    ("nid_text", "12345-0@lo"),
+    ("nid_text", "U1500-10.1.0.3@o2ib2"),
+    ("nid_text", "0x1f@gni"),
+    ("nid_range", "10.0.[1-5,7-9/2].*@tcp 192.168.0.0/16@tcp1"),
+    ("nid_range", "*@o2ib[0-3] [1-20]@gni"),
+    ("nid_range", "2001:db8::/32@tcp"),
+    ("module_strings", "tcp0(eth0[0,1],eth1),o2ib(ib0)"),
+    ("module_strings", "tcp(eth2) 134.32.1.[4-10/2]; tcp *.*.*.*"),
+    ("module_strings", "o2ib 1:10 10.0.0.[1-4]@tcp:2; tcp1 192.168.1.1@tcp"),
+    ("config_yaml", "options lnet networks=\"tcp(eth0)\" accept=all\n"),
+    ("config_yaml", "node:\n  roles: [lnet]\n  accept: all\n  networks: tcp(lo)\n"),
+    (
+        "config_yaml",
+        "net:\n  - net type: tcp\n    local NI(s):\n      - nid: 10.0.0.1@tcp\n        \
+         interfaces:\n          0: eth0\n        tunables:\n          peer_credits: 8\n\
+         peer:\n  - primary nid: 10.0.0.2@tcp\n    Multi-Rail: True\n    peer ni:\n      \
+         - nid: 10.0.0.2@tcp\nglobal:\n  discovery: 1\n  retry_count: 2\n",
+    ),
+];

@@ -1,0 +1,178 @@
+//! Arbitrary bytes, cut arbitrarily, into a machine that has called or been called.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use fulmar_base::{BufferId, ConnId, MessageId, Payload, Rng, Sink, Span, Time, Verdict};
+use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid};
+use fulmar_socklnd::{
+    Closed, Config, DialError, Need, NiConfig, Output, SendRequest, Socklnd, checksum,
+};
+
+/// Our network interfaces are `10.99.0.1@tcp` to `10.99.0.4@tcp`, as in the reference traces.
+const INTERFACES: u8 = 4;
+
+/// The first byte seeds the cuts and verdicts, the second says who called whom; the rest is what
+/// the other side sends.
+pub fn run(bytes: &[u8]) {
+    let Some((&[seed, role], stream)) = bytes.split_first_chunk() else { return };
+    let mut side = Side::new(seed);
+    let Some(conn) = (if role & 1 == 0 { side.called() } else { side.call(nid(role >> 1)) }) else {
+        return;
+    };
+    side.read(conn, stream);
+    side.machine.handle_closed(side.now, conn, Closed::Eof);
+    side.drain();
+    side.grow_old();
+    assert!(side.completed <= side.received, "more messages ended than began");
+}
+
+struct Side {
+    machine: Socklnd,
+    rng: Rng,
+    now: Time,
+    /// Its header waits for a verdict.
+    judged: Option<Header>,
+    dialling: Option<ConnId>,
+    received: usize,
+    completed: usize,
+}
+
+impl Side {
+    fn new(seed: u8) -> Self {
+        let mut machine = Socklnd::new(Config::default());
+        for number in 0..INTERFACES {
+            machine.add_ni(NiConfig { nid: nid(number), incarnation: 7, conns_per_peer: 1 });
+        }
+        let rng = Rng::new(seed.into());
+        let (now, judged, dialling) = (Time::from_secs(1), None, None);
+        Self { machine, rng, now, judged, dialling, received: 0, completed: 0 }
+    }
+
+    fn called(&mut self) -> Option<ConnId> {
+        let (local, remote) = (address(1, 988), address(9, 1023));
+        let conn = self.machine.handle_accepted(self.now, local, remote);
+        self.drain();
+        conn
+    }
+
+    fn call(&mut self, next_hop: Nid) -> Option<ConnId> {
+        let (ni, len) = (nid(0), 4096);
+        let span = Span { buffer: BufferId(1), offset: 0, len };
+        let header = Header {
+            target: next_hop,
+            source: ni,
+            target_pid: Pid::LUSTRE,
+            source_pid: Pid::LUSTRE,
+            payload_len: len,
+            body: Body::Put {
+                ack: Handle::NONE,
+                match_bits: 1,
+                header_data: 0,
+                portal: 4,
+                offset: 0,
+            },
+        };
+        let (message, payload) = (MessageId(1), Payload::Span(span));
+        self.machine.send(self.now, SendRequest { message, ni, next_hop, header, payload });
+        self.drain();
+        let conn = self.dialling.take()?;
+        self.machine.handle_dialled(self.now, conn, Ok(address(1, 1023)));
+        self.drain();
+        Some(conn)
+    }
+
+    /// Does what a driver does with the bytes of a connection.
+    fn read(&mut self, conn: ConnId, mut rest: &[u8]) {
+        while !rest.is_empty() {
+            let cut = self.cut(rest.len());
+            let taken = match self.machine.need(conn) {
+                Need::Bytes(wanted) => {
+                    assert!(wanted > 0, "nothing is needed, and yet it is");
+                    let used = self.machine.handle_bytes(self.now, conn, &rest[..cut]);
+                    assert!((1..=cut).contains(&used), "{used} of {cut} bytes were used");
+                    used
+                }
+                Need::Payload { sink, crc } => {
+                    assert!(!sink.is_empty(), "no payload is needed, and yet it is");
+                    let len = cut.min(sink.len() as usize);
+                    let crc = crc.map(|crc| checksum::update(crc, &rest[..len]));
+                    self.machine.handle_payload(self.now, conn, len as u32, crc);
+                    len
+                }
+                Need::Verdict | Need::Wait => {
+                    let verdict = self.verdict();
+                    self.machine.handle_verdict(self.now, conn, verdict);
+                    0
+                }
+                Need::Nothing => return,
+            };
+            rest = &rest[taken..];
+            self.drain();
+            self.now = self.now + Duration::from_micros(self.rng.below(1000));
+        }
+    }
+
+    fn cut(&mut self, len: usize) -> usize {
+        let most = if self.rng.one_in(4) { len } else { len.min(32) };
+        self.rng.between(1, most as u64) as usize
+    }
+
+    fn verdict(&mut self) -> Verdict {
+        let header = self.judged.expect("somebody waits for a verdict");
+        let len = self.rng.between(0, header.payload_len.into()) as u32;
+        let buffer = BufferId(2);
+        let verdict = match self.rng.below(16) {
+            0 => Verdict::Wait,
+            1 => Verdict::Reject,
+            2..=4 => Verdict::Receive(Sink::Discard { len }),
+            5..=7 => Verdict::Receive(Sink::Inline { len: len.min(4096) }),
+            _ => Verdict::Receive(Sink::Span(Span { buffer, offset: 0, len })),
+        };
+        if verdict != Verdict::Wait {
+            self.judged = None;
+        }
+        verdict
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Dial { conn, .. } if self.dialling.is_none() => self.dialling = Some(conn),
+                Output::Dial { conn, .. } => {
+                    let refused = DialError(fulmar_base::Errno::ECONNREFUSED);
+                    self.machine.handle_dialled(self.now, conn, Err(refused));
+                }
+                Output::Write { conn, head, payload, .. } => {
+                    let bytes = head.len() as u64 + u64::from(payload.len());
+                    self.machine.handle_sent(self.now, conn, bytes);
+                }
+                Output::Received { header, .. } => {
+                    self.received += 1;
+                    self.judged = Some(header);
+                }
+                Output::Completed { .. } => self.completed += 1,
+                Output::Close { .. } | Output::Sent { .. } | Output::Notice(_) => {}
+            }
+        }
+    }
+
+    /// Lets the deadlines pass: each must be handled when it is due, and not be due again at once.
+    fn grow_old(&mut self) {
+        for _ in 0..100 {
+            let Some(next) = self.machine.poll_timeout() else { return };
+            self.now = self.now.max(next);
+            self.machine.handle_timeout(self.now);
+            self.drain();
+            assert!(self.machine.poll_timeout().is_none_or(|next| next > self.now), "time stands");
+        }
+    }
+}
+
+fn nid(number: u8) -> Nid {
+    Nid::small(Net::TCP, 0x0a63_0001 + u32::from(number % INTERFACES))
+}
+
+fn address(host: u8, port: u16) -> SocketAddr {
+    (Ipv4Addr::new(10, 99, 0, host), port).into()
+}
