@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    CallError, Connections, ListNids, Ping, SocklndInterfaces, SocklndPeers, WhichNid,
+    CallError, Connections, Disconnect, ListNids, Ping, RouteShow, SocklndInterfaces, SocklndPeers,
+    WhichNid,
 };
 use fulmar_control::show::{exit, tables};
 use fulmar_lnet_wire::{Net, NetType, Nid, ProcessId};
@@ -69,6 +70,14 @@ enum Command {
     PeerList,
     /// Print the interfaces of a network: --net tcp interface_list
     InterfaceList,
+    /// Close the connections with a peer, or with all: --net tcp disconnect 10.0.0.2@tcp
+    Disconnect {
+        /// The peer
+        nid: Option<Nid>,
+    },
+    /// Print the routes to other networks
+    #[command(alias = "route_list")]
+    ShowRoute,
     /// Print statistics: nis, peers, stats, routers, routes, buffers
     GetParam {
         /// Which
@@ -133,6 +142,16 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
             let net = socket_net(net, "interface_list")?;
             let all = context.client.call(&SocklndInterfaces { net }).map_err(failed)?;
             Ok(print(&tables::interfaces(&all)))
+        }
+        Command::Disconnect { nid } => {
+            let net = socket_net(net, "disconnect")?;
+            context.client.call(&Disconnect { net, nid }).map_err(failed)?;
+            Ok(0)
+        }
+        Command::ShowRoute => {
+            // A node that routes nothing has nothing to show.
+            context.client.call(&RouteShow {}).map_err(failed)?;
+            Ok(0)
         }
         Command::GetParam { names } => {
             for name in names {

@@ -7,6 +7,8 @@
 
 mod context;
 mod daemon;
+mod demo;
+mod interop;
 mod lctl;
 mod lnetctl;
 mod manual;
@@ -32,6 +34,8 @@ enum Command {
     Node(node::Args),
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
+    Demo(demo::Args),
+    Interop(interop::Args),
     Completion(manual::Completion),
     Man(manual::Man),
 }
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
     }
     match Fulmar::parse_from(args).command {
         Command::Node(args) => node::main(args),
+        Command::Demo(args) => demo::main(&args),
+        Command::Interop(args) => interop::main(&args),
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),
         Command::Lnetctl(_) | Command::Lctl(_) => unreachable!("they were called above"),

@@ -99,6 +99,14 @@ fn lists_are_printed_in_either_dialect_and_as_json() {
         assert_eq!(node.says(&format!("lnetctl {nothing}")), "", "{nothing}");
     }
     assert_eq!(node.says("lnetctl global show"), recorded("lnetctl global show"));
+    assert_eq!(
+        node.says("lnetctl cpt-of-nid 10.0.0.2@tcp"),
+        "cpt-of-nid:\n- nid: 10.0.0.2@tcp\n  cpt: 0\n"
+    );
+    assert_eq!(
+        node.says("lnetctl debug nidlist 10.0.[0-3].*@tcp 10.0.4.1@tcp"),
+        "nidlist parsed to: 10.0.[0-3].*@tcp\n10.0.4.1@tcp does not match nidlist 10.0.[0-3].*@tcp\n"
+    );
     assert!(node.says("lnetctl stats show").contains("\n    send_count: 7\n"));
 }
 
@@ -258,6 +266,8 @@ fn lctl_prints_the_lines_of_lctl() {
         "12345-10.0.0.2@tcp   C[0]10.0.0.1->10.0.0.2:988 87040/131072 nonagle\n"
     );
     assert_eq!(node.says("lctl --net tcp peer_list"), "<no peers>\n");
+    assert_eq!(node.says("lctl --net tcp disconnect 10.0.0.2@tcp"), "");
+    assert_eq!(node.says("lctl show_route"), "");
     assert_eq!(node.says("lctl which_nid 10.0.0.9@o2ib 10.0.0.9@tcp"), "10.0.0.9@tcp\n");
     let routes = format!("routes=\n{}", recorded("cat /sys/kernel/debug/lnet/routes"));
     assert_eq!(node.says("lctl get_param routes"), routes);

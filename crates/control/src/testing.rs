@@ -253,6 +253,10 @@ impl Admin for FakeNode {
         Ok(vec![show::SocklndInterface { ip, prefix: 24, peers: 0, routes: 1 }])
     }
 
+    fn disconnect(&self, _: Disconnect) -> Result<(), AdminError> {
+        Ok(())
+    }
+
     fn socklnd_counters(&self, _: Counters) -> Result<show::SocklndCounters, AdminError> {
         Ok(show::SocklndCounters { accepted: 3, ..show::SocklndCounters::default() })
     }

@@ -13,6 +13,7 @@ use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
 use fulmar_node::{Node as Machine, Notice, Output};
 use fulmar_socklnd::{Closed, DialError, Need};
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::Handler;
 use crate::buffer::{Piece, Region, Table};
@@ -69,36 +70,47 @@ pub(crate) struct Delivery {
 }
 
 /// What is to be done without the lock.
+///
+/// Every message makes a few of these, so what it needs is here and what is seldom needed is apart.
 #[derive(Default)]
 pub(crate) struct Todo {
-    pub(crate) dial: Vec<(Arc<Conn>, IpAddr, SocketAddr)>,
     /// Connections with something to write.
-    pub(crate) flush: Vec<Arc<Conn>>,
+    pub(crate) flush: SmallVec<[Arc<Conn>; 2]>,
+    pub(crate) arm: Option<Time>,
+    /// Set for the thread that calls the handlers.
+    pub(crate) events: VecDeque<Delivery>,
+    pub(crate) seldom: Option<Box<Seldom>>,
+}
+
+/// What is to be done when connections come and go, or somebody asks.
+#[derive(Default)]
+pub(crate) struct Seldom {
+    pub(crate) dial: Vec<(Arc<Conn>, IpAddr, SocketAddr)>,
     /// Connections that their I/O thread forgets: at once, or soon if they are still written to.
     pub(crate) close: Vec<(Arc<Conn>, bool)>,
     pub(crate) resume: Vec<Arc<Conn>>,
     pub(crate) copy: Vec<(CopyId, Option<(Piece, Piece)>)>,
     pub(crate) answers: Vec<(SyncSender<Answer>, Answer)>,
     pub(crate) notices: Vec<Notice>,
-    pub(crate) arm: Option<Time>,
-    /// Set for the thread that calls the handlers.
-    pub(crate) events: VecDeque<Delivery>,
 }
 
 impl Todo {
     /// Adds what another call of the same thread wants done. The events are not its business.
     pub(crate) fn merge(&mut self, other: Self) {
-        self.dial.extend(other.dial);
         for conn in other.flush {
             self.flush(conn);
         }
-        self.close.extend(other.close);
-        self.resume.extend(other.resume);
-        self.copy.extend(other.copy);
-        self.answers.extend(other.answers);
-        self.notices.extend(other.notices);
         self.arm = self.arm.into_iter().chain(other.arm).min();
         assert!(other.events.is_empty(), "one thread calls the handlers");
+        if let Some(other) = other.seldom {
+            let own = self.seldom();
+            own.dial.extend(other.dial);
+            own.close.extend(other.close);
+            own.resume.extend(other.resume);
+            own.copy.extend(other.copy);
+            own.answers.extend(other.answers);
+            own.notices.extend(other.notices);
+        }
     }
 
     fn flush(&mut self, conn: Arc<Conn>) {
@@ -107,15 +119,19 @@ impl Todo {
             self.flush.push(conn);
         }
     }
+
+    fn seldom(&mut self) -> &mut Seldom {
+        self.seldom.get_or_insert_default()
+    }
 }
 
 /// What became of a [`Todo`].
 #[derive(Default)]
 pub(crate) struct Report {
-    pub(crate) flushed: Vec<(Arc<Conn>, Flushed)>,
+    pub(crate) flushed: SmallVec<[(Arc<Conn>, Flushed); 2]>,
     pub(crate) not_dialled: Vec<(Arc<Conn>, Errno)>,
     pub(crate) copied: Vec<CopyId>,
-    pub(crate) handled: Vec<EventDone>,
+    pub(crate) handled: SmallVec<[EventDone; 4]>,
 }
 
 impl Report {
@@ -169,7 +185,7 @@ impl Core {
                 Output::Dial { conn: id, local, remote } => {
                     let conn = Arc::new(Conn::new(id, remote, runtime));
                     self.conns.insert(id, conn.clone());
-                    todo.dial.push((conn, local, remote));
+                    todo.seldom().dial.push((conn, local, remote));
                 }
                 Output::Write { conn, head, payload, checksum } => {
                     if let Some(conn) = self.conns.get(&conn) {
@@ -183,19 +199,21 @@ impl Core {
                         if flush {
                             todo.flush(conn.clone());
                         }
-                        todo.close.push((conn, flush));
+                        todo.seldom().close.push((conn, flush));
                     }
                 }
                 Output::Resume { conn } => {
-                    todo.resume.extend(self.conns.get(&conn).cloned());
+                    todo.seldom().resume.extend(self.conns.get(&conn).cloned());
                 }
-                Output::Copy { copy, from, to } => todo.copy.push((copy, ends(from, to, table))),
+                Output::Copy { copy, from, to } => {
+                    todo.seldom().copy.push((copy, ends(from, to, table)))
+                }
                 Output::Event(event) => self.queue_event(event),
                 Output::Pinged { query, result } | Output::Discovered { query, result } => {
                     let waiting = self.queries.remove(&query);
-                    todo.answers.extend(waiting.map(|waiting| (waiting, result)));
+                    todo.seldom().answers.extend(waiting.map(|waiting| (waiting, result)));
                 }
-                Output::Notice(notice) => todo.notices.push(notice),
+                Output::Notice(notice) => todo.seldom().notices.push(notice),
             }
         }
         self.arm(todo);
@@ -285,7 +303,7 @@ impl Core {
     fn forget(&mut self, conn: &Arc<Conn>, todo: &mut Todo) {
         self.conns.remove(&conn.id);
         conn.end(false);
-        todo.close.push((conn.clone(), false));
+        todo.seldom().close.push((conn.clone(), false));
     }
 
     /// Takes `placed` bytes that were received where [`Next`] said, then `staged` bytes. Returns
@@ -328,7 +346,7 @@ impl Core {
         self.state = state;
         for (_, conn) in std::mem::take(&mut self.conns) {
             conn.end(false);
-            todo.close.push((conn, false));
+            todo.seldom().close.push((conn, false));
         }
         let descriptors = std::mem::take(&mut self.descriptors);
         (descriptors, std::mem::take(&mut self.events), std::mem::take(&mut self.queries))

@@ -15,7 +15,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,10 +23,11 @@ use std::time::{Duration, Instant};
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::EventDone;
 use fulmar_node::Node as Machine;
+use smallvec::{SmallVec, smallvec};
 use tracing::error;
 
 use crate::buffer::Table;
-use crate::core::{Core, Delivery, Report, State, Todo};
+use crate::core::{Core, Delivery, Report, Seldom, State, Todo};
 use crate::counters::Counters;
 use crate::dial;
 use crate::listener::Listener;
@@ -103,7 +104,7 @@ impl Shared {
 
     /// Writes what waits, and does what comes of it.
     pub(crate) fn flush(self: &Arc<Self>, conn: &Arc<crate::conn::Conn>) {
-        self.carry_out(Todo { flush: vec![conn.clone()], ..Todo::default() });
+        self.carry_out(Todo { flush: smallvec![conn.clone()], ..Todo::default() });
     }
 
     /// Calls the machine under the lock. A panic in there costs this node, and no other.
@@ -200,16 +201,8 @@ impl Shared {
 
     /// Does everything but calling handlers.
     fn perform(self: &Arc<Self>, todo: &mut Todo, report: &mut Report) {
-        for (conn, local, remote) in todo.dial.drain(..) {
-            match dial::dial(local, remote, &self.runtime.unprivileged) {
-                Ok(socket) => {
-                    conn.set_socket(socket);
-                    let thread = conn.thread;
-                    let message = Message::Register { node: self.clone(), conn, dialling: true };
-                    self.runtime.post(thread, message);
-                }
-                Err(errno) => report.not_dialled.push((conn, errno)),
-            }
+        if let Some(seldom) = todo.seldom.as_mut() {
+            self.dial(std::mem::take(&mut seldom.dial), report);
         }
         for conn in todo.flush.drain(..) {
             let flushed = conn.flush(&self.counters);
@@ -221,28 +214,54 @@ impl Shared {
                 report.flushed.push((conn, flushed));
             }
         }
-        for (conn, linger) in todo.close.drain(..) {
+        if let Some(seldom) = todo.seldom.take() {
+            self.perform_seldom(*seldom, report);
+        }
+        if let Some(at) = todo.arm.take() {
+            self.runtime.post(self.home, Message::Arm(self.clone(), at));
+        }
+    }
+
+    /// Begins to open connections.
+    fn dial(
+        self: &Arc<Self>,
+        dials: Vec<(Arc<crate::conn::Conn>, IpAddr, SocketAddr)>,
+        report: &mut Report,
+    ) {
+        for (conn, local, remote) in dials {
+            match dial::dial(local, remote, &self.runtime.unprivileged) {
+                Ok(socket) => {
+                    conn.set_socket(socket);
+                    let thread = conn.thread;
+                    let message = Message::Register { node: self.clone(), conn, dialling: true };
+                    self.runtime.post(thread, message);
+                }
+                Err(errno) => report.not_dialled.push((conn, errno)),
+            }
+        }
+    }
+
+    /// Does what is seldom to be done, but for dialling, which comes first.
+    fn perform_seldom(self: &Arc<Self>, seldom: Seldom, report: &mut Report) {
+        for (conn, linger) in seldom.close {
             self.runtime.post(conn.thread, Message::Forget { conn, linger });
         }
-        for conn in todo.resume.drain(..) {
+        for conn in seldom.resume {
             self.runtime.post(conn.thread, Message::Resume(conn));
         }
-        for (copy, ends) in todo.copy.drain(..) {
+        for (copy, ends) in seldom.copy {
             if let Some((from, to)) = ends {
                 to.region.copy_from(to.offset, &from.region, from.offset, to.len);
                 self.counters.payload_bytes_looped.add(to.len);
             }
             report.copied.push(copy);
         }
-        for (waiting, answer) in todo.answers.drain(..) {
+        for (waiting, answer) in seldom.answers {
             // Who asked may have given up.
             let _ = waiting.try_send(answer);
         }
-        if !todo.notices.is_empty() {
-            self.log.write(self.runtime.now(), std::mem::take(&mut todo.notices), &self.counters);
-        }
-        if let Some(at) = todo.arm.take() {
-            self.runtime.post(self.home, Message::Arm(self.clone(), at));
+        if !seldom.notices.is_empty() {
+            self.log.write(self.runtime.now(), seldom.notices, &self.counters);
         }
     }
 
@@ -250,7 +269,7 @@ impl Shared {
     fn call_handlers(
         self: &Arc<Self>,
         pending: &mut VecDeque<Delivery>,
-        handled: &mut Vec<EventDone>,
+        handled: &mut SmallVec<[EventDone; 4]>,
     ) -> Todo {
         HANDLING.with_borrow_mut(|levels| levels.push((self.key, Todo::default())));
         let node = crate::Node(self.clone());

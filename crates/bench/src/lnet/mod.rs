@@ -19,6 +19,8 @@ pub(crate) use put::{Flow, Received, Sent, receive, send};
 const MIB: u32 = 1 << 20;
 /// How many PUTs of 1 MiB are under way at once: the usual peer credits.
 const BULK_WINDOW: u32 = 8;
+/// As many messages as any flow has under way.
+const PEER_CREDITS: u32 = 64;
 const PEERS: u32 = 1000;
 /// One for control and one for each direction of bulk.
 const CONNECTIONS_PER_PEER: u32 = 3;
@@ -107,7 +109,10 @@ fn start(runtime: &Runtime, address: IpAddr, port: u16) -> Result<Node, Failure>
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = port;
-    options.nis.push(NiOptions::at(address));
+    let mut ni = NiOptions::at(address);
+    // With the usual 8, most of 64 messages would wait for a credit and not be under way.
+    ni.tunables.peer_credits = PEER_CREDITS;
+    options.nis.push(ni);
     Node::start(runtime, options).map_err(|error| Failure(error.to_string()))
 }
 

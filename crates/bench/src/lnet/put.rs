@@ -103,8 +103,9 @@ pub(crate) fn send(port: u16, flow: Flow, duration: Duration) -> Result<(), Fail
     let target = ProcessId::lustre(Nid::of_ip(Net::TCP, TARGET.into()));
     node.ping(target, None, Duration::from_secs(5)).map_err(refused)?;
     let sender = Arc::new(Sender::to(target));
+    // One buffer for all, as iperf3 sends one again and again: both are as warm in the caches.
+    let buffer = node.allocate(flow.len as usize);
     for _ in 0..flow.window {
-        let buffer = node.allocate(flow.len as usize);
         let md = descriptor(&buffer, MdOptions::default());
         let md = node.md_bind(md, sender.clone()).map_err(refused)?;
         node.put(put(md, target)).map_err(refused)?;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    Admin, AdminError, Connections, Counters, Discover, ExportAll, GlobalSet, GlobalShow, Import,
-    ListNids, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow, Ping,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, WhichNid, WhichReply,
+    Admin, AdminError, Connections, Counters, Disconnect, Discover, ExportAll, GlobalSet,
+    GlobalShow, Import, ListNids, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet,
+    PeerShow, Ping, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError};
 use fulmar_control::show::{
@@ -343,6 +343,24 @@ impl Admin for Daemon {
             })
         });
         Ok(shown.collect())
+    }
+
+    fn disconnect(&self, request: Disconnect) -> Result<()> {
+        let Disconnect { net, nid } = request;
+        let mut peers = self.node.with_machine(|machine| machine.socklnd().peers());
+        peers.retain(|peer| {
+            peer.ni.net() == net && nid.is_none_or(|wanted| wanted == peer.peer.nid)
+        });
+        if let (Some(nid), true) = (nid, peers.is_empty()) {
+            let descr = format!("no connection with {nid} on {net}");
+            return Err(AdminError::new(Errno::ENOENT, descr));
+        }
+        for peer in peers {
+            self.node
+                .close_peer(peer.peer.nid)
+                .map_err(|errno| AdminError::new(errno, "cannot disconnect"))?;
+        }
+        Ok(())
     }
 
     fn socklnd_counters(&self, _: Counters) -> Result<SocklndCounters> {

@@ -1,6 +1,7 @@
 //! `fulmar lnetctl`: the words of Lustre's `lnetctl`. Spec: lnet-admin §3 to §16.
 
 mod conf;
+mod debug;
 mod net;
 mod peer;
 mod query;
@@ -12,14 +13,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    AdminError, Fault, ListNids, RecoveryShow, RouteAdd, RouteDel, RouteShow, StatsReset,
-    StatsShow, UdspAdd, UdspDel, UdspShow,
+    AdminError, Fault, ListNids, RouteAdd, RouteDel, RouteShow, StatsReset, StatsShow, UdspAdd,
+    UdspDel, UdspShow,
 };
 use fulmar_control::config::{RouteConf, UdspConf, nid_list};
 use fulmar_control::show;
 use fulmar_lnet_wire::Net;
 
-use crate::context::{Context, Form, How, Status, Which, print};
+use crate::context::{Context, Form, How, Status, Which};
 use crate::shell;
 
 /// Show and change a node's networks, peers and settings, in the words of Lustre's lnetctl
@@ -64,7 +65,7 @@ enum Command {
     Stats(StatsCommand),
     /// Look into the node
     #[command(subcommand)]
-    Debug(DebugCommand),
+    Debug(debug::Command),
     /// Settings of the whole node
     #[command(subcommand)]
     Global(GlobalCommand),
@@ -81,6 +82,8 @@ enum Command {
     /// Drop or delay messages on purpose
     #[command(subcommand)]
     Fault(FaultCommand),
+    /// Print the CPU partition that serves a NID
+    CptOfNid(debug::CptOfNid),
     /// List every command
     #[command(hide = true)]
     ListCommands,
@@ -119,19 +122,6 @@ enum GlobalCommand {
 enum RoutingCommand {
     /// Print the router's buffers
     Show,
-}
-
-#[derive(Debug, Subcommand)]
-enum DebugCommand {
-    /// Print NIDs that wait to recover
-    Recovery {
-        /// Those of this node
-        #[arg(short, long)]
-        local: bool,
-        /// Those of peers
-        #[arg(short, long)]
-        peer: bool,
-    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -290,7 +280,8 @@ fn run(command: Command, context: &Context) -> Status {
             context.tell(Form::Classic, "reset", "statistics", &StatsReset {})
         }
         Command::Global(GlobalCommand::Show) => values::global_show(context),
-        Command::Debug(DebugCommand::Recovery { local, peer }) => recovery(local, peer, context),
+        Command::Debug(command) => command.run(context),
+        Command::CptOfNid(args) => args.run(context),
         Command::Udsp(command) => udsp(command, context),
         Command::Fault(FaultCommand::Drop(action) | FaultCommand::Delay(action)) => {
             fault(&action, context)
@@ -389,26 +380,4 @@ fn fault(action: &FaultAction, context: &Context) -> Status {
         }
         FaultAction::Reset => context.tell(Form::Listing, "reset", "fault", &Fault {}),
     }
-}
-
-fn recovery(local: bool, peer: bool, context: &Context) -> Status {
-    let mut status = 0;
-    for (wanted, peers, title) in
-        [(local, false, "Local NI recovery"), (peer, true, "Peer NI recovery")]
-    {
-        if wanted {
-            status = context.ask(
-                Form::Listing,
-                "show",
-                "debug recovery",
-                &RecoveryShow { peers },
-                |found| {
-                    let nid = |(n, nid)| format!("      nid-{n}: {nid}\n");
-                    let nids: String = found.nids.iter().enumerate().map(nid).collect();
-                    if nids.is_empty() { 0 } else { print(&format!("{title}:\n{nids}")) }
-                },
-            );
-        }
-    }
-    status
 }

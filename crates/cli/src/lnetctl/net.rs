@@ -68,8 +68,12 @@ pub(super) struct Add {
     /// Network
     #[arg(short, long, conflicts_with = "nid")]
     net: Option<Net>,
-    /// Interfaces, each with its CPU partitions if need be: eth0[0,1],eth1
-    #[arg(short, long = "if", value_name = "IFS")]
+    #[arg(
+        short,
+        long = "if",
+        value_name = "IFS",
+        help = "Interfaces, each with its CPU partitions if need be: eth0[0,1],eth1"
+    )]
     interfaces: Option<String>,
     /// Take the interface whose address is this NID's
     #[arg(long)]
@@ -89,8 +93,7 @@ pub(super) struct Add {
     /// Messages that may be on their way through the interface
     #[arg(short = 'r', long, value_name = "N")]
     credits: Option<u32>,
-    /// CPU partitions: [0,1]
-    #[arg(short = 's', long, value_name = "LIST")]
+    #[arg(short = 's', long, value_name = "LIST", help = "CPU partitions: [0,1]")]
     cpt: Option<String>,
     /// Connections of each bulk kind to a peer; 0 to decide by the speed of the link
     #[arg(short = 'm', long, value_name = "N",

@@ -141,11 +141,14 @@ operations! {
     "socklnd/peers" socklnd_peers(SocklndPeers) -> Vec<SocklndPeer>;
     /// The interfaces of the socket LND.
     "socklnd/interfaces" socklnd_interfaces(SocklndInterfaces) -> Vec<SocklndInterface>;
+    /// Closes the connections of the socket LND with a peer, or with all.
+    "socklnd/disconnect" disconnect(Disconnect) -> ();
     /// What the socket LND has counted.
     "socklnd/counters" socklnd_counters(Counters) -> SocklndCounters;
     /// The NIDs of this node, without `0@lo`.
     "nids" list_nids(ListNids) -> Nids;
-    /// The NID among those given that this node would use; `None` if it can reach none of them.
+    /// The NID of this node by which it reaches the nearest of those given, which is what recorded
+    /// nodes answer; `None` if it reaches none of them.
     "which_nid" which_nid(WhichNid) -> WhichReply;
     /// NIDs that wait to recover: ours, or those of peers.
     "recovery/show" recovery_show(RecoveryShow) -> Nids { Ok(Nids::default()) };
@@ -290,6 +293,13 @@ requests! {
     SocklndPeers { #[serde(with = "crate::text")] net: Net, }
     /// See [`Admin::socklnd_interfaces`].
     SocklndInterfaces { #[serde(with = "crate::text")] net: Net, }
+    /// See [`Admin::disconnect`]: the peer with a NID, or all peers of the network.
+    Disconnect {
+        #[serde(with = "crate::text")]
+        net: Net,
+        #[serde(default, with = "crate::text::option")]
+        nid: Option<Nid>,
+    }
     /// See [`Admin::socklnd_counters`].
     Counters {}
     /// See [`Admin::list_nids`].

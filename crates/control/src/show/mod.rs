@@ -21,7 +21,7 @@ pub use model::{
     PeerHealth, PeerNi, Reply, SocklndCounters, SocklndInterface, SocklndPeer, Stats, Traffic,
     Tunables, globals,
 };
-pub use query::{Answers, answers};
+pub use query::{Answers, answers, cpt_of_nid};
 
 /// `net show`; `level` is 0 to 4, as `-v` gives it.
 pub fn net_show(nets: &[Net], level: u8, dialect: Dialect) -> Report {

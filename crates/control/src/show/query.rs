@@ -1,6 +1,7 @@
-//! `ping` and `discover`. Spec: lnet-admin §11.
+//! `ping`, `discover` and `cpt-of-nid`. Spec: lnet-admin §11, §15.
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 
 use super::error::ErrorObject;
 use super::model::{Answer, Reply};
@@ -31,6 +32,17 @@ pub fn answers(what: &str, answers: &[Answer], dialect: Dialect) -> Answers {
         answered: Report::one(Family::Query, answered),
         failed: Report::one(Family::Query, block("manage", failed.into_iter())),
     }
+}
+
+/// Prints the CPU partitions that serve NIDs. This node has one for all. Spec: lnet-admin §15.
+pub fn cpt_of_nid(nids: &[Nid]) -> Report {
+    let entries = nids.iter().map(|nid| {
+        let mut map = Map::new();
+        map.put("nid", *nid);
+        map.put("cpt", 0);
+        map
+    });
+    Report::one(Family::Query, block("cpt-of-nid", entries))
 }
 
 fn reply(reply: &Reply, dialect: Dialect) -> Map {

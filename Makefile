@@ -1,0 +1,35 @@
+# Every command of the project. `make` alone prints this list.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fmt bench fuzz swarm interop
+# The steps of one target depend on each other, and cargo itself uses every core.
+.NOTPARALLEL:
+
+SEEDS ?= 10000
+FUZZ_SECONDS ?= 60
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## see it work: two nodes on this machine, and what they carry
+	@scripts/demo.sh
+
+test: ## everything CI runs: lint, then every test, as root those with network namespaces too
+	@scripts/test.sh
+
+lint: ## formatting, clippy, documentation, the repository's own rules, licences, advisories
+	@scripts/lint.sh
+
+fmt: ## format every source
+	@cargo fmt --all
+
+bench: ## measure against iperf3 and a bare TCP ping-pong; ONLY=lnet picks one family
+	@scripts/bench.sh "$(ONLY)"
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh $(ONLY)
+
+swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
+	@cargo run --locked --release -p fulmar-sim -- swarm --seeds 0..$(SEEDS)
+
+interop: ## talk to a real Lustre node: make interop NID=10.0.0.1@tcp
+	@scripts/interop.sh "$(NID)"

@@ -1,0 +1,182 @@
+//! Nodes of the binary, with a directory of their own and a port that no other test has.
+
+use std::net::TcpStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use std::io::{Read, Write};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What a command did: its status, standard output and standard error.
+pub(crate) type Ran = (i32, String, String);
+
+/// How long a node may take for what it does at once on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the nodes of one test are.
+pub(crate) struct Lab {
+    directory: PathBuf,
+    /// The acceptors' port. The next one is free too.
+    pub(crate) port: u16,
+}
+
+impl Lab {
+    pub(crate) fn new(name: &str) -> Self {
+        static COUNT: AtomicU16 = AtomicU16::new(0);
+        let pid = std::process::id();
+        let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        // Below those that the system gives to callers.
+        let base = 20_000 + (pid % 600) as u16 * 20;
+        Self { directory, port: base + COUNT.fetch_add(2, Ordering::Relaxed) % 20 }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Starts a node on tcp at 127.0.0.`host`.
+    pub(crate) fn node(&self, host: u8) -> Node {
+        self.node_with(host, &["--networks", &format!("tcp(127.0.0.{host})")])
+    }
+
+    /// Starts a node and returns when it says that it is ready.
+    pub(crate) fn node_with(&self, host: u8, args: &[&str]) -> Node {
+        let notify = self.path(&format!("{host}.notify"));
+        let _ = std::fs::remove_file(&notify);
+        let ready = UnixDatagram::bind(&notify).unwrap();
+        ready.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (control, log) =
+            (self.path(&format!("{host}.sock")), self.path(&format!("{host}.log")));
+        let mut command = self.command(args);
+        command.env("FULMAR_CONTROL", &control).env("NOTIFY_SOCKET", &notify);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let node =
+            Node { child: command.spawn().unwrap(), control, directory: self.directory.clone() };
+        let mut state = [0; 64];
+        let len = ready
+            .recv(&mut state)
+            .unwrap_or_else(|_| panic!("not ready: {}", std::fs::read_to_string(&log).unwrap()));
+        assert_eq!(&state[..len], b"READY=1");
+        node
+    }
+
+    /// Runs a node that does not start.
+    pub(crate) fn refused(&self, args: &[&str]) -> Ran {
+        let control = self.path("refused.sock");
+        ran(self.command(args).env("FULMAR_CONTROL", control).stderr(Stdio::piped()))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = fulmar(&self.directory);
+        let port = self.port.to_string();
+        command.args(["node", "--accept", "all", "--accept-port", &port]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A running node.
+pub(crate) struct Node {
+    child: Child,
+    control: PathBuf,
+    directory: PathBuf,
+}
+
+impl Node {
+    pub(crate) fn run(&self, words: &str) -> Ran {
+        ran(&mut self.tool(words))
+    }
+
+    /// Runs what must succeed and returns what it printed.
+    pub(crate) fn says(&self, words: &str) -> String {
+        let (status, out, err) = self.run(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words}\n{out}");
+        out
+    }
+
+    /// Runs a command until it prints `part`, and returns all that it printed then.
+    pub(crate) fn comes_to_say(&self, words: &str, part: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let out = self.says(words);
+            if out.contains(part) {
+                return out;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{part:?} is missing in:\n{out}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a command and leaves it to itself.
+    pub(crate) fn begin(&self, words: &str) -> Child {
+        self.tool(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn tool(&self, words: &str) -> Command {
+        let mut command = fulmar(&self.directory);
+        command.args(words.split_whitespace()).env("FULMAR_CONTROL", &self.control);
+        command
+    }
+
+    /// Fetches a page from the control socket.
+    pub(crate) fn get(&self, path: &str) -> String {
+        fetch(UnixStream::connect(&self.control).unwrap(), path)
+    }
+
+    /// Sends SIGTERM; returns the status that the node ended with, and after how long.
+    pub(crate) fn terminate(mut self) -> (Option<i32>, Duration) {
+        let begun = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status.code(), begun.elapsed());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        panic!("SIGTERM does not end the node");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Fetches a page from a TCP port.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    fetch(TcpStream::connect(address).unwrap(), path)
+}
+
+fn fetch(mut stream: impl Read + Write, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn fulmar(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
+    command.current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn ran(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# bench.sh [FAMILY] : measures Fulmar against its yardsticks, side by side on this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust build-essential iperf3
+cargo build --locked --release -p fulmar-bench
+directory=${CARGO_TARGET_DIR:-target}
+exec "$directory/release/fulmar-bench" run --results "$directory/bench/results.json" ${1:+--only "$1"}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# interop.sh NID [OPTION...] : talks to a real Lustre node, and says what worked.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [ -z "${1:-}" ]; then
+    cat >&2 <<'TEXT'
+interop: name a node that runs Lustre's kernel modules: make interop NID=10.0.0.1@tcp
+
+The node must reach this machine and be reached from it on TCP port 988. Run as root (or with
+CAP_NET_BIND_SERVICE), so that connections come from a privileged port, as kernel nodes require.
+The node is pinged and discovered and learns this machine as a peer: our list of NIDs is pushed to it,
+our discovery may be switched off and on again to see it push its own, and one message is sent that it
+must drop. Its files and settings are left alone.
+TEXT
+    exit 2
+fi
+scripts/need.sh rust build-essential
+exec cargo run --locked --release --quiet -p fulmar -- interop "$@"

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# need.sh PACKAGE... : makes sure that these Debian packages' programs are here.
+#
+# What is missing is named, then installed with apt where we may (as root, or by a sudo that asks
+# nothing). Where we may not, says what to do and fails. `rust` stands for a new enough cargo,
+# which apt does not have.
+set -euo pipefail
+
+# Prints the program that a package is wanted for.
+program() {
+    case $1 in
+        build-essential) echo cc ;;
+        iproute2) echo ip ;;
+        *) echo "$1" ;;
+    esac
+}
+
+check_rust() {
+    local wanted have
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+    have=$(cargo --version 2>/dev/null | cut -d' ' -f2) || true
+    if [ "$(printf '%s\n' "$wanted" "${have:-0}" | sort -V | head -n1)" != "$wanted" ]; then
+        echo "need: Rust $wanted or later is needed, and ${have:-none} is here." \
+            "Get it from https://rustup.rs, or put its bin directory on the PATH." >&2
+        exit 1
+    fi
+}
+
+# Not everybody's PATH has these.
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+for package in "$@"; do
+    if [ "$package" = rust ]; then
+        check_rust
+    elif ! command -v "$(program "$package")" >/dev/null; then
+        missing+=("$package")
+    fi
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "need: these packages are missing: ${missing[*]}" >&2
+by_hand="need: install them and try again: sudo apt-get install ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+    echo "need: there is no apt-get here; install what they hold in your system's way" >&2
+    exit 1
+elif [ "$(id -u)" -eq 0 ]; then
+    as_root=(env)
+elif sudo -n true 2>/dev/null; then
+    as_root=(sudo -n env)
+else
+    echo "need: neither root nor a sudo without a password" >&2
+    echo "$by_hand" >&2
+    exit 1
+fi
+
+apt() {
+    "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" >&2
+}
+echo "need: installing ${missing[*]}" >&2
+if ! { apt update && apt install --no-install-recommends "${missing[@]}"; }; then
+    echo "$by_hand" >&2
+    exit 1
+fi

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# test.sh : lint, then every test. The first step that fails ends it.
+#
+# What cannot run here (no root for network namespaces, no cargo-deny) says so on a line that begins
+# with "NOT RUN"; those lines are repeated at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust build-essential tshark iperf3 iproute2
+export PATH=$PATH:/usr/sbin:/sbin
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+scripts/lint.sh 2>&1 | tee "$log"
+# Its tests are counted with the others below.
+sed -i '/^NOT RUN/!d' "$log"
+
+echo "== test: the reader of captures"
+scripts/tshark-check.sh testdata/traces/ping.pcapng.gz
+if scripts/tshark-check.sh testdata/traces/ipv6.pcapng.gz 2>/dev/null; then
+    echo "tshark-check.sh passes what this tshark cannot read" >&2
+    exit 1
+fi
+
+echo "== test: cargo test"
+cargo test --locked --workspace 2>&1 | tee -a "$log"
+
+# Tests in network namespaces need root; without it they have only said so.
+if [ "$(id -u)" -ne 0 ]; then
+    if sudo -n true 2>/dev/null; then
+        echo "== test: network namespaces, by sudo"
+        sed -i '/^NOT RUN.*namespace/d' "$log"
+        host=$(rustc -vV | sed -n 's/^host: //p')
+        runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
+        env "$runner=sudo -n -E env PATH=$PATH" \
+            cargo test --locked -p fulmar-proof --test namespaces -p fulmar-net --test ipv6 2>&1 |
+            tee -a "$log"
+    else
+        echo "NOT RUN: tests in network namespaces: neither root nor a sudo without a password" \
+            >>"$log"
+    fi
+fi
+
+echo "== test: every step passed"
+awk '/^test result:/ { binaries += 1; passed += $4; failed += $6; ignored += $8 }
+    END { printf "%d tests passed, %d failed, %d ignored, in %d programs\n",
+        passed, failed, ignored, binaries }' "$log"
+if grep '^NOT RUN' "$log" | sort -u | grep .; then
+    echo "=====  What is listed above could NOT RUN here: this is less than the whole.  ====="
+fi
