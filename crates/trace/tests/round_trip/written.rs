@@ -92,7 +92,7 @@ fn tshark_finds_the_same_messages_in_what_is_written() {
         // Not eprintln: the test harness would hide it.
         let said = writeln!(
             std::io::stderr(),
-            "SKIPPED: tshark does not run ({error}): install it to check what is written"
+            "\nNOT RUN: tshark does not run ({error}): install it to check what is written"
         );
         return said.expect("standard error is open");
     }
