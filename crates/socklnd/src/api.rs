@@ -240,7 +240,7 @@ pub enum Notice {
     WrongPeer { wanted: Nid, got: ProcessId },
     /// A peer could not be reached; it is tried again after `retry`.
     Unreachable { peer: Nid, errno: Errno, retry: Duration },
-    /// The peer has restarted: its old connections are closed.
+    /// The peer has restarted, or speaks another version now: its old connections are closed.
     Restarted { peer: Nid },
     /// The first connection with a peer is open.
     PeerUp { ni: Nid, peer: ProcessId },
