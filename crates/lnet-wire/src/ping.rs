@@ -208,7 +208,8 @@ fn decode_small(r: &mut Reader<'_>, count: u32) -> Result<Vec<NiEntry>, DecodeEr
     Ok(entries)
 }
 
-/// Reads large entries to the end of `r`; one that is cut off or too long to be a NID is left out.
+/// Reads large entries to the end of `r`; one that is cut off, too long to be a NID, or of a NID
+/// that belongs among the small entries is left out.
 fn decode_large(r: &mut Reader<'_>, entries: &mut Vec<NiEntry>) {
     while r.rest().len() >= 8 {
         let Ok(status) = r.u32("ping.large_status") else { return };
@@ -219,7 +220,9 @@ fn decode_large(r: &mut Reader<'_>, entries: &mut Vec<NiEntry>) {
         }
         let mut large = [0; Nid::LARGE_LEN];
         large[..len].copy_from_slice(&bytes[..len]);
-        if let Ok(nid) = Nid::from_large(large) {
+        if let Ok(nid) = Nid::from_large(large)
+            && nid.is_large()
+        {
             entries.push(NiEntry { nid, status: NiStatus(status) });
         }
     }

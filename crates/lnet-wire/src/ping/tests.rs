@@ -145,3 +145,16 @@ fn the_largest_list_is_accepted_and_bounds_what_is_declared() {
     bytes[28..32].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(PingInfo::decode(&bytes).unwrap().size, PingInfo::SIZE_MAX);
 }
+
+#[test]
+fn a_small_nid_among_the_large_entries_is_left_out() {
+    let bytes = hex("67 6e 69 70 7e 00 00 00 39 30 00 00 01 00 00 00
+         00 00 00 00 00 00 09 00 02 00 00 00 44 00 00 00 | size 68
+         de c0 aa 15 0c 02 00 00 fd 00 00 99 00 00 00 00
+         00 00 00 00 00 00 00 04 |
+         de c0 aa 15 00 02 00 00 0a 00 00 01 | 10.0.0.1@tcp");
+    let decoded = PingInfo::decode(&bytes).unwrap();
+    assert_eq!(decoded.size, 68);
+    let nids: Vec<Nid> = decoded.info.entries.iter().map(|entry| entry.nid).collect();
+    assert_eq!(nids, ["fd00:99::4@tcp".parse::<Nid>().unwrap()]);
+}
