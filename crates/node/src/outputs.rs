@@ -140,7 +140,9 @@ fn write_socklnd(f: &mut fmt::Formatter<'_>, notice: &fulmar_socklnd::Notice) ->
                 "cannot connect to {peer}: {errno}; trying again in {retry:?} at the earliest"
             )
         }
-        N::Restarted { peer } => write!(f, "{peer} has restarted or changed its version: its old connections are closed"),
+        N::Restarted { peer } => {
+            write!(f, "{peer} has restarted or changed its version: its old connections are closed")
+        }
         N::PeerUp { ni, peer } => write!(f, "connected to {} from {ni}", peer.nid),
         N::PeerDown { ni, peer, errno } => {
             write!(f, "lost the connections between {ni} and {}: {errno}", peer.nid)
