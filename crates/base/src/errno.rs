@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A positive Linux error number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 
 macro_rules! errnos {
@@ -28,6 +30,7 @@ errnos! {
     EPERM = 1 "Operation not permitted",
     ENOENT = 2 "No such file or directory",
     ESRCH = 3 "No such process",
+    EINTR = 4 "Interrupted system call",
     EIO = 5 "Input/output error",
     ENXIO = 6 "No such device or address",
     ENOMEM = 12 "Cannot allocate memory",
@@ -39,6 +42,7 @@ errnos! {
     ENOSPC = 28 "No space left on device",
     ERANGE = 34 "Numerical result out of range",
     EPROTO = 71 "Protocol error",
+    EBADMSG = 74 "Bad message",
     EOPNOTSUPP = 95 "Operation not supported",
     EADDRINUSE = 98 "Address already in use",
     EADDRNOTAVAIL = 99 "Cannot assign requested address",

@@ -1,4 +1,4 @@
-//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Errno`] and the names of
+//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`] and the names of
 //! connections, messages and memory.
 //!
 //! Pure: nothing here can observe the world.
@@ -8,6 +8,7 @@ mod errno;
 mod ids;
 mod memory;
 mod rng;
+mod table;
 mod time;
 mod timers;
 
@@ -15,5 +16,6 @@ pub use errno::Errno;
 pub use ids::{ConnId, MessageId};
 pub use memory::{BufferId, Payload, Sink, Span, Verdict};
 pub use rng::Rng;
+pub use table::Table;
 pub use time::Time;
 pub use timers::Timers;

@@ -1,4 +1,4 @@
-//! NIDs and networks in JSON: as the text that people write.
+//! Patterns and values in JSON: as the text that people write.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -32,29 +32,5 @@ pub(crate) mod list {
     {
         let all = Vec::<String>::deserialize(d)?;
         all.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
-    }
-}
-
-/// The same for what may be missing. Such a field is also `#[serde(default)]`.
-pub(crate) mod option {
-    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        value: &Option<T>,
-        s: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => s.collect_str(value),
-            None => s.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(d: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = Option::<String>::deserialize(d)?;
-        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
     }
 }

@@ -1,10 +1,11 @@
-//! Bytes to values and back: [`Reader`], [`Writer`], [`Order`], [`DecodeError`] and
-//! [`wire_enum!`].
+//! Bytes to values and back: [`Reader`], [`Writer`], [`Order`], [`DecodeError`], [`Field`],
+//! [`wire_enum!`] and [`wire_struct!`].
 //!
 //! Pure: bytes in, values out. Nothing that a peer can send makes these functions panic.
 #![forbid(unsafe_code)]
 
 mod error;
+mod field;
 mod macros;
 mod order;
 mod reader;
@@ -12,6 +13,7 @@ pub mod testing;
 mod writer;
 
 pub use error::DecodeError;
+pub use field::Field;
 pub use order::Order;
 pub use reader::Reader;
 pub use writer::Writer;

@@ -1,4 +1,4 @@
-//! Declaring the numbers of a protocol.
+//! Declaring the numbers and the structures of a protocol.
 
 /// Declares a number on the wire together with the names of its known values.
 ///
@@ -44,12 +44,76 @@ macro_rules! wire_enum {
             }
         }
 
+        impl $crate::Field for $name {
+            fn read(
+                r: &mut $crate::Reader<'_>,
+                name: &'static str,
+            ) -> ::core::result::Result<Self, $crate::DecodeError> {
+                $crate::Field::read(r, name).map(Self)
+            }
+
+            fn write(&self, w: &mut $crate::Writer<'_>) {
+                $crate::Field::write(&self.0, w);
+            }
+        }
+
         impl ::core::fmt::Debug for $name {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 match self.name() {
                     Some(name) => f.write_str(name),
                     None => write!(f, concat!(stringify!($name), "({:#x})"), self.0),
                 }
+            }
+        }
+    };
+}
+
+/// Declares a structure whose fields follow each other on the wire without padding.
+///
+/// ```
+/// use fulmar_wire::{Field, Order, Reader, wire_struct};
+///
+/// wire_struct! {
+///     /// A point.
+///     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///     pub struct Point {
+///         /// To the right.
+///         pub x: u16,
+///         /// Upwards.
+///         pub y: u32,
+///     }
+/// }
+/// let mut r = Reader::new(&[1, 0, 2, 0, 0, 0], Order::Little);
+/// assert_eq!(Point::read(&mut r, "point"), Ok(Point { x: 1, y: 2 }));
+/// ```
+#[macro_export]
+macro_rules! wire_struct {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $( $(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $( $(#[$field_meta])* $field_vis $field: $type, )+
+        }
+
+        impl $crate::Field for $name {
+            fn read(
+                r: &mut $crate::Reader<'_>,
+                _: &'static str,
+            ) -> ::core::result::Result<Self, $crate::DecodeError> {
+                ::core::result::Result::Ok(Self { $(
+                    $field: $crate::Field::read(
+                        r,
+                        concat!(stringify!($name), ".", stringify!($field)),
+                    )?,
+                )+ })
+            }
+
+            fn write(&self, w: &mut $crate::Writer<'_>) {
+                $( $crate::Field::write(&self.$field, w); )+
             }
         }
     };

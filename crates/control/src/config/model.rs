@@ -29,7 +29,6 @@ pub struct LnetConf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct NetConf {
-    #[serde(with = "crate::text")]
     pub net: Net,
     pub nis: Vec<NiConf>,
 }
@@ -41,7 +40,6 @@ pub struct NiConf {
     /// Names of interfaces, or addresses in their place. None: the first that can be used.
     pub interfaces: Vec<String>,
     /// The NI whose address is this one's, where no interface is named.
-    #[serde(with = "crate::text::option")]
     pub nid: Option<Nid>,
     /// Its credits.
     pub tunables: TunablesConf,
@@ -81,7 +79,6 @@ pub struct LndConf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Ip2NetsConf {
-    #[serde(with = "crate::text")]
     pub net: Net,
     /// What each NI gets, and the interfaces that are considered, if they are named.
     pub ni: NiConf,
@@ -94,10 +91,8 @@ pub struct Ip2NetsConf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PeerConf {
-    #[serde(with = "crate::text")]
     pub primary: Nid,
     pub multi_rail: bool,
-    #[serde(with = "crate::text::list")]
     pub nids: Vec<Nid>,
 }
 
@@ -105,9 +100,7 @@ pub struct PeerConf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct RouteConf {
-    #[serde(with = "crate::text")]
     pub net: Net,
-    #[serde(with = "crate::text")]
     pub gateway: Nid,
     /// 1 to 255; `None` prints as −1.
     pub hop: Option<u32>,
@@ -143,10 +136,8 @@ pub struct UdspConf {
 #[serde(default)]
 #[allow(missing_docs)]
 pub struct QueryConf {
-    #[serde(with = "crate::text::option")]
     pub source: Option<Nid>,
     /// Seconds.
     pub timeout: Option<u32>,
-    #[serde(with = "crate::text::list")]
     pub nids: Vec<Nid>,
 }

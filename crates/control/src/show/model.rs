@@ -12,7 +12,6 @@ use crate::config::GlobalKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Net {
-    #[serde(with = "crate::text")]
     pub net: fulmar_lnet_wire::Net,
     pub nis: Vec<Ni>,
 }
@@ -21,7 +20,6 @@ pub struct Net {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Ni {
-    #[serde(with = "crate::text")]
     pub nid: Nid,
     pub up: bool,
     /// In the words of the configuration; `0@lo` has none.
@@ -152,7 +150,6 @@ pub struct Credits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Peer {
-    #[serde(with = "crate::text")]
     pub primary: Nid,
     pub multi_rail: bool,
     /// The bits of lnet-admin §6.2.
@@ -164,7 +161,6 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PeerNi {
-    #[serde(with = "crate::text")]
     pub nid: Nid,
     /// `None` prints as `NA`: nothing watches whether it lives.
     pub up: Option<bool>,
@@ -219,11 +215,9 @@ pub fn globals(globals: &fulmar_lnet::Globals) -> Globals {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Reply {
-    #[serde(with = "crate::text")]
     pub primary: Nid,
     pub multi_rail: bool,
     /// Without `0@lo`.
-    #[serde(with = "crate::text::list")]
     pub nids: Vec<Nid>,
 }
 
@@ -231,7 +225,6 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Who was asked.
-    #[serde(with = "crate::text")]
     pub nid: Nid,
     /// The reply, or a positive error number.
     pub result: Result<Reply, i32>,
@@ -241,7 +234,6 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Connection {
-    #[serde(with = "crate::text")]
     pub peer: ProcessId,
     /// `C` control, `I` bulk in, `O` bulk out, `A` any.
     pub kind: char,
@@ -258,7 +250,6 @@ pub struct Connection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct SocklndPeer {
-    #[serde(with = "crate::text")]
     pub peer: ProcessId,
     /// Our address and the peer's, if we dial it.
     pub dials: Option<(std::net::IpAddr, SocketAddr)>,
