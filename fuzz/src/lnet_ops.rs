@@ -208,6 +208,7 @@ impl World {
                 Output::Copy { copy, .. } => self.copying.push(copy),
                 Output::Event(event) => self.handling.extend(event.done),
                 Output::Verdict { .. } => {}
+                Output::Service { .. } => unreachable!("no service is here"),
                 Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
             }
         }

@@ -1,5 +1,6 @@
 //! The words in which the machine and its owner talk.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, MessageId, Payload, Sink, Verdict};
@@ -196,6 +197,18 @@ pub struct Md {
     pub user: u64,
 }
 
+/// The memory of a descriptor that a service of the node itself makes. Its events come out as
+/// [`Output::Service`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceMemory {
+    /// The buffer that the descriptor names.
+    Bulk,
+    /// A few bytes to send, as many as the descriptor is long.
+    Bytes(Arc<[u8]>),
+    /// Room for a few bytes, which come with the event of each operation.
+    Room,
+}
+
 /// Stores a descriptor's bytes at a portal of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
@@ -369,6 +382,13 @@ pub enum Output {
     },
     /// For the application.
     Event(Event),
+    /// For the service within the node that made the descriptor.
+    Service {
+        /// What happened.
+        event: Event,
+        /// What came, if the descriptor is [`ServiceMemory::Room`].
+        bytes: Vec<u8>,
+    },
     /// A ping that [`ping`](crate::Lnet::ping) began has ended.
     Pinged {
         /// Which.

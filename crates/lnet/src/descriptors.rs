@@ -5,7 +5,7 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::api::{Md, MdId, MdOptions, Me, MeId};
+use crate::api::{Md, MdId, MdOptions, Me, MeId, ServiceMemory};
 use crate::md::{self, Memory, Owner};
 use crate::message::{Arrival, Stage};
 use crate::portal::Matched;
@@ -28,6 +28,31 @@ impl Lnet {
     /// ENOENT if the entry is unknown, EBUSY if it has a descriptor; EINVAL if the descriptor
     /// accepts nothing, in which case the entry goes too, or is inconsistent.
     pub fn md_attach(&mut self, now: Time, me: MeId, md: Md) -> Result<MdId, Errno> {
+        self.attach(now, me, md, Owner::Application, Memory::Bulk)
+    }
+
+    /// Attaches a memory descriptor of a service of this node to a match entry.
+    ///
+    /// # Errors
+    /// As [`Lnet::md_attach`].
+    pub fn service_attach(
+        &mut self,
+        now: Time,
+        me: MeId,
+        md: Md,
+        memory: ServiceMemory,
+    ) -> Result<MdId, Errno> {
+        self.attach(now, me, md, Owner::Service, memory.into())
+    }
+
+    fn attach(
+        &mut self,
+        now: Time,
+        me: MeId,
+        md: Md,
+        owner: Owner,
+        memory: Memory,
+    ) -> Result<MdId, Errno> {
         let entry = self.portals.entry(me).ok_or(Errno::ENOENT)?;
         let portal = entry.portal;
         if entry.md.is_some() {
@@ -38,7 +63,7 @@ impl Lnet {
             return Err(Errno::EINVAL);
         }
         md::check(&md, true)?;
-        let id = self.mds.add(md, Some(me), Owner::Application, Memory::Bulk);
+        let id = self.mds.add(md, Some(me), owner, memory);
         if let Some(entry) = self.portals.entry_mut(me) {
             entry.md = Some(id);
         }
@@ -56,6 +81,15 @@ impl Lnet {
         Ok(self.mds.add(md, None, Owner::Application, Memory::Bulk))
     }
 
+    /// Makes a memory descriptor of a service of this node for its PUTs or GETs.
+    ///
+    /// # Errors
+    /// As [`Lnet::md_bind`].
+    pub fn service_bind(&mut self, md: Md, memory: ServiceMemory) -> Result<MdId, Errno> {
+        md::check(&md, false)?;
+        Ok(self.mds.add(md, None, Owner::Service, memory.into()))
+    }
+
     /// Unlinks a memory descriptor. If nothing is under way the UNLINK event comes at once;
     /// otherwise the last completion says `unlinked`.
     ///
@@ -63,7 +97,7 @@ impl Lnet {
     /// ENOENT if it is unknown, or unlinked already.
     pub fn md_unlink(&mut self, now: Time, md: MdId) -> Result<(), Errno> {
         let found = self.mds.find(md).ok_or(Errno::ENOENT)?;
-        if found.owner != Owner::Application {
+        if !found.owner.is_user() {
             return Err(Errno::ENOENT);
         }
         self.unlink(md);
@@ -154,6 +188,16 @@ impl Lnet {
                 }
                 Matched::Nothing => {}
             }
+        }
+    }
+}
+
+impl From<ServiceMemory> for Memory {
+    fn from(memory: ServiceMemory) -> Self {
+        match memory {
+            ServiceMemory::Bulk => Self::Bulk,
+            ServiceMemory::Bytes(bytes) => Self::Bytes(bytes),
+            ServiceMemory::Room => Self::Sink,
         }
     }
 }

@@ -7,7 +7,6 @@ use fulmar_lnet_wire::{Body, Handle};
 
 use crate::Lnet;
 use crate::api::{Event, EventDone, MdId, MdOptions};
-use crate::md::Owner;
 use crate::message::{Message, Origin, Stage, unlink_event};
 
 impl Lnet {
@@ -91,7 +90,7 @@ impl Lnet {
         status: Result<(), Errno>,
         bytes: Vec<u8>,
     ) {
-        let Message { header, stage, .. } = self.messages.remove(id);
+        let Message { header, stage, .. } = *self.messages.remove(id);
         self.counters.message_died();
         let Stage::Receiving(arrival) = stage else { return };
         if status.is_err() {
@@ -148,7 +147,7 @@ impl Lnet {
         self.untrack(md);
         if idle {
             self.mds.remove(md);
-            if owner == Owner::Application {
+            if owner.is_user() {
                 self.deliver(owner, event, Vec::new());
             }
         }

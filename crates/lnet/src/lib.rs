@@ -51,7 +51,7 @@ pub use api::views;
 pub use api::{
     Config, CopyId, Event, EventDone, EventKind, Get, Globals, Md, MdId, MdOptions, Me, MeId,
     MePosition, NiConfig, NiTunables, Notice, Output, PingReply, Put, QueryId, Received, RxId,
-    SendFailure, SendRequest,
+    SendFailure, SendRequest, ServiceMemory,
 };
 pub use machine::Lnet;
 

@@ -186,14 +186,16 @@ impl Lnet {
             Owner::Query(query) => self.query_event(query, event),
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
-            Owner::Application => unreachable!("an application's event goes to the application"),
+            Owner::Application | Owner::Service => unreachable!("users' events go to them"),
         }
     }
 
     /// Tells the descriptor's owner of an event.
     pub(crate) fn deliver(&mut self, owner: Owner, event: Event, bytes: Vec<u8>) {
-        if owner == Owner::Application {
-            return self.outputs.push_back(Output::Event(event));
+        match owner {
+            Owner::Application => return self.outputs.push_back(Output::Event(event)),
+            Owner::Service => return self.outputs.push_back(Output::Service { event, bytes }),
+            _ => {}
         }
         let pair = (event.target.nid, event.source.nid);
         let Event { md, kind, status, .. } = event;

@@ -1,10 +1,9 @@
 //! Memory descriptors: what operations may touch, how many of them, and for how long.
 //! Spec: lnet-behaviour §3.3.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Time};
+use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Table, Time};
 use fulmar_lnet_wire::{Body, MTU, Nid};
 
 use crate::api::{Md, MdId, MdOptions, MeId, QueryId};
@@ -15,6 +14,8 @@ use crate::peer::{PeerId, PeerNiId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Application,
+    /// A service of the node, by [`Output::Service`](crate::Output::Service).
+    Service,
     /// A ping that an administrator asked for.
     Query(QueryId),
     /// The ping by which a peer is discovered.
@@ -27,9 +28,9 @@ pub(crate) enum Owner {
 #[derive(Clone, Debug)]
 pub(crate) enum Memory {
     Bulk,
-    /// Ping info that is pushed.
+    /// A few bytes to send, such as ping info.
     Bytes(Arc<[u8]>),
-    /// Room for ping info; the bytes come with the event.
+    /// Room for a few bytes, which come with the event.
     Sink,
 }
 
@@ -69,6 +70,13 @@ pub(crate) struct Descriptor {
     pub(crate) request: Option<Request>,
     /// How many tracked responses are missing.
     pub(crate) awaited: u32,
+}
+
+impl Owner {
+    /// Returns whether this is a user of the API, who is told of everything.
+    pub(crate) fn is_user(self) -> bool {
+        matches!(self, Self::Application | Self::Service)
+    }
 }
 
 impl Descriptor {
@@ -114,9 +122,12 @@ impl Descriptor {
     pub(crate) fn payload(&self, offset: u64, len: u32) -> Payload {
         match &self.memory {
             _ if len == 0 => Payload::Empty,
-            Memory::Bytes(bytes) => Payload::Inline(bytes.clone()),
+            Memory::Bytes(bytes) if len as usize == bytes.len() => Payload::Inline(bytes.clone()),
+            Memory::Bytes(bytes) => {
+                Payload::Inline(bytes[offset as usize..][..len as usize].into())
+            }
             Memory::Bulk => Payload::Span(self.span(offset, len)),
-            Memory::Sink => unreachable!("nothing is sent from the sink of a ping"),
+            Memory::Sink => unreachable!("nothing is sent from room for bytes"),
         }
     }
 
@@ -126,7 +137,7 @@ impl Descriptor {
             _ if len == 0 => Sink::Discard { len },
             Memory::Sink => Sink::Inline { len },
             Memory::Bulk => Sink::Span(self.span(offset, len)),
-            Memory::Bytes(_) => unreachable!("nothing is received into what is pushed"),
+            Memory::Bytes(_) => unreachable!("nothing is received into bytes to send"),
         }
     }
 
@@ -149,27 +160,26 @@ impl Descriptor {
 }
 
 /// All descriptors. Handles are never used twice.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Mds {
-    table: BTreeMap<MdId, Descriptor>,
-    next: u64,
-}
-
-impl Default for Mds {
-    fn default() -> Self {
-        Self { table: BTreeMap::new(), next: 1 }
-    }
+    table: Table<Descriptor>,
 }
 
 /// The low bits of a kernel's cookies name the kind of object; ours look alike in a trace.
 const COOKIE_STEP: u64 = 4;
 
+/// Returns where the descriptor of a name is, if it may be one.
+fn number(id: MdId) -> u64 {
+    match id.0 % COOKIE_STEP {
+        1 => id.0 / COOKIE_STEP,
+        _ => u64::MAX,
+    }
+}
+
 impl Mds {
     pub(crate) fn add(&mut self, md: Md, me: Option<MeId>, owner: Owner, memory: Memory) -> MdId {
-        let id = MdId(self.next);
-        self.next += COOKIE_STEP;
-        self.table.insert(id, Descriptor::new(md, me, owner, memory));
-        id
+        let number = self.table.insert(Descriptor::new(md, me, owner, memory));
+        MdId(number * COOKIE_STEP + 1)
     }
 
     /// Makes a descriptor of the machine's own for one request and its response.
@@ -189,24 +199,24 @@ impl Mds {
 
     /// Returns a descriptor that operations refer to, unlinked or not.
     pub(crate) fn get(&self, id: MdId) -> Option<&Descriptor> {
-        self.table.get(&id)
+        self.table.get(number(id))
     }
 
     pub(crate) fn get_mut(&mut self, id: MdId) -> Option<&mut Descriptor> {
-        self.table.get_mut(&id)
+        self.table.get_mut(number(id))
     }
 
     /// Returns a descriptor that a new operation may find.
     pub(crate) fn find(&self, id: MdId) -> Option<&Descriptor> {
-        self.table.get(&id).filter(|found| !found.zombie)
+        self.table.get(number(id)).filter(|found| !found.zombie)
     }
 
     pub(crate) fn remove(&mut self, id: MdId) {
-        self.table.remove(&id);
+        self.table.remove(number(id));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MdId, &Descriptor)> {
-        self.table.iter().map(|(id, found)| (*id, found))
+        self.table.iter().map(|(number, found)| (MdId(number * COOKIE_STEP + 1), found))
     }
 }
 

@@ -7,9 +7,7 @@
 //! received   Delayed (lazy portal) -> Receiving (payload) -> InHandler (ACK wanted) -> finalized
 //! ```
 
-use std::collections::BTreeMap;
-
-use fulmar_base::{MessageId, Payload, Time};
+use fulmar_base::{MessageId, Payload, Table, Time};
 use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
 
 use crate::api::{Event, EventKind, MdId, RxId};
@@ -136,24 +134,20 @@ impl Message {
 /// All messages that live. Names grow and are never used twice.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    table: BTreeMap<MessageId, Box<Message>>,
-    next: u64,
+    table: Table<Box<Message>>,
 }
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Message) -> MessageId {
-        self.next += 1;
-        let id = MessageId(self.next);
-        self.table.insert(id, Box::new(message));
-        id
+        MessageId(self.table.insert(Box::new(message)))
     }
 
     pub(crate) fn get(&self, id: MessageId) -> Option<&Message> {
-        self.table.get(&id).map(|message| &**message)
+        self.table.get(id.0).map(|message| &**message)
     }
 
     pub(crate) fn get_mut(&mut self, id: MessageId) -> Option<&mut Message> {
-        self.table.get_mut(&id).map(|message| &mut **message)
+        self.table.get_mut(id.0).map(|message| &mut **message)
     }
 
     /// Returns a message that the machine itself refers to.
@@ -161,12 +155,12 @@ impl Messages {
         self.get_mut(id).unwrap_or_else(|| panic!("{id:?} is referred to and does not exist"))
     }
 
-    pub(crate) fn remove(&mut self, id: MessageId) -> Message {
-        *self.table.remove(&id).unwrap_or_else(|| panic!("{id:?} is finalized twice"))
+    pub(crate) fn remove(&mut self, id: MessageId) -> Box<Message> {
+        self.table.remove(id.0).unwrap_or_else(|| panic!("{id:?} is finalized twice"))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
-        self.table.iter().map(|(id, message)| (*id, &**message))
+        self.table.iter().map(|(id, message)| (MessageId(id), &**message))
     }
 
     /// Returns the messages that are committed to an interface and not yet handed to its LND.

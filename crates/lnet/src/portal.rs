@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fulmar_base::{Errno, MessageId};
+use fulmar_base::{Errno, MessageId, Table};
 use fulmar_lnet_wire::{Nid, PORTALS, Pid, RESERVED_PORTAL};
 
 use crate::api::{MdId, MdOptions, Me, MeId, MePosition};
@@ -75,20 +75,18 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Portals {
     portals: Vec<Portal>,
-    entries: BTreeMap<MeId, Entry>,
-    next: u64,
+    entries: Table<Entry>,
 }
 
 impl Default for Portals {
     fn default() -> Self {
         let portals = (0..PORTALS).map(|_| Portal::default()).collect();
-        Self { portals, entries: BTreeMap::new(), next: 1 }
+        Self { portals, entries: Table::default() }
     }
 }
 
 impl Portals {
     pub(crate) fn attach(&mut self, index: u32, me: Me) -> Result<MeId, Errno> {
-        let id = MeId(self.next);
         let portal = self.usable(index)?;
         let specific =
             me.ignore_bits == 0 && !me.match_id.nid.is_any() && me.match_id.pid != Pid::ANY;
@@ -106,27 +104,27 @@ impl Portals {
                 portal.last
             }
         };
+        let id = MeId(self.entries.insert(Entry { me, portal: index, md: None, order }));
+        let portal = &mut self.portals[index as usize];
         if me.ignore_bits != 0 {
             portal.ignoring.insert(order, id);
         } else {
             portal.exact.insert((me.match_bits, order), id);
         }
-        self.next += 1;
-        self.entries.insert(id, Entry { me, portal: index, md: None, order });
         Ok(id)
     }
 
     pub(crate) fn entry(&self, id: MeId) -> Option<&Entry> {
-        self.entries.get(&id)
+        self.entries.get(id.0)
     }
 
     pub(crate) fn entry_mut(&mut self, id: MeId) -> Option<&mut Entry> {
-        self.entries.get_mut(&id)
+        self.entries.get_mut(id.0)
     }
 
     /// Removes a match entry.
     pub(crate) fn remove(&mut self, id: MeId) {
-        let Some(entry) = self.entries.remove(&id) else { return };
+        let Some(entry) = self.entries.remove(id.0) else { return };
         let portal = &mut self.portals[entry.portal as usize];
         if entry.me.ignore_bits != 0 {
             portal.ignoring.remove(&entry.order);
@@ -137,7 +135,7 @@ impl Portals {
 
     /// Takes the descriptor off its entry, and removes the entry if it was to go with it.
     pub(crate) fn detach(&mut self, id: MeId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.md = None;
         if entry.me.unlink {
             self.remove(id);
@@ -174,7 +172,7 @@ impl Portals {
         query: &Query,
         same_peer: &impl Fn(Nid, Nid) -> bool,
     ) -> Matched {
-        let Some(Entry { me, md: Some(md), .. }) = self.entries.get(&id) else {
+        let Some(Entry { me, md: Some(md), .. }) = self.entries.get(id.0) else {
             return Matched::Nothing;
         };
         let Some(found) = mds.find(*md) else { return Matched::Nothing };

@@ -63,6 +63,16 @@ fn count(by: &mut views::ByType, body: &Body) {
 }
 
 impl Lnet {
+    /// Returns whether a NID is that of one of our network interfaces.
+    pub fn is_own(&self, nid: Nid) -> bool {
+        nid.is_loopback() || self.nis.iter().any(|ni| ni.config.nid == nid)
+    }
+
+    /// Returns our first NID of four bytes, by which protocols that know no other call us.
+    pub fn first_small_nid(&self) -> Option<Nid> {
+        self.nis.iter().map(|ni| ni.config.nid).find(|nid| !nid.is_large())
+    }
+
     /// Returns our network interfaces, `0@lo` first.
     pub fn nis(&self) -> Vec<views::Ni> {
         let none =

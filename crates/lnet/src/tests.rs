@@ -6,6 +6,7 @@ mod loopback;
 mod operations;
 mod pair;
 mod receive;
+mod service;
 mod settings;
 
 use std::time::Duration;

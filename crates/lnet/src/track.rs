@@ -11,7 +11,6 @@ use fulmar_lnet_wire::{Body, Handle, Nid};
 use crate::Lnet;
 use crate::api::{EventKind, MdId, MdOptions, Notice};
 use crate::machine::{OwnEvent, Timer, Work};
-use crate::md::Owner;
 
 /// The bits of `response_tracking`.
 const TRACK_GETS: u32 = 1;
@@ -69,7 +68,7 @@ impl Lnet {
         let peer = found.request.and_then(|request| request.target).unwrap_or(Nid::ANY);
         let owner = found.owner;
         self.notice(Notice::ResponseTimeout { peer });
-        if owner != Owner::Application {
+        if !owner.is_user() {
             let (kind, status) = (EventKind::Unlink, Err(Errno::ETIMEDOUT));
             let pair = (Nid::ANY, peer);
             let event = OwnEvent { owner, md, kind, status, pair, bytes: Vec::new() };

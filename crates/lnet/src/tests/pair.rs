@@ -249,6 +249,7 @@ impl Pair {
                 self.nodes[n].lnet.handle_copied(self.now, copy);
             }
             Output::Event(event) => self.handle_event(n, event),
+            Output::Service { .. } => panic!("no service is here"),
             Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
         }
     }
