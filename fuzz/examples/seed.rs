@@ -6,6 +6,7 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_lnet_wire::selftest::Message;
 use fulmar_trace::lnet::{Item, Kind, parse};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, decompress};
 
@@ -46,6 +47,9 @@ fn plant_item(corpus: &Path, item: &Item) -> io::Result<()> {
             match lnet {
                 Some((_, payload)) if PingInfo::decode(payload).is_ok() => {
                     plant(corpus, "decode_ping_info", payload)
+                }
+                Some((_, payload)) if Message::decode(payload).is_ok() => {
+                    plant(corpus, "decode_selftest", payload)
                 }
                 _ => Ok(()),
             }

@@ -2,7 +2,7 @@
 //!
 //! Pure: the only place that knows the byte offsets of [NIDs](nid), the [acceptor's
 //! request](acceptor), the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader),
-//! the [LNet header](header) and the [ping info](ping). It also knows how NIDs and sets of them
+//! the [LNet header](header), the [ping info](ping) and the [selftest messages](selftest). It also knows how NIDs and sets of them
 //! are [written by people](NidList).
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod nid_range;
 mod nid_text;
 mod number_list;
 pub mod ping;
+pub mod selftest;
 pub mod socklnd;
 
 pub use header::{Body, Handle, Header, MessageType};

@@ -2,5 +2,6 @@
 
 mod counts;
 mod rules;
+mod selftest;
 mod traces;
 mod written;
