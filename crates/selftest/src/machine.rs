@@ -1,0 +1,248 @@
+//! The machine as its owner sees it: inputs, outputs and time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::{Errno, Span, Time};
+use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Stat, Usage};
+use fulmar_wire::Order;
+
+use crate::api::{CommandId, Config, Done, Notice, OperationId, Output, QuestionId, Request};
+use crate::brw::Transfer;
+use crate::console::{Console, Keyed};
+use crate::framework::Framework;
+use crate::memory::Memory;
+use crate::rpc::{Caller, Rpcs};
+use crate::serve::{Client, Operation, Server};
+use crate::session::Sessions;
+use crate::unit::{Instances, UnitId};
+
+/// The selftest of one node: a test node and a console.
+#[derive(Debug)]
+pub struct Selftest {
+    pub(crate) config: Config,
+    pub(crate) rpcs: Rpcs,
+    pub(crate) memory: Memory,
+    pub(crate) server: Server,
+    pub(crate) framework: Framework,
+    pub(crate) sessions: Sessions,
+    pub(crate) instances: Instances,
+    /// The number of the next ping of any unit.
+    pub(crate) ping_sequence: u32,
+    pub(crate) console: Console,
+    next_command: u64,
+    questions: BTreeMap<QuestionId, Question>,
+    next_question: u64,
+    pub(crate) outputs: VecDeque<Output>,
+}
+
+/// What the owner was asked.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// Whether what a client has written is good.
+    Transfer(Transfer),
+    /// Whether what a unit has read is good.
+    Unit(UnitId),
+    /// How the node fares, as a console wants to know.
+    Stat(Client, Stat),
+}
+
+impl Selftest {
+    /// Makes a node that is in no session.
+    pub fn new(config: Config) -> Self {
+        Self {
+            rpcs: Rpcs::new(&config),
+            memory: Memory::new(config.inject_errors),
+            server: Server::default(),
+            framework: Framework::default(),
+            sessions: Sessions::default(),
+            instances: Instances::default(),
+            ping_sequence: 0,
+            console: Console::new(&config),
+            next_command: 0,
+            questions: BTreeMap::new(),
+            next_question: 0,
+            outputs: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Takes a message that was sent to portal 50 or 51.
+    pub fn handle_request(&mut self, now: Time, request: Request<'_>) {
+        self.receive(now, request);
+        self.settle(now);
+    }
+
+    /// Takes the end of an operation.
+    ///
+    /// # Panics
+    /// If the machine did not ask for it, or has been told already.
+    pub fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
+        match id.server_number() {
+            Some(number) => self.server_done(now, number, result),
+            None => self.rpcs.handle_done(now, id, result),
+        }
+        self.settle(now);
+    }
+
+    /// Takes the answer to [`Output::Check`].
+    ///
+    /// # Panics
+    /// If that was not asked, or is answered already.
+    pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
+        match self.questions.remove(&id) {
+            Some(Question::Transfer(transfer)) => self.transfer_checked(transfer, result),
+            Some(Question::Unit(unit)) => self.unit_checked(now, unit, result),
+            other => panic!("{id:?} is not about data but {other:?}"),
+        }
+        self.settle(now);
+    }
+
+    /// Takes the answer to [`Output::Measure`].
+    ///
+    /// # Panics
+    /// If that was not asked, or is answered already.
+    pub fn handle_measured(&mut self, now: Time, id: QuestionId, lnet: LnetCounters, usage: Usage) {
+        match self.questions.remove(&id) {
+            Some(Question::Stat(client, stat)) => self.measured(now, client, &stat, lnet, usage),
+            other => panic!("{id:?} is not about the node but {other:?}"),
+        }
+        self.settle(now);
+    }
+
+    /// Takes a command of an administrator; [`Output::Answer`] answers it. `nid` is our first small
+    /// NID that is not `0@lo`, by which sessions of our console are known.
+    pub fn command(&mut self, now: Time, nid: Option<Nid>, command: Keyed) -> CommandId {
+        let id = CommandId(self.next_command);
+        self.next_command += 1;
+        self.console.begin(now, id, nid, command, &mut self.rpcs);
+        self.settle(now);
+        id
+    }
+
+    /// Takes the passing of time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.rpcs.handle_timeout(now);
+        self.expire_session(now);
+        self.resume_units(now);
+        self.console.handle_timeout(now, &mut self.rpcs);
+        self.settle(now);
+    }
+
+    /// Returns when to call [`Selftest::handle_timeout`] next, if at all.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let deadlines = [
+            self.rpcs.poll_timeout(),
+            self.sessions.deadline(),
+            self.instances.next_resume(),
+            self.console.poll_timeout(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Returns the next thing to do, if any.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        // Memory first: what is allocated is for what follows, and what is released is so because
+        // nothing that follows names it.
+        let output = self.memory.poll_output().or_else(|| self.outputs.pop_front());
+        output.or_else(|| self.rpcs.poll_output())
+    }
+
+    /// Does what an input has made possible.
+    fn settle(&mut self, now: Time) {
+        loop {
+            if let Some(finished) = self.rpcs.poll_finished() {
+                match finished.caller {
+                    Caller::Unit(unit) => {
+                        self.unit_finished(now, UnitId::of_number(unit), finished);
+                    }
+                    Caller::Console(tag) => {
+                        self.console.handle_finished(now, tag, finished, &mut self.rpcs);
+                    }
+                }
+            } else if !self.serve_framework(now) && !self.serve_load() {
+                break;
+            }
+        }
+        while let Some((command, answer)) = self.console.poll_answer() {
+            self.outputs.push_back(Output::Answer { command, answer });
+        }
+        if self.sessions.is_empty() {
+            self.memory.tidy();
+        }
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.outputs.push_back(Output::Notice(notice));
+    }
+
+    /// Names a question to the owner.
+    pub(crate) fn ask(&mut self, question: Question) -> QuestionId {
+        let id = QuestionId(self.next_question);
+        self.next_question += 1;
+        self.questions.insert(id, question);
+        id
+    }
+
+    /// Asks whether data are good that came from a machine of this byte order.
+    pub(crate) fn ask_check(&mut self, question: Question, span: Span, check: Check, order: Order) {
+        let id = self.ask(question);
+        self.outputs.push_back(Output::Check { id, span, check, order });
+    }
+
+    /// Checks what must hold between any two inputs.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.rpcs.check_invariants()?;
+        self.console.check_invariants()?;
+        self.instances.check_invariants()?;
+        let of_load = |operation: &&Operation| operation.is_load();
+        let operations = self.server.operations.values().filter(of_load).count();
+        let checks = self.questions.values().filter(|question| question.is_transfer()).count();
+        if operations + checks != self.server.served {
+            let served = self.server.served;
+            return Err(format!(
+                "{served} RPCs are served: {operations} by LNet, {checks} checked"
+            ));
+        }
+        let is_bulk = |operation: &&Operation| matches!(operation, Operation::Bulk(_));
+        let bulk = self.server.operations.values().filter(is_bulk).count();
+        let loans = bulk + checks + self.instances.loans();
+        match loans == self.memory.lent() {
+            true => Ok(()),
+            false => Err(format!("{} loans are out, {loans} are known", self.memory.lent())),
+        }
+    }
+
+    /// Checks that nothing is left of what has ended: no RPC, no session, no memory, of test node
+    /// and console.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn is_idle(&self) -> Result<(), String> {
+        self.check_invariants()?;
+        self.console.is_idle()?;
+        let left = [
+            ("calls", self.rpcs.len()),
+            ("operations of the server", self.server.operations.len()),
+            ("requests of the load", self.server.waiting.len()),
+            ("requests of consoles", self.framework.waiting.len()),
+            ("questions", self.questions.len()),
+            ("sessions", self.sessions.len()),
+            ("tests", self.instances.len()),
+            ("buffers", self.memory.buffers()),
+        ];
+        match left.iter().find(|(_, count)| *count > 0) {
+            None => Ok(()),
+            Some((what, count)) => Err(format!("{count} {what} are left")),
+        }
+    }
+}
+
+impl Question {
+    fn is_transfer(&self) -> bool {
+        matches!(self, Self::Transfer(_))
+    }
+}

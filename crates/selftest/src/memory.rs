@@ -1,0 +1,244 @@
+//! The memory of bulk transfers: what is shared, what is kept for the next one, what is freed.
+//!
+//! Most transfers share: data that nobody looks at all come from and go to one buffer, and good
+//! data all come from another. Only a receiver who checks needs memory of his own. He gets it
+//! poisoned, and checking it poisons it again, so that it is ready for the next.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::{BufferId, Span};
+use fulmar_lnet_wire::selftest::{Check, WORD};
+
+use crate::api::{Contents, Output};
+
+/// The longest transfer, and the length of the shared buffers.
+pub(crate) const BULK_LEN_MAX: u32 = 1 << 20;
+/// How many poisoned buffers are kept while nobody uses them.
+const SPARE_MAX: usize = 64;
+/// Poisoned buffers are at least this long, so that short transfers can use each other's.
+const CLASS_LEN_MIN: u32 = 4096;
+
+/// Memory that a transfer has until it gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a loan is given back"]
+pub(crate) struct Loan {
+    pub(crate) span: Span,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Shared,
+    /// Good data with a damaged word.
+    Damaged,
+    /// Of its own, to be checked.
+    Poisoned,
+}
+
+impl Loan {
+    /// Returns whether what arrives here is to be checked.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.kind == Kind::Poisoned
+    }
+}
+
+/// All bulk memory of the node.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// The shared buffers that exist.
+    shared: BTreeMap<Contents, BufferId>,
+    /// Poisoned buffers that nobody uses, by length.
+    spare: BTreeMap<u32, Vec<BufferId>>,
+    spares: usize,
+    lent: usize,
+    /// How many more words are to be damaged.
+    to_damage: u32,
+    next: u64,
+    outputs: VecDeque<Output>,
+}
+
+impl Memory {
+    pub(crate) fn new(inject_errors: u32) -> Self {
+        Self {
+            shared: BTreeMap::new(),
+            spare: BTreeMap::new(),
+            spares: 0,
+            lent: 0,
+            to_damage: inject_errors,
+            next: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Lends memory to send `len` bytes from. Good data in every word satisfy every check.
+    pub(crate) fn source(&mut self, len: u32, check: Check) -> Loan {
+        self.lent += 1;
+        if !looks(check) {
+            return self.share(Contents::Any, len);
+        }
+        if self.to_damage == 0 {
+            return self.share(Contents::Good, len);
+        }
+        let span = Span { buffer: self.allocate(len, Contents::Good), offset: 0, len };
+        // The first word is one that every check looks at.
+        let word = Span { len: WORD as u32, ..span };
+        self.outputs.push_back(Output::Damage { span: word, add: self.to_damage.into() });
+        self.to_damage -= 1;
+        Loan { span, kind: Kind::Damaged }
+    }
+
+    /// Lends memory to receive `len` bytes into.
+    pub(crate) fn sink(&mut self, len: u32, check: Check) -> Loan {
+        self.lent += 1;
+        if !looks(check) {
+            return self.share(Contents::Any, len);
+        }
+        let class = class(len);
+        let buffer = match self.spare.get_mut(&class).and_then(Vec::pop) {
+            Some(buffer) => {
+                self.spares -= 1;
+                buffer
+            }
+            None => self.allocate(class, Contents::Poison),
+        };
+        Loan { span: Span { buffer, offset: 0, len }, kind: Kind::Poisoned }
+    }
+
+    /// Takes memory back that nothing touches any more, with whatever is in it.
+    pub(crate) fn give_back(&mut self, loan: Loan) {
+        self.lent = self.lent.checked_sub(1).expect("only what was lent comes back");
+        if loan.kind != Kind::Shared {
+            self.release(loan.span.buffer);
+        }
+    }
+
+    /// Takes memory back that was checked, and thereby poisoned again.
+    pub(crate) fn give_back_checked(&mut self, loan: Loan) {
+        assert!(loan.is_checked(), "what is shared is not checked");
+        if self.spares == SPARE_MAX {
+            return self.give_back(loan);
+        }
+        self.lent = self.lent.checked_sub(1).expect("only what was lent comes back");
+        self.spares += 1;
+        self.spare.entry(class(loan.span.len)).or_default().push(loan.span.buffer);
+    }
+
+    /// Frees what nobody needs, once nobody is expected to need it soon.
+    pub(crate) fn tidy(&mut self) {
+        if self.lent > 0 {
+            return;
+        }
+        let spare = std::mem::take(&mut self.spare).into_values().flatten();
+        let shared = std::mem::take(&mut self.shared).into_values();
+        self.spares = 0;
+        self.outputs.extend(spare.chain(shared).map(|buffer| Output::Release { buffer }));
+    }
+
+    /// Returns the next thing to do, if any.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns how many loans are out.
+    pub(crate) fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// Returns how many loans are out and buffers kept: 0 if there is no buffer.
+    pub(crate) fn buffers(&self) -> usize {
+        self.lent + self.spares + self.shared.len()
+    }
+
+    fn share(&mut self, contents: Contents, len: u32) -> Loan {
+        let buffer = match self.shared.get(&contents) {
+            Some(buffer) => *buffer,
+            None => {
+                let buffer = self.allocate(BULK_LEN_MAX, contents);
+                self.shared.insert(contents, buffer);
+                buffer
+            }
+        };
+        Loan { span: Span { buffer, offset: 0, len }, kind: Kind::Shared }
+    }
+
+    fn allocate(&mut self, len: u32, contents: Contents) -> BufferId {
+        assert!(len <= BULK_LEN_MAX, "a transfer of {len} bytes was let through");
+        let buffer = BufferId(self.next);
+        self.next += 1;
+        self.outputs.push_back(Output::Allocate { buffer, len, contents });
+        buffer
+    }
+
+    fn release(&mut self, buffer: BufferId) {
+        self.outputs.push_back(Output::Release { buffer });
+    }
+}
+
+/// Returns whether a receiver who is told this looks at the data.
+fn looks(check: Check) -> bool {
+    matches!(check, Check::SIMPLE | Check::FULL)
+}
+
+fn class(len: u32) -> u32 {
+    len.next_power_of_two().max(CLASS_LEN_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs(memory: &mut Memory) -> Vec<Output> {
+        std::iter::from_fn(|| memory.poll_output()).collect()
+    }
+
+    #[test]
+    fn data_that_nobody_looks_at_share_one_buffer_both_ways() {
+        let mut memory = Memory::new(0);
+        let [one, two] = [memory.source(8, Check::NONE), memory.sink(1 << 20, Check::DISCARD)];
+        assert_eq!(one.span.buffer, two.span.buffer);
+        assert_eq!(outputs(&mut memory).len(), 1);
+        memory.give_back(one);
+        memory.tidy();
+        assert_eq!(outputs(&mut memory), [], "the other is still out");
+        memory.give_back(two);
+        memory.tidy();
+        assert!(matches!(outputs(&mut memory)[..], [Output::Release { .. }]));
+        assert_eq!(memory.buffers(), 0);
+    }
+
+    #[test]
+    fn a_checked_sink_is_used_again_and_a_failed_one_is_not() {
+        let mut memory = Memory::new(0);
+        let first = memory.sink(4096, Check::FULL);
+        memory.give_back_checked(first);
+        let second = memory.sink(8, Check::SIMPLE);
+        assert_eq!(second.span.buffer, first.span.buffer);
+        memory.give_back(second);
+        let third = memory.sink(8, Check::SIMPLE);
+        assert_ne!(third.span.buffer, first.span.buffer);
+        memory.give_back(third);
+    }
+
+    #[test]
+    fn as_many_words_are_damaged_as_were_asked_for() {
+        let mut memory = Memory::new(2);
+        let loans: Vec<_> = (0..3).map(|_| memory.source(64, Check::FULL)).collect();
+        let added = |output| match output {
+            Output::Damage { add, .. } => Some(add),
+            _ => None,
+        };
+        assert_eq!(outputs(&mut memory).into_iter().filter_map(added).collect::<Vec<_>>(), [2, 1]);
+        loans.into_iter().for_each(|loan| memory.give_back(loan));
+        memory.tidy();
+        assert_eq!(memory.buffers(), 0);
+    }
+
+    #[test]
+    fn spare_buffers_are_not_kept_without_bound() {
+        let mut memory = Memory::new(0);
+        let loans: Vec<_> = (0..100).map(|_| memory.sink(4096, Check::FULL)).collect();
+        loans.into_iter().for_each(|loan| memory.give_back_checked(loan));
+        let released = |output: &Output| matches!(output, Output::Release { .. });
+        assert_eq!(outputs(&mut memory).iter().filter(|output| released(output)).count(), 36);
+    }
+}
