@@ -220,6 +220,11 @@ impl Table {
         regions.next += 1;
         let id = BufferId(regions.next);
         drop(regions);
+        self.allocate_named(id, len)
+    }
+
+    /// Allocates a buffer of `len` zeros, whose name nobody has.
+    pub(crate) fn allocate_named(self: &Arc<Self>, id: BufferId, len: usize) -> Buffer {
         let region = Arc::new(Region::new(id, len, Arc::downgrade(self)));
         self.regions.lock().known.insert(id, Arc::downgrade(&region));
         Buffer(region)

@@ -51,6 +51,11 @@ impl Conn {
         assert!(self.socket.set(socket).is_ok(), "a connection has one socket");
     }
 
+    /// Returns the socket, if the connection was dialled.
+    pub(crate) fn try_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.get().map(AsFd::as_fd)
+    }
+
     /// # Panics
     /// If the connection was not dialled yet.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {

@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
 use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
-use fulmar_node::{Node as Machine, Notice, Output};
+use fulmar_node::{CommandId, ConsoleAnswer, Node as Machine, Notice, Output};
 use fulmar_socklnd::{Closed, DialError, Need};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -21,6 +21,7 @@ use crate::conn::Conn;
 use crate::counters::Counters;
 use crate::runtime::Shared;
 use crate::rx::Next;
+use crate::selftest::{Buffers, Job, Outcome, damage_word};
 use crate::tx::{Body, Flushed, Item};
 
 /// How a ping or a discovery ends.
@@ -33,6 +34,10 @@ pub(crate) struct Core {
     pub(crate) conns: BTreeMap<ConnId, Arc<Conn>>,
     /// Who waits for the answers to which queries.
     pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
+    /// Who waits for the answers to which commands of the selftest's console.
+    pub(crate) commands: BTreeMap<CommandId, SyncSender<ConsoleAnswer>>,
+    /// The memory of the selftest.
+    buffers: Buffers,
     /// The descriptors, at the places that the machine knows as [`Md::user`].
     descriptors: Slab<Descriptor>,
     /// Events that no thread has taken yet, in order.
@@ -90,7 +95,9 @@ pub(crate) struct Seldom {
     pub(crate) close: Vec<(Arc<Conn>, bool)>,
     pub(crate) resume: Vec<Arc<Conn>>,
     pub(crate) copy: Vec<(CopyId, Option<(Piece, Piece)>)>,
-    pub(crate) answers: Vec<(SyncSender<Answer>, Answer)>,
+    /// Tell those who wait.
+    pub(crate) answers: Vec<Box<dyn FnOnce() + Send>>,
+    pub(crate) jobs: Vec<Job>,
     pub(crate) notices: Vec<Notice>,
 }
 
@@ -109,6 +116,7 @@ impl Todo {
             own.resume.extend(other.resume);
             own.copy.extend(other.copy);
             own.answers.extend(other.answers);
+            own.jobs.extend(other.jobs);
             own.notices.extend(other.notices);
         }
     }
@@ -131,6 +139,7 @@ pub(crate) struct Report {
     pub(crate) flushed: SmallVec<[(Arc<Conn>, Flushed); 2]>,
     pub(crate) not_dialled: Vec<(Arc<Conn>, Errno)>,
     pub(crate) copied: Vec<CopyId>,
+    pub(crate) outcomes: Vec<Outcome>,
     pub(crate) handled: SmallVec<[EventDone; 4]>,
 }
 
@@ -139,6 +148,7 @@ impl Report {
         self.flushed.is_empty()
             && self.not_dialled.is_empty()
             && self.copied.is_empty()
+            && self.outcomes.is_empty()
             && self.handled.is_empty()
     }
 }
@@ -150,6 +160,8 @@ impl Core {
             state: State::Running,
             conns: BTreeMap::new(),
             queries: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            buffers: Buffers::default(),
             descriptors: Slab::new(),
             events: VecDeque::new(),
             dispatching: false,
@@ -179,7 +191,7 @@ impl Core {
     }
 
     /// Collects what the machine wants done.
-    pub(crate) fn drain(&mut self, todo: &mut Todo, table: &Table, runtime: &Arc<Shared>) {
+    pub(crate) fn drain(&mut self, todo: &mut Todo, table: &Arc<Table>, runtime: &Arc<Shared>) {
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Dial { conn: id, local, remote } => {
@@ -210,8 +222,23 @@ impl Core {
                 }
                 Output::Event(event) => self.queue_event(event),
                 Output::Pinged { query, result } | Output::Discovered { query, result } => {
-                    let waiting = self.queries.remove(&query);
-                    todo.seldom().answers.extend(waiting.map(|waiting| (waiting, result)));
+                    answer(self.queries.remove(&query), result, todo);
+                }
+                Output::Answer { command, answer: result } => {
+                    answer(self.commands.remove(&command), result, todo);
+                }
+                Output::Allocate { buffer, len, contents } => {
+                    self.buffers.allocate(table, buffer, len, contents);
+                }
+                Output::Release { buffer } => self.buffers.release(buffer),
+                Output::Damage { span, add } => damage_word(&table.resolve(span), add),
+                Output::Check { id, span, check, order } => {
+                    let piece = table.resolve(span);
+                    todo.seldom().jobs.push(Job::Check { id, piece, check, order });
+                }
+                Output::Measure { id } => {
+                    let conns = self.conns.values().cloned().collect();
+                    todo.seldom().jobs.push(Job::Measure { id, conns });
                 }
                 Output::Notice(notice) => todo.seldom().notices.push(notice),
             }
@@ -261,6 +288,12 @@ impl Core {
         }
         for copy in report.copied {
             self.machine.handle_copied(now, copy);
+        }
+        for outcome in report.outcomes {
+            match outcome {
+                Outcome::Checked(id, result) => self.machine.handle_checked(now, id, result),
+                Outcome::Measured(id, usage) => self.machine.handle_measured(now, id, usage),
+            }
         }
         for done in report.handled {
             self.machine.handle_event_done(now, done);
@@ -349,7 +382,15 @@ impl Core {
             todo.seldom().close.push((conn, false));
         }
         let descriptors = std::mem::take(&mut self.descriptors);
-        (descriptors, std::mem::take(&mut self.events), std::mem::take(&mut self.queries))
+        let waiting = (std::mem::take(&mut self.queries), std::mem::take(&mut self.commands));
+        (descriptors, std::mem::take(&mut self.events), waiting, std::mem::take(&mut self.buffers))
+    }
+}
+
+/// Has the one who waits told; he may have given up.
+fn answer<T: Send + 'static>(waiting: Option<SyncSender<T>>, answer: T, todo: &mut Todo) {
+    if let Some(waiting) = waiting {
+        todo.seldom().answers.push(Box::new(move || drop(waiting.try_send(answer))));
     }
 }
 

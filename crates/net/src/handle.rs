@@ -10,7 +10,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet::PingReply;
 use fulmar_lnet::{self as lnet, Event, Get, Lnet, Md, MdId, Me, MeId, NiTunables, Put, QueryId};
 use fulmar_lnet_wire::{Net, Nid, Pid, ProcessId};
-use fulmar_node::{Config, NiConfig};
+use fulmar_node::{Config, ConsoleAnswer, Keyed, NiConfig};
 use fulmar_socklnd::{AcceptMode, ConnInfo};
 use socket2::SockRef;
 
@@ -238,6 +238,35 @@ impl Node {
     /// Why it cannot be discovered; EDEADLK in a handler, which must not wait.
     pub fn discover(&self, nid: Nid, force: bool) -> Result<PingReply, Errno> {
         self.ask(|lnet, now| lnet.discover(now, nid, force))
+    }
+
+    /// Makes the node a test node and a console of LNet selftest.
+    ///
+    /// # Errors
+    /// As [`fulmar_node::Node::open_selftest`].
+    pub fn open_selftest(&self, config: fulmar_node::SelftestConfig) -> Result<(), Errno> {
+        self.0.turn(|core, now, _| {
+            let wall_clock = wall_clock().saturating_sub(now.0);
+            let config = fulmar_node::SelftestConfig { wall_clock, ..config };
+            core.machine.open_selftest(now, config)
+        })?
+    }
+
+    /// Gives a command to the selftest's console and waits for its end.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the node has no selftest; EDEADLK in a handler, which must not wait.
+    pub fn selftest(&self, command: Keyed) -> Result<ConsoleAnswer, Errno> {
+        if in_handler() {
+            return Err(EDEADLK);
+        }
+        let (waiting, answer) = sync_channel(1);
+        self.0.turn(|core, now, _| {
+            let id = core.machine.selftest_command(now, command)?;
+            core.commands.insert(id, waiting);
+            Ok(())
+        })??;
+        answer.recv().map_err(|_| Errno::ESHUTDOWN)
     }
 
     /// Calls the core.

@@ -43,6 +43,7 @@ mod node;
 mod notices;
 mod runtime;
 mod rx;
+mod selftest;
 mod sys;
 mod thread;
 mod tx;

@@ -93,6 +93,49 @@ fn header(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
     message
 }
 
+/// What the kernel knows of a TCP connection.
+pub(crate) struct TcpInfo {
+    /// Segments that were sent again since the connection was opened.
+    pub(crate) retransmits: u32,
+    /// The congestion window in bytes.
+    pub(crate) window: u32,
+}
+
+/// Asks the kernel about a TCP connection; `None` if it has none there.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    // SAFETY: a tcp_info is numbers, for all of which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `info`, and how many to `len`.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    let window = info.tcpi_snd_cwnd.saturating_mul(info.tcpi_snd_mss);
+    (failed == 0).then_some(TcpInfo { retransmits: info.tcpi_total_retrans, window })
+}
+
+/// Returns how many nanoseconds this process has kept processors busy.
+pub(crate) fn processor_time() -> u64 {
+    // SAFETY: a rusage is numbers, for all of which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one rusage to `usage`.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let nanoseconds = |time: libc::timeval| {
+        let (seconds, micros) = (time.tv_sec as u64, time.tv_usec as u64);
+        seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000)
+    };
+    match failed {
+        0 => nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
+        _ => 0,
+    }
+}
+
 /// Repeats a call that a signal interrupted.
 fn check(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {

@@ -12,11 +12,16 @@
 //! Resume          -> need() of the connection has changed: read on
 //! Copy            -> copy between two buffers, then handle_copied
 //! Event           -> call the handler, then handle_event_done if the event asks for it
+//! Allocate, Release, Damage -> do that with a buffer that the selftest named
+//! Check           -> compare memory, then handle_checked
+//! Measure         -> look at the clock and the sockets, then handle_measured
+//! Answer          -> tell whoever gave the command
 //! Pinged, Discovered, Notice -> tell whoever asked
 //! ```
 #![forbid(unsafe_code)]
 
 mod outputs;
+mod selftest;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,8 +29,11 @@ use std::net::SocketAddr;
 use fulmar_base::{ConnId, Errno, Time};
 use fulmar_lnet::{self as lnet, CopyId, EventDone, Lnet, NiTunables, Received, RxId, SendFailure};
 use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::selftest::{Damage, Usage};
 use fulmar_socklnd::{self as socklnd, Closed, DialError, Need, SendError, Socklnd};
 
+pub use fulmar_selftest::console::{Answer as ConsoleAnswer, Keyed};
+pub use fulmar_selftest::{CommandId, Config as SelftestConfig, Contents, QuestionId, Selftest};
 pub use outputs::{Notice, Output};
 
 /// Settings of a node.
@@ -55,6 +63,7 @@ pub struct NiConfig {
 pub struct Node {
     lnet: Lnet,
     socklnd: Socklnd,
+    selftest: Option<selftest::Service>,
     /// The connection whose bytes are being handled: its owner looks at `need` by itself.
     reading: Option<ConnId>,
     outputs: VecDeque<Output>,
@@ -66,6 +75,7 @@ impl Node {
         Self {
             lnet: Lnet::new(config.lnet),
             socklnd: Socklnd::new(config.socklnd),
+            selftest: None,
             reading: None,
             outputs: VecDeque::new(),
         }
@@ -100,6 +110,52 @@ impl Node {
         let result = call(&mut self.lnet);
         self.pump(now);
         result
+    }
+
+    /// Makes the node a test node and a console of LNet selftest.
+    ///
+    /// # Errors
+    /// EALREADY if it is one; EPERM if the application has taken a portal of selftest in another
+    /// mode.
+    pub fn open_selftest(&mut self, now: Time, config: SelftestConfig) -> Result<(), Errno> {
+        if self.selftest.is_some() {
+            return Err(Errno::EALREADY);
+        }
+        self.selftest = Some(selftest::Service::open(now, config, &mut self.lnet)?);
+        self.pump(now);
+        Ok(())
+    }
+
+    /// Returns the selftest machine, to look at.
+    pub fn selftest(&self) -> Option<&Selftest> {
+        self.selftest.as_ref().map(|service| &service.machine)
+    }
+
+    /// Gives a command to the console, which ends with [`Output::Answer`].
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the node has no selftest.
+    pub fn selftest_command(&mut self, now: Time, command: Keyed) -> Result<CommandId, Errno> {
+        let service = self.selftest.as_mut().ok_or(Errno::EOPNOTSUPP)?;
+        let id = service.command(now, &self.lnet, command);
+        self.pump(now);
+        Ok(id)
+    }
+
+    /// Takes the outcome of an [`Output::Check`].
+    pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
+        if let Some(service) = &mut self.selftest {
+            service.machine.handle_checked(now, id, result);
+        }
+        self.pump(now);
+    }
+
+    /// Takes the answer to an [`Output::Measure`].
+    pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
+        if let Some(service) = &mut self.selftest {
+            service.handle_measured(now, &self.lnet, id, usage);
+        }
+        self.pump(now);
     }
 
     /// Returns the core, to look at.
@@ -195,12 +251,19 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Time) {
         self.socklnd.handle_timeout(now);
         self.lnet.handle_timeout(now);
+        if let Some(service) = &mut self.selftest {
+            service.machine.handle_timeout(now);
+        }
         self.pump(now);
     }
 
     /// Returns when to call [`Node::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.socklnd.poll_timeout(), self.lnet.poll_timeout()].into_iter().flatten().min()
+        let selftest = self.selftest().and_then(Selftest::poll_timeout);
+        [self.socklnd.poll_timeout(), self.lnet.poll_timeout(), selftest]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Returns the next thing to do, if any.
@@ -213,17 +276,25 @@ impl Node {
         self.socklnd.need(conn)
     }
 
-    /// Carries messages between the core and its LNDs until neither has more to say.
+    /// Carries messages between the core, its LNDs and its services until none has more to say.
     fn pump(&mut self, now: Time) {
         loop {
             if let Some(output) = self.socklnd.poll_output() {
                 self.route_socklnd(now, output);
             } else if let Some(output) = self.lnet.poll_output() {
                 self.route_lnet(now, output);
-            } else {
+            } else if !self.serve(now) {
                 break;
             }
         }
+    }
+
+    /// Does one thing that a service wants; tells whether there was one.
+    fn serve(&mut self, now: Time) -> bool {
+        let Some(service) = &mut self.selftest else { return false };
+        let Some(wish) = service.machine.poll_output() else { return false };
+        self.outputs.extend(service.carry_out(now, &mut self.lnet, wish));
+        true
     }
 
     fn route_socklnd(&mut self, now: Time, output: socklnd::Output) {
@@ -268,6 +339,12 @@ impl Node {
             }
             From::Copy { copy, from, to } => Output::Copy { copy, from, to },
             From::Event(event) => Output::Event(event),
+            From::Service { event, bytes } => {
+                if let Some(service) = &mut self.selftest {
+                    service.handle_event(now, &mut self.lnet, &event, bytes);
+                }
+                return;
+            }
             From::Pinged { query, result } => Output::Pinged { query, result },
             From::Discovered { query, result } => Output::Discovered { query, result },
             From::Notice(notice) => Output::Notice(Notice::Lnet(notice)),

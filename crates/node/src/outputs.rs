@@ -3,8 +3,12 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use fulmar_base::{ConnId, Errno, Payload, Sink};
+use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink, Span};
 use fulmar_lnet::{CopyId, Event, PingReply, QueryId};
+use fulmar_lnet_wire::selftest::Check;
+use fulmar_selftest::console::Answer;
+use fulmar_selftest::{CommandId, Contents, QuestionId, SessionEnd};
+use fulmar_wire::Order;
 
 /// What the owner must do or know, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,16 +70,61 @@ pub enum Output {
         /// How.
         result: Result<PingReply, Errno>,
     },
+    /// Allocate a buffer of this name, which was never used before.
+    Allocate {
+        /// Its name: the highest bit is set.
+        buffer: BufferId,
+        /// Bytes.
+        len: u32,
+        /// What is in it.
+        contents: Contents,
+    },
+    /// Free a buffer that nothing touches any more.
+    Release {
+        /// Which.
+        buffer: BufferId,
+    },
+    /// Add to a word of memory.
+    Damage {
+        /// Which 8 bytes.
+        span: Span,
+        /// How much.
+        add: u64,
+    },
+    /// Compare memory with good data, then poison it.
+    Check {
+        /// Names the question.
+        id: QuestionId,
+        /// The memory.
+        span: Span,
+        /// How much of it.
+        check: Check,
+        /// The byte order of who filled it.
+        order: Order,
+    },
+    /// Tell what the node has cost.
+    Measure {
+        /// Names the question.
+        id: QuestionId,
+    },
+    /// A command to the selftest's console has ended.
+    Answer {
+        /// Which.
+        command: CommandId,
+        /// How.
+        answer: Answer,
+    },
     /// Something for the log.
     Notice(Notice),
 }
 
-/// Something worth a line in the log and a count, from either layer.
+/// Something worth a line in the log and a count, from any layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Notice {
     Lnet(fulmar_lnet::Notice),
     Socklnd(fulmar_socklnd::Notice),
+    Selftest(fulmar_selftest::Notice),
 }
 
 impl fmt::Display for Notice {
@@ -83,6 +132,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Lnet(notice) => write_lnet(f, notice),
             Self::Socklnd(notice) => write_socklnd(f, notice),
+            Self::Selftest(notice) => write_selftest(f, notice),
         }
     }
 }
@@ -146,6 +196,33 @@ fn write_socklnd(f: &mut fmt::Formatter<'_>, notice: &fulmar_socklnd::Notice) ->
         N::PeerUp { ni, peer } => write!(f, "connected to {} from {ni}", peer.nid),
         N::PeerDown { ni, peer, errno } => {
             write!(f, "lost the connections between {ni} and {}: {errno}", peer.nid)
+        }
+    }
+}
+
+fn write_selftest(f: &mut fmt::Formatter<'_>, notice: &fulmar_selftest::Notice) -> fmt::Result {
+    use fulmar_selftest::Notice as N;
+    match notice {
+        N::SessionBegun { name, console } => {
+            write!(f, "in selftest session \"{name}\" of {console}")
+        }
+        N::SessionEnded { name, console, why } => {
+            let why = match why {
+                SessionEnd::Removed => "its console ended it",
+                SessionEnd::Expired => "its console has not been heard of for too long",
+                SessionEnd::Replaced => "another console took this node by force",
+            };
+            write!(f, "left selftest session \"{name}\" of {console}: {why}")
+        }
+        N::Corrupted { peer, offset, got } => write!(
+            f,
+            "selftest data from {peer} are not what was sent: the word at {offset} is {got:#018x}"
+        ),
+        N::BadRequest { from, reason } => {
+            write!(f, "{from} sent what is no selftest request: {reason}")
+        }
+        N::RpcFailed { peer, service, errno } => {
+            write!(f, "selftest {service} with {peer} failed: {errno}")
         }
     }
 }

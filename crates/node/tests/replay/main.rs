@@ -1,11 +1,16 @@
 //! Recorded conversations of real nodes, with our machine in the place of either.
 
+mod names;
 mod player;
 mod recording;
+mod scripts;
+mod selftest;
 
 use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::selftest::LnetCounters;
 use player::Player;
 use recording::Recording;
+use selftest::{Start, Upper};
 
 fn nids(texts: &[&str]) -> Vec<Nid> {
     texts.iter().map(|text| text.parse().expect("a NID")).collect()
@@ -42,4 +47,60 @@ fn multirail() {
     let three: &[&str] = &["10.99.0.3@tcp", "10.99.1.3@tcp"];
     let four: &[&str] = &["10.99.0.4@tcp", "10.99.1.4@tcp"];
     play("multirail.pcapng.gz", [(three, 28), (four, 30)], false);
+}
+
+/// Plays a recording once in the place of one node, with our selftest above our machine.
+fn play_selftest(recording: &Recording, place: &str, start: Start, messages: usize) {
+    let mut player = Player::with_selftest(recording, &nids(&[place]), Upper::new(start));
+    player.play();
+    assert_eq!(player.answered, messages, "messages sent in the place of {place}");
+}
+
+/// Plays trace selftest, whose nodes had known each other before.
+fn play_older(place: &str, start: Start, messages: usize) {
+    let recording = Recording::read_older("selftest.pcapng.gz", nids(&[place])[0]);
+    play_selftest(&recording, place, start, messages);
+}
+
+#[test]
+fn selftest_as_console_and_client() {
+    let earlier = LnetCounters::default();
+    let start = Start { base: 0x5719, earlier, script: scripts::selftest() };
+    play_older("10.99.0.1@tcp", start, 51);
+}
+
+#[test]
+fn selftest_as_server() {
+    // Pings and pushes, but for the one ping that is played too.
+    let earlier = LnetCounters {
+        send_count: 5 - 1,
+        recv_count: 5 - 1,
+        send_length: 4 * 48,
+        recv_length: 48 - 48,
+        ..LnetCounters::default()
+    };
+    play_older("10.99.0.3@tcp", Start { base: 1, earlier, script: vec![] }, 59);
+}
+
+/// Plays trace selftest-remote, whose nodes had just begun.
+fn play_remote(place: &str, base: u16, script: scripts::Script, messages: usize) {
+    let mut recording = Recording::read("selftest-remote.pcapng.gz");
+    recording.delay_stops();
+    let earlier = LnetCounters::default();
+    play_selftest(&recording, place, Start { base, earlier, script }, messages);
+}
+
+#[test]
+fn selftest_as_console() {
+    play_remote("10.99.0.1@tcp", 0x6807, scripts::selftest_remote(), 35);
+}
+
+#[test]
+fn selftest_as_client() {
+    play_remote("10.99.0.3@tcp", 0x680d, vec![], 1262);
+}
+
+#[test]
+fn selftest_as_server_of_another() {
+    play_remote("10.99.0.4@tcp", 1, vec![], 1254);
 }

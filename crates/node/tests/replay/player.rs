@@ -4,32 +4,41 @@
 //! took must be produced by the machine, byte for byte but for what the node was free to choose:
 //! object cookies, zero-copy requests, and when it acknowledges. What its upper layers asked for
 //! is asked of our machine when the recording shows it; pings, pushes, ACKs, REPLYs, hellos and
-//! acceptor's requests must come by themselves.
+//! acceptor's requests must come by themselves. So must what selftest says, where our own is above
+//! the machine: only its console is told what to do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use fulmar_base::{BufferId, ConnId, Payload, Time};
+use fulmar_base::{BufferId, ConnId, Errno, Payload, Time};
 use fulmar_lnet::{Get, Md, MdOptions, Me, MePosition, NiTunables, Put};
 use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::selftest::{BULK_PORTAL, REQUEST_PORTAL};
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
 use fulmar_node::{Config, NiConfig, Node, Output};
-use fulmar_socklnd::Need;
+use fulmar_socklnd::{DialError, Need};
 use fulmar_wire::Order;
 
 use crate::recording::{Recording, Step, What};
+use crate::selftest::Upper;
 
 /// The sink of a ping that an administrator asked for; discovery has a smaller one.
 const ADMIN_SINK: u32 = 3960;
+/// How long a command may take that needs nobody in the recording.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The portals of selftest.
+const SELFTEST: RangeInclusive<u32> = REQUEST_PORTAL..=BULK_PORTAL;
 
 /// A message that our machine has sent.
 #[derive(Debug)]
 struct Sent {
     conn: usize,
     header: Header,
-    payload: Payload,
+    /// As far as we know the payload.
+    bytes: Option<Vec<u8>>,
 }
 
 /// Our end of a recorded connection.
@@ -47,6 +56,8 @@ pub(crate) struct Player<'a> {
     recording: &'a Recording,
     ours: Vec<Nid>,
     node: Node,
+    /// The selftest above the machine, if it is our own.
+    upper: Option<Upper>,
     now: Time,
     ends: Vec<End>,
     /// Connections that our machine has asked for and the recording has not shown yet.
@@ -65,15 +76,19 @@ impl<'a> Player<'a> {
     /// Puts our machine in the place of the node that has `ours`; `late` interfaces are added
     /// after the start, which the sequence number of the ping info shows.
     pub(crate) fn new(recording: &'a Recording, ours: &[Nid], late: bool) -> Self {
-        let config = Config {
-            lnet: fulmar_lnet::Config {
-                pid: Pid::LUSTRE,
-                interface_cookie: recording.interface_cookie(ours),
-                globals: fulmar_lnet::Globals::default(),
-            },
-            socklnd: fulmar_socklnd::Config::default(),
-        };
-        let mut node = Node::new(config);
+        Self::start(recording, ours, late, None)
+    }
+
+    /// Puts our machine with our selftest in the place of the node that has `ours`.
+    pub(crate) fn with_selftest(recording: &'a Recording, ours: &[Nid], upper: Upper) -> Self {
+        Self::start(recording, ours, false, Some(upper))
+    }
+
+    fn start(recording: &'a Recording, ours: &[Nid], late: bool, upper: Option<Upper>) -> Self {
+        let globals = fulmar_lnet::Globals::default();
+        let interface_cookie = recording.interface_cookie(ours);
+        let lnet = fulmar_lnet::Config { pid: Pid::LUSTRE, interface_cookie, globals };
+        let mut node = Node::new(Config { lnet, socklnd: fulmar_socklnd::Config::default() });
         let now = Time::from_secs(1);
         if late {
             node.apply(now, |lnet| lnet.start(now));
@@ -87,12 +102,16 @@ impl<'a> Player<'a> {
         if !late {
             node.apply(now, |lnet| lnet.start(now));
         }
+        if let Some(upper) = &upper {
+            node.open_selftest(now, upper.config()).expect("the portals are free");
+        }
         let mut ends = Vec::new();
         ends.resize_with(recording.conns.len(), End::default);
         let mut player = Self {
             recording,
             ours: ours.to_vec(),
             node,
+            upper,
             now,
             ends,
             dialled: VecDeque::new(),
@@ -109,8 +128,12 @@ impl<'a> Player<'a> {
 
     /// Plays the whole recording and requires that the machine did all that the node did.
     pub(crate) fn play(&mut self) {
+        let began = self.recording.steps.first().expect("something happens").time;
         for step in &self.recording.steps {
-            self.advance_to(Time::from_secs(1) + Duration::from_nanos(step.time.0));
+            if !self.concerns_us(step) {
+                continue;
+            }
+            self.advance_to(Time::from_secs(1) + step.time.since(began));
             if self.is_ours(step) {
                 self.expect(step);
             } else {
@@ -126,11 +149,17 @@ impl<'a> Player<'a> {
         assert_eq!(self.failures, Vec::<String>::new());
         self.node.lnet().check_invariants().expect("the machine is consistent");
         self.node.lnet().is_idle().expect("the machine is idle");
+        if let Some(upper) = &self.upper {
+            upper.finish(&self.node);
+        }
     }
 
     /// Every PUT and GET of the upper layers finds memory, as it did in the recording.
     fn offer_memory(&mut self) {
         for portal in 1..fulmar_lnet_wire::PORTALS {
+            if self.upper.is_some() && SELFTEST.contains(&portal) {
+                continue;
+            }
             let me = Me {
                 match_id: ProcessId::ANY,
                 match_bits: 0,
@@ -165,10 +194,18 @@ impl<'a> Player<'a> {
         self.now = self.now.max(time);
     }
 
+    fn concerns_us(&self, step: &Step) -> bool {
+        let conn = &self.recording.conns[step.conn];
+        self.has(conn.active) || self.has(conn.passive)
+    }
+
     fn is_ours(&self, step: &Step) -> bool {
         let conn = &self.recording.conns[step.conn];
-        let sender = if step.from_active { conn.active } else { conn.passive };
-        self.ours.iter().any(|nid| nid.ip() == Some(sender.ip()))
+        self.has(if step.from_active { conn.active } else { conn.passive })
+    }
+
+    fn has(&self, address: SocketAddr) -> bool {
+        self.ours.iter().any(|nid| nid.ip() == Some(address.ip()))
     }
 
     /// The recorded peer does something.
@@ -193,21 +230,26 @@ impl<'a> Player<'a> {
                     self.cookies.push((step.conn, *cookie));
                 }
                 let mut bytes = head[..FrameHeader::LEN].to_vec();
-                self.in_our_words(*header).encode(form(head), &mut bytes);
-                bytes.extend_from_slice(payload);
+                let (header, payload) = self.in_our_words(*header, payload);
+                header.encode(form(head), &mut bytes);
+                bytes.extend(payload);
                 self.hear(step.conn, &bytes);
             }
         }
         self.drain();
     }
 
-    /// Replaces the recorded node's handle by our machine's.
-    fn in_our_words(&self, mut header: Header) -> Header {
+    /// Replaces the recorded node's handle, and the names of its selftest, by our machine's.
+    fn in_our_words(&self, mut header: Header, payload: &[u8]) -> (Header, Vec<u8>) {
         if let Body::Ack { handle, .. } | Body::Reply { handle } = &mut header.body {
             let ours = self.handles.get(handle);
             *handle = *ours.unwrap_or_else(|| panic!("{handle:?} is answered before it is asked"));
         }
-        header
+        let payload = match &self.upper {
+            Some(upper) => upper.names.translate(&mut header, payload),
+            None => payload.to_vec(),
+        };
+        (header, payload)
     }
 
     /// Gives bytes of a connection to the machine, payload by payload.
@@ -222,6 +264,9 @@ impl<'a> Player<'a> {
                 Need::Payload { sink, crc } => {
                     assert_eq!(crc, None, "the recordings carry no checksums");
                     let len = sink.len().min(bytes.len() as u32);
+                    if let Some(upper) = &mut self.upper {
+                        upper.store(&sink, &bytes[..len as usize]);
+                    }
                     self.node.handle_payload(self.now, conn, len, None);
                     bytes = &bytes[len as usize..];
                 }
@@ -248,7 +293,10 @@ impl<'a> Player<'a> {
         let recorded = self.recording.conns[step.conn].clone();
         let (local, remote) = (recorded.active, recorded.passive);
         let same = |dial: &(ConnId, _, SocketAddr)| dial.1 == local.ip() && dial.2 == remote;
-        if !self.dialled.iter().any(same) {
+        let is_dialled = |player: &Self| player.dialled.iter().any(same);
+        if self.upper.is_some() {
+            self.command_until(None, is_dialled);
+        } else if !is_dialled(self) {
             self.begin_first_message(step);
         }
         let found = self.dialled.iter().position(same);
@@ -284,10 +332,17 @@ impl<'a> Player<'a> {
     }
 
     fn expect_message(&mut self, conn: usize, recorded: &Header, payload: &[u8]) {
-        if self.find_sent(conn, recorded).is_none() {
-            self.ask(recorded, payload.len());
+        let is_sent = |player: &Self| player.find_sent(conn, recorded, payload).is_some();
+        match recorded.body {
+            Body::Put { portal, .. } | Body::Get { portal, .. }
+                if self.upper.is_some() && SELFTEST.contains(&portal) =>
+            {
+                self.command_until(Some(portal), is_sent);
+            }
+            _ if is_sent(self) => {}
+            _ => self.ask(recorded, payload.len()),
         }
-        let found = self.find_sent(conn, recorded);
+        let found = self.find_sent(conn, recorded, payload);
         let found = found.unwrap_or_else(|| {
             panic!("never sent on connection {conn}: {recorded:?}; but {:?}", self.sent)
         });
@@ -295,10 +350,30 @@ impl<'a> Player<'a> {
         if let (Some(theirs), Some(ours)) = (own_handle(recorded), own_handle(&sent.header)) {
             self.handles.insert(theirs, ours);
         }
-        if let Payload::Inline(bytes) = &sent.payload {
-            assert_eq!(bytes[..], *payload, "ping info in {recorded:?}");
+        match (&mut self.upper, &sent.bytes) {
+            (Some(upper), Some(bytes)) => upper.sent(recorded, bytes, payload),
+            (None, Some(bytes)) => assert_eq!(bytes, payload, "ping info in {recorded:?}"),
+            (_, None) => {}
         }
         self.answered += 1;
+    }
+
+    /// Lets the administrator go on until our console has done what the recording shows, or can do
+    /// nothing more for it.
+    fn command_until(&mut self, portal: Option<u32>, is_done: impl Fn(&Self) -> bool) {
+        let latest = self.now + PATIENCE;
+        while !is_done(self) {
+            let Some(upper) = &mut self.upper else { return };
+            if upper.is_asked() {
+                // A command that needs nobody in the recording: it takes its time.
+                let next = self.node.poll_timeout().filter(|at| *at <= latest);
+                let Some(next) = next else { return };
+                self.advance_to(next);
+            } else if !upper.may_command(portal) || !upper.command(self.now, &mut self.node) {
+                return;
+            }
+            self.drain();
+        }
     }
 
     /// Does what the upper layers of the recorded node did.
@@ -340,17 +415,25 @@ impl<'a> Player<'a> {
         self.drain();
     }
 
-    fn find_sent(&self, conn: usize, recorded: &Header) -> Option<usize> {
+    fn find_sent(&self, conn: usize, recorded: &Header, payload: &[u8]) -> Option<usize> {
         let wanted = without_own_handle(recorded);
         let same = |sent: &Sent| sent.conn == conn && without_own_handle(&sent.header) == wanted;
-        self.sent.iter().position(same)
+        let mut alike = self.sent.iter().enumerate().filter(|(_, sent)| same(sent));
+        let Some(upper) = &self.upper else { return alike.next().map(|(index, _)| index) };
+        let bytes = alike.map(|(index, sent)| (index, sent.bytes.as_deref().unwrap_or_default()));
+        upper.names.choose(bytes, recorded, payload)
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Dial { conn, local, remote } => {
-                    self.dialled.push_back((conn, local, remote));
+                    if self.recording.conns.iter().any(|recorded| recorded.passive == remote) {
+                        self.dialled.push_back((conn, local, remote));
+                    } else {
+                        let absent = Err(DialError(Errno::EHOSTUNREACH));
+                        self.node.handle_dialled(self.now, conn, absent);
+                    }
                 }
                 Output::Write { conn, head, payload, checksum } => {
                     assert!(!checksum, "checksums are for version 2");
@@ -372,7 +455,11 @@ impl<'a> Player<'a> {
                 Output::Close { conn, .. } => self.failures.push(format!("{conn:?} was closed")),
                 Output::Resume { .. } => {}
                 Output::Notice(notice) => println!("{} {notice}", self.now),
-                Output::Copy { .. } => panic!("nobody talks to himself here"),
+                Output::Copy { .. } => panic!("nobody moves bulk to himself here"),
+                other => {
+                    let upper = self.upper.as_mut().expect("only selftest wants this");
+                    upper.handle_output(self.now, &mut self.node, other);
+                }
             }
         }
     }
@@ -398,7 +485,12 @@ impl<'a> Player<'a> {
         assert_eq!(frame, FrameHeader::lnet(), "we ask for no acknowledgement");
         let header =
             Header::decode(&head[FrameHeader::LEN..], form(head)).expect("we write headers");
-        self.sent.push(Sent { conn: end, header, payload });
+        let bytes = match (&mut self.upper, payload) {
+            (Some(upper), payload) => Some(upper.bytes_of(&payload)),
+            (None, Payload::Inline(bytes)) => Some(bytes.to_vec()),
+            (None, _) => None,
+        };
+        self.sent.push(Sent { conn: end, header, bytes });
     }
 }
 

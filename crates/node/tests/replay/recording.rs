@@ -1,13 +1,22 @@
 //! A recorded conversation, as one list of what each side did.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use fulmar_base::Time;
-use fulmar_lnet_wire::socklnd::Hello;
-use fulmar_lnet_wire::{Body, Header, Nid};
+use fulmar_lnet_wire::acceptor::ConnRequest;
+use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
+use fulmar_lnet_wire::selftest::{self, BatchOperation, Message};
+use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
+use fulmar_lnet_wire::{
+    Body, Handle, Header, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL,
+};
 use fulmar_trace::lnet::Kind;
-use fulmar_trace::{Capture, Conversation, Direction};
+use fulmar_trace::{Capture, Conversation, Direction, Start};
+use fulmar_wire::Order;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -51,19 +60,57 @@ impl Recording {
     /// Reads `name` from the traces of the repository. Connections that are older than the
     /// recording belong to other nodes and are left out.
     pub(crate) fn read(name: &str) -> Self {
+        Self::read_connections(name, Start::Handshake)
+    }
+
+    /// Reads `name`, whose connections are all older than the recording. What must have been comes
+    /// just before it: their handshakes, and that `ours` has heard who the other node is.
+    pub(crate) fn read_older(name: &str, ours: Nid) -> Self {
+        let mut recording = Self::read_connections(name, Start::Earlier);
+        recording.add_handshakes();
+        recording.add_discovery(ours);
+        recording.steps.sort_by_key(|step| step.time);
+        recording
+    }
+
+    fn read_connections(name: &str, wanted: Start) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces").join(name);
         let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let bytes = fulmar_trace::decompress(&file).expect("the file is compressed");
         let capture = Capture::read(&bytes).expect("the file is a capture");
         let mut recording = Self { conns: Vec::new(), steps: Vec::new(), hellos: Vec::new() };
         for connection in Conversation::of(&capture).connections {
-            if connection.start != fulmar_trace::Start::Handshake {
-                continue;
+            if connection.start == wanted {
+                recording.add(&connection);
             }
-            recording.add(&connection);
         }
         recording.steps.sort_by_key(|step| step.time);
         recording
+    }
+
+    /// Lets each request to stop a batch arrive just before its reply. A node sees a request some
+    /// time after it was on the wire, and what it sends until then does not heed it.
+    pub(crate) fn delay_stops(&mut self) {
+        let mut stops = BTreeMap::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let What::Message { header, payload, .. } = &step.what else { continue };
+            let Body::Put { match_bits, .. } = header.body else { continue };
+            match Message::decode(payload).map(|(message, _)| message.body) {
+                Ok(selftest::Body::Batch(batch)) if batch.operation == BatchOperation::STOP => {
+                    stops.insert(batch.reply_id, (index, step.time));
+                }
+                Ok(selftest::Body::BatchReply(_)) => {
+                    if let Some((_, time)) = stops.get_mut(&match_bits) {
+                        *time = step.time - Duration::from_nanos(1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (index, time) in stops.into_values() {
+            self.steps[index].time = time;
+        }
+        self.steps.sort_by_key(|step| step.time);
     }
 
     /// Returns the incarnation with which `nid` introduced itself.
@@ -75,7 +122,7 @@ impl Recording {
     /// Returns the interface cookie in the handles that `nids` made.
     pub(crate) fn interface_cookie(&self, nids: &[Nid]) -> u64 {
         let handle = self.messages().find_map(|header| match header.body {
-            Body::Put { ack, .. } if ack != fulmar_lnet_wire::Handle::NONE => {
+            Body::Put { ack, .. } if ack != Handle::NONE => {
                 nids.contains(&header.source).then_some(ack)
             }
             Body::Get { reply, .. } => nids.contains(&header.source).then_some(reply),
@@ -90,6 +137,87 @@ impl Recording {
             What::Message { header, .. } => Some(header),
             _ => None,
         })
+    }
+
+    /// Makes up the handshakes of all connections: what each carries is known by its port.
+    fn add_handshakes(&mut self) {
+        let first = self.steps.iter().map(|step| step.time).min().expect("something happens");
+        let mut conns: Vec<(usize, Conn)> = self.conns.iter().cloned().enumerate().collect();
+        // In the order of opening: control, bulk in, bulk out.
+        conns.sort_by_key(|(_, conn)| std::cmp::Reverse(conn.active.port()));
+        self.steps.retain(|step| !matches!(step.what, What::Open));
+        for (order, (conn, Conn { active, passive })) in (1..).zip(conns) {
+            let kind = match active.port() {
+                1023 => ConnKind::CONTROL,
+                1022 => ConnKind::BULK_IN,
+                1021 => ConnKind::BULK_OUT,
+                port => panic!("a connection from port {port}"),
+            };
+            let [active, passive] = [active, passive].map(nid);
+            let mut request = Vec::new();
+            ConnRequest { target: passive }.encode(&mut request);
+            let mut hello = |source, target, kind| {
+                let hello = made_up_hello(source, target, kind);
+                let mut bytes = Vec::new();
+                hello.encode(Order::Little, &mut bytes);
+                self.hellos.push(hello);
+                What::Handshake(bytes)
+            };
+            let called = hello(active, passive, kind);
+            let answered = hello(passive, active, kind.mirror().expect("a known kind"));
+            let time = first - Duration::from_millis(10) + Duration::from_millis(order);
+            let steps = [
+                (true, What::Open),
+                (true, What::Handshake(request)),
+                (true, called),
+                (false, answered),
+            ];
+            let steps = steps.map(|(from_active, what)| Step { time, conn, from_active, what });
+            self.steps.extend(steps);
+        }
+    }
+
+    /// Makes up a discovery of the other node, which says that it has one interface and wants to
+    /// hear nothing in return.
+    fn add_discovery(&mut self, ours: Nid) {
+        let control = self.conns.iter().position(|conn| conn.active.port() == 1023);
+        let conn = control.expect("small messages have a connection");
+        let Conn { active, passive } = self.conns[conn].clone();
+        let is_active = nid(active) == ours;
+        let peer = nid(if is_active { passive } else { active });
+        let handle = Handle { interface: self.interface_cookie(&[ours]), object: 1 };
+        let get = Body::Get {
+            reply: handle,
+            match_bits: PING_MATCH_BITS,
+            portal: RESERVED_PORTAL,
+            offset: 0,
+            sink_len: 272,
+        };
+        let info = PingInfo {
+            features: Features::NI_STATUS,
+            pid: Pid::LUSTRE,
+            sequence: 1,
+            entries: vec![NiEntry { nid: peer, status: NiStatus::UP }],
+        };
+        let mut payload = Vec::new();
+        info.encode(Order::Little, &mut payload);
+        let first = self.steps.iter().filter(|step| matches!(step.what, What::Message { .. }));
+        let first = first.map(|step| step.time).min().expect("something happens");
+        let message = |source, target, body, payload: Vec<u8>, before| {
+            let (source_pid, target_pid) = (Pid::LUSTRE, Pid::LUSTRE);
+            let payload_len = payload.len() as u32;
+            let header = Header { target, source, target_pid, source_pid, payload_len, body };
+            let mut head = Vec::new();
+            FrameHeader::lnet().encode(Order::Little, &mut head);
+            header.encode(HeaderForm::Small, &mut head);
+            let from_active = (source == ours) == is_active;
+            let time = first - Duration::from_millis(before);
+            let what = What::Message { header, cookie: 0, head, payload };
+            Step { time, conn, from_active, what }
+        };
+        let reply = Body::Reply { handle };
+        self.steps.push(message(ours, peer, get, vec![], 2));
+        self.steps.push(message(peer, ours, reply, payload, 1));
     }
 
     fn add(&mut self, connection: &fulmar_trace::Connection<'_>) {
@@ -118,5 +246,21 @@ impl Recording {
             step(item.time, from_active, what);
         }
         self.conns.push(Conn { active, passive });
+    }
+}
+
+fn nid(address: SocketAddr) -> Nid {
+    format!("{}@tcp", address.ip()).parse().expect("an address of LNet")
+}
+
+fn made_up_hello(source: Nid, target: Nid, kind: ConnKind) -> Hello {
+    Hello {
+        version: Version::V3,
+        source: ProcessId::lustre(source),
+        target: ProcessId { nid: target, pid: Pid(0) },
+        source_incarnation: 1 + source.to_small().expect("an address of version 4"),
+        target_incarnation: 0,
+        kind,
+        ips: vec![],
     }
 }

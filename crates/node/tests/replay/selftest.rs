@@ -1,0 +1,163 @@
+//! What LNet selftest does above our machine: its console is given the commands of the recorded
+//! administrator, and its memory is kept.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::{BufferId, Payload, Sink, Span, Time};
+use fulmar_lnet_wire::Header;
+use fulmar_lnet_wire::selftest::{
+    FRAMEWORK_PORTAL, GOOD, LnetCounters, REQUEST_PORTAL, Usage, WORD, fill, fill_poison, verify,
+};
+use fulmar_node::{CommandId, ConsoleAnswer, Contents, Keyed, Node, Output, SelftestConfig};
+use fulmar_selftest::console::{Command, Reply};
+
+use crate::names::Names;
+use crate::scripts::{Expected, Script};
+
+/// How the selftest of the recorded node was when the recording began.
+pub(crate) struct Start {
+    /// The high 16 bits of its ids: what the clock said when it was loaded.
+    pub(crate) base: u16,
+    /// What LNet had counted before.
+    pub(crate) earlier: LnetCounters,
+    /// What its administrator will say, if it is a console.
+    pub(crate) script: Script,
+}
+
+/// The selftest of the node whose place we took.
+pub(crate) struct Upper {
+    config: SelftestConfig,
+    script: VecDeque<(Command, Expected)>,
+    /// The command that is not answered yet.
+    asked: Option<(CommandId, Expected)>,
+    buffers: BTreeMap<BufferId, Vec<u8>>,
+    pub(crate) names: Names,
+}
+
+impl Upper {
+    pub(crate) fn new(start: Start) -> Self {
+        let wall_clock = u64::from(start.base) * 1_000_000_000;
+        Self {
+            config: SelftestConfig { wall_clock, ..SelftestConfig::default() },
+            script: start.script.into(),
+            asked: None,
+            buffers: BTreeMap::new(),
+            names: Names::new(start.earlier),
+        }
+    }
+
+    pub(crate) fn config(&self) -> SelftestConfig {
+        self.config.clone()
+    }
+
+    /// Returns whether a message that is missing may follow from the next command: a request of
+    /// the console, or the load of a batch that is to run.
+    pub(crate) fn may_command(&self, portal: Option<u32>) -> bool {
+        match portal {
+            Some(REQUEST_PORTAL) => matches!(self.script.front(), Some((Command::Run { .. }, _))),
+            portal => portal.is_none_or(|portal| portal == FRAMEWORK_PORTAL),
+        }
+    }
+
+    /// Gives the next command, unless the last is not answered; tells whether it did.
+    pub(crate) fn command(&mut self, now: Time, node: &mut Node) -> bool {
+        if self.asked.is_some() {
+            return false;
+        }
+        let Some((command, expected)) = self.script.pop_front() else { return false };
+        println!("{now} {command:?}");
+        let id = node.selftest_command(now, Keyed { key: 379, command });
+        self.asked = Some((id.expect("the node has selftest"), expected));
+        true
+    }
+
+    /// Returns whether a command is under way.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn handle_answer(&mut self, command: CommandId, answer: &ConsoleAnswer) {
+        let (asked, expected) = self.asked.take().expect("an answer has a question");
+        assert_eq!(command, asked);
+        expected.require(answer);
+        // A kernel node says what it has counted: the console must understand it.
+        if let Ok(Reply::Stats(answers)) = answer {
+            for stats in answers.iter().filter_map(|answer| answer.result.as_ref().ok()) {
+                assert_eq!((stats.brw_errors, stats.ping_errors, stats.rpcs_expired), (0, 0, 0));
+                assert!(stats.recv_count > 0 && stats.send_length > 0, "{stats:?}");
+            }
+        }
+    }
+
+    /// Does what only the owner of the node can do.
+    pub(crate) fn handle_output(&mut self, now: Time, node: &mut Node, output: Output) {
+        match output {
+            Output::Allocate { buffer, len, contents } => {
+                let mut bytes = vec![0; len as usize];
+                match contents {
+                    Contents::Any => {}
+                    Contents::Good => fill(&mut bytes),
+                    Contents::Poison => fill_poison(&mut bytes),
+                }
+                assert_eq!(self.buffers.insert(buffer, bytes), None, "{buffer:?} is used twice");
+            }
+            Output::Release { buffer } => {
+                self.buffers.remove(&buffer).expect("what is released was allocated");
+            }
+            Output::Check { id, span, check, order } => {
+                let bytes = self.bytes_mut(span);
+                let result = verify(bytes, 0, check, order);
+                fill_poison(bytes);
+                node.handle_checked(now, id, result);
+            }
+            Output::Measure { id } => node.handle_measured(now, id, Usage::default()),
+            Output::Answer { command, answer } => self.handle_answer(command, &answer),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        let buffer = self.buffers.get_mut(&span.buffer).expect("a buffer that is allocated");
+        &mut buffer[span.offset as usize..][..span.len as usize]
+    }
+
+    /// Takes bytes of a message that have a place.
+    pub(crate) fn store(&mut self, sink: &Sink, bytes: &[u8]) {
+        if let Sink::Span(span) = *sink {
+            self.bytes_mut(span)[..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Returns the bytes that are being sent.
+    pub(crate) fn bytes_of(&mut self, payload: &Payload) -> Vec<u8> {
+        match payload {
+            Payload::Empty => vec![],
+            Payload::Inline(bytes) => bytes.to_vec(),
+            Payload::Span(span) => self.bytes_mut(*span).to_vec(),
+        }
+    }
+
+    /// Takes note of a message that our machine and the recorded node both sent.
+    pub(crate) fn sent(&mut self, header: &Header, ours: &[u8], recorded: &[u8]) {
+        if self.names.learn(header, ours, recorded) || ours == recorded {
+            return;
+        }
+        // Bulk: where the recorded node has good data, so have we; we may have more.
+        assert_eq!(ours.len(), recorded.len(), "{header:?}");
+        assert!(ours.len().is_multiple_of(WORD), "{header:?}: {ours:02x?}, not {recorded:02x?}");
+        for (ours, recorded) in ours.chunks(WORD).zip(recorded.chunks(WORD)) {
+            assert!(ours == recorded || ours == GOOD.to_le_bytes(), "{header:?}: {ours:02x?}");
+        }
+    }
+
+    /// Requires that all is said and nothing left behind.
+    pub(crate) fn finish(&self, node: &Node) {
+        assert_eq!(self.asked, None);
+        assert!(self.script.is_empty(), "never asked for: {:?}", self.script);
+        self.names.finish();
+        let selftest = node.selftest().expect("the node has selftest");
+        selftest.check_invariants().expect("the selftest is consistent");
+        selftest.is_idle().expect("the selftest is idle");
+        assert!(self.buffers.is_empty(), "never released: {:?}", self.buffers.keys());
+    }
+}
