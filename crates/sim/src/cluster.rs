@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fulmar_base::Time;
+use fulmar_node::Selftest;
 
 use crate::HostId;
+use crate::administrator::Administrators;
 use crate::check::ledger::Ledger;
 use crate::check::{Checks, Verdict, require};
 use crate::faults::Schedule;
@@ -27,6 +29,8 @@ pub struct Cluster {
     pub ledger: Ledger,
     /// The applications.
     pub workload: Workload,
+    /// Those who run selftests.
+    pub administrators: Administrators,
     checks: Checks,
     faults: Schedule,
     options: Options,
@@ -59,6 +63,7 @@ impl Cluster {
             world,
             ledger,
             workload,
+            administrators: Administrators::new(options),
             checks: Checks::new(options),
             faults: Schedule::new(options),
             options: options.clone(),
@@ -72,9 +77,21 @@ impl Cluster {
     /// What the checkers find.
     pub fn run(&mut self) -> Verdict {
         self.run_until(self.options.safety)?;
+        self.finish()
+    }
+
+    /// Runs the second phase to its end.
+    ///
+    /// # Errors
+    /// What the checkers find.
+    pub fn finish(&mut self) -> Verdict {
         self.heal()?;
-        let operations = |this: &Self| this.ledger.pending() + this.workload.queries_pending();
-        self.run_while("operations end", OPERATIONS_END, |this| operations(this) > 0)?;
+        let operations = |this: &Self| {
+            this.ledger.pending() + this.workload.queries_pending() + this.administrators.pending()
+        };
+        // A buffer that an application means to post must not come after the others are gone.
+        let busy = |this: &Self| operations(this) > 0 || this.workload.next().is_some();
+        self.run_while("operations end", OPERATIONS_END, busy)?;
         self.probe_all()?;
         self.workload.clear(&mut self.world, &mut self.ledger);
         self.run_while("nodes become idle", NODES_IDLE, |this| !this.is_idle())?;
@@ -136,13 +153,17 @@ impl Cluster {
         let world = self.world.next().unwrap_or(Time::MAX);
         let faults = self.faults.next().unwrap_or(Time::MAX);
         let workload = self.workload.next().unwrap_or(Time::MAX);
-        if world <= faults.min(workload) {
+        let administrators = self.administrators.next().unwrap_or(Time::MAX);
+        if world <= faults.min(workload).min(administrators) {
             self.world.step();
-        } else if faults <= workload {
+        } else if faults <= workload.min(administrators) {
             self.world.advance_to(faults);
             if let Some(host) = self.faults.strike(&mut self.world) {
                 self.workload.begin(&mut self.world, &mut self.ledger, host);
             }
+        } else if administrators <= workload {
+            self.world.advance_to(administrators.max(self.world.now()));
+            self.administrators.act(&mut self.world);
         } else {
             self.world.advance_to(workload.max(self.world.now()));
             self.workload.act(&mut self.world, &mut self.ledger);
@@ -155,6 +176,7 @@ impl Cluster {
         while let Some(signal) = self.world.poll_signal() {
             self.checks.observe(&self.world, &mut self.ledger, &signal)?;
             self.workload.react(&self.world, &self.ledger, &signal);
+            self.administrators.react(self.world.now(), &signal);
         }
         if self.world.is_settled() {
             let touched = self.world.take_touched();
@@ -164,7 +186,12 @@ impl Cluster {
     }
 
     fn next(&self) -> Option<Time> {
-        let all = [self.world.next(), self.faults.next(), self.workload.next()];
+        let all = [
+            self.world.next(),
+            self.faults.next(),
+            self.workload.next(),
+            self.administrators.next(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -172,6 +199,7 @@ impl Cluster {
     fn heal(&mut self) -> Verdict {
         self.faults = Schedule::default();
         self.workload.calm_down();
+        self.administrators.calm_down();
         let down: Vec<HostId> =
             self.world.host_ids().filter(|host| self.world.node(*host).is_none()).collect();
         self.world.heal_all();
@@ -215,7 +243,10 @@ impl Cluster {
 
     fn is_idle(&self) -> bool {
         let mut nodes = self.world.host_ids().filter_map(|host| self.world.node(host));
-        nodes.all(|node| node.lnet().is_idle().is_ok())
+        nodes.all(|node| {
+            let selftest = node.selftest().map_or(Ok(()), Selftest::is_idle);
+            node.lnet().is_idle().is_ok() && selftest.is_ok()
+        })
     }
 }
 

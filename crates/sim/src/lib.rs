@@ -7,6 +7,7 @@
 //! Cluster::run             safety with faults, then liveness without
 //! ├── World                hosts, virtual TCP, links; polls nodes and gives Signals
 //! ├── Workload             applications: begins operations, posts buffers
+//! ├── Administrators       run selftests from the consoles of nodes
 //! ├── faults::Schedule     when what goes wrong
 //! └── Checks               independent judges of the Signals
 //! ```
@@ -15,6 +16,7 @@
 //! costs as much as one byte, and where each byte came from is known exactly.
 #![forbid(unsafe_code)]
 
+pub mod administrator;
 pub mod check;
 mod cluster;
 pub mod faults;

@@ -1,9 +1,13 @@
 //! What a run is like: drawn from its seed, so that seeds differ in kind and not only in detail.
 
+mod selftest;
+
 use std::fmt;
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
+
+pub use selftest::Selftest;
 
 /// Everything that shapes a run and is not an event of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct Options {
     pub lateness: Duration,
     /// What goes wrong meanwhile.
     pub faults: Faults,
+    /// LNet selftest on every node.
+    pub selftest: Option<Selftest>,
     /// Which fault is planted in the simulator itself, to see that the checkers find it.
     pub canary: Option<Canary>,
 }
@@ -235,6 +241,7 @@ impl Options {
             safety: Time::from_secs(rng.between(1, 150)),
             lateness: Duration::from_secs(if faults.is_none() { 3 } else { 30 }),
             faults,
+            selftest: None,
             canary: None,
         }
     }
@@ -265,6 +272,7 @@ impl Options {
             safety: Time::from_secs(1),
             lateness: Duration::from_millis(1),
             faults: Faults::default(),
+            selftest: None,
             canary: None,
         }
     }
@@ -329,6 +337,9 @@ impl fmt::Display for Options {
             write!(f, " {kind:?} {weight}")?;
         }
         write!(f, "\n  faults      {:?}", self.faults)?;
+        if let Some(selftest) = &self.selftest {
+            write!(f, "\n  selftest    {selftest}")?;
+        }
         if let Some(canary) = self.canary {
             write!(f, "\n  canary      {canary:?}")?;
         }

@@ -49,6 +49,9 @@ impl fmt::Display for Failure {
         }
         writeln!(f, "FAILED {}", self.violation)?;
         write!(f, "repeat with: fulmar-sim --seed {} --log", self.options.seed)?;
+        if self.options.selftest.is_some() {
+            write!(f, " --selftest")?;
+        }
         self.options.canary.map_or(Ok(()), |canary| write!(f, " --canary {}", canary.name()))
     }
 }

@@ -3,7 +3,7 @@
 use fulmar_base::{Errno, Span};
 use fulmar_lnet::{Event, EventDone, PingReply, QueryId};
 use fulmar_lnet_wire::Header;
-use fulmar_node::Notice;
+use fulmar_node::{CommandId, ConsoleAnswer, Notice};
 
 use crate::{HostId, TcpId};
 
@@ -32,6 +32,15 @@ pub enum Signal {
         query: QueryId,
         /// How.
         result: Result<PingReply, Errno>,
+    },
+    /// A command to the selftest's console has ended.
+    Commanded {
+        /// The node.
+        host: HostId,
+        /// Which.
+        command: CommandId,
+        /// How.
+        answer: ConsoleAnswer,
     },
     /// Something for the log of the node.
     Notice {
@@ -65,7 +74,7 @@ pub enum Signal {
         /// The connection.
         tcp: TcpId,
     },
-    /// Bulk has reached memory.
+    /// Bulk has reached memory of an application.
     Stored {
         /// The node.
         host: HostId,
@@ -95,6 +104,7 @@ impl Signal {
             Self::Event { host, .. }
             | Self::Handled { host, .. }
             | Self::Answered { host, .. }
+            | Self::Commanded { host, .. }
             | Self::Notice { host, .. }
             | Self::Wrote { host, .. }
             | Self::Taken { host, .. }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use fulmar_base::{ConnId, Payload, Span, Time};
+use fulmar_base::{BufferId, ConnId, Payload, Span, Time};
 
 use crate::HostId;
 
@@ -167,6 +167,13 @@ impl Stream {
 
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// Returns whether bulk of this buffer is still to be written.
+    pub(crate) fn is_to_write(&self, name: BufferId) -> bool {
+        let of_it =
+            |chunk: &Chunk| matches!(chunk.data, ChunkData::Bulk(span) if span.buffer == name);
+        self.unsent.iter().any(of_it)
     }
 
     pub(crate) fn forget_unsent(&mut self) {

@@ -26,6 +26,9 @@ struct One {
     /// Plant a fault in the simulator itself, which the checkers must find.
     #[arg(long, value_parser = canary)]
     canary: Option<Canary>,
+    /// Have administrators run selftests.
+    #[arg(long)]
+    selftest: bool,
     /// Print every transition, and not only the last ones of a run that fails.
     #[arg(long)]
     log: bool,
@@ -38,6 +41,9 @@ enum Command {
         /// The seeds, as in 0..200; the last is not run.
         #[arg(long, value_parser = seeds)]
         seeds: std::ops::Range<u64>,
+        /// Have administrators run selftests.
+        #[arg(long)]
+        selftest: bool,
     },
 }
 
@@ -45,12 +51,12 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         None => one(&cli.one),
-        Some(Command::Swarm { seeds }) => swarm(seeds),
+        Some(Command::Swarm { seeds, selftest }) => swarm(seeds, selftest),
     }
 }
 
 fn one(args: &One) -> ExitCode {
-    let mut options = Options::draw(args.seed);
+    let mut options = draw(args.seed, args.selftest);
     if let Some(nodes) = args.nodes {
         options.nodes = nodes.max(2);
     }
@@ -71,10 +77,10 @@ fn one(args: &One) -> ExitCode {
     }
 }
 
-fn swarm(seeds: std::ops::Range<u64>) -> ExitCode {
+fn swarm(seeds: std::ops::Range<u64>, selftest: bool) -> ExitCode {
     let (mut runs, mut steps) = (0, 0);
     for seed in seeds {
-        match run(&Options::draw(seed), LINES_KEPT) {
+        match run(&draw(seed, selftest), LINES_KEPT) {
             Ok(outcome) => (runs, steps) = (runs + 1, steps + outcome.steps),
             Err(failure) => {
                 eprintln!("{failure}");
@@ -84,6 +90,10 @@ fn swarm(seeds: std::ops::Range<u64>) -> ExitCode {
     }
     println!("{runs} seeds, {steps} steps: all good");
     ExitCode::SUCCESS
+}
+
+fn draw(seed: u64, selftest: bool) -> Options {
+    if selftest { Options::draw_selftest(seed) } else { Options::draw(seed) }
 }
 
 fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {

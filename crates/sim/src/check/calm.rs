@@ -1,7 +1,9 @@
 //! Where nothing goes wrong, everything succeeds. Guards 7, 10 and 11 of lnet-behaviour §17.
 
+use fulmar_base::Errno;
 use fulmar_lnet::EventKind;
-use fulmar_node::Notice;
+use fulmar_node::{ConsoleAnswer, Notice};
+use fulmar_selftest::console::{NodeAnswer, Reply};
 
 use super::ledger::{Expect, Ledger};
 use super::{Verdict, require};
@@ -26,6 +28,11 @@ impl Calm {
             }
             Signal::Answered { host, query, result: Err(errno) } => {
                 require(false, CHECKER, || format!("{host}: {query:?} fails: {errno:?}"))
+            }
+            Signal::Commanded { host, command, answer } => {
+                require(is_fulfilled(answer), CHECKER, || {
+                    format!("{host}: {command:?}: {answer:?}")
+                })
             }
             Signal::Notice { host, notice } => {
                 self.notices += 1;
@@ -52,6 +59,7 @@ impl Calm {
 
 fn is_harmless(notice: &Notice) -> bool {
     use fulmar_lnet::Notice as Lnet;
+    use fulmar_selftest::Notice as Selftest;
     use fulmar_socklnd::Notice as Socklnd;
     match notice {
         // A response can come in time and be waited for in vain: the PUT was meant to be dropped.
@@ -60,5 +68,28 @@ fn is_harmless(notice: &Notice) -> bool {
             Lnet::Dropped { .. } | Lnet::ResponseTimeout { .. } | Lnet::Discovered { .. }
         ),
         Notice::Socklnd(notice) => matches!(notice, Socklnd::PeerUp { .. }),
+        Notice::Selftest(notice) => {
+            matches!(notice, Selftest::SessionBegun { .. } | Selftest::SessionEnded { .. })
+        }
     }
+}
+
+/// Returns whether every node did what it was asked.
+fn is_fulfilled(answer: &ConsoleAnswer) -> bool {
+    match answer {
+        // Who tidies up may find that there is nothing to end.
+        Err(errno) => *errno == Errno::ESRCH,
+        Ok(Reply::Nodes(reply)) => all_ok(&reply.nodes),
+        Ok(Reply::Active(nodes)) => all_ok(nodes),
+        Ok(Reply::Sessions(nodes)) => all_ok(nodes),
+        Ok(Reply::Stats(nodes)) => all_ok(nodes),
+        Ok(Reply::Measures(nodes)) => all_ok(nodes),
+        Ok(
+            Reply::Done | Reply::Session(_) | Reply::Names(_) | Reply::Group(_) | Reply::Batch(_),
+        ) => true,
+    }
+}
+
+fn all_ok<T>(nodes: &[NodeAnswer<T>]) -> bool {
+    nodes.iter().all(|node| node.result.is_ok())
 }

@@ -8,6 +8,7 @@
 //! | [`credits`] | 1, 2, 4: nodes' own invariants, and our own count of messages in LNDs |
 //! | [`order`] | 17: what one connection carries is received in order |
 //! | [`discovery`] | 26: nothing is sent to a stranger before a ping |
+//! | [`selftest`] | of lnet-selftest: data are good, memory is freed, nothing is left behind |
 //! | [`calm`] | 7, 11: without faults nothing fails and no connection breaks |
 
 pub mod calm;
@@ -17,6 +18,7 @@ pub mod discovery;
 pub mod ledger;
 pub mod operations;
 pub mod order;
+pub mod selftest;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,6 +65,7 @@ pub struct Checks {
     credits: credits::Recount,
     order: order::Order,
     discovery: Option<discovery::Discovery>,
+    selftest: selftest::Selftests,
     calm: Option<calm::Calm>,
 }
 
@@ -74,6 +77,7 @@ impl Checks {
             credits: credits::Recount::new(options.peer_credits),
             order: order::Order::default(),
             discovery: options.discovery.then(discovery::Discovery::default),
+            selftest: selftest::Selftests::new(options),
             calm: options.faults.is_none().then(calm::Calm::default),
         }
     }
@@ -94,6 +98,7 @@ impl Checks {
             discovery.observe(signal)?;
         }
         operations::observe(ledger, life, signal)?;
+        self.selftest.observe(signal)?;
         if let Some(calm) = &mut self.calm {
             calm.observe(ledger, life, signal)?;
         }
@@ -111,6 +116,7 @@ impl Checks {
                 return Err(Violation { checker: "wake-ups", text });
             }
             self.credits.settled(world, host)?;
+            selftest::settled(world, host)?;
         }
         Ok(())
     }
@@ -124,6 +130,7 @@ impl Checks {
         if let Some(calm) = &self.calm {
             calm.finished(ledger)?;
         }
-        self.credits.idle(world, now)
+        self.credits.idle(world, now)?;
+        selftest::idle(world, now)
     }
 }

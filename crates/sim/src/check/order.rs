@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use fulmar_lnet::{Event, EventKind};
+use fulmar_lnet_wire::selftest::{BULK_PORTAL, REQUEST_PORTAL};
 use fulmar_lnet_wire::{Body, RESERVED_PORTAL};
 
 use super::ledger::Ledger;
@@ -28,7 +29,8 @@ impl Order {
         match signal {
             Signal::Wrote { host, tcp, header, .. } => {
                 let Body::Put { header_data, portal, .. } = header.body else { return Ok(()) };
-                if portal == RESERVED_PORTAL {
+                // Services of the nodes write these, and keep no order among them.
+                if matches!(portal, RESERVED_PORTAL | REQUEST_PORTAL..=BULK_PORTAL) {
                     return Ok(());
                 }
                 let Some(number) = ledger.put_of(header_data) else {

@@ -6,6 +6,7 @@ use fulmar_base::{ConnId, Payload, Sink, Span};
 use fulmar_lnet::{CopyId, Event, EventDone};
 use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::selftest::Usage;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind};
 use fulmar_node::Output;
 use fulmar_wire::Order;
@@ -37,6 +38,28 @@ impl World {
                 self.log.line(self.now, host, format!("q{}", query.0), format_args!("{text}"));
                 self.signals.push_back(Signal::Answered { host, query, result });
             }
+            Output::Allocate { buffer, len, contents } => {
+                self.allocate(host, buffer, len, contents);
+            }
+            Output::Release { buffer } => self.release(host, buffer),
+            Output::Damage { span, .. } => self.damage(host, span),
+            Output::Check { id, span, .. } => {
+                let (now, found) = (self.now, self.look_at(host, span));
+                if let Some(node) = &mut self.host_mut(host).node {
+                    node.handle_checked(now, id, found);
+                }
+            }
+            Output::Measure { id } => {
+                let now = self.now;
+                if let Some(node) = &mut self.host_mut(host).node {
+                    node.handle_measured(now, id, Usage::default());
+                }
+            }
+            Output::Answer { command, answer } => {
+                let subject = format!("c{}", command.0);
+                self.log.line(self.now, host, subject, format_args!("{answer:?}"));
+                self.signals.push_back(Signal::Commanded { host, command, answer });
+            }
             Output::Notice(notice) => {
                 self.log.line(self.now, host, "-", format_args!("notice {notice}"));
                 self.signals.push_back(Signal::Notice { host, notice });
@@ -53,6 +76,7 @@ impl World {
         let name = header.map_or("", |header| header.body.message_type().name().unwrap_or("?"));
         let what = format_args!("write {head_len} + {payload_len} {name}");
         self.log.line(self.now, host, tcp, what);
+        let payload = self.world_payload(host, payload);
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.end_mut(side).stream.write(head, payload, header.is_some());
         if let Some(header) = header {
@@ -74,7 +98,7 @@ impl World {
     fn copy(&mut self, host: HostId, copy: CopyId, from: Payload, to: Sink) {
         match (from, to) {
             (Payload::Span(from), Sink::Span(to)) => {
-                let len = from.len.min(to.len);
+                let (from, len) = (self.world_span(host, from), from.len.min(to.len));
                 self.stored(host, Span { len, ..to }, Span { len, ..from });
             }
             (Payload::Inline(_), _) | (_, Sink::Inline { .. }) => {
@@ -126,7 +150,11 @@ impl World {
         self.drain(host);
     }
 
+    /// Takes the word that bytes have come to memory of a node; `source` is as the network names it.
     pub(super) fn stored(&mut self, host: HostId, sink: Span, source: Span) {
+        if self.stored_by_selftest(host, sink, source) {
+            return;
+        }
         self.signals.push_back(Signal::Stored { host, sink, source });
     }
 

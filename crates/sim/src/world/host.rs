@@ -9,7 +9,7 @@ use fulmar_base::{ConnId, Errno, Rng, Time};
 use fulmar_lnet::{Globals, NiTunables};
 use fulmar_lnet_wire::socklnd::Version;
 use fulmar_lnet_wire::{Net, Nid, Pid};
-use fulmar_node::{Config, NiConfig, Node};
+use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
 
 use super::{Happening, TcpId, World};
 use crate::options::Options;
@@ -124,6 +124,11 @@ impl World {
             },
         )?;
         node.apply(now, |lnet| lnet.start(now));
+        if let Some(selftest) = &options.selftest {
+            // Each life reads the clock when it begins.
+            let wall_clock = WALL_CLOCK + now.0;
+            node.open_selftest(now, SelftestConfig { wall_clock, ..selftest.config.clone() })?;
+        }
         Ok(node)
     }
 
@@ -164,5 +169,7 @@ impl World {
     }
 }
 
+/// Some morning of 2026, in nanoseconds since 1970.
+const WALL_CLOCK: u64 = 1_780_000_000_000_000_000;
 /// 10.0.0.1.
 const FIRST_ADDRESS: u32 = 0x0a00_0001;

@@ -11,15 +11,16 @@ mod canary;
 mod driver;
 mod fault;
 mod host;
+mod memory;
 mod network;
 mod reading;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use fulmar_base::{Rng, Time};
+use fulmar_base::{Errno, Rng, Time};
 use fulmar_lnet::{CopyId, EventDone, Lnet};
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_node::Node;
+use fulmar_node::{CommandId, Keyed, Node};
 use fulmar_socklnd::{Closed, DialError};
 
 pub use host::HostId;
@@ -31,6 +32,7 @@ use crate::signal::Signal;
 use crate::tcp::{Connection, Side};
 use canary::Planted;
 use host::Host;
+use memory::Memory;
 
 /// A TCP connection of the simulated network; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +62,7 @@ pub struct World {
     /// Hosts whose nodes were called since the last [`World::take_touched`].
     touched: BTreeSet<HostId>,
     canary: Option<Planted>,
+    memory: Memory,
 }
 
 /// What happens at some time.
@@ -116,6 +119,7 @@ impl World {
             log,
             signals: VecDeque::new(),
             touched: BTreeSet::new(),
+            memory: Memory::default(),
         };
         for host in world.host_ids() {
             world.start(host);
@@ -169,6 +173,20 @@ impl World {
         let result = self.host_mut(host).node.as_mut()?.apply(now, |lnet| call(lnet, now));
         self.drain(host);
         Some(result)
+    }
+
+    /// Gives a command to the console of a node, unless it is down.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if it has none.
+    pub fn command(&mut self, host: HostId, command: Keyed) -> Option<Result<CommandId, Errno>> {
+        let now = self.now;
+        let text = format!("{:?}", command.command);
+        let id = self.host_mut(host).node.as_mut()?.selftest_command(now, command);
+        let subject = id.map_or("-".to_owned(), |id| format!("c{}", id.0));
+        self.log.line(now, host, subject, format_args!("{text}"));
+        self.drain(host);
+        Some(id)
     }
 
     /// Adds a line to the log.

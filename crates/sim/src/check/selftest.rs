@@ -1,0 +1,59 @@
+//! What holds of every selftest, whatever goes wrong in the network.
+
+use fulmar_base::Time;
+use fulmar_node::{Notice, Selftest};
+use fulmar_selftest::Notice as From;
+
+use super::{Verdict, require};
+use crate::HostId;
+use crate::options::Options;
+use crate::signal::Signal;
+use crate::world::World;
+
+const CHECKER: &str = "selftest";
+
+/// Listens to what selftests complain about.
+#[derive(Debug)]
+pub struct Selftests {
+    /// Nodes damage data on purpose.
+    damaging: bool,
+}
+
+impl Selftests {
+    pub(super) fn new(options: &Options) -> Self {
+        let damaging = |selftest: &crate::options::Selftest| selftest.config.inject_errors > 0;
+        Self { damaging: options.selftest.as_ref().is_some_and(damaging) }
+    }
+
+    /// What a transfer brings is good if the transfer ends well, and nodes understand each other.
+    pub(super) fn observe(&self, signal: &Signal) -> Verdict {
+        let Signal::Notice { host, notice: Notice::Selftest(notice) } = signal else {
+            return Ok(());
+        };
+        let is_bad = match notice {
+            From::Corrupted { .. } => !self.damaging,
+            From::BadRequest { .. } => true,
+            _ => false,
+        };
+        require(!is_bad, CHECKER, || format!("{host}: {notice:?}"))
+    }
+}
+
+/// Judges a node when it has been told everything.
+pub(super) fn settled(world: &World, host: HostId) -> Verdict {
+    let selftest = world.node(host).and_then(|node| node.selftest());
+    let own = selftest.map_or(Ok(()), Selftest::check_invariants);
+    require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))
+}
+
+/// Judges each node when it should have nothing to do.
+pub(super) fn idle(world: &World, now: Time) -> Verdict {
+    for host in world.host_ids() {
+        let Some(selftest) = world.node(host).and_then(|node| node.selftest()) else { continue };
+        let idle = selftest.is_idle();
+        require(idle.is_ok(), "idle", || format!("{host} at {now}: {idle:?}"))?;
+        let left = world.selftest_buffers(host);
+        require(left == 0, "idle", || format!("{host} at {now}: {left} buffers are not freed"))?;
+    }
+    Ok(())
+}

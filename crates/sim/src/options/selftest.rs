@@ -1,0 +1,76 @@
+//! Runs in which administrators run selftests.
+
+use std::fmt;
+use std::time::Duration;
+
+use fulmar_base::{Rng, Time};
+use fulmar_node::SelftestConfig;
+
+use super::{Cut, Network, Options, pick};
+
+/// LNet selftest on every node, and who uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selftest {
+    /// Settings of each node; the wall clock is set for each life.
+    pub config: SelftestConfig,
+    /// How many nodes, the first ones, have an administrator who runs tests all the time.
+    pub administrators: u32,
+    /// Whether some of the tests run until they are stopped.
+    pub endless: bool,
+}
+
+impl Options {
+    /// Draws the options of a run in which administrators run selftests beside the operations.
+    pub fn draw_selftest(seed: u64) -> Self {
+        let mut options = Self::draw(seed);
+        let mut rng = Rng::new(seed ^ SELFTEST_STREAM);
+        let rng = &mut rng;
+        let calm = options.faults.is_none();
+        // A unit has one RPC at a time: the delay bounds how much an endless test can do.
+        let endless = !rng.one_in(3);
+        let delay_max = Duration::from_millis(if endless { 50 } else { *pick(rng, &[1, 5]) });
+        options.network = Network {
+            delay_min: delay_max / 4,
+            delay_max,
+            jitter: delay_max / *pick(rng, &[1, 10, 1000]),
+            // Where every window is small, a megabyte is cut into very many pieces.
+            window: *pick(rng, &[256 << 10, 1 << 20, 8 << 20]),
+            cut: *pick(rng, &[Cut::Whole, Cut::Pieces(64), Cut::Pieces(1460)]),
+            ..options.network
+        };
+        options.operations = rng.between(0, 40) as u32;
+        options.safety = Time::from_secs(rng.between(10, 90));
+        options.faults.longest = options.faults.longest.min(Duration::from_secs(45));
+        options.selftest = Some(Self::selftest(rng, calm, endless));
+        options
+    }
+
+    fn selftest(rng: &mut Rng, calm: bool, endless: bool) -> Selftest {
+        let seconds = |range: (u64, u64), rng: &mut Rng| {
+            Duration::from_secs(if calm { range.1 } else { rng.between(range.0, range.1) })
+        };
+        let config = SelftestConfig {
+            rpc_timeout: seconds((5, 64), rng),
+            session_timeout: seconds((20, 100), rng),
+            ..SelftestConfig::default()
+        };
+        // Two consoles take each other's nodes.
+        let administrators = if calm { 1 } else { 1 + u32::from(rng.one_in(3)) };
+        Selftest { config, administrators, endless }
+    }
+}
+
+impl fmt::Display for Selftest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { config, administrators, endless } = self;
+        let SelftestConfig { rpc_timeout, session_timeout, inject_errors, .. } = config;
+        write!(
+            f,
+            "{administrators} consoles, RPC timeout {rpc_timeout:?}, session timeout \
+             {session_timeout:?}, {inject_errors} injected errors, endless {endless}"
+        )
+    }
+}
+
+/// Keeps what selftests draw apart from what the options drew.
+const SELFTEST_STREAM: u64 = 0x7365_6c66_7465_7374;
