@@ -18,6 +18,13 @@ pub(crate) struct Which {
     control: Option<PathBuf>,
 }
 
+impl Which {
+    /// Names the socket as the option does: if it is not given, by the environment or by default.
+    pub(crate) fn at(control: Option<PathBuf>) -> Self {
+        Self { control: control.or_else(|| std::env::var_os("FULMAR_CONTROL").map(PathBuf::from)) }
+    }
+}
+
 /// Options that say how to print.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct How {

@@ -1,6 +1,6 @@
 //! `fulmar`: a node of Lustre's network in userspace, and the tools to run it.
 //!
-//! One binary. Called by the name `lnetctl` or `lctl` it is that tool.
+//! One binary. Called by the name `lnetctl`, `lctl` or `lst` it is that tool.
 // The crate meets the world: it is a command line.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ mod demo;
 mod interop;
 mod lctl;
 mod lnetctl;
+mod lst;
 mod manual;
 mod node;
 mod shell;
@@ -34,6 +35,7 @@ enum Command {
     Node(node::Args),
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
+    Lst(lst::Args),
     Demo(demo::Args),
     Interop(interop::Args),
     Completion(manual::Completion),
@@ -47,8 +49,10 @@ fn main() -> ExitCode {
     match (called, args.get(1).and_then(|arg| arg.to_str())) {
         (Some("lnetctl"), _) => return lnetctl::main(args),
         (Some("lctl"), _) => return lctl::main(args),
+        (Some("lst"), _) => return lst::main(args),
         (_, Some("lnetctl")) => return lnetctl::main(args[1..].to_vec()),
         (_, Some("lctl")) => return lctl::main(args[1..].to_vec()),
+        (_, Some("lst")) => return lst::main(args[1..].to_vec()),
         _ => {}
     }
     match Fulmar::parse_from(args).command {
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Command::Interop(args) => interop::main(&args),
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),
-        Command::Lnetctl(_) | Command::Lctl(_) => unreachable!("they were called above"),
+        Command::Lnetctl(_) | Command::Lctl(_) | Command::Lst(_) => {
+            unreachable!("they were called above")
+        }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// interface
     #[arg(long, value_name = "NETS")]
     networks: Option<String>,
+    /// What the node does besides LNet: selftest, which "fulmar lst" drives
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<String>,
     /// Whose connections are taken: secure (from ports below 1024), all, or none
     #[arg(long, value_name = "WHOSE")]
     accept: Option<String>,
@@ -75,6 +78,9 @@ fn configure(args: Args) -> Result<NodeConfig, String> {
         if let Some(value) = value {
             config.set(Module::Lnet, name, value).map_err(told)?;
         }
+    }
+    for role in &args.roles {
+        config.add_role(role).map_err(told)?;
     }
     config.control = args.control.or(config.control);
     config.metrics = args.metrics.or(config.metrics);

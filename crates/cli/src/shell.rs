@@ -91,19 +91,28 @@ fn help_of(mut command: Command, words: &[OsString]) -> String {
 
 /// Says that there is no such command.
 pub(crate) fn unknown(tool: &str, word: &str) -> Status {
-    complain(&format!("{tool}: '{word}' is not a valid command. See '{tool} --list-commands'.\n"));
+    complain(&unknown_text(tool, word));
     exit::FAILED
+}
+
+/// What is said if there is no such command.
+pub(crate) fn unknown_text(tool: &str, word: &str) -> String {
+    format!("{tool}: '{word}' is not a valid command. See '{tool} --list-commands'.\n")
 }
 
 /// Prints every command, four to a line.
 pub(crate) fn list_commands(command: &Command) -> Status {
     let own = command.get_subcommands().map(Command::get_name);
-    let own = own.filter(|name| !BUILT_IN.contains(name));
+    print(&command_table(own.filter(|name| !BUILT_IN.contains(name))))
+}
+
+/// Returns the words that every tool understands, and its own commands, four to a line.
+pub(crate) fn command_table<'a>(own: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = BUILT_IN.into_iter().chain(own).collect();
     let mut out = String::new();
     for line in names.chunks(4) {
         out.extend(line.iter().map(|name| format!("{name:<20}")));
         out.push('\n');
     }
-    print(&out)
+    out
 }

@@ -244,7 +244,8 @@ fn commands_are_read_line_by_line() {
 #[test]
 fn the_tools_answer_to_their_own_names() {
     let node = Node::start("names");
-    for (name, words) in [("lnetctl", "net show"), ("lctl", "list_nids")] {
+    for (name, words) in [("lnetctl", "net show"), ("lctl", "list_nids"), ("lst", "list-commands")]
+    {
         let link = node.directory.join(name);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fulmar"), &link).unwrap();
         let output = Command::new(&link)
@@ -272,6 +273,20 @@ fn lctl_prints_the_lines_of_lctl() {
     let routes = format!("routes=\n{}", recorded("cat /sys/kernel/debug/lnet/routes"));
     assert_eq!(node.says("lctl get_param routes"), routes);
     assert!(node.says("lctl get_param nis stats").contains("stats=\n0 0 0 7 0 0 0 0 0 0 0\n"));
+}
+
+#[test]
+fn lst_asks_the_console_of_the_node() {
+    let node = Node::start("lst");
+    let (status, out, err) = node.run("lst show_session");
+    assert_eq!((status, out.as_str()), (255, ""));
+    let told = "lst: this node has no selftest role\n# hint: start it with \"fulmar node --role ";
+    assert!(err.starts_with(told), "{err}");
+    let (status, _, err) = node.run("lst show_session --control /nonexistent/x.sock");
+    assert!(status == 255 && err.starts_with("lst: no node answers at /nonexistent"), "{err}");
+    let (status, out, _) = node.run_with("lst", "help\nquit\nnonsense\n");
+    assert!(status == 0 && out.starts_with("usage: lst [COMMAND]"), "{out}");
+    assert_eq!(node.run_with("lst", "nonsense\nhelp\n").0, 255);
 }
 
 #[test]
@@ -308,4 +323,6 @@ fn completion_and_manual_pages_are_written() {
     node.says("man --dir .");
     let page = std::fs::read_to_string(node.directory.join("fulmar-lnetctl-net-add.1")).unwrap();
     assert!(page.contains("Add interfaces to a network"), "{page}");
+    let page = std::fs::read_to_string(node.directory.join("fulmar-lst-add_test.1")).unwrap();
+    assert!(page.contains("How many clients share how many servers"), "{page}");
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Connections, Counters, Disconnect, Discover, ExportAll, GlobalSet,
-    GlobalShow, Import, ListNids, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet,
-    PeerShow, Ping, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, WhichNid, WhichReply,
+    GlobalShow, Import, ListNids, Lst, LstReply, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd,
+    PeerDel, PeerSet, PeerShow, Ping, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow,
+    WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError};
 use fulmar_control::show::{
@@ -386,6 +387,14 @@ impl Admin for Daemon {
         };
         let nearest = request.nids.iter().filter_map(reached).min_by_key(|(distance, _)| *distance);
         Ok(WhichReply { nid: nearest.map(|(_, nid)| nid) })
+    }
+
+    fn lst(&self, request: Lst) -> Result<LstReply> {
+        let answer = self.node.selftest(request.keyed).map_err(|errno| match errno {
+            Errno::EOPNOTSUPP => AdminError::no_selftest(),
+            errno => AdminError::new(errno, "the node is stopping"),
+        })?;
+        Ok(LstReply { answer })
     }
 }
 

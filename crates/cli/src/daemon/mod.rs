@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, BindError, Server};
-use fulmar_control::config::{Interface, Interfaces, NodeConfig, ResolveError};
+use fulmar_control::config::{Interface, Interfaces, NodeConfig, ResolveError, Role};
 use fulmar_net::{Node, Options, Runtime, StartError};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,6 +52,13 @@ pub(crate) fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     let runtime = Runtime::new(None)?;
     let node = Node::start(&runtime, options)?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
+    if config.roles.contains(&Role::Selftest) {
+        let opened = node.open_selftest(config.options.parameters.selftest());
+        if let Err(error) = opened {
+            node.stop();
+            return Err(DaemonError::Configure { what: "the role selftest".into(), error });
+        }
+    }
     let daemon = Arc::new(Daemon::new(node.clone(), networks));
     if let Err(error) = configure_peers(&daemon, config) {
         node.stop();

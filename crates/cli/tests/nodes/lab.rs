@@ -99,6 +99,11 @@ impl Node {
         ran(&mut self.tool(words))
     }
 
+    /// Runs `lst` in the session of a key.
+    pub(crate) fn lst(&self, key: u32, words: &str) -> Ran {
+        ran(self.tool(&format!("lst {words}")).env("LST_SESSION", key.to_string()))
+    }
+
     /// Runs what must succeed and returns what it printed.
     pub(crate) fn says(&self, words: &str) -> String {
         let (status, out, err) = self.run(words);

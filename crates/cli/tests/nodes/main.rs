@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod lab;
+mod lst;
 
 use std::net::TcpListener;
 use std::process::Command;

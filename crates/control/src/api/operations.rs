@@ -3,6 +3,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid};
+use fulmar_selftest::console::{self, Keyed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -42,6 +43,13 @@ impl AdminError {
 
     fn unsupported(what: &str) -> Self {
         Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
+    }
+
+    /// Says that the node takes no part in selftest, and how it would.
+    pub fn no_selftest() -> Self {
+        Self::new(Errno::EOPNOTSUPP, "this node has no selftest role").with_hint(
+            "start it with \"fulmar node --role selftest\", or with roles: [selftest] in its file",
+        )
     }
 }
 
@@ -168,6 +176,8 @@ operations! {
     "udsp/del" udsp_del(UdspDel) -> () { Err(AdminError::unsupported("UDSP")) };
     /// Drops or delays messages on purpose.
     "fault" fault(Fault) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// Has the node's selftest console do something; some commands take half a minute.
+    "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
 }
 
 macro_rules! requests {
@@ -184,7 +194,7 @@ requests! {
     /// See [`Admin::net_show`].
     #[derive(Default)]
     NetShow {
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         net: Option<Net>,
     }
     /// See [`Admin::net_add`].
@@ -196,19 +206,19 @@ requests! {
     /// See [`Admin::net_del`]: a network, or its NI on an interface, or the NI with a NID.
     #[derive(Default)]
     NetDel {
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         net: Option<Net>,
         #[serde(default)]
         interface: Option<String>,
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         nid: Option<Nid>,
     }
     /// See [`Admin::net_set`]: the NI with a NID, those of a network, or all.
     #[derive(Default)]
     NetSet {
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         nid: Option<Nid>,
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         net: Option<Net>,
         #[serde(default)]
         health: Option<u32>,
@@ -221,7 +231,7 @@ requests! {
     /// See [`Admin::peer_show`].
     #[derive(Default)]
     PeerShow {
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         nid: Option<Nid>,
     }
     /// See [`Admin::peer_add`].
@@ -233,9 +243,8 @@ requests! {
     }
     /// See [`Admin::peer_del`]: the whole peer if no NIDs are given.
     PeerDel {
-        #[serde(with = "crate::text")]
         primary: Nid,
-        #[serde(default, with = "crate::text::list")]
+        #[serde(default)]
         nids: Vec<Nid>,
         /// Even if its primary NID is locked.
         #[serde(default)]
@@ -244,7 +253,7 @@ requests! {
     /// See [`Admin::peer_set`]: all peer NIs if no NID is given.
     #[derive(Default)]
     PeerSet {
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         nid: Option<Nid>,
         #[serde(default)]
         health: Option<u32>,
@@ -254,9 +263,8 @@ requests! {
     }
     /// See [`Admin::ping`].
     Ping {
-        #[serde(with = "crate::text::list")]
         nids: Vec<Nid>,
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         source: Option<Nid>,
         /// Seconds.
         #[serde(default)]
@@ -264,9 +272,8 @@ requests! {
     }
     /// See [`Admin::discover`].
     Discover {
-        #[serde(with = "crate::text::list")]
         nids: Vec<Nid>,
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         source: Option<Nid>,
         /// Seconds.
         #[serde(default)]
@@ -288,16 +295,15 @@ requests! {
     /// See [`Admin::import`].
     Import { conf: LnetConf, #[serde(default)] delete: bool, }
     /// See [`Admin::connections`].
-    Connections { #[serde(with = "crate::text")] net: Net, }
+    Connections { net: Net, }
     /// See [`Admin::socklnd_peers`].
-    SocklndPeers { #[serde(with = "crate::text")] net: Net, }
+    SocklndPeers { net: Net, }
     /// See [`Admin::socklnd_interfaces`].
-    SocklndInterfaces { #[serde(with = "crate::text")] net: Net, }
+    SocklndInterfaces { net: Net, }
     /// See [`Admin::disconnect`]: the peer with a NID, or all peers of the network.
     Disconnect {
-        #[serde(with = "crate::text")]
         net: Net,
-        #[serde(default, with = "crate::text::option")]
+        #[serde(default)]
         nid: Option<Nid>,
     }
     /// See [`Admin::socklnd_counters`].
@@ -305,12 +311,12 @@ requests! {
     /// See [`Admin::list_nids`].
     ListNids {}
     /// See [`Admin::which_nid`].
-    WhichNid { #[serde(with = "crate::text::list")] nids: Vec<Nid>, }
+    WhichNid { nids: Vec<Nid>, }
     /// A list of NIDs.
     #[derive(Default)]
-    Nids { #[serde(with = "crate::text::list")] nids: Vec<Nid>, }
+    Nids { nids: Vec<Nid>, }
     /// A NID, or none.
-    WhichReply { #[serde(default, with = "crate::text::option")] nid: Option<Nid>, }
+    WhichReply { #[serde(default)] nid: Option<Nid>, }
     /// See [`Admin::recovery_show`].
     RecoveryShow { peers: bool, }
     /// See [`Admin::route_show`].
@@ -330,4 +336,8 @@ requests! {
     UdspDel { idx: Option<u32>, }
     /// See [`Admin::fault`].
     Fault {}
+    /// See [`Admin::lst`].
+    Lst { keyed: Keyed, }
+    /// What the console answers. Its refusals are no [`AdminError`]: `lst` has words for them.
+    LstReply { answer: console::Answer, }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! node:
-//!     roles: [lnet]
+//!     roles: [lnet, selftest]
 //!     accept: secure                   # or all, none
 //!     accept_port: 988
 //!     control: /run/fulmar/control.sock
@@ -13,6 +13,8 @@
 //!             lnet_retry_count: 3
 //!         ksocklnd:
 //!             credits: 1024
+//!         lnet_selftest:
+//!             session_timeout: 100
 //! net: ...                             # the rest is lnet.conf
 //! ```
 //!
@@ -51,6 +53,8 @@ const NODE_KEYS: [&str; 9] = [
 pub enum Role {
     /// Speaks LNet: answers pings, is discovered.
     Lnet,
+    /// Takes part in LNet selftest, and has the console of `lst`.
+    Selftest,
 }
 
 /// What a node is told before it starts.
@@ -101,6 +105,16 @@ impl NodeConfig {
         let source = Source::new(format!("{name}="), value);
         let name = Text { s: name, ..source.whole() };
         self.options.set(module, name, source.whole())
+    }
+
+    /// Adds a role, as an option of the command line does.
+    ///
+    /// # Errors
+    /// Says which roles there are.
+    pub fn add_role(&mut self, name: &str) -> Result<()> {
+        let source = Source::new("--role", name);
+        self.roles.push(role(source.whole())?);
+        Ok(())
     }
 
     /// Takes `networks=` in place of all the networks that the file gives.
@@ -166,7 +180,7 @@ impl NodeConfig {
     fn read_options(&mut self, node: &Node<'_>) -> Result<()> {
         for (name, parameters) in node.entries("options")? {
             let Some(module) = Module::of_name(name.s) else {
-                return Err(name.unknown("module", &["lnet", "ksocklnd"]));
+                return Err(name.unknown("module", &["lnet", "ksocklnd", "lnet_selftest"]));
             };
             for (key, value) in parameters.entries(name.s)? {
                 self.options.set(module, key, value.text(key.s)?)?;
@@ -179,7 +193,8 @@ impl NodeConfig {
 fn role(text: Text<'_>) -> Result<Role> {
     match text.s {
         "lnet" => Ok(Role::Lnet),
-        _ => Err(text.unknown("role", &["lnet"])),
+        "selftest" => Ok(Role::Selftest),
+        _ => Err(text.unknown("role", &["lnet", "selftest"])),
     }
 }
 

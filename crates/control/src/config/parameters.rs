@@ -15,6 +15,7 @@ use super::globals::{self, GlobalKey};
 pub enum Module {
     Lnet,
     Ksocklnd,
+    LnetSelftest,
 }
 
 impl Module {
@@ -22,6 +23,7 @@ impl Module {
         match name {
             "lnet" => Some(Self::Lnet),
             "ksocklnd" => Some(Self::Ksocklnd),
+            "lnet_selftest" => Some(Self::LnetSelftest),
             _ => None,
         }
     }
@@ -30,6 +32,7 @@ impl Module {
         match self {
             Self::Lnet => LNET,
             Self::Ksocklnd => KSOCKLND,
+            Self::LnetSelftest => LNET_SELFTEST,
         }
     }
 }
@@ -128,6 +131,9 @@ const KSOCKLND: &[(&str, Kind)] = &[
     ("zc_recv_min_nfrags", COUNT),
 ];
 
+const LNET_SELFTEST: &[(&str, Kind)] =
+    &[("brw_inject_errors", COUNT), ("rpc_timeout", COUNT), ("session_timeout", COUNT)];
+
 /// The parameters that were given; each has been checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
@@ -197,6 +203,17 @@ impl Parameters {
         config.keepalive = sock("keepalive").map_or(config.keepalive, seconds);
         config.min_bulk = sock("min_bulk").map_or(config.min_bulk, |n| n as u32);
         config.enable_csum = sock("enable_csum").map_or(config.enable_csum, |n| n != 0);
+        config
+    }
+
+    /// Returns the settings of the selftest.
+    pub fn selftest(&self) -> fulmar_selftest::Config {
+        let value = |name| self.number(Module::LnetSelftest, name).map(i64::unsigned_abs);
+        let mut config = fulmar_selftest::Config::default();
+        let seconds = |name, default| value(name).map_or(default, Duration::from_secs);
+        config.rpc_timeout = seconds("rpc_timeout", config.rpc_timeout);
+        config.session_timeout = seconds("session_timeout", config.session_timeout);
+        config.inject_errors = value("brw_inject_errors").map_or(0, |n| n as u32);
         config
     }
 

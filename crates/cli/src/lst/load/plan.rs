@@ -1,0 +1,416 @@
+//! The words of `lst run` and `lst mesh`, and what they ask for.
+
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use fulmar_lnet_wire::{MTU, Nid, NidList};
+use fulmar_selftest::console::{DataCheck, TestSpec};
+
+use super::drive::{Cell, Flow};
+use super::grid::{Grid, Point};
+
+/// Measure what nodes carry between them: one command from the session to the table
+///
+/// Takes the nodes into a session of its own, lets the clients (--from) load the servers (--to),
+/// measures, and ends the session, also if it is interrupted or something fails. Nodes may be
+/// Fulmar's or the kernel's; of the latter only rates and errors are known.
+///
+/// Exit status: 0 if all went well, 1 if there were errors or a node failed, 2 if the request was
+/// wrong, 130 if it was interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "lst run", max_term_width = 100, after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Clients: NIDs between commas, such as 10.0.0.[1-4]@tcp; may be repeated
+    #[arg(long, value_name = "NIDS", required = true)]
+    from: Vec<String>,
+    /// Servers: as for --from
+    #[arg(long, value_name = "NIDS", required = true)]
+    to: Vec<String>,
+    /// "ping", "brw read" or "brw write"; the words of add_test, such as size=1M, are understood
+    #[arg(value_name = "TEST", required = true)]
+    test: Vec<String>,
+    /// Bytes of each transfer, such as 4k or 1M [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    size: Option<u32>,
+    /// How the data are checked [default: none]
+    #[arg(long, value_name = "HOW")]
+    check: Option<CheckArg>,
+    /// Where the data begin in the client's first page
+    #[arg(long, value_name = "BYTES", value_parser = offset)]
+    off: Option<u32>,
+    /// RPCs under way between each client and each of its servers [default: 1]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX))]
+    concurrency: Option<u32>,
+    /// How many clients share how many servers
+    #[arg(long, value_name = "D:S", default_value = "1:1", value_parser = distribute)]
+    distribute: (u32, u32),
+    /// How long to measure
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = positive_seconds)]
+    time: Duration,
+    /// How long to let the load run before the measurement begins
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// Measure each point of a grid, such as concurrency=1..64x2,size=4k,64k,1M. A..BxM multiplies,
+    /// A..B+S adds
+    #[arg(long, value_name = "GRID")]
+    sweep: Option<Grid>,
+    /// How often each point of the grid is measured
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "sweep",
+        value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
+    pub(super) repeats: u32,
+    /// Print a Markdown table of the mean MB/s, a row for each size
+    #[arg(long, requires = "sweep", conflicts_with_all = ["json", "csv"])]
+    pub(super) markdown: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub(super) json: bool,
+    /// Print comma-separated values
+    #[arg(long)]
+    pub(super) csv: bool,
+    /// End the session that this node has, and take nodes out of those of others
+    #[arg(long)]
+    force: bool,
+    /// Say each second how it goes, also if standard error is no terminal
+    #[arg(long)]
+    pub(super) progress: bool,
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  lst run --from 10.0.0.1@tcp --to 10.0.0.2@tcp ping
+  lst run --from 10.0.0.[1-4]@tcp --to 10.0.1.[1-4]@tcp --distribute 1:4 brw write --size 1M \\
+      --concurrency 8 --time 30
+  lst run --from 10.0.0.1@tcp --to 10.0.0.2@tcp brw read --sweep concurrency=1..64x2,size=4k,1M
+
+--control PATH names the control socket of the node whose console is used, as for every command.";
+
+/// Measure bandwidth and latency from every node to every other
+///
+/// Takes one ordered pair after another, writes by brw for the bandwidth and pings for the
+/// latency, prints both as a matrix, and names the worst pairs.
+///
+/// Exit status: as for "lst run".
+#[derive(Debug, Parser)]
+#[command(name = "lst mesh", max_term_width = 100, after_help = MESH_EXAMPLES)]
+pub(crate) struct MeshArgs {
+    /// Two or more, such as 10.0.0.[1-8]@tcp
+    #[arg(required = true, value_name = "NIDS")]
+    nids: Vec<String>,
+    /// How long to measure each of bandwidth and latency
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = positive_seconds)]
+    pub(super) time: Duration,
+    /// How long to let each load run before the measurement begins
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
+    pub(super) warmup: Duration,
+    /// Bytes of each transfer
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = size)]
+    pub(super) size: u32,
+    /// Transfers under way in each pair; of pings there is one
+    #[arg(long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX))]
+    pub(super) concurrency: u32,
+    /// Measure pairs that share no node at the same time
+    #[arg(long)]
+    pub(super) parallel: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// End the session that this node has, and take nodes out of those of others
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Say how it goes, also if standard error is no terminal
+    #[arg(long)]
+    pub(super) progress: bool,
+}
+
+const MESH_EXAMPLES: &str = "Examples:
+  lst mesh 10.0.0.[1-8]@tcp
+  lst mesh 10.0.0.[1-64]@tcp --parallel --json
+
+--control PATH names the control socket of the node whose console is used, as for every command.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CheckArg {
+    None,
+    Simple,
+    Full,
+}
+
+/// The most RPCs that a test has under way between two nodes. Spec: lnet-selftest §1.
+pub(super) const CONCURRENCY_MAX: i64 = 1024;
+/// The most servers that one client can be given. Spec: lnet-selftest §7.3.
+const SPAN_MAX: u32 = 341;
+/// Nobody waits for more.
+const REPEATS_MAX: i64 = 1000;
+/// The longest measurement, in seconds: the nodes' milliseconds do not come round.
+const SECONDS_MAX: f64 = 30.0 * 86_400.0;
+/// The most nodes that one side of a test may have.
+const NODES_MAX: usize = 4096;
+/// The most nodes of a mesh.
+const MESH_MAX: usize = 256;
+
+impl RunArgs {
+    /// Returns the cell at one point of the grid, or the only one.
+    ///
+    /// # Errors
+    /// Says what is wrong with the request.
+    pub(super) fn cell(&self, point: Point) -> Result<Cell, String> {
+        let flow = Flow {
+            from: nids("--from", &self.from, NODES_MAX)?,
+            to: nids("--to", &self.to, NODES_MAX)?,
+        };
+        let (clients_sharing, span) = self.distribute;
+        if span as usize > flow.to.len() {
+            return Err(format!(
+                "--distribute {clients_sharing}:{span} gives each client {span} servers, and --to \
+                 names {}: name more, or write {clients_sharing}:{}",
+                flow.to.len(),
+                flow.to.len()
+            ));
+        }
+        let test = self.test(point.size)?;
+        if point.concurrency.is_some() && self.concurrency.is_some() {
+            return Err("--concurrency is in the grid too: leave one of them out".to_owned());
+        }
+        Ok(Cell {
+            name: format!("run-{}", std::process::id()),
+            flows: vec![flow],
+            test,
+            concurrency: point.concurrency.or(self.concurrency).unwrap_or(1),
+            distribute: self.distribute,
+            time: self.time,
+            warmup: self.warmup,
+            force: self.force,
+        })
+    }
+
+    /// Returns the grid, if there is one.
+    pub(super) fn grid(&self) -> Option<&Grid> {
+        self.sweep.as_ref()
+    }
+
+    /// Returns the test that the words and the options describe together.
+    fn test(&self, swept: Option<u32>) -> Result<TestSpec, String> {
+        let words = TestWords::parse(&self.test)?;
+        let size = only("size", [words.size, self.size, swept])?;
+        let check = only("check", [words.check, self.check.map(DataCheck::from)])?;
+        let offset = only("off", [words.offset, self.off])?;
+        match words.brw {
+            true => Ok(TestSpec::Brw {
+                write: words.write,
+                check: check.unwrap_or_default(),
+                size: size.unwrap_or(MTU),
+                offset: offset.unwrap_or(0),
+            }),
+            false if size.is_some() || check.is_some() || offset.is_some() => {
+                Err("a ping has no data: leave size, check and off out, or test brw".to_owned())
+            }
+            false => Ok(TestSpec::Ping),
+        }
+    }
+}
+
+impl MeshArgs {
+    /// Returns the nodes.
+    ///
+    /// # Errors
+    /// Says what is wrong with them.
+    pub(super) fn nodes(&self) -> Result<Vec<Nid>, String> {
+        match nids("NIDS", &self.nids, MESH_MAX)? {
+            nodes if nodes.len() < 2 => Err("a mesh needs two nodes or more".to_owned()),
+            nodes => Ok(nodes),
+        }
+    }
+}
+
+/// The test as `lst add_test` words it. Spec: lnet-selftest §16.10.
+#[derive(Default)]
+struct TestWords {
+    brw: bool,
+    write: bool,
+    size: Option<u32>,
+    check: Option<DataCheck>,
+    offset: Option<u32>,
+}
+
+impl TestWords {
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let mut words = words.iter().map(|word| word.to_lowercase());
+        let mut this = Self::default();
+        match words.next().as_deref() {
+            Some("brw") => this.brw = true,
+            Some("ping") => {}
+            other => return Err(no_test(other.unwrap_or_default())),
+        }
+        for word in words {
+            match word.split_once('=') {
+                None if word.contains('@') => return Err(no_test(&word)),
+                None if this.brw && ["read", "r"].contains(&word.as_str()) => this.write = false,
+                None if this.brw && ["write", "w"].contains(&word.as_str()) => this.write = true,
+                Some(("size" | "s", value)) => this.size = Some(size(value)?),
+                Some(("off" | "o", value)) => this.offset = Some(offset(value)?),
+                Some(("check" | "c", value)) => {
+                    let check = CheckArg::from_str(value, false).map_err(|_| {
+                        format!("check={value} is unknown: write none, simple or full")
+                    })?;
+                    this.check = Some(check.into());
+                }
+                _ if this.brw => {
+                    return Err(format!(
+                        "{word:?} is no word of brw: it knows read, write, size=, check= and off="
+                    ));
+                }
+                _ => return Err(format!("{word:?} is too much: a ping needs no more words")),
+            }
+        }
+        Ok(this)
+    }
+}
+
+fn no_test(word: &str) -> String {
+    match word.contains('@') {
+        true => format!("{word} stands where the test should: put commas between NIDs, no blanks"),
+        false => format!("{word:?} is no test: write ping, brw read or brw write"),
+    }
+}
+
+impl From<CheckArg> for DataCheck {
+    fn from(check: CheckArg) -> Self {
+        match check {
+            CheckArg::None => Self::None,
+            CheckArg::Simple => Self::Simple,
+            CheckArg::Full => Self::Full,
+        }
+    }
+}
+
+/// Returns the one value that was given, if any.
+fn only<T, const N: usize>(name: &str, values: [Option<T>; N]) -> Result<Option<T>, String> {
+    let mut given = values.into_iter().flatten();
+    match (given.next(), given.next()) {
+        (value, None) => Ok(value),
+        _ => Err(format!("the {name} is given twice: leave one of them out")),
+    }
+}
+
+fn nids(option: &str, texts: &[String], max: usize) -> Result<Vec<Nid>, String> {
+    let list: NidList = texts.join(" ").parse().map_err(|error| format!("{option}: {error}"))?;
+    let nids = list.expand(max).map_err(|error| format!("{option}: {error}"))?;
+    match nids.iter().find(|nid| nid.to_small().is_none()) {
+        None => Ok(nids),
+        Some(nid) => {
+            Err(format!("{option}: selftest knows only addresses of four bytes, not {nid}"))
+        }
+    }
+}
+
+/// Reads a number of bytes that a transfer can have.
+pub(super) fn size(text: &str) -> Result<u32, String> {
+    match bytes(text) {
+        Some(bytes) if (8..=MTU).contains(&bytes) && bytes.is_multiple_of(8) => Ok(bytes),
+        Some(_) => Err(format!("{text} bytes cannot be sent: write a multiple of 8 up to 1M")),
+        None => {
+            Err(format!("{text:?} is no size: write a number of bytes, such as 4096, 64k or 1M"))
+        }
+    }
+}
+
+fn offset(text: &str) -> Result<u32, String> {
+    match bytes(text) {
+        Some(bytes) if bytes < 4096 && bytes.is_multiple_of(8) => Ok(bytes),
+        _ => Err(format!("{text:?} is no offset: write a multiple of 8 below 4096")),
+    }
+}
+
+/// Reads digits, and `k` or `M`.
+fn bytes(text: &str) -> Option<u32> {
+    let (digits, unit) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 1 << 10),
+        (at, 'm' | 'M') => (&text[..at], 1 << 20),
+        _ => (text, 1),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u32>().ok()?.checked_mul(unit)
+}
+
+fn distribute(text: &str) -> Result<(u32, u32), String> {
+    let read = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let pair = text.split_once(':').and_then(|(d, s)| read(d).zip(read(s)));
+    match pair {
+        Some((_, span)) if span > SPAN_MAX => {
+            Err(format!("a client can have {SPAN_MAX} servers at most"))
+        }
+        Some(pair) => Ok(pair),
+        None => Err("write how many clients share how many servers, such as 1:4".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err("write a number of seconds, such as 30 or 0.5".to_owned()),
+    }
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        time if time < Duration::from_millis(100) => Err("a tenth of a second is least".to_owned()),
+        time => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(words: &str) -> Result<Cell, String> {
+        let words = ["lst run"].into_iter().chain(words.split_whitespace());
+        let args = RunArgs::try_parse_from(words).map_err(|error| error.to_string())?;
+        args.cell(Point::default())
+    }
+
+    #[test]
+    fn options_and_the_words_of_add_test_mean_the_same() {
+        let brw = TestSpec::Brw { write: true, check: DataCheck::Full, size: 65536, offset: 0 };
+        let nodes = "--from 10.0.0.[1-2]@tcp --to 10.0.1.1@tcp,10.0.1.2@tcp --to 10.0.1.3@tcp";
+        for test in ["brw write --size 64k --check full", "brw w size=64K check=full"] {
+            let cell = cell(&format!("{nodes} {test} --distribute 1:3 --time 0.5")).unwrap();
+            assert_eq!((cell.test, cell.distribute), (brw, (1, 3)));
+            assert_eq!((cell.flows[0].from.len(), cell.flows[0].to.len()), (2, 3));
+            assert_eq!(cell.time, Duration::from_millis(500));
+        }
+        let ping = cell(&format!("{nodes} ping")).unwrap();
+        assert_eq!((ping.test, ping.concurrency), (TestSpec::Ping, 1));
+    }
+
+    #[test]
+    fn a_wrong_request_is_told_what_to_write() {
+        let nodes = "--from 1.1.1.1@tcp --to 1.1.1.2@tcp";
+        for (words, mend) in [
+            ("brw write --size 3", "write a multiple of 8 up to 1M"),
+            ("brw write size=2M", "write a multiple of 8 up to 1M"),
+            ("brw write size=4k --size 4k", "the size is given twice"),
+            ("brw write check=half", "write none, simple or full"),
+            ("brw sideways", "it knows read, write, size=, check= and off="),
+            ("ping --size 4k", "a ping has no data"),
+            ("pong", "write ping, brw read or brw write"),
+            ("1.1.1.3@tcp ping", "put commas between NIDs"),
+            ("ping --distribute 1:2", "name more, or write 1:1"),
+            ("ping --distribute 4", "such as 1:4"),
+            ("ping --time 0", "a tenth of a second"),
+            ("ping --concurrency 1025", "1..=1024"),
+            ("ping --repeats 2", "--sweep"),
+        ] {
+            let error = cell(&format!("{nodes} {words}")).unwrap_err();
+            assert!(error.contains(mend), "{words}: {error}");
+        }
+        let error = cell("--from 1.1.1.[3-1]@tcp --to 1.1.1.2@tcp ping").unwrap_err();
+        assert!(error.contains("--from: column 8") && error.contains("write 1-3"), "{error}");
+        let error = cell("--from 1.1.1.1@tcp --to 2001:db8::1@tcp ping").unwrap_err();
+        assert!(error.contains("not 2001:db8::1@tcp"), "{error}");
+    }
+}
