@@ -8,6 +8,7 @@
 
 mod iperf3;
 mod lnet;
+mod lst;
 mod ping_pong;
 mod process;
 mod report;
@@ -60,6 +61,10 @@ enum Command {
     LnetHub { port: u16, peers: u32 },
     #[command(hide = true)]
     LnetPeers { port: u16, peers: u32 },
+    #[command(hide = true)]
+    LstServer { port: u16 },
+    #[command(hide = true)]
+    LstClient { port: u16, load: String, seconds: f64 },
 }
 
 /// What measures the figures whose names begin so.
@@ -69,6 +74,9 @@ const CASES: &[Case] = &[
     ("lnet.put_1m", lnet::bulk),
     ("lnet.put_8b", lnet::latency),
     ("lnet.idle_1000_peers", lnet::idle),
+    ("lst.brw_", lst::bulk),
+    ("lst.ping", lst::latency),
+    ("lst.node_c64", lst::memory),
 ];
 
 /// How long and how often each trial runs.
@@ -94,6 +102,12 @@ fn main() -> ExitCode {
         }
         Command::LnetHub { port, peers } => lnet::serve_peers(port, peers),
         Command::LnetPeers { port, peers } => lnet::hold_peers(port, peers),
+        Command::LstServer { port } => lst::serve(port),
+        Command::LstClient { port, load, seconds } => {
+            let load = serde_json::from_str(&load);
+            let load = load.map_err(|error| Failure(format!("no load: {error}")));
+            load.and_then(|load| lst::run_load(port, load, Duration::from_secs_f64(seconds)))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

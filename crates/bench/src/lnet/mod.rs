@@ -105,7 +105,7 @@ fn transfer(flow: Flow, effort: Effort) -> Result<(Sent, Received), Failure> {
 }
 
 /// Starts a node at an address of the loopback interface.
-fn start(runtime: &Runtime, address: IpAddr, port: u16) -> Result<Node, Failure> {
+pub(crate) fn start(runtime: &Runtime, address: IpAddr, port: u16) -> Result<Node, Failure> {
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = port;
@@ -116,12 +116,12 @@ fn start(runtime: &Runtime, address: IpAddr, port: u16) -> Result<Node, Failure>
     Node::start(runtime, options).map_err(|error| Failure(error.to_string()))
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Runtime::new(None).map_err(|error| Failure(error.to_string()))
 }
 
 /// Waits until the benchmark has seen enough.
-fn wait_for_the_end() {
+pub(crate) fn wait_for_the_end() {
     // An error is as good an end as any.
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
 }
