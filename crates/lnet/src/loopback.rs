@@ -7,23 +7,25 @@ use fulmar_lnet_wire::{Body, Nid};
 
 use crate::Lnet;
 use crate::api::{CopyId, Output};
-use crate::md::Request;
+use crate::md::{Owner, Request};
 use crate::message::{Arrival, Origin, Stage};
 use crate::ni::NiId;
 use crate::peer::PeerNiId;
 
 /// A copy that the owner is making.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Copying {
     sender: MessageId,
     receiver: MessageId,
+    /// What goes to a service that has no buffer.
+    bytes: Vec<u8>,
 }
 
 impl Lnet {
     /// Takes the end of an [`Output::Copy`].
     pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
-        let Some(Copying { sender, receiver }) = self.copies.remove(&copy) else { return };
-        self.finalize_receive(now, receiver, Ok(()), Vec::new());
+        let Some(Copying { sender, receiver, bytes }) = self.copies.remove(&copy) else { return };
+        self.finalize_receive(now, receiver, Ok(()), bytes);
         self.finalize_send(now, sender, Ok(()));
         self.settle(now);
     }
@@ -57,12 +59,16 @@ impl Lnet {
         let payload = self.messages.live(sender).payload.clone();
         let done = match (payload, sink) {
             (Payload::Span(from), Sink::Span(to)) => {
-                self.next_copy += 1;
-                let copy = CopyId(self.next_copy);
-                self.copies.insert(copy, Copying { sender, receiver });
                 let from = Payload::Span(Span { len: to.len, ..from });
-                let to = Sink::Span(to);
-                return self.outputs.push_back(Output::Copy { copy, from, to });
+                let copying = Copying { sender, receiver, bytes: Vec::new() };
+                return self.ask_copy(copying, from, Sink::Span(to));
+            }
+            (Payload::Inline(bytes), Sink::Inline { len }) if self.is_for_service(receiver) => {
+                // There is nothing to copy, but a service that answers itself must not go on for
+                // ever within one input: its owner is asked in between.
+                let bytes = bytes[..len as usize].to_vec();
+                let copying = Copying { sender, receiver, bytes };
+                return self.ask_copy(copying, Payload::Empty, Sink::Discard { len: 0 });
             }
             (Payload::Inline(bytes), Sink::Inline { len }) => Ok(bytes[..len as usize].to_vec()),
             (_, Sink::Discard { .. }) => Ok(Vec::new()),
@@ -75,6 +81,18 @@ impl Lnet {
         };
         self.finalize_receive(now, receiver, status, bytes);
         self.finalize_send(now, sender, Ok(()));
+    }
+
+    fn ask_copy(&mut self, copying: Copying, from: Payload, to: Sink) {
+        self.next_copy += 1;
+        let copy = CopyId(self.next_copy);
+        self.copies.insert(copy, copying);
+        self.outputs.push_back(Output::Copy { copy, from, to });
+    }
+
+    fn is_for_service(&self, receiver: MessageId) -> bool {
+        let md = self.messages.get(receiver).and_then(|message| message.md);
+        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.owner == Owner::Service)
     }
 
     /// Ends the sending side of a looped message whose receiving side is done.

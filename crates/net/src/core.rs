@@ -87,6 +87,9 @@ pub(crate) struct Todo {
     pub(crate) seldom: Option<Box<Seldom>>,
 }
 
+/// A copy within the node: from where and to where, or nowhere.
+pub(crate) type LoopCopy = (CopyId, Option<(Piece, Piece)>);
+
 /// What is to be done when connections come and go, or somebody asks.
 #[derive(Default)]
 pub(crate) struct Seldom {
@@ -94,7 +97,7 @@ pub(crate) struct Seldom {
     /// Connections that their I/O thread forgets: at once, or soon if they are still written to.
     pub(crate) close: Vec<(Arc<Conn>, bool)>,
     pub(crate) resume: Vec<Arc<Conn>>,
-    pub(crate) copy: Vec<(CopyId, Option<(Piece, Piece)>)>,
+    pub(crate) copy: Vec<LoopCopy>,
     /// Tell those who wait.
     pub(crate) answers: Vec<Box<dyn FnOnce() + Send>>,
     pub(crate) jobs: Vec<Job>,
@@ -138,7 +141,6 @@ impl Todo {
 pub(crate) struct Report {
     pub(crate) flushed: SmallVec<[(Arc<Conn>, Flushed); 2]>,
     pub(crate) not_dialled: Vec<(Arc<Conn>, Errno)>,
-    pub(crate) copied: Vec<CopyId>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) handled: SmallVec<[EventDone; 4]>,
 }
@@ -147,7 +149,6 @@ impl Report {
     pub(crate) fn is_empty(&self) -> bool {
         self.flushed.is_empty()
             && self.not_dialled.is_empty()
-            && self.copied.is_empty()
             && self.outcomes.is_empty()
             && self.handled.is_empty()
     }
@@ -285,9 +286,6 @@ impl Core {
         }
         for (conn, errno) in report.not_dialled {
             self.dialled(now, &conn, Err(errno), todo);
-        }
-        for copy in report.copied {
-            self.machine.handle_copied(now, copy);
         }
         for outcome in report.outcomes {
             match outcome {

@@ -27,7 +27,7 @@ use smallvec::{SmallVec, smallvec};
 use tracing::error;
 
 use crate::buffer::Table;
-use crate::core::{Core, Delivery, Report, Seldom, State, Todo};
+use crate::core::{Core, Delivery, LoopCopy, Report, Seldom, State, Todo};
 use crate::counters::Counters;
 use crate::dial;
 use crate::listener::Listener;
@@ -250,12 +250,9 @@ impl Shared {
         for conn in seldom.resume {
             self.runtime.post(conn.thread, Message::Resume(conn));
         }
-        for (copy, ends) in seldom.copy {
-            if let Some((from, to)) = ends {
-                to.region.copy_from(to.offset, &from.region, from.offset, to.len);
-                self.counters.payload_bytes_looped.add(to.len);
-            }
-            report.copied.push(copy);
+        if !seldom.copy.is_empty() {
+            // Not here and now: what a node sends to itself may go on for ever.
+            self.runtime.post(self.home, Message::Copy(self.clone(), seldom.copy));
         }
         for answer in seldom.answers {
             answer();
@@ -264,6 +261,21 @@ impl Shared {
         if !seldom.notices.is_empty() {
             self.log.write(self.runtime.now(), seldom.notices, &self.counters);
         }
+    }
+
+    /// Copies what the node sends to itself.
+    pub(crate) fn copy(self: &Arc<Self>, copies: Vec<LoopCopy>) {
+        for (_, ends) in &copies {
+            if let Some((from, to)) = ends {
+                to.region.copy_from(to.offset, &from.region, from.offset, to.len);
+                self.counters.payload_bytes_looped.add(to.len);
+            }
+        }
+        let _ = self.turn(|core, now, _| {
+            for (copy, _) in copies {
+                core.machine.handle_copied(now, copy);
+            }
+        });
     }
 
     /// Calls handlers for a while, and returns what they want done.

@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::conn::Conn;
+use crate::core::LoopCopy;
 use crate::error::StartError;
 use crate::listener::Listener;
 use crate::lock::Lock;
@@ -210,6 +211,8 @@ pub(crate) enum Message {
     Arm(Arc<node::Shared>, Time),
     /// Call the handlers of the node's events.
     Dispatch(Arc<node::Shared>),
+    /// Copy what the node sends to itself.
+    Copy(Arc<node::Shared>, Vec<LoopCopy>),
     /// Let go of a node.
     Leave(u64, SyncSender<()>),
     /// End.

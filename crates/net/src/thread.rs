@@ -216,6 +216,7 @@ impl Thread {
                 Message::Unlisten(listener) => self.unlisten(listener.slot()),
                 Message::Arm(node, at) => self.arm(node, at),
                 Message::Dispatch(node) => drop(node.turn(|_, _, _| ())),
+                Message::Copy(node, copies) => node.copy(copies),
                 Message::Leave(node, done) => {
                     self.leave(node);
                     drop(done);

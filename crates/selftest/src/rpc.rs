@@ -136,7 +136,7 @@ impl Rpcs {
             calls: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             next_call: 0,
-            last_match_bits: (config.wall_clock / 1_000_000_000) << 48,
+            last_match_bits: first_match_bits(config.wall_clock),
             counters: RpcCounters::default(),
             outputs: VecDeque::new(),
             finished: VecDeque::new(),
@@ -327,6 +327,14 @@ impl Rpcs {
         let took = now.since(started);
         self.finished.push_back(Finished { call, caller, result, took });
     }
+}
+
+/// Returns what match bits are counted from: the low 16 bits of the seconds, as a kernel node has
+/// them, and then those of their fraction, or who restarts within a second would repeat himself.
+fn first_match_bits(wall_clock: u64) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    let fraction = (wall_clock % SECOND << 16) / SECOND;
+    (wall_clock / SECOND) << 48 | fraction << 32
 }
 
 fn offer(id: OperationId, from: ProcessId, match_bits: u64, bulk: Bulk) -> Output {

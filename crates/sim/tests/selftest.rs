@@ -154,6 +154,23 @@ fn is_idle(cluster: &Cluster, host: HostId) -> bool {
 }
 
 #[test]
+fn a_node_that_pings_itself_for_ever_can_be_stopped() {
+    let mut lab = Lab::new(SelftestConfig::default(), false);
+    let (group, batch) = (String::from("self"), String::from(BATCH));
+    lab.tell(Command::AddGroup { group: group.clone() });
+    let nodes = vec![lab.cluster.world.nid(CONSOLE)];
+    lab.tell(Command::AddNodes { group: group.clone(), nodes });
+    let (test, distribute) = (TestSpec::Ping, (1, 1));
+    let (from, to) = (group.clone(), group);
+    lab.tell(Command::AddTest { batch, test, loops: -1, concurrency: 1, distribute, from, to });
+    lab.run();
+    lab.stop(false);
+    lab.wait_for_the_end();
+    lab.tell(Command::EndSession {});
+    lab.finish();
+}
+
+#[test]
 fn in_calm_every_rpc_is_done_once_and_counted_and_nothing_is_left() {
     let mut lab = Lab::new(SelftestConfig::default(), false);
     lab.add_test(brw(true, 4096, DataCheck::Full), 10, 2, (1, 1));

@@ -246,3 +246,15 @@ fn a_mesh_names_the_worst_pair() {
         assert!(out.to_lowercase().contains(word), "{word} is missing in:\n{out}");
     }
 }
+
+#[test]
+fn a_node_measures_itself() {
+    let lab = Lab::new("lst-self");
+    let a = test_node(&lab, 2);
+    for test in ["ping", "brw read --size 64k --check full"] {
+        let out =
+            a.says(&format!("lst run --from 127.0.0.2@tcp --to 127.0.0.2@tcp --time 0.3 {test}"));
+        assert!(out.contains("127.0.0.2@tcp"), "{out}");
+    }
+    a.says("lctl list_nids");
+}

@@ -50,7 +50,7 @@ impl Options {
             Duration::from_secs(if calm { range.1 } else { rng.between(range.0, range.1) })
         };
         let config = SelftestConfig {
-            rpc_timeout: seconds((5, 64), rng),
+            rpc_timeout: seconds((1, 20), rng),
             session_timeout: seconds((20, 100), rng),
             ..SelftestConfig::default()
         };
