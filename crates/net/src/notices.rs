@@ -2,7 +2,7 @@
 
 use fulmar_base::Time;
 use fulmar_lnet::Notice as Lnet;
-use fulmar_node::Notice;
+use fulmar_node::{Notice, SelftestNotice as Selftest};
 use fulmar_socklnd::Notice as Socklnd;
 use tracing::{Level, debug, info, warn};
 
@@ -75,7 +75,10 @@ impl Bucket {
 fn level(notice: &Notice) -> Level {
     match notice {
         Notice::Socklnd(Socklnd::PeerUp { .. } | Socklnd::Restarted { .. })
-        | Notice::Lnet(Lnet::Discovered { .. }) => Level::INFO,
+        | Notice::Lnet(Lnet::Discovered { .. })
+        | Notice::Selftest(Selftest::SessionBegun { .. } | Selftest::SessionEnded { .. }) => {
+            Level::INFO
+        }
         Notice::Lnet(Lnet::Dropped { .. }) => Level::DEBUG,
         _ => Level::WARN,
     }

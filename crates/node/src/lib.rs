@@ -33,7 +33,9 @@ use fulmar_lnet_wire::selftest::{Damage, Usage};
 use fulmar_socklnd::{self as socklnd, Closed, DialError, Need, SendError, Socklnd};
 
 pub use fulmar_selftest::console::{Answer as ConsoleAnswer, Keyed};
-pub use fulmar_selftest::{CommandId, Config as SelftestConfig, Contents, QuestionId, Selftest};
+pub use fulmar_selftest::{
+    CommandId, Config as SelftestConfig, Contents, Notice as SelftestNotice, QuestionId, Selftest,
+};
 pub use outputs::{Notice, Output};
 
 /// Settings of a node.
