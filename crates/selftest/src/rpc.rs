@@ -333,8 +333,8 @@ impl Rpcs {
 /// them, and then those of their fraction, or who restarts within a second would repeat himself.
 fn first_match_bits(wall_clock: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
-    let fraction = (wall_clock % SECOND << 16) / SECOND;
-    (wall_clock / SECOND) << 48 | fraction << 32
+    let fraction = ((wall_clock % SECOND) << 16) / SECOND;
+    (wall_clock / SECOND) << 48 | (fraction << 32)
 }
 
 fn offer(id: OperationId, from: ProcessId, match_bits: u64, bulk: Bulk) -> Output {
