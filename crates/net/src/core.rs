@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
 use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
-use fulmar_node::{CommandId, ConsoleAnswer, Node as Machine, Notice, Output};
+use fulmar_node::{CommandId, ConsoleAnswer, Node as Machine, Notice, Output, Task};
 use fulmar_socklnd::{Closed, DialError, Need};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -228,16 +228,16 @@ impl Core {
                 Output::Answer { command, answer: result } => {
                     answer(self.commands.remove(&command), result, todo);
                 }
-                Output::Allocate { buffer, len, contents } => {
+                Output::Task(Task::Allocate { buffer, len, contents }) => {
                     self.buffers.allocate(table, buffer, len, contents);
                 }
-                Output::Release { buffer } => self.buffers.release(buffer),
-                Output::Damage { span, add } => damage_word(&table.resolve(span), add),
-                Output::Check { id, span, check, order } => {
+                Output::Task(Task::Release { buffer }) => self.buffers.release(buffer),
+                Output::Task(Task::Damage { span, add }) => damage_word(&table.resolve(span), add),
+                Output::Task(Task::Check { id, span, check, order }) => {
                     let piece = table.resolve(span);
                     todo.seldom().jobs.push(Job::Check { id, piece, check, order });
                 }
-                Output::Measure { id } => {
+                Output::Task(Task::Measure { id }) => {
                     let conns = self.conns.values().cloned().collect();
                     todo.seldom().jobs.push(Job::Measure { id, conns });
                 }

@@ -12,9 +12,7 @@
 //! Resume          -> need() of the connection has changed: read on
 //! Copy            -> copy between two buffers, then handle_copied
 //! Event           -> call the handler, then handle_event_done if the event asks for it
-//! Allocate, Release, Damage -> do that with a buffer that the selftest named
-//! Check           -> compare memory, then handle_checked
-//! Measure         -> look at the clock and the sockets, then handle_measured
+//! Task            -> memory and questions of the selftest: handle_checked, handle_measured
 //! Answer          -> tell whoever gave the command
 //! Pinged, Discovered, Notice -> tell whoever asked
 //! ```
@@ -35,6 +33,7 @@ use fulmar_socklnd::{self as socklnd, Closed, DialError, Need, SendError, Sockln
 pub use fulmar_selftest::console::{Answer as ConsoleAnswer, Keyed};
 pub use fulmar_selftest::{
     CommandId, Config as SelftestConfig, Contents, Notice as SelftestNotice, QuestionId, Selftest,
+    Task,
 };
 pub use outputs::{Notice, Output};
 
@@ -144,7 +143,7 @@ impl Node {
         Ok(id)
     }
 
-    /// Takes the outcome of an [`Output::Check`].
+    /// Takes the outcome of an [`Task::Check`].
     pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
         if let Some(service) = &mut self.selftest {
             service.machine.handle_checked(now, id, result);
@@ -152,7 +151,7 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes the answer to an [`Output::Measure`].
+    /// Takes the answer to an [`Task::Measure`].
     pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
         if let Some(service) = &mut self.selftest {
             service.handle_measured(now, &self.lnet, id, usage);

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink, Span};
+use fulmar_base::{ConnId, Errno, Payload, Sink};
 use fulmar_lnet::{CopyId, Event, PingReply, QueryId};
-use fulmar_lnet_wire::selftest::Check;
 use fulmar_selftest::console::Answer;
-use fulmar_selftest::{CommandId, Contents, QuestionId, SessionEnd};
-use fulmar_wire::Order;
+use fulmar_selftest::{CommandId, SessionEnd, Task};
 
 /// What the owner must do or know, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,43 +68,8 @@ pub enum Output {
         /// How.
         result: Result<PingReply, Errno>,
     },
-    /// Allocate a buffer of this name, which was never used before.
-    Allocate {
-        /// Its name: the highest bit is set.
-        buffer: BufferId,
-        /// Bytes.
-        len: u32,
-        /// What is in it.
-        contents: Contents,
-    },
-    /// Free a buffer that nothing touches any more.
-    Release {
-        /// Which.
-        buffer: BufferId,
-    },
-    /// Add to a word of memory.
-    Damage {
-        /// Which 8 bytes.
-        span: Span,
-        /// How much.
-        add: u64,
-    },
-    /// Compare memory with good data, then poison it.
-    Check {
-        /// Names the question.
-        id: QuestionId,
-        /// The memory.
-        span: Span,
-        /// How much of it.
-        check: Check,
-        /// The byte order of who filled it.
-        order: Order,
-    },
-    /// Tell what the node has cost.
-    Measure {
-        /// Names the question.
-        id: QuestionId,
-    },
+    /// Do something for the selftest that LNet has no part in.
+    Task(Task),
     /// A command to the selftest's console has ended.
     Answer {
         /// Which.

@@ -33,8 +33,6 @@ struct Operation {
 
 /// [`Md::user`] of the descriptors that receive requests; no operation has this number.
 const REQUESTS: u64 = u64::MAX;
-/// Set in the names of the machine's buffers, which the owner's own do not have.
-const OWN_BUFFERS: u64 = 1 << 63;
 
 impl Service {
     /// Makes the machine and opens its portals.
@@ -141,7 +139,9 @@ impl Service {
                 }
                 return None;
             }
-            other => return Some(for_owner(other)),
+            Wish::Task(task) => return Some(Output::Task(task)),
+            Wish::Answer { command, answer } => return Some(Output::Answer { command, answer }),
+            Wish::Notice(notice) => return Some(Output::Notice(Notice::Selftest(notice))),
         };
         match begun {
             Ok(md) => drop(self.operations.insert(id, Operation { md, result: None })),
@@ -170,32 +170,6 @@ impl Service {
     }
 }
 
-/// Returns what the owner does without LNet.
-fn for_owner(wish: Wish) -> Output {
-    match wish {
-        Wish::Allocate { buffer, len, contents } => {
-            Output::Allocate { buffer: own(buffer), len, contents }
-        }
-        Wish::Release { buffer } => Output::Release { buffer: own(buffer) },
-        Wish::Damage { span, add } => Output::Damage { span: own_span(span), add },
-        Wish::Check { id, span, check, order } => {
-            Output::Check { id, span: own_span(span), check, order }
-        }
-        Wish::Measure { id } => Output::Measure { id },
-        Wish::Answer { command, answer } => Output::Answer { command, answer },
-        Wish::Notice(notice) => Output::Notice(Notice::Selftest(notice)),
-        other => unreachable!("{other:?} is for LNet"),
-    }
-}
-
-fn own(buffer: BufferId) -> BufferId {
-    BufferId(buffer.0 | OWN_BUFFERS)
-}
-
-fn own_span(span: Span) -> Span {
-    Span { buffer: own(span.buffer), ..span }
-}
-
 /// What we send to ourselves does not leave the node.
 fn local(lnet: &Lnet, process: ProcessId) -> ProcessId {
     let nid = if lnet.is_own(process.nid) { Nid::LOOPBACK } else { process.nid };
@@ -217,7 +191,7 @@ fn descriptor(len: u64, user: u64) -> Md {
 }
 
 fn over(span: Span, id: OperationId) -> Md {
-    let Span { buffer, offset, len } = own_span(span);
+    let Span { buffer, offset, len } = span;
     Md { buffer, offset, ..descriptor(len.into(), id.0) }
 }
 

@@ -186,6 +186,23 @@ pub enum Output {
         /// How many at most.
         len: u32,
     },
+    /// Do something that LNet has no part in.
+    Task(Task),
+    /// A command has ended.
+    Answer {
+        /// Which.
+        command: CommandId,
+        /// How.
+        answer: Answer,
+    },
+    /// Something for the log.
+    Notice(Notice),
+}
+
+/// What the owner does for the machine without LNet. The highest bit is set in the names of the
+/// buffers, so that the owner can have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
     /// Allocate memory. Its name was never used before.
     Allocate {
         /// Its name.
@@ -225,15 +242,6 @@ pub enum Output {
         /// Names the question.
         id: QuestionId,
     },
-    /// A command has ended.
-    Answer {
-        /// Which.
-        command: CommandId,
-        /// How.
-        answer: Answer,
-    },
-    /// Something for the log.
-    Notice(Notice),
 }
 
 /// How an operation ended.

@@ -8,9 +8,9 @@
 //! ```text
 //! LNet           handle_request                               a request for one of our services
 //!                Output::{Offer*, Send, PutBulk, Get*}        -> handle_done, once for each
-//! memory         Output::{Allocate, Release, Damage}
-//!                Output::Check                                -> handle_checked
-//! the node       Output::Measure                              -> handle_measured
+//! memory         Task::{Allocate, Release, Damage}
+//!                Task::Check                                  -> handle_checked
+//! the node       Task::Measure                                -> handle_measured
 //! administrator  command                                      -> Output::Answer
 //! clock          poll_timeout                                 -> handle_timeout
 //! ```
@@ -39,7 +39,7 @@ mod unit;
 
 pub use api::{
     Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, QuestionId, Request,
-    SessionEnd,
+    SessionEnd, Task,
 };
 pub use machine::Selftest;
 

@@ -7,7 +7,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Stat, Usage};
 use fulmar_wire::Order;
 
-use crate::api::{CommandId, Config, Done, Notice, OperationId, Output, QuestionId, Request};
+use crate::api::{CommandId, Config, Done, Notice, OperationId, Output, QuestionId, Request, Task};
 use crate::brw::Transfer;
 use crate::console::{Console, Keyed};
 use crate::framework::Framework;
@@ -85,7 +85,7 @@ impl Selftest {
         self.settle(now);
     }
 
-    /// Takes the answer to [`Output::Check`].
+    /// Takes the answer to [`Task::Check`].
     ///
     /// # Panics
     /// If that was not asked, or is answered already.
@@ -98,7 +98,7 @@ impl Selftest {
         self.settle(now);
     }
 
-    /// Takes the answer to [`Output::Measure`].
+    /// Takes the answer to [`Task::Measure`].
     ///
     /// # Panics
     /// If that was not asked, or is answered already.
@@ -144,7 +144,8 @@ impl Selftest {
     pub fn poll_output(&mut self) -> Option<Output> {
         // Memory first: what is allocated is for what follows, and what is released is so because
         // nothing that follows names it.
-        let output = self.memory.poll_output().or_else(|| self.outputs.pop_front());
+        let task = self.memory.poll_output().map(Output::Task);
+        let output = task.or_else(|| self.outputs.pop_front());
         output.or_else(|| self.rpcs.poll_output())
     }
 
@@ -187,7 +188,7 @@ impl Selftest {
     /// Asks whether data are good that came from a machine of this byte order.
     pub(crate) fn ask_check(&mut self, question: Question, span: Span, check: Check, order: Order) {
         let id = self.ask(question);
-        self.outputs.push_back(Output::Check { id, span, check, order });
+        self.outputs.push_back(Output::Task(Task::Check { id, span, check, order }));
     }
 
     /// Checks what must hold between any two inputs.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fulmar_base::{BufferId, Span};
 use fulmar_lnet_wire::selftest::{Check, WORD};
 
-use crate::api::{Contents, Output};
+use crate::api::{Contents, Task};
 
 /// The longest transfer, and the length of the shared buffers.
 pub(crate) const BULK_LEN_MAX: u32 = 1 << 20;
@@ -17,6 +17,9 @@ pub(crate) const BULK_LEN_MAX: u32 = 1 << 20;
 const SPARE_MAX: usize = 64;
 /// Poisoned buffers are at least this long, so that short transfers can use each other's.
 const CLASS_LEN_MIN: u32 = 4096;
+
+/// Set in the names of our buffers.
+const OWN_BUFFERS: u64 = 1 << 63;
 
 /// Memory that a transfer has until it gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub(crate) struct Memory {
     /// How many more words are to be damaged.
     to_damage: u32,
     next: u64,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<Task>,
 }
 
 impl Memory {
@@ -82,7 +85,7 @@ impl Memory {
         let span = Span { buffer: self.allocate(len, Contents::Good), offset: 0, len };
         // The first word is one that every check looks at.
         let word = Span { len: WORD as u32, ..span };
-        self.outputs.push_back(Output::Damage { span: word, add: self.to_damage.into() });
+        self.outputs.push_back(Task::Damage { span: word, add: self.to_damage.into() });
         self.to_damage -= 1;
         Loan { span, kind: Kind::Damaged }
     }
@@ -131,11 +134,11 @@ impl Memory {
         let spare = std::mem::take(&mut self.spare).into_values().flatten();
         let shared = std::mem::take(&mut self.shared).into_values();
         self.spares = 0;
-        self.outputs.extend(spare.chain(shared).map(|buffer| Output::Release { buffer }));
+        self.outputs.extend(spare.chain(shared).map(|buffer| Task::Release { buffer }));
     }
 
     /// Returns the next thing to do, if any.
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<Task> {
         self.outputs.pop_front()
     }
 
@@ -163,14 +166,14 @@ impl Memory {
 
     fn allocate(&mut self, len: u32, contents: Contents) -> BufferId {
         assert!(len <= BULK_LEN_MAX, "a transfer of {len} bytes was let through");
-        let buffer = BufferId(self.next);
+        let buffer = BufferId(OWN_BUFFERS | self.next);
         self.next += 1;
-        self.outputs.push_back(Output::Allocate { buffer, len, contents });
+        self.outputs.push_back(Task::Allocate { buffer, len, contents });
         buffer
     }
 
     fn release(&mut self, buffer: BufferId) {
-        self.outputs.push_back(Output::Release { buffer });
+        self.outputs.push_back(Task::Release { buffer });
     }
 }
 
@@ -187,7 +190,7 @@ fn class(len: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn outputs(memory: &mut Memory) -> Vec<Output> {
+    fn outputs(memory: &mut Memory) -> Vec<Task> {
         std::iter::from_fn(|| memory.poll_output()).collect()
     }
 
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(outputs(&mut memory), [], "the other is still out");
         memory.give_back(two);
         memory.tidy();
-        assert!(matches!(outputs(&mut memory)[..], [Output::Release { .. }]));
+        assert!(matches!(outputs(&mut memory)[..], [Task::Release { .. }]));
         assert_eq!(memory.buffers(), 0);
     }
 
@@ -224,7 +227,7 @@ mod tests {
         let mut memory = Memory::new(2);
         let loans: Vec<_> = (0..3).map(|_| memory.source(64, Check::FULL)).collect();
         let added = |output| match output {
-            Output::Damage { add, .. } => Some(add),
+            Task::Damage { add, .. } => Some(add),
             _ => None,
         };
         assert_eq!(outputs(&mut memory).into_iter().filter_map(added).collect::<Vec<_>>(), [2, 1]);
@@ -238,7 +241,7 @@ mod tests {
         let mut memory = Memory::new(0);
         let loans: Vec<_> = (0..100).map(|_| memory.sink(4096, Check::FULL)).collect();
         loans.into_iter().for_each(|loan| memory.give_back_checked(loan));
-        let released = |output: &Output| matches!(output, Output::Release { .. });
+        let released = |output: &Task| matches!(output, Task::Release { .. });
         assert_eq!(outputs(&mut memory).iter().filter(|output| released(output)).count(), 36);
     }
 }

@@ -10,7 +10,7 @@ use fulmar_lnet_wire::selftest::{
 };
 
 use crate::Selftest;
-use crate::api::Output;
+use crate::api::{Output, Task};
 use crate::framework::Outcome;
 use crate::machine::Question;
 use crate::serve::{Client, refusal};
@@ -45,7 +45,7 @@ impl Selftest {
             None => Errno::ESRCH,
             Some(_) => {
                 let id = self.ask(Question::Stat(client, request));
-                self.outputs.push_back(Output::Measure { id });
+                self.outputs.push_back(Output::Task(Task::Measure { id }));
                 return Outcome::Later;
             }
         };

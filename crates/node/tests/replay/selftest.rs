@@ -8,7 +8,7 @@ use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::selftest::{
     FRAMEWORK_PORTAL, GOOD, LnetCounters, REQUEST_PORTAL, Usage, WORD, fill, fill_poison, verify,
 };
-use fulmar_node::{CommandId, ConsoleAnswer, Contents, Keyed, Node, Output, SelftestConfig};
+use fulmar_node::{CommandId, ConsoleAnswer, Contents, Keyed, Node, Output, SelftestConfig, Task};
 use fulmar_selftest::console::{Command, Reply};
 
 use crate::names::Names;
@@ -92,7 +92,7 @@ impl Upper {
     /// Does what only the owner of the node can do.
     pub(crate) fn handle_output(&mut self, now: Time, node: &mut Node, output: Output) {
         match output {
-            Output::Allocate { buffer, len, contents } => {
+            Output::Task(Task::Allocate { buffer, len, contents }) => {
                 let mut bytes = vec![0; len as usize];
                 match contents {
                     Contents::Any => {}
@@ -101,16 +101,16 @@ impl Upper {
                 }
                 assert_eq!(self.buffers.insert(buffer, bytes), None, "{buffer:?} is used twice");
             }
-            Output::Release { buffer } => {
+            Output::Task(Task::Release { buffer }) => {
                 self.buffers.remove(&buffer).expect("what is released was allocated");
             }
-            Output::Check { id, span, check, order } => {
+            Output::Task(Task::Check { id, span, check, order }) => {
                 let bytes = self.bytes_mut(span);
                 let result = verify(bytes, 0, check, order);
                 fill_poison(bytes);
                 node.handle_checked(now, id, result);
             }
-            Output::Measure { id } => node.handle_measured(now, id, Usage::default()),
+            Output::Task(Task::Measure { id }) => node.handle_measured(now, id, Usage::default()),
             Output::Answer { command, answer } => self.handle_answer(command, &answer),
             other => panic!("{other:?}"),
         }

@@ -13,7 +13,7 @@ use fulmar_wire::Order;
 
 use crate::console::{Answer, Keyed};
 use crate::{
-    Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, Request, Selftest,
+    Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, Request, Selftest, Task,
 };
 
 /// How long a message is under way.
@@ -371,22 +371,24 @@ impl Wire {
                 machine.begin(id, None);
                 self.get(nid, id, target, match_bits, len);
             }
-            Output::Allocate { buffer, len, contents } => machine.allocate(buffer, len, contents),
-            Output::Release { buffer } => {
+            Output::Task(Task::Allocate { buffer, len, contents }) => {
+                machine.allocate(buffer, len, contents)
+            }
+            Output::Task(Task::Release { buffer }) => {
                 let used = machine.operations.values().any(|used| *used == Some(buffer));
                 assert!(!used, "{buffer:?} is released while LNet uses it");
                 machine.buffers.remove(&buffer).expect("only what is allocated is released");
             }
-            Output::Damage { span, add } => {
+            Output::Task(Task::Damage { span, add }) => {
                 let word: &mut [u8; 8] = machine.bytes(span).try_into().unwrap();
                 *word = u64::from_le_bytes(*word).wrapping_add(add).to_le_bytes();
             }
-            Output::Check { id, span, check, order } => {
+            Output::Task(Task::Check { id, span, check, order }) => {
                 let result = look(machine.bytes(span), check, order);
                 fill_poison(machine.bytes(span));
                 machine.selftest.handle_checked(now, id, result);
             }
-            Output::Measure { id } => {
+            Output::Task(Task::Measure { id }) => {
                 let counters = LnetCounters { send_count: 5, ..LnetCounters::default() };
                 machine.selftest.handle_measured(now, id, counters, machine.usage);
             }

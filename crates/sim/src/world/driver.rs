@@ -8,7 +8,7 @@ use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::selftest::Usage;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind};
-use fulmar_node::Output;
+use fulmar_node::{Output, Task};
 use fulmar_wire::Order;
 
 use super::{Happening, HostId, Planted, Todo, World};
@@ -38,18 +38,18 @@ impl World {
                 self.log.line(self.now, host, format!("q{}", query.0), format_args!("{text}"));
                 self.signals.push_back(Signal::Answered { host, query, result });
             }
-            Output::Allocate { buffer, len, contents } => {
+            Output::Task(Task::Allocate { buffer, len, contents }) => {
                 self.allocate(host, buffer, len, contents);
             }
-            Output::Release { buffer } => self.release(host, buffer),
-            Output::Damage { span, .. } => self.damage(host, span),
-            Output::Check { id, span, .. } => {
+            Output::Task(Task::Release { buffer }) => self.release(host, buffer),
+            Output::Task(Task::Damage { span, .. }) => self.damage(host, span),
+            Output::Task(Task::Check { id, span, .. }) => {
                 let (now, found) = (self.now, self.look_at(host, span));
                 if let Some(node) = &mut self.host_mut(host).node {
                     node.handle_checked(now, id, found);
                 }
             }
-            Output::Measure { id } => {
+            Output::Task(Task::Measure { id }) => {
                 let now = self.now;
                 if let Some(node) = &mut self.host_mut(host).node {
                     node.handle_measured(now, id, Usage::default());
