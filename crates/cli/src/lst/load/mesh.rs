@@ -292,9 +292,10 @@ impl Mesh {
             let (value, median) = (duration(*value as u64), duration(*median as u64));
             format!("{from} -> {to}: {value}, {above:.0} % above the median of {median}")
         }));
-        if !worst.is_empty() {
-            text += &format!("\nWorst pairs\n\n{}\n", worst.join("\n"));
-        }
+        text += &match worst.is_empty() {
+            true => "\nWorst pairs: none is far from the median.\n".to_owned(),
+            false => format!("\nWorst pairs\n\n{}\n", worst.join("\n")),
+        };
         let failed = self.failed.iter().map(|failed| format!("{} {}", failed.node, failed.why));
         let remarks: Vec<String> = failed.chain(self.remarks.iter().cloned()).collect();
         if !remarks.is_empty() {
