@@ -371,27 +371,7 @@ impl Wire {
                 machine.begin(id, None);
                 self.get(nid, id, target, match_bits, len);
             }
-            Output::Task(Task::Allocate { buffer, len, contents }) => {
-                machine.allocate(buffer, len, contents)
-            }
-            Output::Task(Task::Release { buffer }) => {
-                let used = machine.operations.values().any(|used| *used == Some(buffer));
-                assert!(!used, "{buffer:?} is released while LNet uses it");
-                machine.buffers.remove(&buffer).expect("only what is allocated is released");
-            }
-            Output::Task(Task::Damage { span, add }) => {
-                let word: &mut [u8; 8] = machine.bytes(span).try_into().unwrap();
-                *word = u64::from_le_bytes(*word).wrapping_add(add).to_le_bytes();
-            }
-            Output::Task(Task::Check { id, span, check, order }) => {
-                let result = look(machine.bytes(span), check, order);
-                fill_poison(machine.bytes(span));
-                machine.selftest.handle_checked(now, id, result);
-            }
-            Output::Task(Task::Measure { id }) => {
-                let counters = LnetCounters { send_count: 5, ..LnetCounters::default() };
-                machine.selftest.handle_measured(now, id, counters, machine.usage);
-            }
+            Output::Task(task) => machine.perform(now, task),
             Output::Answer { command, answer } => {
                 assert!(machine.answers.insert(command, answer).is_none(), "one answer to each");
             }
@@ -460,6 +440,30 @@ impl Machine {
     fn bytes(&mut self, span: Span) -> &mut [u8] {
         let buffer = self.buffers.get_mut(&span.buffer).expect("only what is allocated is used");
         &mut buffer[span.offset as usize..][..span.len as usize]
+    }
+    /// Does what has nothing to do with the wire.
+    fn perform(&mut self, now: Time, task: Task) {
+        match task {
+            Task::Allocate { buffer, len, contents } => self.allocate(buffer, len, contents),
+            Task::Release { buffer } => {
+                let used = self.operations.values().any(|used| *used == Some(buffer));
+                assert!(!used, "{buffer:?} is released while LNet uses it");
+                self.buffers.remove(&buffer).expect("only what is allocated is released");
+            }
+            Task::Damage { span, add } => {
+                let word: &mut [u8; 8] = self.bytes(span).try_into().unwrap();
+                *word = u64::from_le_bytes(*word).wrapping_add(add).to_le_bytes();
+            }
+            Task::Check { id, span, check, order } => {
+                let result = look(self.bytes(span), check, order);
+                fill_poison(self.bytes(span));
+                self.selftest.handle_checked(now, id, result);
+            }
+            Task::Measure { id } => {
+                let counters = LnetCounters { send_count: 5, ..LnetCounters::default() };
+                self.selftest.handle_measured(now, id, counters, self.usage);
+            }
+        }
     }
 
     fn allocate(&mut self, buffer: BufferId, len: u32, contents: Contents) {
