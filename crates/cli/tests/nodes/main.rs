@@ -43,6 +43,8 @@ fn nodes_show_their_connections_and_credits() {
     let a = lab.node_with(2, &["--networks", "tcp(127.0.0.2)", "--metrics", &metrics]);
     let _b = lab.node(3);
     a.says("lnetctl discover 127.0.0.3@tcp");
+    // Only the first connection is sure to be there when discovery is done.
+    a.comes_to_say("lctl --net tcp peer_list", " #3\n");
     let connections = a.says("lctl --net tcp conn_list");
     let port = lab.port;
     for (line, kind) in connections.lines().zip(["C", "I", "O"]) {
