@@ -1,5 +1,5 @@
-//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`] and the names of
-//! connections, messages and memory.
+//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`] and the
+//! names of connections, messages and memory.
 //!
 //! Pure: nothing here can observe the world.
 #![forbid(unsafe_code)]

@@ -154,7 +154,7 @@ impl Node {
     /// Takes the answer to an [`Task::Measure`].
     pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
         if let Some(service) = &mut self.selftest {
-            service.handle_measured(now, &self.lnet, id, usage);
+            service.machine.handle_measured(now, id, usage);
         }
         self.pump(now);
     }

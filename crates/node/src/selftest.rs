@@ -7,11 +7,11 @@ use fulmar_base::{BufferId, Errno, Span, Time};
 use fulmar_lnet::{
     Event, EventKind, Get, Lnet, Md, MdId, MdOptions, Me, MePosition, Put, ServiceMemory,
 };
-use fulmar_lnet_wire::selftest::{BULK_PORTAL, LEN, LnetCounters, Service as ServiceNumber, Usage};
+use fulmar_lnet_wire::selftest::{BULK_PORTAL, LEN, LnetCounters, Service as ServiceNumber};
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_selftest::console::Keyed;
 use fulmar_selftest::{
-    Access, CommandId, Config, Done, OperationId, Output as Wish, QuestionId, Request, Selftest,
+    Access, CommandId, Config, Done, OperationId, Output as Wish, Request, Selftest,
 };
 
 use crate::outputs::{Notice, Output};
@@ -139,6 +139,10 @@ impl Service {
                 }
                 return None;
             }
+            Wish::Count { id } => {
+                self.machine.handle_counted(now, id, counters(lnet));
+                return None;
+            }
             Wish::Task(task) => return Some(Output::Task(task)),
             Wish::Answer { command, answer } => return Some(Output::Answer { command, answer }),
             Wish::Notice(notice) => return Some(Output::Notice(Notice::Selftest(notice))),
@@ -149,24 +153,22 @@ impl Service {
         }
         None
     }
+}
 
-    /// Takes what this node's owner measured, and adds what LNet has counted.
-    pub(crate) fn handle_measured(&mut self, now: Time, lnet: &Lnet, id: QuestionId, usage: Usage) {
-        let stats = lnet.stats();
-        let counters = LnetCounters {
-            msgs_alloc: stats.msgs_alloc as u32,
-            msgs_max: stats.msgs_max as u32,
-            errors: stats.errors as u32,
-            send_count: stats.send_count as u32,
-            recv_count: stats.recv_count as u32,
-            route_count: stats.route_count as u32,
-            drop_count: stats.drop_count as u32,
-            send_length: stats.send_length,
-            recv_length: stats.recv_length,
-            route_length: stats.route_length,
-            drop_length: stats.drop_length,
-        };
-        self.machine.handle_measured(now, id, counters, usage);
+fn counters(lnet: &Lnet) -> LnetCounters {
+    let stats = lnet.stats();
+    LnetCounters {
+        msgs_alloc: stats.msgs_alloc as u32,
+        msgs_max: stats.msgs_max as u32,
+        errors: stats.errors as u32,
+        send_count: stats.send_count as u32,
+        recv_count: stats.recv_count as u32,
+        route_count: stats.route_count as u32,
+        drop_count: stats.drop_count as u32,
+        send_length: stats.send_length,
+        recv_length: stats.recv_length,
+        route_length: stats.route_length,
+        drop_length: stats.drop_length,
     }
 }
 

@@ -67,12 +67,10 @@ pub enum Access {
 /// What memory holds when it is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contents {
-    /// Zeros, and later whatever comes: nobody looks.
-    Any,
+    /// Zeros, which are no good data, and later whatever comes.
+    Zeros,
     /// Words of good data.
     Good,
-    /// Words that good data must overwrite.
-    Poison,
 }
 
 /// A request that somebody sent to one of our services.
@@ -186,6 +184,11 @@ pub enum Output {
         /// How many at most.
         len: u32,
     },
+    /// Tell what LNet has counted, by [`handle_counted`](crate::Selftest::handle_counted).
+    Count {
+        /// Names the question.
+        id: QuestionId,
+    },
     /// Do something that LNet has no part in.
     Task(Task),
     /// A command has ended.
@@ -236,8 +239,7 @@ pub enum Task {
         /// The byte order of who filled it.
         order: Order,
     },
-    /// Tell what this node has carried and what that cost, by
-    /// [`handle_measured`](crate::Selftest::handle_measured).
+    /// Tell what this node has cost, by [`handle_measured`](crate::Selftest::handle_measured).
     Measure {
         /// Names the question.
         id: QuestionId,

@@ -10,6 +10,7 @@
 //!                Output::{Offer*, Send, PutBulk, Get*}        -> handle_done, once for each
 //! memory         Task::{Allocate, Release, Damage}
 //!                Task::Check                                  -> handle_checked
+//! LNet's counts  Output::Count                                -> handle_counted
 //! the node       Task::Measure                                -> handle_measured
 //! administrator  command                                      -> Output::Answer
 //! clock          poll_timeout                                 -> handle_timeout

@@ -1,10 +1,10 @@
 //! The machine as its owner sees it: inputs, outputs and time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use fulmar_base::{Errno, Span, Time};
+use fulmar_base::{Errno, Span, Table, Time};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Stat, Usage};
+use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Usage};
 use fulmar_wire::Order;
 
 use crate::api::{CommandId, Config, Done, Notice, OperationId, Output, QuestionId, Request, Task};
@@ -31,8 +31,7 @@ pub struct Selftest {
     pub(crate) ping_sequence: u32,
     pub(crate) console: Console,
     next_command: u64,
-    questions: BTreeMap<QuestionId, Question>,
-    next_question: u64,
+    questions: Table<Question>,
     pub(crate) outputs: VecDeque<Output>,
 }
 
@@ -43,8 +42,10 @@ pub(crate) enum Question {
     Transfer(Transfer),
     /// Whether what a unit has read is good.
     Unit(UnitId),
-    /// How the node fares, as a console wants to know.
-    Stat(Client, Stat),
+    /// What LNet has counted.
+    Counters(Client),
+    /// What the node has cost; then buckets from that one on are told too.
+    Cost(Client, usize),
 }
 
 impl Selftest {
@@ -60,8 +61,7 @@ impl Selftest {
             ping_sequence: 0,
             console: Console::new(&config),
             next_command: 0,
-            questions: BTreeMap::new(),
-            next_question: 0,
+            questions: Table::default(),
             outputs: VecDeque::new(),
             config,
         }
@@ -90,10 +90,22 @@ impl Selftest {
     /// # Panics
     /// If that was not asked, or is answered already.
     pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
-        match self.questions.remove(&id) {
+        match self.questions.remove(id.0) {
             Some(Question::Transfer(transfer)) => self.transfer_checked(transfer, result),
             Some(Question::Unit(unit)) => self.unit_checked(now, unit, result),
             other => panic!("{id:?} is not about data but {other:?}"),
+        }
+        self.settle(now);
+    }
+
+    /// Takes the answer to [`Output::Count`].
+    ///
+    /// # Panics
+    /// If that was not asked, or is answered already.
+    pub fn handle_counted(&mut self, now: Time, id: QuestionId, lnet: LnetCounters) {
+        match self.questions.remove(id.0) {
+            Some(Question::Counters(client)) => self.counted(now, client, lnet),
+            other => panic!("{id:?} is not about counters but {other:?}"),
         }
         self.settle(now);
     }
@@ -102,9 +114,9 @@ impl Selftest {
     ///
     /// # Panics
     /// If that was not asked, or is answered already.
-    pub fn handle_measured(&mut self, now: Time, id: QuestionId, lnet: LnetCounters, usage: Usage) {
-        match self.questions.remove(&id) {
-            Some(Question::Stat(client, stat)) => self.measured(now, client, &stat, lnet, usage),
+    pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
+        match self.questions.remove(id.0) {
+            Some(Question::Cost(client, first)) => self.measured(now, client, first, usage),
             other => panic!("{id:?} is not about the node but {other:?}"),
         }
         self.settle(now);
@@ -179,10 +191,7 @@ impl Selftest {
 
     /// Names a question to the owner.
     pub(crate) fn ask(&mut self, question: Question) -> QuestionId {
-        let id = QuestionId(self.next_question);
-        self.next_question += 1;
-        self.questions.insert(id, question);
-        id
+        QuestionId(self.questions.insert(question))
     }
 
     /// Asks whether data are good that came from a machine of this byte order.
@@ -199,17 +208,14 @@ impl Selftest {
         self.rpcs.check_invariants()?;
         self.console.check_invariants()?;
         self.instances.check_invariants()?;
-        let of_load = |operation: &&Operation| operation.is_load();
-        let operations = self.server.operations.values().filter(of_load).count();
-        let checks = self.questions.values().filter(|question| question.is_transfer()).count();
-        if operations + checks != self.server.served {
+        let operations = || self.server.operations.iter().map(|(_, operation)| operation);
+        let of_load = operations().filter(|operation| operation.is_load()).count();
+        let checks = self.questions.iter().filter(|(_, question)| question.is_transfer()).count();
+        if of_load + checks != self.server.served {
             let served = self.server.served;
-            return Err(format!(
-                "{served} RPCs are served: {operations} by LNet, {checks} checked"
-            ));
+            return Err(format!("{served} RPCs are served: {of_load} by LNet, {checks} checked"));
         }
-        let is_bulk = |operation: &&Operation| matches!(operation, Operation::Bulk(_));
-        let bulk = self.server.operations.values().filter(is_bulk).count();
+        let bulk = operations().filter(|operation| matches!(operation, Operation::Bulk(_))).count();
         let loans = bulk + checks + self.instances.loans();
         match loans == self.memory.lent() {
             true => Ok(()),

@@ -77,7 +77,7 @@ impl Memory {
     pub(crate) fn source(&mut self, len: u32, check: Check) -> Loan {
         self.lent += 1;
         if !looks(check) {
-            return self.share(Contents::Any, len);
+            return self.share(Contents::Zeros, len);
         }
         if self.to_damage == 0 {
             return self.share(Contents::Good, len);
@@ -94,7 +94,7 @@ impl Memory {
     pub(crate) fn sink(&mut self, len: u32, check: Check) -> Loan {
         self.lent += 1;
         if !looks(check) {
-            return self.share(Contents::Any, len);
+            return self.share(Contents::Zeros, len);
         }
         let class = class(len);
         let buffer = match self.spare.get_mut(&class).and_then(Vec::pop) {
@@ -102,7 +102,7 @@ impl Memory {
                 self.spares -= 1;
                 buffer
             }
-            None => self.allocate(class, Contents::Poison),
+            None => self.allocate(class, Contents::Zeros),
         };
         Loan { span: Span { buffer, offset: 0, len }, kind: Kind::Poisoned }
     }

@@ -3,11 +3,11 @@
 //! A call is over when its request is sent, its reply is here and its bulk is done, in whatever
 //! order; or when it failed, ran out of time or was aborted, and LNet has let go of all its memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulmar_base::{Errno, Span, Time};
+use fulmar_base::{Errno, Span, Table, Time, Timers};
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lnet_wire::selftest::{Body, Message, MessageType, RpcCounters, Service};
 use fulmar_wire::Order;
@@ -64,9 +64,8 @@ pub(crate) struct Finished {
 /// The calls of one node.
 #[derive(Debug)]
 pub(crate) struct Rpcs {
-    calls: BTreeMap<CallId, Pending>,
-    deadlines: BTreeSet<(Time, CallId)>,
-    next_call: u64,
+    calls: Table<Pending>,
+    deadlines: Timers<CallId>,
     /// The last match bits that were given out. Replies and bulk share a portal, so they share a
     /// counter, and a restarted node does not begin where it began before.
     last_match_bits: u64,
@@ -82,7 +81,6 @@ struct Pending {
     caller: Caller,
     service: Service,
     started: Time,
-    deadline: Option<Time>,
     /// The bits of the parts whose operations are not done.
     open: u8,
     /// Of a bulk that the server stores: how many bytes are due.
@@ -133,9 +131,8 @@ impl OperationId {
 impl Rpcs {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            calls: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            next_call: 0,
+            calls: Table::default(),
+            deadlines: Timers::default(),
             last_match_bits: first_match_bits(config.wall_clock),
             counters: RpcCounters::default(),
             outputs: VecDeque::new(),
@@ -152,25 +149,29 @@ impl Rpcs {
         body: impl FnOnce(u64, u64) -> Body,
     ) -> CallId {
         let Call { caller, target, service, features, bulk, timeout } = call;
-        let id = CallId(self.next_call);
-        self.next_call += 1;
         let reply_id = self.match_bits();
         let bulk_id = if bulk.is_some() { self.match_bits() } else { 0 };
         let request = Message::new(features, body(reply_id, bulk_id));
         debug_assert_eq!(Some(request.body.message_type()), service.request_type());
 
-        let mut open = Part::Request.bit() | Part::Reply.bit();
+        let bulk_bit = if bulk.is_some() { Part::Bulk.bit() } else { 0 };
+        let open = Part::Request.bit() | Part::Reply.bit() | bulk_bit;
         let due = match bulk {
             Some(Bulk::Sink(span)) => Some(span.len),
             _ => None,
         };
+        let (reply, failed) = (None, None);
+        let pending = Pending { caller, service, started: now, open, due, reply, failed };
+        let id = CallId(self.calls.insert(pending));
+        if let Some(timeout) = timeout {
+            self.deadlines.set(id, now + timeout);
+        }
         self.outputs.push_back(Output::OfferReply {
             id: Part::Reply.of(id),
             from: target,
             match_bits: reply_id,
         });
         if let Some(bulk) = bulk {
-            open |= Part::Bulk.bit();
             self.outputs.push_back(offer(Part::Bulk.of(id), target, bulk_id, bulk));
         }
         self.outputs.push_back(Output::Send {
@@ -181,22 +182,13 @@ impl Rpcs {
             match_bits: service.0,
             bytes: request.to_bytes().into(),
         });
-
-        let deadline = timeout.map(|timeout| now + timeout);
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, id));
-        }
-        let started = now;
-        let (reply, failed) = (None, None);
-        let pending = Pending { caller, service, started, deadline, open, due, reply, failed };
-        self.calls.insert(id, pending);
         id
     }
 
     /// Gives a call up. It is finished, with `errno`, when LNet has let go of its memory. A call
     /// that is finished already is left alone.
     pub(crate) fn abort(&mut self, call: CallId, errno: Errno) {
-        if let Some(pending) = self.calls.get_mut(&call) {
+        if let Some(pending) = self.calls.get_mut(call.0) {
             fail(call, pending, errno, &mut self.outputs);
         }
     }
@@ -204,7 +196,7 @@ impl Rpcs {
     /// Takes the end of an operation of a call.
     pub(crate) fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
         let (call, part) = id.part().expect("the server takes the end of its own operations");
-        let pending = self.calls.get_mut(&call).expect("an operation ends before its call");
+        let pending = self.calls.get_mut(call.0).expect("an operation ends before its call");
         assert!(pending.open & part.bit() != 0, "{part:?} of {call:?} has ended twice");
         pending.open &= !part.bit();
         if result.as_ref().is_err_and(|errno| *errno != Errno::ECANCELED) {
@@ -245,13 +237,8 @@ impl Rpcs {
 
     /// Gives up the calls whose time is over.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        while let Some((deadline, call)) = self.deadlines.first().copied() {
-            if deadline > now {
-                break;
-            }
-            self.deadlines.pop_first();
-            let pending = self.calls.get_mut(&call).expect("a finished call has no deadline");
-            pending.deadline = None;
+        while let Some(call) = self.deadlines.pop_due(now) {
+            let pending = self.calls.get_mut(call.0).expect("a finished call has no deadline");
             if pending.failed.is_none() {
                 self.counters.rpcs_expired = self.counters.rpcs_expired.wrapping_add(1);
                 fail(call, pending, Errno::ETIMEDOUT, &mut self.outputs);
@@ -261,7 +248,7 @@ impl Rpcs {
 
     /// Returns when the next call runs out of time.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
     }
 
     /// Returns the next thing to do, if any.
@@ -287,17 +274,13 @@ impl Rpcs {
 
     /// Returns what is wrong with the tables, which nothing should be.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
-        for (call, pending) in &self.calls {
+        for (call, pending) in self.calls.iter() {
             if pending.open == 0 {
-                return Err(format!("{call:?} is over, but kept"));
-            }
-            if let Some(deadline) = pending.deadline
-                && !self.deadlines.contains(&(deadline, *call))
-            {
-                return Err(format!("{call:?} ends at {deadline}, but nobody looks then"));
+                return Err(format!("call {call} is over, but kept"));
             }
         }
-        let timed = self.calls.values().filter(|pending| pending.deadline.is_some()).count();
+        let is_timed = |call| self.deadlines.get(CallId(call)).is_some();
+        let timed = self.calls.iter().filter(|(call, _)| is_timed(*call)).count();
         match timed == self.deadlines.len() {
             true => Ok(()),
             false => Err(format!("{} deadlines of {timed} calls", self.deadlines.len())),
@@ -306,7 +289,7 @@ impl Rpcs {
 
     fn is_open(&self, id: OperationId) -> bool {
         let Some((call, part)) = id.part() else { return false };
-        self.calls.get(&call).is_some_and(|pending| pending.open & part.bit() != 0)
+        self.calls.get(call.0).is_some_and(|pending| pending.open & part.bit() != 0)
     }
 
     fn match_bits(&mut self) -> u64 {
@@ -315,10 +298,8 @@ impl Rpcs {
     }
 
     fn finish(&mut self, now: Time, call: CallId) {
-        let pending = self.calls.remove(&call).expect("a call is finished once");
-        if let Some(deadline) = pending.deadline {
-            self.deadlines.remove(&(deadline, call));
-        }
+        let pending = self.calls.remove(call.0).expect("a call is finished once");
+        self.deadlines.clear(call);
         let Pending { caller, started, reply, failed, .. } = pending;
         let result = match failed {
             Some(errno) => Err(errno),

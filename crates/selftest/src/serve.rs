@@ -3,9 +3,9 @@
 //! Framework requests wait for each other, so that each finds the session as the one before it has
 //! left it. Requests of the load wait only when very many are being served.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use fulmar_base::{Errno, Time};
+use fulmar_base::{Errno, Table, Time};
 use fulmar_lnet_wire::selftest::{
     BULK_PORTAL, BatchReply, Body, BrwReply, DebugReply, FrameworkCounters, JoinReply, LEN,
     LnetCounters, MakeSessionReply, Message, Name, PingReply, RemoveSessionReply, RpcCounters,
@@ -54,8 +54,7 @@ pub(crate) enum Operation {
 /// The server's tables.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
-    pub(crate) operations: BTreeMap<u64, Operation>,
-    next_operation: u64,
+    pub(crate) operations: Table<Operation>,
     /// Requests of the load that wait.
     pub(crate) waiting: VecDeque<Incoming>,
     /// RPCs of the load from their request to the end of their reply.
@@ -136,15 +135,12 @@ impl Selftest {
 
     /// Names an operation of the server.
     pub(crate) fn operate(&mut self, operation: Operation) -> OperationId {
-        let number = self.server.next_operation;
-        self.server.next_operation += 1;
-        self.server.operations.insert(number, operation);
-        OperationId::of_server(number)
+        OperationId::of_server(self.server.operations.insert(operation))
     }
 
     /// Takes the end of an operation of the server.
     pub(crate) fn server_done(&mut self, now: Time, number: u64, result: Result<Done, Errno>) {
-        let operation = self.server.operations.remove(&number);
+        let operation = self.server.operations.remove(number);
         if result.as_ref().is_err_and(|errno| *errno != Errno::ECANCELED) {
             count(&mut self.server.counters.errors);
         }

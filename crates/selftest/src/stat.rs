@@ -44,8 +44,14 @@ impl Selftest {
             _ if !request.session.is_valid() => Errno::EINVAL,
             None => Errno::ESRCH,
             Some(_) => {
-                let id = self.ask(Question::Stat(client, request));
-                self.outputs.push_back(Output::Task(Task::Measure { id }));
+                let output = match request.kind & !BUCKET == MEASURE {
+                    true => {
+                        let first = (request.kind & BUCKET) as usize;
+                        Output::Task(Task::Measure { id: self.ask(Question::Cost(client, first)) })
+                    }
+                    false => Output::Count { id: self.ask(Question::Counters(client)) },
+                };
+                self.outputs.push_back(output);
                 return Outcome::Later;
             }
         };
@@ -53,35 +59,29 @@ impl Selftest {
         Outcome::Reply(refusal(&Body::Stat(request), errno, session))
     }
 
-    /// Answers a query with what the owner has measured.
-    pub(crate) fn measured(
-        &mut self,
-        now: Time,
-        client: Client,
-        request: &Stat,
-        lnet: LnetCounters,
-        usage: Usage,
-    ) {
+    /// Answers a query for counters with those of LNet beside our own.
+    pub(crate) fn counted(&mut self, now: Time, client: Client, lnet: LnetCounters) {
         let found = self.sessions.current().expect("a session does not end while it is asked");
-        let body = match request.kind & !BUCKET == MEASURE {
-            true => {
-                let first = (request.kind & BUCKET) as usize;
-                Body::Measured(found.measured(first, usage))
-            }
-            false => Body::StatReply(StatReply {
-                status: 0,
-                session: found.id,
-                framework: FrameworkCounters {
-                    running_ms: now.since(found.started).as_millis() as u32,
-                    active_batches: found.active as u32,
-                    zombie_sessions: self.sessions.zombies() as u32,
-                    brw_errors: found.brw_errors,
-                    ping_errors: found.ping_errors,
-                },
-                rpc: self.rpc_counters(),
-                lnet,
-            }),
-        };
+        let body = Body::StatReply(StatReply {
+            status: 0,
+            session: found.id,
+            framework: FrameworkCounters {
+                running_ms: now.since(found.started).as_millis() as u32,
+                active_batches: found.active as u32,
+                zombie_sessions: self.sessions.zombies() as u32,
+                brw_errors: found.brw_errors,
+                ping_errors: found.ping_errors,
+            },
+            rpc: self.rpc_counters(),
+            lnet,
+        });
+        self.framework_served(now, client, Outcome::Reply(body));
+    }
+
+    /// Answers a query for durations, with buckets from `first` on, and what the node has cost.
+    pub(crate) fn measured(&mut self, now: Time, client: Client, first: usize, usage: Usage) {
+        let found = self.sessions.current().expect("a session does not end while it is asked");
+        let body = Body::Measured(found.measured(first, usage));
         self.framework_served(now, client, Outcome::Reply(body));
     }
 

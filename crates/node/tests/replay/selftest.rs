@@ -95,9 +95,8 @@ impl Upper {
             Output::Task(Task::Allocate { buffer, len, contents }) => {
                 let mut bytes = vec![0; len as usize];
                 match contents {
-                    Contents::Any => {}
+                    Contents::Zeros => {}
                     Contents::Good => fill(&mut bytes),
-                    Contents::Poison => fill_poison(&mut bytes),
                 }
                 assert_eq!(self.buffers.insert(buffer, bytes), None, "{buffer:?} is used twice");
             }

@@ -16,14 +16,18 @@ impl Measures {
         if first < asked {
             return Err(Errno::EPROTO);
         }
-        self.told = true;
-        self.rpcs = said.rpcs;
-        self.bytes = said.bytes;
-        self.min_ns = said.min_ns;
-        self.max_ns = said.max_ns;
-        self.cpu_ns = said.usage.cpu_ns;
-        self.retransmits = said.usage.retransmits;
-        self.window = said.usage.window;
+        if asked == 0 {
+            // All figures are of one moment, that of the first reply: over a long link the others
+            // come much later, and from some nodes more of them.
+            self.told = true;
+            self.rpcs = said.rpcs;
+            self.bytes = said.bytes;
+            self.min_ns = said.min_ns;
+            self.max_ns = said.max_ns;
+            self.cpu_ns = said.usage.cpu_ns;
+            self.retransmits = said.usage.retransmits;
+            self.window = said.usage.window;
+        }
         let first = first as usize;
         if first >= Histogram::BUCKETS {
             return Ok(None);
@@ -35,5 +39,33 @@ impl Measures {
         let used = end - self.buckets.iter().rev().take_while(|count| is_empty(count)).count();
         self.buckets.truncate(used);
         Ok((end < Histogram::BUCKETS).then_some(end as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_lnet_wire::selftest::{SessionId, Usage};
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_later_does_not_change_the_figures() {
+        let said = |rpcs, first| Measured {
+            status: 0,
+            session: SessionId::INVALID,
+            rpcs,
+            bytes: rpcs * 10,
+            min_ns: 1,
+            max_ns: rpcs,
+            usage: Usage { cpu_ns: rpcs, ..Usage::default() },
+            slice: Slice { first, counts: [1; Slice::LEN] },
+        };
+        let mut measures = Measures::default();
+        let next = measures.take(0, &said(7, 0)).unwrap().unwrap();
+        assert_eq!(next as usize, Slice::LEN);
+        measures.take(next, &said(9, next)).unwrap();
+        assert_eq!((measures.rpcs, measures.bytes, measures.cpu_ns), (7, 70, 7));
+        assert_eq!(measures.buckets, vec![1; 2 * Slice::LEN]);
+        assert_eq!(measures.take(next, &said(9, 0)), Err(Errno::EPROTO));
     }
 }

@@ -371,6 +371,10 @@ impl Wire {
                 machine.begin(id, None);
                 self.get(nid, id, target, match_bits, len);
             }
+            Output::Count { id } => {
+                let counters = LnetCounters { send_count: 5, ..LnetCounters::default() };
+                machine.selftest.handle_counted(now, id, counters);
+            }
             Output::Task(task) => machine.perform(now, task),
             Output::Answer { command, answer } => {
                 assert!(machine.answers.insert(command, answer).is_none(), "one answer to each");
@@ -459,19 +463,15 @@ impl Machine {
                 fill_poison(self.bytes(span));
                 self.selftest.handle_checked(now, id, result);
             }
-            Task::Measure { id } => {
-                let counters = LnetCounters { send_count: 5, ..LnetCounters::default() };
-                self.selftest.handle_measured(now, id, counters, self.usage);
-            }
+            Task::Measure { id } => self.selftest.handle_measured(now, id, self.usage),
         }
     }
 
     fn allocate(&mut self, buffer: BufferId, len: u32, contents: Contents) {
         let mut bytes = vec![0; len as usize];
         match contents {
-            Contents::Any => {}
+            Contents::Zeros => {}
             Contents::Good => fill(&mut bytes),
-            Contents::Poison => fill_poison(&mut bytes),
         }
         assert!(self.buffers.insert(buffer, bytes).is_none(), "{buffer:?} is used twice");
     }

@@ -206,7 +206,7 @@ mod tests {
     fn memory() -> Memory {
         let mut memory = Memory::default();
         memory.allocate(SOURCE, 4096, Contents::Good).unwrap();
-        memory.allocate(SINK, 4096, Contents::Poison).unwrap();
+        memory.allocate(SINK, 4096, Contents::Zeros).unwrap();
         memory
     }
 
