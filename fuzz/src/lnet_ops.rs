@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, MessageId, Sink, Time, Verdict};
 use fulmar_lnet::{
-    Config, CopyId, EventDone, Get, Globals, Lnet, Md, MdId, MdOptions, Me, MeId, MePosition,
-    NiConfig, NiTunables, Output, Put, Received, RxId, SendFailure,
+    Config, CopyId, EventDone, Forwarding, Get, Globals, Lnet, Md, MdId, MdOptions, Me, MeId,
+    MePosition, NiConfig, NiTunables, Output, PathNews, Put, Received, RouteConfig, RouterBuffers,
+    RoutingConfig, RxId, SendFailure,
 };
 use fulmar_lnet_wire::{Body, Handle, Header, MTU, Net, Nid, PING_MATCH_BITS, Pid, ProcessId};
 
@@ -39,7 +40,10 @@ struct World {
 impl World {
     fn new(choices: &mut Choices<'_>) -> Self {
         let globals = Globals { discovery: choices.flag(), ..Globals::default() };
-        let config = Config { pid: Pid::LUSTRE, interface_cookie: COOKIE, globals };
+        let buffers = RouterBuffers { tiny: 2, small: 2, large: 2 };
+        let forwarding = choices.flag();
+        let routing = RoutingConfig { forwarding, buffers, ..RoutingConfig::default() };
+        let config = Config { pid: Pid::LUSTRE, interface_cookie: COOKIE, globals, routing };
         let mut lnet = Lnet::new(config);
         let now = Time::from_secs(1);
         let tunables = NiTunables { peer_credits: 2, credits: 3, ..NiTunables::default() };
@@ -106,7 +110,9 @@ impl World {
         self.next_rx += 1;
         let (rx, ni) = (RxId(self.next_rx), choices.of(&OURS));
         let source = peer(choices);
-        let (target, from) = (choices.of(&[ni, ni, ni, source.nid]), source.nid);
+        let (other, beyond) = (peer(choices).nid, far(choices));
+        let target = choices.of(&[ni, ni, ni, source.nid, other, beyond]);
+        let from = choices.of(&[source.nid, source.nid, other]);
         let (match_bits, portal) = (choices.below(4) as u64, choices.of(&PORTALS));
         let (offset, object) = (choices.below(5000) as u32, choices.below(64) as u64);
         let handle = choices.of(&[Handle { interface: COOKIE, object }, Handle::NONE]);
@@ -129,7 +135,11 @@ impl World {
 
     fn end_send(&mut self, choices: &mut Choices<'_>) {
         let Some(message) = take(&mut self.sending, choices) else { return };
-        let failure = choices.of(&[SendFailure::RemoteDropped, SendFailure::NetworkTimeout]);
+        let failure = choices.of(&[
+            SendFailure::RemoteDropped,
+            SendFailure::LocalDropped,
+            SendFailure::NetworkTimeout,
+        ]);
         let ok = choices.below(4) > 0;
         let result = if ok { Ok(()) } else { Err((failure, Errno::ETIMEDOUT)) };
         self.lnet.handle_sent(self.now, message, result);
@@ -167,7 +177,8 @@ impl World {
 
     fn administer(&mut self, choices: &mut Choices<'_>) {
         let nid = peer(choices).nid;
-        match choices.below(6) {
+        match choices.below(7) {
+            6 => self.rails(choices, nid),
             0 => {
                 let timeout = Duration::from_secs(choices.below(10) as u64);
                 self.lnet.ping(self.now, ProcessId::lustre(nid), None, timeout);
@@ -186,6 +197,45 @@ impl World {
                 let _ = self.lnet.set_lazy(self.now, choices.of(&PORTALS), choices.flag());
             }
             _ => self.lnet.reset_stats(),
+        }
+    }
+
+    /// Rails, routes and forwarding, of which any may be refused.
+    fn rails(&mut self, choices: &mut Choices<'_>, nid: Nid) {
+        let (now, ours) = (self.now, choices.of(&OURS));
+        let lnet = &mut self.lnet;
+        match choices.below(10) {
+            0 => lnet.handle_link(now, ours, choices.flag()),
+            1 => {
+                let news = [PathNews::Up, PathNews::Down, PathNews::Stalled];
+                lnet.handle_path(now, ours, nid, choices.of(&news));
+            }
+            2 => {
+                let _ = lnet.set_ni_enabled(now, ours, choices.flag());
+            }
+            3 => {
+                let _ = lnet.set_peer_ni_health(now, Some(nid), choices.below(1100) as u32);
+            }
+            4 => {
+                let _ = lnet.set_ni_health(now, Some(ours), choices.below(1100) as u32);
+            }
+            5 | 6 => {
+                let (net, hops) = (far(choices).net(), choices.flag().then_some(1));
+                let route = RouteConfig { net, gateway: nid, hops, priority: 0 };
+                let _ = lnet.route_add(now, route);
+            }
+            7 => {
+                let _ = lnet.route_del(now, None, Some(nid));
+            }
+            8 => {
+                let wish = [Forwarding::Enable, Forwarding::Disable, Forwarding::Drain];
+                let _ = lnet.set_forwarding(now, choices.of(&wish));
+            }
+            _ => {
+                let each = 1 + choices.below(3) as u32;
+                let buffers = RouterBuffers { tiny: each, small: each, large: each };
+                let _ = lnet.set_router_buffers(now, buffers);
+            }
         }
     }
 
@@ -209,6 +259,7 @@ impl World {
                 Output::Event(event) => self.handling.extend(event.done),
                 Output::Verdict { .. } => {}
                 Output::Service { .. } => unreachable!("no service is here"),
+                Output::Allocate { .. } | Output::Release { .. } => {}
                 Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
             }
         }
@@ -218,6 +269,7 @@ impl World {
         self.lnet.check_invariants().unwrap_or_else(|error| panic!("{error}"));
         // What an administrator may ask for at any time.
         let _ = (self.lnet.nis(), self.lnet.peers(), self.lnet.stats(), self.lnet.ping_info());
+        let _ = (self.lnet.routes(), self.lnet.routers(), self.lnet.routing());
     }
 
     /// Ends all that has begun, in vain where it has a choice.
@@ -253,6 +305,12 @@ fn peer(choices: &mut Choices<'_>) -> ProcessId {
     let number = choices.below(6) as u32;
     let net = if number % 2 == 0 { Net::TCP } else { OURS[1].net() };
     ProcessId::lustre(Nid::small(net, 0x0a00_0002 + number))
+}
+
+/// A NID on a network that none of our interfaces is on.
+fn far(choices: &mut Choices<'_>) -> Nid {
+    let net = Net::new(fulmar_lnet_wire::NetType::TCP, 7);
+    Nid::small(net, 0x0a07_0001 + choices.below(3) as u32)
 }
 
 fn descriptor(choices: &mut Choices<'_>) -> Md {

@@ -220,6 +220,8 @@ impl Pair {
             Output::Close { conn, flush } => {
                 self.hang_up((side, conn), flush);
                 self.forget((side, conn));
+                // All that was written has been told of.
+                self.machines[side].handle_stopped(now, conn, 0);
             }
             Output::Received { conn, header, .. } => {
                 self.judged.insert((side, conn), header.payload_len);
@@ -229,7 +231,7 @@ impl Pair {
                 assert_eq!(self.sent.remove(&message), Some(side), "{message:?} ended twice");
                 self.failed += u64::from(result.is_err());
             }
-            Output::Notice(_) => {}
+            Output::Path { .. } | Output::Notice(_) => {}
         }
     }
 

@@ -152,7 +152,8 @@ impl Side {
                     self.judged = Some(header);
                 }
                 Output::Completed { .. } => self.completed += 1,
-                Output::Close { .. } | Output::Sent { .. } | Output::Notice(_) => {}
+                Output::Close { conn, .. } => self.machine.handle_stopped(self.now, conn, 0),
+                Output::Path { .. } | Output::Sent { .. } | Output::Notice(_) => {}
             }
         }
     }

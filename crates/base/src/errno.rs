@@ -43,6 +43,7 @@ errnos! {
     ERANGE = 34 "Numerical result out of range",
     EPROTO = 71 "Protocol error",
     EBADMSG = 74 "Bad message",
+    EUSERS = 87 "Too many users",
     EOPNOTSUPP = 95 "Operation not supported",
     EADDRINUSE = 98 "Address already in use",
     EADDRNOTAVAIL = 99 "Cannot assign requested address",

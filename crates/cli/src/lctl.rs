@@ -1,14 +1,17 @@
 //! `fulmar lctl`: the network commands of Lustre's `lctl`. Spec: lnet-admin §19, §20.
 
+mod faults;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    CallError, Connections, Disconnect, ListNids, Ping, RouteShow, SocklndInterfaces, SocklndPeers,
-    WhichNid,
+    CallError, Connections, Disconnect, ListNids, Ping, RouteAdd, RouteDel, RouteShow,
+    SocklndInterfaces, SocklndPeers, WhichNid,
 };
+use fulmar_control::config::RouteConf;
 use fulmar_control::show::{exit, tables};
 use fulmar_lnet_wire::{Net, NetType, Nid, ProcessId};
 
@@ -76,8 +79,35 @@ enum Command {
         nid: Option<Nid>,
     },
     /// Print the routes to other networks
-    #[command(alias = "route_list")]
+    #[command(visible_alias = "route_list")]
     ShowRoute,
+    /// Add a route to a network: --net tcp1 add_route 10.0.0.9@tcp
+    AddRoute {
+        /// Router on a network of this node
+        gateway: Nid,
+        /// How many routers a message passes
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
+        hops: Option<u32>,
+        /// Smaller is preferred
+        #[arg(default_value_t = 0)]
+        priority: u32,
+    },
+    /// Remove a route to a network: --net tcp1 del_route 10.0.0.9@tcp
+    DelRoute {
+        /// Its router
+        gateway: Nid,
+    },
+    /// Have messages to and from a NID fail
+    Fail {
+        /// The NID; "_all_" for every NID
+        nid: String,
+        /// How many times; -1 for ever, 0 no more
+        #[arg(default_value_t = -1, allow_hyphen_values = true,
+            value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)))]
+        count: i64,
+    },
+    #[command(flatten)]
+    Fault(faults::Command),
     /// Print statistics: nis, peers, stats, routers, routes, buffers
     GetParam {
         /// Which
@@ -149,10 +179,21 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
             Ok(0)
         }
         Command::ShowRoute => {
-            // A node that routes nothing has nothing to show.
-            context.client.call(&RouteShow {}).map_err(failed)?;
+            let routes = context.client.call(&RouteShow {}).map_err(failed)?;
+            Ok(print(&tables::route_lines(&routes)))
+        }
+        Command::AddRoute { gateway, hops, priority } => {
+            let route = route(any_net(net, "add_route")?, gateway, hops, priority);
+            context.client.call(&RouteAdd { routes: vec![route] }).map_err(failed)?;
             Ok(0)
         }
+        Command::DelRoute { gateway } => {
+            let route = route(any_net(net, "del_route")?, gateway, None, 0);
+            context.client.call(&RouteDel { routes: vec![route] }).map_err(failed)?;
+            Ok(0)
+        }
+        Command::Fail { nid, count } => faults::fail(&nid, count, context),
+        Command::Fault(command) => command.run(context),
         Command::GetParam { names } => {
             for name in names {
                 let table = context.client.get(&format!("/v1/table/{name}")).map_err(failed)?;
@@ -199,17 +240,24 @@ fn network(action: &str, context: &Context) -> Ran {
 
 /// Requires a network that the socket LND carries.
 fn socket_net(net: Option<Net>, command: &str) -> Result<Net, Status> {
-    match net {
-        Some(net) if net.kind() == NetType::TCP => Ok(net),
-        Some(net) => {
-            complain(&format!("Command {command} not compatible with {net} NAL\n"));
-            Err(exit::FAILED)
-        }
-        None => {
-            complain(&format!("You must say '--net <network>' before '{command}'\n"));
-            Err(exit::FAILED)
-        }
+    let net = any_net(net, command)?;
+    if net.kind() == NetType::TCP {
+        return Ok(net);
     }
+    complain(&format!("Command {command} not compatible with {net} NAL\n"));
+    Err(exit::FAILED)
+}
+
+/// Requires a network.
+fn any_net(net: Option<Net>, command: &str) -> Result<Net, Status> {
+    net.ok_or_else(|| {
+        complain(&format!("You must say '--net <network>' before '{command}'\n"));
+        exit::FAILED
+    })
+}
+
+fn route(net: Net, gateway: Nid, hop: Option<u32>, priority: u32) -> RouteConf {
+    RouteConf { net, gateway, hop, priority, health_sensitivity: None }
 }
 
 fn which_nid(nids: &[String], context: &Context) -> Ran {

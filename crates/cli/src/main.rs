@@ -8,6 +8,7 @@
 mod context;
 mod daemon;
 mod demo;
+mod fault;
 mod interop;
 mod lctl;
 mod lnetctl;
@@ -15,6 +16,7 @@ mod lst;
 mod manual;
 mod node;
 mod shell;
+mod traffic;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -38,6 +40,8 @@ enum Command {
     Lst(lst::Args),
     Demo(demo::Args),
     Interop(interop::Args),
+    #[command(hide = true)]
+    Traffic(traffic::Args),
     Completion(manual::Completion),
     Man(manual::Man),
 }
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Node(args) => node::main(args),
         Command::Demo(args) => demo::main(&args),
         Command::Interop(args) => interop::main(&args),
+        Command::Traffic(args) => traffic::main(args),
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),
         Command::Lnetctl(_) | Command::Lctl(_) | Command::Lst(_) => {

@@ -3,11 +3,13 @@
 use std::sync::{Mutex, MutexGuard};
 
 use fulmar_base::Errno;
-use fulmar_lnet::Globals;
+use fulmar_lnet::{Globals, RouterBuffers};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 
 use crate::api::*;
-use crate::config::{self, Interface, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf};
+use crate::config::{
+    self, Interface, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf,
+};
 use crate::show;
 
 /// Answers as a node would whose every peer is reachable, except addresses that end in 99.
@@ -18,6 +20,12 @@ pub struct FakeNode(Mutex<State>);
 struct State {
     specs: Vec<NiSpec>,
     peers: Vec<PeerConf>,
+    routes: Vec<RouteConf>,
+    routing: show::Routing,
+    /// NIs that the administrator has taken out.
+    disabled: Vec<Nid>,
+    /// What every NI and peer NI has.
+    health: u32,
     globals: Globals,
     stats: show::Stats,
 }
@@ -44,7 +52,16 @@ impl FakeNode {
         let specs = NodeConfig::default().nis(&FakeInterfaces).expect("eth0 can be used");
         let globals = Globals::default();
         let stats = show::Stats { send_count: 7, ..show::Stats::default() };
-        Self(Mutex::new(State { specs, peers: Vec::new(), globals, stats }))
+        Self(Mutex::new(State {
+            specs,
+            peers: Vec::new(),
+            routes: Vec::new(),
+            routing: show::Routing::default(),
+            disabled: Vec::new(),
+            health: 1000,
+            globals,
+            stats,
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -68,14 +85,18 @@ impl Default for FakeNode {
     }
 }
 
-fn shown(spec: &NiSpec) -> show::Ni {
+fn shown(spec: &NiSpec, state: &State) -> show::Ni {
     let credits = i64::from(spec.tunables.credits);
+    let enabled = !state.disabled.contains(&spec.nid);
     show::Ni {
         nid: spec.nid,
-        up: true,
+        up: enabled,
+        enabled,
+        alive: None,
         interface: Some(spec.interface.clone()),
         traffic: show::Traffic::default(),
-        health: show::NiHealth::default(),
+        udsp: show::Udsp::default(),
+        health: show::NiHealth { value: state.health, ..show::NiHealth::default() },
         tunables: spec.tunables.into(),
         lnd: Some(show::LndTunables {
             conns_per_peer: spec.conns_per_peer,
@@ -92,11 +113,12 @@ fn shown(spec: &NiSpec) -> show::Ni {
 impl Admin for FakeNode {
     fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>, AdminError> {
         let mut nets: Vec<show::Net> = Vec::new();
-        for spec in &self.state().specs {
+        let state = self.state();
+        for spec in &state.specs {
             let net = spec.nid.net();
             match nets.iter_mut().find(|known| known.net == net) {
-                Some(known) => known.nis.push(shown(spec)),
-                None => nets.push(show::Net { net, nis: vec![shown(spec)] }),
+                Some(known) => known.nis.push(shown(spec, &state)),
+                None => nets.push(show::Net { net, nis: vec![shown(spec, &state)] }),
             }
         }
         nets.retain(|net| request.net.is_none_or(|wanted| net.net == wanted));
@@ -137,11 +159,26 @@ impl Admin for FakeNode {
         }
     }
 
-    fn net_set(&self, _: NetSet) -> Result<(), AdminError> {
+    fn net_set(&self, request: NetSet) -> Result<(), AdminError> {
+        let mut state = self.state();
+        let meant = |spec: &&NiSpec| match (request.nid, request.net) {
+            (Some(nid), _) => spec.nid == nid,
+            (None, net) => net.is_none_or(|net| spec.nid.net() == net),
+        };
+        let meant: Vec<Nid> = state.specs.iter().filter(meant).map(|spec| spec.nid).collect();
+        if meant.is_empty() {
+            return Err(AdminError::new(Errno::ENODEV, "interface / NID is missing"));
+        }
+        if let Some(enabled) = request.enabled {
+            state.disabled.retain(|nid| !meant.contains(nid));
+            state.disabled.extend(meant.iter().filter(|_| !enabled));
+        }
+        state.health = request.health.unwrap_or(state.health).min(1000);
         Ok(())
     }
 
     fn peer_show(&self, request: PeerShow) -> Result<Vec<show::Peer>, AdminError> {
+        let health = self.state().health;
         let ni = |nid: &Nid| show::PeerNi {
             nid: *nid,
             up: None,
@@ -151,7 +188,8 @@ impl Admin for FakeNode {
             queued_bytes: 0,
             refcount: 1,
             traffic: show::Traffic::default(),
-            health: show::PeerHealth::default(),
+            udsp: show::Udsp::default(),
+            health: show::PeerHealth { value: health, ..show::PeerHealth::default() },
         };
         let peer = |peer: &PeerConf| show::Peer {
             primary: peer.primary,
@@ -176,7 +214,9 @@ impl Admin for FakeNode {
         Ok(())
     }
 
-    fn peer_set(&self, _: PeerSet) -> Result<(), AdminError> {
+    fn peer_set(&self, request: PeerSet) -> Result<(), AdminError> {
+        let mut state = self.state();
+        state.health = request.health.unwrap_or(state.health).min(1000);
         Ok(())
     }
 
@@ -212,16 +252,18 @@ impl Admin for FakeNode {
         Ok(show::Export {
             nets: self.net_show(NetShow::default())?,
             peers: self.peer_show(PeerShow::default())?,
+            routes: self.route_show(RouteShow {})?,
+            routing: self.routing_show(RoutingShow {})?,
             globals: self.global_show(GlobalShow {})?,
             rest: LnetConf::default(),
         })
     }
 
     fn import(&self, request: Import) -> Result<(), AdminError> {
-        if !request.conf.routes.is_empty() {
-            return self.route_add(RouteAdd { routes: request.conf.routes });
-        }
         self.net_add(NetAdd { nets: request.conf.nets, ip2nets: request.conf.ip2nets })?;
+        self.route_add(RouteAdd { routes: request.conf.routes })?;
+        let (enable, buffers) = (request.conf.routing, request.conf.buffers.unwrap_or_default());
+        self.routing_set(RoutingSet { enable, buffers })?;
         let mut state = self.state();
         state.peers.extend(request.conf.peers);
         let set = config::set_all(&mut state.globals, &request.conf.globals);
@@ -268,5 +310,109 @@ impl Admin for FakeNode {
     fn which_nid(&self, request: WhichNid) -> Result<WhichReply, AdminError> {
         let reachable = |nid: &&Nid| nid.net() == Net::TCP;
         Ok(WhichReply { nid: request.nids.iter().find(reachable).copied() })
+    }
+
+    /// Our NID waits when its health is not what it was.
+    fn recovery_show(&self, request: RecoveryShow) -> Result<Nids, AdminError> {
+        let state = self.state();
+        let ours = state.specs.iter().map(|spec| spec.nid);
+        let theirs = state.peers.iter().flat_map(|peer| peer.nids.clone());
+        let nids: Vec<Nid> = if request.peers { theirs.collect() } else { ours.collect() };
+        Ok(Nids { nids: if state.health < 1000 { nids } else { Vec::new() } })
+    }
+
+    fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>, AdminError> {
+        let shown = |route: &RouteConf| show::Route {
+            net: route.net,
+            gateway: route.gateway,
+            hop: route.hop,
+            priority: route.priority,
+            up: true,
+            single_hop: false,
+            messages: 3,
+            latency: show::Delays { samples: 2, max_nsec: 2000, ..show::Delays::default() },
+        };
+        Ok(self.state().routes.iter().map(shown).collect())
+    }
+
+    fn route_add(&self, request: RouteAdd) -> Result<(), AdminError> {
+        let mut state = self.state();
+        for route in request.routes {
+            let local = |net: Net| state.specs.iter().any(|spec| spec.nid.net() == net);
+            let same = |known: &RouteConf| (known.net, known.gateway) == (route.net, route.gateway);
+            let refused = match () {
+                () if route.gateway.net() == route.net => Errno::EINVAL,
+                () if local(route.net) || state.routes.iter().any(same) => Errno::EEXIST,
+                () if !local(route.gateway.net()) => Errno::EHOSTUNREACH,
+                () => {
+                    state.routes.push(route);
+                    continue;
+                }
+            };
+            return Err(AdminError::route_add(refused, &route));
+        }
+        Ok(())
+    }
+
+    fn route_del(&self, request: RouteDel) -> Result<(), AdminError> {
+        let mut state = self.state();
+        for route in request.routes {
+            let before = state.routes.len();
+            state.routes.retain(|known| (known.net, known.gateway) != (route.net, route.gateway));
+            if state.routes.len() == before {
+                return Err(AdminError::route_del(Errno::ENOENT, &route));
+            }
+        }
+        Ok(())
+    }
+
+    fn routers_show(&self, _: RoutersShow) -> Result<Vec<show::Router>, AdminError> {
+        let shown = |route: &RouteConf| show::Router {
+            nid: route.gateway,
+            refs: 4,
+            routes: 1,
+            alive: true,
+        };
+        Ok(self.state().routes.iter().map(shown).collect())
+    }
+
+    /// A node that drains has done so when it has been seen at it.
+    fn routing_show(&self, _: RoutingShow) -> Result<show::Routing, AdminError> {
+        let mut state = self.state();
+        let seen = state.routing.clone();
+        if seen.state == show::RoutingState::Draining {
+            state.routing.state = show::RoutingState::Disabled;
+        }
+        Ok(seen)
+    }
+
+    fn routing_set(&self, request: RoutingSet) -> Result<(), AdminError> {
+        let mut state = self.state();
+        let counts = request.buffers.over(RouterBuffers::default());
+        let counts = [(0, counts.tiny), (1, counts.small), (256, counts.large)];
+        if counts.iter().any(|(_, count)| *count == 0) {
+            return Err(AdminError::routing(Errno::EINVAL, "buffers"));
+        }
+        if request.enable == Some(true) {
+            state.routing.state = show::RoutingState::Enabled;
+            state.routing.pools = counts.map(|(pages, buffers)| show::Pool {
+                pages,
+                buffers,
+                credits: buffers.into(),
+                credits_min: buffers.into(),
+                ..show::Pool::default()
+            });
+        } else if request.enable == Some(false) {
+            state.routing.state = show::RoutingState::Disabled;
+        }
+        Ok(())
+    }
+
+    fn routing_drain(&self, _: RoutingDrain) -> Result<(), AdminError> {
+        let mut state = self.state();
+        if state.routing.state.is_on() {
+            state.routing.state = show::RoutingState::Draining;
+        }
+        Ok(())
     }
 }

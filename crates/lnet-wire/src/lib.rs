@@ -2,8 +2,8 @@
 //!
 //! Pure: the only place that knows the byte offsets of [NIDs](nid), the [acceptor's
 //! request](acceptor), the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader),
-//! the [LNet header](header), the [ping info](ping) and the [selftest messages](selftest). It also knows how NIDs and sets of them
-//! are [written by people](NidList).
+//! the [LNet header](header), the [ping info](ping) and the [selftest messages](selftest). It also
+//! knows how NIDs and sets of them are [written by people](NidList).
 #![forbid(unsafe_code)]
 
 pub mod acceptor;
@@ -13,6 +13,7 @@ mod nid_range;
 mod nid_text;
 mod number_list;
 pub mod ping;
+mod range;
 pub mod selftest;
 pub mod socklnd;
 
@@ -21,6 +22,7 @@ pub use nid::{Net, NetType, Nid, Pid, ProcessId};
 pub use nid_range::{ExpandError, NetRange, NidList, NidRange};
 pub use nid_text::NidError;
 pub use number_list::{Mistake, NumberList, RangeError};
+pub use range::{NidMatch, Selector};
 
 /// The largest payload of one PUT or REPLY, in bytes.
 #[doc(alias = "LNET_MTU")]

@@ -27,8 +27,8 @@ pub enum Mistake {
     #[error(transparent)]
     Nid(#[from] NidError),
     /// Something else stands where a number should.
-    #[error("{text:?} is no number: write digits only")]
-    Number { text: String },
+    #[error("{text:?} is no number: write one from 0 to {max}")]
+    Number { text: String, max: u32 },
     /// The number is above the largest that makes sense here.
     #[error("{text} is too large: use numbers from 0 to {max}")]
     TooLarge { text: String, max: u32 },
@@ -80,6 +80,11 @@ impl<'a> Piece<'a> {
         Self { text, column: self.column + before.chars().count() }
     }
 
+    fn trim(self) -> Self {
+        let blanks = self.text.len() - self.text.trim_start().len();
+        Self { text: self.text.trim(), ..self.skip(blanks) }
+    }
+
     pub(crate) fn split_once(self, at: char) -> Option<(Self, Self)> {
         let (before, after) = self.text.split_once(at)?;
         let rest = self.skip(self.text.len() - after.len());
@@ -120,7 +125,7 @@ impl<'a> Piece<'a> {
     pub(crate) fn number(self, max: u32) -> Result<u32, RangeError> {
         let text = || self.text.to_owned();
         if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(self.error(Mistake::Number { text: text() }));
+            return Err(self.error(Mistake::Number { text: text(), max }));
         }
         match self.text.parse() {
             Ok(number) if number <= max => Ok(number),
@@ -211,7 +216,7 @@ impl NumberList {
             return Err(piece.error(Mistake::Bracket));
         };
         let items = Piece { text, ..inner }.split(|c| c == ',')?;
-        let ranges = items.into_iter().map(|item| match item.text {
+        let ranges = items.into_iter().map(Piece::trim).map(|item| match item.text {
             "*" => Ok(NumberRange { low: 0, high: max, stride: 1 }),
             _ => NumberRange::parse(item, max),
         });
@@ -221,6 +226,11 @@ impl NumberList {
     /// Returns whether the list is `*`.
     pub fn is_all(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Returns whether each range ends on one of its numbers, which `[1-9/3]` does not.
+    pub fn ends_on_steps(&self) -> bool {
+        self.ranges.iter().all(|range| range.contains(range.high))
     }
 
     /// Returns whether `number` is in the list.
@@ -263,6 +273,8 @@ mod tests {
     fn lists_hold_what_they_say_in_the_order_they_say_it() {
         assert_eq!(list("[1-9/3,12,4,0]").values(100), Some(vec![1, 4, 7, 12, 0]));
         assert_eq!(list("[1-9/2]").values(2), Some(vec![1, 3]));
+        assert_eq!(list("[1, 3-4 ]").values(9), Some(vec![1, 3, 4]));
+        assert!(list("[1-9/2,4]").ends_on_steps() && !list("[1-9/3]").ends_on_steps());
         assert_eq!(list("*").values(2), None);
         assert!(list("[1-9/2]").contains(9) && !list("[1-9/2]").contains(8));
         assert!(list("*").contains(4711));

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, MessageId, Payload, Sink, Verdict};
-use fulmar_lnet_wire::{Header, Net, Nid, Pid, ProcessId};
+use fulmar_lnet_wire::{Header, Nid, Pid, ProcessId};
+
+use crate::routing::RoutingConfig;
+use crate::views::RoutingState;
 
 /// A match entry; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +42,8 @@ pub struct Config {
     pub interface_cookie: u64,
     /// What `lnetctl global` shows and `lnetctl set` changes.
     pub globals: Globals,
+    /// How it uses routers, and how it is one.
+    pub routing: RoutingConfig,
 }
 
 /// What `lnetctl global show` prints, in that order. Defaults are those of a 2.17 node.
@@ -403,6 +408,18 @@ pub enum Output {
         /// How.
         result: Result<PingReply, Errno>,
     },
+    /// Make a router buffer of so many bytes. Whatever it holds may stay in it.
+    Allocate {
+        /// Its name, which only the machine uses.
+        buffer: BufferId,
+        /// Its length.
+        len: u32,
+    },
+    /// Free a router buffer: no message uses it.
+    Release {
+        /// Which.
+        buffer: BufferId,
+    },
     /// Something for the log.
     Notice(Notice),
 }
@@ -423,145 +440,10 @@ pub enum Notice {
     Discovered { primary: Nid, nids: usize },
     /// A peer could not be discovered.
     DiscoveryFailed { peer: Nid, errno: Errno },
-}
-
-/// What an administrator is shown.
-pub mod views {
-    use super::{Net, NiTunables, Nid};
-
-    /// Messages by type.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct ByType {
-        pub put: u64,
-        pub get: u64,
-        pub reply: u64,
-        pub ack: u64,
-        pub hello: u64,
-    }
-
-    impl ByType {
-        /// Returns the sum.
-        pub fn total(&self) -> u64 {
-            self.put + self.get + self.reply + self.ack + self.hello
-        }
-    }
-
-    /// How long something took: the latency keys of 2.17.55.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct Latency {
-        pub samples: u64,
-        pub min_nsec: u64,
-        pub max_nsec: u64,
-        pub sum_nsec: u64,
-    }
-
-    impl Latency {
-        /// Adds one sample.
-        pub fn record(&mut self, nsec: u64) {
-            self.min_nsec = if self.samples == 0 { nsec } else { self.min_nsec.min(nsec) };
-            self.max_nsec = self.max_nsec.max(nsec);
-            self.sum_nsec = self.sum_nsec.saturating_add(nsec);
-            self.samples += 1;
-        }
-
-        /// Returns the mean, 0 without samples.
-        pub fn avg_nsec(&self) -> u64 {
-            self.sum_nsec.checked_div(self.samples).unwrap_or(0)
-        }
-    }
-
-    /// What an NI or a peer NI has carried.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct Traffic {
-        pub sent: ByType,
-        pub received: ByType,
-        pub dropped: ByType,
-        /// From commit to the LND's completion of a PUT.
-        pub put_egress: Latency,
-        /// From GET to REPLY.
-        pub get_rtt: Latency,
-        /// From PUT to ACK.
-        pub put_ack: Latency,
-    }
-
-    /// A network interface of this node.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct Ni {
-        pub nid: Nid,
-        pub net: Net,
-        pub up: bool,
-        pub tunables: NiTunables,
-        pub credits_max: i64,
-        /// Negative: so many messages wait.
-        pub credits: i64,
-        pub credits_min: i64,
-        pub health: u32,
-        pub traffic: Traffic,
-    }
-
-    /// A NID of another node.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct PeerNi {
-        pub nid: Nid,
-        pub credits_max: i64,
-        /// Negative: so many messages wait.
-        pub credits: i64,
-        pub credits_min: i64,
-        pub router_credits: i64,
-        pub router_credits_min: i64,
-        /// Payload and 72 bytes for each message under way or waiting.
-        pub queued_bytes: u64,
-        pub refcount: u32,
-        pub health: u32,
-        pub traffic: Traffic,
-    }
-
-    /// Another node.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct Peer {
-        pub primary: Nid,
-        pub multi_rail: bool,
-        /// The bits of lnet-behaviour §2.4.
-        pub state: u32,
-        pub configured: bool,
-        pub nis: Vec<PeerNi>,
-    }
-
-    /// What `lnetctl stats show` prints, in that order.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    #[allow(missing_docs)]
-    pub struct Stats {
-        pub msgs_alloc: u64,
-        pub msgs_max: u64,
-        pub rst_alloc: u64,
-        pub errors: u64,
-        pub send_count: u64,
-        pub resend_count: u64,
-        pub response_timeout_count: u64,
-        pub local_interrupt_count: u64,
-        pub local_dropped_count: u64,
-        pub local_aborted_count: u64,
-        pub local_no_route_count: u64,
-        pub local_timeout_count: u64,
-        pub local_error_count: u64,
-        pub remote_dropped_count: u64,
-        pub remote_error_count: u64,
-        pub remote_timeout_count: u64,
-        pub network_timeout_count: u64,
-        pub failed_resends: u64,
-        pub successful_resends: u64,
-        pub recv_count: u64,
-        pub route_count: u64,
-        pub drop_count: u64,
-        pub send_length: u64,
-        pub recv_length: u64,
-        pub route_length: u64,
-        pub drop_length: u64,
-    }
+    /// A gateway answers again.
+    GatewayUp { gateway: Nid },
+    /// A gateway does not answer: no route goes through it.
+    GatewayDown { gateway: Nid },
+    /// This node has begun or ceased to forward messages.
+    Routing { state: RoutingState },
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::Lnet;
-use crate::message::{Hold, Stage};
+use crate::message::{Hold, RouterHold, Stage, Transit};
 use crate::ni::NiId;
 use crate::peer::{HEADER_CHARGE, PeerNiId};
 
@@ -14,7 +14,24 @@ struct Sums {
     /// Credits taken or waited for, and bytes, of each peer NI.
     peer: BTreeMap<PeerNiId, (u64, u64)>,
     ni: BTreeMap<NiId, u64>,
+    /// Router credits of each peer NI that messages hold or wait for.
+    router: BTreeMap<PeerNiId, u64>,
+    /// Of each class of router buffers: how many hold one, how many wait.
+    buffers: [(u32, u32); 3],
     committed: u64,
+}
+
+impl Sums {
+    fn add_transit(&mut self, transit: &Transit) {
+        let (held, waiting) = &mut self.buffers[transit.class];
+        match transit.hold {
+            RouterHold::Nothing => return,
+            RouterHold::WaitsForCredit | RouterHold::Credit => {}
+            RouterHold::WaitsForBuffer => *waiting += 1,
+            RouterHold::Buffer => *held += 1,
+        }
+        *self.router.entry(transit.from).or_default() += 1;
+    }
 }
 
 impl Lnet {
@@ -37,6 +54,7 @@ impl Lnet {
                 return Err(format!("{nid:?}: {users} messages, {} charged", ni.credits.users()));
             }
         }
+        self.check_router(&sums)?;
         if sums.committed != self.counters.alive {
             return Err(format!(
                 "{} messages are committed, msgs_alloc is {}",
@@ -56,7 +74,7 @@ impl Lnet {
             return Err(format!("{id:?} is under way: {message:?}"));
         }
         for (_, ni) in self.peers.all_nis() {
-            if !ni.credits.is_idle() || ni.queued_bytes != 0 {
+            if !ni.credits.is_idle() || !ni.router_credits.is_idle() || ni.queued_bytes != 0 {
                 return Err(format!("{:?} lacks credits: {:?}", ni.nid, ni.credits));
             }
         }
@@ -73,15 +91,38 @@ impl Lnet {
         let mut sums = Sums::default();
         for (_, message) in self.messages.iter() {
             sums.committed += u64::from(message.is_committed());
+            if let Some(transit) = &message.transit {
+                sums.add_transit(transit);
+            }
             let Stage::Sending(path) = message.stage else { continue };
             let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
             *users += 1;
             *bytes += HEADER_CHARGE + u64::from(message.header.payload_len);
-            if matches!(path.hold, Hold::WaitsForNi | Hold::Both) {
+            if matches!(path.hold, Hold::WaitsForNi | Hold::Delayed | Hold::Both) {
                 *sums.ni.entry(path.ni).or_default() += 1;
             }
         }
         sums
+    }
+
+    fn check_router(&self, sums: &Sums) -> Result<(), String> {
+        for (id, ni) in self.peers.all_nis() {
+            let users = sums.router.get(&id).copied().unwrap_or(0);
+            let nid = ni.nid;
+            ni.router_credits.check().map_err(|error| format!("{nid:?}, router: {error}"))?;
+            if ni.router_credits.users() != users {
+                let charged = ni.router_credits.users();
+                return Err(format!("{nid:?}: {users} messages in transit, {charged} charged"));
+            }
+        }
+        for (pool, users) in self.router.pools.iter().zip(sums.buffers) {
+            pool.check()?;
+            if pool.users() != users {
+                let charged = pool.users();
+                return Err(format!("router buffers: {users:?} messages, {charged:?} charged"));
+            }
+        }
+        Ok(())
     }
 
     fn check_peer_credits(&self, sums: &Sums) -> Result<(), String> {

@@ -38,16 +38,15 @@ impl Lnet {
         if all().any(|nid| self.is_taken(*nid, own)) {
             return Err(Errno::EEXIST);
         }
-        let credits = self.peer_credits(primary.net());
-        let peer = own.unwrap_or_else(|| self.peers.create(primary, credits));
+        let peer = own.unwrap_or_else(|| self.create_peer(primary));
         if let Some(found) = self.peers.peer_mut(peer) {
             found.primary = primary;
             found.state.insert(PeerState::CONFIGURED);
             found.state.set(PeerState::MULTI_RAIL, multi_rail);
         }
         for nid in nids {
-            let (owner, credits) = (self.peers.owner(*nid), self.peer_credits(nid.net()));
-            self.peers.add_nid(peer, *nid, credits);
+            let owner = self.peers.owner(*nid);
+            self.give_nid(peer, *nid);
             if let Some(owner) = owner.filter(|owner| self.peers.nids_of(*owner).is_empty()) {
                 self.delete_peer(owner);
             }

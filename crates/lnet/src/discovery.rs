@@ -49,8 +49,7 @@ impl Lnet {
             self.outputs.push_back(Output::Discovered { query, result });
             return query;
         }
-        let credits = self.peer_credits(nid.net());
-        let peer = self.peers.owner(nid).unwrap_or_else(|| self.peers.create(nid, credits));
+        let peer = self.peers.owner(nid).unwrap_or_else(|| self.create_peer(nid));
         if let Some(found) = self.peers.peer_mut(peer) {
             found.queries.push(query);
             if force && !found.state.has(PeerState::PING_SENT) {
@@ -246,13 +245,13 @@ impl Lnet {
         }
         found.bad_infos = 0;
         found.pair = Some(pair);
-        self.learn(peer, from, decoded);
+        self.learn(now, peer, from, decoded);
     }
 
     /// Uses ping info that is whole.
-    fn learn(&mut self, peer: PeerId, from: Nid, decoded: Decoded) {
+    fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: Decoded) {
         self.own.push_room = self.own.push_room.max(decoded.size).min(PingInfo::SIZE_MAX);
-        let peer = self.merge(peer, from, &decoded.info, decoded.size);
+        let peer = self.merge(now, peer, from, &decoded.info, decoded.size);
         let busy = self.peer_has(peer, PeerState::DISCOVERING);
         if busy || !self.is_up_to_date(peer) {
             self.queue_discovery(peer);
@@ -294,12 +293,12 @@ impl Lnet {
 
     /// A peer has pushed its ping info to us. It is answered by a push of our own, without a
     /// ping. Spec: lnet-wire §9.7.
-    pub(crate) fn push_received(&mut self, from: Nid, bytes: &[u8], sent: u32) {
+    pub(crate) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
         let Some(peer) = self.peers.owner(from) else { return };
         let reason = match PingInfo::decode(bytes) {
             Ok(decoded) if decoded.size as usize <= bytes.len() => {
                 if decoded.info.features.has(Features::MULTI_RAIL) {
-                    self.learn(peer, from, decoded);
+                    self.learn(now, peer, from, decoded);
                 }
                 return;
             }
@@ -354,6 +353,7 @@ impl Lnet {
         let primary = found.primary;
         let parked = std::mem::take(&mut found.parked);
         let queries = std::mem::take(&mut found.queries);
+        self.gateway_dead(peer);
         self.notice(Notice::DiscoveryFailed { peer: primary, errno });
         for message in parked {
             self.finalize_send(now, message, Err(errno));

@@ -7,6 +7,7 @@ use fulmar_lnet_wire::{Body, Handle};
 
 use crate::Lnet;
 use crate::api::{Event, EventDone, MdId, MdOptions};
+use crate::machine::Timer;
 use crate::message::{Message, Origin, Stage, unlink_event};
 
 impl Lnet {
@@ -25,6 +26,7 @@ impl Lnet {
     /// Ends a message that we sent, or that never found a path.
     pub(crate) fn finalize_send(&mut self, now: Time, id: MessageId, status: Result<(), Errno>) {
         let message = self.messages.remove(id);
+        self.timers.clear(Timer::Resend(id));
         if message.is_committed() {
             self.counters.message_died();
         }
@@ -34,6 +36,12 @@ impl Lnet {
         self.count_sent(now, &message, status.is_ok());
         if let Stage::Sending(path) = message.stage {
             self.release(path, message.header.payload_len);
+        }
+        if let Some(transit) = &message.transit {
+            if status.is_err() {
+                self.drop_in_transit(&message, transit);
+            }
+            self.leave_router(transit, message.target);
         }
     }
 
@@ -101,7 +109,7 @@ impl Lnet {
         if matches!(header.body, Body::Put { ack, .. } if ack != Handle::NONE) {
             self.send_ack(now, &header, arrival, accepted);
         }
-        self.push_received(header.source, &bytes, header.payload_len);
+        self.push_received(now, header.source, &bytes, header.payload_len);
     }
 
     /// Ends one operation of a descriptor, and the descriptor if that was the last.

@@ -29,9 +29,13 @@ mod api;
 mod check;
 mod configure;
 mod credits;
+mod delay;
 mod descriptors;
 mod discovery;
+mod fault;
 mod finalize;
+mod gateway;
+mod health;
 mod loopback;
 mod machine;
 mod md;
@@ -40,20 +44,32 @@ mod message;
 mod ni;
 mod peer;
 mod ping;
+mod policy;
+mod pool;
 mod portal;
+mod rail;
 mod receive;
+mod recovery;
+mod route;
+mod router;
+mod routing;
 mod select;
 mod send;
 mod stats;
 mod track;
+mod transit;
+mod udsp;
+pub mod views;
 
-pub use api::views;
 pub use api::{
     Config, CopyId, Event, EventDone, EventKind, Get, Globals, Md, MdId, MdOptions, Me, MeId,
     MePosition, NiConfig, NiTunables, Notice, Output, PingReply, Put, QueryId, Received, RxId,
     SendFailure, SendRequest, ServiceMemory,
 };
+pub use fault::{FaultEffect, FaultKind, FaultRule, MessageTypes};
 pub use machine::Lnet;
+pub use routing::{Forwarding, PathNews, RouteConfig, RouterBuffers, RoutingConfig};
+pub use udsp::UdspRule;
 
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,8 @@ impl Lnet {
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, header.body) {
             let (ni, peer_ni) = (NiId::LOOPBACK, PeerNiId::NONE);
             let target = Some(Nid::LOOPBACK);
-            let request = Request { target, put: false, get: false, ni, peer_ni, at: now };
+            let request =
+                Request { target, put: false, get: false, ni, peer_ni, route: None, at: now };
             self.note_request(md, &header.body, request);
         }
         self.counters.message_born();

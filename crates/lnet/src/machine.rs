@@ -2,18 +2,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId, Time, Timers};
+use fulmar_base::{Errno, MessageId, Rng, Time, Timers};
 
 use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Notice, Output, QueryId, RxId};
+use crate::delay::Delays;
 use crate::discovery::Discovery;
+use crate::fault::Faults;
 use crate::loopback::Copying;
 use crate::md::{Mds, Owner};
 use crate::message::Messages;
-use crate::ni::Ni;
-use crate::peer::{PeerId, Peers};
+use crate::ni::{Ni, NiId};
+use crate::peer::{PeerId, PeerNiId, Peers};
 use crate::ping::OwnInfo;
 use crate::portal::Portals;
+use crate::route::Routes;
+use crate::router::Router;
 use crate::stats::Counters;
+use crate::udsp::Udsp;
 use fulmar_lnet_wire::{Nid, Pid};
 
 /// The LNet core of one node.
@@ -34,12 +39,20 @@ pub struct Lnet {
     pub(crate) next_copy: u64,
     pub(crate) own: OwnInfo,
     pub(crate) discovery: Discovery,
+    pub(crate) routes: Routes,
+    pub(crate) router: Router,
+    pub(crate) rng: Rng,
+    pub(crate) delays: Delays,
     /// The pings that administrators asked for, and to whom.
     pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
     pub(crate) next_query: u64,
+    /// The time at which a path is being chosen.
+    pub(crate) now: Time,
     /// Counts sends: what interfaces were last used at.
     pub(crate) stamps: u64,
     pub(crate) counters: Counters,
+    pub(crate) udsp: Udsp,
+    pub(crate) faults: Faults,
     pub(crate) timers: Timers<Timer>,
     pub(crate) work: VecDeque<Work>,
     pub(crate) outputs: VecDeque<Output>,
@@ -52,6 +65,19 @@ pub(crate) enum Timer {
     Response(MdId),
     /// Another ping of a peer whose ping info was bad.
     Retry(PeerId),
+    /// Another attempt to send a message.
+    Resend(MessageId),
+    /// The next recovery ping.
+    RecoverNi(NiId),
+    RecoverPeerNi(PeerNiId),
+    /// The next look at a gateway.
+    CheckGateway(PeerId),
+    /// What fault rules have delayed.
+    Delays,
+    /// The next step of a router that is switched on or off.
+    Forwarding,
+    /// The next look for networks from which this router hears nothing.
+    Silence,
 }
 
 /// What is left to do within one input. A list and not calls, so that a thousand messages that
@@ -60,12 +86,16 @@ pub(crate) enum Timer {
 pub(crate) enum Work {
     /// A message has got the credit that it waited for.
     Post(MessageId),
-    /// The peer that a message waited for is discovered.
+    /// A message has got the router credit or the buffer that it waited for.
+    Transit(MessageId),
+    /// A message needs a path: the peer that it waited for is discovered, or its last path failed.
     Launch(MessageId),
     /// An event of a descriptor of the machine's own.
     Own(OwnEvent),
     /// The discovery of a peer can go on.
     Advance(PeerId),
+    /// A gateway has gone, or is another peer than before.
+    Gateways,
 }
 
 /// An event of a descriptor of the machine's own.
@@ -102,10 +132,17 @@ impl Lnet {
             next_copy: 0,
             own: OwnInfo::default(),
             discovery: Discovery::default(),
+            routes: Routes::default(),
+            router: Router::new(config.routing),
+            rng: Rng::new(config.interface_cookie),
+            delays: Delays::default(),
             queries: BTreeMap::new(),
             next_query: 0,
+            now: Time::ZERO,
             stamps: 0,
             counters: Counters::default(),
+            udsp: Udsp::default(),
+            faults: Faults::new(config.interface_cookie),
             timers: Timers::default(),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
@@ -115,6 +152,7 @@ impl Lnet {
     /// Ends the configuration: from now on each change of the interfaces is told to the peers.
     pub fn start(&mut self, now: Time) {
         self.own.started = true;
+        self.start_router(now);
         self.settle(now);
     }
 
@@ -132,8 +170,15 @@ impl Lnet {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Response(md) => self.response_timed_out(md),
+                Timer::Response(md) => self.response_timed_out(now, md),
                 Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
+                Timer::Resend(message) => self.work.push_back(Work::Launch(message)),
+                Timer::RecoverNi(ni) => self.recover_ni(now, ni),
+                Timer::RecoverPeerNi(ni) => self.recover_peer_ni(now, ni),
+                Timer::CheckGateway(peer) => self.check_gateway(now, peer),
+                Timer::Delays => self.delays_due(now),
+                Timer::Forwarding => self.forwarding_due(now),
+                Timer::Silence => self.look_for_silence(now),
             }
             self.settle(now);
         }
@@ -169,9 +214,11 @@ impl Lnet {
             while let Some(work) = self.work.pop_front() {
                 match work {
                     Work::Post(message) => self.post(now, message),
+                    Work::Transit(message) => self.pass(now, message),
                     Work::Launch(message) => self.launch(now, message),
                     Work::Own(event) => self.handle_own_event(now, event),
                     Work::Advance(peer) => self.advance(now, peer),
+                    Work::Gateways => self.settle_gateways(now),
                 }
             }
             match self.next_to_discover() {
@@ -186,6 +233,7 @@ impl Lnet {
             Owner::Query(query) => self.query_event(query, event),
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
+            Owner::NiProbe(_) | Owner::PeerProbe(_) => self.probe_event(&event),
             Owner::Application | Owner::Service => unreachable!("users' events go to them"),
         }
     }

@@ -9,6 +9,7 @@ use fulmar_lnet_wire::{Body, MTU, Nid};
 use crate::api::{Md, MdId, MdOptions, MeId, QueryId};
 use crate::ni::NiId;
 use crate::peer::{PeerId, PeerNiId};
+use crate::route::RouteId;
 
 /// Who is told of a descriptor's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub(crate) enum Owner {
     Ping(PeerId),
     /// A push of our own ping info, as it was at that sequence number.
     Push(PeerId, u32),
+    /// The recovery ping of one of our interfaces, or of a peer's.
+    NiProbe(NiId),
+    PeerProbe(PeerNiId),
 }
 
 /// The memory of a descriptor.
@@ -45,6 +49,7 @@ pub(crate) struct Request {
     /// The path and the time of the latest, for the latency statistics.
     pub(crate) ni: NiId,
     pub(crate) peer_ni: PeerNiId,
+    pub(crate) route: Option<RouteId>,
     pub(crate) at: Time,
 }
 

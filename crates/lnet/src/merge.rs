@@ -2,19 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::ping::{Features, PingInfo};
+use fulmar_lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use crate::Lnet;
-use crate::api::Output;
-use crate::machine::Work;
+use crate::api::{Output, SendFailure};
+use crate::machine::{Timer, Work};
 use crate::peer::{Peer, PeerId, PeerState};
 
 impl Lnet {
     /// Uses what `peer` says of itself by its NID `from`, and returns the peer that it turns out
     /// to be.
-    pub(crate) fn merge(&mut self, peer: PeerId, from: Nid, info: &PingInfo, size: u32) -> PeerId {
+    pub(crate) fn merge(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        from: Nid,
+        info: &PingInfo,
+        size: u32,
+    ) -> PeerId {
         let discovers = self.globals.discovery && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
         let Some(found) = self.peers.peer_mut(peer) else { return peer };
@@ -26,7 +33,8 @@ impl Lnet {
         found.info_size = found.info_size.max(size);
         let configured = found.state.has(PeerState::CONFIGURED);
         let was_multi_rail = found.state.has(PeerState::MULTI_RAIL);
-        self.note_statuses(info);
+        self.note_statuses(now, info);
+        self.gateway_described(peer, info);
         if !multi_rail {
             if was_multi_rail && !configured {
                 self.split(peer);
@@ -47,10 +55,18 @@ impl Lnet {
         peer
     }
 
-    fn note_statuses(&mut self, info: &PingInfo) {
+    /// Takes what a peer says of its interfaces. One that goes down loses health once; one that
+    /// was never heard of and is up has it all.
+    fn note_statuses(&mut self, now: Time, info: &PingInfo) {
         for entry in &info.entries {
-            if let Some(ni) = self.peers.find_mut(entry.nid) {
-                ni.status = entry.status;
+            let Some(id) = self.peers.find(entry.nid) else { continue };
+            let Some(ni) = self.peers.ni_mut(id) else { continue };
+            let (before, up) = (ni.is_up(), entry.status == NiStatus::UP);
+            (ni.status, ni.told_down) = (entry.status, !up);
+            if before && !up {
+                self.lower_peer_ni(now, id, SendFailure::RemoteDropped);
+            } else if !before && up {
+                self.peer_ni_is_back(now, id);
             }
         }
     }
@@ -79,7 +95,7 @@ impl Lnet {
         // What is left is a new record: should the peer return, it has not heard of us.
         found.pushed = 0;
         for nid in others {
-            self.peers.create(*nid, 0);
+            self.create_peer(*nid);
         }
     }
 
@@ -113,8 +129,9 @@ impl Lnet {
     /// Moves all that is known of `from`, and waits for it, to `into`.
     fn absorb(&mut self, from: PeerId, into: PeerId) {
         for nid in self.peers.nids_of(from) {
-            self.peers.add_nid(into, nid, 0);
+            self.give_nid(into, nid);
         }
+        self.move_gateway(from, into);
         let Some(gone) = self.forget_peer(from) else { return };
         let Some(found) = self.peers.peer_mut(into) else { return };
         for state in [PeerState::NO_DISCOVERY, PeerState::ROUTER_ENABLED] {
@@ -173,10 +190,16 @@ impl Lnet {
                 return;
             }
         }
-        let credits = self.peer_credits(nid.net());
-        self.peers.add_nid(peer, nid, credits);
+        self.give_nid(peer, nid);
         if let Some(owner) = owner.filter(|owner| self.peers.nids_of(*owner).is_empty()) {
+            // Whoever asked for a NID that has turned out to be this peer's asked for this peer.
+            let queries = self.peers.peer_mut(owner).map(|gone| std::mem::take(&mut gone.queries));
             self.delete_peer(owner);
+            let queries = queries.filter(|queries| !queries.is_empty());
+            if let (Some(found), Some(queries)) = (self.peers.peer_mut(peer), queries) {
+                found.queries.extend(queries);
+                self.queue_discovery(peer);
+            }
         }
     }
 
@@ -193,6 +216,10 @@ impl Lnet {
     fn forget_peer(&mut self, peer: PeerId) -> Option<Peer> {
         self.leave_discovery(peer);
         let gone = self.peers.remove(peer)?;
+        if gone.gateway.is_some() {
+            self.timers.clear(Timer::CheckGateway(peer));
+            self.work.push_back(Work::Gateways);
+        }
         for md in [gone.ping, gone.push].into_iter().flatten() {
             self.unlink(md);
         }

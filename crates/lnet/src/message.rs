@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! sent       launched -> Parked (discovery) -> launched
-//!                     -> Sending (credits, LND) -> finalized
+//!                     -> Sending (credits, LND) -> finalized, or launched again
 //!                     -> Looping (0@lo: until the receiving side is done) -> finalized
 //! received   Delayed (lazy portal) -> Receiving (payload) -> InHandler (ACK wanted) -> finalized
+//! forwarded  Transit (router credit, buffer, payload) -> launched, as what is sent
 //! ```
 
-use fulmar_base::{MessageId, Payload, Table, Time};
+use fulmar_base::{BufferId, MessageId, Payload, Table, Time};
 use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
 
 use crate::api::{Event, EventKind, MdId, RxId};
@@ -26,7 +27,43 @@ pub(crate) struct Message {
     pub(crate) event: Option<Event>,
     /// Our NID, if it must be this one.
     pub(crate) source: Option<Nid>,
+    /// The router that brought the request, if this is the response to it.
+    pub(crate) router: Option<Nid>,
+    /// The NID that it was sent to at first: another attempt begins from there.
+    pub(crate) target: Nid,
+    /// How often it was sent again.
+    pub(crate) retries: u32,
+    /// It goes where it was sent to, and only once: a ping by which that is watched.
+    pub(crate) probe: bool,
+    /// What it holds of this router, if it is on its way through.
+    pub(crate) transit: Option<Box<Transit>>,
     pub(crate) stage: Stage,
+}
+
+/// What a message that is forwarded holds. The router credit of the previous hop comes first and
+/// goes last.
+#[derive(Debug)]
+pub(crate) struct Transit {
+    pub(crate) arrival: Arrival,
+    /// The previous hop, whose router credit it takes.
+    pub(crate) from: PeerNiId,
+    /// Which of the pools of buffers.
+    pub(crate) class: usize,
+    pub(crate) hold: RouterHold,
+    pub(crate) buffer: Option<BufferId>,
+    pub(crate) since: Time,
+    /// The LND was told to wait.
+    pub(crate) stalled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouterHold {
+    Nothing,
+    WaitsForCredit,
+    Credit,
+    WaitsForBuffer,
+    /// Both: the payload is on its way into the buffer, or has arrived.
+    Buffer,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +76,8 @@ pub(crate) enum Stage {
     Looping,
     /// Committed to a path.
     Sending(Sending),
+    /// On its way into this router.
+    Transit(Arrival),
     /// A PUT that waits at a lazy portal.
     Delayed(Arrival),
     /// Its payload is arriving.
@@ -50,6 +89,7 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
     pub(crate) ni: NiId,
+    /// The next hop.
     pub(crate) peer_ni: PeerNiId,
     pub(crate) deadline: Time,
     pub(crate) committed: Time,
@@ -63,6 +103,8 @@ pub(crate) enum Hold {
     WaitsForPeer,
     Peer,
     WaitsForNi,
+    /// Both, but a fault rule delays it.
+    Delayed,
     /// Both: the LND has the message.
     Both,
 }
@@ -92,12 +134,17 @@ impl Message {
             md: None,
             event: None,
             source,
+            router: None,
+            target: header.target,
+            retries: 0,
+            probe: false,
+            transit: None,
             stage: Stage::Launched,
         }
     }
 
     pub(crate) fn received(header: Header, stage: Stage) -> Self {
-        Self { header, payload: Payload::Empty, md: None, event: None, source: None, stage }
+        Self { stage, ..Self::sent(header, None) }
     }
 
     /// Returns the path of a message that has one.
@@ -111,16 +158,26 @@ impl Message {
     /// Returns how the message came, if it was received.
     pub(crate) fn arrival(&self) -> Option<Arrival> {
         match self.stage {
-            Stage::Delayed(arrival) | Stage::Receiving(arrival) | Stage::InHandler(arrival) => {
-                Some(arrival)
-            }
+            Stage::Transit(arrival)
+            | Stage::Delayed(arrival)
+            | Stage::Receiving(arrival)
+            | Stage::InHandler(arrival) => Some(arrival),
             _ => None,
         }
     }
 
     /// Returns whether the message is committed, and so counted in `msgs_alloc`.
     pub(crate) fn is_committed(&self) -> bool {
-        !matches!(self.stage, Stage::Launched | Stage::Parked)
+        self.transit.is_some() || !matches!(self.stage, Stage::Launched | Stage::Parked)
+    }
+
+    /// Makes the message what it was before it had a path.
+    pub(crate) fn leave_path(&mut self) {
+        self.stage = Stage::Launched;
+        self.header.target = self.target;
+        if self.transit.is_none() {
+            self.header.source = Nid::ANY;
+        }
     }
 
     pub(crate) fn hold(&mut self, hold: Hold) {
@@ -163,12 +220,25 @@ impl Messages {
         self.table.iter().map(|(id, message)| (MessageId(id), &**message))
     }
 
-    /// Returns the messages that are committed to an interface and not yet handed to its LND.
-    pub(crate) fn queued_on(&self, ni: NiId) -> Vec<MessageId> {
+    /// Returns the messages that wait for a router credit or a router buffer.
+    pub(crate) fn waiting_in_transit(&self) -> Vec<MessageId> {
+        let waits = |message: &Message| {
+            message.transit.as_ref().is_some_and(|transit| transit.hold != RouterHold::Buffer)
+        };
+        self.iter().filter(|(_, message)| waits(message)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the messages that are committed to a path and not yet handed to its LND.
+    pub(crate) fn queued_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
         let queued = |message: &Message| {
-            message.sending().is_some_and(|path| path.ni == ni && path.hold != Hold::Both)
+            message.sending().is_some_and(|sending| sending.hold != Hold::Both && path(&sending))
         };
         self.iter().filter(|(_, message)| queued(message)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns those of them that wait for a credit: a delay is to be sat out.
+    pub(crate) fn waiting_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
+        self.queued_on(|sending| sending.hold != Hold::Delayed && path(sending))
     }
 }
 

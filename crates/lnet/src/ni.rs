@@ -4,8 +4,12 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
-use crate::api::{NiConfig, views};
+use crate::api::NiConfig;
 use crate::credits::Credits;
+use crate::health::{Condition, Silence};
+use crate::machine::Timer;
+use crate::peer::Allowance;
+use crate::views::{self, PRIORITY_LOWEST};
 
 /// An interface; never used twice, so that a message in flight cannot return its credit to a
 /// later interface of the same NID.
@@ -24,6 +28,19 @@ pub(crate) struct Ni {
     pub(crate) credits: Credits,
     /// When it was last chosen; lower is longer ago.
     pub(crate) stamp: u64,
+    /// Its link is down.
+    pub(crate) fatal: bool,
+    /// The administrator has taken it out of use.
+    pub(crate) disabled: bool,
+    /// Nobody has asked for this router on its network for long.
+    pub(crate) silent: bool,
+    pub(crate) condition: Condition,
+    pub(crate) silence: Silence,
+    /// UDSP: its own priority and that of its network.
+    pub(crate) priority: u32,
+    pub(crate) net_priority: u32,
+    /// When somebody last pinged us by its network.
+    pub(crate) pinged: Time,
     pub(crate) traffic: views::Traffic,
 }
 
@@ -31,7 +48,8 @@ impl Lnet {
     /// Adds a network interface.
     ///
     /// # Errors
-    /// EEXIST if there is one with this NID; EINVAL without credits.
+    /// EEXIST if there is one with this NID; EINVAL without credits; EUSERS if routes lead to its
+    /// network.
     pub fn add_ni(&mut self, now: Time, mut ni: NiConfig) -> Result<(), Errno> {
         if ni.nid.is_loopback() || self.ni_of(ni.nid).is_some() {
             return Err(Errno::EEXIST);
@@ -40,20 +58,32 @@ impl Lnet {
         if ni.nid.is_any() || tunables.credits == 0 || tunables.peer_credits == 0 {
             return Err(Errno::EINVAL);
         }
+        if self.routes.lead_to(ni.nid.net()) {
+            return Err(Errno::EUSERS);
+        }
         tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
         self.next_ni += 1;
-        let (net, peer_credits) = (ni.nid.net(), ni.tunables.peer_credits);
+        let net = ni.nid.net();
         let first_of_net = !self.is_local(net);
         self.nis.push(Ni {
             id: NiId(self.next_ni),
             credits: Credits::new(ni.tunables.credits),
             config: ni,
             stamp: 0,
+            fatal: false,
+            disabled: false,
+            silent: false,
+            condition: Condition::default(),
+            silence: Silence::default(),
+            priority: PRIORITY_LOWEST,
+            net_priority: PRIORITY_LOWEST,
+            pinged: now,
             traffic: views::Traffic::default(),
         });
         if first_of_net {
-            self.peers.net_added(net, peer_credits);
+            self.peers.net_added(net, self.allowance(net));
         }
+        self.udsp_changed();
         self.info_changed();
         self.settle(now);
         Ok(())
@@ -70,7 +100,7 @@ impl Lnet {
         let index = self.nis.iter().position(|ni| ni.config.nid == nid).ok_or(Errno::ENOENT)?;
         let id = self.nis[index].id;
         self.drop_delayed_of(now, nid);
-        let queued: Vec<MessageId> = self.messages.queued_on(id);
+        let queued: Vec<MessageId> = self.messages.queued_on(|path| path.ni == id);
         // All leave their queues before the first gives back a credit, which would wake another.
         for message in &queued {
             self.withdraw(*message);
@@ -79,7 +109,9 @@ impl Lnet {
             self.finalize_send(now, message, Err(Errno::ESHUTDOWN));
         }
         self.nis.remove(index);
+        self.timers.clear(Timer::RecoverNi(id));
         if !self.is_local(nid.net()) {
+            self.forget_gateways_on(nid.net());
             self.peers.net_removed(nid.net(), &self.local_nets());
             for orphan in self.peers.orphans() {
                 self.delete_peer(orphan);
@@ -88,6 +120,11 @@ impl Lnet {
         self.info_changed();
         self.settle(now);
         Ok(())
+    }
+
+    /// Returns what peers are told of an interface.
+    pub(crate) fn is_up(&self, ni: &Ni) -> bool {
+        !ni.fatal && !ni.disabled && !ni.silent && ni.condition.published_up
     }
 
     pub(crate) fn ni(&self, id: NiId) -> Option<&Ni> {
@@ -119,9 +156,15 @@ impl Lnet {
         nets
     }
 
-    /// Returns how many messages may be on their way to a peer NI on `net`: 0 on a remote one.
-    pub(crate) fn peer_credits(&self, net: Net) -> u32 {
+    /// Returns the credits of a peer NI on `net`. Spec: lnet-behaviour §6.2.
+    pub(crate) fn allowance(&self, net: Net) -> Allowance {
         let first = self.nis.iter().find(|ni| ni.config.nid.net() == net);
-        first.map_or(0, |ni| ni.config.tunables.peer_credits)
+        let Some(tunables) = first.map(|ni| &ni.config.tunables) else {
+            return Allowance::default();
+        };
+        let tx = tunables.peer_credits;
+        let router = [tunables.peer_buffer_credits, self.router.config.peer_buffer_credits, tx];
+        let router = router.into_iter().find(|credits| *credits > 0).unwrap_or(tx);
+        Allowance { tx, router }
     }
 }

@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::MessageId;
+use fulmar_base::{MessageId, Time};
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Net, Nid};
 
-use crate::api::{MdId, QueryId, views};
+use crate::api::{MdId, QueryId};
 use crate::credits::Credits;
+use crate::gateway::Gateway;
+use crate::health::{Condition, Silence};
+use crate::views::{self, PRIORITY_LOWEST};
 
 /// A node; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,15 +70,53 @@ pub(crate) struct PeerNi {
     pub(crate) nid: Nid,
     pub(crate) peer: PeerId,
     pub(crate) credits: Credits,
+    /// What messages hold that it has us forward.
+    pub(crate) router_credits: Credits,
     /// Payload and [`HEADER_CHARGE`] of each message that holds or awaits a credit.
     pub(crate) queued_bytes: u64,
     pub(crate) stamp: u64,
     /// Our NID that a peer without multi-rail knows us by.
     pub(crate) preferred: Option<Nid>,
     pub(crate) status: NiStatus,
+    /// Its node has told that it is down, and not used it for a request since.
+    pub(crate) told_down: bool,
+    pub(crate) condition: Condition,
+    /// When something last came from it.
+    pub(crate) heard: Option<Time>,
+    pub(crate) silence: Silence,
+    /// The LND finds no way to it, or nothing arrives there.
+    pub(crate) lost: bool,
+    pub(crate) policy: Policy,
     /// Deleted: it goes when its last message does.
     retired: bool,
     pub(crate) traffic: views::Traffic,
+}
+
+/// What rules of the administrator say of a peer NI. Spec: lnet-behaviour §12.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) priority: u32,
+    pub(crate) net_priority: u32,
+    /// Our NIDs from which it is best reached.
+    pub(crate) nids: Vec<Nid>,
+    /// The gateways by which it is best reached.
+    pub(crate) gateways: Vec<Nid>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let (priority, net_priority) = (PRIORITY_LOWEST, PRIORITY_LOWEST);
+        Self { priority, net_priority, nids: Vec::new(), gateways: Vec::new() }
+    }
+}
+
+/// The credits of a peer NI, which its network decides: none on a remote one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// Messages on their way to it.
+    pub(crate) tx: u32,
+    /// Messages of it that are forwarded.
+    pub(crate) router: u32,
 }
 
 /// What a message is charged for its header, in either form.
@@ -102,6 +143,8 @@ pub(crate) struct Peer {
     pub(crate) push: Option<MdId>,
     /// Our NID and its NID that carried the latest ping reply.
     pub(crate) pair: Option<(Nid, Nid)>,
+    /// What is known of it as a gateway, while routes go through it.
+    pub(crate) gateway: Option<Box<Gateway>>,
     /// Messages that wait until it is discovered, in order.
     pub(crate) parked: VecDeque<MessageId>,
     pub(crate) queries: Vec<QueryId>,
@@ -164,7 +207,7 @@ impl Peers {
     }
 
     /// Makes a peer of one NID that nobody owns yet.
-    pub(crate) fn create(&mut self, nid: Nid, credits: u32) -> PeerId {
+    pub(crate) fn create(&mut self, nid: Nid, credits: Allowance) -> PeerId {
         self.next += 1;
         let id = PeerId(self.next);
         self.peers.insert(id, Box::new(Peer::new(nid)));
@@ -173,7 +216,7 @@ impl Peers {
     }
 
     /// Gives `peer` a NID, taking it from whom it belonged to.
-    pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid, credits: u32) {
+    pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid, credits: Allowance) {
         if let Some(ni) = self.find(nid) {
             return self.move_ni(ni, peer);
         }
@@ -211,7 +254,8 @@ impl Peers {
 
     /// Forgets a deleted NID once nothing holds its credits.
     pub(crate) fn reap(&mut self, id: PeerNiId) {
-        if self.nis.get(&id).is_some_and(|ni| ni.retired && ni.credits.is_idle()) {
+        let idle = |ni: &PeerNi| ni.credits.is_idle() && ni.router_credits.is_idle();
+        if self.nis.get(&id).is_some_and(|ni| ni.retired && idle(ni)) {
             self.nis.remove(&id);
         }
     }
@@ -235,11 +279,12 @@ impl Peers {
     }
 
     /// A network has become local: its NIDs get credits.
-    pub(crate) fn net_added(&mut self, net: Net, credits: u32) {
+    pub(crate) fn net_added(&mut self, net: Net, credits: Allowance) {
         for id in self.nids.values() {
             let ni = self.nis.get_mut(id).expect("an index names what exists");
             if ni.nid.net() == net && ni.credits.max == 0 {
-                ni.credits = Credits::new(credits);
+                ni.credits = Credits::new(credits.tx);
+                ni.router_credits = Credits::new(credits.router);
             }
         }
     }
@@ -252,7 +297,7 @@ impl Peers {
             let reachable = self.nids_of(owner).iter().any(|other| local.contains(&other.net()));
             self.remove_nid(nid);
             if reachable {
-                self.add_nid(owner, nid, 0);
+                self.add_nid(owner, nid, Allowance::default());
             }
         }
     }
@@ -287,15 +332,27 @@ impl Peers {
 }
 
 impl PeerNi {
-    fn new(nid: Nid, peer: PeerId, credits: u32) -> Self {
+    /// Returns whether it may be chosen like any other, for all that its node tells.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.told_down && self.status == NiStatus::UP
+    }
+
+    fn new(nid: Nid, peer: PeerId, credits: Allowance) -> Self {
         Self {
             nid,
             peer,
-            credits: Credits::new(credits),
+            credits: Credits::new(credits.tx),
+            router_credits: Credits::new(credits.router),
             queued_bytes: 0,
             stamp: 0,
             preferred: None,
             status: NiStatus::UP,
+            told_down: false,
+            condition: Condition::default(),
+            heard: None,
+            silence: Silence::default(),
+            lost: false,
+            policy: Policy::default(),
             retired: false,
             traffic: views::Traffic::default(),
         }
@@ -315,6 +372,7 @@ impl Peer {
             ping: None,
             push: None,
             pair: None,
+            gateway: None,
             parked: VecDeque::new(),
             queries: Vec::new(),
         }

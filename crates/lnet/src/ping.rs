@@ -101,25 +101,29 @@ impl Lnet {
 
     /// Returns what we say of ourselves: the interfaces of one network follow each other.
     pub(crate) fn own_info(&self) -> PingInfo {
-        let mut features =
-            Features::NI_STATUS.with(Features::RTE_DISABLED).with(Features::MULTI_RAIL);
+        let mut features = Features::NI_STATUS.with(Features::MULTI_RAIL);
+        if !self.advertises_routing() {
+            features = features.with(Features::RTE_DISABLED);
+        }
         if self.globals.discovery {
             features = features.with(Features::DISCOVERY);
         }
-        let mut nids: Vec<Nid> = Vec::new();
+        let mut entries: Vec<NiEntry> = Vec::new();
         for net in self.local_nets() {
-            let on_net = self.nis.iter().map(|ni| ni.config.nid).filter(|nid| nid.net() == net);
-            nids.extend(on_net);
+            let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
+            entries.extend(on_net.map(|ni| {
+                let status = if self.is_up(ni) { NiStatus::UP } else { NiStatus::DOWN };
+                NiEntry { nid: ni.config.nid, status }
+            }));
         }
-        if nids.iter().any(|nid| nid.is_large()) {
+        if entries.iter().any(|entry| entry.nid.is_large()) {
             features = features.with(Features::LARGE_ADDR);
         }
-        if nids.first().is_some_and(|nid| nid.is_large()) {
+        if entries.first().is_some_and(|entry| entry.nid.is_large()) {
             features = features.with(Features::PRIMARY_LARGE);
         }
         // Those with small NIDs come first, as on the wire.
-        nids.sort_by_key(|nid| nid.is_large());
-        let entries = nids.into_iter().map(|nid| NiEntry { nid, status: NiStatus::UP }).collect();
+        entries.sort_by_key(|entry| entry.nid.is_large());
         PingInfo { features, pid: self.pid, sequence: self.own.sequence, entries }
     }
 
@@ -153,6 +157,20 @@ impl Lnet {
         if self.own.started {
             self.own.sequence = self.own.sequence.wrapping_add(1);
             self.push_where_due();
+        }
+    }
+
+    /// Something in our ping info has changed that is not worth another sequence number.
+    pub(crate) fn info_edited(&mut self) {
+        self.own.bytes = None;
+    }
+
+    /// The status of one of our interfaces has changed. The sequence number stays, so only a
+    /// forced push tells. Spec: lnet-behaviour §9.1.
+    pub(crate) fn status_changed(&mut self) {
+        self.own.bytes = None;
+        if self.own.started {
+            self.force_push();
         }
     }
 

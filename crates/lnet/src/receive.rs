@@ -1,11 +1,15 @@
 //! Receiving: what becomes of a header. Spec: lnet-behaviour §4.5, §5.2, lnet-wire §8.6.
 
 use fulmar_base::{Errno, MessageId, Payload, Sink, Time, Verdict};
+use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
 use crate::Lnet;
 use crate::api::{MdId, MdOptions, Notice, Output, Received, RxId};
+use crate::machine::HEALTH_MAX;
 use crate::message::{Arrival, Message, Origin, Stage, receive_event};
+use crate::ni::NiId;
+use crate::peer::PeerNiId;
 use crate::portal::{Found, Matched, Query};
 
 impl Lnet {
@@ -23,17 +27,74 @@ impl Lnet {
             return;
         }
         let arrival = Arrival { origin: Origin::Lnd(rx), ni, from };
-        if self.ni_of(ni).is_none() {
-            self.drop_message(now, arrival, &header, "our interface is gone");
-        } else if header.target != ni {
-            let reason = "it is for another network, and we do not route";
-            self.drop_message(now, arrival, &header, reason);
-        } else if !self.know_sender(ni, from) {
-            self.drop_message(now, arrival, &header, "the peer table is full");
-        } else {
-            self.dispatch(now, arrival, header);
+        match self.admit(now, arrival, &header) {
+            Ok(sender) if !self.delay_receive(now, arrival, header) => {
+                self.take(now, arrival, header, sender);
+            }
+            Ok(_) => {}
+            Err(reason) => self.drop_message(now, arrival, &header, reason),
         }
         self.settle(now);
+    }
+
+    /// Takes a message that is for us, or for one whom we forward to.
+    pub(crate) fn take(&mut self, now: Time, arrival: Arrival, header: Header, sender: PeerNiId) {
+        match header.target == arrival.ni || self.ni_of(header.target).is_some() {
+            true => self.dispatch(now, arrival, header),
+            false => self.forward(now, arrival, header, sender),
+        }
+    }
+
+    /// Takes note of who sent a message, or says why it is dropped. Spec: lnet-behaviour §5.2.
+    fn admit(
+        &mut self,
+        now: Time,
+        arrival: Arrival,
+        header: &Header,
+    ) -> Result<PeerNiId, &'static str> {
+        let Some(ni) = self.ni_of(arrival.ni).map(|ni| ni.id) else {
+            return Err("our interface is gone");
+        };
+        self.note_ping(now, arrival, header);
+        let ours = header.target == arrival.ni || self.ni_of(header.target).is_some();
+        if !ours && !self.forwards() {
+            return Err("it is for another network, and we do not route");
+        }
+        if self.faults.fails(header.source) || self.faults.drop_received(now, header, arrival.ni) {
+            return Err("a fault was asked for");
+        }
+        let sender = self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")?;
+        let routed = header.source.net() != arrival.ni.net();
+        if routed && self.globals.drop_asym_route && ours {
+            let peer = self.peers.ni(sender).map(|ni| ni.peer);
+            if peer.and_then(|peer| self.route_by(peer, header.source.net())).is_none() {
+                return Err("no route leads back by the gateway that it came from");
+            }
+        }
+        self.heard(now, ni, sender, is_request(header));
+        Ok(sender)
+    }
+
+    /// Something has come from a NID of a peer, by an interface of ours: both work. Whoever sends
+    /// requests from a NID uses it, whatever he told of it before; responses have no choice.
+    fn heard(&mut self, now: Time, ni: NiId, sender: PeerNiId, request: bool) {
+        let Some(found) = self.peers.ni_mut(sender) else { return };
+        found.heard = Some(now);
+        found.silence.heard();
+        found.status = NiStatus::UP;
+        found.told_down &= !request;
+        let (ill, peer) = (found.condition.value < HEALTH_MAX, found.peer);
+        if ill {
+            self.raise_peer_ni(now, sender);
+        }
+        if !self.routes.is_empty() {
+            self.gateway_alive(peer);
+        }
+        let Some(own) = self.ni_mut(ni) else { return };
+        own.silence.heard();
+        if own.condition.value < HEALTH_MAX {
+            self.raise_ni(now, ni);
+        }
     }
 
     /// Takes the end of a message: its payload is where the verdict said, or its connection died,
@@ -42,15 +103,15 @@ impl Lnet {
     /// The bytes are those of [`Sink::Inline`], none otherwise. After [`Verdict::Reject`] there is
     /// no need to call this; messages that need nothing more are ignored.
     pub fn handle_receive_done(&mut self, now: Time, rx: RxId, result: Result<Vec<u8>, Errno>) {
-        let Some(id) = self.receiving.get(&rx).copied() else { return };
-        if let Stage::Delayed(_) = self.messages.live(id).stage {
-            self.forget_delayed(id);
-        } else {
-            let (status, bytes) = match result {
-                Ok(bytes) => (Ok(()), bytes),
-                Err(errno) => (Err(errno), Vec::new()),
-            };
-            self.finalize_receive(now, id, status, bytes);
+        let Some(id) = self.receiving.get(&rx).copied() else { return self.forget_held(rx) };
+        let (status, bytes) = match result {
+            Ok(bytes) => (Ok(()), bytes),
+            Err(errno) => (Err(errno), Vec::new()),
+        };
+        match self.messages.live(id).stage {
+            Stage::Delayed(_) => drop(self.forget_delayed(id)),
+            Stage::Transit(_) => self.transit_received(now, id, status),
+            _ => self.finalize_receive(now, id, status, bytes),
         }
         self.settle(now);
     }
@@ -64,7 +125,9 @@ impl Lnet {
         if header.target != ni && header.target.net() == ni.net() {
             return Err("it is for another node of the network and should have gone there");
         }
-        if header.target != ni && self.ni_of(header.target).is_some() {
+        // A router that knows us by another NID brings what is for it, and cannot do otherwise.
+        let routed = header.source.net() != ni.net();
+        if header.target != ni && self.ni_of(header.target).is_some() && !routed {
             return Err("it is for another of our interfaces and should have gone there");
         }
         Ok(())
@@ -72,19 +135,17 @@ impl Lnet {
 
     /// Makes a record of who sent us something; the first interface it came by is the one by
     /// which it knows us.
-    fn know_sender(&mut self, ni: Nid, from: Nid) -> bool {
-        if self.peers.find(from).is_some() {
-            return true;
+    pub(crate) fn sender(&mut self, ni: Nid, from: Nid) -> Option<PeerNiId> {
+        if let Some(found) = self.peers.find(from) {
+            return Some(found);
         }
         if self.peers.is_full() {
-            return false;
+            return None;
         }
-        let credits = self.peer_credits(from.net());
-        self.peers.create(from, credits);
-        if let Some(peer_ni) = self.peers.find_mut(from) {
-            peer_ni.preferred = Some(ni);
-        }
-        true
+        self.create_peer(from);
+        let found = self.peers.find(from)?;
+        self.peers.ni_mut(found)?.preferred = Some(ni);
+        Some(found)
     }
 
     /// Handles a header that is for us.
@@ -152,7 +213,7 @@ impl Lnet {
     ) -> Message {
         let body = Body::Reply { handle };
         let header = self.response_header(get, arrival, body, payload.len());
-        Message { payload, ..Message::sent(header, Some(arrival.ni)) }
+        Message { payload, ..self.response(get, arrival, header) }
     }
 
     /// Sends a REPLY; the receiving side of a looped GET is done with that.
@@ -347,6 +408,9 @@ impl Lnet {
         if match_bits != PING_MATCH_BITS {
             return self.drop_message(now, arrival, &header, "portal 0 answers pings only");
         }
+        if self.is_left_alone(arrival) {
+            return self.drop_message(now, arrival, &header, "this interface is out of use");
+        }
         let payload = self.info_part(offset, sink_len);
         self.nothing_follows(arrival);
         self.count_received(arrival, &header, 0);
@@ -362,6 +426,14 @@ impl Lnet {
         let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
         let sink = if len == 0 { Sink::Discard { len } } else { Sink::Inline { len } };
         self.accept(now, id, arrival, sink);
+    }
+}
+
+/// Returns whether a message is a PUT or a GET of an application.
+fn is_request(header: &Header) -> bool {
+    match header.body {
+        Body::Put { portal, .. } | Body::Get { portal, .. } => portal != RESERVED_PORTAL,
+        Body::Reply { .. } | Body::Ack { .. } => false,
     }
 }
 

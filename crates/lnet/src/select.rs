@@ -1,14 +1,17 @@
 //! Which of our interfaces, and which of the peer's, carries a message.
-//! Spec: lnet-behaviour §9.3, §10.1 to §10.6.
+//! Spec: lnet-behaviour §8.4 to §8.6, §9.3, §10.1 to §10.6.
 
 use std::cmp::Reverse;
 
 use fulmar_base::Errno;
-use fulmar_lnet_wire::{Body, Header, Net, Nid, RESERVED_PORTAL};
+use fulmar_lnet_wire::{Body, Net, Nid, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::ni::NiId;
-use crate::peer::{PeerId, PeerNiId, PeerState};
+use crate::machine::HEALTH_MAX;
+use crate::message::Message;
+use crate::ni::{Ni, NiId};
+use crate::peer::{PeerId, PeerNi, PeerNiId, PeerState};
+use crate::route::{Detour, RouteId};
 
 /// Where a message goes next.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +19,17 @@ pub(crate) enum Path {
     Loopback,
     /// Nowhere before this peer is discovered.
     Discover(PeerId),
-    Direct {
-        ni: NiId,
-        peer_ni: PeerNiId,
-    },
+    Via(Hop),
+}
+
+/// A message's next hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop {
+    pub(crate) ni: NiId,
+    pub(crate) next: PeerNiId,
+    /// The NID that the message is for, in the end.
+    pub(crate) last: PeerNiId,
+    pub(crate) route: Option<RouteId>,
 }
 
 /// What selection needs to know of a message.
@@ -33,88 +43,252 @@ enum Class {
     Response,
 }
 
-fn class(body: &Body) -> Class {
-    match *body {
-        Body::Put { portal: RESERVED_PORTAL, .. } | Body::Get { portal: RESERVED_PORTAL, .. } => {
-            Class::Reserved
+/// A message, as selection sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    class: Class,
+    target: Nid,
+    source: Option<Nid>,
+    /// The router that brought the request of a response.
+    router: Option<Nid>,
+    /// The previous hop and the source of a message that is forwarded.
+    forwarded: Option<(Nid, Nid)>,
+    /// Exactly this pair, whatever is known of it.
+    probe: bool,
+}
+
+impl Ask {
+    pub(crate) fn of(message: &Message) -> Self {
+        let class = match message.header.body {
+            Body::Put { portal: RESERVED_PORTAL, .. }
+            | Body::Get { portal: RESERVED_PORTAL, .. } => Class::Reserved,
+            Body::Put { .. } | Body::Get { .. } => Class::Request,
+            Body::Ack { .. } | Body::Reply { .. } => Class::Response,
+        };
+        let transit = message.transit.as_ref();
+        Self {
+            class,
+            target: message.header.target,
+            source: message.source,
+            router: message.router,
+            forwarded: transit.map(|transit| (transit.arrival.from, message.header.source)),
+            probe: message.probe,
         }
-        Body::Put { .. } | Body::Get { .. } => Class::Request,
-        Body::Ack { .. } | Body::Reply { .. } => Class::Response,
     }
 }
 
 impl Lnet {
-    /// Chooses the path of a message to the NID in its header, from `source` if that is given.
+    /// Chooses the path of a message.
     ///
     /// # Errors
-    /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common, since
-    /// there are no routes; ENOMEM if the peer table is full of strangers.
-    pub(crate) fn select(&mut self, header: &Header, source: Option<Nid>) -> Result<Path, Errno> {
-        let target = header.target;
+    /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
+    /// route; ENOMEM if the peer table is full of strangers.
+    pub(crate) fn select(&mut self, ask: Ask) -> Result<Path, Errno> {
+        let Ask { target, source, .. } = ask;
         if target.is_loopback() {
             return Ok(Path::Loopback);
         }
-        let class = class(&header.body);
         let given = match source {
             Some(nid) => Some(self.ni_of(nid).ok_or(Errno::EINVAL)?.id),
             None => None,
         };
-        if source.is_some_and(|source| source.net() != target.net()) {
-            return Err(Errno::EHOSTUNREACH);
-        }
         if target.is_any() || !self.is_reachable(target) {
             return Err(Errno::EHOSTUNREACH);
         }
-        let exact = self.peer_ni_for(target, class == Class::Response)?;
+        let stranger = ask.class == Class::Response || ask.forwarded.is_some();
+        let exact = self.peer_ni_for(target, stranger)?;
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer;
-        if class == Class::Request && !self.is_up_to_date(peer) {
+        // A router on the way to another knows no more of the target than the header says.
+        let passes_on = ask.forwarded.is_some() && !self.is_local(target.net());
+        if ask.class == Class::Request && !passes_on && !self.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
         }
-        if let Some(ni) = given {
-            return Ok(Path::Direct { ni, peer_ni: exact });
-        }
         let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
-        let peer_ni = match class == Class::Request && multi_rail {
-            true => self.best_peer_ni(peer).ok_or(Errno::EHOSTUNREACH)?,
-            false => exact,
+        let path = match given {
+            Some(ni) => self.select_from(ask, ni, exact, multi_rail),
+            None if multi_rail && self.may_spread(ask, exact) => self.select_any(peer),
+            None => self.select_exact(ask, exact, multi_rail),
         };
-        let ni = match class == Class::Request && !multi_rail {
-            true => self.preferred_ni(peer_ni),
-            false => self.best_ni(self.peer_net(peer_ni)),
+        let path = path.ok_or(Errno::EHOSTUNREACH)?;
+        match path {
+            // Two routers that send each other what neither can deliver would never stop.
+            Path::Via(hop) if self.goes_back(ask, hop) => Err(Errno::EHOSTUNREACH),
+            path => Ok(path),
+        }
+    }
+
+    /// Chooses the path of a message whose source is given: that pair, unless it is broken and
+    /// the peer can be reached otherwise.
+    fn select_from(
+        &mut self,
+        ask: Ask,
+        ni: NiId,
+        exact: PeerNiId,
+        multi_rail: bool,
+    ) -> Option<Path> {
+        let net = self.ni(ni)?.config.nid.net();
+        if multi_rail && !ask.probe && self.is_broken(ni, exact) {
+            let peer = self.peers.ni(exact)?.peer;
+            if let Some(Path::Via(hop)) = self.select_any(peer)
+                && !self.is_broken(hop.ni, hop.next)
+            {
+                return Some(Path::Via(hop));
+            }
+        }
+        if net == self.peer_net(exact) {
+            return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
+        }
+        let back = ask.router.and_then(|router| self.way_back(router, net, ask.target.net()));
+        let detour = match back {
+            Some(detour) => detour,
+            None => self.detour(ask.target.net(), Some(net), ask.target)?,
         };
-        Ok(Path::Direct { ni: ni.ok_or(Errno::EHOSTUNREACH)?, peer_ni })
+        self.by_gateway(Some(ni), detour, exact)
+    }
+
+    /// Chooses among all interfaces of a multi-rail peer and ours. A direct way, if there is one,
+    /// beats every route.
+    fn select_any(&mut self, peer: PeerId) -> Option<Path> {
+        if let Some(net) = self.best_shared_net(peer) {
+            let ni = self.best_ni(net)?;
+            let next = self.best_peer_ni(peer, net, Some(ni))?;
+            return Some(Path::Via(Hop { ni, next, last: next, route: None }));
+        }
+        let nis = &self.peers.peer(peer)?.nis;
+        let far = nis.iter().copied().filter(|id| self.routes.lead_to(self.peer_net(*id)));
+        let mut far: Vec<PeerNiId> = far.collect();
+        far.sort_by_key(|id| self.peer_ni_key(*id, None));
+        let ways = far.into_iter().find_map(|last| {
+            let nid = self.peers.ni(last)?.nid;
+            Some((last, self.detour(nid.net(), None, nid)?))
+        });
+        let (last, detour) = ways?;
+        self.by_gateway(None, detour, last)
+    }
+
+    /// Chooses the path to exactly this NID.
+    fn select_exact(&mut self, ask: Ask, exact: PeerNiId, multi_rail: bool) -> Option<Path> {
+        let net = self.peer_net(exact);
+        let settled = ask.class == Class::Request && !multi_rail;
+        if self.is_local(net) {
+            let ni = if settled { self.preferred_ni(exact) } else { self.best_ni(net) }?;
+            return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
+        }
+        if let Some(detour) = self.detour(net, None, ask.target) {
+            return self.by_gateway(None, detour, exact);
+        }
+        // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
+        match multi_rail {
+            true => self.select_any(self.peers.ni(exact)?.peer),
+            false => None,
+        }
+    }
+
+    /// Completes the path by a gateway. Its discovery comes first only where nobody checks it.
+    fn by_gateway(&mut self, ni: Option<NiId>, detour: Detour, last: PeerNiId) -> Option<Path> {
+        let Detour { route, next_hop } = detour;
+        let gateway = self.peers.ni(next_hop)?.peer;
+        if self.router.config.alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
+            return Some(Path::Discover(gateway));
+        }
+        let ni = match ni {
+            Some(ni) => ni,
+            None => self.best_ni(self.peer_net(next_hop))?,
+        };
+        Some(Path::Via(Hop { ni, next: next_hop, last, route }))
+    }
+
+    /// Returns the way back by the router that brought a request, if it still is a gateway of
+    /// ours; or if it is on the network of that interface and we know of no other.
+    fn way_back(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
+        let next_hop = self.peers.find(router).filter(|_| router.net() == net)?;
+        let peer = self.peers.ni(next_hop)?.peer;
+        let gateway = self.peers.peer(peer)?.gateway.as_ref().filter(|gateway| gateway.alive);
+        let route = self.route_by(peer, to);
+        (gateway.is_some() && route.is_some()).then_some(Detour { route, next_hop })
+    }
+
+    /// Returns whether the sender of a message leaves it to us which NID of the peer it goes to.
+    fn may_spread(&self, ask: Ask, exact: PeerNiId) -> bool {
+        if ask.class != Class::Request || ask.probe {
+            return false;
+        }
+        let Some((_, source)) = ask.forwarded else { return true };
+        // On its last hop a message goes where it is addressed, unless that does not work.
+        let sender = self.peers.owner(source);
+        let knows = sender.is_some_and(|peer| self.peer_has(peer, PeerState::MULTI_RAIL));
+        let well =
+            self.peers.ni(exact).is_some_and(|ni| ni.is_up() && ni.condition.value == HEALTH_MAX);
+        knows && !well
+    }
+
+    fn goes_back(&self, ask: Ask, hop: Hop) -> bool {
+        ask.forwarded
+            .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid == from))
+    }
+
+    /// Returns whether nothing gets through between two interfaces, as far as we know.
+    fn is_broken(&self, ni: NiId, peer_ni: PeerNiId) -> bool {
+        self.ni(ni).is_none_or(|ni| ni.fatal) || self.peers.ni(peer_ni).is_none_or(|ni| ni.lost)
     }
 
     /// Marks the chosen interfaces as the latest used.
-    pub(crate) fn stamp(&mut self, ni: NiId, peer_ni: PeerNiId) {
+    pub(crate) fn stamp(&mut self, hop: Hop) {
         self.stamps += 1;
         let stamp = self.stamps;
-        if let Some(ni) = self.ni_mut(ni) {
+        if let Some(ni) = self.ni_mut(hop.ni) {
             ni.stamp = stamp;
         }
-        if let Some(peer_ni) = self.peers.ni_mut(peer_ni) {
+        if let Some(peer_ni) = self.peers.ni_mut(hop.next) {
             peer_ni.stamp = stamp;
+        }
+        if hop.last != hop.next
+            && let Some(last) = self.peers.ni_mut(hop.last)
+        {
+            last.stamp = stamp;
+            self.routes.stamp(hop.route);
         }
     }
 
-    /// Returns the NID at which a peer can be pinged: its primary, if we are on its network.
+    /// Returns the NID at which a peer can be pinged: of a gateway one on the network whose turn
+    /// it is, of another its primary, if we are on its network.
     pub(crate) fn contact(&self, peer: PeerId) -> Option<Nid> {
         let nids = self.peers.nids_of(peer);
-        nids.iter().find(|nid| self.is_local(nid.net())).or(nids.first()).copied()
+        let checked = self.check_net(peer);
+        let wanted = |nid: &&Nid| match checked {
+            Some(net) => nid.net() == net,
+            None => self.is_local(nid.net()),
+        };
+        nids.iter().find(wanted).or(nids.first()).copied()
     }
 
     /// Returns the NID of a peer that a message with a free choice goes to.
     pub(crate) fn best_nid(&self, peer: PeerId) -> Option<Nid> {
-        self.peers.ni(self.best_peer_ni(peer)?).map(|ni| ni.nid)
+        let net = self.best_shared_net(peer)?;
+        self.peers.ni(self.best_peer_ni(peer, net, None)?).map(|ni| ni.nid)
+    }
+
+    /// Makes a peer of one NID that nobody owns yet.
+    pub(crate) fn create_peer(&mut self, nid: Nid) -> PeerId {
+        let peer = self.peers.create(nid, self.allowance(nid.net()));
+        self.apply_policy(nid);
+        peer
+    }
+
+    /// Gives `peer` a NID, taking it from whom it belonged to.
+    pub(crate) fn give_nid(&mut self, peer: PeerId, nid: Nid) {
+        self.peers.add_nid(peer, nid, self.allowance(nid.net()));
+        self.apply_policy(nid);
     }
 
     fn is_reachable(&self, target: Nid) -> bool {
-        if self.is_local(target.net()) {
+        let near = |net: Net| self.is_local(net) || self.routes.lead_to(net);
+        if near(target.net()) {
             return true;
         }
         let Some(peer) = self.peers.owner(target) else { return false };
         self.peer_has(peer, PeerState::MULTI_RAIL)
-            && self.peers.nids_of(peer).iter().any(|nid| self.is_local(nid.net()))
+            && self.peers.nids_of(peer).iter().any(|nid| near(nid.net()))
     }
 
     fn peer_ni_for(&mut self, nid: Nid, stranger: bool) -> Result<PeerNiId, Errno> {
@@ -124,19 +298,52 @@ impl Lnet {
         if stranger && self.peers.is_full() {
             return Err(Errno::ENOMEM);
         }
-        let credits = self.peer_credits(nid.net());
-        self.peers.create(nid, credits);
+        self.create_peer(nid);
         Ok(self.peers.find(nid).expect("the peer was made with this NID"))
     }
 
-    fn peer_net(&self, peer_ni: PeerNiId) -> Net {
+    pub(crate) fn peer_net(&self, peer_ni: PeerNiId) -> Net {
         self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid.net())
     }
 
-    /// Returns the interface on `net` with the most credits, of equals the least recently used.
+    /// Returns the network that we share with a peer and that is the best to reach it by.
+    /// Spec: lnet-behaviour §10.3.
+    fn best_shared_net(&self, peer: PeerId) -> Option<Net> {
+        let nis = &self.peers.peer(peer)?.nis;
+        let nets = || nis.iter().map(|id| self.peer_net(*id)).filter(|net| self.is_local(*net));
+        let first = nets().next()?;
+        if nets().all(|net| net == first) {
+            return Some(first);
+        }
+        nets().min_by_key(|net| {
+            let theirs = nis.iter().filter_map(|id| self.peers.ni(*id));
+            let theirs = theirs.filter(|ni| ni.nid.net() == *net);
+            let ours = self.nis.iter().filter(|ni| ni.config.nid.net() == *net);
+            let up = |ni: &Ni| !ni.fatal && !ni.disabled;
+            (
+                !theirs.clone().any(PeerNi::is_up) || !ours.clone().any(up),
+                Reverse(theirs.clone().map(|ni| ni.condition.value).max()),
+                theirs.clone().map(|ni| ni.policy.net_priority).min(),
+                Reverse(ours.clone().filter(|ni| up(ni)).map(|ni| ni.condition.value).max()),
+                ours.clone().map(|ni| ni.net_priority).min(),
+                theirs.clone().all(|ni| ni.silence.is_suspicious(self.now)),
+                theirs.map(|ni| ni.stamp).max(),
+                ours.map(|ni| ni.stamp).max(),
+            )
+        })
+    }
+
+    /// Returns the best of our interfaces on `net`. One that does not work or is taken out of use
+    /// serves only if none does. Spec: lnet-behaviour §10.5.
     fn best_ni(&self, net: Net) -> Option<NiId> {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
-        on_net.min_by_key(|ni| (Reverse(ni.credits.current), ni.stamp)).map(|ni| ni.id)
+        let key = |ni: &&Ni| {
+            let health = Reverse(ni.condition.value);
+            let credits = Reverse(ni.credits.current);
+            let silent = ni.silence.is_suspicious(self.now);
+            (ni.disabled, ni.fatal, health, ni.priority, silent, credits, ni.stamp)
+        };
+        on_net.min_by_key(key).map(|ni| ni.id)
     }
 
     /// Returns the interface by which a peer without multi-rail knows us, from now on always.
@@ -151,11 +358,28 @@ impl Lnet {
         Some(best)
     }
 
-    fn best_peer_ni(&self, peer: PeerId) -> Option<PeerNiId> {
-        let nis = self.peers.peer(peer)?.nis.iter();
-        let local = nis.filter(|id| self.is_local(self.peer_net(**id)));
-        local
-            .min_by_key(|id| self.peers.ni(**id).map(|ni| (Reverse(ni.credits.current), ni.stamp)))
-            .copied()
+    fn best_peer_ni(&self, peer: PeerId, net: Net, ni: Option<NiId>) -> Option<PeerNiId> {
+        let nis = self.peers.peer(peer)?.nis.iter().copied();
+        let on_net = nis.filter(|id| self.peer_net(*id) == net);
+        let ours = ni.and_then(|ni| self.ni(ni)).map(|ni| ni.config.nid);
+        on_net.min_by_key(|id| self.peer_ni_key(*id, ours))
+    }
+
+    /// What orders the NIDs of a peer, the best first. Spec: lnet-behaviour §10.6.
+    ///
+    /// A kernel does not look at the status that a peer tells of its NIDs; we do, so that an
+    /// interface which its administrator has taken out of use is left alone.
+    pub(crate) fn peer_ni_key(&self, id: PeerNiId, ours: Option<Nid>) -> impl Ord + use<> {
+        self.peers.ni(id).map(|ni| {
+            (
+                !ni.is_up(),
+                Reverse(ni.condition.value),
+                ni.policy.priority,
+                !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
+                ni.silence.is_suspicious(self.now),
+                Reverse(ni.credits.current),
+                ni.stamp,
+            )
+        })
     }
 }

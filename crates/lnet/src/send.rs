@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Payload, Time};
+use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
@@ -10,9 +11,8 @@ use crate::api::{EventKind, Get, MdId, Output, Put, SendFailure, SendRequest};
 use crate::machine::Work;
 use crate::md::{Descriptor, Request};
 use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
-use crate::ni::NiId;
-use crate::peer::{HEADER_CHARGE, PeerNiId};
-use crate::select::Path;
+use crate::peer::HEADER_CHARGE;
+use crate::select::{Ask, Hop, Path};
 
 impl Lnet {
     /// Stores a descriptor's bytes at a portal of another node.
@@ -20,9 +20,13 @@ impl Lnet {
     /// What goes wrong later, a missing route included, is the status of the SEND event.
     ///
     /// # Errors
-    /// ENOENT if the descriptor is unknown, exhausted or made for a match entry.
+    /// ENOENT if the descriptor is unknown, exhausted or made for a match entry; EIO if the node is
+    /// made to fail.
     pub fn put(&mut self, now: Time, put: Put) -> Result<(), Errno> {
         let Put { md, target, portal, match_bits, offset, header_data, .. } = put;
+        if self.faults.fails(target.nid) {
+            return Err(Errno::EIO);
+        }
         let ack = if put.ack { self.handle(md) } else { Handle::NONE };
         let body = Body::Put { ack, match_bits, header_data, portal, offset };
         self.request(now, md, put.source, target, body)?;
@@ -36,6 +40,9 @@ impl Lnet {
     /// As [`Lnet::put`].
     pub fn get(&mut self, now: Time, get: Get) -> Result<(), Errno> {
         let Get { md, target, portal, match_bits, offset, .. } = get;
+        if self.faults.fails(target.nid) {
+            return Err(Errno::EIO);
+        }
         let sink_len = self.mds.find(md).map_or(0, |found| found.md.len as u32);
         let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
         self.request(now, md, get.source, target, body)?;
@@ -54,10 +61,13 @@ impl Lnet {
         if !handed.is_some_and(|path| path.hold == Hold::Both) {
             return;
         }
-        if let Err((failure, _)) = result {
-            self.counters.count_failure(failure);
+        match result {
+            Ok(()) => {
+                self.sent_well(now, message);
+                self.finalize_send(now, message, Ok(()));
+            }
+            Err((failure, errno)) => self.send_failed(now, message, failure, errno),
         }
-        self.finalize_send(now, message, result.map_err(|(_, errno)| errno));
         self.settle(now);
     }
 
@@ -70,6 +80,45 @@ impl Lnet {
         target: ProcessId,
         body: Body,
     ) -> Result<(), Errno> {
+        let message = self.begin_request(now, md, source, target, body)?;
+        self.launch_request(now, message);
+        Ok(())
+    }
+
+    /// Begins an operation of `md` by a request that goes exactly this way, and once.
+    pub(crate) fn send_probe(
+        &mut self,
+        now: Time,
+        md: MdId,
+        source: Option<Nid>,
+        target: ProcessId,
+        body: Body,
+    ) -> Result<(), Errno> {
+        let message = self.begin_request(now, md, source, target, body)?;
+        self.launch_request(now, Message { probe: true, ..message });
+        Ok(())
+    }
+
+    /// Sets a request going. To a node that is made to fail those of the machine itself fail here;
+    /// users were told before they began.
+    fn launch_request(&mut self, now: Time, message: Message) {
+        let own = message.md.and_then(|md| self.mds.get(md)).is_some_and(|md| !md.owner.is_user());
+        let fails = own && self.faults.fails(message.header.target);
+        let id = self.messages.add(message);
+        match fails {
+            true => self.finalize_send(now, id, Err(Errno::EIO)),
+            false => self.launch(now, id),
+        }
+    }
+
+    fn begin_request(
+        &mut self,
+        now: Time,
+        md: MdId,
+        source: Option<Nid>,
+        target: ProcessId,
+        body: Body,
+    ) -> Result<Message, Errno> {
         let pid = self.pid;
         let usable = |found: &Descriptor| !found.passive && found.threshold != Some(0);
         let found = self.mds.get_mut(md).filter(|found| !found.zombie && usable(found));
@@ -91,9 +140,7 @@ impl Lnet {
         let message =
             Message { payload, md: Some(md), event: Some(event), ..Message::sent(header, source) };
         self.track(now, md, &body);
-        let id = self.messages.add(message);
-        self.launch(now, id);
-        Ok(())
+        Ok(message)
     }
 
     /// Acknowledges a PUT that came by `arrival`.
@@ -101,8 +148,16 @@ impl Lnet {
         let Body::Put { ack, match_bits, .. } = put.body else { return };
         let body = Body::Ack { handle: ack, match_bits, accepted };
         let header = self.response_header(put, arrival, body, 0);
-        let id = self.messages.add(Message::sent(header, Some(arrival.ni)));
+        let response = self.response(put, arrival, header);
+        let id = self.messages.add(response);
         self.launch(now, id);
+    }
+
+    /// Returns a response to `request`: it takes the same way back.
+    pub(crate) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
+        let routed = request.source.net() != arrival.ni.net();
+        let router = routed.then_some(arrival.from);
+        Message { router, ..Message::sent(header, Some(arrival.ni)) }
     }
 
     /// Returns the header of the response to `request`: the NIDs change places.
@@ -127,12 +182,13 @@ impl Lnet {
     pub(crate) fn launch(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         message.stage = Stage::Launched;
-        let (header, source) = (message.header, message.source);
-        match self.select(&header, source) {
+        let ask = Ask::of(message);
+        self.now = now;
+        match self.select(ask) {
             Ok(Path::Loopback) => self.loop_back(now, id),
             Ok(Path::Discover(peer)) => self.park(now, id, peer),
-            Ok(Path::Direct { ni, peer_ni }) => {
-                self.commit(now, id, ni, peer_ni);
+            Ok(Path::Via(hop)) => {
+                self.commit(now, id, hop);
                 self.post(now, id);
             }
             Err(errno) => self.finalize_send(now, id, Err(errno)),
@@ -140,13 +196,17 @@ impl Lnet {
     }
 
     /// Ties a message to its path.
-    fn commit(&mut self, now: Time, id: MessageId, ni: NiId, peer_ni: PeerNiId) {
-        self.stamp(ni, peer_ni);
+    fn commit(&mut self, now: Time, id: MessageId, hop: Hop) {
+        self.stamp(hop);
+        let Hop { ni, next: peer_ni, last, route } = hop;
         let own = &self.ni(ni).expect("selection returns what exists").config;
         let (source, deadline) = (own.nid, now + self.patience(own.lnd_timeout));
-        let target = self.peers.ni(peer_ni).expect("selection returns what exists").nid;
+        let target = self.peers.ni(last).expect("selection returns what exists").nid;
         let message = self.messages.live(id);
-        message.header.source = source;
+        let in_transit = message.transit.is_some();
+        if !in_transit {
+            message.header.source = source;
+        }
         message.header.target = target;
         if let Some(event) = message.event.as_mut().filter(|event| event.kind == EventKind::Send) {
             event.target.nid = target;
@@ -155,11 +215,21 @@ impl Lnet {
         message.stage = Stage::Sending(Sending { ni, peer_ni, deadline, committed: now, hold });
         let (md, body) = (message.md, message.header.body);
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
-            let request =
-                Request { target: Some(target), put: false, get: false, ni, peer_ni, at: now };
+            let request = Request {
+                target: Some(target),
+                put: false,
+                get: false,
+                ni,
+                peer_ni,
+                route,
+                at: now,
+            };
             self.note_request(md, &body, request);
         }
-        self.counters.message_born();
+        if !in_transit {
+            self.counters.message_born();
+        }
+        self.routes.count(route);
     }
 
     /// How long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
@@ -196,10 +266,14 @@ impl Lnet {
             Hold::WaitsForNi => Hold::Both,
             hold => hold,
         };
+        let delayed = path.hold == Hold::Delayed;
+        if delayed {
+            path.hold = Hold::Both;
+        }
         message.hold(path.hold);
-        if path.deadline < now {
-            self.counters.count_failure(SendFailure::NetworkTimeout);
-            return self.finalize_send(now, id, Err(Errno::ETIMEDOUT));
+        // How long a rule delays is up to whoever made it.
+        if path.deadline < now && !delayed {
+            return self.send_failed(now, id, SendFailure::NetworkTimeout, Errno::ETIMEDOUT);
         }
         if md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted) {
             return self.finalize_send(now, id, Err(Errno::ECANCELED));
@@ -223,20 +297,48 @@ impl Lnet {
             }
             self.messages.live(id).hold(Hold::Both);
         }
-        self.hand_over(id, path);
+        if delayed || !self.delay_send(now, id) {
+            self.hand_over(now, id, path);
+        }
     }
 
-    fn hand_over(&mut self, id: MessageId, path: Sending) {
-        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid;
+    fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
+        if self.next_hop_is_dead(id, path) {
+            return self.send_failed(now, id, SendFailure::RemoteDropped, Errno::EHOSTUNREACH);
+        }
+        let header = self.messages.live(id).header;
+        if let Some(failure) = self.faults.fail_sent(now, &header) {
+            return self.send_failed(now, id, failure, Errno::EIO);
+        }
+        // A PUT is answered at least by those above us.
+        let asks = matches!(header.body, Body::Put { .. } | Body::Get { .. });
+        let own = self.ni_mut(path.ni).expect("it holds a credit of this interface");
+        if asks {
+            own.silence.asked(now);
+        }
+        let ni = own.config.nid;
+        let next = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
+        if asks {
+            next.silence.asked(now);
+        }
+        let next_hop = next.nid;
         let message = self.messages.live(id);
         let request = SendRequest {
             message: id,
-            ni: message.header.source,
+            ni,
             next_hop,
             header: message.header,
             payload: message.payload.clone(),
         };
         self.outputs.push_back(Output::Send(request));
+    }
+
+    /// Returns whether a message that is forwarded would go to a node that does not live.
+    fn next_hop_is_dead(&self, id: MessageId, path: Sending) -> bool {
+        let in_transit = self.messages.get(id).is_some_and(|message| message.transit.is_some());
+        in_transit
+            && self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
+            && self.peers.ni(path.peer_ni).is_some_and(|next| next.status != NiStatus::UP)
     }
 
     /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
@@ -262,11 +364,11 @@ impl Lnet {
     /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
     pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
         let mut woken = [None, None];
-        if path.hold == Hold::Both {
+        if matches!(path.hold, Hold::Both | Hold::Delayed) {
             // The interface may have been removed, and its credits with it.
             woken[0] = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
         }
-        if matches!(path.hold, Hold::Both | Hold::Peer) {
+        if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Peer) {
             let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
             peer_ni.queued_bytes -= HEADER_CHARGE + u64::from(payload_len);
             woken[1] = peer_ni.credits.give_back();

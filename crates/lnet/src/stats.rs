@@ -1,15 +1,16 @@
 //! What is counted, and what administrators are shown. Spec: lnet-behaviour §5.3, §14.4.
 
 use fulmar_base::Time;
-use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_lnet_wire::ping::{NiStatus, PingInfo};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::api::{NiTunables, SendFailure, views};
-use crate::machine::HEALTH_MAX;
+use crate::api::{NiTunables, Notice, SendFailure};
+use crate::machine::{HEALTH_MAX, Timer};
 use crate::md::Request;
-use crate::message::{Arrival, Hold, Message, Stage};
-use crate::peer::{PeerId, PeerState};
+use crate::message::{Arrival, Hold, Message, Stage, Transit};
+use crate::peer::{Peer, PeerId, PeerNi, PeerState};
+use crate::views;
 
 /// The totals of the node, and the traffic of `0@lo`.
 #[derive(Debug, Default)]
@@ -81,22 +82,32 @@ impl Lnet {
             nid: Nid::LOOPBACK,
             net: Nid::LOOPBACK.net(),
             up: true,
+            fatal: false,
+            enabled: true,
             tunables: none,
             credits_max: 0,
             credits: 0,
             credits_min: 0,
-            health: HEALTH_MAX,
+            health: views::Health { value: HEALTH_MAX, ..views::Health::default() },
+            priority: views::PRIORITY_LOWEST,
+            net_priority: views::PRIORITY_LOWEST,
+            pinged: None,
             traffic: self.counters.loopback,
         };
         let others = self.nis.iter().map(|ni| views::Ni {
             nid: ni.config.nid,
             net: ni.config.nid.net(),
-            up: true,
+            up: self.is_up(ni),
+            fatal: ni.fatal,
+            enabled: !ni.disabled,
             tunables: ni.config.tunables,
             credits_max: ni.credits.max,
             credits: ni.credits.current,
             credits_min: ni.credits.min,
-            health: HEALTH_MAX,
+            health: ni.condition.view(self.timers.get(Timer::RecoverNi(ni.id))),
+            priority: ni.priority,
+            net_priority: ni.net_priority,
+            pinged: self.forwards().then_some(ni.pinged),
             traffic: ni.traffic,
         });
         std::iter::once(loopback).chain(others).collect()
@@ -111,18 +122,23 @@ impl Lnet {
         let peer = self.peers.peer(id)?;
         let nids = self.peers.nids_of(id);
         let nis = nids.into_iter().filter_map(|nid| {
-            let ni = self.peers.ni(self.peers.find(nid)?)?;
-            let router_credits = i64::from(self.peer_credits(nid.net()));
+            let id = self.peers.find(nid)?;
+            let ni = self.peers.ni(id)?;
             Some(views::PeerNi {
                 nid,
                 credits_max: ni.credits.max,
                 credits: ni.credits.current,
                 credits_min: ni.credits.min,
-                router_credits,
-                router_credits_min: router_credits,
+                router_credits: ni.router_credits.current,
+                router_credits_min: ni.router_credits.min,
                 queued_bytes: ni.queued_bytes,
                 refcount: 1 + u32::try_from(ni.credits.users()).unwrap_or(u32::MAX),
-                health: HEALTH_MAX,
+                health: ni.condition.view(self.timers.get(Timer::RecoverPeerNi(id))),
+                alive: self.aliveness(peer, ni),
+                priority: ni.policy.priority,
+                net_priority: ni.policy.net_priority,
+                preferred_nids: ni.policy.nids.clone(),
+                preferred_gateways: ni.policy.gateways.clone(),
                 traffic: ni.traffic,
             })
         });
@@ -133,6 +149,14 @@ impl Lnet {
             configured: peer.state.has(PeerState::CONFIGURED),
             nis: nis.collect(),
         })
+    }
+
+    /// Returns whether a NID of a peer lives, if that is watched: a router watches everybody.
+    fn aliveness(&self, peer: &Peer, ni: &PeerNi) -> Option<bool> {
+        let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid.net());
+        let watches =
+            self.forwards() && first.is_some_and(|own| own.config.tunables.peer_timeout > 0);
+        (watches || peer.gateway.is_some()).then_some(ni.status == NiStatus::UP)
     }
 
     /// Returns the totals.
@@ -160,6 +184,9 @@ impl Lnet {
     pub(crate) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
         if !ok || !message.is_committed() {
             return;
+        }
+        if let Some(transit) = &message.transit {
+            return self.count_passed_on(now, message, transit);
         }
         let body = &message.header.body;
         self.counters.stats.send_count += 1;
@@ -194,9 +221,35 @@ impl Lnet {
         self.on_arrival(arrival, |traffic| count(&mut traffic.dropped, &header.body));
     }
 
+    /// Counts a message that has come whole and is for another node.
+    pub(crate) fn count_passed_in(&mut self, arrival: Arrival, header: &Header) {
+        self.on_arrival(arrival, |traffic| count(&mut traffic.received, &header.body));
+    }
+
+    /// Counts a message that was forwarded.
+    fn count_passed_on(&mut self, now: Time, message: &Message, transit: &Transit) {
+        let len = message.header.payload_len;
+        self.counters.stats.route_count += 1;
+        self.counters.stats.route_length += u64::from(len);
+        let Stage::Sending(path) = message.stage else { return };
+        self.on_path(path.ni, path.peer_ni, |traffic| {
+            count(&mut traffic.sent, &message.header.body)
+        });
+        let Some(out) = self.ni(path.ni).map(|ni| ni.config.nid.net()) else { return };
+        self.router.passed((transit.arrival.ni.net(), out), len, now.since(transit.since));
+    }
+
+    /// Counts a message that could not be forwarded.
+    pub(crate) fn drop_in_transit(&mut self, message: &Message, transit: &Transit) {
+        self.count_dropped(transit.arrival, &message.header);
+        let (from, reason) = (transit.arrival.from, "it cannot be forwarded");
+        self.notice(Notice::Dropped { from, reason });
+    }
+
     /// Counts how long an answer took.
     pub(crate) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
         let took = now.since(request.at).as_nanos() as u64;
+        self.routes.record(request.route, took);
         self.on_path(request.ni, request.peer_ni, |traffic| match body {
             Body::Reply { .. } => traffic.get_rtt.record(took),
             Body::Ack { .. } => traffic.put_ack.record(took),

@@ -2,16 +2,19 @@
 
 mod credits;
 mod discovery;
+mod faults;
 mod loopback;
 mod operations;
 mod pair;
+mod rails;
 mod receive;
+mod routing;
 mod service;
 mod settings;
 
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, Sink, Span, Time, Verdict};
+use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Time, Verdict};
 use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
 use fulmar_lnet_wire::{
     Body, Handle, Header, Net, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL,
@@ -39,7 +42,12 @@ fn ni(nid: Nid) -> NiConfig {
 }
 
 fn config() -> Config {
-    Config { pid: Pid::LUSTRE, interface_cookie: COOKIE, globals: Globals::default() }
+    Config {
+        pid: Pid::LUSTRE,
+        interface_cookie: COOKIE,
+        globals: Globals::default(),
+        routing: RoutingConfig::default(),
+    }
 }
 
 /// A source or a sink for one operation.

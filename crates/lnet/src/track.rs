@@ -9,7 +9,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Body, Handle, Nid};
 
 use crate::Lnet;
-use crate::api::{EventKind, MdId, MdOptions, Notice};
+use crate::api::{EventKind, MdId, MdOptions, Notice, SendFailure};
 use crate::machine::{OwnEvent, Timer, Work};
 
 /// The bits of `response_tracking`.
@@ -61,12 +61,16 @@ impl Lnet {
     }
 
     /// The deadline of a response has passed: its descriptor goes, so that it cannot come late.
-    pub(crate) fn response_timed_out(&mut self, md: MdId) {
+    pub(crate) fn response_timed_out(&mut self, now: Time, md: MdId) {
         self.counters.trackers -= 1;
         self.counters.stats.response_timeout_count += 1;
         let Some(found) = self.mds.get(md) else { return };
-        let peer = found.request.and_then(|request| request.target).unwrap_or(Nid::ANY);
+        let request = found.request;
+        let peer = request.and_then(|request| request.target).unwrap_or(Nid::ANY);
         let owner = found.owner;
+        if let Some(request) = request {
+            self.lower_peer_ni(now, request.peer_ni, SendFailure::RemoteTimeout);
+        }
         self.notice(Notice::ResponseTimeout { peer });
         if !owner.is_user() {
             let (kind, status) = (EventKind::Unlink, Err(Errno::ETIMEDOUT));

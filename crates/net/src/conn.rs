@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fulmar_base::ConnId;
@@ -27,6 +27,12 @@ pub(crate) struct Conn {
     socket: OnceLock<OwnedFd>,
     /// The machine has ended it, or was told of its end. Changes under the node's lock.
     ended: AtomicBool,
+    /// How many bytes the socket has taken, and of how many the machine was told. The latter
+    /// changes under the node's lock.
+    written: AtomicU64,
+    told: AtomicU64,
+    /// The watch looks whether the peer acknowledges what was written.
+    pub(crate) watched: AtomicBool,
     /// Held while the kernel writes into a buffer, so that [`Conn::end`] can wait for it.
     receiving: Lock<()>,
     runtime: Arc<runtime::Shared>,
@@ -42,6 +48,9 @@ impl Conn {
             tx: Tx::default(),
             socket: OnceLock::new(),
             ended: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            watched: AtomicBool::new(false),
             receiving: Lock::default(),
             runtime: runtime.clone(),
         }
@@ -66,12 +75,13 @@ impl Conn {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Marks the connection as ended. With `flush`, what waits is still written.
+    /// Marks the connection as ended. With `flush`, what waits is still written. Returns how many
+    /// bytes the socket has taken that the machine was not told of.
     ///
     /// Otherwise, when this returns, no thread reads into or writes from any buffer for it: the
     /// machine's next event may be that the buffer is free. That is why the node's lock is held
     /// meanwhile, for one system call at the longest.
-    pub(crate) fn end(&self, flush: bool) {
+    pub(crate) fn end(&self, flush: bool) -> u64 {
         self.ended.store(true, Ordering::Release);
         drop(self.receiving.lock());
         if flush {
@@ -80,6 +90,17 @@ impl Conn {
             self.tx.stop();
             self.shut_down();
         }
+        self.untold()
+    }
+
+    /// Takes word that the machine is told of so many bytes more.
+    pub(crate) fn tell(&self, bytes: u64) {
+        self.told.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn untold(&self) -> u64 {
+        let written = self.written.load(Ordering::Acquire);
+        written - self.told.swap(written, Ordering::Relaxed)
     }
 
     /// Lets the kernel write into a buffer by `receive`, unless the connection has ended.
@@ -91,7 +112,7 @@ impl Conn {
     /// Writes what waits.
     pub(crate) fn flush(&self, counters: &Counters) -> Flushed {
         match self.socket.get() {
-            Some(socket) => self.tx.flush(socket.as_fd(), counters),
+            Some(socket) => self.tx.flush(socket.as_fd(), counters, &self.written),
             None => Flushed::default(),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
 use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
-use fulmar_node::{CommandId, ConsoleAnswer, Node as Machine, Notice, Output, Task};
+use fulmar_node::{CommandId, ConsoleAnswer, Contents, Node as Machine, Notice, Output, Task};
 use fulmar_socklnd::{Closed, DialError, Need};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
     /// Who waits for the answers to which commands of the selftest's console.
     pub(crate) commands: BTreeMap<CommandId, SyncSender<ConsoleAnswer>>,
-    /// The memory of the selftest.
+    /// The memory of the selftest, and of messages for others.
     buffers: Buffers,
     /// The descriptors, at the places that the machine knows as [`Md::user`].
     descriptors: Slab<Descriptor>,
@@ -192,7 +192,13 @@ impl Core {
     }
 
     /// Collects what the machine wants done.
-    pub(crate) fn drain(&mut self, todo: &mut Todo, table: &Arc<Table>, runtime: &Arc<Shared>) {
+    pub(crate) fn drain(
+        &mut self,
+        now: Time,
+        todo: &mut Todo,
+        table: &Arc<Table>,
+        runtime: &Arc<Shared>,
+    ) {
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Dial { conn: id, local, remote } => {
@@ -206,9 +212,10 @@ impl Core {
                         todo.flush(conn.clone());
                     }
                 }
-                Output::Close { conn, flush } => {
-                    if let Some(conn) = self.conns.remove(&conn) {
-                        conn.end(flush);
+                Output::Close { conn: id, flush } => {
+                    if let Some(conn) = self.conns.remove(&id) {
+                        let untold = conn.end(flush);
+                        self.machine.handle_stopped(now, id, untold);
                         if flush {
                             todo.flush(conn.clone());
                         }
@@ -228,6 +235,10 @@ impl Core {
                 Output::Answer { command, answer: result } => {
                     answer(self.commands.remove(&command), result, todo);
                 }
+                Output::Allocate { buffer, len } => {
+                    self.buffers.allocate(table, buffer, len, Contents::Zeros);
+                }
+                Output::Release { buffer } => self.buffers.release(buffer),
                 Output::Task(Task::Allocate { buffer, len, contents }) => {
                     self.buffers.allocate(table, buffer, len, contents);
                 }
@@ -278,6 +289,7 @@ impl Core {
                 continue;
             }
             if flushed.sent > 0 {
+                conn.tell(flushed.sent);
                 self.machine.handle_sent(now, conn.id, flushed.sent);
             }
             if let Some(errno) = flushed.error {
@@ -326,15 +338,17 @@ impl Core {
     /// Takes the end of a connection, as its socket tells.
     pub(crate) fn ended(&mut self, now: Time, conn: &Arc<Conn>, how: Closed, todo: &mut Todo) {
         if !conn.is_ended() {
-            self.forget(conn, todo);
-            self.machine.handle_closed(now, conn.id, how);
+            // What the socket took may have arrived, also what no thread has reported yet.
+            let untold = self.forget(conn, todo);
+            self.machine.handle_closed(now, conn.id, untold, how);
         }
     }
 
-    fn forget(&mut self, conn: &Arc<Conn>, todo: &mut Todo) {
+    fn forget(&mut self, conn: &Arc<Conn>, todo: &mut Todo) -> u64 {
         self.conns.remove(&conn.id);
-        conn.end(false);
+        let untold = conn.end(false);
         todo.seldom().close.push((conn.clone(), false));
+        untold
     }
 
     /// Takes `placed` bytes that were received where [`Next`] said, then `staged` bytes. Returns
@@ -346,6 +360,7 @@ impl Core {
         placed: Option<(u32, Option<u32>)>,
         staged: &[u8],
         node: &crate::node::Shared,
+        todo: &mut Todo,
     ) -> (Next, usize) {
         if conn.is_ended() {
             return (Next::Pause, 0);
@@ -355,7 +370,12 @@ impl Core {
         }
         let mut rest = staged;
         loop {
-            let need = self.machine.need(conn.id);
+            let mut need = self.machine.need(conn.id);
+            if matches!(need, Need::Payload { sink: Sink::Span(_), .. }) {
+                // A router's buffer is made for the message: what is named must be there.
+                self.drain(now, todo, &node.table, &node.runtime);
+                need = self.machine.need(conn.id);
+            }
             if rest.is_empty() || !matches!(need, Need::Bytes(_) | Need::Payload { .. }) {
                 return (Next::new(need, &node.table), rest.len());
             }

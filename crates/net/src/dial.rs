@@ -9,7 +9,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::errno_of;
+use crate::{errno_of, sys};
 
 /// Begins to connect `local` with `remote`. The socket is writable when the outcome is known.
 ///
@@ -61,13 +61,16 @@ pub(crate) fn outcome(socket: impl AsFd) -> Result<SocketAddr, Errno> {
     local.as_socket().ok_or(Errno::EADDRNOTAVAIL)
 }
 
-/// Sets what the kernel's LND sets on every connection. Spec: lnet-wire §12.3.
+/// Sets what the kernel's LND sets on every connection, and has TCP bridge a failure of the way.
+/// Spec: lnet-wire §12.3.
 pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(5))
         .with_retries(5);
     socket.set_tcp_nodelay(true)?;
+    sys::try_again_often(socket.as_fd(), TRIES_APART);
+    socket.set_tcp_user_timeout(Some(GIVE_UP))?;
     socket.set_tcp_keepalive(&keepalive)
 }
 
@@ -75,5 +78,9 @@ pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
 const PORT_FIRST: u16 = 1023;
 /// The last one that is tried.
 const PORT_LAST: u16 = 512;
+/// When the way returns, what was on it is sent again within this time.
+const TRIES_APART: Duration = Duration::from_secs(2);
+/// TCP gives up after this time and not after so many tries; LNet does before.
+const GIVE_UP: Duration = Duration::from_secs(200);
 /// Whichever the kernel chooses.
 const ANY: u16 = 0;

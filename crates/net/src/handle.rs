@@ -53,6 +53,7 @@ impl Default for Options {
             pid: Pid::LUSTRE,
             interface_cookie: wall_clock(),
             globals: lnet::Globals::default(),
+            routing: lnet::RoutingConfig::default(),
         };
         Self { config: Config { lnet, socklnd: Default::default() }, nis: Vec::new() }
     }
@@ -294,9 +295,21 @@ impl Node {
         let ni =
             NiConfig { nid, tunables: options.tunables, incarnation: wall_clock(), conns_per_peer };
         self.listen(address)?;
-        let added = self.0.turn(|core, now, _| core.machine.add_ni(now, ni));
+        let up = interfaces::link_of(address);
+        let added = self.0.turn(|core, now, _| {
+            core.machine.add_ni(now, ni)?;
+            if up == Some(false) {
+                core.machine.handle_link(now, nid, false);
+            }
+            Ok(())
+        });
         match added.and_then(|added| added) {
-            Ok(()) => Ok(nid),
+            Ok(()) => {
+                if let Some(up) = up {
+                    self.0.runtime.watch.add(&self.0, nid, up);
+                }
+                Ok(nid)
+            }
             Err(errno) => {
                 self.unlisten(address);
                 Err(StartError::Refused { nid, errno })
@@ -310,6 +323,7 @@ impl Node {
     /// As [`fulmar_node::Node::remove_ni`].
     pub fn remove_ni(&self, nid: Nid) -> Result<(), Errno> {
         self.0.turn(|core, now, _| core.machine.remove_ni(now, nid))??;
+        self.0.links.lock().remove(&nid);
         if let Some(address) = nid.ip() {
             self.unlisten(address);
         }

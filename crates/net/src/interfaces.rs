@@ -75,6 +75,23 @@ pub(crate) fn with_address(address: IpAddr) -> Option<Interface> {
     all.into_iter().find(|interface| interface.addresses.contains(&address))
 }
 
+/// Returns whether packets can leave by the interface that has `address`: `None` for an address
+/// that no interface has by name, as those of the loopback network, and that is always there.
+pub(crate) fn link_of(address: IpAddr) -> Option<bool> {
+    links().ok()?.get(&address).copied()
+}
+
+/// Returns the addresses of this machine, but for those of the loopback network, and whether
+/// packets can leave by the interface that has them.
+pub(crate) fn links() -> std::io::Result<BTreeMap<IpAddr, bool>> {
+    let mut links = BTreeMap::new();
+    for entry in if_addrs::get_if_addrs()?.iter().filter(|entry| !entry.ip().is_loopback()) {
+        // The kernel's word for "running" is: switched on, and the layers below work.
+        *links.entry(entry.ip()).or_default() |= entry.is_oper_up();
+    }
+    Ok(links)
+}
+
 /// Returns every address.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     all().map_or(Vec::new(), |all| all.into_iter().flat_map(|one| one.addresses).collect())

@@ -47,6 +47,7 @@ mod selftest;
 mod sys;
 mod thread;
 mod tx;
+mod watch;
 
 use fulmar_base::Errno;
 

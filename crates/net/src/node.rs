@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::EventDone;
+use fulmar_lnet_wire::Nid;
 use fulmar_node::Node as Machine;
 use smallvec::{SmallVec, smallvec};
 use tracing::error;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// By address, with the number of network interfaces that have it.
     pub(crate) listeners: Lock<BTreeMap<IpAddr, (Arc<Listener>, usize)>>,
+    /// Network interfaces whose links are watched, and whether they are up.
+    pub(crate) links: Lock<BTreeMap<Nid, bool>>,
     log: Log,
 }
 
@@ -76,6 +79,7 @@ impl Shared {
             table: Arc::default(),
             counters: Counters::default(),
             listeners: Lock::default(),
+            links: Lock::default(),
             log: Log::new(name),
         })
     }
@@ -124,7 +128,7 @@ impl Shared {
         let now = self.runtime.now();
         let called = catch_unwind(AssertUnwindSafe(|| {
             let result = call(&mut core, now, todo);
-            core.drain(todo, &self.table, &self.runtime);
+            core.drain(now, todo, &self.table, &self.runtime);
             result
         }));
         match called {
@@ -210,6 +214,9 @@ impl Shared {
             if flushed.finished || (flushed.error.is_some() && conn.is_ended()) {
                 let message = Message::Forget { conn: conn.clone(), linger: false };
                 self.runtime.post(conn.thread, message);
+            }
+            if flushed.sent > 0 {
+                self.runtime.watch.written(self, &conn);
             }
             if flushed.sent > 0 || flushed.error.is_some() {
                 report.flushed.push((conn, flushed));

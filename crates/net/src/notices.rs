@@ -74,8 +74,10 @@ impl Bucket {
 /// Warnings are what an administrator may have to act on.
 fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::Socklnd(Socklnd::PeerUp { .. } | Socklnd::Restarted { .. })
-        | Notice::Lnet(Lnet::Discovered { .. })
+        Notice::Socklnd(
+            Socklnd::PeerUp { .. } | Socklnd::Restarted { .. } | Socklnd::Link { up: true, .. },
+        )
+        | Notice::Lnet(Lnet::Discovered { .. } | Lnet::GatewayUp { .. } | Lnet::Routing { .. })
         | Notice::Selftest(Selftest::SessionBegun { .. } | Selftest::SessionEnded { .. }) => {
             Level::INFO
         }

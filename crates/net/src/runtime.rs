@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use fulmar_base::Time;
+use fulmar_lnet_wire::Nid;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,6 +21,7 @@ use crate::listener::Listener;
 use crate::lock::Lock;
 use crate::node;
 use crate::thread::Thread;
+use crate::watch::Watch;
 
 /// The I/O threads that nodes share. Clones are handles to the same threads; they end with the last.
 #[derive(Clone)]
@@ -45,6 +47,7 @@ impl Runtime {
             started: Instant::now(),
             keys: AtomicU64::new(0),
             unprivileged: AtomicBool::new(false),
+            watch: Watch::new().map_err(StartError::system("make an eventfd"))?,
         });
         let mut threads = Threads { shared: shared.clone(), handles: Vec::new() };
         for index in 0..count {
@@ -54,6 +57,10 @@ impl Runtime {
             let handle = builder.spawn(move || thread.run());
             threads.handles.push(handle.map_err(StartError::system("start an I/O thread"))?);
         }
+        let watched = shared.clone();
+        let builder = std::thread::Builder::new().name("fulmar-watch".into());
+        let handle = builder.spawn(move || watched.watch.run(&watched));
+        threads.handles.push(handle.map_err(StartError::system("start a thread"))?);
         Ok(Self { shared, _threads: Arc::new(threads) })
     }
 
@@ -80,6 +87,7 @@ impl Drop for Threads {
         for index in 0..self.shared.mailboxes.len() {
             self.shared.post(index, Message::Exit);
         }
+        self.shared.watch.exit();
         for handle in self.handles.drain(..) {
             // A handler may have held the last handle: its thread ends by itself.
             if handle.thread().id() != std::thread::current().id() {
@@ -96,6 +104,8 @@ pub(crate) struct Shared {
     keys: AtomicU64,
     /// Binding a privileged port was forbidden once: it is not tried again.
     pub(crate) unprivileged: AtomicBool,
+    /// What looks after links and silent connections.
+    pub(crate) watch: Watch,
 }
 
 impl Shared {
@@ -213,6 +223,10 @@ pub(crate) enum Message {
     Dispatch(Arc<node::Shared>),
     /// Copy what the node sends to itself.
     Copy(Arc<node::Shared>, Vec<LoopCopy>),
+    /// The link of an interface has come up or gone down.
+    Link(Arc<node::Shared>, Nid, bool),
+    /// TCP hears nothing on a connection.
+    Stalled(Arc<node::Shared>, Arc<Conn>),
     /// Let go of a node.
     Leave(u64, SyncSender<()>),
     /// End.

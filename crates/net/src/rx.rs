@@ -52,10 +52,12 @@ pub(crate) struct Rx {
 /// What a read came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There may be more to read.
-    More,
-    /// Nothing more is there.
+    /// So many bytes were read, and there may be more.
+    More(usize),
+    /// Nothing more is there, but perhaps the end of the stream.
     Empty,
+    /// Nothing is there.
+    Blocked,
     /// The machine wants nothing, or has ended the connection.
     Paused,
     /// The connection has ended.
@@ -103,11 +105,11 @@ impl Rx {
             Ok(0) => Step::Ended(Closed::Eof),
             Ok(len) => {
                 self.take(node, conn, len, scratch);
-                if len < wanted { Step::Empty } else { Step::More }
+                if len < wanted { Step::Empty } else { Step::More(len) }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 node.counters.reads_empty.add(1);
-                Step::Empty
+                Step::Blocked
             }
             Err(error) => Step::Ended(Closed::ReadError(errno_of(&error))),
         }
@@ -139,7 +141,8 @@ impl Rx {
         placed: Option<(u32, Option<u32>)>,
         staged: &[u8],
     ) {
-        let taken = node.turn(|core, now, _| core.received(now, conn, placed, staged, node));
+        let taken =
+            node.turn(|core, now, todo| core.received(now, conn, placed, staged, node, todo));
         let (next, unused) = taken.unwrap_or((Next::Pause, 0));
         self.small = match &next {
             Next::Place(piece, _) if piece.len >= LARGE => 0,

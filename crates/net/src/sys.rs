@@ -3,6 +3,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use crate::buffer::Piece;
 
@@ -99,6 +100,12 @@ pub(crate) struct TcpInfo {
     pub(crate) retransmits: u32,
     /// The congestion window in bytes.
     pub(crate) window: u32,
+    /// Segments on their way that the peer has not acknowledged.
+    pub(crate) unacked: u32,
+    /// How often the same segment was sent again in vain.
+    pub(crate) vain: u32,
+    /// When the peer was last heard.
+    pub(crate) silence: Duration,
 }
 
 /// Asks the kernel about a TCP connection; `None` if it has none there.
@@ -116,8 +123,39 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
             &raw mut len,
         )
     };
-    let window = info.tcpi_snd_cwnd.saturating_mul(info.tcpi_snd_mss);
-    (failed == 0).then_some(TcpInfo { retransmits: info.tcpi_total_retrans, window })
+    (failed == 0).then(|| TcpInfo {
+        retransmits: info.tcpi_total_retrans,
+        window: info.tcpi_snd_cwnd.saturating_mul(info.tcpi_snd_mss),
+        unacked: info.tcpi_unacked,
+        vain: info.tcpi_retransmits.into(),
+        silence: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+/// Has TCP send again what is not acknowledged at least so often. Kernels before Linux 6.15 cannot,
+/// and wait twice as long each time, up to two minutes.
+pub(crate) fn try_again_often(socket: BorrowedFd<'_>, apart: Duration) {
+    /// `TCP_RTO_MAX_MS` of Linux.
+    const RTO_MAX_MS: libc::c_int = 44;
+    let ms = libc::c_int::try_from(apart.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads `size_of_val(&ms)` bytes of `ms`. That it may refuse is said above.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            RTO_MAX_MS,
+            (&raw const ms).cast(),
+            size_of_val(&ms) as libc::socklen_t,
+        );
+    }
+}
+
+/// Returns how many bytes of a TCP connection the peer has not acknowledged, sent or not.
+pub(crate) fn outstanding(socket: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer to `bytes`.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if failed == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
 /// Returns how many nanoseconds this process has kept processors busy.

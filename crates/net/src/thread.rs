@@ -46,6 +46,10 @@ struct Socket {
     conn: Arc<Conn>,
     rx: Rx,
     dialling: bool,
+    /// It is listed as [`Thread::hungry`].
+    hungry: bool,
+    /// The kernel has said that the stream ends, which it says only once.
+    ending: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +99,10 @@ impl Thread {
                 }
             }
             for slot in std::mem::take(&mut self.hungry) {
-                self.read(slot, false);
+                if let Some(Slot::Conn(socket)) = self.slots.get_mut(slot) {
+                    socket.hungry = false;
+                }
+                self.read(slot);
             }
             self.handle_messages();
             self.handle_timers();
@@ -131,49 +138,66 @@ impl Thread {
 
     fn handle_ready(&mut self, slot: usize, flags: EventFlags) {
         let ended = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
-        match self.slots.get(slot) {
+        match self.slots.get_mut(slot) {
             Some(Slot::Listener { .. }) => self.accept(slot),
-            Some(Slot::Conn(Socket { dialling: true, .. }))
+            Some(Slot::Conn(Socket { dialling: true, ending, .. }))
                 if flags.intersects(EventFlags::OUT | ended) =>
             {
+                *ending |= flags.intersects(ended);
                 self.finish_dial(slot);
+                self.read(slot);
             }
             Some(Slot::Conn(Socket { dialling: true, .. })) => {}
-            Some(Slot::Conn(Socket { conn, node, .. })) => {
+            Some(Slot::Conn(Socket { conn, node, ending, .. })) => {
+                *ending |= flags.intersects(ended);
                 if flags.contains(EventFlags::OUT) && conn.tx.handle_writable() {
                     let (conn, node) = (conn.clone(), node.clone());
                     node.flush(&conn);
                 }
                 if flags.intersects(EventFlags::IN | ended) {
-                    self.read(slot, flags.intersects(ended));
+                    self.read(slot);
                 }
             }
             None => {}
         }
     }
 
-    /// Reads what is there. After a read that was cut short nothing is, unless the stream has ended:
-    /// then there is the end.
-    fn read(&mut self, slot: usize, to_the_end: bool) {
-        let Some(Slot::Conn(Socket { node, conn, rx, .. })) = self.slots.get_mut(slot) else {
+    /// Reads what is there, but not more than its share. After a read that was cut short nothing is
+    /// there, unless the stream has ended: then there is the end.
+    fn read(&mut self, slot: usize) {
+        let Some(Slot::Conn(socket)) = self.slots.get_mut(slot) else { return };
+        let Socket { node, conn, rx, hungry, ending, .. } = socket;
+        if *hungry {
+            // Its turn comes when the others have had theirs.
             return;
-        };
+        }
+        let mut bytes = 0;
         for _ in 0..READS_MAX {
             if conn.is_ended() {
                 return;
             }
             match rx.step(node, conn, &mut self.scratch) {
-                Step::More => {}
-                Step::Empty if to_the_end => {}
+                Step::More(len) => bytes += len,
+                Step::Empty if *ending => {}
+                Step::Blocked => {
+                    // The end, if any, is yet to come, and will be told.
+                    *ending = false;
+                    return;
+                }
                 Step::Empty | Step::Paused => return,
                 Step::Ended(how) => return end(node, conn, how),
             }
+            if bytes >= BYTES_MAX {
+                break;
+            }
         }
+        *hungry = true;
         self.hungry.push(slot);
     }
 
     fn finish_dial(&mut self, slot: usize) {
-        let Some(Slot::Conn(Socket { node, conn, rx, dialling })) = self.slots.get_mut(slot) else {
+        let Some(Slot::Conn(Socket { node, conn, rx, dialling, .. })) = self.slots.get_mut(slot)
+        else {
             return;
         };
         *dialling = false;
@@ -217,6 +241,12 @@ impl Thread {
                 Message::Arm(node, at) => self.arm(node, at),
                 Message::Dispatch(node) => drop(node.turn(|_, _, _| ())),
                 Message::Copy(node, copies) => node.copy(copies),
+                Message::Link(node, nid, up) => {
+                    let _ = node.turn(|core, now, _| core.machine.handle_link(now, nid, up));
+                }
+                Message::Stalled(node, conn) => {
+                    let _ = node.turn(|core, now, _| core.machine.handle_stalled(now, conn.id));
+                }
                 Message::Leave(node, done) => {
                     self.leave(node);
                     drop(done);
@@ -238,8 +268,10 @@ impl Thread {
             return end(&node, &conn, Closed::ReadError(crate::errno_of(&error.into())));
         }
         conn.slot.store(slot, Ordering::Relaxed);
-        let socket = entry.insert(Slot::Conn(Socket { node, conn, rx: Rx::new(), dialling }));
-        if let Slot::Conn(Socket { node, conn, rx, dialling: false }) = socket {
+        let socket = Socket { node, conn, rx: Rx::new(), dialling, hungry: false, ending: false };
+        if let Slot::Conn(Socket { node, conn, rx, dialling: false, .. }) =
+            entry.insert(Slot::Conn(socket))
+        {
             rx.resume(node, conn);
         }
     }
@@ -292,11 +324,11 @@ impl Thread {
     }
 
     fn resume(&mut self, slot: usize) {
-        if let Some(Slot::Conn(Socket { node, conn, rx, dialling: false })) =
+        if let Some(Slot::Conn(Socket { node, conn, rx, dialling: false, .. })) =
             self.slots.get_mut(slot)
         {
             rx.resume(node, conn);
-            self.read(slot, false);
+            self.read(slot);
         }
     }
 
@@ -368,8 +400,10 @@ fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
 const WAKE: u64 = u64::MAX;
 /// So many descriptors are served between two looks at the mailbox.
 const EVENTS_MAX: usize = 256;
-/// So many reads in a row, and others have their turn.
+/// So many reads in a row, and others have their turn;
 const READS_MAX: usize = 32;
+/// or so many bytes, which a router also writes in that turn.
+const BYTES_MAX: usize = 1 << 20;
 /// How long a listener rests that has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the last words of a connection may take.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::socklnd::FrameHeader;
@@ -151,7 +152,13 @@ impl Tx {
     }
 
     /// Writes until there is no more, the socket is full, or somebody else is writing.
-    pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
+    /// What the socket takes is counted by `written` before anybody can learn that it was.
+    pub(crate) fn flush(
+        &self,
+        socket: BorrowedFd<'_>,
+        counters: &Counters,
+        written: &AtomicU64,
+    ) -> Flushed {
         let mut flushed = Flushed::default();
         {
             let mut queue = self.queue.lock();
@@ -165,6 +172,7 @@ impl Tx {
             match writer.write(socket, counters) {
                 Ok((sent, full)) => {
                     flushed.sent += sent as u64;
+                    written.fetch_add(sent as u64, Ordering::Release);
                     if full && self.block() {
                         break;
                     }
@@ -303,7 +311,7 @@ mod tests {
         expected.extend(&bytes);
         let (mut sent, mut got) = (0, Vec::new());
         loop {
-            let flushed = tx.flush(a.as_fd(), &counters);
+            let flushed = tx.flush(a.as_fd(), &counters, &AtomicU64::new(0));
             assert_eq!(flushed.error, None);
             sent += flushed.sent as usize;
             let mut chunk = vec![0; sent - got.len()];
@@ -312,7 +320,11 @@ mod tests {
             if flushed.finished {
                 break;
             }
-            assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0, "a blocked queue waits");
+            assert_eq!(
+                tx.flush(a.as_fd(), &counters, &AtomicU64::new(0)).sent,
+                0,
+                "a blocked queue waits"
+            );
             assert!(tx.handle_writable());
         }
         assert!(got == expected);
@@ -327,7 +339,7 @@ mod tests {
         let (tx, counters) = (Tx::default(), Counters::default());
         let body = Body::Inline(Arc::from(*b"payload"));
         tx.push(Item { head: vec![0; 24], body, checksum: true });
-        tx.flush(a.as_fd(), &counters);
+        tx.flush(a.as_fd(), &counters, &AtomicU64::new(0));
         let mut bytes = [0; 31];
         b.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes[4..8], checksum::of(&[0; 24], b"payload").to_le_bytes());
@@ -340,7 +352,7 @@ mod tests {
         tx.push(item(b"never", Body::Empty));
         tx.stop();
         tx.push(item(b"never", Body::Empty));
-        assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0);
+        assert_eq!(tx.flush(a.as_fd(), &counters, &AtomicU64::new(0)).sent, 0);
         drop(a);
         assert_eq!(b.read(&mut [0; 8]).unwrap(), 0);
     }

@@ -8,7 +8,7 @@
 //! ```text
 //! Dial            -> open a connection, then handle_dialled
 //! Write           -> append to what is written on the connection, then handle_sent(bytes)
-//! Close           -> close it; nothing more is said to the node about it
+//! Close           -> close it, and before anything else handle_stopped(bytes)
 //! Resume          -> need() of the connection has changed: read on
 //! Copy            -> copy between two buffers, then handle_copied
 //! Event           -> call the handler, then handle_event_done if the event asks for it
@@ -232,8 +232,31 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes word that a connection has ended.
-    pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: Closed) {
+    /// Takes the answer to an [`Output::Close`]: nothing more is written, and so many more bytes
+    /// had been taken by the socket.
+    pub fn handle_stopped(&mut self, now: Time, conn: ConnId, bytes: u64) {
+        self.socklnd.handle_stopped(now, conn, bytes);
+        self.pump(now);
+    }
+
+    /// Takes word that the link or the address of a network interface has gone, or is there again.
+    pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
+        // The core first: what it has to send goes another way then.
+        self.lnet.handle_link(now, nid, up);
+        self.socklnd.handle_link(now, nid, up);
+        self.pump(now);
+    }
+
+    /// Takes word that TCP has heard nothing on a connection for some time though it sent.
+    pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
+        self.socklnd.handle_stalled(now, conn);
+        self.pump(now);
+    }
+
+    /// Takes word that a connection has ended, and that its socket had taken so many more `bytes`.
+    pub fn handle_closed(&mut self, now: Time, conn: ConnId, bytes: u64, how: Closed) {
+        // In one go: what may be sent because of the one must not go to what the other ends.
+        self.socklnd.handle_sent(now, conn, bytes);
         self.socklnd.handle_closed(now, conn, how);
         self.pump(now);
     }
@@ -307,6 +330,14 @@ impl Node {
             }
             From::Close { conn, flush } => Output::Close { conn, flush },
             From::Notice(notice) => Output::Notice(Notice::Socklnd(notice)),
+            From::Path { ni, peer, news } => {
+                let news = match news {
+                    socklnd::PathNews::Up => lnet::PathNews::Up,
+                    socklnd::PathNews::Down => lnet::PathNews::Down,
+                    socklnd::PathNews::Stalled => lnet::PathNews::Stalled,
+                };
+                return self.lnet.handle_path(now, ni, peer, news);
+            }
             From::Received { conn, ni, from, header } => {
                 let (rx, from) = (rx_of(conn), from.nid);
                 return self.lnet.handle_received(now, Received { rx, ni, from, header });
@@ -346,6 +377,8 @@ impl Node {
                 }
                 return;
             }
+            From::Allocate { buffer, len } => Output::Allocate { buffer, len },
+            From::Release { buffer } => Output::Release { buffer },
             From::Pinged { query, result } => Output::Pinged { query, result },
             From::Discovered { query, result } => Output::Discovered { query, result },
             From::Notice(notice) => Output::Notice(Notice::Lnet(notice)),
@@ -362,9 +395,9 @@ fn rx_of(conn: ConnId) -> RxId {
 fn failure(error: SendError) -> SendFailure {
     match error {
         SendError::Local(_) => SendFailure::LocalError,
+        SendError::LocalDropped(_) => SendFailure::LocalDropped,
         SendError::RemoteDropped(_) => SendFailure::RemoteDropped,
         SendError::RemoteError(_) => SendFailure::RemoteError,
-        SendError::RemoteTimeout => SendFailure::RemoteTimeout,
         SendError::NetworkTimeout => SendFailure::NetworkTimeout,
     }
 }

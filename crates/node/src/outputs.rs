@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use fulmar_base::{ConnId, Errno, Payload, Sink};
+use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink};
+use fulmar_lnet::views::RoutingState;
 use fulmar_lnet::{CopyId, Event, PingReply, QueryId};
 use fulmar_selftest::console::Answer;
 use fulmar_selftest::{CommandId, SessionEnd, Task};
@@ -31,7 +32,7 @@ pub enum Output {
         /// Compute the checksum of head and payload and put it into the head first.
         checksum: bool,
     },
-    /// Close the connection.
+    /// Close the connection, then [`handle_stopped`](crate::Node::handle_stopped).
     Close {
         /// Which.
         conn: ConnId,
@@ -51,6 +52,18 @@ pub enum Output {
         from: Payload,
         /// To there; never inline.
         to: Sink,
+    },
+    /// Make a router buffer of so many bytes, whatever they are.
+    Allocate {
+        /// Its name: not among those of the application's buffers.
+        buffer: BufferId,
+        /// Its length.
+        len: u32,
+    },
+    /// Free a router buffer.
+    Release {
+        /// Which.
+        buffer: BufferId,
     },
     /// For the application.
     Event(Event),
@@ -113,6 +126,19 @@ fn write_lnet(f: &mut fmt::Formatter<'_>, notice: &fulmar_lnet::Notice) -> fmt::
         N::ResponseTimeout { peer } => write!(f, "{peer} has not answered in time"),
         N::Discovered { primary, nids } => write!(f, "discovered {primary}: it has {nids} NIDs"),
         N::DiscoveryFailed { peer, errno } => write!(f, "cannot discover {peer}: {errno}"),
+        N::GatewayUp { gateway } => write!(f, "gateway {gateway} answers again: its routes are up"),
+        N::GatewayDown { gateway } => {
+            write!(f, "gateway {gateway} does not answer: its routes are down until it does")
+        }
+        N::Routing { state } => f.write_str(match state {
+            RoutingState::Disabled => "no longer forwards messages",
+            RoutingState::Enabled => "forwards messages",
+            RoutingState::Starting => "forwards messages, and will soon tell its peers so",
+            RoutingState::Stopping => "will soon forward no more messages: peers are being told",
+            RoutingState::Draining => {
+                "sends its peers elsewhere, and stops when what is here has been forwarded"
+            }
+        }),
     }
 }
 
@@ -160,6 +186,17 @@ fn write_socklnd(f: &mut fmt::Formatter<'_>, notice: &fulmar_socklnd::Notice) ->
         N::PeerDown { ni, peer, errno } => {
             write!(f, "lost the connections between {ni} and {}: {errno}", peer.nid)
         }
+        N::Stalled { ni, peer } => write!(
+            f,
+            "nothing that {ni} sends to {} arrives: trying new connections (is there a link down \
+             or a filter on the way?)",
+            peer.nid
+        ),
+        N::Link { ni, up: true } => write!(f, "the link of {ni} is up"),
+        N::Link { ni, up: false } => write!(
+            f,
+            "the link or the address of {ni} has gone: other interfaces are used until it returns"
+        ),
     }
 }
 

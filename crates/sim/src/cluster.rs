@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_base::Time;
+use fulmar_base::{Errno, Time};
+use fulmar_lnet::Forwarding;
+use fulmar_lnet_wire::Nid;
 use fulmar_node::Selftest;
 
 use crate::HostId;
@@ -92,6 +94,7 @@ impl Cluster {
         // A buffer that an application means to post must not come after the others are gone.
         let busy = |this: &Self| operations(this) > 0 || this.workload.next().is_some();
         self.run_while("operations end", OPERATIONS_END, busy)?;
+        self.enable_routers()?;
         self.probe_all()?;
         self.workload.clear(&mut self.world, &mut self.ledger);
         self.run_while("nodes become idle", NODES_IDLE, |this| !this.is_idle())?;
@@ -101,6 +104,16 @@ impl Cluster {
     /// Begins a PUT with an ACK, of `len` bytes or of a drawn length, and returns its number.
     pub fn put(&mut self, pair: (HostId, HostId), len: Option<u32>) -> Option<usize> {
         self.workload.plain_put(&mut self.world, &mut self.ledger, pair, len)
+    }
+
+    /// Begins a PUT with an ACK, of `len` bytes, to a NID and from one, if that is given.
+    pub fn put_to(
+        &mut self,
+        pair: (HostId, HostId),
+        len: u32,
+        nids: (Option<Nid>, Nid),
+    ) -> Option<usize> {
+        self.workload.pinned_put(&mut self.world, &mut self.ledger, pair, len, nids)
     }
 
     /// Returns how many things happened.
@@ -209,6 +222,20 @@ impl Cluster {
         self.judge()
     }
 
+    /// Has every router forward again; one that is about to stop must come to its end first.
+    fn enable_routers(&mut self) -> Verdict {
+        let end = self.world.now() + ROUTERS_STOP;
+        let routers = self.options.rails.as_ref().map_or(Vec::new(), |rails| rails.routers.clone());
+        for host in routers {
+            while self.world.set_forwarding(host, Forwarding::Enable) == Some(Err(Errno::EBUSY)) {
+                require(self.world.now() <= end, "liveness", || format!("{host} never stops"))?;
+                self.judge()?;
+                self.run_until(self.world.now() + Duration::from_secs(10))?;
+            }
+        }
+        self.judge()
+    }
+
     /// Requires that every node reaches the others (of many nodes, the next few). A node may still
     /// be waiting before it dials a peer again, so each may try more than once.
     fn probe_all(&mut self) -> Verdict {
@@ -255,6 +282,8 @@ const PROBES: usize = 5;
 /// A message may wait 151 s for its credits, its peer's discovery another 225 s, and the response
 /// 225 s more; dialling waits up to 60 s in between. Spec: lnet-behaviour §11.
 const OPERATIONS_END: Duration = Duration::from_secs(900);
+/// At most three times the 110 s in which everybody asks a router what it is.
+const ROUTERS_STOP: Duration = Duration::from_secs(340);
 /// The longest pause before a peer is dialled again, a few times.
 const ALL_REACHED: Duration = Duration::from_secs(600);
 /// What the machine does for itself, such as a push, has a response to wait for as well.

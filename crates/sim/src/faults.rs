@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
+use fulmar_lnet::Forwarding;
 
-use crate::HostId;
-use crate::options::{Options, pick};
+use crate::options::{Options, RailFaults, Rails, pick};
 use crate::queue::Queue;
 use crate::world::World;
+use crate::{HostId, Port};
 
 /// A fault, or its end.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ enum Fault {
     Pause(HostId, Duration),
     SlowReader(HostId, Option<Duration>),
     Disconnect(HostId, HostId),
+    Cut(Port, bool),
+    Mend(Port),
+    Remove(Port),
+    Add(Port),
+    Switch(Port, bool),
+    Forwarding(HostId, Forwarding),
 }
 
 /// The faults that are still to come.
@@ -67,6 +74,9 @@ impl Schedule {
             let (one, other) = draw.pair();
             queue.push(draw.time(), Fault::Disconnect(one, other));
         }
+        if let Some(rails) = &options.rails {
+            draw.rails(&mut queue, &faults.rails, rails);
+        }
         // What comes too late falls together with the healing.
         Self { queue }
     }
@@ -91,10 +101,19 @@ impl Schedule {
             Fault::Pause(host, duration) => world.pause(host, duration),
             Fault::SlowReader(host, pause) => world.slow_reader(host, pause),
             Fault::Disconnect(one, other) => world.disconnect(one, other),
+            Fault::Cut(port, told) => world.cut_link(port, told),
+            Fault::Mend(port) => world.mend_link(port),
+            Fault::Remove(port) => world.remove_ni(port),
+            Fault::Add(port) => world.add_ni(port),
+            Fault::Switch(port, enabled) => world.switch_ni(port, enabled),
+            Fault::Forwarding(host, word) => drop(world.set_forwarding(host, word)),
         }
         None
     }
 }
+
+/// How a fault of an interface ends.
+type Ending = fn(Port) -> Fault;
 
 struct Draw {
     rng: Rng,
@@ -104,6 +123,41 @@ struct Draw {
 }
 
 impl Draw {
+    /// Draws the faults of interfaces and routers.
+    fn rails(&mut self, queue: &mut Queue<Fault>, faults: &RailFaults, rails: &Rails) {
+        let ports: Vec<Port> =
+            (0..self.nodes as u32).flat_map(|host| rails.ports(HostId(host))).collect();
+        let mut on_ports = |draw: &mut Self, count, begin: &dyn Fn(Port) -> Fault, end: Ending| {
+            for _ in 0..count {
+                let (at, port) = (draw.time(), *pick(&mut draw.rng, &ports));
+                queue.push(at, begin(port));
+                queue.push(at + draw.duration(), end(port));
+            }
+        };
+        on_ports(self, faults.cuts, &|port| Fault::Cut(port, true), Fault::Mend);
+        on_ports(self, faults.silent_cuts, &|port| Fault::Cut(port, false), Fault::Mend);
+        on_ports(self, faults.removals, &Fault::Remove, Fault::Add);
+        let put_back = |port| Fault::Switch(port, true);
+        on_ports(self, faults.switches, &|port| Fault::Switch(port, false), put_back);
+        if rails.routers.is_empty() {
+            return;
+        }
+        for _ in 0..faults.router_crashes {
+            let (at, host) = (self.time(), *pick(&mut self.rng, &rails.routers));
+            queue.push(at, Fault::Crash(host, self.rng.one_in(2)));
+            queue.push(at + self.duration(), Fault::Restart(host));
+        }
+        for (count, word) in
+            [(faults.stops, Forwarding::Disable), (faults.drains, Forwarding::Drain)]
+        {
+            for _ in 0..count {
+                let (at, host) = (self.time(), *pick(&mut self.rng, &rails.routers));
+                queue.push(at, Fault::Forwarding(host, word));
+                queue.push(at + self.duration(), Fault::Forwarding(host, Forwarding::Enable));
+            }
+        }
+    }
+
     fn host(&mut self) -> HostId {
         HostId(self.rng.below(self.nodes) as u32)
     }

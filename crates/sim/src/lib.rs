@@ -35,4 +35,4 @@ pub use options::Options;
 pub use run::{Failure, Outcome, run};
 pub use signal::Signal;
 pub use workload::{Answer, Workload};
-pub use world::{HostId, TcpId, World};
+pub use world::{HostId, Lie, Port, TcpId, World};

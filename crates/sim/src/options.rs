@@ -1,13 +1,19 @@
 //! What a run is like: drawn from its seed, so that seeds differ in kind and not only in detail.
 
+mod rails;
 mod selftest;
 
 use std::fmt;
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
+use fulmar_lnet::RouteConfig;
+use fulmar_lnet_wire::{Net, Nid};
 
+pub use rails::{RailFaults, Rails};
 pub use selftest::Selftest;
+
+use crate::{HostId, Port};
 
 /// Everything that shapes a run and is not an event of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct Options {
     pub lateness: Duration,
     /// What goes wrong meanwhile.
     pub faults: Faults,
+    /// Several interfaces a node; without, each has one, on the same network.
+    pub rails: Option<Rails>,
     /// LNet selftest on every node.
     pub selftest: Option<Selftest>,
     /// Which fault is planted in the simulator itself, to see that the checkers find it.
@@ -163,7 +171,9 @@ pub struct Faults {
     pub slow_readers: u32,
     /// Administrators who close the connections with a peer.
     pub disconnects: u32,
-    /// How long partitions and pauses last at most.
+    /// Those of interfaces and routers.
+    pub rails: RailFaults,
+    /// How long what lasts a while does so at most.
     pub longest: Duration,
 }
 
@@ -177,6 +187,7 @@ impl Faults {
             pauses: often(4),
             slow_readers: often(4),
             disconnects: often(3),
+            rails: RailFaults::default(),
             longest: Duration::from_secs(*pick(rng, &[1, 10, 60, 120])),
         }
     }
@@ -184,7 +195,8 @@ impl Faults {
     /// Returns whether nothing ever goes wrong.
     pub fn is_none(&self) -> bool {
         let Self { resets, crashes, partitions, pauses, slow_readers, disconnects, .. } = self;
-        resets + crashes + partitions + pauses + slow_readers + disconnects == 0
+        let hosts = resets + crashes + partitions + pauses + slow_readers + disconnects;
+        hosts + self.rails.total() == 0
     }
 }
 
@@ -197,11 +209,18 @@ pub enum Canary {
     LostResume,
     /// Once a run, bulk goes four bytes beside its place.
     Misplaced,
+    /// Once a run, a router is not told that the socket took what it forwarded: a buffer and a
+    /// router credit leak.
+    LostForward,
+    /// Once a run, a router's connection is not read on when it gets its buffer: a message that
+    /// waited in the queue of a pool is forgotten.
+    LostPool,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::LostSent, Self::LostResume, Self::Misplaced];
+    pub const ALL: [Self; 5] =
+        [Self::LostSent, Self::LostResume, Self::Misplaced, Self::LostForward, Self::LostPool];
 
     /// Returns the name by which the command line knows it.
     pub fn name(self) -> &'static str {
@@ -209,6 +228,8 @@ impl Canary {
             Self::LostSent => "lost-sent",
             Self::LostResume => "lost-resume",
             Self::Misplaced => "misplaced",
+            Self::LostForward => "lost-forward",
+            Self::LostPool => "lost-pool",
         }
     }
 }
@@ -241,6 +262,7 @@ impl Options {
             safety: Time::from_secs(rng.between(1, 150)),
             lateness: Duration::from_secs(if faults.is_none() { 3 } else { 30 }),
             faults,
+            rails: None,
             selftest: None,
             canary: None,
         }
@@ -272,6 +294,7 @@ impl Options {
             safety: Time::from_secs(1),
             lateness: Duration::from_millis(1),
             faults: Faults::default(),
+            rails: None,
             selftest: None,
             canary: None,
         }
@@ -279,6 +302,31 @@ impl Options {
 }
 
 impl Options {
+    /// Returns the interfaces of a node.
+    pub(crate) fn ports(&self, host: HostId) -> Vec<Port> {
+        match &self.rails {
+            Some(rails) => rails.ports(host).collect(),
+            None => vec![Port { host, index: 0 }],
+        }
+    }
+
+    /// Returns the NID of an interface.
+    pub(crate) fn nid(&self, port: Port) -> Nid {
+        let net = self.rails.as_ref().and_then(|rails| rails.net(port)).unwrap_or(Net::TCP);
+        Nid::of_ip(net, port.ip())
+    }
+
+    /// Returns whether a node forwards.
+    pub(crate) fn is_router(&self, host: HostId) -> bool {
+        self.rails.as_ref().is_some_and(|rails| rails.routers.contains(&host))
+    }
+
+    /// Returns the routes that a node is told.
+    pub(crate) fn routes_of(&self, host: HostId) -> Vec<RouteConfig> {
+        let routes = self.rails.iter().flat_map(|rails| &rails.routes);
+        routes.filter(|(at, _)| *at == host).map(|(_, route)| *route).collect()
+    }
+
     /// Returns the times at which bunches of operations and faults begin.
     pub(crate) fn bunch_times(&self) -> Vec<Time> {
         let mut rng = Rng::new(self.seed ^ BUNCH_STREAM);
@@ -337,6 +385,9 @@ impl fmt::Display for Options {
             write!(f, " {kind:?} {weight}")?;
         }
         write!(f, "\n  faults      {:?}", self.faults)?;
+        if let Some(rails) = &self.rails {
+            write!(f, "\n  rails       {rails}")?;
+        }
         if let Some(selftest) = &self.selftest {
             write!(f, "\n  selftest    {selftest}")?;
         }

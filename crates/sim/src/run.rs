@@ -52,6 +52,9 @@ impl fmt::Display for Failure {
         if self.options.selftest.is_some() {
             write!(f, " --selftest")?;
         }
+        if let Some(rails) = &self.options.rails {
+            write!(f, "{}", if rails.routers.is_empty() { " --rails" } else { " --routed" })?;
+        }
         self.options.canary.map_or(Ok(()), |canary| write!(f, " --canary {}", canary.name()))
     }
 }

@@ -2,7 +2,8 @@
 
 use fulmar_base::{Errno, Span};
 use fulmar_lnet::{Event, EventDone, PingReply, QueryId};
-use fulmar_lnet_wire::Header;
+use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_lnet_wire::{Header, Nid};
 use fulmar_node::{CommandId, ConsoleAnswer, Notice};
 
 use crate::{HostId, TcpId};
@@ -55,10 +56,16 @@ pub enum Signal {
         host: HostId,
         /// The node at the other end.
         peer: HostId,
+        /// The interface that carries it.
+        ni: Nid,
+        /// The interface at the other end.
+        peer_ni: Nid,
         /// The connection.
         tcp: TcpId,
         /// The header.
         header: Header,
+        /// What the node says of itself in it.
+        info: Option<PingInfo>,
     },
     /// The socket has taken the last byte of the oldest message written on the connection.
     Taken {

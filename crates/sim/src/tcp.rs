@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use fulmar_base::{BufferId, ConnId, Payload, Span, Time};
 
-use crate::HostId;
+use crate::{HostId, Port};
 
 /// What travels on a connection. Bulk names the memory that it was written from.
 #[derive(Debug)]
@@ -57,12 +57,16 @@ pub(crate) enum EndState {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) host: HostId,
+    /// The interface whose link it uses.
+    pub(crate) port: Port,
     pub(crate) addr: SocketAddr,
     /// The node's name for the connection, once it has one.
     pub(crate) id: Option<ConnId>,
     pub(crate) state: EndState,
     /// What this end writes.
     pub(crate) stream: Stream,
+    /// How many bytes the socket has taken that the node was not told of.
+    pub(crate) unreported: u64,
     /// A slow reader looks again later.
     pub(crate) read_pending: bool,
 }
@@ -120,6 +124,8 @@ struct Chunk {
     data: ChunkData,
     /// Its last byte ends an LNet message.
     ends_message: bool,
+    /// The buffer of a router that it is kept in until it is written.
+    kept_in: Option<BufferId>,
 }
 
 #[derive(Debug)]
@@ -148,12 +154,18 @@ impl Stream {
         }
     }
 
-    /// Appends to what is to be written.
-    pub(crate) fn write(&mut self, head: Vec<u8>, payload: Payload, is_message: bool) {
+    /// Appends to what is to be written; a router may keep the payload in a buffer until then.
+    pub(crate) fn write(
+        &mut self,
+        head: Vec<u8>,
+        payload: Payload,
+        is_message: bool,
+        kept_in: Option<BufferId>,
+    ) {
         let alone = payload.is_empty();
         if !head.is_empty() {
             let data = ChunkData::Bytes { bytes: head, start: 0 };
-            self.unsent.push_back(Chunk { data, ends_message: is_message && alone });
+            self.unsent.push_back(Chunk { data, ends_message: is_message && alone, kept_in: None });
         }
         let data = match payload {
             Payload::Empty => return,
@@ -161,7 +173,7 @@ impl Stream {
             Payload::Span(span) => ChunkData::Bulk(span),
         };
         if !alone {
-            self.unsent.push_back(Chunk { data, ends_message: is_message });
+            self.unsent.push_back(Chunk { data, ends_message: is_message, kept_in });
         }
     }
 
@@ -174,6 +186,11 @@ impl Stream {
         let of_it =
             |chunk: &Chunk| matches!(chunk.data, ChunkData::Bulk(span) if span.buffer == name);
         self.unsent.iter().any(of_it)
+    }
+
+    /// Returns whether something that a router keeps in this buffer is still to be written.
+    pub(crate) fn is_kept_in(&self, name: BufferId) -> bool {
+        self.unsent.iter().any(|chunk| chunk.kept_in == Some(name))
     }
 
     pub(crate) fn forget_unsent(&mut self) {
@@ -269,7 +286,7 @@ mod tests {
     #[test]
     fn the_socket_takes_no_more_than_the_window_and_says_where_messages_end() {
         let mut stream = Stream::new(10);
-        stream.write(vec![7; 4], Payload::Span(span(100, 20)), true);
+        stream.write(vec![7; 4], Payload::Span(span(100, 20)), true, None);
         let head = stream.take(64).unwrap();
         assert!(matches!(head.segment, Segment::Bytes(bytes) if bytes == [7; 4]));
         assert!(!head.ends_message);

@@ -3,8 +3,12 @@
 use fulmar_sim::{Options, run};
 
 fn all_good(seeds: std::ops::Range<u64>) {
+    all_good_of(seeds, Options::draw);
+}
+
+fn all_good_of(seeds: std::ops::Range<u64>, draw: fn(u64) -> Options) {
     for seed in seeds {
-        if let Err(failure) = run(&Options::draw(seed), 100) {
+        if let Err(failure) = run(&draw(seed), 100) {
             panic!("{failure}");
         }
     }
@@ -18,6 +22,16 @@ fn the_first_hundred_seeds_keep_every_invariant() {
 #[test]
 fn the_second_hundred_seeds_keep_every_invariant() {
     all_good(100..200);
+}
+
+#[test]
+fn a_hundred_seeds_with_several_interfaces_keep_every_invariant() {
+    all_good_of(0..100, Options::draw_rails);
+}
+
+#[test]
+fn a_hundred_seeds_with_routers_keep_every_invariant() {
+    all_good_of(0..100, Options::draw_routed);
 }
 
 /// A swarm that never meets what it is for proves nothing.

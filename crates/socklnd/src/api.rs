@@ -135,15 +135,15 @@ pub struct SendRequest {
 /// Why a message was not sent, in the classes of LNet health. Spec: lnet-behaviour §11.3, §11.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// Something here broke.
+    /// Something here broke, and would again.
     Local(Errno),
+    /// Our own link is down; the message was not delivered.
+    LocalDropped(Errno),
     /// The peer did not take the message; it was not delivered.
     RemoteDropped(Errno),
-    /// The peer or the way to it broke; the message may have been delivered.
+    /// The peer cannot be reached that way at all.
     RemoteError(Errno),
-    /// The peer stopped reading.
-    RemoteTimeout,
-    /// Nobody answered.
+    /// Nobody answered our call.
     NetworkTimeout,
 }
 
@@ -151,10 +151,24 @@ impl SendError {
     /// Returns the error number that an event carries.
     pub fn errno(self) -> Errno {
         match self {
-            Self::Local(errno) | Self::RemoteDropped(errno) | Self::RemoteError(errno) => errno,
-            Self::RemoteTimeout | Self::NetworkTimeout => Errno::ETIMEDOUT,
+            Self::Local(errno)
+            | Self::LocalDropped(errno)
+            | Self::RemoteDropped(errno)
+            | Self::RemoteError(errno) => errno,
+            Self::NetworkTimeout => Errno::ETIMEDOUT,
         }
     }
+}
+
+/// What has become of the way from one of our interfaces to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathNews {
+    /// There is a connection.
+    Up,
+    /// There is none, and none is being opened.
+    Down,
+    /// What is sent does not arrive, though nothing says so. Connections are still tried.
+    Stalled,
 }
 
 /// What the owner must do or know, in order.
@@ -181,7 +195,8 @@ pub enum Output {
         /// Compute the checksum of head and payload and put it into the head first.
         checksum: bool,
     },
-    /// Close the connection, with nothing more to be said to the machine about it.
+    /// Close the connection; then, at once, [`handle_stopped`](crate::Socklnd::handle_stopped).
+    /// Nothing else is to be said to the machine about it.
     Close {
         /// Which.
         conn: ConnId,
@@ -213,6 +228,15 @@ pub enum Output {
         message: MessageId,
         /// How it ended.
         result: Result<(), SendError>,
+    },
+    /// The way to a peer has become another.
+    Path {
+        /// From which of our NIDs.
+        ni: Nid,
+        /// To whom.
+        peer: Nid,
+        /// What.
+        news: PathNews,
     },
     /// Something for the log.
     Notice(Notice),
@@ -246,6 +270,10 @@ pub enum Notice {
     PeerUp { ni: Nid, peer: ProcessId },
     /// The last connection with a peer is closed.
     PeerDown { ni: Nid, peer: ProcessId, errno: Errno },
+    /// What is sent to a peer does not arrive: its connections are left, and new ones tried.
+    Stalled { ni: Nid, peer: ProcessId },
+    /// The link of an interface has come up or gone down.
+    Link { ni: Nid, up: bool },
 }
 
 /// How often each thing happened since the start.
@@ -265,6 +293,7 @@ pub struct Counters {
     pub checksum_errors: u64,
     pub unknown_cookies: u64,
     pub stalled: u64,
+    pub retired: u64,
     pub keepalives_sent: u64,
     pub keepalives_received: u64,
     pub zc_acks_sent: u64,

@@ -23,7 +23,18 @@
 //!
 //! A connection ends once: when the owner says so, by [`Socklnd::handle_closed`] or a failed
 //! [`Socklnd::handle_dialled`], or when the machine says so, by [`Output::Close`]. After that
-//! neither speaks of it again; what the owner says too late is ignored.
+//! neither speaks of it again, but for the owner's answer to the latter,
+//! [`Socklnd::handle_stopped`]; what the owner says too late is ignored.
+//!
+//! Whether a message may be sent again by another way depends on whether its last byte was handed
+//! to a socket. So the owner first reports by [`Socklnd::handle_sent`] all that it has handed over,
+//! then the end of the connection; and when the machine ends one, it waits for that figure before
+//! it says what has become of the messages.
+//!
+//! A connection is *retired* when its way is not to be trusted: the link of our interface is down,
+//! or TCP sends the same bytes again and again ([`Socklnd::handle_stalled`]). No new message is put
+//! on it. What was written stays, for TCP delivers it if the way returns, and what comes is read.
+//! New messages wait for new connections, which are tried every few seconds at first.
 //!
 //! One deliberate departure from Lustre: under [`AcceptMode::All`] a kernel gives every caller
 //! with an unprivileged source port an invented identity, and then cannot match its messages with
@@ -46,6 +57,6 @@ mod tests;
 
 pub use api::{
     AcceptMode, Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output,
-    PeerInfo, SendError, SendRequest,
+    PathNews, PeerInfo, SendError, SendRequest,
 };
 pub use endpoint::Socklnd;

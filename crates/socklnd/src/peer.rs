@@ -9,7 +9,7 @@ use fulmar_base::{ConnId, Time};
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
-use crate::{Config, SendRequest};
+use crate::{Config, PathNews, SendRequest};
 
 /// Names a peer: connections belong to a pair of NIDs, not to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,18 +35,24 @@ impl PeerKey {
             local.is_ipv4() == remote.is_ipv4() && self.peer.pid.0 & Pid::USER_FLAG == 0;
         reachable.then(|| (local, SocketAddr::new(remote, port)))
     }
+
+    pub(crate) fn can_be_dialled(&self) -> bool {
+        self.dial_addrs(0).is_some()
+    }
 }
 
 /// What is known of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// The open connections.
+    /// The open connections, also those that are retired.
     pub(crate) links: Vec<Link>,
     /// What the peer said last; forgotten with its last connection.
     pub(crate) known: Option<Known>,
     pub(crate) dialler: Dialler,
     /// Messages that wait for a connection. LNet's credits bound them.
     pub(crate) queue: VecDeque<Queued>,
+    /// What the owner was told of the way to the peer last.
+    pub(crate) told: Option<PathNews>,
 }
 
 /// An open connection.
@@ -57,6 +63,8 @@ pub(crate) struct Link {
     /// Its remote address is that of the peer's NID, so that it is one of the set that we would
     /// open ourselves. Spec: lnet-wire §5.3.
     pub(crate) in_set: bool,
+    /// Since when no new message is put on it.
+    pub(crate) retired: Option<Time>,
 }
 
 /// What a hello says of the peer as a whole. Spec: lnet-wire §4.6, §5.5.
@@ -93,6 +101,10 @@ pub(crate) struct Dialler {
     refusals: u32,
     /// The delay after the last failure.
     interval: Duration,
+    /// Until then the peer is dialled every few seconds, whether or not it is needed.
+    urgent_until: Time,
+    /// There were connections when our link went down: the peer is dialled when it is up again.
+    pub(crate) returning: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +112,7 @@ pub(crate) enum Dialling {
     #[default]
     Idle,
     Trying(Attempt),
-    /// The peer asked us to come back: messages wait.
+    /// The peer asked us to come back, or its way is expected to: messages wait.
     Postponed,
     /// The peer cannot be reached: messages fail.
     BackedOff,
@@ -183,7 +195,8 @@ impl Peer {
     /// Returns which connection is missing in the set, if any. Spec: lnet-wire §5.2.
     pub(crate) fn missing(&self, conns_per_peer: u32) -> Option<ConnKind> {
         let wanted = conns_per_peer as usize;
-        let have = |kind| self.count(|link| link.in_set && link.kind == kind);
+        let have =
+            |kind| self.count(|link| link.in_set && link.retired.is_none() && link.kind == kind);
         let (bulk_in, bulk_out) = (have(ConnKind::BULK_IN), have(ConnKind::BULK_OUT));
         let tired = self.dialler.refusals >= REFUSALS_MAX && bulk_in > 0 && bulk_out > 0;
         if have(ConnKind::CONTROL) == 0 {
@@ -201,16 +214,26 @@ impl Peer {
     pub(crate) fn candidates(&self, large: bool) -> impl Iterator<Item = ConnId> {
         let version = self.known.map_or(Version::V3, |known| known.version);
         let rank = move |kind| rank(kind, version, large);
-        let best = self.links.iter().filter_map(|link| rank(link.kind)).min();
+        let best = self.active().filter_map(|link| rank(link.kind)).min();
         let served = move |link: &&Link| best.is_some() && rank(link.kind) == best;
-        self.links.iter().filter(served).map(|link| link.conn)
+        self.active().filter(served).map(|link| link.conn)
     }
 
     /// Returns the connection on which a keepalive is sent: where the peer could not send its own
     /// without us, else any that carries messages.
     pub(crate) fn keepalive_conn(&self) -> Option<ConnId> {
-        let of = |kind| self.links.iter().find(|link| link.kind == kind).map(|link| link.conn);
+        let of = |kind| self.active().find(|link| link.kind == kind).map(|link| link.conn);
         of(ConnKind::BULK_IN).or_else(|| of(ConnKind::CONTROL))
+    }
+
+    /// Returns the connections that new messages are put on.
+    pub(crate) fn active(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| link.retired.is_none())
+    }
+
+    /// Returns the connections that only finish what they have.
+    pub(crate) fn retired(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| link.retired.is_some())
     }
 
     fn count(&self, counted: impl Fn(&Link) -> bool) -> usize {
@@ -229,11 +252,29 @@ impl Dialler {
     pub(crate) fn succeeded(&mut self) {
         self.interval = Duration::ZERO;
         self.refusals = 0;
+        self.calm_down();
     }
 
-    /// Notes that the peer answered NONE.
-    pub(crate) fn refused(&mut self) {
+    /// Notes that the peer answered NONE, and returns how often in a row it has.
+    pub(crate) fn refused(&mut self) -> u32 {
         self.refusals = self.refusals.saturating_add(1);
+        self.refusals
+    }
+
+    /// Has the peer dialled every few seconds for a while.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        self.interval = Duration::ZERO;
+        self.urgent_until = now + URGENT;
+    }
+
+    /// Has the peer dialled as any other.
+    pub(crate) fn calm_down(&mut self) {
+        self.urgent_until = Time::ZERO;
+        self.returning = false;
+    }
+
+    pub(crate) fn is_urgent(&self, now: Time) -> bool {
+        now < self.urgent_until
     }
 
     /// Returns whether the peer may be dialled again at once. It cannot make us run in circles.
@@ -286,6 +327,8 @@ fn rank(kind: ConnKind, version: Version, large: bool) -> Option<Rank> {
     }
 }
 
+/// How long a way that was good is tried every few seconds.
+const URGENT: Duration = Duration::from_secs(60);
 /// The most that a kernel can be told to open. Spec: lnet-wire §5.2.
 const CONNS_PER_KIND_MAX: usize = 127;
 /// After so many refusals in a row a set with one connection of each kind is good enough.

@@ -1,22 +1,24 @@
 //! A running node, as an administrator sees it.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    Admin, AdminError, Connections, Counters, Disconnect, Discover, ExportAll, GlobalSet,
-    GlobalShow, Import, ListNids, Lst, LstReply, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd,
-    PeerDel, PeerSet, PeerShow, Ping, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow,
-    WhichNid, WhichReply,
+    Admin, AdminError, Connections, Counters, Disconnect, Discover, ExportAll, FailNid, FaultAdd,
+    FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids, Lst, LstReply,
+    NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, RecoveryShow,
+    Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
+    WhichReply,
 };
-use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError};
+use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
     self, Answer, Connection, Export, Globals, Peer, SocklndCounters, SocklndInterface,
     SocklndPeer, Stats,
 };
-use fulmar_lnet::PingReply;
+use fulmar_lnet::{PingReply, RouterBuffers};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::{Node, StartError};
 
@@ -29,17 +31,19 @@ const PING_TIMEOUT: u32 = 180;
 /// How many nodes are asked at once.
 const ASKED_MAX: usize = 64;
 
-type Result<T> = std::result::Result<T, AdminError>;
+pub(super) type Result<T> = std::result::Result<T, AdminError>;
 
 /// A node and what it was told.
 pub(crate) struct Daemon {
-    node: Node,
+    pub(super) node: Node,
     networks: Networks,
+    /// What the node has or would have as a router.
+    pub(super) buffers: Mutex<RouterBuffers>,
 }
 
 impl Daemon {
-    pub(crate) fn new(node: Node, networks: Networks) -> Self {
-        Self { node, networks }
+    pub(crate) fn new(node: Node, networks: Networks, buffers: RouterBuffers) -> Self {
+        Self { node, networks, buffers: Mutex::new(buffers) }
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -49,12 +53,12 @@ impl Daemon {
 
     fn nets(&self) -> Vec<show::Net> {
         let nis = self.node.with_machine(|machine| machine.lnet().nis());
-        views::nets(nis, &self.networks.all(), self.lnd_timeout())
+        views::nets(nis, &self.networks.all(), self.lnd_timeout(), self.node.now())
     }
 
     fn peers(&self) -> Vec<Peer> {
         let peers = self.node.with_machine(|machine| machine.lnet().peers());
-        peers.into_iter().map(Peer::from).collect()
+        peers.into_iter().map(Peer::of).collect()
     }
 
     fn globals(&self) -> fulmar_lnet::Globals {
@@ -82,9 +86,11 @@ impl Daemon {
             let (nets, ip2nets) = (conf.nets.clone(), conf.ip2nets.clone());
             self.net_add(NetAdd { nets, ip2nets })?;
         }
+        let refused = self.import_routes(&conf.routes);
         for peer in &conf.peers {
             self.peer_add(PeerAdd { peer: peer.clone(), lock_primary: false })?;
         }
+        self.import_routing(conf)?;
         if !conf.globals.is_empty() || conf.numa_range.is_some() {
             let mut globals = self.globals();
             let mut values = conf.globals.clone();
@@ -93,10 +99,12 @@ impl Daemon {
                 .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
             self.set_globals(globals)?;
         }
-        Ok(())
+        self.import_udsp(&conf.udsp)?;
+        refused.map_or(Ok(()), Err)
     }
 
     fn import_delete(&self, conf: &LnetConf) -> Result<()> {
+        self.delete_routes(&conf.routes)?;
         for net in &conf.nets {
             let named: Vec<&String> = net.nis.iter().flat_map(|ni| &ni.interfaces).collect();
             let whole = NetDel { net: Some(net.net), ..NetDel::default() };
@@ -112,7 +120,17 @@ impl Daemon {
             let (primary, nids) = (peer.primary, Vec::new());
             self.peer_del(PeerDel { primary, nids, force: false })?;
         }
-        Ok(())
+        self.forget_udsp(&conf.udsp)
+    }
+
+    /// Discovers gateways of routes, so that the routes are used as soon as they can be.
+    pub(crate) fn discover_routers(&self) {
+        let gateways: Vec<Nid> = self.routers().iter().map(|router| router.nid).collect();
+        for answer in self.ask_all(&gateways, None, |node, nid| node.discover(nid, true)) {
+            if let Err(errno) = answer.result {
+                tracing::warn!("router {} cannot be discovered: {}", answer.nid, Errno(errno));
+            }
+        }
     }
 
     /// Asks every node at once, and waits for each no longer than `timeout`.
@@ -203,10 +221,9 @@ impl Admin for Daemon {
     }
 
     fn net_set(&self, request: NetSet) -> Result<()> {
-        let NetSet { nid, net, health, conns_per_peer, lnd_timeout } = request;
-        if health.is_some() || lnd_timeout.is_some() {
-            let what = if health.is_some() { "health" } else { "a timeout of its own" };
-            let descr = format!("{what} of an NI is not supported by this node yet");
+        let NetSet { nid, net, conns_per_peer, lnd_timeout, .. } = request;
+        if lnd_timeout.is_some() {
+            let descr = "a timeout of its own of an NI is not supported by this node yet";
             return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
         }
         let meant = self.meant(|spec| match (nid, net) {
@@ -215,8 +232,10 @@ impl Admin for Daemon {
             (None, None) => true,
         });
         if meant.is_empty() {
-            return Err(AdminError::new(Errno::ENODEV, "interface / NID is missing"));
+            return Err(AdminError::new(Errno::ENODEV, "interface / NID is missing")
+                .with_hint("\"lnetctl net show\" lists the interfaces of this node"));
         }
+        self.set_rails(&request, &meant)?;
         for (nid, conns) in meant.into_iter().zip(std::iter::repeat(conns_per_peer)) {
             let Some(conns) = conns else { continue };
             let conns = conns.max(1);
@@ -252,9 +271,8 @@ impl Admin for Daemon {
             .map_err(|errno| AdminError::new(errno, "failed to del peer"))
     }
 
-    fn peer_set(&self, _: PeerSet) -> Result<()> {
-        let descr = "health of a peer is not supported by this node yet";
-        Err(AdminError::new(Errno::EOPNOTSUPP, descr))
+    fn peer_set(&self, request: PeerSet) -> Result<()> {
+        self.set_peer(&request)
     }
 
     fn ping(&self, request: Ping) -> Result<Vec<Answer>> {
@@ -296,23 +314,15 @@ impl Admin for Daemon {
         Ok(Export {
             nets: self.nets(),
             peers: self.peers(),
+            routes: self.routes(),
+            routing: self.routing(),
             globals: show::globals(&self.globals()),
-            rest: LnetConf::default(),
+            rest: LnetConf { udsp: self.udsp(), ..LnetConf::default() },
         })
     }
 
     fn import(&self, request: Import) -> Result<()> {
         let Import { conf, delete } = request;
-        let unsupported = match () {
-            () if !conf.routes.is_empty() => Some("route"),
-            () if conf.routing == Some(true) => Some("routing"),
-            () if !conf.udsp.is_empty() => Some("udsp"),
-            () => None,
-        };
-        if let Some(what) = unsupported {
-            let descr = format!("{what} is not supported by this node yet");
-            return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
-        }
         if delete { self.import_delete(&conf) } else { self.import_add(&conf) }
     }
 
@@ -374,7 +384,7 @@ impl Admin for Daemon {
 
     /// Returns the NID of ours by which the nearest of those asked for is reached, as `lctl` does.
     fn which_nid(&self, request: WhichNid) -> Result<WhichReply> {
-        let specs = self.networks.all();
+        let (specs, routes) = (self.networks.all(), self.routes());
         let reached = |nid: &Nid| {
             if nid.is_loopback() {
                 return Some(((0, 0), *nid));
@@ -382,11 +392,89 @@ impl Admin for Daemon {
             if specs.iter().any(|spec| spec.nid == *nid) {
                 return Some(((0, 1), *nid));
             }
-            let place = specs.iter().position(|spec| spec.nid.net() == nid.net())?;
-            Some(((1, 2 + place), specs.get(place)?.nid))
+            let on = |net: Net| specs.iter().position(|spec| spec.nid.net() == net);
+            if let Some(place) = on(nid.net()) {
+                return Some(((1, 2 + place), specs.get(place)?.nid));
+            }
+            let routes = routes.iter().filter(|route| route.net == nid.net());
+            let route = routes.min_by_key(|route| (route.priority, route.hop.unwrap_or(1)))?;
+            let (hops, place) = (route.hop.unwrap_or(1), on(route.gateway.net())?);
+            Some(((1 + hops, 2 + place), specs.get(place)?.nid))
         };
         let nearest = request.nids.iter().filter_map(reached).min_by_key(|(distance, _)| *distance);
         Ok(WhichReply { nid: nearest.map(|(_, nid)| nid) })
+    }
+
+    fn recovery_show(&self, request: RecoveryShow) -> Result<Nids> {
+        Ok(self.recovery(request.peers))
+    }
+
+    fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>> {
+        Ok(self.routes())
+    }
+
+    fn route_add(&self, request: RouteAdd) -> Result<()> {
+        self.add_routes(&request.routes)
+    }
+
+    fn route_del(&self, request: RouteDel) -> Result<()> {
+        self.delete_routes(&request.routes)
+    }
+
+    fn routers_show(&self, _: RoutersShow) -> Result<Vec<show::Router>> {
+        Ok(self.routers())
+    }
+
+    fn routing_show(&self, _: RoutingShow) -> Result<show::Routing> {
+        Ok(self.routing())
+    }
+
+    fn routing_set(&self, request: RoutingSet) -> Result<()> {
+        let RoutingSet { enable, buffers } = request;
+        let what = match (buffers.tiny, buffers.small, buffers.large) {
+            (Some(_), None, None) => "tiny_buffers",
+            (None, Some(_), None) => "small_buffers",
+            (None, None, Some(_)) => "large_buffers",
+            _ => "buffers",
+        };
+        self.set_buffers(&buffers, what)?;
+        enable.map_or(Ok(()), |enable| self.set_routing(enable))
+    }
+
+    fn routing_drain(&self, _: RoutingDrain) -> Result<()> {
+        self.drain()
+    }
+
+    fn udsp_show(&self, _: UdspShow) -> Result<Vec<UdspConf>> {
+        Ok(self.udsp())
+    }
+
+    fn udsp_add(&self, request: UdspAdd) -> Result<()> {
+        self.add_udsp(&request.rule)
+    }
+
+    fn udsp_del(&self, request: UdspDel) -> Result<()> {
+        self.del_udsp(request.idx)
+    }
+
+    fn fault_show(&self, request: FaultShow) -> Result<Vec<show::Fault>> {
+        Ok(self.faults(request.action))
+    }
+
+    fn fault_add(&self, request: FaultAdd) -> Result<()> {
+        self.add_fault(&request.rule)
+    }
+
+    fn fault_del(&self, request: FaultDel) -> Result<Removed> {
+        self.del_faults(&request)
+    }
+
+    fn fault_reset(&self, request: FaultReset) -> Result<()> {
+        self.reset_faults(request.action)
+    }
+
+    fn fail_nid(&self, request: FailNid) -> Result<()> {
+        self.make_fail(&request)
     }
 
     fn lst(&self, request: Lst) -> Result<LstReply> {

@@ -2,6 +2,8 @@
 
 mod admin;
 mod networks;
+mod routing;
+mod rules;
 mod views;
 
 use std::io::{self, IsTerminal};
@@ -9,8 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_control::api::{Admin, BindError, Server};
-use fulmar_control::config::{Interface, Interfaces, NodeConfig, ResolveError, Role};
+use fulmar_control::api::{Admin, AdminError, BindError, Server};
+use fulmar_control::config::{
+    Interface, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
+};
+use fulmar_lnet_wire::Nid;
 use fulmar_net::{Node, Options, Runtime, StartError};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,8 +36,8 @@ pub(crate) enum DaemonError {
     Start(#[from] StartError),
     #[error("{what} of the configuration cannot be had: {error}")]
     Configure { what: String, error: Errno },
-    #[error("{what} is not supported by this node yet: leave it out of the configuration")]
-    Unsupported { what: &'static str },
+    #[error("{what} of the configuration cannot be had: {error}\nhelp: {hint}")]
+    Route { what: String, error: String, hint: String },
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
 }
@@ -40,15 +45,17 @@ pub(crate) enum DaemonError {
 /// Runs a node until SIGINT or SIGTERM.
 pub(crate) fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     log();
-    refuse_unsupported(config)?;
+    warn_of_old_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
-    let globals = config.globals().map_err(DaemonError::Globals)?;
-    let server = bind(config)?;
+    let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
+    let routing = config.routing(&own);
     let mut options = Options::default();
-    options.config.lnet.globals = globals;
+    options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
+    options.config.lnet.routing = routing;
     options.config.socklnd = config.options.parameters.socklnd();
     options.nis = specs.iter().map(networks::options).collect();
     let port = options.config.socklnd.accept_port;
+    let server = bind(config)?;
     let runtime = Runtime::new(None)?;
     let node = Node::start(&runtime, options)?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
@@ -59,8 +66,8 @@ pub(crate) fn run(config: &NodeConfig) -> Result<(), DaemonError> {
             return Err(DaemonError::Configure { what: "the role selftest".into(), error });
         }
     }
-    let daemon = Arc::new(Daemon::new(node.clone(), networks));
-    if let Err(error) = configure_peers(&daemon, config) {
+    let daemon = Arc::new(Daemon::new(node.clone(), networks, routing.buffers));
+    if let Err(error) = configure(&daemon, config, &own) {
         node.stop();
         return Err(error);
     }
@@ -90,23 +97,52 @@ fn log() {
         .init();
 }
 
-/// Some parts of a configuration are for features that come later: better said than ignored.
-fn refuse_unsupported(config: &NodeConfig) -> Result<(), DaemonError> {
-    let lnet = &config.lnet;
-    let what = match () {
-        () if !lnet.routes.is_empty() || !config.options.routes.is_empty() => "routes",
-        () if lnet.routing == Some(true) => "routing",
-        () if !lnet.udsp.is_empty() => "udsp",
-        () => return Ok(()),
-    };
-    Err(DaemonError::Unsupported { what })
-}
-
 fn bind(config: &NodeConfig) -> Result<Server, BindError> {
     match &config.control {
         Some(path) => Server::bind(Path::new(path), config.metrics),
         None => Server::bind_default(config.metrics),
     }
+}
+
+/// Parameters that had other names.
+fn warn_of_old_names(config: &NodeConfig) {
+    for old in ["live_router_check_interval", "dead_router_check_interval"] {
+        if config.options.parameters.text(Module::Lnet, old).is_some() {
+            tracing::warn!("{old} is an old name: write alive_router_check_interval");
+        }
+    }
+}
+
+/// Tells the node of routes and peers.
+fn configure(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
+    configure_routes(daemon, config, own)?;
+    configure_peers(daemon, config)?;
+    if config.routing(own).check_routers_before_use {
+        daemon.discover_routers();
+    }
+    Ok(())
+}
+
+/// Adds the routes of `routes=`, which may be meant for other nodes, and those of lnet.conf, which
+/// are meant for this one.
+fn configure_routes(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
+    for route in config.shared_routes(own) {
+        match daemon.add_route(&route) {
+            Ok(()) | Err(Errno::EEXIST | Errno::EHOSTUNREACH) => {}
+            Err(error) => return Err(no_route(&route, error)),
+        }
+    }
+    for route in &config.lnet.routes {
+        daemon.add_route(route).map_err(|error| no_route(route, error))?;
+    }
+    Ok(())
+}
+
+fn no_route(route: &RouteConf, error: Errno) -> DaemonError {
+    let why = AdminError::route_add(error, route);
+    let what = format!("the route to {} by {}", route.net, route.gateway);
+    let hint = why.hint.unwrap_or_default();
+    DaemonError::Route { what, error: why.descr, hint }
 }
 
 fn configure_peers(daemon: &Daemon, config: &NodeConfig) -> Result<(), DaemonError> {
@@ -117,7 +153,9 @@ fn configure_peers(daemon: &Daemon, config: &NodeConfig) -> Result<(), DaemonErr
             error: Errno(-error.errno),
         })?;
     }
-    Ok(())
+    daemon
+        .import_udsp(&config.lnet.udsp)
+        .map_err(|error| DaemonError::Configure { what: "udsp".into(), error: Errno(-error.errno) })
 }
 
 /// Serves the control socket until a signal says to stop.

@@ -1,19 +1,22 @@
 //! What the machine shows, in the words of the administration API.
 
+use fulmar_base::Time;
 use fulmar_control::config::NiSpec;
-use fulmar_control::show::{Connection, Credits, LndTunables, Net, Ni, NiHealth, SocklndPeer};
+use fulmar_control::show::{
+    Connection, Credits, LndTunables, Net, Ni, NiHealth, SocklndPeer, Udsp,
+};
 use fulmar_lnet::views;
 use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_net::ConnDetails;
 use fulmar_socklnd::PeerInfo;
 
 /// Groups NIs by network, in the order in which the machine has them.
-pub(crate) fn nets(nis: Vec<views::Ni>, specs: &[NiSpec], lnd_timeout: u32) -> Vec<Net> {
+pub(crate) fn nets(nis: Vec<views::Ni>, specs: &[NiSpec], lnd_timeout: u32, now: Time) -> Vec<Net> {
     let mut nets: Vec<Net> = Vec::new();
     for ni in nis {
         let spec = specs.iter().find(|spec| spec.nid == ni.nid);
         let id = ni.net;
-        let shown = self::ni(ni, spec, lnd_timeout);
+        let shown = self::ni(ni, spec, lnd_timeout, now);
         match nets.iter_mut().find(|net| net.net == id) {
             Some(net) => net.nis.push(shown),
             None => nets.push(Net { net: id, nis: vec![shown] }),
@@ -22,14 +25,17 @@ pub(crate) fn nets(nis: Vec<views::Ni>, specs: &[NiSpec], lnd_timeout: u32) -> V
     nets
 }
 
-fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32) -> Ni {
+fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32, now: Time) -> Ni {
     let credits = Credits { max: ni.credits_max, now: ni.credits, min: ni.credits_min };
     Ni {
         nid: ni.nid,
         up: ni.up,
+        enabled: ni.enabled,
+        alive: ni.pinged.map(|at| now.since(at).as_secs()),
         interface: spec.map(|spec| spec.interface.clone()),
         traffic: ni.traffic.into(),
-        health: NiHealth { value: ni.health, ..NiHealth::default() },
+        udsp: Udsp::of(ni.net_priority, ni.priority),
+        health: NiHealth::of(&ni.health, ni.fatal),
         tunables: ni.tunables.into(),
         lnd: spec.map(|spec| LndTunables {
             conns_per_peer: spec.conns_per_peer,

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fulmar_base::Errno;
-use fulmar_control::api::{self, AdminError, ExportAll, NetShow, PeerShow};
+use fulmar_control::api::{self, AdminError, ExportAll, NetShow, PeerShow, RouteShow};
 use fulmar_control::config::{LnetConf, Source};
-use fulmar_control::show::{self, exit};
+use fulmar_control::show::{self, Route, exit};
 
 use super::query;
 use crate::context::{Context, Form, Status, complain};
@@ -85,8 +85,20 @@ fn show_named(conf: &LnetConf, context: &Context) -> Status {
         nets.retain(|net| conf.nets.iter().any(|named| named.net == net.net));
         context.show(&show::net_show(&nets, 0, context.dialect))
     });
-    if nets != 0 || conf.peers.is_empty() {
-        return nets;
+    let routes = match nets {
+        0 if !conf.routes.is_empty() => {
+            context.ask(Form::Listing, "show", "import", &RouteShow {}, |mut routes| {
+                let named = |route: &Route| {
+                    conf.routes.iter().any(|r| (r.net, r.gateway) == (route.net, route.gateway))
+                };
+                routes.retain(named);
+                context.show(&show::route_show(&routes, 1))
+            })
+        }
+        status => status,
+    };
+    if routes != 0 || conf.peers.is_empty() {
+        return routes;
     }
     context.ask(Form::Listing, "show", "import", &PeerShow::default(), |mut peers| {
         peers.retain(|peer| conf.peers.iter().any(|named| named.primary == peer.primary));

@@ -11,7 +11,7 @@ use crate::context::{Context, Form, Status, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print NIDs that wait to recover
+    /// Print NIDs that wait to recover: those to which messages failed, or which were told to
     Recovery {
         /// Those of this node
         #[arg(short, long)]
@@ -82,21 +82,21 @@ fn nidlist(text: &str, nid: Option<Nid>, context: &Context) -> Status {
 }
 
 fn recovery(local: bool, peer: bool, context: &Context) -> Status {
+    if !local && !peer {
+        let error = AdminError::new(Errno::EINVAL, "no queue is named").with_hint(
+            "say which NIDs: --local for those of this node, --peer for those of others",
+        );
+        return context.refuse(Form::Listing, "show", "debug recovery", &error);
+    }
     let mut status = 0;
-    for (wanted, peers, title) in
-        [(local, false, "Local NI recovery"), (peer, true, "Peer NI recovery")]
-    {
-        if wanted {
+    for (wanted, peers) in [(local, false), (peer, true)] {
+        if wanted && status == 0 {
             status = context.ask(
                 Form::Listing,
                 "show",
                 "debug recovery",
                 &RecoveryShow { peers },
-                |found| {
-                    let nid = |(n, nid)| format!("      nid-{n}: {nid}\n");
-                    let nids: String = found.nids.iter().enumerate().map(nid).collect();
-                    if nids.is_empty() { 0 } else { print(&format!("{title}:\n{nids}")) }
-                },
+                |found| context.show(&show::recovery(&found.nids, peers, context.dialect)),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! `lnetctl net`. Spec: lnet-admin §5.
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, NetAdd, NetDel, NetSet, NetShow};
 use fulmar_control::config::{
@@ -47,9 +47,13 @@ pub(super) enum Command {
         /// All interfaces
         #[arg(short, long, conflicts_with = "nid")]
         all: bool,
-        /// Health, 1000 at best
+        /// Health, 1000 at best; below that the interface recovers by itself
         #[arg(short = 't', long, value_name = "N")]
         health: Option<u32>,
+        /// Take interfaces out of use, or put them back: what is under way is finished, and peers
+        /// are told
+        #[arg(long, value_name = "WHICH", conflicts_with = "all")]
+        state: Option<Switch>,
         /// Connections of each bulk kind to a peer; 0 to decide by the speed of the link
         #[arg(short = 'm', long, value_name = "N",
             value_parser = clap::value_parser!(u32).range(0..=127))]
@@ -61,6 +65,13 @@ pub(super) enum Command {
         #[arg(short, long, value_name = "SECONDS", requires = "net")]
         lnd_timeout: Option<u32>,
     },
+}
+
+/// The administrator's switch of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Switch {
+    Up,
+    Down,
 }
 
 #[derive(Debug, clap::Args)]
@@ -133,14 +144,15 @@ impl Command {
                     context.show(&show::net_show(&nets, verbose, context.dialect))
                 })
             }
-            Self::Set { nid, all, health, conns_per_peer, net, lnd_timeout } => {
+            Self::Set { nid, all, health, state, conns_per_peer, net, lnd_timeout } => {
                 if nid.is_none() && !all && net.is_none() {
                     let error =
                         AdminError::new(Errno::EINVAL, "Invalid option or missing argument")
                             .with_hint("say which interfaces: --nid NID, --net NET, or --all");
                     return context.refuse(Form::Listing, "set", "net", &error);
                 }
-                let request = NetSet { nid, net, health, conns_per_peer, lnd_timeout };
+                let enabled = state.map(|switch| switch == Switch::Up);
+                let request = NetSet { nid, net, health, conns_per_peer, lnd_timeout, enabled };
                 context.tell(Form::Listing, "set", "net", &request)
             }
         }

@@ -60,7 +60,7 @@ pub(super) enum Command {
         /// All peers
         #[arg(long, conflicts_with = "nid")]
         all: bool,
-        /// Health, 1000 at best
+        /// Health, 1000 at best; below that the peer's NID recovers by itself
         #[arg(long, value_name = "N")]
         health: Option<u32>,
         /// State as a number; for tests alone

@@ -68,7 +68,13 @@ impl Set {
     }
 
     fn unreadable(&self, context: &Context) -> Status {
-        let error = AdminError::new(Errno::EPERM, format!("cannot parse {} value", self.name));
+        let descr = match self.name.as_str() {
+            "routing" => {
+                "cannot parse routing value.\nmust be 0 for disable or 1 for enable".to_owned()
+            }
+            name => format!("cannot parse {name} value"),
+        };
+        let error = AdminError::new(Errno::EPERM, descr);
         let object = ErrorObject {
             op: "parser".into(),
             object: "set".into(),

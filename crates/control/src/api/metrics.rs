@@ -10,8 +10,13 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::operations::{Admin, AdminError, Counters, NetShow, PeerShow, StatsShow};
-use crate::show::{ByType, Net, Ni, Peer, PeerNi, SocklndCounters, Stats, Traffic};
+use super::operations::{
+    Admin, AdminError, Counters, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
+};
+use crate::show::{
+    ByType, Delays, Net, Ni, POOLS, Peer, PeerNi, Pool, Route, Router, Routing, SocklndCounters,
+    Stats, Traffic, Transit,
+};
 
 /// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -22,6 +27,9 @@ pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
         nets: admin.net_show(NetShow::default())?,
         peers: admin.peer_show(PeerShow::default())?,
         stats: admin.stats_show(StatsShow {})?,
+        routes: admin.route_show(RouteShow {})?,
+        routers: admin.routers_show(RoutersShow {})?,
+        routing: admin.routing_show(RoutingShow {})?,
         socklnd: admin.socklnd_counters(Counters {})?,
         resident_bytes: resident_bytes(),
     };
@@ -46,6 +54,9 @@ struct Scrape {
     nets: Vec<Net>,
     peers: Vec<Peer>,
     stats: Stats,
+    routes: Vec<Route>,
+    routers: Vec<Router>,
+    routing: Routing,
     socklnd: SocklndCounters,
     resident_bytes: Option<u64>,
 }
@@ -61,6 +72,8 @@ impl Collector for Scrape {
         self.node(&mut out)?;
         self.nis(&mut out)?;
         self.peer_nis(&mut out)?;
+        self.routes(&mut out)?;
+        self.router(&mut out)?;
         for (name, help, value) in self.socklnd.named() {
             out.counters(&format!("fulmar_socklnd_{name}"), help.trim(), [(vec![], value)])?;
         }
@@ -114,6 +127,19 @@ impl Scrape {
         for (name, help, value) in gauges {
             out.gauges(name, help, nis().map(|ni| (labels(ni), value(ni))))?;
         }
+        let failures = nis().flat_map(|ni| {
+            let h = &ni.health;
+            let classes = [
+                ("interrupt", h.interrupts),
+                ("dropped", h.dropped),
+                ("aborted", h.aborted),
+                ("no_route", h.no_route),
+                ("timeout", h.timeouts),
+                ("error", h.error),
+            ];
+            classes.map(|(class, n)| of_class(labels(ni), class, n))
+        });
+        out.counters("fulmar_ni_failures", "Failures that the interface is blamed for.", failures)?;
         out.traffic("fulmar_ni", || nis().map(|ni| (labels(ni), &ni.traffic)))
     }
 
@@ -122,12 +148,17 @@ impl Scrape {
         let labels = |(peer, ni): (&Peer, &PeerNi)| {
             vec![("peer", peer.primary.to_string()), ("nid", ni.nid.to_string())]
         };
-        let gauges: [Gauge<PeerNi>; 5] = [
+        let gauges: [Gauge<PeerNi>; 6] = [
             ("fulmar_peer_credits", "Free credits; below 0, so many messages wait.", |ni| {
                 ni.credits.now
             }),
             ("fulmar_peer_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
             ("fulmar_peer_credits_max", "The credits of the peer.", |ni| ni.credits.max),
+            (
+                "fulmar_peer_router_credits",
+                "Messages more that may be forwarded from the peer; below 0, so many wait.",
+                |ni| ni.router_credits,
+            ),
             ("fulmar_peer_queued_bytes", "Bytes on their way to the peer or waiting.", |ni| {
                 ni.queued_bytes as i64
             }),
@@ -138,8 +169,81 @@ impl Scrape {
         for (name, help, value) in gauges {
             out.gauges(name, help, nis().map(|both| (labels(both), value(both.1))))?;
         }
+        let failures = nis().flat_map(|both| {
+            let h = &both.1.health;
+            let classes = [
+                ("dropped", h.dropped),
+                ("timeout", h.timeout),
+                ("error", h.error),
+                ("network_timeout", h.network_timeout),
+            ];
+            classes.map(|(class, n)| of_class(labels(both), class, n))
+        });
+        out.counters("fulmar_peer_failures", "Failures that the peer is blamed for.", failures)?;
         out.traffic("fulmar_peer", || nis().map(|both| (labels(both), &both.1.traffic)))
     }
+
+    fn routes(&self, out: &mut Out<'_>) -> fmt::Result {
+        let labels = |route: &Route| {
+            vec![("net", route.net.to_string()), ("gateway", route.gateway.to_string())]
+        };
+        let routes = || self.routes.iter();
+        let up = routes().map(|route| (labels(route), route.up.into()));
+        out.gauges("fulmar_route_up", "1 if the route would be used now.", up)?;
+        let messages = routes().map(|route| (labels(route), route.messages));
+        out.counters("fulmar_route_messages", "Messages sent by the route.", messages)?;
+        let help = "The time from request to response by the route in nanoseconds.";
+        let latency = routes().map(|route| (labels(route), &route.latency));
+        out.delays("fulmar_route_latency_nanoseconds", help, latency)?;
+        let alive = self.routers.iter();
+        let alive = alive.map(|r| (vec![("nid", r.nid.to_string())], r.alive.into()));
+        out.gauges("fulmar_router_alive", "1 if the gateway lives.", alive)
+    }
+
+    /// What this node is as a router; one that never was has nothing to tell.
+    fn router(&self, out: &mut Out<'_>) -> fmt::Result {
+        if !self.routing.is_known() {
+            return Ok(());
+        }
+        let on = [(vec![("state", self.routing.state.to_string())], 1)];
+        out.gauges("fulmar_routing_state", "Whether messages for others are forwarded.", on)?;
+        let gauges: [Gauge<Pool>; 4] = [
+            ("fulmar_router_buffers", "Router buffers that there may be.", |pool| {
+                pool.buffers.into()
+            }),
+            ("fulmar_router_buffers_allocated", "Router buffers that have memory.", |pool| {
+                pool.allocated.into()
+            }),
+            (
+                "fulmar_router_buffer_credits",
+                "Free router buffers; below 0, so many messages wait.",
+                |pool| pool.credits,
+            ),
+            ("fulmar_router_buffer_credits_min", "The fewest free router buffers ever.", |pool| {
+                pool.credits_min
+            }),
+        ];
+        for (name, help, value) in gauges {
+            let pools = POOLS.into_iter().zip(&self.routing.pools);
+            let labelled =
+                pools.map(|(pool, counts)| (vec![("pool", pool.to_owned())], value(counts)));
+            out.gauges(name, help, labelled)?;
+        }
+        let labels = |t: &Transit| vec![("from", t.from.to_string()), ("to", t.to.to_string())];
+        let transits = || self.routing.transits.iter();
+        let messages = transits().map(|t| (labels(t), t.messages));
+        out.counters("fulmar_forwarded_messages", "Messages forwarded.", messages)?;
+        let bytes = transits().map(|t| (labels(t), t.bytes));
+        out.counters("fulmar_forwarded_bytes", "Payload bytes forwarded.", bytes)?;
+        let help = "The time that a message took to pass in nanoseconds.";
+        let latency = transits().map(|t| (labels(t), &t.latency));
+        out.delays("fulmar_forwarding_latency_nanoseconds", help, latency)
+    }
+}
+
+fn of_class(mut labels: Labels, class: &str, n: u32) -> (Labels, u64) {
+    labels.push(("class", class.to_owned()));
+    (labels, n.into())
 }
 
 struct Out<'a> {
@@ -178,6 +282,25 @@ impl Out<'_> {
             ConstCounter::new(value).encode(metric.encode_family(&labels.as_slice())?)?;
         }
         Ok(())
+    }
+
+    /// Quantiles of a latency.
+    fn delays<'d>(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl Iterator<Item = (Labels, &'d Delays)>,
+    ) -> fmt::Result {
+        let quantiles = all.flat_map(|(labels, d)| {
+            [("0.5", d.p50_nsec), ("0.9", d.p90_nsec), ("0.99", d.p99_nsec), ("1", d.max_nsec)].map(
+                |(quantile, nsec)| {
+                    let mut labels = labels.clone();
+                    labels.push(("quantile", quantile.to_owned()));
+                    (labels, nsec as i64)
+                },
+            )
+        });
+        self.gauges(name, help, quantiles)
     }
 
     /// Messages by direction and type, and latencies.

@@ -7,6 +7,7 @@
 mod client;
 mod metrics;
 mod operations;
+mod routing;
 mod server;
 
 #[cfg(test)]

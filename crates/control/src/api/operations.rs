@@ -2,17 +2,18 @@
 //! and the types of requests and replies all come from it.
 
 use fulmar_base::Errno;
-use fulmar_lnet_wire::{Net, Nid};
+use fulmar_lnet_wire::{Net, Nid, NidMatch};
 use fulmar_selftest::console::{self, Keyed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{
-    BuffersConf, GlobalKey, Ip2NetsConf, LnetConf, NetConf, PeerConf, RouteConf, UdspConf,
+    BuffersConf, FaultAction, FaultConf, GlobalKey, Ip2NetsConf, LnetConf, NetConf, PeerConf,
+    RouteConf, UdspConf,
 };
 use crate::show::{
-    self, Answer, Connection, Export, Globals, Peer, SocklndCounters, SocklndInterface,
+    self, Answer, Connection, Export, Fault, Globals, Peer, SocklndCounters, SocklndInterface,
     SocklndPeer, Stats,
 };
 
@@ -159,23 +160,39 @@ operations! {
     /// nodes answer; `None` if it reaches none of them.
     "which_nid" which_nid(WhichNid) -> WhichReply;
     /// NIDs that wait to recover: ours, or those of peers.
-    "recovery/show" recovery_show(RecoveryShow) -> Nids { Ok(Nids::default()) };
+    "recovery/show" recovery_show(RecoveryShow) -> Nids;
     /// Routes to other networks.
-    "route/show" route_show(RouteShow) -> Vec<RouteConf> { Ok(Vec::new()) };
-    /// Adds routes.
-    "route/add" route_add(RouteAdd) -> () { Err(AdminError::unsupported("routing")) };
-    /// Removes routes.
-    "route/del" route_del(RouteDel) -> () { Err(AdminError::unsupported("routing")) };
-    /// Whether messages are forwarded, and with how many buffers.
-    "routing/set" routing_set(RoutingSet) -> () { Err(AdminError::unsupported("routing")) };
+    "route/show" route_show(RouteShow) -> Vec<show::Route>;
+    /// Adds routes, in order, up to the first that is refused.
+    "route/add" route_add(RouteAdd) -> ();
+    /// Removes routes, in order, up to the first that there is not.
+    "route/del" route_del(RouteDel) -> ();
+    /// The gateways of the routes.
+    "routers/show" routers_show(RoutersShow) -> Vec<show::Router>;
+    /// Whether messages for others are forwarded, with how many buffers, and what passed.
+    "routing/show" routing_show(RoutingShow) -> show::Routing;
+    /// Changes whether messages for others are forwarded, or how many buffers there are for them.
+    "routing/set" routing_set(RoutingSet) -> ();
+    /// Begins to push peers elsewhere; [`Admin::routing_show`] says when nothing is forwarded.
+    "routing/drain" routing_drain(RoutingDrain) -> ();
     /// Selection policies.
     "udsp/show" udsp_show(UdspShow) -> Vec<UdspConf> { Ok(Vec::new()) };
     /// Adds a selection policy.
     "udsp/add" udsp_add(UdspAdd) -> () { Err(AdminError::unsupported("UDSP")) };
     /// Removes a selection policy.
     "udsp/del" udsp_del(UdspDel) -> () { Err(AdminError::unsupported("UDSP")) };
-    /// Drops or delays messages on purpose.
-    "fault" fault(Fault) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// Faults on purpose: messages that are dropped, or those that are delayed.
+    "fault/show" fault_show(FaultShow) -> Vec<Fault> { Ok(Vec::new()) };
+    /// Adds a fault.
+    "fault/add" fault_add(FaultAdd) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// Removes faults, and says how many.
+    "fault/del" fault_del(FaultDel) -> Removed { Err(AdminError::unsupported("fault injection")) };
+    /// Begins to count anew.
+    "fault/reset" fault_reset(FaultReset) -> () {
+        Err(AdminError::unsupported("fault injection"))
+    };
+    /// Makes messages to and from a NID fail.
+    "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
     /// Has the node's selftest console do something; some commands take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
 }
@@ -227,6 +244,9 @@ requests! {
         /// Seconds.
         #[serde(default)]
         lnd_timeout: Option<u32>,
+        /// The administrator's switch: whether the NI is in use.
+        #[serde(default)]
+        enabled: Option<bool>,
     }
     /// See [`Admin::peer_show`].
     #[derive(Default)]
@@ -321,6 +341,12 @@ requests! {
     RecoveryShow { peers: bool, }
     /// See [`Admin::route_show`].
     RouteShow {}
+    /// See [`Admin::routers_show`].
+    RoutersShow {}
+    /// See [`Admin::routing_show`].
+    RoutingShow {}
+    /// See [`Admin::routing_drain`].
+    RoutingDrain {}
     /// See [`Admin::route_add`].
     RouteAdd { routes: Vec<RouteConf>, }
     /// See [`Admin::route_del`].
@@ -334,8 +360,30 @@ requests! {
     UdspAdd { rule: UdspConf, }
     /// See [`Admin::udsp_del`]: all rules if none is named.
     UdspDel { idx: Option<u32>, }
-    /// See [`Admin::fault`].
-    Fault {}
+    /// See [`Admin::fault_show`].
+    FaultShow { action: FaultAction, }
+    /// See [`Admin::fault_add`].
+    FaultAdd { rule: FaultConf, }
+    /// See [`Admin::fault_del`]: those between two NIDs, where any NID stands for whatever a fault
+    /// has.
+    FaultDel {
+        action: FaultAction,
+        #[serde(default)]
+        source: NidMatch,
+        #[serde(default)]
+        target: NidMatch,
+    }
+    /// How many were removed.
+    Removed { count: u64, }
+    /// See [`Admin::fault_reset`].
+    FaultReset { action: FaultAction, }
+    /// See [`Admin::fail_nid`].
+    FailNid {
+        nid: NidMatch,
+        /// How many times; for ever if it is not said, and no more if 0.
+        #[serde(default)]
+        times: Option<u32>,
+    }
     /// See [`Admin::lst`].
     Lst { keyed: Keyed, }
     /// What the console answers. Its refusals are no [`AdminError`]: `lst` has words for them.

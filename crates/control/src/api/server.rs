@@ -28,7 +28,10 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::operations::{Admin, AdminError, NetShow, Operation, PeerShow, StatsShow, routes};
+use super::operations::{
+    Admin, AdminError, NetShow, Operation, PeerShow, RouteShow, RoutersShow, RoutingShow,
+    StatsShow, routes,
+};
 use super::{CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX, metrics};
 use crate::show::tables;
 
@@ -303,9 +306,12 @@ fn render_table(admin: &dyn Admin, name: &str) -> Result<String, AdminError> {
         "nis" => tables::nis(&admin.net_show(NetShow::default())?),
         "peers" => tables::peers(&admin.peer_show(PeerShow::default())?),
         "stats" => tables::stats(&admin.stats_show(StatsShow {})?),
-        "routers" => tables::ROUTERS.into(),
-        "routes" => tables::ROUTES.into(),
-        "buffers" => tables::BUFFERS.into(),
+        "routers" => tables::routers(&admin.routers_show(RoutersShow {})?),
+        "routes" => {
+            let routing = admin.routing_show(RoutingShow {})?;
+            tables::routes(&routing, &admin.route_show(RouteShow {})?)
+        }
+        "buffers" => tables::buffers(&admin.routing_show(RoutingShow {})?),
         _ => {
             let error = AdminError::new(Errno::ENOENT, format!("there is no table \"{name}\""));
             return Err(error.with_hint("there are nis, peers, stats, routers, routes, buffers"));

@@ -69,11 +69,27 @@ fn what_a_node_refuses_arrives_with_its_number_and_its_hint() {
     let Err(CallError::Refused(error)) = call else { panic!("{call:?}") };
     assert_eq!((error.errno, error.descr.as_str()), (-100, "cannot add LNet NI"));
     assert!(error.hint.unwrap().starts_with("there is no interface nosuch0 for tcp9"));
-    let Err(CallError::Refused(error)) = node.client.call(&RouteAdd { routes: Vec::new() }) else {
-        panic!("routes are not supported")
+    let route = |net: &str, gateway: &str| crate::config::RouteConf {
+        net: net.parse().unwrap(),
+        gateway: nid(gateway),
+        hop: None,
+        priority: 0,
+        health_sensitivity: None,
     };
-    assert_eq!(error.errno, -Errno::EOPNOTSUPP.0);
+    for (net, gateway, errno, descr) in [
+        ("tcp", "10.0.0.9@tcp1", -17, "Route already exists or the specified network is local"),
+        ("tcp2", "10.0.0.9@tcp1", -113, "No interface configured on the same net as gateway"),
+        ("tcp1", "10.0.0.9@tcp1", -22, "invalid settings for route creation"),
+    ] {
+        let call = node.client.call(&RouteAdd { routes: vec![route(net, gateway)] });
+        let Err(CallError::Refused(error)) = call else { panic!("{call:?}") };
+        assert_eq!((error.errno, error.descr.as_str()), (errno, descr));
+        assert!(error.hint.unwrap().starts_with(&format!("{net} by {gateway}: ")));
+    }
     assert_eq!(node.client.call(&RouteShow {}).unwrap(), []);
+    let call = node.client.call(&RouteDel { routes: vec![route("tcp2", "10.0.0.9@tcp")] });
+    let Err(CallError::Refused(error)) = call else { panic!("{call:?}") };
+    assert_eq!((error.errno, error.descr.as_str()), (-2, "failed to delete route"));
 }
 
 #[test]
@@ -94,6 +110,7 @@ fn tables_and_metrics_are_text() {
         "fulmar_messages_total{direction=\"sent\"} 7",
         "fulmar_ni_credits{nid=\"10.0.0.1@tcp\"} 256",
         "fulmar_ni_messages_total{nid=\"10.0.0.1@tcp\",direction=\"sent\",type=\"put\"} 0",
+        "fulmar_ni_failures_total{nid=\"10.0.0.1@tcp\",class=\"no_route\"} 0",
         "# HELP fulmar_socklnd_accepted Connections that peers opened.",
         "fulmar_socklnd_accepted_total 3",
         "# EOF",
@@ -101,6 +118,38 @@ fn tables_and_metrics_are_text() {
         assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");
     }
     assert!(metrics.contains("process_resident_memory_bytes "), "{metrics}");
+}
+
+#[test]
+fn a_router_and_its_routes_are_measured() {
+    let node = start("router");
+    let quiet = node.client.get("/metrics").unwrap();
+    assert!(!quiet.contains("fulmar_router_buffers{"), "{quiet}");
+    let route = crate::config::RouteConf {
+        net: "o2ib".parse().unwrap(),
+        gateway: nid("10.0.0.9@tcp"),
+        hop: None,
+        priority: 0,
+        health_sensitivity: None,
+    };
+    node.client.call(&RouteAdd { routes: vec![route] }).unwrap();
+    node.client.call(&RoutingSet { enable: Some(true), ..RoutingSet::default() }).unwrap();
+    let metrics = node.client.get("/metrics").unwrap();
+    for line in [
+        "fulmar_route_up{net=\"o2ib\",gateway=\"10.0.0.9@tcp\"} 1",
+        "fulmar_route_messages_total{net=\"o2ib\",gateway=\"10.0.0.9@tcp\"} 3",
+        "fulmar_route_latency_nanoseconds{net=\"o2ib\",gateway=\"10.0.0.9@tcp\",quantile=\"1\"} 2000",
+        "fulmar_router_alive{nid=\"10.0.0.9@tcp\"} 1",
+        "fulmar_routing_state{state=\"enabled\"} 1",
+        "fulmar_router_buffers{pool=\"large\"} 1024",
+        "fulmar_router_buffer_credits_min{pool=\"tiny\"} 2048",
+    ] {
+        assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");
+    }
+    let routes = node.client.get("/v1/table/routes").unwrap();
+    assert!(routes.starts_with("Routing enabled\nnet "), "{routes}");
+    assert!(node.client.get("/v1/table/routers").unwrap().contains("up 10.0.0.9@tcp\n"));
+    assert!(node.client.get("/v1/table/buffers").unwrap().contains("  256  1024    1024"));
 }
 
 #[test]

@@ -155,10 +155,7 @@ fn applying(rules: &[Ip2NetsRule], all: &[Interface]) -> Result<Vec<NetConf>> {
 }
 
 fn matches(ips: &[IpAddr], patterns: &[super::pattern::AddressPattern]) -> bool {
-    let one = |ip: &IpAddr| match ip {
-        IpAddr::V4(ip) => patterns.iter().any(|pattern| pattern.matches(*ip)),
-        IpAddr::V6(_) => false,
-    };
+    let one = |ip: &IpAddr| patterns.iter().any(|pattern| pattern.matches(*ip));
     patterns.is_empty() || ips.iter().any(one)
 }
 

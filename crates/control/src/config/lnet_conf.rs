@@ -9,15 +9,16 @@ use super::diagnostic::{Diagnostic, Source, Text};
 use super::globals::GlobalKey;
 use super::model::{
     BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
-    TunablesConf, UdspConf,
+    TunablesConf,
 };
 use super::pattern::{AddressPattern, number_list};
+use super::rules::UdspConf;
 use super::yaml::{self, Node};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// The keys at the top of the file.
-pub(crate) const TOP_KEYS: [&str; 12] = [
+pub(crate) const TOP_KEYS: [&str; 13] = [
     "net",
     "ip2nets",
     "peer",
@@ -30,12 +31,14 @@ pub(crate) const TOP_KEYS: [&str; 12] = [
     "ping",
     "discover",
     "statistics",
+    "transits",
 ];
 const NET_KEYS: [&str; 3] = ["net type", "nid", "local NI(s)"];
 const NI_KEYS: [&str; 5] = ["interfaces", "nid", "tunables", "lnd tunables", "CPT"];
 /// What `net show` prints of an NI besides [`NI_KEYS`].
-const NI_INFO: [&str; 9] = [
+const NI_INFO: [&str; 10] = [
     "status",
+    "enabled",
     "statistics",
     "sent_stats",
     "received_stats",
@@ -105,7 +108,7 @@ impl LnetConf {
             "udsp" => self.udsp = each(value, "udsp", udsp)?,
             "ping" => self.ping = Some(query(value)?),
             "discover" => self.discover = Some(query(value)?),
-            "statistics" => {}
+            "statistics" | "transits" => {}
             _ => return Err(key.unknown("key", known)),
         }
         Ok(())
@@ -278,6 +281,9 @@ fn route(node: &Node<'_>) -> Result<RouteConf> {
     let (mut net, mut gateway) = (None, None);
     let (mut hop, mut priority, mut health_sensitivity) = (None, 0, None);
     for (key, value) in node.entries("a route")? {
+        if key.s == "statistics" {
+            continue;
+        }
         let text = value.text(key.s)?;
         match key.s {
             "net" => net = Some(text.parse()?),
@@ -302,6 +308,7 @@ fn routing(node: &Node<'_>) -> Result<Option<bool>> {
         for (key, value) in map.entries("routing")? {
             match key.s {
                 "enable" => enable = Some(boolean(value.text(key.s)?)?),
+                "state" => {}
                 pool if pool.starts_with("cpt[") => {}
                 _ => return Err(key.unknown("key", &["enable"])),
             }
@@ -359,9 +366,9 @@ fn udsp(node: &Node<'_>) -> Result<UdspConf> {
         let text = value.text(key.s)?;
         match key.s {
             "idx" => rule.idx = Some(text.u32(key.s)?),
-            "src" => rule.src = Some(text.s.to_owned()),
-            "dst" => rule.dst = Some(text.s.to_owned()),
-            "rte" => rule.rte = Some(text.s.to_owned()),
+            "src" => rule.src = Some(text.parse()?),
+            "dst" => rule.dst = Some(text.parse()?),
+            "rte" => rule.rte = Some(text.parse()?),
             "priority" => rule.priority = Some(text.u32(key.s)?),
             _ => return Err(key.unknown("key", &UDSP_KEYS)),
         }

@@ -11,6 +11,7 @@ mod module_strings;
 mod node;
 mod parameters;
 mod pattern;
+mod rules;
 pub(crate) mod yaml;
 
 #[cfg(test)]
@@ -25,12 +26,13 @@ pub use interfaces::{
 };
 pub use model::{
     BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
-    TunablesConf, UdspConf,
+    TunablesConf,
 };
 pub use module_strings::{Ip2NetsRule, ModuleOptions};
 pub use node::{NodeConfig, Role};
 pub use parameters::{Module, Parameters};
 pub use pattern::AddressPattern;
+pub use rules::{FAULT_TYPES, FaultAction, FaultConf, HEALTH_ERRORS, UdspConf};
 
 /// Reads NIDs between commas, each of which may stand for several: `10.0.0.[1-4]@tcp,10.1.0.1@tcp`.
 ///

@@ -1,10 +1,12 @@
 //! What lnet.conf says, as values. Spec: lnet-admin §16.3.
 
+use fulmar_lnet::{RouteConfig, RouterBuffers};
 use fulmar_lnet_wire::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
 use super::globals::GlobalKey;
 use super::pattern::AddressPattern;
+use super::rules::UdspConf;
 
 /// The whole of an lnet.conf, each part in the file's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +111,13 @@ pub struct RouteConf {
     pub health_sensitivity: Option<u32>,
 }
 
+impl From<&RouteConf> for RouteConfig {
+    fn from(conf: &RouteConf) -> Self {
+        let RouteConf { net, gateway, hop, priority, .. } = *conf;
+        Self { net, gateway, hops: hop, priority }
+    }
+}
+
 /// How many router buffers there are, over all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -119,16 +128,15 @@ pub struct BuffersConf {
     pub large: Option<u32>,
 }
 
-/// A user-defined selection policy, as it is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs)]
-pub struct UdspConf {
-    pub idx: Option<u32>,
-    pub src: Option<String>,
-    pub dst: Option<String>,
-    pub rte: Option<String>,
-    pub priority: Option<u32>,
+impl BuffersConf {
+    /// Returns `usual` with what is given here in its place.
+    pub fn over(&self, usual: RouterBuffers) -> RouterBuffers {
+        RouterBuffers {
+            tiny: self.tiny.unwrap_or(usual.tiny),
+            small: self.small.unwrap_or(usual.small),
+            large: self.large.unwrap_or(usual.large),
+        }
+    }
 }
 
 /// A ping or discovery that an import with `--exec` runs.

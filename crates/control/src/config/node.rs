@@ -7,7 +7,9 @@
 //!     accept_port: 988
 //!     control: /run/fulmar/control.sock
 //!     metrics: 127.0.0.1:9988
-//!     networks: tcp(eth0)              # or ip2nets:, routes:, as module parameters have them
+//!     networks: tcp(eth0)              # or ip2nets:, as module parameters have them
+//!     routes: tcp1 10.0.0.254@tcp
+//!     forwarding: enabled              # or disabled; else if routes name this node as a gateway
 //!     options:
 //!         lnet:
 //!             lnet_retry_count: 3
@@ -23,20 +25,21 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use fulmar_lnet::Globals;
+use fulmar_lnet::{Globals, RoutingConfig};
+use fulmar_lnet_wire::Nid;
 
 use super::diagnostic::{Diagnostic, Source, Text};
 use super::globals::{self, GlobalKey};
 use super::interfaces::{self, Interfaces, NiSpec, ResolveError};
 use super::lnet_conf::TOP_KEYS;
-use super::model::LnetConf;
+use super::model::{LnetConf, RouteConf};
 use super::module_strings::ModuleOptions;
 use super::parameters::Module;
 use super::yaml::{self, Node};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-const NODE_KEYS: [&str; 9] = [
+const NODE_KEYS: [&str; 10] = [
     "roles",
     "accept",
     "accept_port",
@@ -45,6 +48,7 @@ const NODE_KEYS: [&str; 9] = [
     "networks",
     "ip2nets",
     "routes",
+    "forwarding",
     "options",
 ];
 
@@ -139,6 +143,30 @@ impl NodeConfig {
             globals::set(&mut globals, GlobalKey::NumaRange, range)?;
         }
         Ok(globals)
+    }
+
+    /// Returns the settings of routing for a node that has the NIDs `own`.
+    ///
+    /// A node that nobody tells whether to forward does so if `routes=` names it as a gateway.
+    /// Spec: lnet-behaviour §8.7, §13.4.
+    pub fn routing(&self, own: &[Nid]) -> RoutingConfig {
+        let mut routing = self.options.parameters.routing();
+        routing.forwarding = match self.options.parameters.text(Module::Lnet, "forwarding") {
+            Some("enabled") => true,
+            Some("disabled") => false,
+            _ => self.options.routes.iter().any(|route| own.contains(&route.gateway)),
+        };
+        routing.forwarding = self.lnet.routing.unwrap_or(routing.forwarding);
+        let counts = self.lnet.buffers.clone().unwrap_or_default();
+        routing.buffers = counts.over(routing.buffers);
+        routing
+    }
+
+    /// Returns the routes that `routes=` gives to a node that has the NIDs `own`. The text may be
+    /// that of a whole cluster: what is of no use here is passed over.
+    pub fn shared_routes(&self, own: &[Nid]) -> Vec<RouteConf> {
+        let of_others = |route: &&RouteConf| !own.contains(&route.gateway);
+        self.options.routes.iter().filter(of_others).cloned().collect()
     }
 
     /// Finds the NIs: addresses for the names of interfaces. Without any network, `tcp`.

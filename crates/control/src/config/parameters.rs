@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_lnet::{Globals, NiTunables};
+use fulmar_lnet::{Globals, NiTunables, RouterBuffers, RoutingConfig};
 use fulmar_socklnd::AcceptMode;
 
 use super::diagnostic::{Diagnostic, Text};
@@ -206,6 +206,51 @@ impl Parameters {
         config
     }
 
+    /// Returns the settings of routing. Whether messages are forwarded is not decided by these
+    /// alone: [`NodeConfig::routing`](super::NodeConfig::routing) says.
+    pub fn routing(&self) -> RoutingConfig {
+        let lnet = |name| self.number(Module::Lnet, name);
+        let flag = |name, default| lnet(name).map_or(default, |n| n != 0);
+        // 0 stands for the usual number.
+        let count = |name, default| lnet(name).filter(|n| *n > 0).map_or(default, |n| n as u32);
+        let usual = RoutingConfig::default();
+        RoutingConfig {
+            forwarding: false,
+            buffers: RouterBuffers {
+                tiny: count("tiny_router_buffers", usual.buffers.tiny),
+                small: count("small_router_buffers", usual.buffers.small),
+                large: count("large_router_buffers", usual.buffers.large),
+            },
+            peer_buffer_credits: count("peer_buffer_credits", usual.peer_buffer_credits),
+            auto_down: flag("auto_down", usual.auto_down),
+            check_routers_before_use: flag(
+                "check_routers_before_use",
+                usual.check_routers_before_use,
+            ),
+            avoid_asym_router_failure: flag(
+                "avoid_asym_router_failure",
+                usual.avoid_asym_router_failure,
+            ),
+            alive_router_check_interval: self
+                .router_check_interval()
+                .unwrap_or(usual.alive_router_check_interval),
+            router_ping_timeout: count("router_ping_timeout", usual.router_ping_timeout),
+        }
+    }
+
+    /// Returns the seconds between two checks of a router; 0 or less has always meant none. The
+    /// names that it had for routers that live and for others count while it has none of its own.
+    fn router_check_interval(&self) -> Option<u32> {
+        let given = |name| {
+            let seconds = self.number(Module::Lnet, name)?;
+            Some(u32::try_from(seconds).unwrap_or(0))
+        };
+        given("alive_router_check_interval").or_else(|| {
+            let older = ["live_router_check_interval", "dead_router_check_interval"];
+            older.into_iter().filter_map(given).min()
+        })
+    }
+
     /// Returns the settings of the selftest.
     pub fn selftest(&self) -> fulmar_selftest::Config {
         let value = |name| self.number(Module::LnetSelftest, name).map(i64::unsigned_abs);
@@ -224,11 +269,9 @@ impl Parameters {
         tunables.peer_timeout = sock("peer_timeout").map_or(tunables.peer_timeout, |n| n as i32);
         tunables.peer_credits = sock("peer_credits").map_or(tunables.peer_credits, |n| n as u32);
         tunables.credits = sock("credits").map_or(tunables.credits, |n| n as u32);
-        let router_credits =
-            sock("peer_buffer_credits").or(self.number(Module::Lnet, "peer_buffer_credits"));
-        if let Some(credits) = router_credits {
-            tunables.peer_buffer_credits = credits as u32;
-        }
+        let router_credits = sock("peer_buffer_credits");
+        tunables.peer_buffer_credits =
+            router_credits.map_or(tunables.peer_buffer_credits, |n| n as u32);
         tunables
     }
 

@@ -2,60 +2,41 @@
 //! Spec: lnet-behaviour §13.1.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::str::FromStr;
+
+use fulmar_lnet_wire::{Net, Nid, NidRange, NumberList, RangeError};
 
 use super::diagnostic::{Diagnostic, Source, Text};
 
 /// How many numbers or words a pair of brackets may stand for.
 const EXPANSION_MAX: usize = 65_536;
 
-/// The numbers LO, LO + STRIDE, … up to HI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    low: u32,
-    high: u32,
-    stride: u32,
+/// Points at the place in `text` that the grammar of lists complains of.
+fn misread(text: Text<'_>, error: &RangeError) -> Diagnostic {
+    let start = text.s.char_indices().nth(error.column.saturating_sub(1));
+    let place = text.from(start.map_or(text.s.len(), |(start, _)| start));
+    mistaken(place, error)
 }
 
-impl Span {
-    /// Reads `N`, `A-B` or `A-B/S`.
-    fn parse(text: Text<'_>, max: u32) -> Result<Self, Diagnostic> {
-        let number = |text: Text<'_>, min: i64| {
-            text.trim().number("a list", min, max.into()).map(|n| n as u32)
-        };
-        let mut halves = text.split(|c| c == '-').into_iter();
-        let (Some(first), second, None) = (halves.next(), halves.next(), halves.next()) else {
-            return Err(text.error(format!("\"{}\" is no range", text.s)).with_help("write A-B"));
-        };
-        let low = number(first, 0)?;
-        let Some(second) = second else { return Ok(Self { low, high: low, stride: 1 }) };
-        let parts = second.split(|c| c == '/');
-        let high = number(parts[0], 0)?;
-        let stride = parts.get(1).map_or(Ok(1), |stride| number(*stride, 1))?;
-        if high < low {
-            let error = text.error(format!("the range {} ends before it begins", text.s));
-            return Err(error.with_help(format!("write {high}-{low}")));
-        }
-        Ok(Self { low, high, stride })
-    }
-
-    fn contains(self, n: u32) -> bool {
-        (self.low..=self.high).contains(&n) && (n - self.low).is_multiple_of(self.stride)
-    }
-
-    fn numbers(self) -> impl Iterator<Item = u32> {
-        (self.low..=self.high).step_by(self.stride as usize)
+/// Says what is wrong and, as another line, what to write.
+fn mistaken(place: Text<'_>, error: &RangeError) -> Diagnostic {
+    let told = error.mistake.to_string();
+    match told.rsplit_once(": ") {
+        Some((wrong, mend)) => place.error(wrong).with_help(mend),
+        None => place.error(told),
     }
 }
 
 /// Reads `[0,1]`, `[0-3]`, `[0-6/2]`, with or without the brackets.
 pub(crate) fn number_list(text: Text<'_>, max: u32) -> Result<Vec<u32>, Diagnostic> {
-    let mut numbers = Vec::new();
-    for item in unbracketed(text).split(|c| c == ',') {
-        numbers.extend(Span::parse(item.trim(), max)?.numbers().take(EXPANSION_MAX));
-    }
-    Ok(numbers)
+    let items = unbracketed(text);
+    let list = NumberList::parse(&format!("[{}]", items.s), max).map_err(|mut error| {
+        // The bracket that we put before it is none of the administrator's.
+        error.column = error.column.saturating_sub(1).max(1);
+        misread(items, &error)
+    })?;
+    Ok(list.values(EXPANSION_MAX).expect("what is in brackets can be listed"))
 }
 
 fn unbracketed(text: Text<'_>) -> Text<'_> {
@@ -66,51 +47,23 @@ fn unbracketed(text: Text<'_>) -> Text<'_> {
     }
 }
 
-/// IPv4 addresses such as `192.168.[1-3].*`.
+/// Addresses such as `192.168.[1-3].*` or `10.0.0.0/8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPattern {
     text: String,
-    parts: [Vec<Span>; 4],
+    /// The NIDs on `tcp` that have these addresses: both are written alike.
+    range: NidRange,
 }
 
 impl AddressPattern {
     /// Returns whether `address` is one of them.
-    pub fn matches(&self, address: Ipv4Addr) -> bool {
-        let parts = self.parts.iter().zip(address.octets());
-        parts.into_iter().all(|(spans, n)| spans.iter().any(|span| span.contains(n.into())))
+    pub fn matches(&self, address: IpAddr) -> bool {
+        self.range.matches(Nid::of_ip(Net::TCP, address))
     }
 
     pub(crate) fn parse(text: Text<'_>) -> Result<Self, Diagnostic> {
-        let mut depth = 0_i32;
-        let dots: Vec<usize> = text
-            .s
-            .char_indices()
-            .filter(|(_, c)| {
-                depth += i32::from(*c == '[') - i32::from(*c == ']');
-                depth == 0 && *c == '.'
-            })
-            .map(|(index, _)| index)
-            .collect();
-        let &[a, b, c] = dots.as_slice() else {
-            let error = text.error(format!("\"{}\" is no address pattern", text.s));
-            return Err(error.with_help("write four parts, as in 192.168.[1-3].*"));
-        };
-        let parts = [0..a, a + 1..b, b + 1..c, c + 1..text.s.len()];
-        let mut spans = [const { Vec::new() }; 4];
-        for (range, spans) in parts.into_iter().zip(&mut spans) {
-            let part = text.range(range);
-            *spans = match part.s {
-                "*" => vec![Span { low: 0, high: 255, stride: 1 }],
-                _ => {
-                    let items = unbracketed(part).split(|c| c == ',');
-                    items
-                        .into_iter()
-                        .map(|item| Span::parse(item, 255))
-                        .collect::<Result<_, _>>()?
-                }
-            };
-        }
-        Ok(Self { text: text.s.to_owned(), parts: spans })
+        let range = format!("{}@tcp", text.s).parse().map_err(|error| misread(text, &error))?;
+        Ok(Self { text: text.s.to_owned(), range })
     }
 }
 
@@ -162,13 +115,14 @@ fn items(text: Text<'_>, item: &str) -> Result<Vec<String>, Diagnostic> {
         return Ok(vec![item.to_owned()]);
     }
     // After the first expansion an item has no place of its own: the whole word is pointed at.
-    let span = Span::parse(Text { s: item, ..text }, u32::MAX)
-        .map_err(|error| Diagnostic { at: text.at, ..error })?;
-    if !(span.high - span.low).is_multiple_of(span.stride) {
+    let list = NumberList::parse(&format!("[{item}]"), u32::MAX)
+        .map_err(|error| mistaken(text, &error))?;
+    if !list.ends_on_steps() {
         let error = text.error(format!("the range {item} does not end on a step"));
         return Err(error.with_help("make the end the start plus a multiple of the step"));
     }
-    Ok(span.numbers().take(EXPANSION_MAX + 1).map(|n| n.to_string()).collect())
+    let numbers = list.values(EXPANSION_MAX + 1).expect("what is in brackets can be listed");
+    Ok(numbers.iter().map(u32::to_string).collect())
 }
 
 #[cfg(test)]
@@ -185,12 +139,30 @@ mod tests {
             ("192.168.2.3", false),
             ("10.168.1.0", false),
         ] {
-            assert_eq!(pattern.matches(address.parse().unwrap()), matches, "{address}");
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(pattern.matches(address), matches, "{address}");
         }
-        assert!("*.*.*.*".parse::<AddressPattern>().unwrap().matches(Ipv4Addr::LOCALHOST));
-        for bad in ["10.0.0", "10.0.0.256", "10.0.0.[5-1]", "10.0.0.x", "10..0.1", ""] {
+        let matches = |pattern: &str, address: &str| {
+            pattern.parse::<AddressPattern>().unwrap().matches(address.parse().unwrap())
+        };
+        assert!(matches("*.*.*.*", "127.0.0.1") && !matches("*.*.*.*", "::1"));
+        assert!(matches("10.0.0.0/8", "10.1.2.3") && matches("fd00::/64", "fd00::7"));
+        for bad in
+            ["10.0.0", "10.0.0.256", "10.0.0.[5-1]", "10.0.0.x", "10..0.1", "1.1.1.1@tcp", ""]
+        {
             assert!(bad.parse::<AddressPattern>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn mistakes_are_pointed_at() {
+        let pattern = "10.0.[1-300].1".parse::<AddressPattern>().unwrap_err();
+        assert_eq!((pattern.at.column, pattern.message.contains("300 is too large")), (9, true));
+        for (list, column) in [("[0,x]", 4), ("0,x", 3), ("0,99", 3), ("[3-1]", 2)] {
+            let error = number_list(Source::new("CPT", list).whole(), 9).unwrap_err();
+            assert_eq!(error.at.column, column, "{list}: {error}");
+        }
+        assert_eq!(number_list(Source::new("CPT", "[0, 2-4]").whole(), 9).unwrap(), [0, 2, 3, 4]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use fulmar_lnet::{RouterBuffers, RoutingConfig};
 use fulmar_lnet_wire::Net;
 
 fn conf(text: &str) -> Result<LnetConf, Diagnostic> {
@@ -136,7 +137,7 @@ fn errors_point_at_the_place_and_name_the_mend() {
         ("net: tcp\n", "1:6 net is a single value / write a list: begin each item with \"- \""),
         (
             "net:\n  - net type: tcp\n    local NI(s):\n      - CPT: \"[0,x]\"\n",
-            "4:18 \"x\" is no number for a list / write a whole number from 0 to 4095",
+            "4:18 \"x\" is no number / write one from 0 to 4095",
         ),
         (
             "buffers:\n  tiny: 1\n  tiny: 2\n",
@@ -273,10 +274,7 @@ fn networks_are_read_as_the_kernel_reads_them() {
              remove the comma",
         ),
         ("tcp()", "1:5 \"\" is no name of an interface / write one such as eth0, or its address"),
-        (
-            "tcp(eth0[a])",
-            "1:10 \"a\" is no number for a list / write a whole number from 0 to 4095",
-        ),
+        ("tcp(eth0[a])", "1:10 \"a\" is no number / write one from 0 to 4095"),
     ] {
         assert_eq!(told(&with_networks(text).unwrap_err()), wanted, "{text}");
     }
@@ -322,6 +320,66 @@ fn routes_are_every_net_by_every_gateway() {
         let error = config.set(Module::Lnet, "routes", text).unwrap_err();
         assert_eq!(told(&error), wanted, "{text}");
     }
+}
+
+#[test]
+fn a_node_routes_if_it_is_told_to_or_named_as_a_gateway() {
+    let own: [Nid; 2] = ["10.0.0.1@tcp", "10.1.0.1@tcp1"].map(|nid| nid.parse().unwrap());
+    let node = |lines: &str| NodeConfig::parse(&Source::new("lnet.conf", lines)).unwrap();
+    let named = "routes=\"tcp1 10.0.0.[1-2]@tcp; o2ib 2 10.0.0.9@tcp\"";
+    for (lines, forwards) in [
+        ("options lnet accept=all".to_owned(), false),
+        (format!("options lnet {named}"), true),
+        (format!("options lnet {named} forwarding=disabled"), false),
+        (format!("options lnet {named} forwarding=\"\""), true),
+        ("options lnet routes=\"o2ib 10.0.0.9@tcp\"".to_owned(), false),
+        ("options lnet forwarding=enabled".to_owned(), true),
+    ] {
+        assert_eq!(node(&lines).routing(&own).forwarding, forwards, "{lines}");
+    }
+    // What this node is the gateway of is the business of others.
+    let gateways: Vec<String> = node(&format!("options lnet {named}"))
+        .shared_routes(&own)
+        .iter()
+        .map(|route| route.gateway.to_string())
+        .collect();
+    assert_eq!(gateways, ["10.0.0.2@tcp", "10.0.0.9@tcp"]);
+    let file =
+        node("node:\n  options:\n    lnet:\n      forwarding: enabled\nrouting:\n  enable: 0\n");
+    assert!(!file.routing(&own).forwarding, "what the file says of routing comes last");
+}
+
+#[test]
+fn parameters_of_routing_are_those_of_the_module() {
+    let mut config = NodeConfig::default();
+    assert_eq!(config.routing(&[]), RoutingConfig::default());
+    for (name, value) in [
+        ("tiny_router_buffers", "4096"),
+        ("small_router_buffers", "0"),
+        ("peer_buffer_credits", "32"),
+        ("auto_down", "0"),
+        ("check_routers_before_use", "1"),
+        ("avoid_asym_router_failure", "0"),
+        ("live_router_check_interval", "30"),
+        ("dead_router_check_interval", "20"),
+        ("router_ping_timeout", "5"),
+    ] {
+        config.set(Module::Lnet, name, value).unwrap();
+    }
+    config.lnet.buffers = Some(BuffersConf { large: Some(8), ..BuffersConf::default() });
+    let wanted = RoutingConfig {
+        forwarding: false,
+        buffers: RouterBuffers { tiny: 4096, small: 16384, large: 8 },
+        peer_buffer_credits: 32,
+        auto_down: false,
+        check_routers_before_use: true,
+        avoid_asym_router_failure: false,
+        alive_router_check_interval: 20,
+        router_ping_timeout: 5,
+    };
+    assert_eq!(config.routing(&[]), wanted);
+    config.set(Module::Lnet, "alive_router_check_interval", "-1").unwrap();
+    assert_eq!(config.routing(&[]).alive_router_check_interval, 0);
 }
 
 struct Machine;

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::model::{Globals, Net, Peer};
 use super::net::{cpts, nets, numbered};
 use super::peer::{block, peers};
-use super::{global, routes};
+use super::route::{Route, Routing, buffers};
+use super::{global, route};
 use crate::config::{
-    BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
-    TunablesConf, UdspConf,
+    Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf, TunablesConf,
+    UdspConf,
 };
 use crate::value::{Dialect, Family, Map, MapExt, Report, Value};
 
@@ -18,8 +19,10 @@ use crate::value::{Dialect, Family, Map, MapExt, Report, Value};
 pub struct Export {
     pub nets: Vec<Net>,
     pub peers: Vec<Peer>,
+    pub routes: Vec<Route>,
+    pub routing: Routing,
     pub globals: Globals,
-    /// What it keeps of the configuration besides: routes, UDSP and the like.
+    /// What it keeps of the configuration besides: UDSP and the like.
     pub rest: LnetConf,
 }
 
@@ -28,9 +31,10 @@ impl Export {
     pub fn report(&self, dialect: Dialect) -> Report {
         let mut report = Report::default();
         push(&mut report, Family::Listing, nets(&self.nets, 2, dialect));
-        push(&mut report, Family::Listing, routes(&self.rest.routes, true));
+        push(&mut report, Family::Listing, route::routes(&self.routes, 1));
         push(&mut report, Family::Listing, peers(&self.peers, 3, dialect));
-        tail(&mut report, &LnetConf { globals: self.globals.clone(), ..self.rest.clone() });
+        let rest = LnetConf { globals: self.globals.clone(), ..self.rest.clone() };
+        tail(&mut report, route::routing(&self.routing, 0), &rest);
         report
     }
 
@@ -46,6 +50,9 @@ impl Export {
         LnetConf {
             nets: real.map(conf).collect(),
             peers: self.peers.iter().map(peer).collect(),
+            routes: self.routes.iter().map(Route::to_conf).collect(),
+            routing: self.routing.is_known().then(|| self.routing.state.is_on()),
+            buffers: self.routing.buffers(),
             globals: self.globals.clone(),
             ..self.rest.clone()
         }
@@ -78,9 +85,14 @@ pub fn backup(conf: &LnetConf) -> Report {
     let mut report = Report::default();
     push(&mut report, Family::Listing, block("net", conf.nets.iter().map(net)));
     push(&mut report, Family::Listing, block("ip2nets", conf.ip2nets.iter().map(ip2nets)));
-    push(&mut report, Family::Listing, routes(&conf.routes, true));
+    push(&mut report, Family::Listing, block("route", conf.routes.iter().map(route_conf)));
     push(&mut report, Family::Listing, block("peer", conf.peers.iter().map(peer)));
-    tail(&mut report, conf);
+    let mut map = Map::new();
+    if let Some(enable) = conf.routing {
+        map.put("routing", vec![("enable".to_owned(), Value::from(i32::from(enable)))]);
+    }
+    map.put_some("buffers", conf.buffers.as_ref().map(buffers));
+    tail(&mut report, map, conf);
     report
 }
 
@@ -90,15 +102,9 @@ fn push(report: &mut Report, family: Family, block: Map) {
     }
 }
 
-/// What both kinds of export end with, in the layout that it always had.
-fn tail(report: &mut Report, conf: &LnetConf) {
-    let mut map = Map::new();
-    if let Some(enable) = conf.routing {
-        map.put("routing", vec![("enable".to_owned(), Value::from(i32::from(enable)))]);
-    }
-    if let Some(counts) = &conf.buffers {
-        map.put("buffers", buffers(counts));
-    }
+/// What both kinds of export end with, after `routing`, in the layout that it always had.
+fn tail(report: &mut Report, routing: Map, conf: &LnetConf) {
+    let mut map = routing;
     if let Some(range) = conf.numa_range {
         map.put("numa", vec![("range".to_owned(), Value::from(range))]);
     }
@@ -169,32 +175,22 @@ fn peer(peer: &PeerConf) -> Map {
     map
 }
 
-pub(super) fn route(route: &RouteConf, verbose: bool) -> Map {
+fn route_conf(route: &RouteConf) -> Map {
     let mut map = Map::new();
     map.put("net", route.net);
     map.put("gateway", route.gateway);
-    if verbose {
-        map.put("hop", route.hop.map_or(-1, i64::from));
-        map.put("priority", route.priority);
-        map.put_some("health_sensitivity", route.health_sensitivity);
-    }
-    map
-}
-
-fn buffers(counts: &BuffersConf) -> Map {
-    let mut map = Map::new();
-    map.put_some("tiny", counts.tiny);
-    map.put_some("small", counts.small);
-    map.put_some("large", counts.large);
+    map.put("hop", route.hop.map_or(-1, i64::from));
+    map.put("priority", route.priority);
+    map.put_some("health_sensitivity", route.health_sensitivity);
     map
 }
 
 pub(super) fn udsp(rule: &UdspConf) -> Map {
     let mut map = Map::new();
     map.put_some("idx", rule.idx);
-    map.put_some("src", rule.src.as_deref());
-    map.put_some("dst", rule.dst.as_deref());
-    map.put_some("rte", rule.rte.as_deref());
+    map.put_some("src", rule.src.as_ref().map(ToString::to_string));
+    map.put_some("dst", rule.dst.as_ref().map(ToString::to_string));
+    map.put_some("rte", rule.rte.as_ref().map(ToString::to_string));
     let action = rule.priority.map(|priority| vec![("priority".to_owned(), Value::from(priority))]);
     map.put_some("action", action);
     map

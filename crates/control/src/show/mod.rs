@@ -2,26 +2,32 @@
 
 pub mod error;
 mod export;
+mod fault;
 mod model;
 mod net;
 mod peer;
 mod query;
+mod route;
 pub mod tables;
 
 #[cfg(test)]
 mod tests;
 
-use crate::config::{RouteConf, UdspConf};
+use fulmar_lnet_wire::Nid;
+
+use crate::config::UdspConf;
 use crate::value::{Dialect, Family, Map, MapExt, Report};
 
 pub use error::{ErrorObject, exit};
 pub use export::{Export, backup};
+pub use fault::{Fault, fault_lines, fault_show};
 pub use model::{
     Answer, ByType, Connection, Credits, Globals, Latency, LndTunables, Net, Ni, NiHealth, Peer,
     PeerHealth, PeerNi, Reply, SocklndCounters, SocklndInterface, SocklndPeer, Stats, Traffic,
-    Tunables, globals,
+    Tunables, Udsp, globals,
 };
 pub use query::{Answers, answers, cpt_of_nid};
+pub use route::{Delays, POOLS, Pool, Route, Router, Routing, RoutingState, Transit};
 
 /// `net show`; `level` is 0 to 4, as `-v` gives it.
 pub fn net_show(nets: &[Net], level: u8, dialect: Dialect) -> Report {
@@ -38,9 +44,19 @@ pub fn peer_list(peers: &[Peer]) -> Report {
     Report::one(Family::Listing, peer::list(peers))
 }
 
-/// `route show`.
-pub fn route_show(all: &[RouteConf], verbose: bool) -> Report {
-    Report::one(Family::Listing, routes(all, verbose))
+/// `route show`; `level` is 0 to 4, as `-v` gives it.
+pub fn route_show(all: &[Route], level: u8) -> Report {
+    Report::one(Family::Listing, route::routes(all, level))
+}
+
+/// `routing show`; `level` is 0 to 4, as `-v` gives it.
+pub fn routing_show(routing: &Routing, level: u8) -> Report {
+    Report::one(Family::Classic, route::routing(routing, level))
+}
+
+/// `debug recovery`: our NIDs that wait to recover, or those of peers.
+pub fn recovery(nids: &[Nid], peers: bool, dialect: Dialect) -> Report {
+    Report::one(Family::Listing, route::recovery(nids, peers, dialect))
 }
 
 /// `udsp show`.
@@ -66,8 +82,4 @@ fn global(globals: &Globals) -> Map {
         block.put("global", values);
     }
     block
-}
-
-fn routes(all: &[RouteConf], verbose: bool) -> Map {
-    peer::block("route", all.iter().map(|route| export::route(route, verbose)))
 }

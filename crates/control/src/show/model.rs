@@ -22,9 +22,14 @@ pub struct Net {
 pub struct Ni {
     pub nid: Nid,
     pub up: bool,
+    /// The administrator has not taken it out of use.
+    pub enabled: bool,
+    /// On a router, seconds since somebody on the network was heard of.
+    pub alive: Option<u64>,
     /// In the words of the configuration; `0@lo` has none.
     pub interface: Option<String>,
     pub traffic: Traffic,
+    pub udsp: Udsp,
     pub health: NiHealth,
     pub tunables: Tunables,
     /// `0@lo` has none.
@@ -171,7 +176,28 @@ pub struct PeerNi {
     pub queued_bytes: u64,
     pub refcount: u32,
     pub traffic: Traffic,
+    pub udsp: Udsp,
     pub health: PeerHealth,
+}
+
+/// What selection policies make of an NI or a peer NI.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct Udsp {
+    /// `None` prints as −1: no rule names it.
+    pub net_priority: Option<u32>,
+    pub nid_priority: Option<u32>,
+    pub preferred_gateways: Vec<Nid>,
+    pub preferred_sources: Vec<Nid>,
+}
+
+impl Udsp {
+    /// Takes priorities of the machine.
+    pub fn of(net: u32, nid: u32) -> Self {
+        let given = |priority: u32| (priority != views::PRIORITY_LOWEST).then_some(priority);
+        Self { net_priority: given(net), nid_priority: given(nid), ..Self::default() }
+    }
 }
 
 /// How well a peer NI does.
@@ -345,6 +371,8 @@ counters! {
     unknown_cookies,
     /// Connections closed because a message stalled.
     stalled,
+    /// Connections left for new ones because their link went down or nothing arrived.
+    retired,
     /// Keepalives sent.
     keepalives_sent,
     /// Keepalives received.
@@ -404,27 +432,64 @@ impl From<views::Traffic> for Traffic {
     }
 }
 
-impl From<views::Peer> for Peer {
-    fn from(v: views::Peer) -> Self {
-        let nis = v.nis.into_iter().map(PeerNi::from).collect();
+impl Peer {
+    /// Takes what the machine shows.
+    pub fn of(v: views::Peer) -> Self {
+        let nis = v.nis.into_iter().map(PeerNi::of).collect();
         Self { primary: v.primary, multi_rail: v.multi_rail, state: v.state, nis }
     }
 }
 
-impl From<views::PeerNi> for PeerNi {
-    fn from(v: views::PeerNi) -> Self {
+impl PeerNi {
+    fn of(v: views::PeerNi) -> Self {
         Self {
             nid: v.nid,
-            up: None,
+            up: v.alive,
             credits: Credits { max: v.credits_max, now: v.credits, min: v.credits_min },
             router_credits: v.router_credits,
             router_credits_min: v.router_credits_min,
             queued_bytes: v.queued_bytes,
             refcount: v.refcount,
             traffic: v.traffic.into(),
-            health: PeerHealth { value: v.health, ..PeerHealth::default() },
+            udsp: Udsp {
+                preferred_gateways: v.preferred_gateways,
+                preferred_sources: v.preferred_nids,
+                ..Udsp::of(v.net_priority, v.priority)
+            },
+            health: PeerHealth {
+                value: v.health.value,
+                dropped: v.health.dropped,
+                timeout: v.health.timeouts,
+                error: v.health.error,
+                network_timeout: v.health.network_timeout,
+                ping_count: v.health.ping_count,
+                next_ping: next_ping(&v.health),
+            },
         }
     }
+}
+
+impl NiHealth {
+    /// Takes what the machine shows.
+    pub fn of(health: &views::Health, fatal: bool) -> Self {
+        Self {
+            fatal_error: fatal.into(),
+            value: health.value,
+            interrupts: health.interrupts,
+            dropped: health.dropped,
+            aborted: health.aborted,
+            no_route: health.no_route,
+            timeouts: health.timeouts,
+            error: health.error,
+            ping_count: health.ping_count,
+            next_ping: next_ping(health),
+        }
+    }
+}
+
+/// Returns when the next recovery ping is due in seconds of the node's clock, as kernels show it.
+fn next_ping(health: &views::Health) -> u64 {
+    health.next_ping.map_or(0, |at| at.as_secs())
 }
 
 impl From<fulmar_lnet::PingReply> for Reply {

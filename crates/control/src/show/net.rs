@@ -1,6 +1,8 @@
 //! `net show` and the parts that `peer show` has in common with it. Spec: lnet-admin §5.3.
 
-use super::model::{ByType, Latency, Net, Ni, NiHealth, Traffic};
+use fulmar_lnet_wire::Nid;
+
+use super::model::{ByType, Latency, Net, Ni, NiHealth, Traffic, Udsp};
 use crate::value::{Dialect, Map, MapExt, Value};
 
 /// Returns the block `net`, empty without nets. `level` is 0 to 4, as `-v` gives it.
@@ -26,10 +28,14 @@ fn ni(ni: &Ni, level: u8, dialect: Dialect) -> Map {
         map.put("interfaces", numbered(std::slice::from_ref(interface)));
     }
     if level >= 1 {
+        if !ni.enabled {
+            // Kernels have no such switch, and nothing to say where it is on.
+            map.put("enabled", false);
+        }
         map.put("statistics", statistics(&ni.traffic, dialect));
     }
     if level >= 4 {
-        map.put("udsp info", udsp_info());
+        map.put("udsp info", udsp_info(&ni.udsp));
     }
     if level >= 2 {
         by_type(&mut map, &ni.traffic);
@@ -92,9 +98,22 @@ pub(crate) fn statistics(traffic: &Traffic, dialect: Dialect) -> Map {
     map
 }
 
-/// Nothing gives an NI a priority yet, which is −1.
-pub(crate) fn udsp_info() -> Map {
-    vec![("net priority".into(), (-1).into()), ("nid priority".into(), (-1).into())]
+/// Returns what selection policies make of an NI; −1 stands for no priority.
+pub(crate) fn udsp_info(udsp: &Udsp) -> Map {
+    let priority = |given: Option<u32>| given.map_or(-1, i64::from);
+    let mut map = Map::new();
+    map.put("net priority", priority(udsp.net_priority));
+    map.put("nid priority", priority(udsp.nid_priority));
+    for (key, nids) in [
+        ("Preferred gateway NIDs", &udsp.preferred_gateways),
+        ("Preferred source NIDs", &udsp.preferred_sources),
+    ] {
+        let one = |(n, nid): (usize, &Nid)| (format!("NID-{n}"), Value::from(*nid));
+        if !nids.is_empty() {
+            map.put(key, nids.iter().enumerate().map(one).collect::<Map>());
+        }
+    }
+    map
 }
 
 pub(crate) fn by_type(map: &mut Map, traffic: &Traffic) {

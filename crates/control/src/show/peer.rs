@@ -39,7 +39,7 @@ fn peer_ni(ni: &PeerNi, level: u8, dialect: Dialect) -> Map {
     let mut map = Map::new();
     map.put("nid", ni.nid);
     if level >= 4 {
-        map.put("udsp info", udsp_info());
+        map.put("udsp info", udsp_info(&ni.udsp));
     }
     map.put("state", state(ni.up));
     if level >= 1 {

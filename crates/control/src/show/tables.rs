@@ -7,6 +7,7 @@ use fulmar_lnet_wire::Nid;
 
 use super::model::{Connection, Net, Peer, Reply, SocklndInterface, SocklndPeer, Stats};
 use super::peer::state;
+use super::route::{Route, Router, Routing};
 
 /// The file `nis`.
 pub fn nis(nets: &[Net]) -> String {
@@ -16,7 +17,11 @@ pub fn nis(nets: &[Net]) -> String {
     );
     for ni in nets.iter().flat_map(|net| &net.nis) {
         // Only a router knows when a net was last heard of.
-        let alive = if ni.nid.is_loopback() { 0 } else { -1 };
+        let alive = match ni.alive {
+            _ if ni.nid.is_loopback() => 0,
+            Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX),
+            None => -1,
+        };
         line(
             &mut out,
             format_args!(
@@ -82,12 +87,62 @@ pub fn stats(stats: &Stats) -> String {
     numbers.map(|n| n.to_string()).join(" ") + "\n"
 }
 
-/// The file `routers` of a node that knows none.
-pub const ROUTERS: &str = "ref  rtr_ref alive router\n";
-/// The file `routes` of a node that has none.
-pub const ROUTES: &str = "Routing disabled\nnet      hops priority   state router\n";
-/// The file `buffers` of a node that is no router.
-pub const BUFFERS: &str = "pages count credits     min\n";
+/// The file `routers`.
+pub fn routers(routers: &[Router]) -> String {
+    let mut out = String::from("ref  rtr_ref alive router\n");
+    for router in routers {
+        let alive = if router.alive { "up" } else { "down" };
+        let Router { nid, refs, routes, .. } = router;
+        line(&mut out, format_args!("{refs:<4} {routes:>7} {alive:>5} {nid}"));
+    }
+    out
+}
+
+/// The file `routes`.
+pub fn routes(routing: &Routing, routes: &[Route]) -> String {
+    let mut out = format!("Routing {}\n", routing.state);
+    out += "net      hops priority   state router\n";
+    for route in routes {
+        let net = route.net.to_string();
+        let (hops, state) = (hops(route), up_or_down(route));
+        let Route { priority, gateway, .. } = route;
+        line(&mut out, format_args!("{net:<8} {hops:>4} {priority:>8} {state:>7} {gateway}"));
+    }
+    out
+}
+
+/// The file `buffers`; a node that never was a router has none.
+pub fn buffers(routing: &Routing) -> String {
+    let mut out = String::from("pages count credits     min\n");
+    for pool in routing.pools.iter().filter(|_| routing.is_known()) {
+        let (pages, count, credits, min) =
+            (pool.pages, pool.buffers, pool.credits, pool.credits_min);
+        line(&mut out, format_args!("{pages:>5} {count:>5} {credits:>7} {min:>7}"));
+    }
+    out
+}
+
+/// `lctl show_route`.
+pub fn route_lines(routes: &[Route]) -> String {
+    let mut out = String::new();
+    for route in routes {
+        let (net, gateway) = (route.net.to_string(), route.gateway.to_string());
+        let (hops, state, priority) = (hops(route), up_or_down(route), route.priority);
+        line(
+            &mut out,
+            format_args!("net {net:>18} hops {hops} gw {gateway:>32} {state} pri {priority}"),
+        );
+    }
+    out
+}
+
+fn hops(route: &Route) -> i64 {
+    route.hop.map_or(-1, i64::from)
+}
+
+fn up_or_down(route: &Route) -> &'static str {
+    if route.up { "up" } else { "down" }
+}
 
 /// `lctl --net tcp conn_list`.
 pub fn connections(connections: &[Connection]) -> String {

@@ -1,5 +1,7 @@
 //! Every printer against what the tools of two 2.17 nodes printed, byte for byte.
 
+mod routing;
+
 use serde_json::Value as Json;
 
 use super::*;
@@ -48,7 +50,7 @@ fn i(json: &Json, key: &str) -> i64 {
     json[key].as_i64().unwrap_or_else(|| panic!("{key} in {json}"))
 }
 
-fn nid(json: &Json, key: &str) -> fulmar_lnet_wire::Nid {
+fn nid(json: &Json, key: &str) -> Nid {
     json[key].as_str().unwrap().parse().unwrap()
 }
 
@@ -79,8 +81,11 @@ fn nets(text: &str) -> Vec<Net> {
     let ni = |ni: &Json| Ni {
         nid: nid(ni, "nid"),
         up: ni["status"] == "up",
+        enabled: true,
+        alive: None,
         interface: ni["interfaces"]["0"].as_str().map(str::to_owned),
         traffic: traffic(ni),
+        udsp: Udsp::default(),
         health: NiHealth {
             value: u(&ni["health stats"], "health value") as u32,
             ..NiHealth::default()
@@ -114,6 +119,7 @@ fn peers(text: &str) -> Vec<Peer> {
         queued_bytes: u(ni, "tx_q_num_of_buf"),
         refcount: u(ni, "refcount") as u32,
         traffic: traffic(ni),
+        udsp: Udsp::default(),
         health: PeerHealth {
             value: u(&ni["health stats"], "health value") as u32,
             ..PeerHealth::default()
@@ -180,6 +186,8 @@ fn exports_are_what_the_tools_print() {
         let export = Export {
             nets: nets(recorded(node, "lnetctl net show -v 4")),
             peers: peers(recorded(node, "lnetctl peer show -v 4")),
+            routes: Vec::new(),
+            routing: Routing::default(),
             globals: global_values(recorded(node, "lnetctl global show")),
             rest: LnetConf::default(),
         };
@@ -260,21 +268,12 @@ fn errors_are_what_the_tools_print() {
 
 #[test]
 fn routes_and_rules_are_what_the_tools_print() {
-    let route = RouteConf {
-        net: "tcp8".parse().unwrap(),
-        gateway: "10.99.0.55@tcp".parse().unwrap(),
-        hop: Some(1),
-        priority: 2,
-        health_sensitivity: None,
-    };
-    let printed = route_show(&[route], true).to_yaml(Dialect::Netlink);
-    let text = recorded_nth(NODES[0], "lnetctl route show -v 4", 1);
-    // A configured route has no state yet.
-    assert!(text.starts_with(&printed), "{printed}");
-    assert_eq!(route_show(&[], true).to_yaml(Dialect::Netlink), "");
+    let printed = route_show(&[routing::route()], 1).to_yaml(Dialect::Netlink);
+    assert_eq!(printed, recorded_nth(NODES[0], "lnetctl route show -v 4", 1));
+    assert_eq!(route_show(&[], 1).to_yaml(Dialect::Netlink), "");
     let rule = UdspConf {
         idx: Some(0),
-        src: Some("tcp".into()),
+        src: Some("tcp".parse().unwrap()),
         priority: Some(0),
         ..UdspConf::default()
     };
@@ -289,9 +288,11 @@ fn statistics_files_are_what_the_kernel_prints() {
         assert_eq!(tables::nis(&nets_of_table(text)), text);
         let text = recorded(node, "cat /sys/kernel/debug/lnet/peers");
         assert_eq!(tables::peers(&peers_of_table(text)), text);
-        for (file, table) in
-            [("routers", tables::ROUTERS), ("routes", tables::ROUTES), ("buffers", tables::BUFFERS)]
-        {
+        for (file, table) in [
+            ("routers", tables::routers(&[])),
+            ("routes", tables::routes(&Routing::default(), &[])),
+            ("buffers", tables::buffers(&Routing::default())),
+        ] {
             assert_eq!(table, recorded(node, &format!("cat /sys/kernel/debug/lnet/{file}")));
         }
     }
@@ -316,8 +317,11 @@ fn nets_of_table(text: &str) -> Vec<Net> {
     let ni = |row: Vec<&str>| Ni {
         nid: row[0].parse().unwrap(),
         up: row[1] == "up",
+        enabled: true,
+        alive: row[2].parse().ok(),
         interface: None,
         traffic: Traffic::default(),
+        udsp: Udsp::default(),
         health: NiHealth::default(),
         tunables: Tunables {
             peer_credits: number(row[4]) as u32,
@@ -344,6 +348,7 @@ fn peers_of_table(text: &str) -> Vec<Peer> {
         queued_bytes: number(row[9]) as u64,
         refcount: number(row[1]) as u32,
         traffic: Traffic::default(),
+        udsp: Udsp::default(),
         health: PeerHealth::default(),
     };
     let nis: Vec<PeerNi> = rows(text).map(ni).collect();

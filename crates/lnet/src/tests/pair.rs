@@ -250,6 +250,7 @@ impl Pair {
             }
             Output::Event(event) => self.handle_event(n, event),
             Output::Service { .. } => panic!("no service is here"),
+            Output::Allocate { .. } | Output::Release { .. } => unreachable!("nobody routes"),
             Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Recorded conversations of real nodes, with our machine in the place of either.
 
+mod buffers;
 mod names;
 mod player;
 mod recording;
@@ -47,6 +48,34 @@ fn multirail() {
     let three: &[&str] = &["10.99.0.3@tcp", "10.99.1.3@tcp"];
     let four: &[&str] = &["10.99.0.4@tcp", "10.99.1.4@tcp"];
     play("multirail.pcapng.gz", [(three, 28), (four, 30)], false);
+}
+
+/// Plays trace router once, and requires `messages` of our machine.
+fn play_router(begin: impl FnOnce(&Recording) -> Player<'_>, messages: usize) {
+    let recording = Recording::read("router.pcapng.gz");
+    let mut player = begin(&recording);
+    player.play();
+    assert_eq!(player.answered, messages);
+}
+
+#[test]
+fn router_from_the_first_network() {
+    let (behind, gateway) = (nids(&["10.99.1.3@tcp1"])[0].net(), nids(&["10.99.0.4@tcp"])[0]);
+    let ours = nids(&["10.99.0.1@tcp"]);
+    play_router(|recording| Player::new(recording, &ours, false).with_route(behind, gateway), 33);
+}
+
+#[test]
+fn router_from_the_second_network() {
+    let (behind, gateway) = (nids(&["10.99.0.1@tcp"])[0].net(), nids(&["10.99.1.4@tcp1"])[0]);
+    let ours = nids(&["10.99.1.3@tcp1"]);
+    play_router(|recording| Player::new(recording, &ours, false).with_route(behind, gateway), 35);
+}
+
+#[test]
+fn router_between_them() {
+    let ours = nids(&["10.99.0.4@tcp", "10.99.1.4@tcp1"]);
+    play_router(|recording| Player::router(recording, &ours), 68);
 }
 
 /// Plays a recording once in the place of one node, with our selftest above our machine.

@@ -13,15 +13,18 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, ConnId, Errno, Payload, Time};
-use fulmar_lnet::{Get, Md, MdOptions, Me, MePosition, NiTunables, Put};
+use fulmar_lnet::{
+    Get, Md, MdOptions, Me, MePosition, NiTunables, Put, RouteConfig, RoutingConfig,
+};
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::selftest::{BULK_PORTAL, REQUEST_PORTAL};
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello};
-use fulmar_lnet_wire::{Body, Handle, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
+use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId, RESERVED_PORTAL};
 use fulmar_node::{Config, NiConfig, Node, Output};
 use fulmar_socklnd::{DialError, Need};
 use fulmar_wire::Order;
 
+use crate::buffers::Buffers;
 use crate::recording::{Recording, Step, What};
 use crate::selftest::Upper;
 
@@ -58,6 +61,10 @@ pub(crate) struct Player<'a> {
     node: Node,
     /// The selftest above the machine, if it is our own.
     upper: Option<Upper>,
+    /// The router buffers of the machine.
+    buffers: Buffers,
+    /// Routes that are not configured yet.
+    routes: Vec<RouteConfig>,
     now: Time,
     ends: Vec<End>,
     /// Connections that our machine has asked for and the recording has not shown yet.
@@ -76,18 +83,37 @@ impl<'a> Player<'a> {
     /// Puts our machine in the place of the node that has `ours`; `late` interfaces are added
     /// after the start, which the sequence number of the ping info shows.
     pub(crate) fn new(recording: &'a Recording, ours: &[Nid], late: bool) -> Self {
-        Self::start(recording, ours, late, None)
+        Self::start(recording, ours, RoutingConfig::default(), late, None)
+    }
+
+    /// Puts our machine in the place of the router that has `ours`.
+    pub(crate) fn router(recording: &'a Recording, ours: &[Nid]) -> Self {
+        let routing = RoutingConfig { forwarding: true, ..RoutingConfig::default() };
+        Self::start(recording, ours, routing, false, None)
+    }
+
+    /// Configures a route when the node first does something: a router is looked at when a route
+    /// names it, and the recording shows when that was.
+    pub(crate) fn with_route(mut self, net: Net, gateway: Nid) -> Self {
+        self.routes.push(RouteConfig { net, gateway, hops: None, priority: 0 });
+        self
     }
 
     /// Puts our machine with our selftest in the place of the node that has `ours`.
     pub(crate) fn with_selftest(recording: &'a Recording, ours: &[Nid], upper: Upper) -> Self {
-        Self::start(recording, ours, false, Some(upper))
+        Self::start(recording, ours, RoutingConfig::default(), false, Some(upper))
     }
 
-    fn start(recording: &'a Recording, ours: &[Nid], late: bool, upper: Option<Upper>) -> Self {
+    fn start(
+        recording: &'a Recording,
+        ours: &[Nid],
+        routing: RoutingConfig,
+        late: bool,
+        upper: Option<Upper>,
+    ) -> Self {
         let globals = fulmar_lnet::Globals::default();
         let interface_cookie = recording.interface_cookie(ours);
-        let lnet = fulmar_lnet::Config { pid: Pid::LUSTRE, interface_cookie, globals };
+        let lnet = fulmar_lnet::Config { pid: Pid::LUSTRE, interface_cookie, globals, routing };
         let mut node = Node::new(Config { lnet, socklnd: fulmar_socklnd::Config::default() });
         let now = Time::from_secs(1);
         if late {
@@ -112,6 +138,8 @@ impl<'a> Player<'a> {
             ours: ours.to_vec(),
             node,
             upper,
+            buffers: Buffers::default(),
+            routes: Vec::new(),
             now,
             ends,
             dialled: VecDeque::new(),
@@ -152,6 +180,17 @@ impl<'a> Player<'a> {
         if let Some(upper) = &self.upper {
             upper.finish(&self.node);
         }
+        assert!(self.routes.is_empty(), "never configured: {:?}", self.routes);
+    }
+
+    /// Configures the routes that are left.
+    fn add_routes(&mut self) {
+        let now = self.now;
+        for route in std::mem::take(&mut self.routes) {
+            let added = self.node.apply(now, |lnet| lnet.route_add(now, route));
+            added.unwrap_or_else(|errno| panic!("{route:?}: {errno}"));
+        }
+        self.drain();
     }
 
     /// Every PUT and GET of the upper layers finds memory, as it did in the recording.
@@ -194,8 +233,13 @@ impl<'a> Player<'a> {
         self.now = self.now.max(time);
     }
 
+    /// Tells whether a step is one of ours or made to us. Whether to call while the other node
+    /// does is up to the caller; it is refused anyway.
     fn concerns_us(&self, step: &Step) -> bool {
         let conn = &self.recording.conns[step.conn];
+        if self.recording.lost.contains(&step.conn) && self.has(conn.active) {
+            return false;
+        }
         self.has(conn.active) || self.has(conn.passive)
     }
 
@@ -226,6 +270,7 @@ impl<'a> Player<'a> {
                 }
             }
             What::Message { header, cookie, head, payload } => {
+                self.add_routes();
                 if *cookie != 0 {
                     self.cookies.push((step.conn, *cookie));
                 }
@@ -264,8 +309,11 @@ impl<'a> Player<'a> {
                 Need::Payload { sink, crc } => {
                     assert_eq!(crc, None, "the recordings carry no checksums");
                     let len = sink.len().min(bytes.len() as u32);
-                    if let Some(upper) = &mut self.upper {
-                        upper.store(&sink, &bytes[..len as usize]);
+                    let part = &bytes[..len as usize];
+                    match &mut self.upper {
+                        _ if self.buffers.store(&sink, part) => {}
+                        Some(upper) => upper.store(&sink, part),
+                        None => {}
                     }
                     self.node.handle_payload(self.now, conn, len, None);
                     bytes = &bytes[len as usize..];
@@ -294,6 +342,7 @@ impl<'a> Player<'a> {
         let (local, remote) = (recorded.active, recorded.passive);
         let same = |dial: &(ConnId, _, SocketAddr)| dial.1 == local.ip() && dial.2 == remote;
         let is_dialled = |player: &Self| player.dialled.iter().any(same);
+        self.add_routes();
         if self.upper.is_some() {
             self.command_until(None, is_dialled);
         } else if !is_dialled(self) {
@@ -452,8 +501,11 @@ impl<'a> Player<'a> {
                         self.failures.push(format!("a ping or a discovery: {errno}"));
                     }
                 }
+                Output::Close { conn, .. } if self.is_refused(conn) => {}
                 Output::Close { conn, .. } => self.failures.push(format!("{conn:?} was closed")),
                 Output::Resume { .. } => {}
+                Output::Allocate { buffer, len } => self.buffers.allocate(buffer, len),
+                Output::Release { buffer } => self.buffers.release(buffer),
                 Output::Notice(notice) => println!("{} {notice}", self.now),
                 Output::Copy { copy, from, .. } => {
                     assert_eq!(from, Payload::Empty, "nobody moves bulk to himself here");
@@ -465,6 +517,12 @@ impl<'a> Player<'a> {
                 }
             }
         }
+    }
+
+    /// Returns whether the recorded node refused the call as well.
+    fn is_refused(&self, conn: ConnId) -> bool {
+        let end = self.ends.iter().position(|end| end.conn == Some(conn));
+        end.is_some_and(|end| self.recording.lost.contains(&end))
     }
 
     fn written(&mut self, conn: ConnId, head: &[u8], payload: Payload) {
@@ -489,6 +547,7 @@ impl<'a> Player<'a> {
         let header =
             Header::decode(&head[FrameHeader::LEN..], form(head)).expect("we write headers");
         let bytes = match (&mut self.upper, payload) {
+            (_, Payload::Span(span)) if self.buffers.has(span) => Some(self.buffers.bytes(span)),
             (Some(upper), payload) => Some(upper.bytes_of(&payload)),
             (None, Payload::Inline(bytes)) => Some(bytes.to_vec()),
             (None, _) => None,

@@ -1,6 +1,6 @@
 //! A recorded conversation, as one list of what each side did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) struct Conn {
 pub(crate) struct Recording {
     pub(crate) conns: Vec<Conn>,
     pub(crate) steps: Vec<Step>,
+    /// The calls that were refused because the two nodes were calling each other.
+    pub(crate) lost: BTreeSet<usize>,
     /// The hello of each network interface, by which its incarnation is known.
     hellos: Vec<Hello>,
 }
@@ -78,7 +80,12 @@ impl Recording {
         let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let bytes = fulmar_trace::decompress(&file).expect("the file is compressed");
         let capture = Capture::read(&bytes).expect("the file is a capture");
-        let mut recording = Self { conns: Vec::new(), steps: Vec::new(), hellos: Vec::new() };
+        let mut recording = Self {
+            conns: Vec::new(),
+            steps: Vec::new(),
+            lost: BTreeSet::new(),
+            hellos: Vec::new(),
+        };
         for connection in Conversation::of(&capture).connections {
             if connection.start == wanted {
                 recording.add(&connection);
@@ -232,6 +239,9 @@ impl Recording {
             let what = match item.kind {
                 Kind::ConnRequest(_) => What::Handshake(item.bytes),
                 Kind::Hello(hello) => {
+                    if hello.kind == ConnKind::NONE {
+                        self.lost.insert(conn);
+                    }
                     self.hellos.push(hello);
                     What::Handshake(item.bytes)
                 }

@@ -26,12 +26,25 @@ struct One {
     /// Plant a fault in the simulator itself, which the checkers must find.
     #[arg(long, value_parser = canary)]
     canary: Option<Canary>,
-    /// Have administrators run selftests.
-    #[arg(long)]
-    selftest: bool,
+    #[command(flatten)]
+    flavour: Flavour,
     /// Print every transition, and not only the last ones of a run that fails.
     #[arg(long)]
     log: bool,
+}
+
+/// What the runs are like. A swarm of no flavour gives each its share of the seeds.
+#[derive(Clone, Copy, Debug, Args)]
+struct Flavour {
+    /// Have administrators run selftests.
+    #[arg(long)]
+    selftest: bool,
+    /// Give nodes several interfaces.
+    #[arg(long, conflicts_with = "selftest")]
+    rails: bool,
+    /// Put routers between nodes.
+    #[arg(long, conflicts_with_all = ["selftest", "rails"])]
+    routed: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,9 +54,8 @@ enum Command {
         /// The seeds, as in 0..200; the last is not run.
         #[arg(long, value_parser = seeds)]
         seeds: std::ops::Range<u64>,
-        /// Have administrators run selftests.
-        #[arg(long)]
-        selftest: bool,
+        #[command(flatten)]
+        flavour: Flavour,
     },
 }
 
@@ -51,14 +63,15 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         None => one(&cli.one),
-        Some(Command::Swarm { seeds, selftest }) => swarm(seeds, selftest),
+        Some(Command::Swarm { seeds, flavour }) => swarm(seeds, flavour),
     }
 }
 
 fn one(args: &One) -> ExitCode {
-    let mut options = draw(args.seed, args.selftest);
+    let mut options = args.flavour.draw(args.seed);
     if let Some(nodes) = args.nodes {
         options.nodes = nodes.max(2);
+        options.rails = None;
     }
     options.canary = args.canary;
     println!("{options}");
@@ -77,10 +90,10 @@ fn one(args: &One) -> ExitCode {
     }
 }
 
-fn swarm(seeds: std::ops::Range<u64>, selftest: bool) -> ExitCode {
+fn swarm(seeds: std::ops::Range<u64>, flavour: Flavour) -> ExitCode {
     let (mut runs, mut steps) = (0, 0);
     for seed in seeds {
-        match run(&draw(seed, selftest), LINES_KEPT) {
+        match run(&flavour.share(seed).draw(seed), LINES_KEPT) {
             Ok(outcome) => (runs, steps) = (runs + 1, steps + outcome.steps),
             Err(failure) => {
                 eprintln!("{failure}");
@@ -92,8 +105,23 @@ fn swarm(seeds: std::ops::Range<u64>, selftest: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn draw(seed: u64, selftest: bool) -> Options {
-    if selftest { Options::draw_selftest(seed) } else { Options::draw(seed) }
+impl Flavour {
+    fn draw(self, seed: u64) -> Options {
+        match self {
+            Self { selftest: true, .. } => Options::draw_selftest(seed),
+            Self { rails: true, .. } => Options::draw_rails(seed),
+            Self { routed: true, .. } => Options::draw_routed(seed),
+            _ => Options::draw(seed),
+        }
+    }
+
+    /// Returns the flavour of one seed of a swarm.
+    fn share(self, seed: u64) -> Self {
+        if self.selftest || self.rails || self.routed {
+            return self;
+        }
+        Self { selftest: seed % 8 == 5, rails: seed % 8 == 6, routed: seed % 8 == 7 }
+    }
 }
 
 fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {

@@ -65,7 +65,11 @@ fn is_harmless(notice: &Notice) -> bool {
         // A response can come in time and be waited for in vain: the PUT was meant to be dropped.
         Notice::Lnet(notice) => matches!(
             notice,
-            Lnet::Dropped { .. } | Lnet::ResponseTimeout { .. } | Lnet::Discovered { .. }
+            Lnet::Dropped { .. }
+                | Lnet::ResponseTimeout { .. }
+                | Lnet::Discovered { .. }
+                | Lnet::GatewayUp { .. }
+                | Lnet::Routing { .. }
         ),
         Notice::Socklnd(notice) => matches!(notice, Socklnd::PeerUp { .. }),
         Notice::Selftest(notice) => {

@@ -7,6 +7,7 @@ use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
 use super::{Verdict, require};
 use crate::HostId;
 use crate::signal::Signal;
+use crate::world::World;
 
 /// Who has asked or been told what the other is.
 #[derive(Debug, Default)]
@@ -15,9 +16,16 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    pub(super) fn observe(&mut self, signal: &Signal) -> Verdict {
+    pub(super) fn observe(&mut self, world: &World, signal: &Signal) -> Verdict {
         match signal {
-            Signal::Wrote { host, peer, header, .. } => self.wrote(*host, *peer, header),
+            Signal::Wrote { host, header, .. } => {
+                // Whatever way it goes, and whoever carries it, it is a word of one to another.
+                let ends = (world.host_of(header.source), world.host_of(header.target));
+                match ends {
+                    (Some(from), Some(to)) if from == *host => self.wrote(from, to, header),
+                    _ => Ok(()),
+                }
+            }
             Signal::Crashed { host } => {
                 self.known.retain(|(one, _)| one != host);
                 Ok(())

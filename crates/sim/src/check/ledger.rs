@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fulmar_base::{BufferId, Span};
 use fulmar_lnet::{Event, EventDone, Md, MdId};
+use fulmar_lnet_wire::Nid;
 
 use crate::HostId;
 
@@ -81,6 +82,8 @@ pub struct Operation {
     pub expect: Expect,
     /// Whether an ACK or a REPLY must come.
     pub answer: bool,
+    /// The NID that it must come from, if one is given, and the NID that was addressed.
+    pub pair: Option<(Option<Nid>, Nid)>,
     /// What has become of it.
     pub seen: Seen,
 }

@@ -1,6 +1,8 @@
 //! Independent judges of what the nodes do. They see [`Signal`]s and what the workload meant,
 //! and never ask a node whether it did well.
 //!
+//! [`table`] names the check of each invariant.
+//!
 //! | checker | guards, of lnet-behaviour §17 |
 //! |---|---|
 //! | [`operations`] | 7, 8, 10, 12, 13, 14, 16, 18: events, thresholds, lengths, duplicates |
@@ -8,6 +10,8 @@
 //! | [`credits`] | 1, 2, 4: nodes' own invariants, and our own count of messages in LNDs |
 //! | [`order`] | 17: what one connection carries is received in order |
 //! | [`discovery`] | 26: nothing is sent to a stranger before a ping |
+//! | [`rails`] | 27, 32, 33: what nodes say of their interfaces, health, NIDs that are given |
+//! | [`routers`] | 1, 19, 20, 22, 23: what is forwarded, its memory, the way back, closed routers |
 //! | [`selftest`] | of lnet-selftest: data are good, memory is freed, nothing is left behind |
 //! | [`calm`] | 7, 11: without faults nothing fails and no connection breaks |
 
@@ -18,7 +22,10 @@ pub mod discovery;
 pub mod ledger;
 pub mod operations;
 pub mod order;
+pub mod rails;
+pub mod routers;
 pub mod selftest;
+pub mod table;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,6 +65,9 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(Violation { checker, text: text() }) }
 }
 
+/// Among so many nodes everybody has talked to everybody before a run ends.
+const TALKERS: usize = 6;
+
 /// All checkers.
 #[derive(Debug)]
 pub struct Checks {
@@ -65,6 +75,8 @@ pub struct Checks {
     credits: credits::Recount,
     order: order::Order,
     discovery: Option<discovery::Discovery>,
+    rails: rails::Rails,
+    routers: Option<routers::Routers>,
     selftest: selftest::Selftests,
     calm: Option<calm::Calm>,
 }
@@ -74,9 +86,11 @@ impl Checks {
     pub fn new(options: &Options) -> Self {
         Self {
             data: data::Memory::default(),
-            credits: credits::Recount::new(options.peer_credits),
+            credits: credits::Recount::new(options),
             order: order::Order::default(),
             discovery: options.discovery.then(discovery::Discovery::default),
+            rails: rails::Rails::new(options),
+            routers: routers::Routers::new(options),
             selftest: selftest::Selftests::new(options),
             calm: options.faults.is_none().then(calm::Calm::default),
         }
@@ -95,7 +109,11 @@ impl Checks {
         self.credits.observe(signal)?;
         self.order.observe(ledger, signal)?;
         if let Some(discovery) = &mut self.discovery {
-            discovery.observe(signal)?;
+            discovery.observe(world, signal)?;
+        }
+        self.rails.observe(world, ledger, signal)?;
+        if let Some(routers) = &mut self.routers {
+            routers.observe(world, signal)?;
         }
         operations::observe(ledger, life, signal)?;
         self.selftest.observe(signal)?;
@@ -109,13 +127,17 @@ impl Checks {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn settled(&self, world: &World, hosts: &BTreeSet<HostId>) -> Verdict {
+    pub fn settled(&mut self, world: &World, hosts: &BTreeSet<HostId>) -> Verdict {
         for &host in hosts {
             if let Some(tcp) = world.lost_wakeup(host).filter(|_| !world.is_paused(host)) {
                 let text = format!("{host} could read {tcp}, and was not told to");
                 return Err(Violation { checker: "wake-ups", text });
             }
             self.credits.settled(world, host)?;
+            self.rails.health_is_bounded(world, host)?;
+            if let Some(routers) = &mut self.routers {
+                routers.settled(world, host)?;
+            }
             selftest::settled(world, host)?;
         }
         Ok(())
@@ -131,6 +153,13 @@ impl Checks {
             calm.finished(ledger)?;
         }
         self.credits.idle(world, now)?;
+        if let Some(routers) = &self.routers {
+            routers.idle(world)?;
+        }
+        // Those of more nodes do not all talk to each other in the end.
+        if world.host_ids().count() <= TALKERS {
+            rails::everybody_knows_the_interfaces(world)?;
+        }
         selftest::idle(world, now)
     }
 }

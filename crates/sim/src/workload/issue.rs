@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Span};
-use fulmar_lnet::{Get, Md, MdOptions, Put};
+use fulmar_lnet::{Get, Md, MdId, MdOptions, Put};
 use fulmar_lnet_wire::{MTU, Nid, ProcessId};
 
 use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, only, portals};
@@ -61,6 +61,21 @@ impl Workload {
         let len = len.unwrap_or_else(|| self.size());
         let target = self.posted(world, ledger, from, to, MdOptions::OP_PUT, len, len.into());
         self.begin_put(world, ledger, from, target, len, true)
+    }
+
+    /// Begins a PUT as [`Workload::plain_put`] does, from our NID, if one is given, to a NID.
+    pub fn pinned_put(
+        &mut self,
+        world: &mut World,
+        ledger: &mut Ledger,
+        (from, to): (HostId, HostId),
+        len: u32,
+        nids: (Option<Nid>, Nid),
+    ) -> Option<usize> {
+        self.pinned = Some(nids);
+        let begun = self.plain_put(world, ledger, (from, to), Some(len));
+        self.pinned = None;
+        begun
     }
 
     fn put(&mut self, world: &mut World, ledger: &mut Ledger, from: HostId, to: HostId) {
@@ -129,7 +144,7 @@ impl Workload {
     }
 
     fn query(&mut self, world: &mut World, from: HostId, to: HostId, kind: Kind) {
-        let target = ProcessId::lustre(world.nid(to));
+        let target = self.address(world, from, to);
         let patience = Duration::from_secs(60);
         let force = self.rng.one_in(2);
         let query = world.apply(from, |lnet, now| match kind {
@@ -194,7 +209,9 @@ impl Workload {
         };
         let fits = u64::from(len) <= room || options.has(MdOptions::TRUNCATE);
         let expect = if fits { Expect::Moved(len.min(room as u32)) } else { Expect::Dropped };
-        let wildcard = from == to || self.rng.one_in(2);
+        // Who is not discovered is known by each of his NIDs apart.
+        let strangers = !self.options.discovery && world.nids(from).len() > 1;
+        let wildcard = from == to || self.rng.one_in(2) || strangers;
         let portal = if wildcard { portals::WILDCARD } else { portals::UNIQUE };
         let mut target = self.target(ledger, to, portal, expect, fits);
         let mut me = only(world.nid(from), target.match_bits);
@@ -233,10 +250,10 @@ impl Workload {
         let header_data = self.rng.u64();
         let action = Action::Put { ack };
         let number = self.declare(world, ledger, from, &target, len, action, header_data)?;
-        let (md, to) = (ledger.operations[number].md.md, self.address(world, from, target.host));
+        let (md, to) = self.addressed(world, ledger, number, target.host);
+        let source = ledger.operations[number].pair.and_then(|(source, _)| source);
         let Target { portal, match_bits, offset, .. } = target;
-        let put =
-            Put { md, ack, source: None, target: to, portal, match_bits, offset, header_data };
+        let put = Put { md, ack, source, target: to, portal, match_bits, offset, header_data };
         let result = world.apply(from, |lnet, now| lnet.put(now, put));
         assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
         Some(number)
@@ -252,16 +269,47 @@ impl Workload {
     ) -> Option<usize> {
         let header_data = self.rng.u64();
         let number = self.declare(world, ledger, from, &target, len, Action::Get, header_data)?;
-        let (md, to) = (ledger.operations[number].md.md, self.address(world, from, target.host));
+        let (md, to) = self.addressed(world, ledger, number, target.host);
+        let source = ledger.operations[number].pair.and_then(|(source, _)| source);
         let Target { portal, match_bits, offset, .. } = target;
-        let get = Get { md, source: None, target: to, portal, match_bits, offset };
+        let get = Get { md, source, target: to, portal, match_bits, offset };
         let result = world.apply(from, |lnet, now| lnet.get(now, get));
         assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
         Some(number)
     }
 
-    fn address(&self, world: &World, from: HostId, to: HostId) -> ProcessId {
-        ProcessId::lustre(if from == to { Nid::LOOPBACK } else { world.nid(to) })
+    /// Draws the NIDs of an operation, and returns its descriptor and its target.
+    fn addressed(
+        &mut self,
+        world: &World,
+        ledger: &mut Ledger,
+        number: usize,
+        to: HostId,
+    ) -> (MdId, ProcessId) {
+        let MdKey { host, md, .. } = ledger.operations[number].md;
+        let pair = self.pinned.unwrap_or_else(|| {
+            let target = self.address(world, host, to).nid;
+            (self.source(world, host, target), target)
+        });
+        ledger.operations[number].pair = Some(pair);
+        (md, ProcessId::lustre(pair.1))
+    }
+
+    /// Draws one of the NIDs by which a node can be addressed.
+    fn address(&mut self, world: &World, from: HostId, to: HostId) -> ProcessId {
+        let nids = if from == to { vec![Nid::LOOPBACK] } else { world.reachable(from, to) };
+        let nid = if let [nid] = nids[..] { nid } else { *pick(&mut self.rng, &nids) };
+        ProcessId::lustre(nid)
+    }
+
+    /// Draws the NID that a message must come from, or that any will do.
+    fn source(&mut self, world: &World, from: HostId, to: Nid) -> Option<Nid> {
+        let nids = world.nids(from);
+        if nids.len() < 2 || to.is_loopback() || !self.rng.one_in(8) {
+            return None;
+        }
+        let own: Vec<Nid> = nids.into_iter().filter(|nid| nid.net() == to.net()).collect();
+        (!own.is_empty()).then(|| *pick(&mut self.rng, &own))
     }
 
     /// Binds the initiator's descriptor and records the operation.
@@ -311,6 +359,7 @@ impl Workload {
             remote,
             expect,
             answer,
+            pair: None,
             seen: Seen::default(),
         }))
     }

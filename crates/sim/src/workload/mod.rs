@@ -51,6 +51,8 @@ pub struct Workload {
     pub(crate) queries: BTreeMap<(HostId, QueryId), Option<Answer>>,
     /// Faults are over: buffers are posted at once.
     pub(crate) prompt: bool,
+    /// The NIDs of the operation being begun, if they are given.
+    pub(crate) pinned: Option<(Option<Nid>, Nid)>,
 }
 
 /// Something that an application will do.
@@ -83,6 +85,7 @@ impl Workload {
             regions: BTreeMap::new(),
             queries: BTreeMap::new(),
             prompt: false,
+            pinned: None,
         };
         for host in world.host_ids() {
             this.begin(world, ledger, host);

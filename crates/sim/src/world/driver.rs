@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use fulmar_base::{ConnId, Payload, Sink, Span};
 use fulmar_lnet::{CopyId, Event, EventDone};
-use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::selftest::Usage;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind};
+use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
 use fulmar_node::{Output, Task};
 use fulmar_wire::Order;
 
@@ -27,7 +28,7 @@ impl World {
 
     fn output(&mut self, host: HostId, output: Output) {
         match output {
-            Output::Dial { conn, remote, .. } => self.dial(host, conn, remote),
+            Output::Dial { conn, local, remote } => self.dial(host, conn, local, remote),
             Output::Write { conn, head, payload, .. } => self.write(host, conn, head, payload),
             Output::Close { conn, flush } => self.close(host, conn, flush),
             Output::Resume { conn } => self.resume(host, conn),
@@ -38,6 +39,8 @@ impl World {
                 self.log.line(self.now, host, format!("q{}", query.0), format_args!("{text}"));
                 self.signals.push_back(Signal::Answered { host, query, result });
             }
+            Output::Allocate { buffer, len } => self.allocate_router_buffer(host, buffer, len),
+            Output::Release { buffer } => self.release_router_buffer(host, buffer),
             Output::Task(Task::Allocate { buffer, len, contents }) => {
                 self.allocate(host, buffer, len, contents);
             }
@@ -76,18 +79,32 @@ impl World {
         let name = header.map_or("", |header| header.body.message_type().name().unwrap_or("?"));
         let what = format_args!("write {head_len} + {payload_len} {name}");
         self.log.line(self.now, host, tcp, what);
+        let info = header.and_then(|header| ping_info(&header, &payload));
+        let kept_in = match &payload {
+            Payload::Span(span) => self.router_buffer(host, *span),
+            _ => None,
+        };
+        let payload = match &header {
+            Some(header) => self.spoilt(host, header, payload),
+            None => payload,
+        };
         let payload = self.world_payload(host, payload);
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        connection.end_mut(side).stream.write(head, payload, header.is_some());
+        connection.end_mut(side).stream.write(head, payload, header.is_some(), kept_in);
         if let Some(header) = header {
-            let peer = connection.end(side.other()).host;
-            self.signals.push_back(Signal::Wrote { host, peer, tcp, header });
+            let [from, to] = [side, side.other()].map(|side| connection.end(side).port);
+            let (ni, peer_ni, peer) = (self.nid_of(from), self.nid_of(to), to.host);
+            self.signals.push_back(Signal::Wrote { host, peer, ni, peer_ni, tcp, header, info });
         }
         self.transmit(tcp, side);
     }
 
     fn resume(&mut self, host: HostId, conn: ConnId) {
         if Planted::strikes(&mut self.canary, Canary::LostResume) {
+            return;
+        }
+        let waited = self.options.is_router(host) && self.is_stalled(host, conn);
+        if waited && Planted::strikes(&mut self.canary, Canary::LostPool) {
             return;
         }
         if let Some(&(tcp, side)) = self.host(host).connections.get(&conn) {
@@ -150,9 +167,11 @@ impl World {
         self.drain(host);
     }
 
-    /// Takes the word that bytes have come to memory of a node; `source` is as the network names it.
+    /// Takes the word that bytes have come to memory of a node; `source` is as the network names
+    /// it.
     pub(super) fn stored(&mut self, host: HostId, sink: Span, source: Span) {
-        if self.stored_by_selftest(host, sink, source) {
+        if self.stored_by_router(host, sink, source) || self.stored_by_selftest(host, sink, source)
+        {
             return;
         }
         self.signals.push_back(Signal::Stored { host, sink, source });
@@ -174,6 +193,17 @@ fn message_header(head: &[u8]) -> Option<Header> {
             Header::decode(rest.get(..HeaderForm::Small.len())?, HeaderForm::Small).ok()
         }
         FrameKind::NOOP => message_header(rest),
+        _ => None,
+    }
+}
+
+/// Returns what a node says of itself in a message, if it does: a push, or the reply to a ping.
+fn ping_info(header: &Header, payload: &Payload) -> Option<PingInfo> {
+    let Payload::Inline(bytes) = payload else { return None };
+    match header.body {
+        Body::Put { portal: RESERVED_PORTAL, .. } | Body::Reply { .. } => {
+            PingInfo::decode(bytes).ok().map(|decoded| decoded.info)
+        }
         _ => None,
     }
 }

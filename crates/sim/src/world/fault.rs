@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulmar_base::Time;
 
-use super::{HostId, TcpId, World};
+use super::{HostId, Port, TcpId, World};
 use crate::signal::Signal;
 use crate::tcp::{EndState, Segment, Side};
 
@@ -54,6 +54,7 @@ impl World {
         let this = self.host_mut(host);
         this.connections.clear();
         this.stalled.clear();
+        this.router_buffers.clear();
         this.armed = None;
         this.life += 1;
         self.signals.push_back(Signal::Crashed { host });
@@ -78,9 +79,19 @@ impl World {
             return;
         }
         self.note(one, &other.to_string(), format_args!("FAULT heal"));
-        let at = self.now + self.delay(one, other);
-        for tcp in self.connections_between(one, other) {
+        self.let_pass(|a, b| (a.host, b.host) == (one, other) || (a.host, b.host) == (other, one));
+    }
+
+    /// Lets what was held back on connections between these interfaces come now.
+    pub(super) fn let_pass(&mut self, between: impl Fn(Port, Port) -> bool) {
+        for tcp in self.connections_where(between) {
+            if self.is_cut(tcp) {
+                continue;
+            }
             for side in Side::BOTH {
+                let Some(connection) = &self.connections[tcp.0] else { continue };
+                let (from, to) = (connection.end(side.other()).host, connection.end(side).host);
+                let at = self.now + self.delay(from, to);
                 let Some(connection) = &mut self.connections[tcp.0] else { continue };
                 let stream = connection.incoming(side);
                 stream.postpone(at);
@@ -108,9 +119,11 @@ impl World {
     /// Lets the administrator of `host` close its connections with `peer`.
     pub fn disconnect(&mut self, host: HostId, peer: HostId) {
         self.note(host, &peer.to_string(), format_args!("FAULT disconnect"));
-        let (now, nid) = (self.now, self.nid(peer));
-        if let Some(node) = &mut self.host_mut(host).node {
-            node.close_peer(now, nid);
+        let (now, nids) = (self.now, self.nids(peer));
+        for nid in nids {
+            if let Some(node) = &mut self.host_mut(host).node {
+                node.close_peer(now, nid);
+            }
         }
         self.drain(host);
     }
@@ -124,6 +137,7 @@ impl World {
         for host in self.host_ids() {
             self.host_mut(host).read_pause = None;
         }
+        self.heal_rails();
     }
 
     fn reset_towards(&mut self, tcp: TcpId, reader: Side) {
@@ -138,18 +152,19 @@ impl World {
     }
 
     fn connections_of(&self, host: HostId) -> Vec<TcpId> {
-        self.connections_where(|one, other| one == host || other == host)
+        self.connections_where(|one, other| one.host == host || other.host == host)
     }
 
     fn connections_between(&self, one: HostId, other: HostId) -> Vec<TcpId> {
-        self.connections_where(|a, b| (a, b) == (one, other) || (a, b) == (other, one))
+        let wanted = [(one, other), (other, one)];
+        self.connections_where(|a, b| wanted.contains(&(a.host, b.host)))
     }
 
-    fn connections_where(&self, wanted: impl Fn(HostId, HostId) -> bool) -> Vec<TcpId> {
+    fn connections_where(&self, wanted: impl Fn(Port, Port) -> bool) -> Vec<TcpId> {
         let live = self.connections.iter().enumerate();
         live.filter_map(|(n, connection)| {
             let connection = connection.as_ref()?;
-            wanted(connection.dialler.host, connection.acceptor.host).then_some(TcpId(n))
+            wanted(connection.dialler.port, connection.acceptor.port).then_some(TcpId(n))
         })
         .collect()
     }

@@ -1,16 +1,18 @@
-//! One host: an address, a link, and a node while it is up.
+//! One host: addresses, links, and a node while it is up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, Rng, Time};
-use fulmar_lnet::{Globals, NiTunables};
+use fulmar_base::{BufferId, ConnId, Errno, Rng, Time};
+use fulmar_lnet::{Globals, NiTunables, RoutingConfig};
+use fulmar_lnet_wire::Pid;
 use fulmar_lnet_wire::socklnd::Version;
-use fulmar_lnet_wire::{Net, Nid, Pid};
 use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
 
+use super::forge::Lie;
+use super::router::RouterBuffer;
 use super::{Happening, TcpId, World};
 use crate::options::Options;
 use crate::tcp::Side;
@@ -19,15 +21,33 @@ use crate::tcp::Side;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostId(pub u32);
 
-impl HostId {
-    /// Returns the address: 10.0.0.1 and up.
+/// An interface of a host: an address and a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Port {
+    /// The host.
+    pub host: HostId,
+    /// Which of its interfaces.
+    pub index: u8,
+}
+
+impl Port {
+    /// Returns the address: 10.0.0.1 and up, of second interfaces 10.1.0.1 and up.
     pub(crate) fn ip(self) -> IpAddr {
-        Ipv4Addr::from(FIRST_ADDRESS + self.0).into()
+        let of_host = FIRST_ADDRESS + self.host.0;
+        Ipv4Addr::from(of_host + (u32::from(self.index) << PORT_SHIFT)).into()
     }
 
     pub(crate) fn of_ip(ip: IpAddr) -> Option<Self> {
         let IpAddr::V4(ip) = ip else { return None };
-        u32::from(ip).checked_sub(FIRST_ADDRESS).map(Self)
+        let number = u32::from(ip).checked_sub(FIRST_ADDRESS)?;
+        let index = u8::try_from(number >> PORT_SHIFT).ok()?;
+        Some(Self { host: HostId(number % (1 << PORT_SHIFT)), index })
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.host, self.index))
     }
 }
 
@@ -45,8 +65,8 @@ pub(super) struct Host {
     pub(super) life: u32,
     /// Its share of the delay to every other host.
     pub(super) delay: Duration,
-    /// When its link has sent what it was given.
-    pub(super) link_free: Time,
+    /// Its links, one for each interface.
+    pub(super) links: Vec<Link>,
     pub(super) paused_until: Time,
     /// If it reads slowly: one segment, and then nothing for so long.
     pub(super) read_pause: Option<Duration>,
@@ -55,19 +75,40 @@ pub(super) struct Host {
     pub(super) connections: BTreeMap<ConnId, (TcpId, Side)>,
     /// Connections with something to read that their node does not want yet.
     pub(super) stalled: BTreeSet<ConnId>,
+    /// What a router keeps while it forwards it.
+    pub(super) router_buffers: BTreeMap<BufferId, RouterBuffer>,
+    /// How its next answer to a ping is wrong.
+    pub(super) lie: Option<Lie>,
     /// Diallers use the privileged ports in turn.
     next_port: u16,
 }
 
+/// The link of one interface.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    /// When it has sent what it was given.
+    pub(super) free: Time,
+    /// Nothing passes.
+    pub(super) cut: bool,
+    /// Nothing passes, and the node knows.
+    pub(super) down: bool,
+    /// Nobody listens there.
+    pub(super) refuses: bool,
+    /// The administrator has removed the interface.
+    pub(super) removed: bool,
+}
+
 impl Host {
-    pub(super) fn new(options: &Options, rng: &mut Rng) -> Self {
+    pub(super) fn new(options: &Options, ports: usize, rng: &mut Rng) -> Self {
         let half = |delay: Duration| delay.as_nanos() as u64 / 2;
         let (least, most) = (half(options.network.delay_min), half(options.network.delay_max));
         Self {
             node: None,
             life: 0,
             delay: Duration::from_nanos(rng.between(least, most)),
-            link_free: Time::ZERO,
+            links: vec![Link::default(); ports],
+            router_buffers: BTreeMap::new(),
+            lie: None,
             paused_until: Time::ZERO,
             read_pause: None,
             armed: None,
@@ -94,8 +135,12 @@ impl World {
         this.node = Some(node);
         this.armed = None;
         let life = this.life;
+        for link in &mut this.links {
+            link.removed = false;
+        }
         self.log.line(now, host, "-", format_args!("start life {life}"));
         self.drain(host);
+        self.tell_links(host);
     }
 
     fn new_node(&mut self, host: HostId) -> Result<Node, Errno> {
@@ -104,32 +149,43 @@ impl World {
         // Both must differ from life to life, as nanoseconds of a wall clock do.
         let birth = (now.0 + 1) << 12 | u64::from(host.0 & 0xfff);
         let version = if host.0 < options.old_nodes { Version::V2 } else { Version::V3 };
-        let globals = Globals { discovery: options.discovery, ..Globals::default() };
+        let rails = options.rails.clone();
+        let globals = rails.as_ref().map_or_else(Globals::default, |rails| rails.globals.clone());
+        let globals = Globals { discovery: options.discovery, ..globals };
+        let routing = rails.as_ref().map_or_else(Default::default, |rails| rails.routing);
         let mut node = Node::new(Config {
-            lnet: fulmar_lnet::Config { pid: Pid::LUSTRE, interface_cookie: birth, globals },
+            lnet: fulmar_lnet::Config {
+                pid: Pid::LUSTRE,
+                interface_cookie: birth,
+                globals,
+                routing: RoutingConfig { forwarding: options.is_router(host), ..routing },
+            },
             socklnd: fulmar_socklnd::Config { version, ..fulmar_socklnd::Config::default() },
         });
-        let tunables = NiTunables {
-            peer_credits: options.peer_credits,
-            credits: options.credits,
-            ..NiTunables::default()
-        };
-        node.add_ni(
-            now,
-            NiConfig {
-                nid: Nid::of_ip(Net::TCP, host.ip()),
-                tunables,
-                incarnation: birth,
-                conns_per_peer: options.conns_per_peer,
-            },
-        )?;
+        for port in options.ports(host) {
+            node.add_ni(now, self.ni_config(port, birth))?;
+        }
         node.apply(now, |lnet| lnet.start(now));
+        for route in options.routes_of(host) {
+            node.apply(now, |lnet| lnet.route_add(now, route))?;
+        }
         if let Some(selftest) = &options.selftest {
             // Each life reads the clock when it begins.
             let wall_clock = WALL_CLOCK + now.0;
             node.open_selftest(now, SelftestConfig { wall_clock, ..selftest.config.clone() })?;
         }
         Ok(node)
+    }
+
+    pub(super) fn ni_config(&self, port: Port, incarnation: u64) -> NiConfig {
+        let options = &self.options;
+        let tunables = NiTunables {
+            peer_credits: options.peer_credits,
+            credits: options.credits,
+            ..NiTunables::default()
+        };
+        let conns_per_peer = options.conns_per_peer;
+        NiConfig { nid: options.nid(port), tunables, incarnation, conns_per_peer }
     }
 
     /// Sees to it that the node is called when it wants to be.
@@ -171,5 +227,7 @@ impl World {
 
 /// Some morning of 2026, in nanoseconds since 1970.
 const WALL_CLOCK: u64 = 1_780_000_000_000_000_000;
+/// An address names a host, and above this bit one of its interfaces.
+const PORT_SHIFT: u32 = 16;
 /// 10.0.0.1.
 const FIRST_ADDRESS: u32 = 0x0a00_0001;

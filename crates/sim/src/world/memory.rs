@@ -144,6 +144,9 @@ impl World {
     /// Returns a payload as the network names it.
     pub(super) fn world_payload(&mut self, host: HostId, payload: Payload) -> Payload {
         let Payload::Span(span) = payload else { return payload };
+        if let Some(payload) = self.forwarded_payload(host, span) {
+            return payload;
+        }
         let span = self.world_span(host, span);
         if is_selftest(span.buffer) {
             let sound = self.memory.part(span).map(drop);

@@ -10,12 +10,15 @@
 mod canary;
 mod driver;
 mod fault;
+mod forge;
 mod host;
 mod memory;
 mod network;
+mod rail;
 mod reading;
+mod router;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fulmar_base::{Errno, Rng, Time};
 use fulmar_lnet::{CopyId, EventDone, Lnet};
@@ -23,7 +26,8 @@ use fulmar_lnet_wire::{Net, Nid};
 use fulmar_node::{CommandId, Keyed, Node};
 use fulmar_socklnd::{Closed, DialError};
 
-pub use host::HostId;
+pub use forge::Lie;
+pub use host::{HostId, Port};
 
 use crate::log::Log;
 use crate::options::Options;
@@ -31,7 +35,7 @@ use crate::queue::Queue;
 use crate::signal::Signal;
 use crate::tcp::{Connection, Side};
 use canary::Planted;
-use host::Host;
+use host::{Host, Link};
 use memory::Memory;
 
 /// A TCP connection of the simulated network; never used twice.
@@ -105,7 +109,8 @@ impl World {
     /// Returns a world of nodes that have started and know nothing of each other.
     pub fn new(options: &Options, log: Log) -> Self {
         let mut rng = Rng::new(options.seed ^ NETWORK_STREAM);
-        let hosts = (0..options.nodes).map(|_| Host::new(options, &mut rng)).collect();
+        let ports = |host| options.ports(HostId(host)).len();
+        let hosts = (0..options.nodes).map(|n| Host::new(options, ports(n), &mut rng)).collect();
         let mut world = Self {
             options: options.clone(),
             now: Time::ZERO,
@@ -137,14 +142,49 @@ impl World {
         (0..self.hosts.len() as u32).map(HostId)
     }
 
-    /// Returns the NID of a host's one interface.
+    /// Returns the NID of a host's first interface, by which others know the node.
     pub fn nid(&self, host: HostId) -> Nid {
-        Nid::of_ip(Net::TCP, host.ip())
+        self.nid_of(Port { host, index: 0 })
+    }
+
+    /// Returns the NIDs of all interfaces that a host should have.
+    pub fn nids(&self, host: HostId) -> Vec<Nid> {
+        self.options.ports(host).into_iter().map(|port| self.nid_of(port)).collect()
+    }
+
+    /// Returns the NID of an interface.
+    pub fn nid_of(&self, port: Port) -> Nid {
+        self.options.nid(port)
+    }
+
+    /// Returns the interface that has a NID.
+    pub fn port_of(&self, nid: Nid) -> Option<Port> {
+        Port::of_ip(nid.ip()?).filter(|port| self.has(*port) && self.nid_of(*port) == nid)
     }
 
     /// Returns the host of a NID.
     pub fn host_of(&self, nid: Nid) -> Option<HostId> {
-        HostId::of_ip(nid.ip()?).filter(|host| (host.0 as usize) < self.hosts.len())
+        self.port_of(nid).map(|port| port.host)
+    }
+
+    /// Returns the NIDs at which a node can address another: those on the nearest networks. A
+    /// router takes no message for its far side from its near side.
+    pub fn reachable(&self, from: HostId, to: HostId) -> Vec<Nid> {
+        let mut nets: BTreeMap<Net, u32> =
+            self.nids(from).iter().map(|nid| (nid.net(), 0)).collect();
+        let routes = self.options.rails.iter().flat_map(|rails| &rails.routes);
+        for (_, route) in routes.filter(|(host, _)| *host == from) {
+            nets.entry(route.net).or_insert(route.hops.unwrap_or(1));
+        }
+        let hops = |nid: &Nid| nets.get(&nid.net()).copied();
+        let nids = self.nids(to);
+        let nearest = nids.iter().filter_map(hops).min();
+        nids.into_iter().filter(|nid| nearest.is_some() && hops(nid) == nearest).collect()
+    }
+
+    fn has(&self, port: Port) -> bool {
+        let host = self.hosts.get(port.host.0 as usize);
+        host.is_some_and(|host| usize::from(port.index) < host.links.len())
     }
 
     /// Returns the node of a host, unless it is down.
@@ -275,6 +315,14 @@ impl World {
 
     fn host(&self, host: HostId) -> &Host {
         &self.hosts[host.0 as usize]
+    }
+
+    fn link(&self, port: Port) -> &Link {
+        &self.host(port.host).links[usize::from(port.index)]
+    }
+
+    fn link_mut(&mut self, port: Port) -> &mut Link {
+        &mut self.host_mut(port.host).links[usize::from(port.index)]
     }
 
     fn host_mut(&mut self, host: HostId) -> &mut Host {

@@ -1,12 +1,12 @@
 //! Calls, segments and windows on their way between hosts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Span, Time};
 use fulmar_socklnd::{Closed, DialError};
 
-use super::{Happening, HostId, Planted, TcpId, Todo, World};
+use super::{Happening, HostId, Planted, Port, TcpId, Todo, World};
 use crate::options::{Canary, Cut};
 use crate::signal::Signal;
 use crate::tcp::{Connection, End, EndState, Segment, Side, Stream};
@@ -17,36 +17,48 @@ impl World {
         self.host(from).delay + self.host(to).delay
     }
 
-    pub(super) fn is_cut(&self, one: HostId, other: HostId) -> bool {
-        self.partitions.contains(&(one.min(other), one.max(other)))
+    /// Returns whether nothing passes between the ends of a connection.
+    pub(super) fn is_cut(&self, tcp: TcpId) -> bool {
+        let Some(connection) = &self.connections[tcp.0] else { return false };
+        let [one, other] = Side::BOTH.map(|side| connection.end(side).port);
+        let hosts = (one.host.min(other.host), one.host.max(other.host));
+        self.partitions.contains(&hosts) || self.link(one).cut || self.link(other).cut
     }
 
-    pub(super) fn dial(&mut self, host: HostId, conn: ConnId, remote: SocketAddr) {
+    pub(super) fn dial(&mut self, host: HostId, conn: ConnId, local: IpAddr, remote: SocketAddr) {
         let tcp = TcpId(self.connections.len());
-        let local = SocketAddr::new(host.ip(), self.host_mut(host).port());
-        let target = HostId::of_ip(remote.ip()).filter(|to| (to.0 as usize) < self.hosts.len());
         self.log.line(self.now, host, tcp, format_args!("dial {remote}"));
+        let Some(own) = Port::of_ip(local).filter(|port| port.host == host && self.has(*port))
+        else {
+            return self.broken(host, format!("dials {remote} from {local}, which is not its own"));
+        };
+        let local = SocketAddr::new(local, self.host_mut(host).port());
+        let target = Port::of_ip(remote.ip()).filter(|port| self.has(*port));
         let window = self.options.network.window;
-        let end = |host, addr, id| End {
-            host,
+        let end = |port: Port, addr, id| End {
+            host: port.host,
+            port,
             addr,
             id,
             state: EndState::Waiting,
             stream: Stream::new(window),
+            unreported: 0,
             read_pending: false,
         };
         self.connections.push(Some(Box::new(Connection {
-            dialler: end(host, local, Some(conn)),
-            acceptor: end(target.unwrap_or(host), remote, None),
+            dialler: end(own, local, Some(conn)),
+            acceptor: end(target.unwrap_or(own), remote, None),
             dialled: self.now,
         })));
         self.host_mut(host).connections.insert(conn, (tcp, Side::Dialler));
+        let same_net = |port| self.nid_of(port).net() == self.nid_of(own).net();
         match target {
-            Some(target) => {
-                let at = self.now + self.delay(host, target);
+            _ if self.link(own).down => self.refuse(tcp, self.now, Errno::ENETUNREACH),
+            Some(target) if same_net(target) => {
+                let at = self.now + self.delay(host, target.host);
                 self.queue.push(at, Happening::Syn { tcp });
             }
-            None => self.refuse(tcp, self.now, Errno::EHOSTUNREACH),
+            _ => self.refuse(tcp, self.now, Errno::EHOSTUNREACH),
         }
     }
 
@@ -56,13 +68,14 @@ impl World {
 
     pub(super) fn syn(&mut self, tcp: TcpId) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, to) = (connection.dialler.host, connection.acceptor.host);
+        let (from, called) = (connection.dialler.host, connection.acceptor.port);
+        let to = called.host;
         let gives_up = connection.dialled + SYN_TIMEOUT;
         if connection.dialler.state == EndState::Closed {
             self.connections[tcp.0] = None;
-        } else if self.is_cut(from, to) {
+        } else if self.is_cut(tcp) {
             self.refuse(tcp, gives_up, Errno::ETIMEDOUT);
-        } else if self.host(to).node.is_none() {
+        } else if self.host(to).node.is_none() || self.link(called).refuses {
             self.refuse(tcp, self.now + self.delay(from, to), Errno::ECONNREFUSED);
         } else {
             let at = self.now + self.delay(from, to);
@@ -73,8 +86,7 @@ impl World {
 
     pub(super) fn answer(&mut self, tcp: TcpId, result: Result<(), DialError>) {
         let Some(connection) = &self.connections[tcp.0] else { return };
-        let (from, to) = (connection.dialler.host, connection.acceptor.host);
-        if result.is_ok() && self.is_cut(from, to) {
+        if result.is_ok() && self.is_cut(tcp) {
             let at = (connection.dialled + SYN_TIMEOUT).max(self.now);
             return self.refuse(tcp, at, Errno::ETIMEDOUT);
         }
@@ -156,6 +168,9 @@ impl World {
         let end = connection.end(side);
         match end.state {
             EndState::Open if len > 0 => {
+                if let Some(connection) = &mut self.connections[tcp.0] {
+                    connection.end_mut(side).unreported += len;
+                }
                 self.todo.push_back(Todo::Sent { tcp, side, len, messages });
             }
             EndState::Flushing if !end.stream.has_unsent() => {
@@ -166,15 +181,16 @@ impl World {
     }
 
     /// Sends a segment off: it waits for the link of its host, and never overtakes another.
-    fn launch(&mut self, tcp: TcpId, side: Side, segment: Segment, len: u64) {
+    pub(super) fn launch(&mut self, tcp: TcpId, side: Side, segment: Segment, len: u64) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, to) = (connection.end(side).host, connection.end(side.other()).host);
+        let (own, to) = (connection.end(side).port, connection.end(side.other()).host);
         let late = self.rng.between(0, self.options.network.jitter.as_nanos() as u64);
-        let delay = self.delay(from, to) + Duration::from_nanos(late);
+        let delay = self.delay(own.host, to) + Duration::from_nanos(late);
         let sending = Duration::from_nanos(len * 8_000 / self.options.network.rate_mbps);
-        let sender = &mut self.hosts[from.0 as usize];
-        sender.link_free = sender.link_free.max(self.now) + sending;
-        let arrival = sender.link_free + delay;
+        let now = self.now;
+        let link = self.link_mut(own);
+        link.free = link.free.max(now) + sending;
+        let arrival = link.free + delay;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let stream = &mut connection.end_mut(side).stream;
         let last = stream.flight.back().map_or(Time::ZERO, |(last, _)| *last);
@@ -194,9 +210,9 @@ impl World {
     pub(super) fn arrival(&mut self, tcp: TcpId, reader: Side) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, to) = (connection.end(reader.other()).host, connection.end(reader).host);
+        let to = connection.end(reader).host;
         connection.incoming(reader).armed = false;
-        if self.is_cut(from, to) {
+        if self.is_cut(tcp) {
             return;
         }
         while let Some(connection) = &mut self.connections[tcp.0] {
@@ -253,6 +269,7 @@ impl World {
         let end = connection.end_mut(side);
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
         let host = end.host;
+        let unreported = std::mem::take(&mut end.unreported);
         end.stream.forget_unsent();
         self.log.line(now, host, tcp, format_args!("closed {how:?}"));
         // Whoever read to the end, or failed, has nothing more to say either.
@@ -261,7 +278,7 @@ impl World {
         this.connections.remove(&id);
         this.stalled.remove(&id);
         if let Some(node) = &mut this.node {
-            node.handle_closed(now, id, how);
+            node.handle_closed(now, id, unreported, how);
         }
         self.signals.push_back(Signal::Ended { host, tcp });
         self.drain(host);
@@ -277,6 +294,10 @@ impl World {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let unread = !connection.incoming(side).inbox.is_empty();
         let end = connection.end_mut(side);
+        let unreported = std::mem::take(&mut end.unreported);
+        if let Some(node) = &mut self.hosts[host.0 as usize].node {
+            node.handle_stopped(self.now, conn, unreported);
+        }
         if end.state == EndState::Open && flush {
             end.state = EndState::Flushing;
             return self.transmit(tcp, side);
@@ -306,9 +327,8 @@ impl World {
     }
 
     pub(super) fn window(&mut self, tcp: TcpId, writer: Side, len: u64) {
+        let cut = self.is_cut(tcp);
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, to) = (connection.end(writer).host, connection.end(writer.other()).host);
-        let cut = self.partitions.contains(&(from.min(to), from.max(to)));
         let stream = &mut connection.end_mut(writer).stream;
         if cut {
             stream.window_held += len;
@@ -320,11 +340,16 @@ impl World {
 
     pub(super) fn sent(&mut self, tcp: TcpId, side: Side, len: u64, messages: u32) {
         let now = self.now;
-        let Some(connection) = &self.connections[tcp.0] else { return };
-        let end = connection.end(side);
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let end = connection.end_mut(side);
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
         let host = end.host;
+        end.unreported -= len;
         if messages > 0 && Planted::strikes(&mut self.canary, Canary::LostSent) {
+            return;
+        }
+        let forwards = messages > 0 && self.options.is_router(host);
+        if forwards && Planted::strikes(&mut self.canary, Canary::LostForward) {
             return;
         }
         if let Some(node) = &mut self.host_mut(host).node {

@@ -79,9 +79,13 @@ impl World {
             }
             (Need::Payload { sink, .. }, Some(Segment::Bytes(bytes))) => {
                 let len = bytes.len().min(sink.len() as usize);
-                if matches!(sink, Sink::Span(_)) {
-                    self.broken(host, format!("{tcp}: {len} bytes of a machine go to {sink:?}"));
-                    return ControlFlow::Break(());
+                if let Sink::Span(span) = sink {
+                    let bytes = bytes[..len].to_vec();
+                    if !self.bytes_for_router(host, span, &bytes) {
+                        let what = format!("{tcp}: {len} bytes of a machine go to {sink:?}");
+                        self.broken(host, what);
+                        return ControlFlow::Break(());
+                    }
                 }
                 self.read_payload(tcp, side, host, id, len as u32);
                 return ControlFlow::Continue(len as u64);
@@ -110,6 +114,11 @@ impl World {
             node.handle_payload(self.now, id, len, None);
         }
         self.drain(host);
+    }
+
+    /// Returns whether a connection has something to read that its node did not want.
+    pub(super) fn is_stalled(&self, host: HostId, conn: ConnId) -> bool {
+        self.host(host).stalled.contains(&conn)
     }
 
     /// Lets the writer know, a delay later, that bytes were read.

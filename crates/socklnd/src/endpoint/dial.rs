@@ -1,16 +1,18 @@
 //! Dialling peers: when, in which order, and what their answers mean. Spec: lnet-wire §4.7, §5.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Time};
 use fulmar_lnet_wire::socklnd::{ConnKind, Hello};
 use fulmar_wire::Order;
 
+use super::links::undelivered;
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake};
 use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
-use crate::{Notice, Output, SendError};
+use crate::{Notice, Output, PathNews, SendError};
 
 impl Socklnd {
     /// Does what the state of the peer calls for when something has changed: dials it, or forgets
@@ -18,15 +20,24 @@ impl Socklnd {
     pub(super) fn settle(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let Dialling::Idle = peer.dialler.state else { return };
-        if peer.queue.is_empty() && peer.links.is_empty() {
-            if !peer.dialler.is_failing() {
+        let (down, urgent) = (self.down.contains(&key.ni), peer.dialler.is_urgent(now));
+        if peer.queue.is_empty() && peer.links.is_empty() && !urgent {
+            if down && peer.dialler.returning {
+                return;
+            }
+            let failing = peer.dialler.is_failing();
+            self.tell_lost(key);
+            if !failing {
                 self.peers.remove(&key);
                 self.timers.clear(Timer::Dial(key));
             }
             return;
         }
-        if peer.queue.is_empty() && !peer.dialler.begun {
+        if peer.queue.is_empty() && (down || !(peer.dialler.begun || urgent)) {
             // Who only calls us decides how many connections there are.
+            if !down && peer.active().next().is_none() {
+                self.tell_lost(key);
+            }
             return;
         }
         let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
@@ -50,7 +61,11 @@ impl Socklnd {
         );
         peer.dialler.begun = true;
         peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
-        self.timers.set(Timer::Conn(conn), peer.dialler.deadline.max(now));
+        let stalled = peer.told == Some(PathNews::Stalled);
+        let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
+        let patience = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
+        let patience = patience.min(peer.dialler.deadline);
+        self.timers.set(Timer::Conn(conn), patience.max(now));
         self.counters.dialled += 1;
         self.outputs.push_back(Output::Dial { conn, local, remote });
     }
@@ -101,8 +116,11 @@ impl Socklnd {
                 self.dial_again(now, key);
             }
             AnswerJudgement::Refused => {
-                peer.dialler.refused();
+                let refusals = peer.dialler.refused();
                 self.close_conn(id, false);
+                if refusals >= REFUSALS_BEFORE_CLOSING {
+                    self.close_retired(now, key);
+                }
                 self.postpone(now, key);
             }
         }
@@ -118,7 +136,16 @@ impl Socklnd {
     /// Leaves a peer alone that cannot be reached, for longer each time.
     pub(super) fn dial_failed(&mut self, now: Time, key: PeerKey, errno: Errno) {
         self.counters.dial_failures += 1;
+        let down = self.is_down(&key.ni);
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        let answered = matches!(errno, Errno::ECONNREFUSED | Errno::EPROTO);
+        if peer.dialler.is_urgent(now) && !down && !answered {
+            // The way was good a moment ago and is expected to return: messages wait for it.
+            peer.dialler.state = Dialling::Postponed;
+            return self.timers.set(Timer::Dial(key), now + URGENT_PAUSE);
+        }
+        let unconnected = peer.active().next().is_none();
+        peer.dialler.calm_down();
         let retry = peer.dialler.back_off(&self.config);
         if peer.links.is_empty() {
             peer.known = None;
@@ -126,8 +153,12 @@ impl Socklnd {
         let queue = std::mem::take(&mut peer.queue);
         self.timers.set(Timer::Dial(key), now + retry);
         self.notice(Notice::Unreachable { peer: key.peer.nid, errno, retry });
+        if unconnected {
+            // Before the failures, so that what is sent again goes another way.
+            self.tell(key, PathNews::Down);
+        }
         for queued in queue {
-            self.fail_message(&queued.request, dial_error(errno));
+            self.fail_message(&queued.request, dial_error(down, errno));
         }
     }
 
@@ -161,17 +192,23 @@ impl Socklnd {
     /// The peer asks us to come back: it is calling us itself, or has enough connections.
     fn postpone(&mut self, now: Time, key: PeerKey) {
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
+        let pause = match peer.retired().next() {
+            // It may be the retired connections that the peer means.
+            Some(_) => self.config.reconnect_min / 4,
+            None => self.config.reconnect_min,
+        };
         peer.dialler.state = Dialling::Postponed;
-        self.timers.set(Timer::Dial(key), now + self.config.reconnect_min);
+        self.timers.set(Timer::Dial(key), now + pause);
     }
 
     /// Fails the messages that have waited for a connection for too long.
     fn expire_queue(&mut self, now: Time, key: &PeerKey) {
+        let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(key) else { return };
         let timeout = self.config.timeout;
         let late = peer.queue.partition_point(|queued| queued.since + timeout <= now);
         for queued in peer.queue.drain(..late).collect::<Vec<_>>() {
-            self.fail_message(&queued.request, SendError::NetworkTimeout);
+            self.fail_message(&queued.request, undelivered(down, Errno::ETIMEDOUT));
         }
     }
 
@@ -184,10 +221,15 @@ impl Socklnd {
 }
 
 /// Returns the class of a failure to connect. Spec: lnet-behaviour §11.4.
-fn dial_error(errno: Errno) -> SendError {
+fn dial_error(down: bool, errno: Errno) -> SendError {
     match errno {
-        Errno::ETIMEDOUT => SendError::NetworkTimeout,
-        Errno::ENETDOWN
+        // The address has gone, and word of it is on its way.
+        Errno::EADDRNOTAVAIL => SendError::LocalDropped(errno),
+        _ if down => SendError::LocalDropped(errno),
+        // A kernel takes the first for a failure of the network, and gives up messages that it
+        // could have sent another way: without a connection nothing was delivered.
+        Errno::ETIMEDOUT
+        | Errno::ENETDOWN
         | Errno::EHOSTUNREACH
         | Errno::ENETUNREACH
         | Errno::ECONNREFUSED
@@ -195,3 +237,11 @@ fn dial_error(errno: Errno) -> SendError {
         other => SendError::Local(other),
     }
 }
+
+/// How long one attempt may take where the way is known to be doubtful: TCP calls twice in it.
+const ATTEMPT_MAX: Duration = Duration::from_secs(3);
+/// How long after such an attempt the next begins.
+const URGENT_PAUSE: Duration = Duration::from_secs(1);
+/// The first refusals may come from a peer that is calling us itself, and whose call may be
+/// waiting for TCP to try again: so many come in [`ATTEMPT_MAX`].
+const REFUSALS_BEFORE_CLOSING: u32 = 12;

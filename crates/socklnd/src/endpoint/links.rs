@@ -5,11 +5,12 @@ use fulmar_base::{ConnId, Errno, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::Version;
 
+use super::transfer::written;
 use super::{Socklnd, Timer};
-use crate::conn::{Agreement, Open, Phase};
+use crate::conn::{Agreement, Open, Phase, Tx};
 use crate::peer::{Dialling, Link, PeerKey};
 use crate::rx::{Fault, Rx};
-use crate::{Closed, Notice, Output, SendError};
+use crate::{Closed, Notice, Output, PathNews, SendError};
 
 /// Why an open connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +29,18 @@ pub(super) enum Cause {
     Disconnected,
     /// Our interface goes.
     Removed,
+    /// It was retired, and has nothing to do any more or is in the way of others.
+    Spent,
 }
 
 impl Cause {
-    fn errno(self) -> Errno {
+    pub(super) fn errno(self) -> Errno {
         match self {
             Self::Socket(Closed::Eof) | Self::Restarted => Errno::ECONNRESET,
             Self::Socket(Closed::ReadError(errno) | Closed::WriteError(errno)) => errno,
             Self::Protocol => Errno::EPROTO,
             Self::ReceiveStall | Self::SendStall => Errno::ETIMEDOUT,
-            Self::Disconnected | Self::Removed => Errno::ESHUTDOWN,
-        }
-    }
-
-    /// Returns the class of a message that was not written whole. Spec: lnet-behaviour §11.4.
-    fn send_error(self) -> SendError {
-        match self {
-            Self::Socket(Closed::WriteError(Errno::ETIMEDOUT)) | Self::SendStall => {
-                SendError::RemoteTimeout
-            }
-            Self::Socket(Closed::WriteError(_)) | Self::Disconnected | Self::Removed => {
-                SendError::Local(self.errno())
-            }
-            Self::Socket(Closed::Eof | Closed::ReadError(_))
-            | Self::Protocol
-            | Self::ReceiveStall
-            | Self::Restarted => SendError::RemoteError(self.errno()),
+            Self::Disconnected | Self::Removed | Self::Spent => Errno::ESHUTDOWN,
         }
     }
 }
@@ -68,19 +55,20 @@ impl Socklnd {
         conn.phase = Phase::Open(Open { key, kind, imposed, rx, opened: now, last_used: 0 });
         self.timers.set(Timer::Conn(id), now + self.config.timeout);
         let peer = self.peers.entry(key).or_default();
-        peer.links.push(Link { conn: id, kind, in_set });
+        peer.links.push(Link { conn: id, kind, in_set, retired: None });
         peer.dialler.succeeded();
         if let Dialling::BackedOff = peer.dialler.state {
             // It is there again, and perhaps about to open all that is missing itself.
             peer.dialler.state = Dialling::Postponed;
             self.timers.set(Timer::Dial(key), now + self.config.reconnect_min);
         }
-        if peer.links.len() == 1 {
+        if peer.active().count() == 1 {
             peer.known = Some(known);
             if known.version >= Version::V3 && !self.config.keepalive.is_zero() {
                 self.timers.set(Timer::Keepalive(key), now + self.config.keepalive);
             }
             self.notice(Notice::PeerUp { ni: key.ni, peer: key.peer });
+            self.tell(key, PathNews::Up);
         }
         self.flush_queue(now, &key);
     }
@@ -133,15 +121,15 @@ impl Socklnd {
     }
 
     /// Ends an open connection, and with it all that the peer has with us from the same address.
+    /// The end of a retired one says nothing of others, nor theirs of it.
     fn end_conn(&mut self, now: Time, id: ConnId, cause: Cause, close: bool) {
         let Some(conn) = self.conns.get(&id) else { return };
         let Phase::Open(Open { key, .. }) = &conn.phase else { return };
         let (key, ip) = (*key, conn.remote.ip());
-        self.drop_link(&key, id, cause, close);
-        let links = self.peers.get(&key).map_or(&[][..], |peer| &peer.links);
-        let siblings = links.iter().map(|link| link.conn);
-        let siblings: Vec<_> = siblings.filter(|id| self.conns[id].remote.ip() == ip).collect();
-        for sibling in siblings {
+        let alone = !self.drop_link(&key, id, cause, close);
+        let active = self.peers.get(&key).into_iter().flat_map(|peer| peer.active());
+        let siblings = active.map(|link| link.conn).filter(|id| self.conns[id].remote.ip() == ip);
+        for sibling in siblings.filter(|_| !alone).collect::<Vec<_>>() {
             self.drop_link(&key, sibling, cause, true);
         }
         self.settle(now, key);
@@ -172,7 +160,7 @@ impl Socklnd {
             }
             self.timers.clear(Timer::Dial(key));
             for queued in peer.queue {
-                self.fail_message(&queued.request, Cause::Removed.send_error());
+                self.fail_message(&queued.request, undelivered(true, Errno::ESHUTDOWN));
             }
         }
         let called = self
@@ -196,9 +184,16 @@ impl Socklnd {
         self.conns.remove(&conn);
     }
 
-    /// Ends one open connection and all that was under way on it.
-    fn drop_link(&mut self, key: &PeerKey, id: ConnId, cause: Cause, close: bool) {
-        let Some(conn) = self.conns.remove(&id) else { return };
+    /// Ends one open connection and all that was under way on it. Returns whether messages could
+    /// still have been put on it.
+    pub(super) fn drop_link(
+        &mut self,
+        key: &PeerKey,
+        id: ConnId,
+        cause: Cause,
+        close: bool,
+    ) -> bool {
+        let Some(conn) = self.conns.remove(&id) else { return false };
         self.timers.clear(Timer::Conn(id));
         if close {
             self.outputs.push_back(Output::Close { conn: id, flush: false });
@@ -206,16 +201,56 @@ impl Socklnd {
         if matches!(&conn.phase, Phase::Open(open) if open.rx.in_message()) {
             self.outputs.push_back(Output::Completed { conn: id, result: Err(cause.errno()) });
         }
-        for message in conn.tx.unsent() {
-            self.outputs.push_back(Output::Sent { message, result: Err(cause.send_error()) });
+        let ours = cause == Cause::Removed || self.is_down(&key.ni);
+        let ending = Ending { tx: conn.tx, error: undelivered(ours, cause.errno()) };
+        if !close {
+            self.fail_unsent(ending);
+        } else if ending.tx.unsent().next().is_some() {
+            self.endings.insert(id, ending);
         }
         let peer = self.peers.get_mut(key).expect("a peer with a connection is known");
+        let was_active = peer.active().any(|link| link.conn == id);
         peer.links.retain(|link| link.conn != id);
+        if cause == Cause::Disconnected {
+            // Nothing is wrong with the way.
+            peer.told = None;
+        }
         if peer.links.is_empty() {
             peer.known = None;
             self.timers.clear(Timer::Keepalive(*key));
+        }
+        if was_active && peer.active().next().is_none() {
             let errno = cause.errno();
             self.notice(Notice::PeerDown { ni: key.ni, peer: key.peer, errno });
         }
+        was_active
     }
+
+    /// The owner writes no more on a connection that was closed, of which so many more bytes had
+    /// gone.
+    pub(super) fn stopped(&mut self, now: Time, id: ConnId, bytes: u64) {
+        let Some(mut ending) = self.endings.remove(&id) else { return };
+        written(&mut ending.tx, now, bytes, &mut self.outputs, &mut self.counters);
+        self.fail_unsent(ending);
+    }
+
+    fn fail_unsent(&mut self, ending: Ending) {
+        for message in ending.tx.unsent() {
+            self.outputs.push_back(Output::Sent { message, result: Err(ending.error) });
+        }
+    }
+}
+
+/// A connection that was closed, until its owner has told how much of it was written.
+#[derive(Debug)]
+pub(super) struct Ending {
+    tx: Tx,
+    /// What becomes of messages that were not written whole.
+    error: SendError,
+}
+
+/// Returns the class of a message that nobody has received, since its end was never written: it
+/// may be sent again. Spec: lnet-behaviour §11.3.
+pub(super) fn undelivered(ours: bool, errno: Errno) -> SendError {
+    if ours { SendError::LocalDropped(errno) } else { SendError::RemoteDropped(errno) }
 }

@@ -3,9 +3,10 @@
 mod accept;
 mod dial;
 mod links;
+mod paths;
 mod transfer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use fulmar_base::{ConnId, Errno, Time, Timers, Verdict};
@@ -19,14 +20,18 @@ use crate::{
     Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output, PeerInfo,
     SendError, SendRequest,
 };
-use links::Cause;
+use links::{Cause, Ending};
 
 /// The socket LND of a node: all its TCP network interfaces.
 #[derive(Debug)]
 pub struct Socklnd {
     config: Config,
     nis: BTreeMap<Nid, NiConfig>,
+    /// Interfaces whose link is down.
+    down: BTreeSet<Nid>,
     conns: BTreeMap<ConnId, Conn>,
+    /// What was not written on connections that the owner is closing.
+    endings: BTreeMap<ConnId, Ending>,
     peers: BTreeMap<PeerKey, Peer>,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
@@ -54,7 +59,9 @@ impl Socklnd {
         Self {
             config,
             nis: BTreeMap::new(),
+            down: BTreeSet::new(),
             conns: BTreeMap::new(),
+            endings: BTreeMap::new(),
             peers: BTreeMap::new(),
             timers: Timers::default(),
             outputs: VecDeque::new(),
@@ -74,6 +81,7 @@ impl Socklnd {
     pub fn remove_ni(&mut self, _now: Time, nid: Nid) {
         if self.nis.remove(&nid).is_some() {
             self.close_ni(nid);
+            self.down.remove(&nid);
         }
     }
 
@@ -114,6 +122,30 @@ impl Socklnd {
                 self.forget_conn(conn);
                 self.dial_failed(now, key, errno);
             }
+        }
+    }
+
+    /// Takes word that the link of an interface, or its address, has gone or is there again. An
+    /// interface that nothing was said of is up.
+    ///
+    /// Nothing that was written is taken back: if the link returns soon, TCP delivers it.
+    pub fn handle_link(&mut self, now: Time, ni: Nid, up: bool) {
+        if self.nis.contains_key(&ni) {
+            self.link(now, ni, up);
+        }
+    }
+
+    /// Returns whether the link of an interface is up, as far as is known.
+    pub fn link_is_up(&self, ni: Nid) -> bool {
+        !self.is_down(&ni)
+    }
+
+    /// Takes word that TCP has been sending the same bytes on an open connection for some time and
+    /// hears nothing: not even that the peer has no room.
+    pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
+        if let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&conn) {
+            let key = open.key;
+            self.path_stalled(now, key, conn);
         }
     }
 
@@ -192,7 +224,18 @@ impl Socklnd {
         self.sent(now, conn, bytes);
     }
 
-    /// Takes the end of a connection. The owner has nothing more to close.
+    /// Takes the answer to [`Output::Close`]: nothing more is written on the connection, and so
+    /// many bytes had gone into the socket beyond what [`Self::handle_sent`] has told. A message
+    /// whose last byte is not among them reaches nobody.
+    ///
+    /// # Panics
+    /// If so many were never asked for.
+    pub fn handle_stopped(&mut self, now: Time, conn: ConnId, bytes: u64) {
+        self.stopped(now, conn, bytes);
+    }
+
+    /// Takes the end of a connection. The owner has nothing more to close, and has told by
+    /// [`Self::handle_sent`] of every byte that the socket took.
     pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: Closed) {
         self.closed(now, conn, how);
     }

@@ -1,6 +1,7 @@
 //! Messages on open connections: sending, receiving, acknowledging, keeping alive.
 //! Spec: lnet-wire §6.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Time};
@@ -9,13 +10,13 @@ use fulmar_lnet_wire::socklnd::{FrameHeader, Version};
 use fulmar_lnet_wire::{Header, Pid, ProcessId};
 use fulmar_wire::DecodeError;
 
-use super::links::Cause;
+use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
-use crate::conn::{Conn, Open, Phase, Written};
+use crate::conn::{Conn, Open, Phase, Tx, Written};
 use crate::handshake::OUR_ORDER;
 use crate::peer::{Dialling, PeerKey, Queued, is_large};
 use crate::rx::{Complete, Event, Fault};
-use crate::{Output, SendError, SendRequest};
+use crate::{Counters, Output, SendError, SendRequest};
 
 impl Socklnd {
     /// Puts a message on a connection, or in the queue for one.
@@ -53,14 +54,7 @@ impl Socklnd {
 
     pub(super) fn sent(&mut self, now: Time, id: ConnId, bytes: u64) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let (outputs, counters) = (&mut self.outputs, &mut self.counters);
-        conn.tx.advance(now, bytes, |written| {
-            if let Written::Message(message, payload_len) = written {
-                counters.messages_sent += 1;
-                counters.payload_sent += u64::from(payload_len);
-                outputs.push_back(Output::Sent { message, result: Ok(()) });
-            }
-        });
+        written(&mut conn.tx, now, bytes, &mut self.outputs, &mut self.counters);
     }
 
     /// Acts on what was read from an open connection.
@@ -107,7 +101,10 @@ impl Socklnd {
         let send = deadline(conn.tx.stalled_since());
         if receive.min(send) > now {
             // What begins to stall later is due later.
-            return self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
+            self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
+            let (key, heard) = (open.key, open.rx.last());
+            let last = heard.max(conn.tx.progress());
+            return self.look_at_retired(now, (id, key), last, heard);
         }
         self.counters.stalled += 1;
         let cause = if send <= now { Cause::SendStall } else { Cause::ReceiveStall };
@@ -121,9 +118,11 @@ impl Socklnd {
         if key.dial_addrs(self.config.accept_port).is_none() {
             return self.fail_message(&request, SendError::RemoteError(Errno::EHOSTUNREACH));
         }
+        let down = self.is_down(&key.ni);
         let peer = self.peers.entry(key).or_default();
         if let Dialling::BackedOff = peer.dialler.state {
-            return self.fail_message(&request, SendError::RemoteDropped(Errno::EHOSTUNREACH));
+            let errno = if down { Errno::ENETDOWN } else { Errno::EHOSTUNREACH };
+            return self.fail_message(&request, undelivered(down, errno));
         }
         if let Dialling::Idle = peer.dialler.state {
             peer.dialler.begin_round(now, &self.config);
@@ -212,6 +211,23 @@ impl Socklnd {
         let old = matches!(open, Some(Phase::Open(open)) if open.rx.version() == Version::V2);
         old && self.config.enable_csum
     }
+}
+
+/// Notes that so many more bytes were handed to a socket, and tells of the messages that are whole.
+pub(super) fn written(
+    tx: &mut Tx,
+    now: Time,
+    bytes: u64,
+    outputs: &mut VecDeque<Output>,
+    counters: &mut Counters,
+) {
+    tx.advance(now, bytes, |written| {
+        if let Written::Message(message, payload_len) = written {
+            counters.messages_sent += 1;
+            counters.payload_sent += u64::from(payload_len);
+            outputs.push_back(Output::Sent { message, result: Ok(()) });
+        }
+    });
 }
 
 /// Returns the process at the other end of the connection. One whose PID we invented is answered

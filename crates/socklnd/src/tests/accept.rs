@@ -258,7 +258,7 @@ fn a_peer_that_restarted_loses_its_old_connections_and_comes_back() {
     let conn = script.call(&new);
     let outputs = script.expect_notice(&Notice::Restarted { peer: LOW });
     assert!(outputs.contains(&close(old)));
-    assert!(outputs.contains(&failed(1, SendError::RemoteError(Errno::ECONNRESET))));
+    assert!(outputs.contains(&failed(1, SendError::RemoteDropped(Errno::ECONNRESET))));
     assert!(outputs.contains(&Output::Close { conn, flush: true }));
     script.call(&new);
     assert_eq!(script.machine.conns().len(), 1);

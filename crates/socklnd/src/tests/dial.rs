@@ -71,8 +71,9 @@ fn the_classes_of_a_failure_to_connect() {
         (Errno::ENETUNREACH, dropped(Errno::ENETUNREACH)),
         (Errno::ENETDOWN, dropped(Errno::ENETDOWN)),
         (Errno::ECONNRESET, dropped(Errno::ECONNRESET)),
-        (Errno::ETIMEDOUT, SendError::NetworkTimeout),
+        (Errno::ETIMEDOUT, dropped(Errno::ETIMEDOUT)),
         (Errno::EADDRINUSE, SendError::Local(Errno::EADDRINUSE)),
+        (Errno::EADDRNOTAVAIL, SendError::LocalDropped(Errno::EADDRNOTAVAIL)),
     ] {
         let mut script = Script::new();
         script.send(HIGH, 1, 0);
@@ -81,7 +82,8 @@ fn the_classes_of_a_failure_to_connect() {
         script.machine.handle_dialled(script.now, conn, Err(DialError(errno)));
         let retry = Duration::from_secs(1);
         let outputs = script.expect_notice(&Notice::Unreachable { peer: HIGH, errno, retry });
-        assert_eq!(outputs[1..], [failed(1, error), failed(2, error)]);
+        let down = Output::Path { ni: OURS, peer: HIGH, news: PathNews::Down };
+        assert_eq!(outputs[1..], [down, failed(1, error), failed(2, error)]);
     }
 }
 
@@ -166,7 +168,8 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
-    assert_eq!(script.deeds(), [close(conn), failed(1, SendError::NetworkTimeout)]);
+    let dropped = SendError::RemoteDropped(Errno::ETIMEDOUT);
+    assert_eq!(script.deeds(), [close(conn), failed(1, dropped)]);
     script.machine.handle_dialled(script.now, conn, Ok(addr(OURS, 1023)));
     script.expect_nothing();
 
@@ -177,7 +180,7 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     script.connected(conn);
     script.wait_secs(30);
     let outputs = script.expect_notice(&Notice::Silent { remote: addr(HIGH, 988) });
-    assert!(outputs.contains(&failed(1, SendError::NetworkTimeout)));
+    assert!(outputs.contains(&failed(1, dropped)));
 }
 
 /// Answers the first call to `HIGH` with `bytes`, and takes what follows.
@@ -260,7 +263,7 @@ fn messages_do_not_wait_for_ever_for_a_peer_that_refuses() {
         script.expect(close(conn));
     }
     script.wait_secs(1);
-    script.expect(failed(1, SendError::NetworkTimeout));
+    script.expect(failed(1, SendError::RemoteDropped(Errno::ETIMEDOUT)));
     assert_eq!(script.machine.peers(), []);
 }
 
@@ -335,7 +338,7 @@ fn an_answer_of_a_restarted_peer_closes_the_old_connections_and_is_tried_again()
     let outputs = script.expect_notice(&Notice::Restarted { peer: HIGH });
     assert!(outputs.contains(&close(control)));
     // The message on the old connection has failed, and so there is nothing to dial for.
-    assert!(outputs.contains(&failed(1, SendError::RemoteError(Errno::ECONNRESET))));
+    assert!(outputs.contains(&failed(1, SendError::RemoteDropped(Errno::ECONNRESET))));
     script.send(HIGH, 2, 0);
     script.dialled();
 }
@@ -382,7 +385,7 @@ fn an_interface_that_goes_takes_everything_along() {
     for conn in [all[0], all[1], all[2], attempt] {
         assert!(deeds.contains(&close(conn)));
     }
-    assert!(deeds.contains(&failed(2, SendError::Local(Errno::ESHUTDOWN))));
+    assert!(deeds.contains(&failed(2, SendError::LocalDropped(Errno::ESHUTDOWN))));
     assert_eq!(script.machine.poll_timeout(), None);
     assert_eq!(script.machine.peers(), []);
 }

@@ -4,6 +4,7 @@ mod accept;
 mod dial;
 mod limits;
 mod pair;
+mod paths;
 mod receive;
 mod send;
 
@@ -17,7 +18,8 @@ use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId};
 use fulmar_wire::Order;
 
 use crate::{
-    AcceptMode, Config, Need, NiConfig, Notice, Output, SendError, SendRequest, Socklnd, checksum,
+    AcceptMode, Config, Need, NiConfig, Notice, Output, PathNews, SendError, SendRequest, Socklnd,
+    checksum,
 };
 
 /// The machine under test has the NID in the middle, so that it loses and wins races.
@@ -44,14 +46,22 @@ impl Script {
         Self { machine, now: Time::from_secs(1_000) }
     }
 
+    /// Takes the outputs, and closes what is to be closed: nothing more of it had been written.
     fn outputs(&mut self) -> Vec<Output> {
-        std::iter::from_fn(|| self.machine.poll_output()).collect()
+        let mut outputs = Vec::new();
+        while let Some(output) = self.machine.poll_output() {
+            if let Output::Close { conn, .. } = output {
+                self.machine.handle_stopped(self.now, conn, 0);
+            }
+            outputs.push(output);
+        }
+        outputs
     }
 
-    /// Takes the outputs and leaves notices out.
+    /// Takes the outputs and leaves news out.
     fn deeds(&mut self) -> Vec<Output> {
         let mut outputs = self.outputs();
-        outputs.retain(|output| !matches!(output, Output::Notice(_)));
+        outputs.retain(|output| !matches!(output, Output::Notice(_) | Output::Path { .. }));
         outputs
     }
 
@@ -184,6 +194,8 @@ impl Script {
         let control = self.opens(peer, ConnKind::CONTROL);
         let written = self.machine.poll_output();
         assert!(matches!(written, Some(Output::Notice(Notice::PeerUp { .. }))), "{written:?}");
+        let news = self.machine.poll_output();
+        assert_eq!(news, Some(Output::Path { ni: OURS, peer, news: PathNews::Up }));
         let Some(Output::Write { conn, head, .. }) = self.machine.poll_output() else { panic!() };
         assert_eq!(conn, control);
         let bulk_in = self.opens(peer, ConnKind::BULK_IN);

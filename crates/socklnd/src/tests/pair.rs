@@ -182,10 +182,14 @@ impl Pair {
                 Output::Write { conn, head, payload, checksum } => {
                     self.write((node, conn), head, &payload, checksum);
                 }
-                Output::Close { conn, flush } => self.close((node, conn), flush),
+                Output::Close { conn, flush } => {
+                    self.close((node, conn), flush);
+                    self.nodes[node].handle_stopped(self.now, conn, 0);
+                }
                 Output::Received { conn, header, .. } => self.judge((node, conn), &header),
                 Output::Completed { conn, result } => self.complete((node, conn), result),
                 Output::Sent { message, result } => self.sent.push((node, message.0, result)),
+                Output::Path { .. } => {}
                 Output::Notice(notice) => self.notices.push(notice),
             }
         }
@@ -377,5 +381,69 @@ fn connections_that_break_at_random_lose_no_answer() {
         pair.send(0, 100);
         pair.run_for(5);
         assert!(pair.received.contains(&(1, 100)), "seed {seed}: {:?}", pair.notices);
+    }
+}
+
+/// LNet sends again what was dropped, and nobody looks for duplicates.
+#[test]
+fn whatever_ways_fail_and_return_nothing_that_was_dropped_has_arrived() {
+    let mut retired = 0;
+    for seed in 0..150 {
+        let mut pair = Pair::new(seed, &Config::default());
+        for name in 0..100 {
+            let from = pair.rng.below(2) as usize;
+            pair.send(from, name);
+            for _ in 0..pair.rng.below(30) {
+                pair.step();
+            }
+            pair.trouble();
+        }
+        for (node, nid) in NIDS.into_iter().enumerate() {
+            pair.nodes[node].handle_link(pair.now, nid, true);
+            pair.drain(node);
+        }
+        pair.refuse = 0;
+        pair.run_for(300);
+        let mut answered: Vec<_> = pair.sent.iter().map(|(_, name, _)| *name).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, (0..100).collect::<Vec<_>>(), "seed {seed}");
+        pair.received.sort_unstable();
+        for (node, name, result) in &pair.sent {
+            let arrived = pair.received.iter().filter(|got| **got == (1 - node, *name)).count();
+            match result {
+                Err(SendError::LocalDropped(_) | SendError::RemoteDropped(_)) => {
+                    assert_eq!(arrived, 0, "seed {seed}: message {name} was dropped: {result:?}");
+                }
+                _ => assert!(arrived <= 1, "seed {seed}: message {name} arrived twice"),
+            }
+        }
+        pair.send(0, 100);
+        pair.send(1, 101);
+        pair.run_for(5);
+        assert!(pair.received.contains(&(1, 100)), "seed {seed}: {:?}", pair.notices);
+        assert!(pair.received.contains(&(0, 101)), "seed {seed}: {:?}", pair.notices);
+        retired += pair.nodes.iter().map(|node| node.counters().retired).sum::<u64>();
+    }
+    assert!(retired > 1_000, "only {retired} connections were retired");
+}
+
+impl Pair {
+    /// Has something go wrong at one of the nodes, or come right.
+    fn trouble(&mut self) {
+        let node = self.rng.below(2) as usize;
+        let conns = self.nodes[node].conns();
+        match self.rng.below(12) {
+            0 if !conns.is_empty() => {
+                let conn = conns[self.rng.below(conns.len() as u64) as usize].conn;
+                self.nodes[node].handle_stalled(self.now, conn);
+            }
+            1 => self.nodes[node].handle_link(self.now, NIDS[node], false),
+            2 | 3 => self.nodes[node].handle_link(self.now, NIDS[node], true),
+            4 if self.rng.one_in(3) => self.nodes[node].close_peer(self.now, NIDS[1 - node]),
+            5 => self.refuse = 1,
+            6 => self.run_for(2),
+            _ => {}
+        }
+        self.drain(node);
     }
 }

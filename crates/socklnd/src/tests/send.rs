@@ -122,12 +122,13 @@ fn among_equals_the_one_with_the_least_to_do_then_the_one_that_rested_longest() 
 
 #[test]
 fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
-    for (how, error) in [
-        (Closed::Eof, SendError::RemoteError(Errno::ECONNRESET)),
-        (Closed::ReadError(Errno::ETIMEDOUT), SendError::RemoteError(Errno::ETIMEDOUT)),
-        (Closed::WriteError(Errno::ETIMEDOUT), SendError::RemoteTimeout),
-        (Closed::WriteError(Errno::ECONNRESET), SendError::Local(Errno::ECONNRESET)),
+    for (how, errno) in [
+        (Closed::Eof, Errno::ECONNRESET),
+        (Closed::ReadError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
+        (Closed::WriteError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
+        (Closed::WriteError(Errno::ECONNRESET), Errno::ECONNRESET),
     ] {
+        let error = SendError::RemoteDropped(errno);
         let mut script = Script::new();
         let [control, bulk_in, bulk_out] = script.opens_all(HIGH);
         let other = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
@@ -135,7 +136,7 @@ fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
         script.send(HIGH, 3, 5000);
         script.deeds();
         script.machine.handle_closed(script.now, bulk_out, how);
-        let expected = [failed(3, error), close(control), failed(2, error), close(bulk_in)];
+        let expected = [failed(3, error), close(control), close(bulk_in), failed(2, error)];
         assert_eq!(script.deeds(), expected);
         assert_eq!(script.machine.conns().len(), 1);
         assert_eq!(script.machine.conns()[0].conn, other);
@@ -151,7 +152,8 @@ fn peers_are_seen_to_come_and_go() {
     script.expect_notice(&Notice::PeerUp { ni, peer });
     script.machine.handle_closed(script.now, conn, Closed::Eof);
     let errno = Errno::ECONNRESET;
-    assert_eq!(script.outputs(), [Output::Notice(Notice::PeerDown { ni, peer, errno })]);
+    let down = Output::Path { ni, peer: HIGH, news: PathNews::Down };
+    assert_eq!(script.outputs(), [Output::Notice(Notice::PeerDown { ni, peer, errno }), down]);
 }
 
 #[test]
@@ -178,7 +180,8 @@ fn a_peer_that_stops_reading_is_given_up_after_the_timeout() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
-    assert_eq!(script.deeds(), [close(conn), failed(1, SendError::RemoteTimeout)]);
+    let error = SendError::RemoteDropped(Errno::ETIMEDOUT);
+    assert_eq!(script.deeds(), [close(conn), failed(1, error)]);
     assert_eq!(script.machine.counters().stalled, 1);
 }
 

@@ -229,7 +229,10 @@ impl Drive<'_> {
 
     /// Reads the counters of the nodes that still answer.
     fn look(&mut self) -> Result<(), Failure> {
-        let nids = self.healthy();
+        self.look_at(self.healthy())
+    }
+
+    fn look_at(&mut self, nids: Vec<Nid>) -> Result<(), Failure> {
         if nids.is_empty() {
             return Ok(());
         }
@@ -241,9 +244,10 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Reads all that the nodes tell which still answer.
+    /// Reads all that the nodes tell which answer. Those that did not a while ago are asked again:
+    /// the way to them may have failed for a moment, and they have not.
     fn sample(&mut self) -> Result<(), Failure> {
-        self.look()?;
+        self.look_at(self.nodes.iter().map(|node| node.nid).collect())?;
         let nids = self.healthy();
         if nids.is_empty() {
             return Ok(());

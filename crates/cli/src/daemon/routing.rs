@@ -1,0 +1,152 @@
+//! Routes, forwarding and the health of rails of a running node. Spec: lnet-behaviour §8, §11.
+
+use fulmar_base::{Errno, Time};
+use fulmar_control::api::{AdminError, NetSet, Nids, PeerSet};
+use fulmar_control::config::{BuffersConf, LnetConf, RouteConf};
+use fulmar_control::show;
+use fulmar_lnet::{Forwarding, Lnet, RouteConfig};
+use fulmar_lnet_wire::Nid;
+
+use super::admin::{Daemon, Result};
+
+impl Daemon {
+    /// Calls the core, whose refusal is as good as that of a node that has ended.
+    fn ask_core(
+        &self,
+        call: impl FnOnce(&mut Lnet, Time) -> std::result::Result<(), Errno>,
+    ) -> std::result::Result<(), Errno> {
+        self.node.call(call)?
+    }
+
+    pub(super) fn routes(&self) -> Vec<show::Route> {
+        let routes = self.node.with_machine(|machine| machine.lnet().routes());
+        routes.iter().map(show::Route::from).collect()
+    }
+
+    pub(super) fn routers(&self) -> Vec<show::Router> {
+        let routers = self.node.with_machine(|machine| machine.lnet().routers());
+        routers.iter().map(show::Router::from).collect()
+    }
+
+    pub(super) fn routing(&self) -> show::Routing {
+        show::Routing::from(&self.node.with_machine(|machine| machine.lnet().routing()))
+    }
+
+    /// Adds a route.
+    pub(super) fn add_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
+        let config = RouteConfig::from(route);
+        self.ask_core(|lnet, now| lnet.route_add(now, config))
+    }
+
+    pub(super) fn add_routes(&self, routes: &[RouteConf]) -> Result<()> {
+        let add =
+            |route| self.add_route(route).map_err(|errno| AdminError::route_add(errno, route));
+        routes.iter().try_for_each(add)
+    }
+
+    pub(super) fn delete_routes(&self, routes: &[RouteConf]) -> Result<()> {
+        let delete = |route: &RouteConf| {
+            let (net, gateway) = (Some(route.net), Some(route.gateway));
+            self.ask_core(|lnet, now| lnet.route_del(now, net, gateway))
+                .map_err(|errno| AdminError::route_del(errno, route))
+        };
+        routes.iter().try_for_each(delete)
+    }
+
+    /// Adds the routes of an lnet.conf. One that is refused does not keep the others out: the file
+    /// may be that of several nodes. What is there already is as it should be.
+    pub(super) fn import_routes(&self, routes: &[RouteConf]) -> Option<AdminError> {
+        let there = |route: &RouteConf| {
+            self.routes().iter().any(|known| known.to_conf() == known_form(route))
+        };
+        let refused = routes.iter().filter_map(|route| match self.add_route(route) {
+            Err(Errno::EEXIST) if there(route) => None,
+            Err(errno) => Some(AdminError::route_add(errno, route)),
+            Ok(()) => None,
+        });
+        let mut refused: Vec<AdminError> = refused.collect();
+        let hints: Vec<String> = refused.iter().filter_map(|error| error.hint.clone()).collect();
+        let first = if refused.is_empty() { None } else { Some(refused.swap_remove(0)) };
+        first.map(|error| error.with_hint(hints.join("\n")))
+    }
+
+    /// Takes what an lnet.conf says of the node as a router.
+    pub(super) fn import_routing(&self, conf: &LnetConf) -> Result<()> {
+        self.set_buffers(&conf.buffers.clone().unwrap_or_default(), "buffers")?;
+        conf.routing.map_or(Ok(()), |enable| self.set_routing(enable))
+    }
+
+    pub(super) fn set_routing(&self, enable: bool) -> Result<()> {
+        let forwarding = if enable { Forwarding::Enable } else { Forwarding::Disable };
+        self.ask_core(|lnet, now| lnet.set_forwarding(now, forwarding))
+            .map_err(|errno| AdminError::routing(errno, "routing"))
+    }
+
+    pub(super) fn drain(&self) -> Result<()> {
+        self.ask_core(|lnet, now| lnet.set_forwarding(now, Forwarding::Drain))
+            .map_err(|errno| AdminError::routing(errno, "routing"))
+    }
+
+    /// Changes the numbers of buffers that are given. They hold from when the node is a router.
+    pub(super) fn set_buffers(&self, counts: &BuffersConf, what: &str) -> Result<()> {
+        if *counts == BuffersConf::default() {
+            return Ok(());
+        }
+        let mut buffers = self.buffers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wanted = counts.over(*buffers);
+        self.ask_core(|lnet, now| lnet.set_router_buffers(now, wanted))
+            .map_err(|errno| AdminError::routing(errno, what))?;
+        *buffers = wanted;
+        Ok(())
+    }
+
+    /// Sets the health and the switch of the NIs `meant`.
+    pub(super) fn set_rails(&self, request: &NetSet, meant: &[Nid]) -> Result<()> {
+        for nid in meant {
+            if let Some(health) = request.health {
+                self.ask_core(|lnet, now| lnet.set_ni_health(now, Some(*nid), health)).map_err(
+                    |errno| AdminError::new(errno, format!("cannot set health of {nid}: {errno}")),
+                )?;
+            }
+            if let Some(enabled) = request.enabled {
+                self.ask_core(|lnet, now| lnet.set_ni_enabled(now, *nid, enabled)).map_err(
+                    |errno| AdminError::new(errno, format!("cannot set state of {nid}: {errno}")),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_peer(&self, request: &PeerSet) -> Result<()> {
+        let PeerSet { nid, health, state } = *request;
+        let refused = |what: &str, errno: Errno| {
+            let error = AdminError::new(errno, format!("cannot set {what} of peer: {errno}"));
+            match errno {
+                Errno::ENOENT => error.with_hint("\"lnetctl peer list\" names the peers"),
+                _ => error,
+            }
+        };
+        if let Some(health) = health {
+            self.ask_core(|lnet, now| lnet.set_peer_ni_health(now, nid, health))
+                .map_err(|errno| refused("health", errno))?;
+        }
+        match (nid, state) {
+            (_, None) => Ok(()),
+            (Some(nid), Some(state)) => self
+                .ask_core(|lnet, now| lnet.set_peer_state(now, nid, state))
+                .map_err(|errno| refused("state", errno)),
+            (None, Some(_)) => Err(AdminError::new(Errno::EINVAL, "invalid peer state param")
+                .with_hint("a state is that of one peer: say --nid NID")),
+        }
+    }
+
+    pub(super) fn recovery(&self, peers: bool) -> Nids {
+        let recovery = self.node.with_machine(|machine| machine.lnet().recovery());
+        Nids { nids: if peers { recovery.peer } else { recovery.local } }
+    }
+}
+
+/// The part of a route's configuration that a node keeps.
+fn known_form(route: &RouteConf) -> RouteConf {
+    RouteConf { health_sensitivity: None, ..route.clone() }
+}

@@ -1,0 +1,119 @@
+//! `lctl net_drop_add`, `lctl net_delay_add` and their like, and `lctl fail`.
+//! Spec: lnet-admin §19.4.
+
+use clap::Subcommand;
+use fulmar_control::api::{FailNid, FaultReset, FaultShow, Operation};
+use fulmar_control::config::FaultAction::{self, Delay, Drop};
+use fulmar_control::show::{exit, fault_lines};
+use fulmar_lnet_wire::NidMatch;
+
+use super::{Ran, failed};
+use crate::context::{Context, complain, print};
+use crate::fault::{DelArgs, DelayArgs, DropArgs};
+
+/// Both spellings: `net_drop_add` and, as of 2.15, `net_drop add`.
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "the variants are words of lctl")]
+pub(super) enum Command {
+    /// Rules that drop messages
+    #[command(subcommand)]
+    NetDrop(Drops),
+    /// Add a rule that drops messages
+    NetDropAdd(DropArgs),
+    /// Remove rules that drop messages
+    NetDropDel(DelArgs),
+    /// Begin to count dropped messages anew
+    NetDropReset,
+    /// Print the rules that drop messages
+    NetDropList,
+    /// Rules that delay messages
+    #[command(subcommand)]
+    NetDelay(Delays),
+    /// Add a rule that delays messages
+    NetDelayAdd(DelayArgs),
+    /// Remove rules that delay messages; what they delayed goes on
+    NetDelayDel(DelArgs),
+    /// Begin to count delayed messages anew
+    NetDelayReset,
+    /// Print the rules that delay messages
+    NetDelayList,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Drops {
+    /// Add a rule
+    Add(DropArgs),
+    /// Remove rules
+    Del(DelArgs),
+    /// Begin to count anew
+    Reset,
+    /// Print the rules
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Delays {
+    /// Add a rule
+    Add(DelayArgs),
+    /// Remove rules; what they delayed goes on
+    Del(DelArgs),
+    /// Begin to count anew
+    Reset,
+    /// Print the rules
+    List,
+}
+
+impl Command {
+    pub(super) fn run(self, context: &Context) -> Ran {
+        match self {
+            Self::NetDropAdd(args) | Self::NetDrop(Drops::Add(args)) => {
+                tell(args.request(), context)
+            }
+            Self::NetDelayAdd(args) | Self::NetDelay(Delays::Add(args)) => {
+                tell(args.request(), context)
+            }
+            Self::NetDropDel(args) | Self::NetDrop(Drops::Del(args)) => {
+                tell(args.request(Drop), context)
+            }
+            Self::NetDelayDel(args) | Self::NetDelay(Delays::Del(args)) => {
+                tell(args.request(Delay), context)
+            }
+            Self::NetDropReset | Self::NetDrop(Drops::Reset) => {
+                tell(Ok(FaultReset { action: Drop }), context)
+            }
+            Self::NetDelayReset | Self::NetDelay(Delays::Reset) => {
+                tell(Ok(FaultReset { action: Delay }), context)
+            }
+            Self::NetDropList | Self::NetDrop(Drops::List) => list(Drop, context),
+            Self::NetDelayList | Self::NetDelay(Delays::List) => list(Delay, context),
+        }
+    }
+}
+
+/// Has the node do something, in silence as releases from 2.16 on do.
+fn tell<O: Operation>(request: Result<O, String>, context: &Context) -> Ran {
+    let request = request.map_err(|told| {
+        complain(&format!("{told}\n"));
+        exit::FAILED
+    })?;
+    context.client.call(&request).map_err(failed)?;
+    Ok(0)
+}
+
+fn list(action: FaultAction, context: &Context) -> Ran {
+    let faults = context.client.call(&FaultShow { action }).map_err(failed)?;
+    complain(&format!("LNet {} rules:\n", action.name()));
+    Ok(print(&fault_lines(&faults)))
+}
+
+pub(super) fn fail(nid: &str, count: i64, context: &Context) -> Ran {
+    let nid = match nid {
+        "_all_" => NidMatch::Any,
+        text => text.parse().map_err(|error| {
+            complain(&format!("Can't parse NID {text}: {error}\n"));
+            exit::BAD_PARAM
+        })?,
+    };
+    tell(Ok(FailNid { nid, times: u32::try_from(count).ok() }), context)
+}

@@ -1,0 +1,161 @@
+//! `lnetctl udsp` and `lnetctl fault`. Spec: lnet-admin §13, §14.
+
+use clap::{Args, Subcommand};
+use fulmar_base::Errno;
+use fulmar_control::api::{
+    AdminError, FaultReset, FaultShow, Operation, UdspAdd, UdspDel, UdspShow,
+};
+use fulmar_control::config::{FaultAction, UdspConf};
+use fulmar_control::show::{self, exit};
+use fulmar_lnet_wire::Selector;
+
+use crate::context::{Context, Form, Status, complain};
+use crate::fault::{DelArgs, DelayArgs, DropArgs};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Udsp {
+    /// Add a rule: --src, --dst, both, or --dst with --rte
+    Add(Box<Policy>),
+    /// Remove a rule
+    Del {
+        /// Which
+        #[arg(long, conflicts_with = "all")]
+        idx: Option<u32>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print the rules
+    Show {
+        /// Which; else all
+        #[arg(long)]
+        idx: Option<u32>,
+    },
+}
+
+/// A rule and its place.
+#[derive(Debug, Args)]
+pub(super) struct Policy {
+    /// Our NIDs, such as 10.0.0.[1-4]@tcp, or a network
+    #[arg(long, value_name = "NIDS")]
+    src: Option<Selector>,
+    /// NIDs of peers, or a network
+    #[arg(long, value_name = "NIDS")]
+    dst: Option<Selector>,
+    /// NIDs of routers
+    #[arg(long, value_name = "NIDS")]
+    rte: Option<Selector>,
+    /// 0 is the highest; for --src alone and --dst alone
+    #[arg(long)]
+    priority: Option<u32>,
+    /// Where in the list; else at its end
+    #[arg(long)]
+    idx: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Fault {
+    /// Messages that are dropped
+    #[command(subcommand)]
+    Drop(Drops),
+    /// Messages that are delayed
+    #[command(subcommand)]
+    Delay(Delays),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Drops {
+    /// Add a rule, which is tried before those that are there
+    Add(DropArgs),
+    /// Remove rules
+    Del(DelArgs),
+    /// Begin to count anew
+    Reset,
+    /// Print the rules
+    Show,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Delays {
+    /// Add a rule, which is tried before those that are there
+    Add(DelayArgs),
+    /// Remove rules; what they delayed goes on
+    Del(DelArgs),
+    /// Begin to count anew
+    Reset,
+    /// Print the rules
+    Show,
+}
+
+impl Udsp {
+    pub(super) fn run(self, context: &Context) -> Status {
+        match self {
+            Self::Add(policy) => {
+                let Policy { src, dst, rte, priority, idx } = *policy;
+                let rule = UdspConf { idx, src, dst, rte, priority };
+                context.tell(Form::Classic, "add", "udsp", &UdspAdd { rule })
+            }
+            // Removal has always been reported as if it were addition.
+            Self::Del { idx, all } if idx.is_some() || all => {
+                context.tell(Form::Classic, "add", "udsp", &UdspDel { idx })
+            }
+            Self::Del { .. } => {
+                let error = AdminError::new(Errno::EINVAL, "say --idx N or --all");
+                context.refuse(Form::Classic, "add", "udsp", &error)
+            }
+            Self::Show { idx } => {
+                context.ask(Form::Classic, "show", "udsp", &UdspShow {}, |mut rules| {
+                    rules.retain(|rule| idx.is_none() || rule.idx == idx);
+                    context.show(&show::udsp_show(&rules))
+                })
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub(super) fn run(self, context: &Context) -> Status {
+        use FaultAction::{Delay, Drop};
+        match self {
+            Self::Drop(Drops::Add(args)) => change("add", args.request(), context),
+            Self::Delay(Delays::Add(args)) => change("add", args.request(), context),
+            Self::Drop(Drops::Del(args)) => delete(&args, Drop, context),
+            Self::Delay(Delays::Del(args)) => delete(&args, Delay, context),
+            Self::Drop(Drops::Reset) => change("reset", Ok(FaultReset { action: Drop }), context),
+            Self::Delay(Delays::Reset) => {
+                change("reset", Ok(FaultReset { action: Delay }), context)
+            }
+            Self::Drop(Drops::Show) => print(Drop, context),
+            Self::Delay(Delays::Show) => print(Delay, context),
+        }
+    }
+}
+
+fn change<O: Operation<Reply = ()>>(
+    op: &str,
+    request: Result<O, String>,
+    context: &Context,
+) -> Status {
+    match request {
+        Ok(request) => context.tell(Form::Listing, op, "fault", &request),
+        Err(told) => wrong(&told),
+    }
+}
+
+fn delete(args: &DelArgs, action: FaultAction, context: &Context) -> Status {
+    match args.request(action) {
+        Ok(request) => context.ask(Form::Listing, "del", "fault", &request, |_| 0),
+        Err(told) => wrong(&told),
+    }
+}
+
+fn print(action: FaultAction, context: &Context) -> Status {
+    context.ask(Form::Listing, "show", "fault", &FaultShow { action }, |faults| {
+        context.show(&show::fault_show(&faults))
+    })
+}
+
+fn wrong(told: &str) -> Status {
+    complain(&format!("{told}\n"));
+    exit::FAILED
+}

@@ -1,0 +1,134 @@
+//! Messages that a fault rule delays. Spec: lnet-behaviour §14.3.
+//!
+//! One that is sent holds its credits meanwhile. One that is received has its payload unread, so
+//! that its connection is stalled.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::{MessageId, Time, Verdict};
+use fulmar_lnet_wire::Header;
+
+use crate::Lnet;
+use crate::api::{Output, RxId};
+use crate::fault::DelayId;
+use crate::machine::{Timer, Work};
+use crate::message::{Arrival, Hold, Message, Origin};
+use crate::peer::PeerNiId;
+
+/// What is delayed, in the order in which it goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Delays {
+    held: BTreeMap<(Time, u64), (DelayId, Held)>,
+    next: u64,
+}
+
+#[derive(Debug)]
+enum Held {
+    Send(MessageId),
+    Receive(RxId, Arrival, Header),
+}
+
+impl Delays {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+impl Lnet {
+    /// Delays a message that holds all its credits, if a rule says so.
+    pub(crate) fn delay_send(&mut self, now: Time, id: MessageId) -> bool {
+        let Some(header) = self.messages.get(id).map(|message| message.header) else {
+            return false;
+        };
+        let Some((rule, until)) = self.faults.delay(now, &header) else { return false };
+        self.messages.live(id).hold(Hold::Delayed);
+        self.hold_back(rule, until, Held::Send(id));
+        true
+    }
+
+    /// Delays a message that has come, if a rule says so.
+    pub(crate) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: Header) -> bool {
+        let Origin::Lnd(rx) = arrival.origin else { return false };
+        let Some((rule, until)) = self.faults.delay(now, &header) else { return false };
+        self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
+        self.hold_back(rule, until, Held::Receive(rx, arrival, header));
+        true
+    }
+
+    /// Forgets a message whose connection has died while it was delayed.
+    pub(crate) fn forget_held(&mut self, rx: RxId) {
+        if !self.delays.is_empty() {
+            let is_it = |held: &Held| matches!(held, Held::Receive(held, ..) if *held == rx);
+            self.delays.held.retain(|_, (_, held)| !is_it(held));
+        }
+    }
+
+    /// Lets go on what has waited long enough.
+    pub(crate) fn delays_due(&mut self, now: Time) {
+        while let Some(first) = self.delays.held.first_entry() {
+            if first.key().0 > now {
+                return self.time_delays();
+            }
+            let (_, held) = first.remove();
+            self.let_go(now, held);
+        }
+    }
+
+    /// These rules are gone: what they delayed goes on now.
+    pub(crate) fn faults_released(&mut self, now: Time, rules: &[DelayId]) {
+        let delayed = std::mem::take(&mut self.delays.held);
+        for (at, (rule, held)) in delayed {
+            match rules.contains(&rule) {
+                true => self.let_go(now, held),
+                false => drop(self.delays.held.insert(at, (rule, held))),
+            }
+        }
+        self.time_delays();
+        self.settle(now);
+    }
+
+    fn hold_back(&mut self, rule: DelayId, until: Time, held: Held) {
+        let at = (until, self.delays.next);
+        self.delays.next += 1;
+        self.delays.held.insert(at, (rule, held));
+        self.time_delays();
+    }
+
+    /// Sets the time at which the first goes on.
+    fn time_delays(&mut self) {
+        if let Some(((first, _), _)) = self.delays.held.first_key_value() {
+            self.timers.set(Timer::Delays, *first);
+        }
+    }
+
+    fn let_go(&mut self, now: Time, held: Held) {
+        match held {
+            Held::Send(id) => {
+                let path = self.messages.get(id).and_then(Message::sending);
+                if path.is_some_and(|path| path.hold == Hold::Delayed) {
+                    self.work.push_back(Work::Post(id));
+                }
+            }
+            Held::Receive(_, arrival, header) => match self.still_welcome(arrival, &header) {
+                Ok(sender) => self.take(now, arrival, header, sender),
+                Err(reason) => self.drop_message(now, arrival, &header, reason),
+            },
+        }
+    }
+
+    /// Returns who sent a message that was delayed, or why it cannot go on: the interface, the
+    /// peer and the router that there were when it came may be gone.
+    fn still_welcome(
+        &mut self,
+        arrival: Arrival,
+        header: &Header,
+    ) -> Result<PeerNiId, &'static str> {
+        if self.ni_of(arrival.ni).is_none() {
+            return Err("our interface is gone");
+        }
+        if self.ni_of(header.target).is_none() && !self.forwards() {
+            return Err("this router has been switched off");
+        }
+        self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")
+    }
+}

@@ -1,0 +1,213 @@
+//! Faults on purpose: messages that are dropped, failed or delayed by rule, for tests and users.
+//!
+//! ```text
+//! received   drop_received -> dropped in silence         step 10 of receiving
+//!            delay         -> goes on later              step 16
+//! sent       delay         -> goes on later              after both credits were taken
+//!            fail_sent     -> fails with a class         when it would be handed to the LND
+//!            fails         -> EIO, or dropped            a NID that is made to fail
+//! ```
+//!
+//! The newest rule is tried first, and the first that fires ends the search; one whose turn it is
+//! not leaves the message to the next. Spec: lnet-behaviour §14.3.
+
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use fulmar_base::{Errno, Rng, Time};
+use fulmar_lnet_wire::{Header, Nid, NidMatch};
+
+use crate::api::SendFailure;
+use crate::{Lnet, views};
+
+use rule::Rule;
+pub use rule::{FaultEffect, FaultKind, FaultRule, MessageTypes};
+
+/// A rule that delays messages; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DelayId(u64);
+
+/// The rules, each kind with the newest first.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    drops: Vec<Rule>,
+    delays: Vec<(DelayId, Duration, Rule)>,
+    /// NIDs that are made to fail, and how many times; `None` for ever.
+    failing: Vec<(NidMatch, Option<u32>)>,
+    next_delay: u64,
+    rng: Rng,
+}
+
+impl Faults {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            drops: Vec::new(),
+            delays: Vec::new(),
+            failing: Vec::new(),
+            next_delay: 0,
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// Returns whether a message that `ni` has received shall be dropped.
+    #[inline]
+    pub(crate) fn drop_received(&mut self, now: Time, header: &Header, ni: Nid) -> bool {
+        if self.drops.is_empty() {
+            return false;
+        }
+        let Self { drops, rng, .. } = self;
+        drops.iter_mut().any(|rule| rule.drops_received(ni) && rule.fires(now, header, rng))
+    }
+
+    /// Returns how the sending of a message shall fail, if it shall.
+    #[inline]
+    pub(crate) fn fail_sent(&mut self, now: Time, header: &Header) -> Option<SendFailure> {
+        if self.drops.is_empty() {
+            return None;
+        }
+        let Self { drops, rng, .. } = self;
+        drops.iter_mut().find_map(|rule| {
+            let fires = rule.fails_sent() && rule.fires(now, header, rng);
+            fires.then(|| rule.failure(rng))
+        })
+    }
+
+    /// Returns until when a message shall wait, and by which rule.
+    ///
+    /// What one rule delays goes on in the order in which this was asked, equal times included.
+    #[inline]
+    pub(crate) fn delay(&mut self, now: Time, header: &Header) -> Option<(DelayId, Time)> {
+        if self.delays.is_empty() {
+            return None;
+        }
+        let Self { delays, rng, .. } = self;
+        delays.iter_mut().find_map(|(id, latency, rule)| {
+            rule.fires(now, header, rng).then(|| (*id, now + *latency))
+        })
+    }
+
+    /// Returns whether a message to or from `nid` shall fail because that NID was made to.
+    #[inline]
+    pub(crate) fn fails(&mut self, nid: Nid) -> bool {
+        if self.failing.is_empty() {
+            return false;
+        }
+        let Some(at) = self.failing.iter().position(|(failing, _)| failing.matches(nid)) else {
+            return false;
+        };
+        if let (_, Some(left)) = &mut self.failing[at] {
+            *left -= 1;
+            if *left == 0 {
+                self.failing.remove(at);
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, now: Time, rule: FaultRule) -> Result<(), Errno> {
+        let rule = rule.checked()?;
+        let effect = rule.effect;
+        let rule = Rule::new(now, rule, &mut self.rng);
+        match effect {
+            FaultEffect::Drop { .. } => self.drops.insert(0, rule),
+            FaultEffect::Delay { latency } => {
+                let id = DelayId(self.next_delay);
+                self.next_delay += 1;
+                self.delays.insert(0, (id, Duration::from_secs(latency.into()), rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many rules are gone, and those that may have delayed messages.
+    fn del(
+        &mut self,
+        kind: FaultKind,
+        source: NidMatch,
+        target: NidMatch,
+    ) -> (usize, Vec<DelayId>) {
+        match kind {
+            FaultKind::Drop => {
+                let gone = self.drops.extract_if(.., |rule| rule.is_between(source, target));
+                (gone.count(), Vec::new())
+            }
+            FaultKind::Delay => {
+                let named =
+                    |(_, _, rule): &mut (DelayId, Duration, Rule)| rule.is_between(source, target);
+                let ids: Vec<DelayId> =
+                    self.delays.extract_if(.., named).map(|(id, ..)| id).collect();
+                (ids.len(), ids)
+            }
+        }
+    }
+
+    fn reset(&mut self, now: Time, kind: FaultKind) {
+        let Self { drops, delays, rng, .. } = self;
+        match kind {
+            FaultKind::Drop => drops.iter_mut().for_each(|rule| rule.reset(now, rng)),
+            FaultKind::Delay => delays.iter_mut().for_each(|(.., rule)| rule.reset(now, rng)),
+        }
+    }
+
+    fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
+        self.failing.retain(|(failing, _)| match times {
+            // To make none fail any more is the one way to speak of all that were made to.
+            Some(0) => nid != NidMatch::Any && *failing != nid,
+            _ => *failing != nid,
+        });
+        if times != Some(0) {
+            self.failing.push((nid, times));
+        }
+    }
+
+    fn views(&self) -> Vec<views::Fault> {
+        let delays = self.delays.iter().map(|(.., rule)| rule);
+        self.drops.iter().chain(delays).map(Rule::view).collect()
+    }
+}
+
+impl Lnet {
+    /// Adds a rule that is tried before those that are there.
+    ///
+    /// # Errors
+    /// EINVAL if the rule contradicts itself: see the fields of [`FaultRule`].
+    pub fn fault_add(&mut self, now: Time, rule: FaultRule) -> Result<(), Errno> {
+        self.faults.add(now, rule)
+    }
+
+    /// Removes the rules of a kind that were added with this source and this target, and returns
+    /// how many. [`NidMatch::Any`] stands for whatever the rule has. What a rule delayed goes on
+    /// at once.
+    pub fn fault_del(
+        &mut self,
+        now: Time,
+        kind: FaultKind,
+        source: NidMatch,
+        target: NidMatch,
+    ) -> usize {
+        let (count, released) = self.faults.del(kind, source, target);
+        if !released.is_empty() {
+            self.faults_released(now, &released);
+        }
+        count
+    }
+
+    /// Begins anew with the rules of a kind: zeroes what they count, and draws new turns.
+    pub fn fault_reset(&mut self, now: Time, kind: FaultKind) {
+        self.faults.reset(now, kind);
+    }
+
+    /// Returns the rules in the order in which they are tried: those that drop, then those that
+    /// delay.
+    pub fn faults(&self) -> Vec<views::Fault> {
+        self.faults.views()
+    }
+
+    /// Makes messages to and from a NID fail so many times; `None` for ever, 0 no more.
+    pub fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
+        self.faults.fail_nid(nid, times);
+    }
+}

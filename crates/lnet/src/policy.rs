@@ -1,0 +1,51 @@
+//! Where the administrator's selection policies enter: what they say of an object is kept in it.
+//! Spec: lnet-behaviour §12.2.
+
+use fulmar_lnet_wire::Nid;
+
+use crate::Lnet;
+use crate::peer::{PeerNiId, Policy};
+
+impl Lnet {
+    /// Asks the policies about a NID of a peer that has just become known.
+    pub(crate) fn apply_policy(&mut self, nid: Nid) {
+        if !self.udsp.is_empty()
+            && let Some(id) = self.peers.find(nid)
+        {
+            self.ask_policy(id, &self.own_nids(), &self.gateway_nids());
+        }
+    }
+
+    /// Policies, interfaces or gateways are others now: asks the policies about everything.
+    pub(crate) fn udsp_changed(&mut self) {
+        for ni in &mut self.nis {
+            ni.priority = self.udsp.ni_priority(ni.config.nid);
+            ni.net_priority = self.udsp.net_priority(ni.config.nid.net());
+        }
+        let (ours, gateways) = (self.own_nids(), self.gateway_nids());
+        let ids: Vec<PeerNiId> = self.peers.all_nis().map(|(id, _)| id).collect();
+        for id in ids {
+            self.ask_policy(id, &ours, &gateways);
+        }
+    }
+
+    fn ask_policy(&mut self, id: PeerNiId, ours: &[Nid], gateways: &[Nid]) {
+        let Some(ni) = self.peers.ni_mut(id) else { return };
+        let nid = ni.nid;
+        ni.policy = Policy {
+            priority: self.udsp.peer_ni_priority(nid),
+            net_priority: self.udsp.peer_net_priority(nid.net()),
+            nids: self.udsp.preferred_nids(nid, ours),
+            gateways: self.udsp.preferred_gateways(nid, gateways),
+        };
+    }
+
+    fn own_nids(&self) -> Vec<Nid> {
+        self.nis.iter().map(|ni| ni.config.nid).collect()
+    }
+
+    fn gateway_nids(&self) -> Vec<Nid> {
+        let peers = self.peers.ids().filter_map(|id| self.peers.peer(id));
+        peers.filter(|peer| peer.gateway.is_some()).map(|peer| peer.primary).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! Rails that come and go: links, the administrator's switch, and what LNDs tell of the way to a
+//! peer. Spec: lnet-behaviour §8.8, §14.1.
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::ping::NiStatus;
+
+use crate::Lnet;
+use crate::api::SendFailure;
+use crate::machine::{HEALTH_MAX, Timer};
+use crate::message::{Arrival, Message};
+use crate::peer::{PeerNiId, PeerState};
+use crate::routing::PathNews;
+
+impl Lnet {
+    /// Takes word that the link of an interface has come up or gone down.
+    ///
+    /// An interface without a link is used only if all are. What waits for it goes another way,
+    /// and peers are told.
+    pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
+        let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == nid) else { return };
+        if ni.fatal != up {
+            return;
+        }
+        ni.fatal = !up;
+        ni.condition.pings = 0;
+        let (id, ill) = (ni.id, ni.condition.value < HEALTH_MAX);
+        if up && ill {
+            self.recover_now(now, Timer::RecoverNi(id));
+        }
+        if !up {
+            let queued = self.messages.waiting_on(|path| path.ni == id);
+            self.divert(queued);
+        }
+        self.info_changed();
+        self.settle(now);
+    }
+
+    /// Takes an interface out of use, or puts it back. Whatever is under way on it is finished,
+    /// and so is what others send to it; new messages of ours use it only if there is no other.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such interface.
+    pub fn set_ni_enabled(&mut self, now: Time, nid: Nid, enabled: bool) -> Result<(), Errno> {
+        let ni = self.nis.iter_mut().find(|ni| ni.config.nid == nid).ok_or(Errno::ENOENT)?;
+        let before = std::mem::replace(&mut ni.disabled, !enabled);
+        if before == enabled {
+            self.info_changed();
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Returns whether a ping is not answered, so that its sender leaves the interface alone: it
+    /// is out of use, and the sender knows us well enough to try another. An interface that is
+    /// our primary is always answered for, because peers ask there who we are.
+    pub(crate) fn is_left_alone(&self, arrival: Arrival) -> bool {
+        let disabled = self.ni_of(arrival.ni).is_some_and(|ni| ni.disabled);
+        if !disabled || self.nis.first().is_some_and(|first| first.config.nid == arrival.ni) {
+            return false;
+        }
+        let peer = self.peers.owner(arrival.from).and_then(|peer| self.peers.peer(peer));
+        peer.is_some_and(|peer| {
+            peer.state.has(PeerState::MULTI_RAIL) && peer.pushed == self.own.sequence
+        })
+    }
+
+    /// Takes word of the LND of `ni` about the way to a NID of a peer.
+    pub fn handle_path(&mut self, now: Time, ni: Nid, peer: Nid, news: PathNews) {
+        let Some(id) = self.peers.find(peer) else { return };
+        match news {
+            PathNews::Up => {
+                self.peer_ni_is_back(now, id);
+                if let Some(own) = self.ni_of(ni).filter(|ni| ni.condition.value < HEALTH_MAX) {
+                    let timer = Timer::RecoverNi(own.id);
+                    self.recover_now(now, timer);
+                }
+            }
+            PathNews::Down => self.peer_ni_is_lost(id),
+            PathNews::Stalled => self.path_stalled(now, ni, id),
+        }
+        self.settle(now);
+    }
+
+    /// Nothing that is sent by an interface to a NID of a peer arrives there: either may be at
+    /// fault. What waits goes another way.
+    fn path_stalled(&mut self, now: Time, ni: Nid, id: PeerNiId) {
+        let own = self.ni_of(ni).map(|ni| ni.id);
+        if let Some(own) = own.filter(|_| self.nis.len() > 1) {
+            self.lower_ni(now, own, SendFailure::NetworkTimeout);
+        }
+        self.lower_peer_ni(now, id, SendFailure::NetworkTimeout);
+        self.peer_ni_is_lost(id);
+        let here = |path: &crate::message::Sending| path.peer_ni == id && Some(path.ni) == own;
+        let free = |message: &Message| {
+            message.source.is_none() && message.router.is_none() && !message.probe
+        };
+        let mut queued = self.messages.waiting_on(here);
+        queued.retain(|id| self.messages.get(*id).is_some_and(free));
+        self.divert(queued);
+    }
+
+    fn peer_ni_is_lost(&mut self, id: PeerNiId) {
+        let Some(ni) = self.peers.ni_mut(id) else { return };
+        ni.lost = true;
+        let peer = ni.peer;
+        self.gateway_ni_lost(peer, id);
+    }
+
+    /// A NID of a peer can be reached again, or says so: it is tried at once.
+    pub(crate) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
+        let Some(ni) = self.peers.ni_mut(id) else { return };
+        ni.lost = false;
+        ni.condition.pings = 0;
+        let (peer, heard) = (ni.peer, ni.heard.is_some());
+        if !heard {
+            ni.condition.set(HEALTH_MAX);
+        }
+        if ni.condition.value < HEALTH_MAX {
+            self.recover_now(now, Timer::RecoverPeerNi(id));
+        }
+        let dead = self.peers.peer(peer).and_then(|peer| peer.gateway.as_ref());
+        if dead.is_some_and(|gateway| !gateway.alive) {
+            if let Some(ni) = self.peers.ni_mut(id) {
+                ni.status = NiStatus::UP;
+            }
+            self.check_gateway(now, peer);
+        }
+    }
+
+    /// Sets the state bits of a peer, for those who test discovery.
+    ///
+    /// # Errors
+    /// ENOENT if no peer has this NID.
+    pub fn set_peer_state(&mut self, now: Time, nid: Nid, state: u32) -> Result<(), Errno> {
+        let peer = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
+        if let Some(found) = self.peers.peer_mut(peer) {
+            // What is under way stays so: its end is waited for.
+            let busy = PeerState::DISCOVERING.0 | PeerState::PING_SENT.0 | PeerState::PUSH_SENT.0;
+            found.state = PeerState((state & !busy) | (found.state.0 & busy));
+        }
+        self.settle(now);
+        Ok(())
+    }
+}

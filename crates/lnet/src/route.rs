@@ -1,0 +1,252 @@
+//! Routes: which networks are behind which gateways. Spec: lnet-behaviour §8.1 to §8.3.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet_wire::selftest::Histogram;
+use fulmar_lnet_wire::{Net, Nid};
+
+use crate::Lnet;
+use crate::machine::Work;
+use crate::peer::{PeerId, PeerNiId};
+use crate::routing::RouteConfig;
+use crate::views;
+
+/// A route; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RouteId(u64);
+
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) config: RouteConfig,
+    /// When it was last chosen; lower is longer ago.
+    stamp: u64,
+    messages: u64,
+    latency: Histogram,
+}
+
+/// Routes that were never used have stamps below this.
+const FIRST_STAMPS: u64 = 1 << 16;
+
+/// All routes, in the order in which they were added.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    routes: BTreeMap<RouteId, Route>,
+    next: u64,
+    /// Counts uses.
+    uses: u64,
+}
+
+impl Routes {
+    /// Returns whether a route leads to `net`.
+    pub(crate) fn lead_to(&self, net: Net) -> bool {
+        self.routes.values().any(|route| route.config.net == net)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RouteId, &RouteConfig)> {
+        self.routes.iter().map(|(id, route)| (*id, &route.config))
+    }
+
+    /// Counts a message that went by a route.
+    pub(crate) fn count(&mut self, id: Option<RouteId>) {
+        if let Some(route) = id.and_then(|id| self.routes.get_mut(&id)) {
+            route.messages += 1;
+        }
+    }
+
+    /// Counts how long a response took to something that went by a route.
+    pub(crate) fn record(&mut self, id: Option<RouteId>, nsec: u64) {
+        if let Some(route) = id.and_then(|id| self.routes.get_mut(&id)) {
+            route.latency.record(nsec);
+        }
+    }
+
+    /// Marks a route as the latest used.
+    pub(crate) fn stamp(&mut self, id: Option<RouteId>) {
+        if let Some(route) = id.and_then(|id| self.routes.get_mut(&id)) {
+            self.uses += 1;
+            route.stamp = FIRST_STAMPS + self.uses;
+        }
+    }
+}
+
+/// A message's way over a gateway.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detour {
+    pub(crate) route: Option<RouteId>,
+    /// The gateway's NID that is the next hop.
+    pub(crate) next_hop: PeerNiId,
+}
+
+impl Lnet {
+    /// Adds a route. Its gateway is checked at once.
+    ///
+    /// # Errors
+    /// EINVAL if the network or the gateway is a wildcard, `0@lo`, or they are of one network, or
+    /// the hops are not 1 to 255; EEXIST if the network is ours, or the route exists; EHOSTUNREACH
+    /// if the gateway is on none of our networks; EPERM if the gateway is one of our own NIDs.
+    pub fn route_add(&mut self, now: Time, route: RouteConfig) -> Result<(), Errno> {
+        let RouteConfig { net, gateway, hops, .. } = route;
+        let senseless = gateway.is_any() || gateway.is_loopback() || gateway.net() == net;
+        let no_net = net == Net::ANY || net == Net::LOOPBACK;
+        if senseless || no_net || hops.is_some_and(|hops| !(1..=255).contains(&hops)) {
+            return Err(Errno::EINVAL);
+        }
+        if self.ni_of(gateway).is_some() {
+            return Err(Errno::EPERM);
+        }
+        if self.is_local(net) {
+            return Err(Errno::EEXIST);
+        }
+        if !self.is_local(gateway.net()) {
+            return Err(Errno::EHOSTUNREACH);
+        }
+        let known = self.peers.owner(gateway);
+        let same = |other: &RouteConfig| {
+            let same_gateway = other.gateway == gateway
+                || (known.is_some() && self.peers.owner(other.gateway) == known);
+            other.net == net && same_gateway
+        };
+        if self.routes.iter().any(|(_, other)| same(other)) {
+            return Err(Errno::EEXIST);
+        }
+        self.routes.next += 1;
+        let id = RouteId(self.routes.next);
+        // Nodes that start together must not all begin with the same gateway.
+        let stamp = self.rng.below(FIRST_STAMPS);
+        let new = Route { config: route, stamp, messages: 0, latency: Histogram::default() };
+        self.routes.routes.insert(id, new);
+        self.settle_gateways(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Deletes the routes that lead to `net`, if that is given, by `gateway`, if that is.
+    ///
+    /// # Errors
+    /// ENOENT if there is none.
+    pub fn route_del(
+        &mut self,
+        now: Time,
+        net: Option<Net>,
+        gateway: Option<Nid>,
+    ) -> Result<(), Errno> {
+        let meant = |route: &RouteConfig| {
+            net.is_none_or(|net| route.net == net)
+                && gateway.is_none_or(|nid| {
+                    route.gateway == nid || self.peers.same_peer(nid, route.gateway)
+                })
+        };
+        let gone: Vec<RouteId> =
+            self.routes.iter().filter(|(_, route)| meant(route)).map(|(id, _)| id).collect();
+        if gone.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        self.remove_routes(&gone);
+        self.settle(now);
+        Ok(())
+    }
+
+    pub(crate) fn remove_routes(&mut self, gone: &[RouteId]) {
+        for id in gone {
+            self.routes.routes.remove(id);
+        }
+        self.work.push_back(Work::Gateways);
+    }
+
+    /// Returns the routes in the order in which they were added.
+    pub fn routes(&self) -> Vec<views::Route> {
+        let view = |route: &Route| {
+            let RouteConfig { net, gateway, hops, priority } = route.config;
+            let peer = self.peers.owner(gateway);
+            views::Route {
+                net,
+                gateway,
+                hops,
+                priority,
+                up: self.is_usable(&route.config),
+                single_hop: hops.is_none_or(|hops| hops == 1)
+                    && peer.and_then(|peer| self.gateway_has(peer, net)).is_some(),
+                messages: route.messages,
+                latency: route.latency.clone(),
+            }
+        };
+        self.routes.routes.values().map(view).collect()
+    }
+
+    /// Returns whether a route would carry messages now. Spec: lnet-behaviour §8.2.
+    pub(crate) fn is_usable(&self, route: &RouteConfig) -> bool {
+        let Some(id) = self.peers.owner(route.gateway) else { return false };
+        let Some(peer) = self.peers.peer(id) else { return false };
+        let Some(gateway) = peer.gateway.as_ref().filter(|gateway| gateway.alive) else {
+            return false;
+        };
+        if gateway.refuses {
+            return false;
+        }
+        let up_here = peer.nis.iter().filter_map(|ni| self.peers.ni(*ni)).any(|ni| {
+            self.is_local(ni.nid.net()) && ni.status == fulmar_lnet_wire::ping::NiStatus::UP
+        });
+        let behind = self.gateway_has(id, route.net);
+        let up_there = match route.hops {
+            _ if !self.router.config.avoid_asym_router_failure => true,
+            // Nothing is known of it yet.
+            _ if !gateway.described => true,
+            Some(1) => behind == Some(true),
+            // It is not known what lies behind the next hop.
+            _ => behind != Some(false),
+        };
+        up_here && up_there
+    }
+
+    /// Finds the best way to `net` by a gateway on the network `from`, or on any of ours. `target`
+    /// is the NID that the message is for. Spec: lnet-behaviour §8.3.
+    pub(crate) fn detour(&self, net: Net, from: Option<Net>, target: Nid) -> Option<Detour> {
+        let preferred = self.peers.find(target).and_then(|id| self.peers.ni(id));
+        let candidates = self.routes.routes.iter().filter_map(|(id, route)| {
+            if route.config.net != net || !self.is_usable(&route.config) {
+                return None;
+            }
+            let peer = self.peers.owner(route.config.gateway)?;
+            let next_hop = self.best_gateway_ni(peer, from)?;
+            let ni = self.peers.ni(next_hop)?;
+            let wanted = preferred.is_some_and(|target| {
+                let primary = self.peers.peer(peer).map(|peer| peer.primary);
+                target.policy.gateways.iter().any(|nid| Some(*nid) == primary)
+            });
+            let key = (
+                !wanted,
+                route.config.priority,
+                route.config.hops.unwrap_or(1),
+                Reverse(ni.condition.value),
+                ni.queued_bytes,
+                Reverse(ni.credits.current),
+                route.stamp,
+            );
+            Some((key, Detour { route: Some(*id), next_hop }))
+        });
+        candidates.min_by_key(|(key, _)| *key).map(|(_, detour)| detour)
+    }
+
+    /// Returns the NID of a gateway that is the next hop, on `from` or on any of our networks.
+    pub(crate) fn best_gateway_ni(&self, peer: PeerId, from: Option<Net>) -> Option<PeerNiId> {
+        let nis = self.peers.peer(peer)?.nis.iter().copied();
+        let near = nis.filter(|id| {
+            let net = self.peer_net(*id);
+            from.map_or_else(|| self.is_local(net), |from| from == net)
+        });
+        near.min_by_key(|id| self.peer_ni_key(*id, None))
+    }
+
+    /// Returns the route by which a gateway leads to `net`, if there is one.
+    pub(crate) fn route_by(&self, peer: PeerId, net: Net) -> Option<RouteId> {
+        let by =
+            |route: &RouteConfig| route.net == net && self.peers.owner(route.gateway) == Some(peer);
+        self.routes.iter().find(|(_, route)| by(route)).map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,92 @@
+//! The words of routing: what an administrator configures. Spec: lnet-behaviour §8, §13.5.
+
+use fulmar_lnet_wire::{Net, Nid};
+
+/// Module parameters of routing. Defaults are those of a 2.17 node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutingConfig {
+    /// Messages for others are forwarded from the start.
+    pub forwarding: bool,
+    /// How many router buffers there may be.
+    pub buffers: RouterBuffers,
+    /// Messages that may be forwarded from one peer NI at once, where its network does not say;
+    /// 0 for its `peer_credits`.
+    pub peer_buffer_credits: u32,
+    /// LNDs are believed when they say that a gateway is down.
+    pub auto_down: bool,
+    /// Routes are not used before their gateways have been discovered.
+    pub check_routers_before_use: bool,
+    /// Routes are not used whose gateway has no working interface on the network behind.
+    pub avoid_asym_router_failure: bool,
+    /// Seconds between two checks of a gateway; 0 for none.
+    pub alive_router_check_interval: u32,
+    /// Seconds that are allowed for the answer to such a check.
+    pub router_ping_timeout: u32,
+}
+
+impl Default for RoutingConfig {
+    fn default() -> Self {
+        Self {
+            forwarding: false,
+            buffers: RouterBuffers::default(),
+            peer_buffer_credits: 0,
+            auto_down: true,
+            check_routers_before_use: false,
+            avoid_asym_router_failure: true,
+            alive_router_check_interval: 60,
+            router_ping_timeout: 50,
+        }
+    }
+}
+
+/// How many router buffers of each class there may be. Spec: lnet-behaviour §8.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouterBuffers {
+    /// For messages without payload.
+    pub tiny: u32,
+    /// For up to 4 KiB.
+    pub small: u32,
+    /// For up to 1 MiB.
+    pub large: u32,
+}
+
+impl Default for RouterBuffers {
+    fn default() -> Self {
+        Self { tiny: 2048, small: 16384, large: 1024 }
+    }
+}
+
+/// A route as it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// The network that it leads to.
+    pub net: Net,
+    /// The next hop.
+    pub gateway: Nid,
+    /// 1 to 255; `None` counts as 1 and is shown as -1.
+    pub hops: Option<u32>,
+    /// Smaller is preferred.
+    pub priority: u32,
+}
+
+/// What is asked of a router as to messages for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Forwarding {
+    /// Forward them.
+    Enable,
+    /// Tell peers to go elsewhere, and stop when they have had time to.
+    Disable,
+    /// Push peers elsewhere now, and stop when nothing more comes.
+    Drain,
+}
+
+/// What an LND has to tell of the way to a peer NI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathNews {
+    /// There is a connection.
+    Up,
+    /// The last connection has ended, and none can be opened.
+    Down,
+    /// Nothing that is sent arrives, though nothing says so.
+    Stalled,
+}

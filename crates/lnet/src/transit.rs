@@ -1,0 +1,175 @@
+//! A message on its way through this router. Spec: lnet-behaviour §8.5.
+//!
+//! ```text
+//! header -> router credit of the previous hop -> buffer -> payload -> sent as any message
+//! ```
+//!
+//! While it waits for either, the LND does not read its payload: its connection is stalled, and
+//! no other.
+
+use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time, Verdict};
+use fulmar_lnet_wire::{Header, Nid};
+
+use crate::Lnet;
+use crate::api::Output;
+use crate::machine::Work;
+use crate::message::{Arrival, Message, Origin, RouterHold, Stage, Transit};
+use crate::peer::PeerNiId;
+use crate::router::Router;
+
+impl Lnet {
+    /// Takes a header that is for a node on another network.
+    pub(crate) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
+        self.router_used(now);
+        let transit = Transit {
+            arrival,
+            from,
+            class: Router::class(header.payload_len),
+            hold: RouterHold::Nothing,
+            buffer: None,
+            since: now,
+            stalled: false,
+        };
+        let message = Message::received(header, Stage::Transit(arrival));
+        let id = self.receive(Message { transit: Some(Box::new(transit)), ..message });
+        self.pass(now, id);
+    }
+
+    /// Takes what a message still lacks, and has its payload received when it has all.
+    ///
+    /// A message that waited comes here again with what it waited for.
+    pub(crate) fn pass(&mut self, now: Time, id: MessageId) {
+        let message = self.messages.live(id);
+        let target = message.target;
+        let transit = message.transit.as_mut().expect("it is on its way through");
+        let (from, class) = (transit.from, transit.class);
+        transit.hold = match transit.hold {
+            RouterHold::WaitsForCredit => RouterHold::Credit,
+            RouterHold::WaitsForBuffer => RouterHold::Buffer,
+            hold => hold,
+        };
+        if transit.hold == RouterHold::Nothing {
+            let previous = self.peers.ni_mut(from).expect("a transit keeps its previous hop");
+            let granted = previous.router_credits.take(id);
+            if !granted {
+                return self.stall(id, RouterHold::WaitsForCredit);
+            }
+            self.in_transit(id).hold = RouterHold::Credit;
+        }
+        if self.in_transit(id).hold == RouterHold::Credit {
+            if !self.router.pools[class].take(id, target) {
+                return self.stall(id, RouterHold::WaitsForBuffer);
+            }
+            self.in_transit(id).hold = RouterHold::Buffer;
+        }
+        self.receive_transit(now, id, class);
+    }
+
+    fn receive_transit(&mut self, now: Time, id: MessageId, class: usize) {
+        let buffer = self.buffer(class);
+        let transit = self.in_transit(id);
+        transit.buffer = buffer;
+        let arrival = transit.arrival;
+        let len = self.messages.live(id).header.payload_len;
+        match buffer {
+            Some(buffer) => {
+                let sink = Sink::Span(Span { buffer, offset: 0, len });
+                self.accept(now, id, arrival, sink);
+            }
+            None => {
+                self.nothing_follows(arrival);
+                self.transit_received(now, id, Ok(()));
+            }
+        }
+    }
+
+    /// Has the LND wait, if it does not yet.
+    fn stall(&mut self, id: MessageId, hold: RouterHold) {
+        let transit = self.in_transit(id);
+        transit.hold = hold;
+        if !std::mem::replace(&mut transit.stalled, true)
+            && let Origin::Lnd(rx) = transit.arrival.origin
+        {
+            self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
+        }
+    }
+
+    /// The payload of a message is in its buffer, or its connection has died.
+    pub(crate) fn transit_received(&mut self, now: Time, id: MessageId, result: Result<(), Errno>) {
+        let transit = self.in_transit(id);
+        let (arrival, buffer, hold) = (transit.arrival, transit.buffer, transit.hold);
+        if let Origin::Lnd(rx) = arrival.origin {
+            self.receiving.remove(&rx);
+        }
+        if hold != RouterHold::Buffer {
+            return self.forget_waiting(id);
+        }
+        let message = self.messages.live(id);
+        let (header, len) = (message.header, message.header.payload_len);
+        if let Some(buffer) = buffer {
+            message.payload = Payload::Span(Span { buffer, offset: 0, len });
+        }
+        match result {
+            Ok(()) => {
+                self.count_passed_in(arrival, &header);
+                // By way of the list of work: the receiving of many must not nest.
+                self.messages.live(id).stage = Stage::Launched;
+                self.work.push_back(Work::Launch(id));
+            }
+            Err(errno) => self.finalize_send(now, id, Err(errno)),
+        }
+    }
+
+    /// Drops a message that waits, as if nobody wanted it.
+    pub(crate) fn drop_waiting(&mut self, now: Time, id: MessageId, reason: &'static str) {
+        let message = self.messages.live(id);
+        let (header, arrival) = (message.header, message.arrival());
+        self.forget_waiting(id);
+        if let Some(arrival) = arrival {
+            if let Origin::Lnd(rx) = arrival.origin {
+                self.receiving.remove(&rx);
+            }
+            self.drop_message(now, arrival, &header, reason);
+        }
+    }
+
+    /// Forgets a message that waits for a credit or a buffer.
+    fn forget_waiting(&mut self, id: MessageId) {
+        let mut message = self.messages.remove(id);
+        self.counters.message_died();
+        let mut transit = message.transit.take().expect("it is on its way through");
+        let target = message.target;
+        match transit.hold {
+            RouterHold::WaitsForCredit => {
+                let from = self.peers.ni_mut(transit.from).expect("a transit keeps it");
+                from.router_credits.withdraw(id);
+                transit.hold = RouterHold::Nothing;
+            }
+            RouterHold::WaitsForBuffer => {
+                self.router.pools[transit.class].withdraw(id, target);
+                transit.hold = RouterHold::Credit;
+            }
+            _ => {}
+        }
+        self.leave_router(&transit, target);
+    }
+
+    /// Gives back what a message held of this router, the buffer first, and wakes whom that wakes.
+    pub(crate) fn leave_router(&mut self, transit: &Transit, target: Nid) {
+        if transit.hold == RouterHold::Buffer {
+            self.keep_buffer(transit.class, transit.buffer);
+            let woken = self.router.pools[transit.class].give_back(target);
+            self.go_on(woken);
+        }
+        if matches!(transit.hold, RouterHold::Buffer | RouterHold::Credit) {
+            let from = self.peers.ni_mut(transit.from).expect("a transit keeps its previous hop");
+            let woken = from.router_credits.give_back();
+            self.go_on(woken);
+        }
+        self.peers.reap(transit.from);
+    }
+
+    fn in_transit(&mut self, id: MessageId) -> &mut Transit {
+        self.messages.live(id).transit.as_mut().expect("it is on its way through")
+    }
+}

@@ -1,0 +1,244 @@
+//! What nobody says to an I/O thread: that a link has gone, and that a peer has fallen silent.
+//!
+//! One thread of the runtime waits for the kernel's word that links or addresses have changed, and
+//! then looks at all of them: the word itself is only a bell. About once a second it looks at the
+//! connections that have been written to, until their peers have acknowledged everything. Idle
+//! connections cost nothing, however many there are.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fulmar_lnet_wire::Nid;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use tracing::warn;
+
+use crate::conn::Conn;
+use crate::interfaces;
+use crate::lock::Lock;
+use crate::node;
+use crate::runtime::{Message, Shared};
+use crate::sys::{self, TcpInfo};
+
+/// The list of what is watched.
+pub(crate) struct Watch {
+    /// An eventfd: something was added to an empty list, or the thread is to end.
+    wake: OwnedFd,
+    lists: Lock<Lists>,
+    exit: AtomicBool,
+}
+
+#[derive(Default)]
+struct Lists {
+    /// Nodes with links to watch.
+    nodes: Vec<Weak<node::Shared>>,
+    conns: Vec<Entry>,
+    /// An interface was added whose link may have changed since it was looked at.
+    look: bool,
+}
+
+/// A connection with bytes that its peer had not acknowledged when they were last looked at.
+struct Entry {
+    node: Weak<node::Shared>,
+    conn: Weak<Conn>,
+    /// The node knows that nothing arrives.
+    told: bool,
+}
+
+impl Watch {
+    pub(crate) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { wake, lists: Lock::default(), exit: AtomicBool::new(false) })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn exit(&self) {
+        self.exit.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Watches the link of an interface, of which the node believes that it is `up`.
+    pub(crate) fn add(&self, node: &Arc<node::Shared>, nid: Nid, up: bool) {
+        node.links.lock().insert(nid, up);
+        let mut lists = self.lists.lock();
+        lists.nodes.retain(|node| node.strong_count() > 0);
+        if !lists.nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(node)) {
+            lists.nodes.push(Arc::downgrade(node));
+        }
+        lists.look = true;
+        drop(lists);
+        self.ring();
+    }
+
+    /// Takes word that a connection was written to. Costs a look at a flag if it is listed.
+    pub(crate) fn written(&self, node: &Arc<node::Shared>, conn: &Arc<Conn>) {
+        if conn.watched.load(Ordering::Relaxed) || conn.watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (node, conn) = (Arc::downgrade(node), Arc::downgrade(conn));
+        let mut lists = self.lists.lock();
+        lists.conns.push(Entry { node, conn, told: false });
+        let first = lists.conns.len() == 1;
+        drop(lists);
+        if first {
+            self.ring();
+        }
+    }
+
+    /// What the thread does.
+    pub(crate) fn run(&self, runtime: &Shared) {
+        let bell = listen();
+        if let Err(error) = &bell {
+            warn!(
+                "cannot hear of links that go down ({error}): that they have is only noticed when \
+                 peers do not answer"
+            );
+        }
+        let bell = bell.ok();
+        let mut looked = Instant::now();
+        while !self.exit.load(Ordering::Acquire) {
+            let idle = self.lists.lock().conns.is_empty();
+            let timeout = (!idle).then(|| INTERVAL.saturating_sub(looked.elapsed()));
+            let rung = self.wait(bell.as_ref(), timeout);
+            if rung || std::mem::take(&mut self.lists.lock().look) {
+                self.look_at_links(runtime);
+                // In a storm of changes the next look is at many of them.
+                std::thread::sleep(PAUSE);
+            }
+            if looked.elapsed() >= INTERVAL {
+                self.look_at_conns(runtime);
+                looked = Instant::now();
+            }
+        }
+    }
+
+    fn ring(&self) {
+        // It cannot be full: that takes 2^64 rings that nobody heard.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for a word or for time to pass, and returns whether links may have changed.
+    fn wait(&self, bell: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        fds.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return false;
+        }
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        fds.get(1).zip(bell).is_some_and(|(fd, bell)| !fd.revents().is_empty() && drain(bell))
+    }
+
+    /// Tells the nodes which of their links are not what they were.
+    fn look_at_links(&self, runtime: &Shared) {
+        let Ok(found) = interfaces::links() else { return };
+        let nodes = self.lists.lock().nodes.clone();
+        for node in nodes.iter().filter_map(Weak::upgrade) {
+            for (&nid, known) in node.links.lock().iter_mut() {
+                let up = nid.ip().is_some_and(|address| found.get(&address) == Some(&true));
+                if std::mem::replace(known, up) != up {
+                    runtime.post(node.home, Message::Link(node.clone(), nid, up));
+                }
+            }
+        }
+    }
+
+    fn look_at_conns(&self, runtime: &Shared) {
+        let mut entries = std::mem::take(&mut self.lists.lock().conns);
+        entries.retain_mut(|entry| entry.look(runtime));
+        self.lists.lock().conns.append(&mut entries);
+    }
+}
+
+impl Entry {
+    /// Returns whether to look again.
+    fn look(&mut self, runtime: &Shared) -> bool {
+        let (Some(node), Some(conn)) = (self.node.upgrade(), self.conn.upgrade()) else {
+            return false;
+        };
+        if conn.is_ended() {
+            return false;
+        }
+        // Whoever writes from here on lists the connection anew, unless it stays.
+        conn.watched.store(false, Ordering::Release);
+        let Some(socket) = conn.try_socket().filter(|socket| sys::outstanding(*socket) > 0) else {
+            return false;
+        };
+        let silent = sys::tcp_info(socket).is_some_and(|info| is_silent(&info));
+        if silent && !self.told {
+            runtime.post(node.home, Message::Stalled(node, conn.clone()));
+        }
+        self.told = silent;
+        !conn.watched.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Returns whether TCP sends the same again and again and hears nothing. A peer that has no room is
+/// heard to say so.
+fn is_silent(info: &TcpInfo) -> bool {
+    info.unacked > 0 && info.vain >= VAIN_MIN && info.silence >= SILENCE_MIN
+}
+
+/// Opens a socket on which the kernel tells of links and addresses.
+fn listen() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let family = AddressFamily::NETLINK;
+    let bell = socket_with(family, SocketType::RAW, flags, None)?;
+    bind(&bell, &SocketAddrNetlink::new(0, GROUPS))?;
+    Ok(bell)
+}
+
+/// Takes everything that the kernel has told, and returns whether that was anything.
+fn drain(bell: &OwnedFd) -> bool {
+    let mut heard = false;
+    loop {
+        // What is longer than this is cut, and what is in it does not matter.
+        match recv(bell, &mut [0_u8; 64], RecvFlags::DONTWAIT) {
+            // It has told more than there was room for.
+            Ok(_) | Err(Errno::NOBUFS) => heard = true,
+            Err(_) => return heard,
+        }
+    }
+}
+
+/// Links, and addresses of IPv4 and IPv6: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
+const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+/// How often connections are looked at that have something outstanding.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long links are not looked at again after they were.
+const PAUSE: Duration = Duration::from_millis(10);
+/// So many times the same was sent in vain: after some 1.4 s where round trips are short.
+const VAIN_MIN: u32 = 3;
+/// So long nothing was heard.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_neither_loss_nor_a_peer_without_room() {
+        let silent = TcpInfo {
+            retransmits: 3,
+            window: 0,
+            unacked: 1,
+            vain: 3,
+            silence: Duration::from_secs(2),
+        };
+        assert!(is_silent(&silent));
+        assert!(!is_silent(&TcpInfo { vain: 2, ..silent }), "some loss");
+        assert!(!is_silent(&TcpInfo { unacked: 0, ..silent }), "nothing on its way: no room");
+        assert!(!is_silent(&TcpInfo { silence: Duration::from_secs(1), ..silent }), "heard");
+    }
+
+    #[test]
+    fn the_kernel_can_be_heard() {
+        let bell = listen().unwrap();
+        assert!(!drain(&bell), "nothing has changed");
+    }
+}

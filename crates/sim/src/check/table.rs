@@ -1,0 +1,117 @@
+//! Every invariant of lnet-behaviour §17, and the check that is named after it.
+
+/// A check of one invariant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Its number in lnet-behaviour §17.
+    pub number: u8,
+    /// The file, below `src/check` or `tests`, without its ending.
+    pub file: &'static str,
+    /// The function that judges it: after every step, at the end of every run, or in a story.
+    pub check: &'static str,
+}
+
+const fn guard(number: u8, file: &'static str, check: &'static str) -> Guard {
+    Guard { number, file, check }
+}
+
+/// Who guards what.
+pub const GUARDS: [Guard; 48] = [
+    guard(1, "check/credits", "idle"),
+    guard(1, "check/routers", "idle"),
+    guard(2, "check/credits", "settled_node"),
+    guard(2, "check/routers", "buffers_are_within_their_pools"),
+    guard(3, "check/credits", "idle"),
+    guard(4, "check/credits", "observe"),
+    guard(
+        4,
+        "tests/scenarios",
+        "a_lazy_portal_without_buffers_stalls_its_senders_and_nothing_is_lost",
+    ),
+    guard(5, "tests/stories/rails", "what_waits_for_one_interface_leaves_in_order"),
+    guard(6, "tests/swarm", "a_few_seeds_meet_every_fault_and_every_way_to_fail"),
+    guard(7, "check/operations", "initiator"),
+    guard(8, "check/operations", "descriptor"),
+    guard(8, "check/operations", "finished"),
+    guard(9, "check/operations", "initiator"),
+    guard(10, "check/operations", "put_served"),
+    guard(10, "check/calm", "finished"),
+    guard(11, "check/calm", "finished"),
+    guard(12, "check/operations", "descriptor"),
+    guard(13, "check/operations", "put_served"),
+    guard(14, "check/operations", "initiator"),
+    guard(15, "check/operations", "initiator"),
+    guard(16, "check/operations", "put_served"),
+    guard(17, "check/order", "received"),
+    guard(18, "check/operations", "put_served"),
+    guard(19, "check/routers", "forwarded_as_it_came"),
+    guard(19, "check/data", "arrived"),
+    guard(20, "check/routers", "buffers_are_within_their_pools"),
+    guard(20, "tests/stories/routers", "every_length_passes_a_router_in_a_buffer_of_its_class"),
+    guard(
+        21,
+        "tests/stories/routers",
+        "what_waits_for_the_one_large_buffer_is_in_nobody_elses_way",
+    ),
+    guard(22, "check/routers", "responses_go_back_as_requests_came"),
+    guard(23, "check/routers", "closed_routers_are_left_alone"),
+    guard(
+        23,
+        "tests/stories/routers",
+        "a_route_whose_router_stops_is_not_used_until_it_forwards_again",
+    ),
+    guard(23, "tests/stories/routers", "a_route_whose_router_is_dead_is_down_until_it_answers"),
+    guard(23, "tests/stories/routers", "a_route_is_down_while_the_routers_far_side_is"),
+    guard(24, "tests/stories/routers", "priority_beats_hops_and_hops_beat_turns"),
+    guard(25, "tests/stories/rails", "a_message_for_a_neighbour_closes_its_connection"),
+    guard(26, "check/discovery", "wrote"),
+    guard(27, "check/rails", "a_change_has_a_new_sequence"),
+    guard(27, "check/rails", "everybody_knows_the_interfaces"),
+    guard(28, "tests/stories/rails", "who_lies_about_himself_is_not_believed"),
+    guard(29, "tests/stories/rails", "idle_interfaces_take_turns"),
+    guard(30, "tests/stories/rails", "a_message_that_found_a_refusal_goes_by_the_other_rail"),
+    guard(31, "tests/stories/rails", "a_peer_with_one_nid_keeps_its_health_and_gets_nothing_twice"),
+    guard(32, "check/rails", "health_is_bounded"),
+    guard(33, "check/rails", "given_pairs_are_kept"),
+    guard(33, "check/rails", "one_face_for_those_with_one_rail"),
+    guard(
+        34,
+        "tests/stories/rails",
+        "a_peer_without_discovery_sees_one_face_until_it_is_multi_rail",
+    ),
+    guard(35, "tests/stories/faults", "a_rule_drops_one_of_every_window"),
+    guard(36, "tests/stories/faults", "a_rule_delays_until_it_is_deleted"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: [(&str, &str); 13] = [
+        ("check/calm", include_str!("calm.rs")),
+        ("check/credits", include_str!("credits.rs")),
+        ("check/data", include_str!("data.rs")),
+        ("check/discovery", include_str!("discovery.rs")),
+        ("check/operations", include_str!("operations.rs")),
+        ("check/order", include_str!("order.rs")),
+        ("check/rails", include_str!("rails.rs")),
+        ("check/routers", include_str!("routers.rs")),
+        ("tests/stories/faults", include_str!("../../tests/stories/faults.rs")),
+        ("tests/stories/rails", include_str!("../../tests/stories/rails.rs")),
+        ("tests/stories/routers", include_str!("../../tests/stories/routers.rs")),
+        ("tests/scenarios", include_str!("../../tests/scenarios.rs")),
+        ("tests/swarm", include_str!("../../tests/swarm.rs")),
+    ];
+
+    #[test]
+    fn every_invariant_has_a_guard_that_exists() {
+        for number in 1..=36 {
+            assert!(GUARDS.iter().any(|guard| guard.number == number), "nobody guards {number}");
+        }
+        for Guard { number, file, check } in GUARDS {
+            let found = FILES.iter().find(|(name, _)| *name == file);
+            let (_, text) = found.unwrap_or_else(|| panic!("{number}: {file}"));
+            assert!(text.contains(&format!("fn {check}(")), "{number}: {check} in {file}");
+        }
+    }
+}

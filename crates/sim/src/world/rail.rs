@@ -1,0 +1,125 @@
+//! What goes wrong with single interfaces and with routers, and what administrators do to them.
+
+use fulmar_base::Errno;
+use fulmar_lnet::Forwarding;
+
+use super::{HostId, Port, World};
+
+impl World {
+    /// Lets nothing pass the link of an interface. With `told` its node gets word of it; without,
+    /// packets vanish behind a switch.
+    pub fn cut_link(&mut self, port: Port, told: bool) {
+        self.note(port.host, &port.to_string(), format_args!("FAULT link cut, told {told}"));
+        let link = self.link_mut(port);
+        link.cut = true;
+        link.down |= told;
+        if told {
+            self.tell_links(port.host);
+        }
+    }
+
+    /// Lets everything pass again: what was under way comes now.
+    pub fn mend_link(&mut self, port: Port) {
+        let link = self.link_mut(port);
+        if !std::mem::take(&mut link.cut) {
+            return;
+        }
+        let told = std::mem::take(&mut link.down);
+        self.note(port.host, &port.to_string(), format_args!("FAULT link mended"));
+        if told {
+            self.tell_link(port, true);
+        }
+        self.let_pass(|one, other| one == port || other == port);
+    }
+
+    /// Lets an interface refuse all calls, or take them again.
+    pub fn refuse_calls(&mut self, port: Port, refuse: bool) {
+        self.note(port.host, &port.to_string(), format_args!("FAULT refuses calls: {refuse}"));
+        self.link_mut(port).refuses = refuse;
+    }
+
+    /// Removes an interface, unless the node is down or would have none left.
+    pub fn remove_ni(&mut self, port: Port) {
+        let left = self.host(port.host).links.iter().filter(|link| !link.removed).count();
+        if left < 2 || self.link_mut(port).removed {
+            return;
+        }
+        let (now, nid) = (self.now, self.nid_of(port));
+        let Some(node) = &mut self.host_mut(port.host).node else { return };
+        let removed = node.remove_ni(now, nid);
+        self.note(port.host, &port.to_string(), format_args!("FAULT remove {nid} {removed:?}"));
+        self.link_mut(port).removed = true;
+        self.drain(port.host);
+        if removed.is_err() {
+            self.broken(port.host, format!("{nid} cannot be removed: {removed:?}"));
+        }
+    }
+
+    /// Adds an interface that was removed.
+    pub fn add_ni(&mut self, port: Port) {
+        if !std::mem::take(&mut self.link_mut(port).removed) {
+            return;
+        }
+        // As nanoseconds of a wall clock, which no other life of it has.
+        let incarnation = (self.now.0 + 1) << 12 | u64::from(port.host.0 & 0xfff);
+        let (now, ni) = (self.now, self.ni_config(port, incarnation));
+        let Some(node) = &mut self.host_mut(port.host).node else { return };
+        let added = node.add_ni(now, ni);
+        self.note(port.host, &port.to_string(), format_args!("FAULT add again {added:?}"));
+        if added.is_err() {
+            self.broken(port.host, format!("{port} cannot be added: {added:?}"));
+        }
+        // The routes by its network went with it; the others are still there.
+        for route in self.options.routes_of(port.host) {
+            let _ = self.apply(port.host, |lnet, now| lnet.route_add(now, route));
+        }
+        self.drain(port.host);
+        self.tell_links(port.host);
+    }
+
+    /// Takes an interface out of use, or puts it back, by the administrator's word.
+    pub fn switch_ni(&mut self, port: Port, enabled: bool) {
+        let nid = self.nid_of(port);
+        let done = self.apply(port.host, |lnet, now| lnet.set_ni_enabled(now, nid, enabled));
+        let subject = port.to_string();
+        self.note(port.host, &subject, format_args!("FAULT enabled {enabled} {done:?}"));
+    }
+
+    /// Gives the administrator's word as to messages for others. Returns what came of it, unless
+    /// the node is down.
+    pub fn set_forwarding(&mut self, host: HostId, word: Forwarding) -> Option<Result<(), Errno>> {
+        let done = self.apply(host, |lnet, now| lnet.set_forwarding(now, word));
+        self.note(host, "-", format_args!("FAULT forwarding {word:?} {done:?}"));
+        done
+    }
+
+    /// Puts every interface right.
+    pub(super) fn heal_rails(&mut self) {
+        if self.options.rails.is_none() {
+            return;
+        }
+        for port in self.host_ids().flat_map(|host| self.options.ports(host)).collect::<Vec<_>>() {
+            self.mend_link(port);
+            self.link_mut(port).refuses = false;
+            self.add_ni(port);
+            self.switch_ni(port, true);
+        }
+    }
+
+    /// Tells a node which of its links are down.
+    pub(super) fn tell_links(&mut self, host: HostId) {
+        for port in self.options.ports(host) {
+            if self.link(port).down && !self.link(port).removed {
+                self.tell_link(port, false);
+            }
+        }
+    }
+
+    fn tell_link(&mut self, port: Port, up: bool) {
+        let (now, nid) = (self.now, self.nid_of(port));
+        if let Some(node) = &mut self.host_mut(port.host).node {
+            node.handle_link(now, nid, up);
+        }
+        self.drain(port.host);
+    }
+}

@@ -1,0 +1,187 @@
+//! The buffers of routers: what is written from one is what came into it, by its first name.
+//!
+//! Bulk names the memory that it was written from. A router stores it and writes it again, and
+//! the name stays that of the sender's memory, so that it is known at the end of the path whether
+//! the bytes are those that were sent.
+
+use fulmar_base::{BufferId, Payload, Span};
+
+use super::{HostId, World};
+
+/// A buffer of a router, and what is in it.
+#[derive(Debug)]
+pub(super) struct RouterBuffer {
+    len: u32,
+    held: Held,
+}
+
+/// What came into a buffer since the start of the last message.
+#[derive(Debug)]
+enum Held {
+    /// Memory of the sender.
+    Bulk(Span),
+    /// A machine's own bytes.
+    Bytes(Vec<u8>),
+}
+
+impl RouterBuffer {
+    fn new(len: u32) -> Self {
+        Self { len, held: Held::Bytes(Vec::new()) }
+    }
+
+    /// Takes bulk. A message begins at the start of its buffer and comes in order.
+    fn store(&mut self, sink: Span, source: Span) -> Result<(), String> {
+        self.require_room(sink)?;
+        match &mut self.held {
+            held if sink.offset == 0 => *held = Held::Bulk(source),
+            Held::Bulk(run) if follows(*run, sink, source) => run.len += source.len,
+            held => return Err(format!("{source:?} comes to {sink:?}, after {held:?}")),
+        }
+        Ok(())
+    }
+
+    fn store_bytes(&mut self, sink: Span, bytes: &[u8]) -> Result<(), String> {
+        self.require_room(sink)?;
+        match &mut self.held {
+            held if sink.offset == 0 => *held = Held::Bytes(bytes.to_vec()),
+            Held::Bytes(all) if all.len() as u64 == sink.offset => all.extend_from_slice(bytes),
+            held => return Err(format!("bytes come to {sink:?}, after {held:?}")),
+        }
+        Ok(())
+    }
+
+    /// Returns what is in a part of the buffer.
+    fn payload(&self, span: Span) -> Result<Payload, String> {
+        let (start, end) = (span.offset, span.offset + u64::from(span.len));
+        match &self.held {
+            Held::Bulk(run) if end <= u64::from(run.len) => {
+                Ok(Payload::Span(Span { len: span.len, ..run.advance(start as u32) }))
+            }
+            Held::Bytes(all) if end <= all.len() as u64 => {
+                Ok(Payload::Inline(all[start as usize..end as usize].into()))
+            }
+            held => Err(format!("{span:?} is written, and {held:?} is there")),
+        }
+    }
+
+    fn require_room(&self, sink: Span) -> Result<(), String> {
+        match sink.offset + u64::from(sink.len) <= u64::from(self.len) {
+            true => Ok(()),
+            false => Err(format!("{sink:?} leaves its buffer of {} bytes", self.len)),
+        }
+    }
+}
+
+fn follows(run: Span, sink: Span, source: Span) -> bool {
+    sink.offset == u64::from(run.len)
+        && source.buffer == run.buffer
+        && source.offset == run.offset + u64::from(run.len)
+}
+
+impl World {
+    /// Returns how many buffers a router has: those of at most 4 KiB, and the larger ones.
+    pub fn router_buffers(&self, host: HostId) -> [usize; 2] {
+        let lens = || self.host(host).router_buffers.values().map(|buffer| buffer.len);
+        let small = lens().filter(|len| *len <= SMALL).count();
+        [small, lens().count() - small]
+    }
+
+    pub(super) fn allocate_router_buffer(&mut self, host: HostId, name: BufferId, len: u32) {
+        let buffers = &mut self.host_mut(host).router_buffers;
+        if buffers.insert(name, RouterBuffer::new(len)).is_some() {
+            self.broken(host, format!("router buffer {name:?} is allocated twice"));
+        }
+    }
+
+    pub(super) fn release_router_buffer(&mut self, host: HostId, name: BufferId) {
+        self.require_unwritten(host, name, "freed");
+        if self.host_mut(host).router_buffers.remove(&name).is_none() {
+            self.broken(host, format!("router buffer {name:?} is not allocated"));
+        }
+    }
+
+    /// Returns the buffer of a router that memory is in, if it is.
+    pub(super) fn router_buffer(&self, host: HostId, span: Span) -> Option<BufferId> {
+        self.host(host).router_buffers.contains_key(&span.buffer).then_some(span.buffer)
+    }
+
+    /// Takes the word that bulk has come to a router's buffer; false if that is something else.
+    pub(super) fn stored_by_router(&mut self, host: HostId, sink: Span, source: Span) -> bool {
+        self.change_router_buffer(host, sink, |buffer| buffer.store(sink, source))
+    }
+
+    /// The same for the bytes of a machine.
+    pub(super) fn bytes_for_router(&mut self, host: HostId, sink: Span, bytes: &[u8]) -> bool {
+        self.change_router_buffer(host, sink, |buffer| buffer.store_bytes(sink, bytes))
+    }
+
+    fn change_router_buffer(
+        &mut self,
+        host: HostId,
+        sink: Span,
+        change: impl FnOnce(&mut RouterBuffer) -> Result<(), String>,
+    ) -> bool {
+        let Some(buffer) = self.host_mut(host).router_buffers.get_mut(&sink.buffer) else {
+            return false;
+        };
+        if let Err(what) = change(buffer) {
+            self.broken(host, what);
+        }
+        self.require_unwritten(host, sink.buffer, "written over");
+        true
+    }
+
+    /// Returns what a router writes, by its first name.
+    pub(super) fn forwarded_payload(&mut self, host: HostId, span: Span) -> Option<Payload> {
+        let found = self.host(host).router_buffers.get(&span.buffer)?.payload(span);
+        Some(found.unwrap_or_else(|what| {
+            self.broken(host, what);
+            Payload::Empty
+        }))
+    }
+
+    fn require_unwritten(&mut self, host: HostId, name: BufferId, what: &str) {
+        let mut all = self.host(host).connections.values();
+        let is_written = all.any(|(tcp, side)| {
+            let connection = self.connections[tcp.0].as_ref();
+            connection.is_some_and(|connection| connection.end(*side).stream.is_kept_in(name))
+        });
+        if is_written {
+            self.broken(host, format!("router buffer {name:?} is {what} while it is written"));
+        }
+    }
+}
+
+/// The most that a small router buffer holds.
+const SMALL: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(buffer: u64, offset: u64, len: u32) -> Span {
+        Span { buffer: BufferId(buffer), offset, len }
+    }
+
+    #[test]
+    fn what_leaves_a_router_has_the_name_of_what_came() {
+        let mut buffer = RouterBuffer::new(4096);
+        buffer.store(span(9, 0, 100), span(1, 50, 100)).unwrap();
+        buffer.store(span(9, 100, 20), span(1, 150, 20)).unwrap();
+        let whole = buffer.payload(span(9, 0, 120)).unwrap();
+        assert_eq!(whole, Payload::Span(span(1, 50, 120)));
+        buffer.store_bytes(span(9, 0, 2), &[1, 2]).unwrap();
+        buffer.store_bytes(span(9, 2, 1), &[3]).unwrap();
+        assert_eq!(buffer.payload(span(9, 0, 3)).unwrap(), Payload::Inline([1, 2, 3].into()));
+    }
+
+    #[test]
+    fn gaps_and_bytes_that_never_came_are_found() {
+        let mut buffer = RouterBuffer::new(4096);
+        buffer.store(span(9, 0, 100), span(1, 0, 100)).unwrap();
+        assert!(buffer.store(span(9, 104, 20), span(1, 100, 20)).is_err(), "a gap");
+        assert!(buffer.store(span(9, 100, 20), span(1, 104, 20)).is_err(), "another source");
+        assert!(buffer.payload(span(9, 0, 101)).is_err(), "more than came");
+        assert!(buffer.store(span(9, 0, 4097), span(1, 0, 4097)).is_err(), "too long");
+    }
+}

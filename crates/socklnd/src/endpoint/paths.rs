@@ -1,0 +1,201 @@
+//! The ways to peers: what happens when one fails and nothing says so, or when our own link does.
+//! Spec: lnet-behaviour §8.8, §14.1.
+//!
+//! ```text
+//!          +---------- first connection ----------+
+//!          v                                      |
+//!         Up --- TCP hears nothing ---> Stalled --+-- a minute without one ---> Down
+//!          |                                                                     ^
+//!          +----------- last connection ends, and none is being opened ----------+
+//! ```
+
+use std::time::Duration;
+
+use fulmar_base::{ConnId, Errno, Time};
+use fulmar_lnet_wire::Nid;
+
+use super::links::{Cause, undelivered};
+use super::{Socklnd, Timer};
+use crate::peer::{Dialling, PeerKey};
+use crate::{Notice, Output, PathNews};
+
+impl Socklnd {
+    pub(super) fn is_down(&self, ni: &Nid) -> bool {
+        self.down.contains(ni)
+    }
+
+    /// Tells the owner of the way to a peer, unless it knows.
+    pub(super) fn tell(&mut self, key: PeerKey, news: PathNews) {
+        if let Some(peer) = self.peers.get_mut(&key)
+            && peer.told != Some(news)
+        {
+            peer.told = Some(news);
+            self.path(key, news);
+        }
+    }
+
+    pub(super) fn path(&mut self, key: PeerKey, news: PathNews) {
+        if key.can_be_dialled() {
+            let PeerKey { ni, peer } = key;
+            self.outputs.push_back(Output::Path { ni, peer: peer.nid, news });
+        }
+    }
+
+    /// Tells the owner that nothing is left of the way to a peer, if there was one.
+    pub(super) fn tell_lost(&mut self, key: PeerKey) {
+        let told = self.peers.get(&key).and_then(|peer| peer.told);
+        if matches!(told, Some(PathNews::Up | PathNews::Stalled)) {
+            self.tell(key, PathNews::Down);
+        }
+    }
+
+    /// TCP hears nothing from the peer on one of its connections. Of a retired one that was known.
+    pub(super) fn path_stalled(&mut self, now: Time, key: PeerKey, conn: ConnId) {
+        let active = self.peers.get(&key).into_iter().flat_map(|peer| peer.active());
+        if !active.into_iter().any(|link| link.conn == conn) {
+            return;
+        }
+        self.retire(now, &key);
+        self.notice(Notice::Stalled { ni: key.ni, peer: key.peer });
+        self.tell(key, PathNews::Stalled);
+        self.reopen(now, key);
+    }
+
+    pub(super) fn link(&mut self, now: Time, ni: Nid, up: bool) {
+        let changed = if up { self.down.remove(&ni) } else { self.down.insert(ni) };
+        if !changed {
+            return;
+        }
+        self.notice(Notice::Link { ni, up });
+        let keys = self.peers.range(PeerKey::first_of(ni)..).map(|(key, _)| *key);
+        for key in keys.take_while(|key| key.ni == ni).collect::<Vec<_>>() {
+            match up {
+                true => self.link_up(now, key),
+                false => self.link_down(now, key),
+            }
+        }
+    }
+
+    /// Leaves the connections with a peer as they are, and sends nothing more by them.
+    fn link_down(&mut self, now: Time, key: PeerKey) {
+        let retired = self.retire(now, &key);
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        peer.dialler.returning |= retired;
+        // The owner hears of the link itself; a connection after this is news.
+        peer.told = None;
+        let queue = std::mem::take(&mut peer.queue);
+        if let Dialling::Trying(attempt) = peer.dialler.state {
+            peer.dialler.state = Dialling::Idle;
+            self.close_conn(attempt.conn, false);
+        }
+        for queued in queue {
+            self.fail_message(&queued.request, undelivered(true, Errno::ENETDOWN));
+        }
+        self.settle(now, key);
+    }
+
+    /// Forgets failures, and dials whom there were connections with.
+    fn link_up(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        peer.dialler.forgive();
+        let blinked = |since: &Time| now.since(*since) < BLINK;
+        if peer.dialler.returning
+            && peer.retired().any(|link| link.retired.as_ref().is_some_and(blinked))
+        {
+            // TCP is about to send again what was lost; new connections would not be sooner.
+            for link in &mut peer.links {
+                link.retired = link.retired.filter(|since| !blinked(since));
+            }
+            peer.dialler.returning = false;
+            self.tell(key, PathNews::Up);
+            self.flush_queue(now, &key);
+            return self.settle(now, key);
+        }
+        if peer.dialler.returning || !peer.queue.is_empty() {
+            return self.reopen(now, key);
+        }
+        if let Dialling::BackedOff = peer.dialler.state {
+            peer.dialler.state = Dialling::Idle;
+        }
+        self.settle(now, key);
+    }
+
+    /// Dials a peer now, and every few seconds for a while.
+    fn reopen(&mut self, now: Time, key: PeerKey) {
+        if !key.can_be_dialled() {
+            return self.settle(now, key);
+        }
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        peer.dialler.hurry(now);
+        if let Dialling::Trying(attempt) = peer.dialler.state {
+            // It began before the way was known to be bad, and may be waiting for long.
+            self.close_conn(attempt.conn, false);
+        }
+        self.timers.clear(Timer::Dial(key));
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        peer.dialler.state = Dialling::Idle;
+        peer.dialler.begin_round(now, &self.config);
+        self.settle(now, key);
+    }
+
+    /// Retires all connections with a peer, and returns whether there were any. Where that happens
+    /// again and again the oldest are closed.
+    fn retire(&mut self, now: Time, key: &PeerKey) -> bool {
+        let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
+        let Some(peer) = self.peers.get_mut(key) else { return false };
+        let mut retired = 0;
+        for link in peer.links.iter_mut().filter(|link| link.retired.is_none()) {
+            link.retired = Some(now);
+            retired += 1;
+        }
+        self.counters.retired += retired;
+        let excess = peer.links.len().saturating_sub(SETS_MAX * (1 + 2 * conns_per_peer as usize));
+        for conn in peer.links.iter().take(excess).map(|link| link.conn).collect::<Vec<_>>() {
+            self.drop_link(key, conn, Cause::Spent, true);
+        }
+        retired > 0
+    }
+
+    /// Looks whether a retired connection can be used again, or be done without. `last` is when
+    /// there was life in it last, and `heard` when the peer was heard.
+    pub(super) fn look_at_retired(
+        &mut self,
+        now: Time,
+        (id, key): (ConnId, PeerKey),
+        last: Time,
+        heard: Time,
+    ) {
+        let patience = self.config.timeout * RETIRED_MAX;
+        let down = self.is_down(&key.ni);
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        let connected = peer.active().next().is_some();
+        let Some(link) = peer.links.iter_mut().find(|link| link.conn == id) else { return };
+        let Some(since) = link.retired else { return };
+        if connected && heard > since && !down {
+            // The way is good in both directions, and this connection is alive.
+            link.retired = None;
+            self.flush_queue(now, &key);
+        } else if !connected && last.max(since) + patience <= now {
+            // With others in use it would stay: its end could be taken for theirs by the peer.
+            self.fail_conn(now, id, Cause::Spent);
+        }
+    }
+
+    /// Closes what the peer may count against the number of its connections.
+    pub(super) fn close_retired(&mut self, now: Time, key: PeerKey) {
+        let Some(peer) = self.peers.get(&key) else { return };
+        let retired: Vec<_> = peer.retired().map(|link| link.conn).collect();
+        for conn in retired {
+            self.drop_link(&key, conn, Cause::Spent, true);
+        }
+        self.settle(now, key);
+    }
+}
+
+/// A link that was away for less has only blinked: TCP waits about as long again at most.
+const BLINK: Duration = Duration::from_secs(2);
+/// So many sets of connections with one peer are kept when ways fail again and again.
+const SETS_MAX: usize = 8;
+/// So many timeouts after the last life in it a retired connection is closed: LNet has given up
+/// waiting for what was sent on it.
+const RETIRED_MAX: u32 = 4;

@@ -1,0 +1,343 @@
+//! Ways that fail and come back: lnet-behaviour §8.8, §11.4, §14.1.
+
+use super::*;
+use crate::{Closed, DialError};
+
+fn path(news: PathNews) -> Output {
+    Output::Path { ni: OURS, peer: HIGH, news }
+}
+
+/// Takes the outputs that are news of the way to `HIGH`, and all deeds.
+fn news_and_deeds(script: &mut Script) -> (Vec<PathNews>, Vec<Output>) {
+    let (mut news, mut deeds) = (Vec::new(), Vec::new());
+    for output in script.outputs() {
+        match output {
+            Output::Path { news: told, .. } => news.push(told),
+            Output::Notice(_) => {}
+            deed => deeds.push(deed),
+        }
+    }
+    (news, deeds)
+}
+
+/// A set of connections that is retired since TCP hears nothing, and the attempt at a new one.
+fn stalled(script: &mut Script) -> ([ConnId; 3], ConnId) {
+    let all = script.opens_all(HIGH);
+    script.machine.handle_stalled(script.now, all[2]);
+    let (news, deeds) = news_and_deeds(script);
+    assert_eq!(news, [PathNews::Stalled]);
+    let [Output::Dial { conn, .. }] = deeds[..] else { panic!("{deeds:#?}") };
+    (all, conn)
+}
+
+#[test]
+fn a_way_is_up_with_its_first_connection_and_down_with_its_last() {
+    let mut script = Script::new();
+    script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
+    assert_eq!(news_and_deeds(&mut script).0, [PathNews::Up]);
+    let second = script.call(&hello(HIGH, ConnKind::BULK_IN, Version::V3));
+    assert_eq!(news_and_deeds(&mut script).0, []);
+    script.machine.handle_closed(script.now, second, Closed::ReadError(Errno::ECONNRESET));
+    assert_eq!(news_and_deeds(&mut script).0, [PathNews::Down]);
+}
+
+#[test]
+fn a_disconnected_peer_is_not_told_to_be_down() {
+    let mut script = Script::new();
+    script.opens_all(HIGH);
+    script.machine.close_peer(script.now, HIGH);
+    assert_eq!(news_and_deeds(&mut script).0, []);
+}
+
+#[test]
+fn what_was_written_stays_and_new_messages_wait_for_a_new_connection() {
+    let mut script = Script::new();
+    let all = script.opens_all(HIGH);
+    script.send(HIGH, 2, 5000);
+    script.deeds();
+    script.machine.handle_sent(script.now, all[2], 100);
+    script.machine.handle_stalled(script.now, all[2]);
+    let dial = script.dialled();
+    script.send(HIGH, 3, 0);
+    script.expect_nothing();
+    // The way returns: the old connections go on with what they had.
+    script.machine.handle_sent(script.now, all[2], 5000 + 96 - 100);
+    script.expect(Output::Sent { message: MessageId(2), result: Ok(()) });
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
+    let (news, deeds) = news_and_deeds(&mut script);
+    assert_eq!(news, [PathNews::Up]);
+    let [Output::Write { conn, .. }, Output::Dial { .. }] = deeds[..] else { panic!("{deeds:#?}") };
+    assert_eq!(conn, dial, "the message that waited goes by the new connection");
+    script.feed(all[0], &message(HIGH, Version::V3, Order::Little, FrameHeader::lnet(), 0));
+    assert!(matches!(script.deeds()[..], [Output::Received { .. }]), "retired is not deaf");
+}
+
+#[test]
+fn a_stall_is_told_once_and_of_retired_connections_not_at_all() {
+    let mut script = Script::new();
+    let (all, dial) = stalled(&mut script);
+    script.machine.handle_stalled(script.now, all[0]);
+    script.machine.handle_stalled(script.now, dial);
+    script.expect_nothing();
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
+    script.dialled();
+    script.machine.handle_stalled(script.now, all[1]);
+    assert_eq!(news_and_deeds(&mut script).0, []);
+    script.send(HIGH, 2, 0);
+    assert_eq!(script.written().0, dial, "the new connection is not to blame for the old one");
+}
+
+#[test]
+fn a_stalled_way_is_tried_every_four_seconds_for_a_minute_and_then_as_any_other() {
+    let mut script = Script::new();
+    let (_, mut dial) = stalled(&mut script);
+    let began = script.now;
+    script.send(HIGH, 2, 0);
+    let (mut attempts, mut told) = (Vec::new(), Vec::new());
+    while script.now < began + Duration::from_secs(70) {
+        script.wait(Duration::from_millis(500));
+        let (news, deeds) = news_and_deeds(&mut script);
+        told.extend(news.into_iter().map(|news| (news, script.now)));
+        for deed in deeds {
+            match deed {
+                Output::Dial { conn, .. } => {
+                    attempts.push(script.now);
+                    dial = conn;
+                }
+                Output::Close { conn, .. } => assert_eq!(conn, dial, "an attempt ends"),
+                Output::Sent { message, result } => {
+                    assert!(script.now >= began + Duration::from_secs(50));
+                    let error = SendError::RemoteDropped(Errno::ETIMEDOUT);
+                    assert_eq!((message, result), (MessageId(2), Err(error)));
+                }
+                deed => panic!("{deed:?}"),
+            }
+        }
+    }
+    for pair in attempts.windows(2).filter(|pair| pair[1] < began + Duration::from_secs(60)) {
+        assert!(pair[1].since(pair[0]) <= Duration::from_secs(4), "{pair:?}");
+    }
+    assert!(attempts.len() >= 15, "{attempts:?}");
+    let [(PathNews::Down, at)] = told[..] else { panic!("{told:?}") };
+    assert!((60..66).contains(&at.since(began).as_secs()), "{at}");
+    script.send(HIGH, 3, 0);
+    let deeds = script.deeds();
+    let fails = failed(3, SendError::RemoteDropped(Errno::EHOSTUNREACH));
+    assert!(deeds.is_empty() || deeds == [fails], "{deeds:?}");
+}
+
+#[test]
+fn an_answer_that_nobody_listens_ends_the_haste() {
+    let mut script = Script::new();
+    let (_, dial) = stalled(&mut script);
+    script.send(HIGH, 2, 0);
+    let refused = Errno::ECONNREFUSED;
+    script.machine.handle_dialled(script.now, dial, Err(DialError(refused)));
+    let outputs = script.outputs();
+    assert_eq!(outputs[1..], [path(PathNews::Down), failed(2, SendError::RemoteDropped(refused))]);
+}
+
+#[test]
+fn a_peer_that_only_called_us_is_dialled_when_its_way_has_stalled() {
+    let mut script = Script::new();
+    let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    script.machine.handle_stalled(script.now, conn);
+    script.dialled();
+}
+
+#[test]
+fn who_counts_the_retired_connections_is_rid_of_them() {
+    let mut script = Script::new();
+    let (all, mut dial) = stalled(&mut script);
+    let none = hello(HIGH, ConnKind::NONE, Version::V3);
+    script.connected(dial);
+    script.answer(dial, &none);
+    script.expect(close(dial));
+    script.wait(Duration::from_millis(250));
+    dial = script.dialled();
+    script.connected(dial);
+    script.answer(dial, &none);
+    let expected = [dial, all[0], all[1], all[2]].map(close);
+    assert_eq!(script.deeds(), expected);
+    script.wait_secs(1);
+    script.opens(HIGH, ConnKind::CONTROL);
+    assert!(script.outputs().contains(&path(PathNews::Up)));
+}
+
+#[test]
+fn the_end_of_a_retired_connection_is_its_own_affair() {
+    let mut script = Script::new();
+    let (all, dial) = stalled(&mut script);
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
+    script.dialled();
+    script.machine.handle_closed(script.now, all[0], Closed::ReadError(Errno::ETIMEDOUT));
+    script.expect_nothing();
+    assert_eq!(script.machine.conns().len(), 3);
+    script.machine.handle_closed(script.now, dial, Closed::Eof);
+    assert!(!script.outputs().contains(&close(all[1])));
+}
+
+#[test]
+fn a_retired_connection_without_life_ends_in_time_and_one_with_life_is_used_again() {
+    let mut script = Script::with(Config { keepalive: Duration::ZERO, ..Config::default() });
+    let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    script.machine.handle_stalled(script.now, conn);
+    let dial = script.dialled();
+    script.machine.handle_dialled(script.now, dial, Err(DialError(Errno::ECONNREFUSED)));
+    let mut closed = None;
+    for second in 0..400 {
+        for deed in script.deeds() {
+            match deed {
+                Output::Dial { conn, .. } => {
+                    let refused = Err(DialError(Errno::ECONNREFUSED));
+                    script.machine.handle_dialled(script.now, conn, refused);
+                }
+                deed if deed == close(conn) => closed = Some(second),
+                deed => panic!("{deed:?}"),
+            }
+        }
+        script.wait_secs(1);
+    }
+    assert!(closed.is_some_and(|second| (200..=260).contains(&second)), "{closed:?}");
+
+    let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    script.machine.handle_stalled(script.now, conn);
+    let dial = script.dialled();
+    script.connected(dial);
+    script.wait_secs(1);
+    script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
+    script.feed(conn, &noop([0, 1]));
+    script.deeds();
+    script.wait_secs(60);
+    script.deeds();
+    script.machine.handle_closed(script.now, dial, Closed::Eof);
+    assert!(script.deeds().contains(&close(conn)), "it is a sibling again");
+}
+
+#[test]
+fn a_message_is_lost_or_delivered_as_its_last_byte_was_written_or_not() {
+    let mut script = Script::new();
+    let [control, _, bulk_out] = script.opens_all(HIGH);
+    script.send(HIGH, 2, 0);
+    script.send(HIGH, 3, 0);
+    script.deeds();
+    script.machine.handle_closed(script.now, bulk_out, Closed::Eof);
+    // The socket had taken the first message and half of the second before it was closed.
+    let mut said = Vec::new();
+    while let Some(output) = script.machine.poll_output() {
+        if output == close(control) {
+            script.machine.handle_stopped(script.now, control, 96 + 40);
+        } else if matches!(output, Output::Sent { .. }) {
+            said.push(output);
+        }
+    }
+    let lost = failed(3, SendError::RemoteDropped(Errno::ECONNRESET));
+    assert_eq!(said, [Output::Sent { message: MessageId(2), result: Ok(()) }, lost]);
+}
+
+#[test]
+fn a_link_that_goes_down_retires_everything_and_fails_what_waits() {
+    let mut script = Script::new();
+    script.opens_all(HIGH);
+    script.send(LOW, 2, 0);
+    let attempt = script.dialled();
+    script.machine.handle_link(script.now, OURS, false);
+    let lost = SendError::LocalDropped(Errno::ENETDOWN);
+    assert_eq!(news_and_deeds(&mut script), (vec![], vec![close(attempt), failed(2, lost)]));
+    script.machine.handle_link(script.now, OURS, false);
+    script.wait_secs(100);
+    script.expect_nothing();
+    // Should the owner try all the same, it is soon told.
+    script.send(HIGH, 3, 0);
+    let attempt = script.dialled();
+    script.wait_secs(3);
+    let deeds = script.deeds();
+    let lost = SendError::LocalDropped(Errno::ETIMEDOUT);
+    assert_eq!(deeds, [close(attempt), failed(3, lost)]);
+    script.send(HIGH, 4, 0);
+    script.expect(failed(4, SendError::LocalDropped(Errno::ENETDOWN)));
+}
+
+#[test]
+fn a_link_that_returns_is_used_at_once_by_all_who_were_connected() {
+    let mut script = Script::new();
+    let all = script.opens_all(HIGH);
+    script.machine.handle_link(script.now, OURS, false);
+    script.deeds();
+    // Even if the outage was so long that nothing is left of the connections.
+    for conn in all {
+        script.machine.handle_closed(script.now, conn, Closed::ReadError(Errno::ETIMEDOUT));
+    }
+    script.wait_secs(3_000);
+    script.expect_nothing();
+    script.machine.handle_link(script.now, OURS, true);
+    let first = script.dialled();
+    // The network may need a moment more than the link.
+    script.machine.handle_dialled(script.now, first, Err(DialError(Errno::ENETUNREACH)));
+    script.wait_secs(1);
+    script.opens(HIGH, ConnKind::CONTROL);
+    let (news, _) = news_and_deeds(&mut script);
+    assert_eq!(news, [PathNews::Up]);
+}
+
+#[test]
+fn a_link_that_blinks_costs_no_connection() {
+    let mut script = Script::new();
+    let [control, ..] = script.opens_all(HIGH);
+    for _ in 0..50 {
+        script.machine.handle_link(script.now, OURS, false);
+        script.wait(Duration::from_millis(1_900));
+        script.machine.handle_link(script.now, OURS, true);
+        assert_eq!(news_and_deeds(&mut script), (vec![PathNews::Up], vec![]));
+    }
+    script.send(HIGH, 2, 0);
+    assert_eq!(script.written().0, control);
+}
+
+#[test]
+fn ways_that_fail_again_and_again_keep_a_bounded_number_of_connections() {
+    let mut script = Script::new();
+    script.opens_all(HIGH);
+    for _ in 0..100 {
+        script.machine.handle_link(script.now, OURS, false);
+        script.wait_secs(3);
+        script.deeds();
+        script.machine.handle_link(script.now, OURS, true);
+        for kind in [ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT] {
+            script.opens(HIGH, kind);
+        }
+        script.expect_nothing();
+    }
+    assert_eq!(script.machine.conns().len(), 27, "eight sets that are retired, and one");
+}
+
+#[test]
+fn a_link_that_returns_forgives_failures() {
+    let mut script = Script::new();
+    script.send(HIGH, 1, 0);
+    let conn = script.dialled();
+    script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ENETUNREACH)));
+    script.deeds();
+    script.machine.handle_link(script.now, OURS, false);
+    script.machine.handle_link(script.now, OURS, true);
+    script.expect_nothing();
+    script.send(HIGH, 2, 0);
+    script.dialled();
+}
+
+#[test]
+fn an_interface_that_goes_while_its_link_is_down_leaves_nothing() {
+    let mut script = Script::new();
+    let all = script.opens_all(HIGH);
+    script.machine.handle_link(script.now, OURS, false);
+    script.machine.remove_ni(script.now, OURS);
+    let deeds = script.deeds();
+    assert!(all.iter().all(|conn| deeds.contains(&close(*conn))));
+    assert_eq!((script.machine.peers(), script.machine.poll_timeout()), (vec![], None));
+    script.machine.add_ni(ni(OURS));
+    script.send(HIGH, 3, 0);
+    script.opens(HIGH, ConnKind::CONTROL);
+}
