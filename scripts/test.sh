@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/need.sh rust build-essential tshark iperf3 iproute2
+scripts/need.sh rust build-essential tshark iperf3 iproute2 haproxy
 export PATH=$PATH:/usr/sbin:/sbin
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -33,7 +33,8 @@ if [ "$(id -u)" -ne 0 ]; then
         host=$(rustc -vV | sed -n 's/^host: //p')
         runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
         env "$runner=sudo -n -E env PATH=$PATH" \
-            cargo test --locked -p fulmar-proof --test namespaces -p fulmar-net --test ipv6 2>&1 |
+            cargo test --locked -p fulmar-proof --test namespaces -p fulmar-net --test ipv6 \
+            -p fulmar --test rails 2>&1 |
             tee -a "$log"
     else
         echo "NOT RUN: tests in network namespaces: neither root nor a sudo without a password" \

@@ -1,4 +1,5 @@
-//! `fulmar-bench` measures Fulmar against its yardsticks: iperf3, and a bare TCP ping-pong.
+//! `fulmar-bench` measures Fulmar against its yardsticks: iperf3, haproxy, a bare TCP ping-pong, and
+//! itself with less.
 //!
 //! Ours and the yardstick run in turns, several times each; medians are compared, so that what the
 //! figures say holds on any machine. The processes that do the work are this same program, with
@@ -9,9 +10,12 @@
 mod iperf3;
 mod lnet;
 mod lst;
+mod multirail;
+mod namespaces;
 mod ping_pong;
 mod process;
 mod report;
+mod router;
 mod stats;
 
 use std::fmt;
@@ -77,6 +81,12 @@ const CASES: &[Case] = &[
     ("lst.brw_", lst::bulk),
     ("lst.ping", lst::latency),
     ("lst.node_c64", lst::memory),
+    ("multirail.two_rails", multirail::two_rails),
+    ("multirail.cut", multirail::cut),
+    ("multirail.silence", multirail::silence),
+    ("router.forward_1m", router::forward),
+    ("router.two_groups", router::two_groups),
+    ("router.stopped_receiver", router::stopped_receiver),
 ];
 
 /// How long and how often each trial runs.

@@ -130,6 +130,82 @@ fn peers_and_nets_come_and_go() {
     assert!(node.says("lnetctl stats show").contains("\n    send_count: 0\n"));
 }
 
+/// Commands that fail, their status, and part of what they say.
+const REFUSED: &[(&str, i32, &str)] = &[
+    (
+        "lnetctl net add --net tcp9 --if nosuch0",
+        234,
+        "# hint: there is no interface nosuch0 for tcp9",
+    ),
+    (
+        "lnetctl route add --net tcp --gateway 10.0.0.9@tcp1",
+        234,
+        "---\nadd:\n-     route:\n      errno: -17\n      \
+         descr: ! \"Route already exists or the specified network is local\"\n...\n# hint: tcp by ",
+    ),
+    (
+        "lnetctl route add --net tcp8 --gateway 10.0.0.9@tcp9",
+        234,
+        "errno: -113\n      descr: ! \"No interface configured on the same net as gateway\"\n",
+    ),
+    (
+        "lnetctl route add --net tcp8 --gateway 10.0.0.9@tcp --hop 0",
+        234,
+        "errno: -22\n      descr: ! \"invalid hop count must be between 1 and 255\"\n",
+    ),
+    (
+        "lnetctl route add --net tcp8 --gateway 10.0.0.9@tcp --priority -1",
+        234,
+        "descr: ! \"invalid priority, must not be negative\"\n",
+    ),
+    (
+        "lnetctl route add --net tcp8 --gateway 10.0.0.[9@tcp",
+        234,
+        "errno: -19\n      descr: ! \"cannot parse gateway\"\n",
+    ),
+    (
+        "lnetctl route add --net lo --gateway 10.0.0.9@tcp",
+        234,
+        "errno: -13\n      descr: ! \"setting @lo not allowed\"\n",
+    ),
+    (
+        "lnetctl route del --net tcp8 --gateway 10.0.0.9@tcp",
+        234,
+        "---\ndel:\n-     route:\n      errno: -2\n      descr: ! \"failed to delete route\"\n",
+    ),
+    ("lnetctl net set --nid 10.0.0.7@tcp --state down", 234, "errno: -19\n"),
+    ("lnetctl debug recovery", 234, "# hint: say which NIDs: --local for "),
+    ("lctl add_route 10.0.0.9@tcp", 255, "You must say '--net <network>' before 'add_route'\n"),
+    ("lnetctl net show --net tcp7", 234, "errno: -3\n"),
+    ("lnetctl peer add --nid 10.0.0.2@tcp", 234, "descr: ! \"missing primary NID\""),
+    (
+        "lnetctl set discovery x",
+        255,
+        "parser:\n    - set:\n          errno: -1\n          descr: cannot parse discovery value\n",
+    ),
+    ("lnetctl set discovery 2", 234, "add:\n    - discovery:\n          errno: -22\n"),
+    (
+        "lnetctl set routing 2",
+        255,
+        "descr: \"cannot parse routing value.\\nmust be 0 for disable or 1 for enable\"\n",
+    ),
+    (
+        "lnetctl set tiny_buffers 0",
+        234,
+        "add:\n    - tiny_buffers:\n          errno: -22\n          descr: \"cannot configure ",
+    ),
+    ("lnetctl net show --bogus", 234, "unexpected argument '--bogus'"),
+    (
+        "lnetctl nest",
+        255,
+        "lnetctl: 'nest' is not a valid command. See 'lnetctl --list-commands'.\n",
+    ),
+    ("lctl conn_list", 255, "You must say '--net <network>' before 'conn_list'\n"),
+    ("lctl --net o2ib conn_list", 255, "Command conn_list not compatible with o2ib NAL\n"),
+    ("lctl which_nid x@y", 234, "Can't parse NID x@y"),
+    ("--control", 2, "unexpected argument"),
+];
+
 #[test]
 fn failures_have_the_form_and_the_status_of_the_tools() {
     let node = Node::start("failures");
@@ -149,38 +225,94 @@ fn failures_have_the_form_and_the_status_of_the_tools() {
             .collect();
         assert_eq!(object, recorded(command), "{command}");
     }
-    for (command, status, told) in [
-        (
-            "lnetctl net add --net tcp9 --if nosuch0",
-            234,
-            "# hint: there is no interface nosuch0 for tcp9",
-        ),
-        ("lnetctl route add --net o2ib --gateway 10.0.0.9@tcp", 234, "errno: -95\n"),
-        ("lnetctl net show --net tcp7", 234, "errno: -3\n"),
-        ("lnetctl peer add --nid 10.0.0.2@tcp", 234, "descr: ! \"missing primary NID\""),
-        (
-            "lnetctl set discovery x",
-            255,
-            "parser:\n    - set:\n          errno: -1\n          descr: cannot parse discovery value\n",
-        ),
-        ("lnetctl set discovery 2", 234, "add:\n    - discovery:\n          errno: -22\n"),
-        ("lnetctl set routing 1", 161, "routing is not supported by this node yet"),
-        ("lnetctl net show --bogus", 234, "unexpected argument '--bogus'"),
-        (
-            "lnetctl nest",
-            255,
-            "lnetctl: 'nest' is not a valid command. See 'lnetctl --list-commands'.\n",
-        ),
-        ("lctl conn_list", 255, "You must say '--net <network>' before 'conn_list'\n"),
-        ("lctl --net o2ib conn_list", 255, "Command conn_list not compatible with o2ib NAL\n"),
-        ("lctl which_nid x@y", 234, "Can't parse NID x@y"),
-        ("--control", 2, "unexpected argument"),
-    ] {
+    for (command, status, told) in REFUSED {
         let (got, _, err) = node.run(command);
-        assert!(got == status && err.contains(told), "{command}: {got}\n{err}");
+        assert!(got == *status && err.contains(told), "{command}: {got}\n{err}");
     }
     let (status, out, _) = node.run("lnetctl net");
     assert!(status == 234 && out.contains("Usage: lnetctl net"), "{status} {out}");
+}
+
+#[test]
+fn routes_come_and_go() {
+    let node = Node::start("routes");
+    let tcp8 = "--net tcp8 --gateway 10.0.0.55@tcp";
+    assert_eq!(node.says(&format!("lnetctl route add {tcp8} --hop 1 --priority 2")), "");
+    let shown = "route:\n-     net: tcp8\n      gateway: 10.0.0.55@tcp\n";
+    let verbose =
+        format!("{shown}      hop: 1\n      priority: 2\n      state: up\n      type: multi-hop\n");
+    assert_eq!(node.says("lnetctl route show"), shown);
+    assert_eq!(node.says("lnetctl route show -v"), verbose);
+    let all = node.says("lnetctl route show -v 4");
+    assert!(all.starts_with(&format!("{verbose}      statistics:\n")), "{all}");
+    assert!(all.contains("latency_max_nsec: 2000\n"), "{all}");
+    let line = "net               tcp8 hops 1 gw                    10.0.0.55@tcp up pri 2\n";
+    assert_eq!(node.says("lctl show_route"), line);
+    assert_eq!(node.says("lctl route_list"), line);
+    assert!(node.says("lctl get_param routers").ends_with("4          1    up 10.0.0.55@tcp\n"));
+    assert_eq!(node.says(&format!("lnetctl route del {tcp8}")), "");
+    assert_eq!(node.says("lnetctl route show"), "");
+    node.says("lnetctl route add --net tcp8 --gateway 10.0.0.[1-4]@tcp --hop -1");
+    assert_eq!(node.says("lnetctl route show").matches("net: tcp8\n").count(), 4);
+    let one = node.says("lnetctl route show --gateway 10.0.0.3@tcp --hop -1 -v");
+    assert!(one.matches("gateway").count() == 1 && one.contains("hop: -1\n"), "{one}");
+    assert_eq!(node.says("lnetctl route show --net tcp9"), "");
+    assert_eq!(node.says("lctl --net tcp9 add_route 10.0.0.9@tcp 3 7"), "");
+    assert!(node.says("lctl route_list").contains("tcp9 hops 3 gw "));
+    assert_eq!(node.says("lctl --net tcp9 del_route 10.0.0.9@tcp"), "");
+    let (status, out, _) = node.run("lnetctl route add --hop 1");
+    let told = "missing mandatory parameters:'net , gateway'\n";
+    assert_eq!((status, out.as_str()), (234, told));
+}
+
+#[test]
+fn a_node_becomes_a_router_and_drains() {
+    let node = Node::start("drains");
+    assert_eq!(node.says("lnetctl routing show -v 4"), "");
+    let idle = node.says("lnetctl routing drain");
+    assert_eq!(idle, "This node forwards nothing: there is nothing to drain.\n");
+    assert_eq!(node.says("lnetctl set routing 1"), "");
+    let shown = node.says("lnetctl routing show");
+    assert!(shown.starts_with("routing:\n    - cpt[0]:\n          tiny:\n"), "{shown}");
+    let end = "    - enable: 1\nbuffers:\n    tiny: 2048\n    small: 16384\n    large: 1024\n";
+    assert!(shown.ends_with(end), "{shown}");
+    assert!(node.says("lnetctl routing show -v").contains("      state: enabled\n"));
+    let backup = node.says("lnetctl export --backup");
+    assert!(backup.contains("\nrouting:\n    enable: 1\nbuffers:\n    tiny: 2048\n"), "{backup}");
+    let drained = node.says("lnetctl routing drain");
+    assert!(drained.starts_with("Draining: ") && drained.contains("\nDrained: "), "{drained}");
+    assert!(node.says("lnetctl routing show -v").contains("      state: disabled\n"));
+    node.says("lnetctl set routing 1");
+    let (status, out, err) = node.run("lnetctl routing drain --timeout 0");
+    assert!(status == 146 && !out.contains("Drained"), "{status} {out}");
+    assert!(err.contains("descr: \"still draining after 0 s: nothing in hand, "), "{err}");
+    let json = node.says("lnetctl --json routing show -v");
+    assert!(json.contains("\"state\":\"disabled\""), "{json}");
+}
+
+#[test]
+fn rails_are_taken_out_and_recover() {
+    let node = Node::start("rails");
+    node.says("lnetctl net set --nid 10.0.0.1@tcp --state down");
+    assert!(
+        node.says("lnetctl net show").contains("nid: 10.0.0.1@tcp\n            status: down\n")
+    );
+    assert!(node.says("lnetctl net show -v").contains("            enabled: false\n"));
+    node.says("lnetctl net set --nid 10.0.0.1@tcp --state up");
+    assert!(!node.says("lnetctl net show -v").contains("enabled"));
+    assert_eq!(node.says("lnetctl debug recovery --local --peer"), "");
+    node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp");
+    node.says("lnetctl net set --all --health 500");
+    assert!(node.says("lnetctl net show -v 2").contains("health value: 500\n"));
+    assert_eq!(
+        node.says("lnetctl debug recovery --local --peer"),
+        "Local NI recovery:\n      nid-0: 10.0.0.1@tcp\n\
+         Peer NI recovery:\n      nid-0: 10.0.0.2@tcp\n"
+    );
+    node.says("lnetctl peer set --all --health 2000");
+    assert!(node.says("lnetctl peer show -v 2").contains("health value: 1000\n"));
+    let (status, _, err) = node.run("lnetctl net set --all --state down");
+    assert!(status == 234 && err.contains("cannot be used with"), "{status} {err}");
 }
 
 #[test]
@@ -216,6 +348,18 @@ fn an_export_can_be_imported() {
     node.says("lnetctl import lnet.conf");
     assert_eq!(node.says("lnetctl export --backup"), backup);
     assert!(node.says("lnetctl import --show lnet.conf").starts_with("net:\n-     net type: tcp"));
+    let (status, _, err) = node.run_with(
+        "lnetctl import",
+        "route:\n- net: tcp8\n  gateway: 10.0.0.55@tcp\n  hop: -1\nrouting:\n  enable: 1\nbuffers:\n  large: 9\n",
+    );
+    assert_eq!((status, err.as_str()), (0, ""));
+    let backup = node.says("lnetctl export --backup");
+    for part in ["\n-     net: tcp8\n      gateway: 10.0.0.55@tcp\n", "\n    large: 9\n"] {
+        assert!(backup.contains(part), "{part:?} is missing in:\n{backup}");
+    }
+    node.says("lnetctl export --backup lnet.conf");
+    let shown = node.says("lnetctl import --show lnet.conf");
+    assert!(shown.contains("\nroute:\n-     net: tcp8\n"), "{shown}");
     let (status, _, err) = node.run_with("lnetctl import", "net:\n  - net tipe: tcp\n");
     assert_eq!(status, 234);
     assert_eq!(

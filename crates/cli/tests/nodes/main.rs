@@ -3,6 +3,8 @@
 
 mod lab;
 mod lst;
+mod routing;
+mod rules;
 
 use std::net::TcpListener;
 use std::process::Command;

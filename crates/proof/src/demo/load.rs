@@ -8,7 +8,7 @@ use fulmar_lnet::{Event, EventKind, Get, Md, MdId, MdOptions, MeId, Put};
 use fulmar_lnet_wire::ProcessId;
 use fulmar_net::{Buffer, Handler, Node};
 
-use super::check::Checker;
+use crate::check::Checker;
 use crate::exchange::{self, whole};
 
 /// What is done with a message.

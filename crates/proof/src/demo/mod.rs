@@ -1,6 +1,5 @@
 //! Two nodes on this machine: they find each other, and then all that they can carry.
 
-mod check;
 mod load;
 mod report;
 

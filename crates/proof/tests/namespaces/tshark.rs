@@ -8,7 +8,7 @@ use fulmar_trace::lnet::{Item, Kind, parse};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, Start};
 use fulmar_wire::Order;
 
-use crate::cable::{Cable, IPV4, Program, not_run};
+use crate::cable::{Cable, INTERFACE, IPV4, Program, not_run};
 
 /// How often each thing was said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ fn wireshark_and_we_read_the_same_well_formed_conversation() {
     if Command::new("tshark").arg("--version").output().is_err() {
         return not_run("tshark is needed: scripts/need.sh tshark");
     }
-    let Some(cable) = Cable::new('w') else { return };
+    let Some(cable) = Cable::new() else { return };
     let file = record(&cable);
     let path = file.0.as_path();
     // Expert items of any other kind are on PUTs of kernel nodes too: tshark does not know what
@@ -57,18 +57,17 @@ fn record(cable: &Cable) -> Removed {
     let file = Removed(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
     let server = cable.serve(1, IPV4[1]);
     let mut command = cable.command(1, "dumpcap");
-    let interface = cable.interface(1);
-    command.args(["-q", "-s", "0", "-B", "64", "-f", "tcp port 988", "-i", &interface, "-w"]);
-    let mut capture = Program::start(command.arg(&file.0));
-    capture.wait_for("File: ");
+    command.args(["-q", "-s", "0", "-B", "64", "-f", "tcp port 988", "-i", INTERFACE, "-w"]);
+    let mut capture = Program::start(command.arg(&file.0)).unwrap();
+    capture.wait_for("File: ").unwrap();
     let text = cable.run(0, &["converse", IPV4[0], IPV4[1]]);
     assert!(text.contains("pushed") && !text.contains("WRONG"), "{text}");
-    let served = server.finish();
+    let served = server.finish().unwrap();
     assert!(served.contains("stored 1048576 right") && !served.contains("WRONG"), "{served}");
     // What the kernel has captured is given to dumpcap in batches.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    capture.interrupt();
-    let text = capture.finish();
+    capture.signal("INT").unwrap();
+    let text = capture.finish().unwrap();
     assert!(text.contains("dropped on interface") && text.contains("/0 ("), "{text}");
     file
 }

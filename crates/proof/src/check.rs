@@ -14,20 +14,20 @@ use crate::exchange::pattern;
 /// every byte of every message would be to measure the memory, so each message is checked at both
 /// ends and in one page, the next one each time. What was checked is erased, so that the bytes of
 /// an earlier message do not pass for those of a later one.
-pub(super) struct Checker {
+pub(crate) struct Checker {
     pattern: Vec<u8>,
     checked: AtomicU64,
     wrong: Mutex<Option<String>>,
 }
 
 impl Checker {
-    pub(super) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         assert!(len >= STAMP, "a message has room for its number");
         Self { pattern: pattern(0, len), checked: AtomicU64::new(0), wrong: Mutex::new(None) }
     }
 
     /// Makes every message in `buffer` one with the pattern and its place for a number.
-    pub(super) fn fill(&self, buffer: &Buffer) {
+    pub(crate) fn fill(&self, buffer: &Buffer) {
         for (number, offset) in (0..buffer.len()).step_by(self.pattern.len()).enumerate() {
             buffer.write_at(offset, &self.pattern);
             self.stamp(buffer, offset, number as u64);
@@ -35,14 +35,14 @@ impl Checker {
     }
 
     /// Writes the number of the message at `offset`.
-    pub(super) fn stamp(&self, buffer: &Buffer, offset: usize, number: u64) {
+    pub(crate) fn stamp(&self, buffer: &Buffer, offset: usize, number: u64) {
         for at in self.stamps() {
             buffer.write_at(offset + at, &number.to_ne_bytes());
         }
     }
 
     /// Checks the message at `offset`, which should have that number, and erases what it checked.
-    pub(super) fn check(&self, buffer: &Buffer, offset: usize, number: u64) {
+    pub(crate) fn check(&self, buffer: &Buffer, offset: usize, number: u64) {
         let turn = self.checked.fetch_add(1, Ordering::Relaxed);
         let mut is_right = true;
         for at in self.stamps() {
@@ -65,7 +65,7 @@ impl Checker {
     }
 
     /// Returns how many messages were checked, provided that all were right.
-    pub(super) fn result(&self) -> Result<u64, String> {
+    pub(crate) fn result(&self) -> Result<u64, String> {
         match &*self.wrong.lock().expect("nobody panics here") {
             None => Ok(self.checked.load(Ordering::Relaxed)),
             Some(wrong) => Err(format!(

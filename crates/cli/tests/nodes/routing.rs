@@ -1,0 +1,80 @@
+//! Nodes of two networks and the router between them, as an administrator meets them.
+
+use super::lab::{Lab, Node};
+
+/// What every node is told of routes: each takes what is for it.
+const ROUTES: &str = "tcp1 127.0.0.3@tcp; tcp 127.0.0.4@tcp1";
+
+/// Starts a node on `networks`; its control socket is named after `host`.
+fn node(lab: &Lab, host: u8, networks: &str) -> Node {
+    let file = format!("{host}.conf");
+    let text = format!("options lnet networks={networks} routes=\"{ROUTES}\"\n");
+    std::fs::write(lab.path(&file), text).unwrap();
+    lab.node_with(host, &["-c", &file])
+}
+
+/// Starts a router, and a node on either side of it.
+fn around_a_router(lab: &Lab) -> [Node; 3] {
+    let router = node(lab, 3, "tcp(127.0.0.3),tcp1(127.0.0.4)");
+    let (a, b) = (node(lab, 2, "tcp(127.0.0.2)"), node(lab, 5, "tcp1(127.0.0.5)"));
+    a.comes_to_say("lnetctl route show -v", "state: up\n      type: single-hop\n");
+    b.comes_to_say("lnetctl route show -v", "state: up\n      type: single-hop\n");
+    [a, router, b]
+}
+
+#[test]
+fn one_text_of_routes_makes_a_router_and_those_who_use_it() {
+    let lab = Lab::new("routes");
+    let [a, router, b] = around_a_router(&lab);
+    let answer = "discover:\n- primary nid: 127.0.0.5@tcp1\n  Multi-Rail: true\n  peer_ni:\n  \
+                  - nid: 127.0.0.5@tcp1\n";
+    assert_eq!(a.says("lnetctl discover 127.0.0.5@tcp1"), answer);
+    assert!(b.says("lnetctl ping 127.0.0.2@tcp").contains("  - nid: 127.0.0.2@tcp\n"));
+    assert_eq!(a.says("lctl which_nid 127.0.0.5@tcp1"), "127.0.0.2@tcp\n");
+    let line = "net               tcp1 hops -1 gw                    127.0.0.3@tcp up pri 0\n";
+    assert_eq!(a.says("lctl show_route"), line);
+    assert!(a.says("lctl get_param routers").ends_with("    up 127.0.0.3@tcp\n"));
+    assert!(router.says("lctl get_param routes").contains("\nRouting enabled\n"));
+    let shown = router.says("lnetctl routing show -v 4");
+    for way in ["    - from: tcp\n      to: tcp1\n", "    - from: tcp1\n      to: tcp\n"] {
+        assert!(shown.contains(way), "{way:?} is missing in:\n{shown}");
+    }
+    assert!(!a.says("lnetctl route show -v 4").contains("latency_samples: 0\n"));
+    let (status, _, err) = router.run("lnetctl route add --net tcp9 --gateway 127.0.0.3@tcp");
+    assert!(status == 234 && err.contains("that NID is this node's own"), "{err}");
+}
+
+#[test]
+fn a_router_that_drains_is_left_by_its_peers() {
+    let lab = Lab::new("drain");
+    let [a, router, _b] = around_a_router(&lab);
+    a.says("lnetctl discover 127.0.0.5@tcp1");
+    router.says("lnetctl set large_buffers 8");
+    let backup = router.says("lnetctl export --backup");
+    let kept =
+        "\nrouting:\n    enable: 1\nbuffers:\n    tiny: 2048\n    small: 16384\n    large: 8\n";
+    assert!(backup.contains(kept), "{backup}");
+    assert!(router.says("lnetctl routing drain").contains("\nDrained: "));
+    a.comes_to_say("lnetctl route show -v", "state: down\n");
+    let off = router.says("lnetctl routing show -v");
+    assert!(off.contains("    - enable: 0\n      state: disabled\n"), "{off}");
+    assert!(router.get("/metrics").contains("fulmar_routing_state{state=\"disabled\"} 1"));
+}
+
+#[test]
+fn a_rail_is_taken_out_put_back_and_told_to_recover() {
+    let lab = Lab::new("rail");
+    let a = lab.node_with(2, &["--networks", "tcp(127.0.0.2,127.0.0.6)"]);
+    let status = |word: &str| format!("nid: 127.0.0.6@tcp\n            status: {word}\n");
+    a.says("lnetctl net set --nid 127.0.0.6@tcp --state down");
+    let shown = a.says("lnetctl net show");
+    assert!(shown.contains(&status("down")) && !shown.contains("enabled"), "{shown}");
+    assert!(a.says("lnetctl net show -v").contains("            enabled: false\n"));
+    a.says("lnetctl net set --nid 127.0.0.6@tcp --state up");
+    assert!(a.says("lnetctl net show").contains(&status("up")));
+    a.says("lnetctl net set --nid 127.0.0.6@tcp --health 100");
+    let waits = "Local NI recovery:\n      nid-0: 127.0.0.6@tcp\n";
+    assert_eq!(a.says("lnetctl debug recovery --local"), waits);
+    a.says("lnetctl net set --all --health 1000");
+    assert_eq!(a.says("lnetctl debug recovery --local"), "");
+}

@@ -1,0 +1,96 @@
+//! Network namespaces that go, whatever happens.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What the names of our namespaces begin with; the number of the process that made them follows.
+pub(super) const PREFIX: &str = "fulmar-lab-";
+/// Where iproute2 keeps the names.
+const NAMES: &str = "/run/netns";
+
+/// A network namespace; it goes when this goes, and so must everything in it before.
+#[derive(Debug)]
+pub(super) struct Namespace(String);
+
+impl Namespace {
+    pub(super) fn new(name: String) -> Result<Self, String> {
+        ip(&["netns", "add", &name])?;
+        let this = Self(name);
+        this.ip(&["link", "set", "lo", "up"])?;
+        Ok(this)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns a command that runs a program in the namespace. The program is killed when the
+    /// thread that starts it ends, so that nothing of a test outlives it.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+        command
+    }
+
+    /// Runs `ip` on the namespace.
+    pub(super) fn ip(&self, args: &[&str]) -> Result<(), String> {
+        ip(&[&["-n", &self.0], args].concat())
+    }
+
+    /// Runs a program in the namespace and returns what it printed.
+    pub(super) fn run(&self, program: &str, args: &[&str]) -> Result<String, String> {
+        run(self.command(Path::new(program)).args(args))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "delete", &self.0]);
+    }
+}
+
+/// Says why there can be no namespaces here, if so.
+pub(super) fn check_allowed() -> Result<(), String> {
+    let id = run(Command::new("id").arg("-u"))?;
+    match id.trim() {
+        "0" => Ok(()),
+        _ => Err("network namespaces need root: run the tests with sudo".into()),
+    }
+}
+
+/// Removes what runs have left behind that are no more.
+pub(super) fn sweep() {
+    let Ok(names) = std::fs::read_dir(NAMES) else { return };
+    for name in names.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let Some(process) = process.filter(|id| id.parse::<u32>().is_ok()) else { continue };
+        if Path::new("/proc").join(process).exists() {
+            continue;
+        }
+        // Its programs were to die with it; one that was stopped may not have.
+        for id in
+            run(Command::new("ip").args(["netns", "pids", &name])).iter().flat_map(|s| s.lines())
+        {
+            let _ = run(Command::new("kill").args(["-KILL", id]));
+        }
+        // Somebody else may have been faster.
+        let _ = ip(&["netns", "delete", &name]);
+    }
+}
+
+pub(super) fn ip(args: &[&str]) -> Result<(), String> {
+    run(Command::new("ip").args(args)).map(drop)
+}
+
+/// Runs a program to its end and returns what it printed.
+pub(super) fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.success() {
+        true => Ok(text),
+        false => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{command:?} failed: {}{}", text, errors.trim()))
+        }
+    }
+}
