@@ -65,6 +65,7 @@ impl Lnet {
             (ni.status, ni.told_down) = (entry.status, !up);
             if before && !up {
                 self.lower_peer_ni(now, id, SendFailure::RemoteDropped);
+                self.leave(|path| path.peer_ni == id);
             } else if !before && up {
                 self.peer_ni_is_back(now, id);
             }

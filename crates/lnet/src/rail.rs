@@ -8,7 +8,7 @@ use fulmar_lnet_wire::ping::NiStatus;
 use crate::Lnet;
 use crate::api::SendFailure;
 use crate::machine::{HEALTH_MAX, Timer};
-use crate::message::{Arrival, Message};
+use crate::message::{Arrival, Sending};
 use crate::peer::{PeerNiId, PeerState};
 use crate::routing::PathNews;
 
@@ -29,8 +29,7 @@ impl Lnet {
             self.recover_now(now, Timer::RecoverNi(id));
         }
         if !up {
-            let queued = self.messages.waiting_on(|path| path.ni == id);
-            self.divert(queued);
+            self.leave(|path| path.ni == id);
         }
         self.info_changed();
         self.settle(now);
@@ -91,12 +90,14 @@ impl Lnet {
         }
         self.lower_peer_ni(now, id, SendFailure::NetworkTimeout);
         self.peer_ni_is_lost(id);
-        let here = |path: &crate::message::Sending| path.peer_ni == id && Some(path.ni) == own;
-        let free = |message: &Message| {
-            message.source.is_none() && message.router.is_none() && !message.probe
-        };
-        let mut queued = self.messages.waiting_on(here);
-        queued.retain(|id| self.messages.get(*id).is_some_and(free));
+        self.leave(|path| path.peer_ni == id && Some(path.ni) == own);
+    }
+
+    /// Has what waits for credits of a way look for another. Responses find one only if the way
+    /// is known to be broken.
+    pub(crate) fn leave(&mut self, way: impl Fn(&Sending) -> bool) {
+        let mut queued = self.messages.waiting_on(way);
+        queued.retain(|id| self.messages.get(*id).is_some_and(|message| !message.probe));
         self.divert(queued);
     }
 

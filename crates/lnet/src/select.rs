@@ -127,7 +127,8 @@ impl Lnet {
         multi_rail: bool,
     ) -> Option<Path> {
         let net = self.ni(ni)?.config.nid.net();
-        if multi_rail && !ask.probe && self.is_broken(ni, exact) {
+        let direct = net == self.peer_net(exact);
+        if direct && multi_rail && !ask.probe && self.is_broken(ni, exact) {
             let peer = self.peers.ni(exact)?.peer;
             if let Some(Path::Via(hop)) = self.select_any(peer)
                 && !self.is_broken(hop.ni, hop.next)
@@ -135,7 +136,7 @@ impl Lnet {
                 return Some(Path::Via(hop));
             }
         }
-        if net == self.peer_net(exact) {
+        if direct {
             return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
         }
         let back = ask.router.and_then(|router| self.way_back(router, net, ask.target.net()));
@@ -229,7 +230,8 @@ impl Lnet {
 
     /// Returns whether nothing gets through between two interfaces, as far as we know.
     fn is_broken(&self, ni: NiId, peer_ni: PeerNiId) -> bool {
-        self.ni(ni).is_none_or(|ni| ni.fatal) || self.peers.ni(peer_ni).is_none_or(|ni| ni.lost)
+        self.ni(ni).is_none_or(|ni| ni.fatal)
+            || self.peers.ni(peer_ni).is_none_or(|ni| ni.lost || ni.told_down)
     }
 
     /// Marks the chosen interfaces as the latest used.

@@ -35,7 +35,8 @@ fn trial(nets: Nets, cut: Cut) -> Trial {
 }
 
 fn check(course: &Course) {
-    assert!(course.recovered.is_some() && course.returned.is_some(), "{course:?}");
+    // How fast it is, and how soon, is for the benchmark to say.
+    assert!(course.while_cut > 0.2 * course.one, "{course:?}");
 }
 
 fn messages_survive(nets: Nets, cut: Cut) {

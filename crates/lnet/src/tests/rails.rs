@@ -411,3 +411,28 @@ fn a_rail_that_is_asked_and_silent_is_left_while_another_answers() {
     }
     assert_eq!(health(&s), (vec![1000, 1000], vec![1000, 1000]), "nothing has failed yet");
 }
+
+#[test]
+fn a_response_that_waits_for_a_rail_which_its_peer_says_is_down_goes_by_another() {
+    let narrow = |nid| NiConfig {
+        tunables: NiTunables { peer_credits: 1, ..NiTunables::default() },
+        ..ni(nid)
+    };
+    let mut s = rails(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
+    let ask = |s: &mut Script| {
+        let header = Header { target: tcp(11), source: tcp(12), ..ping_header() };
+        s.receive_header(tcp(11), tcp(12), header);
+    };
+    ask(&mut s);
+    ask(&mut s);
+    assert_eq!(s.sent_one().next_hop, tcp(12), "the second waits for the credit of the first");
+    s.verdicts();
+    let mut told = info(2, &[tcp(2), tcp(12)]);
+    told.entries[1].status = NiStatus::DOWN;
+    s.receive_push(tcp(2), &told);
+    let ack = s.sent_one();
+    s.done(&ack);
+    let reply = s.sent_one();
+    assert!(matches!(reply.header.body, Body::Reply { .. }), "{reply:?}");
+    assert_eq!((reply.next_hop, reply.header.target), (tcp(2), tcp(2)));
+}
