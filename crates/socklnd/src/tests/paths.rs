@@ -152,11 +152,14 @@ fn who_counts_the_retired_connections_is_rid_of_them() {
     let mut script = Script::new();
     let (all, mut dial) = stalled(&mut script);
     let none = hello(HIGH, ConnKind::NONE, Version::V3);
-    script.connected(dial);
-    script.answer(dial, &none);
-    script.expect(close(dial));
-    script.wait(Duration::from_millis(250));
-    dial = script.dialled();
+    // The peer may be calling us itself for as long as one attempt takes.
+    for _ in 0..11 {
+        script.connected(dial);
+        script.answer(dial, &none);
+        script.expect(close(dial));
+        script.wait(Duration::from_millis(250));
+        dial = script.dialled();
+    }
     script.connected(dial);
     script.answer(dial, &none);
     let expected = [dial, all[0], all[1], all[2]].map(close);
