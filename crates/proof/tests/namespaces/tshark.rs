@@ -85,6 +85,8 @@ impl Drop for Removed {
 fn tshark(file: &Path, filter: &str, field: &str) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-d", "tcp.port==988,lnet", "-Y", filter]);
+    // On a busy machine segments overtake each other; tshark puts them in order only if told to.
+    command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
     let output = command.args(["-T", "fields", "-e", field]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{filter}: {errors}");
