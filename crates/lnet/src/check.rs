@@ -98,7 +98,7 @@ impl Lnet {
             let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
             *users += 1;
             *bytes += HEADER_CHARGE + u64::from(message.header.payload_len);
-            if matches!(path.hold, Hold::WaitsForNi | Hold::Delayed | Hold::Both) {
+            if !matches!(path.hold, Hold::Nothing | Hold::WaitsForPeer | Hold::Peer) {
                 *sums.ni.entry(path.ni).or_default() += 1;
             }
         }

@@ -11,8 +11,8 @@ use fulmar_lnet_wire::Header;
 use crate::Lnet;
 use crate::api::{Output, RxId};
 use crate::fault::DelayId;
-use crate::machine::{Timer, Work};
-use crate::message::{Arrival, Hold, Message, Origin};
+use crate::machine::Timer;
+use crate::message::{Arrival, Hold, Origin};
 use crate::peer::PeerNiId;
 
 /// What is delayed, in the order in which it goes on.
@@ -103,12 +103,7 @@ impl Lnet {
 
     fn let_go(&mut self, now: Time, held: Held) {
         match held {
-            Held::Send(id) => {
-                let path = self.messages.get(id).and_then(Message::sending);
-                if path.is_some_and(|path| path.hold == Hold::Delayed) {
-                    self.work.push_back(Work::Post(id));
-                }
-            }
+            Held::Send(id) => self.post_delayed(now, id),
             Held::Receive(_, arrival, header) => match self.still_welcome(arrival, &header) {
                 Ok(sender) => self.take(now, arrival, header, sender),
                 Err(reason) => self.drop_message(now, arrival, &header, reason),

@@ -161,8 +161,8 @@ impl Lnet {
     fn may_go_again(&mut self, id: MessageId) -> bool {
         let retry_count = self.globals.retry_count;
         let message = self.messages.live(id);
-        let (md, probe, retries) = (message.md, message.probe, message.retries);
-        if probe || md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted) {
+        let (probe, retries) = (message.probe, message.retries);
+        if probe || self.is_aborted(id) {
             return false;
         }
         if retries >= retry_count {

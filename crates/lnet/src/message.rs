@@ -103,6 +103,8 @@ pub(crate) enum Hold {
     WaitsForPeer,
     Peer,
     WaitsForNi,
+    /// Both: its turn comes.
+    Granted,
     /// Both, but a fault rule delays it.
     Delayed,
     /// Both: the LND has the message.

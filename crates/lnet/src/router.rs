@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, MessageId, Time};
+use fulmar_base::{BufferId, Errno, Time};
 use fulmar_lnet_wire::selftest::Histogram;
 use fulmar_lnet_wire::{Body, Header, MTU, Net, RESERVED_PORTAL};
 
 use crate::Lnet;
 use crate::api::{Notice, Output};
 use crate::machine::Timer;
-use crate::message::Arrival;
+use crate::message::{Arrival, RouterHold};
 use crate::pool::{Memory, Pool};
 use crate::routing::{Forwarding, RouterBuffers, RoutingConfig};
 use crate::views::{self, RoutingState};
@@ -146,7 +146,7 @@ impl Lnet {
         if self.forwards() {
             for (class, limit) in self.router.limits().into_iter().enumerate() {
                 let woken = self.router.pools[class].set_limit(limit);
-                self.go_on(woken);
+                self.go_on(woken, RouterHold::Buffer);
             }
         }
         self.settle(now);
@@ -308,10 +308,5 @@ impl Lnet {
         if news {
             self.status_changed();
         }
-    }
-
-    /// Has messages go on that have got what they waited for.
-    pub(crate) fn go_on(&mut self, woken: impl IntoIterator<Item = MessageId>) {
-        self.work.extend(woken.into_iter().map(crate::machine::Work::Transit));
     }
 }

@@ -256,26 +256,16 @@ impl Lnet {
     /// Takes the credits that a message still lacks, and hands it over when it has both.
     ///
     /// A message that waited comes here again with the credit that it waited for: its deadline
-    /// and its descriptor may have gone meanwhile.
+    /// and its descriptor may have gone meanwhile, or itself, or it has left that path.
     pub(crate) fn post(&mut self, now: Time, id: MessageId) {
-        let message = self.messages.live(id);
-        let md = message.md;
-        let mut path = message.sending().expect("only committed messages are posted");
-        path.hold = match path.hold {
-            Hold::WaitsForPeer => Hold::Peer,
-            Hold::WaitsForNi => Hold::Both,
-            hold => hold,
-        };
-        let delayed = path.hold == Hold::Delayed;
-        if delayed {
-            path.hold = Hold::Both;
-        }
-        message.hold(path.hold);
-        // How long a rule delays is up to whoever made it.
-        if path.deadline < now && !delayed {
+        let ready =
+            |path: &Sending| matches!(path.hold, Hold::Nothing | Hold::Peer | Hold::Granted);
+        let path = self.messages.get(id).and_then(Message::sending).filter(ready);
+        let Some(mut path) = path else { return };
+        if path.deadline < now {
             return self.send_failed(now, id, SendFailure::NetworkTimeout, Errno::ETIMEDOUT);
         }
-        if md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted) {
+        if self.is_aborted(id) {
             return self.finalize_send(now, id, Err(Errno::ECANCELED));
         }
         if path.hold == Hold::Nothing {
@@ -295,11 +285,28 @@ impl Lnet {
             if !ni.credits.take(id) {
                 return self.messages.live(id).hold(Hold::WaitsForNi);
             }
-            self.messages.live(id).hold(Hold::Both);
         }
-        if delayed || !self.delay_send(now, id) {
+        self.messages.live(id).hold(Hold::Both);
+        if !self.delay_send(now, id) {
             self.hand_over(now, id, path);
         }
+    }
+
+    /// Hands over a message that a rule has delayed. How long that was is up to whoever made it.
+    pub(crate) fn post_delayed(&mut self, now: Time, id: MessageId) {
+        let path = self.messages.get(id).and_then(Message::sending);
+        let Some(path) = path.filter(|path| path.hold == Hold::Delayed) else { return };
+        self.messages.live(id).hold(Hold::Both);
+        match self.is_aborted(id) {
+            true => self.finalize_send(now, id, Err(Errno::ECANCELED)),
+            false => self.hand_over(now, id, path),
+        }
+    }
+
+    /// Returns whether the descriptor of a message was unlinked while it was under way.
+    pub(crate) fn is_aborted(&self, id: MessageId) -> bool {
+        let md = self.messages.get(id).and_then(|message| message.md);
+        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted)
     }
 
     fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
@@ -363,18 +370,27 @@ impl Lnet {
 
     /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
     pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
-        let mut woken = [None, None];
-        if matches!(path.hold, Hold::Both | Hold::Delayed) {
+        if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
-            woken[0] = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
+            let woken = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
+            self.wake(woken, Hold::Granted);
         }
-        if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Peer) {
+        if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted | Hold::Peer) {
             let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
             peer_ni.queued_bytes -= HEADER_CHARGE + u64::from(payload_len);
-            woken[1] = peer_ni.credits.give_back();
+            let woken = peer_ni.credits.give_back();
+            self.wake(woken, Hold::Peer);
         }
         self.peers.reap(path.peer_ni);
-        self.work.extend(woken.into_iter().flatten().map(Work::Post));
+    }
+
+    /// Notes at once that a message no longer waits: before its turn comes, it may be taken off
+    /// its path.
+    fn wake(&mut self, woken: Option<MessageId>, hold: Hold) {
+        if let Some(id) = woken {
+            self.messages.live(id).hold(hold);
+            self.work.push_back(Work::Post(id));
+        }
     }
 
     /// Returns the handle that the other node is to quote.

@@ -39,15 +39,11 @@ impl Lnet {
     ///
     /// A message that waited comes here again with what it waited for.
     pub(crate) fn pass(&mut self, now: Time, id: MessageId) {
-        let message = self.messages.live(id);
+        // It may have gone since it was woken, with its connection or with all forwarding.
+        let Some(message) = self.messages.get_mut(id) else { return };
         let target = message.target;
         let transit = message.transit.as_mut().expect("it is on its way through");
         let (from, class) = (transit.from, transit.class);
-        transit.hold = match transit.hold {
-            RouterHold::WaitsForCredit => RouterHold::Credit,
-            RouterHold::WaitsForBuffer => RouterHold::Buffer,
-            hold => hold,
-        };
         if transit.hold == RouterHold::Nothing {
             let previous = self.peers.ni_mut(from).expect("a transit keeps its previous hop");
             let granted = previous.router_credits.take(id);
@@ -159,14 +155,23 @@ impl Lnet {
         if transit.hold == RouterHold::Buffer {
             self.keep_buffer(transit.class, transit.buffer);
             let woken = self.router.pools[transit.class].give_back(target);
-            self.go_on(woken);
+            self.go_on(woken, RouterHold::Buffer);
         }
         if matches!(transit.hold, RouterHold::Buffer | RouterHold::Credit) {
             let from = self.peers.ni_mut(transit.from).expect("a transit keeps its previous hop");
             let woken = from.router_credits.give_back();
-            self.go_on(woken);
+            self.go_on(woken, RouterHold::Credit);
         }
         self.peers.reap(transit.from);
+    }
+
+    /// Has messages go on that have got what they waited for. That they no longer wait is noted at
+    /// once: before their turn comes, they may be dropped.
+    pub(crate) fn go_on(&mut self, woken: impl IntoIterator<Item = MessageId>, hold: RouterHold) {
+        for id in woken {
+            self.in_transit(id).hold = hold;
+            self.work.push_back(Work::Transit(id));
+        }
     }
 
     fn in_transit(&mut self, id: MessageId) -> &mut Transit {

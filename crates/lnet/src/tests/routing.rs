@@ -462,3 +462,33 @@ fn a_network_from_which_nobody_pings_a_router_is_told_as_down() {
     assert_eq!(status(&s), [NiStatus::UP, NiStatus::UP]);
     assert_eq!(s.lnet.ping_info().sequence, 1, "it is edited, not rebuilt");
 }
+
+#[test]
+fn a_router_that_is_switched_off_drops_whoever_waits_though_one_wakes_another() {
+    let config = Config {
+        routing: RoutingConfig {
+            forwarding: true,
+            buffers: RouterBuffers { tiny: 8, small: 8, large: 1 },
+            peer_buffer_credits: 1,
+            ..RoutingConfig::default()
+        },
+        ..config()
+    };
+    let mut lnet = Lnet::new(config);
+    lnet.add_ni(Time::ZERO, ni(tcp(1))).unwrap();
+    lnet.add_ni(Time::ZERO, ni(tcp1(1))).unwrap();
+    lnet.start(Time::ZERO);
+    let mut s = Script { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() };
+    let holds = passing(&mut s, tcp(2), far(2), 5000);
+    let waits_for_buffer = passing(&mut s, tcp(3), far(2), 5000);
+    let waits_for_credit = passing(&mut s, tcp(3), far(2), 5000);
+    s.drain();
+    s.lnet.set_forwarding(s.now, Forwarding::Disable).unwrap();
+    s.wait(110);
+    let dropped = Verdict::Receive(Sink::Discard { len: 5000 });
+    assert_eq!(s.verdicts(), [(waits_for_buffer, dropped), (waits_for_credit, dropped)]);
+    s.lnet.handle_receive_done(s.now, holds, Err(Errno::ECONNRESET));
+    s.drain();
+    s.lnet.is_idle().unwrap();
+    assert_eq!(s.lnet.routing().pools[2].allocated, 0);
+}
