@@ -182,7 +182,7 @@ impl Lnet {
         });
         let (source, target) = match pair {
             Some((own, theirs)) => (Some(own), Some(theirs)),
-            None => (None, self.best_nid(peer).or_else(|| self.contact(peer))),
+            None => (None, self.best_nid(now, peer).or_else(|| self.contact(peer))),
         };
         let Some(target) = target else {
             return self.discovery_failed(now, peer, Errno::EHOSTUNREACH);

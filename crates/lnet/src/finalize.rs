@@ -7,7 +7,6 @@ use fulmar_lnet_wire::{Body, Handle};
 
 use crate::Lnet;
 use crate::api::{Event, EventDone, MdId, MdOptions};
-use crate::machine::Timer;
 use crate::message::{Message, Origin, Stage, unlink_event};
 
 impl Lnet {
@@ -26,7 +25,6 @@ impl Lnet {
     /// Ends a message that we sent, or that never found a path.
     pub(crate) fn finalize_send(&mut self, now: Time, id: MessageId, status: Result<(), Errno>) {
         let message = self.messages.remove(id);
-        self.timers.clear(Timer::Resend(id));
         if message.is_committed() {
             self.counters.message_died();
         }

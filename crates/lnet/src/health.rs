@@ -151,8 +151,8 @@ impl Lnet {
         }
     }
 
-    /// Returns whether a peer NI is not the only one of its kind: its node has others, or it is
-    /// one gateway of several.
+    /// Returns whether there may be another way than by a peer NI: its node has others, or it is a
+    /// gateway, of which there may be more.
     fn has_other_ways(&self, peer_ni: PeerNiId) -> bool {
         let peer = self.peers.ni(peer_ni).and_then(|ni| self.peers.peer(ni.peer));
         peer.is_some_and(|peer| peer.nis.len() > 1 || peer.gateway.is_some())

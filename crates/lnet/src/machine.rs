@@ -46,8 +46,6 @@ pub struct Lnet {
     /// The pings that administrators asked for, and to whom.
     pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
     pub(crate) next_query: u64,
-    /// The time at which a path is being chosen.
-    pub(crate) now: Time,
     /// Counts sends: what interfaces were last used at.
     pub(crate) stamps: u64,
     pub(crate) counters: Counters,
@@ -138,7 +136,6 @@ impl Lnet {
             delays: Delays::default(),
             queries: BTreeMap::new(),
             next_query: 0,
-            now: Time::ZERO,
             stamps: 0,
             counters: Counters::default(),
             udsp: Udsp::default(),

@@ -76,8 +76,8 @@ pub(crate) enum Stage {
     Looping,
     /// Committed to a path.
     Sending(Sending),
-    /// On its way into this router.
-    Transit(Arrival),
+    /// On its way into this router, as [`Message::transit`] says.
+    Transit,
     /// A PUT that waits at a lazy portal.
     Delayed(Arrival),
     /// Its payload is arriving.
@@ -160,10 +160,10 @@ impl Message {
     /// Returns how the message came, if it was received.
     pub(crate) fn arrival(&self) -> Option<Arrival> {
         match self.stage {
-            Stage::Transit(arrival)
-            | Stage::Delayed(arrival)
-            | Stage::Receiving(arrival)
-            | Stage::InHandler(arrival) => Some(arrival),
+            Stage::Transit => self.transit.as_ref().map(|transit| transit.arrival),
+            Stage::Delayed(arrival) | Stage::Receiving(arrival) | Stage::InHandler(arrival) => {
+                Some(arrival)
+            }
             _ => None,
         }
     }

@@ -110,7 +110,7 @@ impl Lnet {
         };
         match self.messages.live(id).stage {
             Stage::Delayed(_) => drop(self.forget_delayed(id)),
-            Stage::Transit(_) => self.transit_received(now, id, status),
+            Stage::Transit => self.transit_received(now, id, status),
             _ => self.finalize_receive(now, id, status, bytes),
         }
         self.settle(now);

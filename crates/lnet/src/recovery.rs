@@ -105,7 +105,7 @@ impl Lnet {
         let len = PingInfo::SIZE_MIN;
         let md = self.mds.add_own(owner, Memory::Sink, len);
         let body = self.ping_body(md, len);
-        self.send_probe(now, md, source, ProcessId::lustre(target), body)
+        self.request(now, md, source, ProcessId::lustre(target), body)
             .expect("the descriptor is new");
         md
     }

@@ -206,14 +206,20 @@ impl Lnet {
 
     /// Finds the best way to `net` by a gateway on the network `from`, or on any of ours. `target`
     /// is the NID that the message is for. Spec: lnet-behaviour §8.3.
-    pub(crate) fn detour(&self, net: Net, from: Option<Net>, target: Nid) -> Option<Detour> {
+    pub(crate) fn detour(
+        &self,
+        now: Time,
+        net: Net,
+        from: Option<Net>,
+        target: Nid,
+    ) -> Option<Detour> {
         let preferred = self.peers.find(target).and_then(|id| self.peers.ni(id));
         let candidates = self.routes.routes.iter().filter_map(|(id, route)| {
             if route.config.net != net || !self.is_usable(&route.config) {
                 return None;
             }
             let peer = self.peers.owner(route.config.gateway)?;
-            let next_hop = self.best_gateway_ni(peer, from)?;
+            let next_hop = self.best_gateway_ni(now, peer, from)?;
             let ni = self.peers.ni(next_hop)?;
             let wanted = preferred.is_some_and(|target| {
                 let primary = self.peers.peer(peer).map(|peer| peer.primary);
@@ -234,13 +240,13 @@ impl Lnet {
     }
 
     /// Returns the NID of a gateway that is the next hop, on `from` or on any of our networks.
-    pub(crate) fn best_gateway_ni(&self, peer: PeerId, from: Option<Net>) -> Option<PeerNiId> {
+    fn best_gateway_ni(&self, now: Time, peer: PeerId, from: Option<Net>) -> Option<PeerNiId> {
         let nis = self.peers.peer(peer)?.nis.iter().copied();
         let near = nis.filter(|id| {
             let net = self.peer_net(*id);
             from.map_or_else(|| self.is_local(net), |from| from == net)
         });
-        near.min_by_key(|id| self.peer_ni_key(*id, None))
+        near.min_by_key(|id| self.peer_ni_key(now, *id, None))
     }
 
     /// Returns the route by which a gateway leads to `net`, if there is one.

@@ -23,8 +23,6 @@ pub(crate) struct Router {
     pub(crate) state: RoutingState,
     /// Tiny, small and large buffers; empty before the node first is a router.
     pub(crate) pools: [Pool; 3],
-    /// Whether there were ever any.
-    was_router: bool,
     /// When something was last taken to be forwarded.
     last: Time,
     transits: BTreeMap<(Net, Net), Passed>,
@@ -55,7 +53,6 @@ impl Router {
             config,
             state: RoutingState::Disabled,
             pools: LENS.map(|len| Pool::new(0, len)),
-            was_router: false,
             last: Time::ZERO,
             transits: BTreeMap::new(),
             buffers: 0,
@@ -162,10 +159,7 @@ impl Lnet {
             bytes: passed.bytes,
             latency: passed.latency.clone(),
         });
-        let pools = match self.router.was_router {
-            true => [0, 1, 2].map(|class: usize| self.router.pools[class].view()),
-            false => Default::default(),
-        };
+        let pools = self.router.pools.each_ref().map(Pool::view);
         views::Routing { state: self.router.state, pools, transits: transits.collect() }
     }
 
@@ -191,7 +185,6 @@ impl Lnet {
             pool.set_limit(limit);
             pool.reset_min();
         }
-        self.router.was_router = true;
         for ni in &mut self.nis {
             ni.pinged = now;
         }
@@ -239,8 +232,8 @@ impl Lnet {
             let freed = self.router.pools[class].release();
             self.outputs.extend(freed.into_iter().map(|buffer| Output::Release { buffer }));
         }
-        for index in 0..self.nis.len() {
-            self.nis[index].silent = false;
+        for ni in &mut self.nis {
+            ni.silent = false;
         }
     }
 

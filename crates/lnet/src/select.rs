@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Body, Net, Nid, RESERVED_PORTAL};
 
 use crate::Lnet;
@@ -83,7 +83,7 @@ impl Lnet {
     /// # Errors
     /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
     /// route; ENOMEM if the peer table is full of strangers.
-    pub(crate) fn select(&mut self, ask: Ask) -> Result<Path, Errno> {
+    pub(crate) fn select(&mut self, now: Time, ask: Ask) -> Result<Path, Errno> {
         let Ask { target, source, .. } = ask;
         if target.is_loopback() {
             return Ok(Path::Loopback);
@@ -105,9 +105,9 @@ impl Lnet {
         }
         let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
         let path = match given {
-            Some(ni) => self.select_from(ask, ni, exact, multi_rail),
-            None if multi_rail && self.may_spread(ask, exact) => self.select_any(peer),
-            None => self.select_exact(ask, exact, multi_rail),
+            Some(ni) => self.select_from(now, ask, ni, exact, multi_rail),
+            None if multi_rail && self.may_spread(ask, exact) => self.select_any(now, peer),
+            None => self.select_exact(now, ask, exact, multi_rail),
         };
         let path = path.ok_or(Errno::EHOSTUNREACH)?;
         match path {
@@ -121,6 +121,7 @@ impl Lnet {
     /// the peer can be reached otherwise.
     fn select_from(
         &mut self,
+        now: Time,
         ask: Ask,
         ni: NiId,
         exact: PeerNiId,
@@ -130,7 +131,7 @@ impl Lnet {
         let direct = net == self.peer_net(exact);
         if direct && multi_rail && !ask.probe && self.is_broken(ni, exact) {
             let peer = self.peers.ni(exact)?.peer;
-            if let Some(Path::Via(hop)) = self.select_any(peer)
+            if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
             {
                 return Some(Path::Via(hop));
@@ -142,51 +143,63 @@ impl Lnet {
         let back = ask.router.and_then(|router| self.way_back(router, net, ask.target.net()));
         let detour = match back {
             Some(detour) => detour,
-            None => self.detour(ask.target.net(), Some(net), ask.target)?,
+            None => self.detour(now, ask.target.net(), Some(net), ask.target)?,
         };
-        self.by_gateway(Some(ni), detour, exact)
+        self.by_gateway(now, Some(ni), detour, exact)
     }
 
     /// Chooses among all interfaces of a multi-rail peer and ours. A direct way, if there is one,
     /// beats every route.
-    fn select_any(&mut self, peer: PeerId) -> Option<Path> {
-        if let Some(net) = self.best_shared_net(peer) {
-            let ni = self.best_ni(net)?;
-            let next = self.best_peer_ni(peer, net, Some(ni))?;
+    fn select_any(&mut self, now: Time, peer: PeerId) -> Option<Path> {
+        if let Some(net) = self.best_shared_net(now, peer) {
+            let ni = self.best_ni(now, net)?;
+            let next = self.best_peer_ni(now, peer, net, Some(ni))?;
             return Some(Path::Via(Hop { ni, next, last: next, route: None }));
         }
         let nis = &self.peers.peer(peer)?.nis;
         let far = nis.iter().copied().filter(|id| self.routes.lead_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
-        far.sort_by_key(|id| self.peer_ni_key(*id, None));
+        far.sort_by_key(|id| self.peer_ni_key(now, *id, None));
         let ways = far.into_iter().find_map(|last| {
             let nid = self.peers.ni(last)?.nid;
-            Some((last, self.detour(nid.net(), None, nid)?))
+            Some((last, self.detour(now, nid.net(), None, nid)?))
         });
         let (last, detour) = ways?;
-        self.by_gateway(None, detour, last)
+        self.by_gateway(now, None, detour, last)
     }
 
     /// Chooses the path to exactly this NID.
-    fn select_exact(&mut self, ask: Ask, exact: PeerNiId, multi_rail: bool) -> Option<Path> {
+    fn select_exact(
+        &mut self,
+        now: Time,
+        ask: Ask,
+        exact: PeerNiId,
+        multi_rail: bool,
+    ) -> Option<Path> {
         let net = self.peer_net(exact);
         let settled = ask.class == Class::Request && !multi_rail;
         if self.is_local(net) {
-            let ni = if settled { self.preferred_ni(exact) } else { self.best_ni(net) }?;
+            let ni = if settled { self.preferred_ni(now, exact) } else { self.best_ni(now, net) }?;
             return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
         }
-        if let Some(detour) = self.detour(net, None, ask.target) {
-            return self.by_gateway(None, detour, exact);
+        if let Some(detour) = self.detour(now, net, None, ask.target) {
+            return self.by_gateway(now, None, detour, exact);
         }
         // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
         match multi_rail {
-            true => self.select_any(self.peers.ni(exact)?.peer),
+            true => self.select_any(now, self.peers.ni(exact)?.peer),
             false => None,
         }
     }
 
     /// Completes the path by a gateway. Its discovery comes first only where nobody checks it.
-    fn by_gateway(&mut self, ni: Option<NiId>, detour: Detour, last: PeerNiId) -> Option<Path> {
+    fn by_gateway(
+        &mut self,
+        now: Time,
+        ni: Option<NiId>,
+        detour: Detour,
+        last: PeerNiId,
+    ) -> Option<Path> {
         let Detour { route, next_hop } = detour;
         let gateway = self.peers.ni(next_hop)?.peer;
         if self.router.config.alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
@@ -194,7 +207,7 @@ impl Lnet {
         }
         let ni = match ni {
             Some(ni) => ni,
-            None => self.best_ni(self.peer_net(next_hop))?,
+            None => self.best_ni(now, self.peer_net(next_hop))?,
         };
         Some(Path::Via(Hop { ni, next: next_hop, last, route }))
     }
@@ -265,9 +278,9 @@ impl Lnet {
     }
 
     /// Returns the NID of a peer that a message with a free choice goes to.
-    pub(crate) fn best_nid(&self, peer: PeerId) -> Option<Nid> {
-        let net = self.best_shared_net(peer)?;
-        self.peers.ni(self.best_peer_ni(peer, net, None)?).map(|ni| ni.nid)
+    pub(crate) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
+        let net = self.best_shared_net(now, peer)?;
+        self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(|ni| ni.nid)
     }
 
     /// Makes a peer of one NID that nobody owns yet.
@@ -310,7 +323,7 @@ impl Lnet {
 
     /// Returns the network that we share with a peer and that is the best to reach it by.
     /// Spec: lnet-behaviour §10.3.
-    fn best_shared_net(&self, peer: PeerId) -> Option<Net> {
+    fn best_shared_net(&self, now: Time, peer: PeerId) -> Option<Net> {
         let nis = &self.peers.peer(peer)?.nis;
         let nets = || nis.iter().map(|id| self.peer_net(*id)).filter(|net| self.is_local(*net));
         let first = nets().next()?;
@@ -328,7 +341,7 @@ impl Lnet {
                 theirs.clone().map(|ni| ni.policy.net_priority).min(),
                 Reverse(ours.clone().filter(|ni| up(ni)).map(|ni| ni.condition.value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
-                theirs.clone().all(|ni| ni.silence.is_suspicious(self.now)),
+                theirs.clone().all(|ni| ni.silence.is_suspicious(now)),
                 theirs.map(|ni| ni.stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
@@ -337,48 +350,59 @@ impl Lnet {
 
     /// Returns the best of our interfaces on `net`. One that does not work or is taken out of use
     /// serves only if none does. Spec: lnet-behaviour §10.5.
-    fn best_ni(&self, net: Net) -> Option<NiId> {
+    fn best_ni(&self, now: Time, net: Net) -> Option<NiId> {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
         let key = |ni: &&Ni| {
             let health = Reverse(ni.condition.value);
             let credits = Reverse(ni.credits.current);
-            let silent = ni.silence.is_suspicious(self.now);
+            let silent = ni.silence.is_suspicious(now);
             (ni.disabled, ni.fatal, health, ni.priority, silent, credits, ni.stamp)
         };
         on_net.min_by_key(key).map(|ni| ni.id)
     }
 
     /// Returns the interface by which a peer without multi-rail knows us, from now on always.
-    fn preferred_ni(&mut self, peer_ni: PeerNiId) -> Option<NiId> {
+    fn preferred_ni(&mut self, now: Time, peer_ni: PeerNiId) -> Option<NiId> {
         let known = self.peers.ni(peer_ni)?.preferred;
         if let Some(ni) = known.and_then(|nid| self.ni_of(nid)) {
             return Some(ni.id);
         }
-        let best = self.best_ni(self.peer_net(peer_ni))?;
+        let best = self.best_ni(now, self.peer_net(peer_ni))?;
         let nid = self.ni(best)?.config.nid;
         self.peers.ni_mut(peer_ni)?.preferred = Some(nid);
         Some(best)
     }
 
-    fn best_peer_ni(&self, peer: PeerId, net: Net, ni: Option<NiId>) -> Option<PeerNiId> {
+    fn best_peer_ni(
+        &self,
+        now: Time,
+        peer: PeerId,
+        net: Net,
+        ni: Option<NiId>,
+    ) -> Option<PeerNiId> {
         let nis = self.peers.peer(peer)?.nis.iter().copied();
         let on_net = nis.filter(|id| self.peer_net(*id) == net);
         let ours = ni.and_then(|ni| self.ni(ni)).map(|ni| ni.config.nid);
-        on_net.min_by_key(|id| self.peer_ni_key(*id, ours))
+        on_net.min_by_key(|id| self.peer_ni_key(now, *id, ours))
     }
 
     /// What orders the NIDs of a peer, the best first. Spec: lnet-behaviour §10.6.
     ///
     /// A kernel does not look at the status that a peer tells of its NIDs; we do, so that an
     /// interface which its administrator has taken out of use is left alone.
-    pub(crate) fn peer_ni_key(&self, id: PeerNiId, ours: Option<Nid>) -> impl Ord + use<> {
+    pub(crate) fn peer_ni_key(
+        &self,
+        now: Time,
+        id: PeerNiId,
+        ours: Option<Nid>,
+    ) -> impl Ord + use<> {
         self.peers.ni(id).map(|ni| {
             (
                 !ni.is_up(),
                 Reverse(ni.condition.value),
                 ni.policy.priority,
                 !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
-                ni.silence.is_suspicious(self.now),
+                ni.silence.is_suspicious(now),
                 Reverse(ni.credits.current),
                 ni.stamp,
             )

@@ -9,7 +9,7 @@ use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 use crate::Lnet;
 use crate::api::{EventKind, Get, MdId, Output, Put, SendFailure, SendRequest};
 use crate::machine::Work;
-use crate::md::{Descriptor, Request};
+use crate::md::{Descriptor, Owner, Request};
 use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
 use crate::peer::HEADER_CHARGE;
 use crate::select::{Ask, Hop, Path};
@@ -80,45 +80,6 @@ impl Lnet {
         target: ProcessId,
         body: Body,
     ) -> Result<(), Errno> {
-        let message = self.begin_request(now, md, source, target, body)?;
-        self.launch_request(now, message);
-        Ok(())
-    }
-
-    /// Begins an operation of `md` by a request that goes exactly this way, and once.
-    pub(crate) fn send_probe(
-        &mut self,
-        now: Time,
-        md: MdId,
-        source: Option<Nid>,
-        target: ProcessId,
-        body: Body,
-    ) -> Result<(), Errno> {
-        let message = self.begin_request(now, md, source, target, body)?;
-        self.launch_request(now, Message { probe: true, ..message });
-        Ok(())
-    }
-
-    /// Sets a request going. To a node that is made to fail those of the machine itself fail here;
-    /// users were told before they began.
-    fn launch_request(&mut self, now: Time, message: Message) {
-        let own = message.md.and_then(|md| self.mds.get(md)).is_some_and(|md| !md.owner.is_user());
-        let fails = own && self.faults.fails(message.header.target);
-        let id = self.messages.add(message);
-        match fails {
-            true => self.finalize_send(now, id, Err(Errno::EIO)),
-            false => self.launch(now, id),
-        }
-    }
-
-    fn begin_request(
-        &mut self,
-        now: Time,
-        md: MdId,
-        source: Option<Nid>,
-        target: ProcessId,
-        body: Body,
-    ) -> Result<Message, Errno> {
         let pid = self.pid;
         let usable = |found: &Descriptor| !found.passive && found.threshold != Some(0);
         let found = self.mds.get_mut(md).filter(|found| !found.zombie && usable(found));
@@ -136,11 +97,19 @@ impl Lnet {
             payload_len: payload.len(),
             body,
         };
-        let event = send_event(md, found, &header);
+        let event = Some(send_event(md, found, &header));
+        let owner = found.owner;
+        let probe = matches!(owner, Owner::NiProbe(_) | Owner::PeerProbe(_));
         let message =
-            Message { payload, md: Some(md), event: Some(event), ..Message::sent(header, source) };
+            Message { payload, md: Some(md), event, probe, ..Message::sent(header, source) };
         self.track(now, md, &body);
-        Ok(message)
+        let id = self.messages.add(message);
+        // Users were told before they began that the node is made to fail.
+        match !owner.is_user() && self.faults.fails(target.nid) {
+            true => self.finalize_send(now, id, Err(Errno::EIO)),
+            false => self.launch(now, id),
+        }
+        Ok(())
     }
 
     /// Acknowledges a PUT that came by `arrival`.
@@ -183,8 +152,7 @@ impl Lnet {
         let message = self.messages.live(id);
         message.stage = Stage::Launched;
         let ask = Ask::of(message);
-        self.now = now;
-        match self.select(ask) {
+        match self.select(now, ask) {
             Ok(Path::Loopback) => self.loop_back(now, id),
             Ok(Path::Discover(peer)) => self.park(now, id, peer),
             Ok(Path::Via(hop)) => {
@@ -310,10 +278,11 @@ impl Lnet {
     }
 
     fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
-        if self.next_hop_is_dead(id, path) {
+        let message = self.messages.live(id);
+        let (header, in_transit) = (message.header, message.transit.is_some());
+        if in_transit && self.is_dead(path) {
             return self.send_failed(now, id, SendFailure::RemoteDropped, Errno::EHOSTUNREACH);
         }
-        let header = self.messages.live(id).header;
         if let Some(failure) = self.faults.fail_sent(now, &header) {
             return self.send_failed(now, id, failure, Errno::EIO);
         }
@@ -329,22 +298,19 @@ impl Lnet {
             next.silence.asked(now);
         }
         let next_hop = next.nid;
-        let message = self.messages.live(id);
         let request = SendRequest {
             message: id,
             ni,
             next_hop,
-            header: message.header,
-            payload: message.payload.clone(),
+            header,
+            payload: self.messages.live(id).payload.clone(),
         };
         self.outputs.push_back(Output::Send(request));
     }
 
-    /// Returns whether a message that is forwarded would go to a node that does not live.
-    fn next_hop_is_dead(&self, id: MessageId, path: Sending) -> bool {
-        let in_transit = self.messages.get(id).is_some_and(|message| message.transit.is_some());
-        in_transit
-            && self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
+    /// Returns whether the next hop does not live, where that is watched.
+    fn is_dead(&self, path: Sending) -> bool {
+        self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
             && self.peers.ni(path.peer_ni).is_some_and(|next| next.status != NiStatus::UP)
     }
 

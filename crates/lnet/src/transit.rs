@@ -30,7 +30,7 @@ impl Lnet {
             since: now,
             stalled: false,
         };
-        let message = Message::received(header, Stage::Transit(arrival));
+        let message = Message::received(header, Stage::Transit);
         let id = self.receive(Message { transit: Some(Box::new(transit)), ..message });
         self.pass(now, id);
     }

@@ -261,7 +261,7 @@ pub struct Transit {
 #[allow(missing_docs)]
 pub struct Routing {
     pub state: RoutingState,
-    /// Tiny, small, large; all zero if it never was a router.
+    /// Tiny, small, large; without buffers if it never was a router.
     pub pools: [Pool; 3],
     pub transits: Vec<Transit>,
 }
