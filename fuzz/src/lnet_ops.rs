@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, MessageId, Sink, Time, Verdict};
+use fulmar_base::{BufferId, Errno, MessageId, PathNews, Sink, Time, Verdict};
 use fulmar_lnet::{
     Config, CopyId, EventDone, Forwarding, Get, Globals, Lnet, Md, MdId, MdOptions, Me, MeId,
-    MePosition, NiConfig, NiTunables, Output, PathNews, Put, Received, RouteConfig, RouterBuffers,
+    MePosition, NiConfig, NiTunables, Output, Put, Received, RouteConfig, RouterBuffers,
     RoutingConfig, RxId, SendFailure,
 };
 use fulmar_lnet_wire::{Body, Handle, Header, MTU, Net, Nid, PING_MATCH_BITS, Pid, ProcessId};

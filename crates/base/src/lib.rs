@@ -7,6 +7,7 @@
 mod errno;
 mod ids;
 mod memory;
+mod path;
 mod rng;
 mod table;
 mod time;
@@ -15,6 +16,7 @@ mod timers;
 pub use errno::Errno;
 pub use ids::{ConnId, MessageId};
 pub use memory::{BufferId, Payload, Sink, Span, Verdict};
+pub use path::PathNews;
 pub use rng::Rng;
 pub use table::Table;
 pub use time::Time;

@@ -68,7 +68,7 @@ pub use api::{
 };
 pub use fault::{FaultEffect, FaultKind, FaultRule, MessageTypes};
 pub use machine::Lnet;
-pub use routing::{Forwarding, PathNews, RouteConfig, RouterBuffers, RoutingConfig};
+pub use routing::{Forwarding, RouteConfig, RouterBuffers, RoutingConfig};
 pub use udsp::UdspRule;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Rails that come and go: links, the administrator's switch, and what LNDs tell of the way to a
 //! peer. Spec: lnet-behaviour §8.8, §14.1.
 
-use fulmar_base::{Errno, Time};
+use fulmar_base::{Errno, PathNews, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
@@ -10,7 +10,6 @@ use crate::api::SendFailure;
 use crate::machine::{HEALTH_MAX, Timer};
 use crate::message::{Arrival, Sending};
 use crate::peer::{PeerNiId, PeerState};
-use crate::routing::PathNews;
 
 impl Lnet {
     /// Takes word that the link of an interface has come up or gone down.

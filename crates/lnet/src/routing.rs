@@ -79,14 +79,3 @@ pub enum Forwarding {
     /// Push peers elsewhere now, and stop when nothing more comes.
     Drain,
 }
-
-/// What an LND has to tell of the way to a peer NI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PathNews {
-    /// There is a connection.
-    Up,
-    /// The last connection has ended, and none can be opened.
-    Down,
-    /// Nothing that is sent arrives, though nothing says so.
-    Stalled,
-}

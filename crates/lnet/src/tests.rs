@@ -14,7 +14,7 @@ mod settings;
 
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Time, Verdict};
+use fulmar_base::{BufferId, Errno, PathNews, Payload, Sink, Span, Time, Verdict};
 use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
 use fulmar_lnet_wire::{
     Body, Handle, Header, Net, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL,
@@ -141,6 +141,18 @@ impl Script {
         }
         lnet.start(Time::ZERO);
         Self { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() }
+    }
+
+    /// A machine that has discovered node 2 as multi-rail, with these NIDs, and pushed to it.
+    fn multi_rail(ours: &[NiConfig], theirs: &[Nid]) -> Self {
+        let mut script = Self::with(ours);
+        script.lnet.discover(script.now, tcp(2), false);
+        let ping = script.sent_one();
+        script.answer_ping(&ping, &bytes(&info(1, theirs)));
+        let push = script.sent_one();
+        script.answer_push(&push);
+        script.drain();
+        script
     }
 
     /// A machine that knows node 2, which has one NID and no multi-rail.

@@ -330,14 +330,7 @@ impl Node {
             }
             From::Close { conn, flush } => Output::Close { conn, flush },
             From::Notice(notice) => Output::Notice(Notice::Socklnd(notice)),
-            From::Path { ni, peer, news } => {
-                let news = match news {
-                    socklnd::PathNews::Up => lnet::PathNews::Up,
-                    socklnd::PathNews::Down => lnet::PathNews::Down,
-                    socklnd::PathNews::Stalled => lnet::PathNews::Stalled,
-                };
-                return self.lnet.handle_path(now, ni, peer, news);
-            }
+            From::Path { ni, peer, news } => return self.lnet.handle_path(now, ni, peer, news),
             From::Received { conn, ni, from, header } => {
                 let (rx, from) = (rx_of(conn), from.nid);
                 return self.lnet.handle_received(now, Received { rx, ni, from, header });

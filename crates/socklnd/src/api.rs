@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, MessageId, Payload, Sink, Time};
+use fulmar_base::{ConnId, Errno, MessageId, PathNews, Payload, Sink, Time};
 use fulmar_lnet_wire::socklnd::{ACCEPT_PORT, ConnKind, Version};
 use fulmar_lnet_wire::{Header, Nid, ProcessId};
 use fulmar_wire::DecodeError;
@@ -158,17 +158,6 @@ impl SendError {
             Self::NetworkTimeout => Errno::ETIMEDOUT,
         }
     }
-}
-
-/// What has become of the way from one of our interfaces to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathNews {
-    /// There is a connection.
-    Up,
-    /// There is none, and none is being opened.
-    Down,
-    /// What is sent does not arrive, though nothing says so. Connections are still tried.
-    Stalled,
 }
 
 /// What the owner must do or know, in order.

@@ -57,6 +57,6 @@ mod tests;
 
 pub use api::{
     AcceptMode, Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output,
-    PathNews, PeerInfo, SendError, SendRequest,
+    PeerInfo, SendError, SendRequest,
 };
 pub use endpoint::Socklnd;

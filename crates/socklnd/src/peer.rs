@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Time};
+use fulmar_base::{ConnId, PathNews, Time};
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
-use crate::{Config, PathNews, SendRequest};
+use crate::{Config, SendRequest};
 
 /// Names a peer: connections belong to a pair of NIDs, not to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

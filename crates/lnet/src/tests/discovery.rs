@@ -27,14 +27,7 @@ fn payload_info(payload: &Payload) -> PingInfo {
 
 /// A machine that has discovered node 2 as multi-rail and pushed to it.
 fn multi_rail(theirs: &[Nid]) -> Script {
-    let mut s = Script::new();
-    s.lnet.discover(s.now, tcp(2), false);
-    let ping = s.sent_one();
-    s.answer_ping(&ping, &bytes(&info(1, theirs)));
-    let push = s.sent_one();
-    s.answer_push(&push);
-    s.drain();
-    s
+    Script::multi_rail(&[ni(tcp(1))], theirs)
 }
 
 #[test]

@@ -4,18 +4,7 @@ use super::*;
 
 /// A node with two interfaces on tcp that knows node 2, which has two as well.
 pub(super) fn two_rails() -> Script {
-    rails(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2), tcp(12)])
-}
-
-fn rails(ours: &[NiConfig], theirs: &[Nid]) -> Script {
-    let mut s = Script::with(ours);
-    s.lnet.discover(s.now, tcp(2), false);
-    let ping = s.sent_one();
-    s.answer_ping(&ping, &bytes(&info(1, theirs)));
-    let push = s.sent_one();
-    s.answer_push(&push);
-    s.drain();
-    s
+    Script::multi_rail(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2), tcp(12)])
 }
 
 fn send(s: &mut Script) -> SendRequest {
@@ -50,7 +39,7 @@ fn healthy_rails_take_turns() {
 
 #[test]
 fn two_networks_with_a_peer_take_turns_too() {
-    let mut s = rails(&[ni(tcp(1)), ni(tcp1(1))], &[tcp(2), tcp1(2)]);
+    let mut s = Script::multi_rail(&[ni(tcp(1)), ni(tcp1(1))], &[tcp(2), tcp1(2)]);
     let nets: Vec<Net> = (0..6)
         .map(|_| {
             let sent = send(&mut s);
@@ -104,7 +93,7 @@ fn what_may_have_arrived_is_not_sent_again() {
 
 #[test]
 fn a_peer_with_one_nid_is_not_held_to_account() {
-    let mut s = rails(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2)]);
+    let mut s = Script::multi_rail(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2)]);
     let sent = send(&mut s);
     fail(&mut s, &sent, SendFailure::RemoteDropped);
     assert_eq!(s.event().status, Err(Errno::EIO));
@@ -156,14 +145,7 @@ fn a_given_source_decides_the_pair() {
 fn a_response_keeps_its_pair_while_that_works() {
     let mut s = two_rails();
     let ask = |s: &mut Script| {
-        let header = Header {
-            target: tcp(11),
-            source: tcp(12),
-            target_pid: Pid::LUSTRE,
-            source_pid: Pid::LUSTRE,
-            payload_len: 0,
-            body: ping_body(0, 272),
-        };
+        let header = Header { target: tcp(11), source: tcp(12), ..ping_header() };
         s.receive_header(tcp(11), tcp(12), header);
         s.sent().into_iter().find(|sent| matches!(sent.header.body, Body::Reply { .. })).unwrap()
     };
@@ -209,7 +191,7 @@ fn what_waits_for_a_rail_that_fails_goes_by_the_other() {
         tunables: NiTunables { credits: 1, peer_credits: 1, ..NiTunables::default() },
         ..ni(nid)
     };
-    let mut s = rails(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
+    let mut s = Script::multi_rail(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
     let first: Vec<SendRequest> = (0..2).map(|_| send(&mut s)).collect();
     for _ in 0..4 {
         let md = s.lnet.md_bind(bound(9, 1)).unwrap();
@@ -418,7 +400,7 @@ fn a_response_that_waits_for_a_rail_which_its_peer_says_is_down_goes_by_another(
         tunables: NiTunables { peer_credits: 1, ..NiTunables::default() },
         ..ni(nid)
     };
-    let mut s = rails(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
+    let mut s = Script::multi_rail(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
     let ask = |s: &mut Script| {
         let header = Header { target: tcp(11), source: tcp(12), ..ping_header() };
         s.receive_header(tcp(11), tcp(12), header);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, Time};
+use fulmar_base::{ConnId, Errno, PathNews, Time};
 use fulmar_lnet_wire::socklnd::{ConnKind, Hello};
 use fulmar_wire::Order;
 
@@ -12,7 +12,7 @@ use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake};
 use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
-use crate::{Notice, Output, PathNews, SendError};
+use crate::{Notice, Output, SendError};
 
 impl Socklnd {
     /// Does what the state of the peer calls for when something has changed: dials it, or forgets

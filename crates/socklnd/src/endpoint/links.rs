@@ -1,7 +1,7 @@
 //! Opening and closing: what changes for a peer when a connection comes or goes.
 //! Spec: lnet-wire §5.7.
 
-use fulmar_base::{ConnId, Errno, Time};
+use fulmar_base::{ConnId, Errno, PathNews, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::Version;
 
@@ -10,7 +10,7 @@ use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Open, Phase, Tx};
 use crate::peer::{Dialling, Link, PeerKey};
 use crate::rx::{Fault, Rx};
-use crate::{Closed, Notice, Output, PathNews, SendError};
+use crate::{Closed, Notice, Output, SendError};
 
 /// Why an open connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@
 
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, Time};
+use fulmar_base::{ConnId, Errno, PathNews, Time};
 use fulmar_lnet_wire::Nid;
 
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
 use crate::peer::{Dialling, PeerKey};
-use crate::{Notice, Output, PathNews};
+use crate::{Notice, Output};
 
 impl Socklnd {
     pub(super) fn is_down(&self, ni: &Nid) -> bool {

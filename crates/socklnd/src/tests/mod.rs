@@ -11,15 +11,14 @@ mod send;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, MessageId, Payload, Sink, Time, Verdict};
+use fulmar_base::{ConnId, Errno, MessageId, PathNews, Payload, Sink, Time, Verdict};
 use fulmar_lnet_wire::acceptor::ConnRequest;
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId};
 use fulmar_wire::Order;
 
 use crate::{
-    AcceptMode, Config, Need, NiConfig, Notice, Output, PathNews, SendError, SendRequest, Socklnd,
-    checksum,
+    AcceptMode, Config, Need, NiConfig, Notice, Output, SendError, SendRequest, Socklnd, checksum,
 };
 
 /// The machine under test has the NID in the middle, so that it loses and wins races.
