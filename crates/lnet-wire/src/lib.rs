@@ -8,6 +8,7 @@
 
 pub mod acceptor;
 pub mod header;
+mod json;
 pub mod nid;
 mod nid_range;
 mod nid_text;

@@ -7,7 +7,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::nid::{Net, NetType, Nid, Pid, ProcessId};
@@ -253,26 +252,6 @@ fn wanted_address(net: Net) -> &'static str {
         None => "a NID of a network whose addresses are known",
     }
 }
-
-/// In JSON these are the text that people write.
-macro_rules! as_text {
-    ($($name:ident),+) => { $(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )+ };
-}
-
-as_text!(Net, Nid, ProcessId);
 
 #[cfg(test)]
 mod tests {

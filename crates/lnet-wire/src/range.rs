@@ -5,8 +5,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use crate::nid::{Net, NetType, Nid};
 use crate::nid_range::{NetRange, NidRange};
 use crate::nid_text::NidError;
@@ -109,26 +107,6 @@ impl fmt::Display for NidMatch {
 
 /// The address that stands for all of a network, whatever its addresses look like.
 const EVERY_ADDRESS: &str = "255.255.255.255";
-
-/// In JSON these are the text that people write.
-macro_rules! as_text {
-    ($($name:ident),+) => { $(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )+ };
-}
-
-as_text!(Selector, NidMatch);
 
 #[cfg(test)]
 mod tests {
