@@ -27,9 +27,8 @@ pub(crate) struct Conn {
     socket: OnceLock<OwnedFd>,
     /// The machine has ended it, or was told of its end. Changes under the node's lock.
     ended: AtomicBool,
-    /// How many bytes the socket has taken, and of how many the machine was told. The latter
-    /// changes under the node's lock.
-    written: AtomicU64,
+    /// Of how many bytes that the socket has taken the machine was told. Changes under the node's
+    /// lock.
     told: AtomicU64,
     /// The watch looks whether the peer acknowledges what was written.
     pub(crate) watched: AtomicBool,
@@ -48,7 +47,6 @@ impl Conn {
             tx: Tx::default(),
             socket: OnceLock::new(),
             ended: AtomicBool::new(false),
-            written: AtomicU64::new(0),
             told: AtomicU64::new(0),
             watched: AtomicBool::new(false),
             receiving: Lock::default(),
@@ -99,7 +97,7 @@ impl Conn {
     }
 
     fn untold(&self) -> u64 {
-        let written = self.written.load(Ordering::Acquire);
+        let written = self.tx.written();
         written - self.told.swap(written, Ordering::Relaxed)
     }
 
@@ -112,7 +110,7 @@ impl Conn {
     /// Writes what waits.
     pub(crate) fn flush(&self, counters: &Counters) -> Flushed {
         match self.socket.get() {
-            Some(socket) => self.tx.flush(socket.as_fd(), counters, &self.written),
+            Some(socket) => self.tx.flush(socket.as_fd(), counters),
             None => Flushed::default(),
         }
     }

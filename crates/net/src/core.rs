@@ -255,11 +255,10 @@ impl Core {
                 Output::Notice(notice) => todo.seldom().notices.push(notice),
             }
         }
-        self.arm(todo);
     }
 
     /// Asks to be called earlier than agreed, if the machine wants that.
-    fn arm(&mut self, todo: &mut Todo) {
+    pub(crate) fn arm(&mut self, todo: &mut Todo) {
         if let Some(next) = self.machine.poll_timeout()
             && next < self.armed
         {

@@ -129,6 +129,7 @@ impl Shared {
         let called = catch_unwind(AssertUnwindSafe(|| {
             let result = call(&mut core, now, todo);
             core.drain(now, todo, &self.table, &self.runtime);
+            core.arm(todo);
             result
         }));
         match called {

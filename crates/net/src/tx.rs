@@ -77,6 +77,8 @@ pub(crate) struct Flushed {
 
 #[derive(Default)]
 pub(crate) struct Tx {
+    /// How many bytes the socket has taken, counted before anybody can learn that it has.
+    written: AtomicU64,
     queue: Lock<Queue>,
     /// Locked while the socket is written to, so that [`Tx::stop`] can wait for it.
     writer: Lock<Writer>,
@@ -124,6 +126,11 @@ impl Tx {
         self.queue.lock().closing = true;
     }
 
+    /// Returns how many bytes the socket has taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
     /// Takes word that the socket takes bytes again, and returns whether to flush.
     pub(crate) fn handle_writable(&self) -> bool {
         let mut queue = self.queue.lock();
@@ -152,13 +159,7 @@ impl Tx {
     }
 
     /// Writes until there is no more, the socket is full, or somebody else is writing.
-    /// What the socket takes is counted by `written` before anybody can learn that it was.
-    pub(crate) fn flush(
-        &self,
-        socket: BorrowedFd<'_>,
-        counters: &Counters,
-        written: &AtomicU64,
-    ) -> Flushed {
+    pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
         let mut flushed = Flushed::default();
         {
             let mut queue = self.queue.lock();
@@ -172,7 +173,7 @@ impl Tx {
             match writer.write(socket, counters) {
                 Ok((sent, full)) => {
                     flushed.sent += sent as u64;
-                    written.fetch_add(sent as u64, Ordering::Release);
+                    self.written.fetch_add(sent as u64, Ordering::Release);
                     if full && self.block() {
                         break;
                     }
@@ -311,7 +312,7 @@ mod tests {
         expected.extend(&bytes);
         let (mut sent, mut got) = (0, Vec::new());
         loop {
-            let flushed = tx.flush(a.as_fd(), &counters, &AtomicU64::new(0));
+            let flushed = tx.flush(a.as_fd(), &counters);
             assert_eq!(flushed.error, None);
             sent += flushed.sent as usize;
             let mut chunk = vec![0; sent - got.len()];
@@ -320,11 +321,7 @@ mod tests {
             if flushed.finished {
                 break;
             }
-            assert_eq!(
-                tx.flush(a.as_fd(), &counters, &AtomicU64::new(0)).sent,
-                0,
-                "a blocked queue waits"
-            );
+            assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0, "a blocked queue waits");
             assert!(tx.handle_writable());
         }
         assert!(got == expected);
@@ -339,7 +336,7 @@ mod tests {
         let (tx, counters) = (Tx::default(), Counters::default());
         let body = Body::Inline(Arc::from(*b"payload"));
         tx.push(Item { head: vec![0; 24], body, checksum: true });
-        tx.flush(a.as_fd(), &counters, &AtomicU64::new(0));
+        tx.flush(a.as_fd(), &counters);
         let mut bytes = [0; 31];
         b.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes[4..8], checksum::of(&[0; 24], b"payload").to_le_bytes());
@@ -352,7 +349,7 @@ mod tests {
         tx.push(item(b"never", Body::Empty));
         tx.stop();
         tx.push(item(b"never", Body::Empty));
-        assert_eq!(tx.flush(a.as_fd(), &counters, &AtomicU64::new(0)).sent, 0);
+        assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0);
         drop(a);
         assert_eq!(b.read(&mut [0; 8]).unwrap(), 0);
     }
