@@ -9,13 +9,14 @@ use crate::repository::read;
 /// The crates from the bottom up. A crate may depend only on crates of lower rows: those of one
 /// row do not know each other.
 pub const LAYERS: &[&[&str]] = &[
-    &["base"],
-    &["wire"],
+    &["base", "chart"],
+    &["wire", "tune"],
     &["lnet-wire"],
     &["socklnd", "lnet", "trace"],
     &["selftest"],
     &["node"],
     &["net", "sim", "link"],
+    &["study"],
     &["control", "proof"],
     &["cli", "bench"],
 ];

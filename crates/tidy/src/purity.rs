@@ -5,7 +5,7 @@ use crate::source::Source;
 
 /// Crates that see no sockets, files, threads, clocks, environment or other sources of chance.
 pub const PURE: &[&str] =
-    &["base", "wire", "lnet-wire", "socklnd", "lnet", "selftest", "trace", "node", "sim"];
+    &["base", "wire", "lnet-wire", "socklnd", "lnet", "selftest", "trace", "node", "sim", "tune"];
 
 /// Crates that may hold `unsafe`.
 pub const UNSAFE: &[&str] = &["net", "fuse"];

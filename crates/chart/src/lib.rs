@@ -1,0 +1,2 @@
+//! Figures as pictures.
+#![forbid(unsafe_code)]
