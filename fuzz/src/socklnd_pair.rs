@@ -16,7 +16,7 @@ use crate::Choices;
 /// Runs the operations that the bytes stand for.
 pub fn run(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
-    let mut pair = Pair::new(1 + choices.below(3) as u32);
+    let mut pair = Pair::new(1 + choices.below(3) as u32, choices.of(&[None, Some(928)]));
     while !choices.is_empty() {
         match choices.below(16) {
             0..=3 => pair.send(choices.below(2), choices.of(&LENGTHS)),
@@ -58,9 +58,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(conns_per_peer: u32) -> Self {
+    fn new(conns_per_peer: u32, zc_min_payload: Option<u32>) -> Self {
         let machine = |side| {
-            let config = Config { accept: AcceptMode::All, ..Config::default() };
+            let config = Config { accept: AcceptMode::All, zc_min_payload, ..Config::default() };
             let mut machine = Socklnd::new(config);
             machine.add_ni(NiConfig { nid: nid(side), incarnation: 7, conns_per_peer });
             machine

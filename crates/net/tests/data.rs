@@ -177,6 +177,33 @@ fn checksums_are_sent_and_confirmed() {
 }
 
 #[test]
+fn messages_that_ask_to_be_acknowledged_are() {
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let asking = |options: &mut fulmar_net::Options| {
+        options.config.socklnd.zc_min_payload = Some(16_384);
+    };
+    let (a, b) = (Host::start_with(&runtime, asking), Host::start(&runtime));
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        let (source, target) = (a.node.allocate(size), b.node.allocate(size));
+        source.write_at(0, &pattern(seed, size));
+        let (_, stored) = b.offer(seed as u64, &target, MdOptions::OP_PUT);
+        let events = a.put(b.id(), seed as u64, &source);
+        assert_eq!(stored.wait(EventKind::Put).status, Ok(()));
+        assert_eq!(events.wait(EventKind::Send).status, Ok(()));
+        assert!(target.to_vec(0, size) == pattern(seed, size));
+    }
+    let acknowledged = |host: &Host| {
+        host.node.with_machine(|machine| {
+            let counters = machine.socklnd().counters();
+            (counters.zc_acks_sent, counters.zc_acks_received)
+        })
+    };
+    assert_eq!((acknowledged(&a), acknowledged(&b)), ((0, 3), (3, 0)));
+    a.node.stop();
+    b.node.stop();
+}
+
+#[test]
 fn many_threads_store_in_both_directions_at_once() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 60;

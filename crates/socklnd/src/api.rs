@@ -42,6 +42,10 @@ pub struct Config {
     pub keepalive: Duration,
     /// The smallest message, headers included, that prefers a bulk connection.
     pub min_bulk: u32,
+    /// The least payload for which the peer is asked to acknowledge the message, which is `Sent`,
+    /// and gives its credits back, only then. A kernel does so from 16 KiB. `None`: never, so that
+    /// credits are not held for a round trip. Spec: lnet-wire §6.3.
+    pub zc_min_payload: Option<u32>,
     /// Send checksums on version 2 connections.
     pub enable_csum: bool,
     /// The version offered first over IPv4; tests and old peers ask for less than 3.
@@ -61,6 +65,7 @@ impl Default for Config {
             reconnect_max: Duration::from_secs(60),
             keepalive: Duration::from_secs(30),
             min_bulk: 1024,
+            zc_min_payload: None,
             enable_csum: false,
             version: Version::V3,
             handshakes_max: 4096,
@@ -245,7 +250,7 @@ pub enum Notice {
     Malformed { remote: SocketAddr, error: DecodeError },
     /// A caller or an answerer said nothing in time.
     Silent { remote: SocketAddr },
-    /// A zero-copy acknowledgement names no message of ours.
+    /// A zero-copy acknowledgement names no message that waits for one.
     UnknownCookie { remote: SocketAddr, cookie: u64 },
     /// The checksum of a message is wrong.
     Checksum { remote: SocketAddr, expected: u32, got: u32 },

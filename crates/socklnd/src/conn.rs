@@ -87,6 +87,8 @@ pub(crate) enum Written {
     Noop,
     /// A message with so many bytes of payload.
     Message(MessageId, u32),
+    /// The same, and it is to be acknowledged by this cookie.
+    ZeroCopy(MessageId, u32, u64),
 }
 
 impl Tx {
@@ -149,7 +151,7 @@ impl Tx {
     /// Names the messages that were not written whole.
     pub(crate) fn unsent(&self) -> impl Iterator<Item = MessageId> {
         self.items.iter().filter_map(|item| match item.written {
-            Written::Message(message, _) => Some(message),
+            Written::Message(message, _) | Written::ZeroCopy(message, ..) => Some(message),
             Written::Handshake | Written::Noop => None,
         })
     }

@@ -54,6 +54,7 @@ mod peer;
 mod rx;
 #[cfg(test)]
 mod tests;
+mod zero_copy;
 
 pub use api::{
     AcceptMode, Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output,

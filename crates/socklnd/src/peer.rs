@@ -9,6 +9,7 @@ use fulmar_base::{ConnId, PathNews, Time};
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
+use crate::zero_copy::ZeroCopy;
 use crate::{Config, SendRequest};
 
 /// Names a peer: connections belong to a pair of NIDs, not to a node.
@@ -51,6 +52,8 @@ pub(crate) struct Peer {
     pub(crate) dialler: Dialler,
     /// Messages that wait for a connection. LNet's credits bound them.
     pub(crate) queue: VecDeque<Queued>,
+    /// What it was asked to acknowledge.
+    pub(crate) zero_copy: ZeroCopy,
     /// What the owner was told of the way to the peer last.
     pub(crate) told: Option<PathNews>,
 }

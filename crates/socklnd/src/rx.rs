@@ -68,8 +68,11 @@ pub(crate) enum Event {
     More,
     /// The peer says that it is there.
     Keepalive,
-    /// A message begins; [`Rx::receive`] or its like is awaited.
-    Header(Header),
+    /// The peer acknowledges messages; see [`FrameHeader::cookies`].
+    Acknowledged([u64; 2]),
+    /// A message begins, which may acknowledge one of ours (unless 0); [`Rx::receive`] or its like
+    /// is awaited.
+    Header(Header, u64),
     /// The message is complete.
     Complete(Complete),
 }
@@ -247,9 +250,9 @@ impl Rx {
         let event = match parsed {
             Ok(Parsed::Short(_)) => return (used, Ok(Event::More)),
             Ok(Parsed::Noop(event)) => Ok(event),
-            Ok(Parsed::Header(header, message)) => {
+            Ok(Parsed::Header(header, message, acknowledged)) => {
                 self.state = State::Judging(message);
-                Ok(Event::Header(header))
+                Ok(Event::Header(header, acknowledged))
             }
             Err(fault) => Err(fault),
         };
@@ -291,7 +294,7 @@ impl Rx {
             frame = FrameHeader::decode(head, self.order).map_err(Fault::Malformed)?;
             lnet = rest;
             match frame.kind {
-                FrameKind::LNET => no_acknowledgement(frame.cookies[1])?,
+                FrameKind::LNET => {}
                 FrameKind::NOOP => return self.judge_noop(head, frame).map(Parsed::Noop),
                 FrameKind(got) => return Err(out_of_range("frame.kind", got.into())),
             }
@@ -306,7 +309,8 @@ impl Rx {
         if payload_len == 0 {
             confirm(check)?;
         }
-        Ok(Parsed::Header(header, Message { payload_len, cookie: frame.cookies[0], check }))
+        let [cookie, acknowledged] = frame.cookies;
+        Ok(Parsed::Header(header, Message { payload_len, cookie, check }, acknowledged))
     }
 
     /// Spec: lnet-wire §6.3, §6.4.
@@ -315,8 +319,7 @@ impl Rx {
         match frame.cookies {
             [_, 0] => Err(out_of_range("frame.cookie1", 0)),
             [0, FrameHeader::KEEPALIVE] if self.version >= Version::V3 => Ok(Event::Keepalive),
-            // We never ask for acknowledgements, so that every cookie is unknown.
-            [_, cookie] => Err(Fault::Cookie(cookie)),
+            cookies => Ok(Event::Acknowledged(cookies)),
         }
     }
 
@@ -351,11 +354,8 @@ enum Parsed {
     /// So many bytes are missing until more can be said.
     Short(usize),
     Noop(Event),
-    Header(Header, Message),
-}
-
-fn no_acknowledgement(cookie: u64) -> Result<(), Fault> {
-    if cookie == 0 { Ok(()) } else { Err(Fault::Cookie(cookie)) }
+    /// With the cookie of ours that it acknowledges, unless 0.
+    Header(Header, Message, u64),
 }
 
 fn confirm(check: Option<Check>) -> Result<(), Fault> {

@@ -202,6 +202,9 @@ impl Parameters {
         config.reconnect_max = sock("max_reconnectms").map_or(config.reconnect_max, millis);
         config.keepalive = sock("keepalive").map_or(config.keepalive, seconds);
         config.min_bulk = sock("min_bulk").map_or(config.min_bulk, |n| n as u32);
+        // Messages smaller than this are never sent without a copy by a kernel either.
+        let zero_copy = |n: i64| (n as u32).max(ZC_MIN_PAYLOAD);
+        config.zc_min_payload = sock("zc_min_payload").map(zero_copy);
         config.enable_csum = sock("enable_csum").map_or(config.enable_csum, |n| n != 0);
         config
     }
@@ -305,3 +308,5 @@ impl Parameters {
         Ok(result)
     }
 }
+/// The least that `zc_min_payload` can be. Spec: lnet-wire §6.3.
+const ZC_MIN_PAYLOAD: u32 = 2048;

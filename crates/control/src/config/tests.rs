@@ -232,12 +232,14 @@ fn a_node_says_what_is_wrong_with_its_key() {
 fn modprobe_lines_configure_a_node() {
     let config = node(
         "# as in modprobe.d\noptions lnet networks=\"tcp0(eth0), tcp1(eth1)\" accept=all # why not\n\
-         options ksocklnd credits=1024 conns_per_peer=4\noptions ko2iblnd whatever=1\n\
+         options ksocklnd credits=1024 zc_min_payload=16384\noptions ko2iblnd whatever=1\n\
          install lnet /bin/true\n",
     )
     .unwrap();
     assert_eq!(config.options.networks.as_ref().unwrap().len(), 2);
-    assert_eq!(config.options.parameters.socklnd().accept, fulmar_socklnd::AcceptMode::All);
+    let socklnd = config.options.parameters.socklnd();
+    assert_eq!(socklnd.accept, fulmar_socklnd::AcceptMode::All);
+    assert_eq!(socklnd.zc_min_payload, Some(16_384));
     let error = node("options lnet networks=\"tcp(eth0\"\n").unwrap_err();
     assert_eq!(told(&error), "1:27 \"(\" is never closed / add the \")\"");
     let error = node("options lnet accept\n").unwrap_err();

@@ -48,6 +48,11 @@ impl FrameHeader {
         Self { kind: FrameKind::LNET, checksum: 0, cookies: [0, 0] }
     }
 
+    /// Returns the header of a message that asks to be acknowledged by `cookie`.
+    pub const fn zero_copy(cookie: u64) -> Self {
+        Self { kind: FrameKind::LNET, checksum: 0, cookies: [cookie, 0] }
+    }
+
     /// Returns a NOOP that acknowledges one cookie.
     pub const fn acknowledge(cookie: u64) -> Self {
         Self { kind: FrameKind::NOOP, checksum: 0, cookies: [0, cookie] }

@@ -5,11 +5,12 @@ use fulmar_base::{ConnId, Errno, PathNews, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::Version;
 
-use super::transfer::written;
+use super::transfer::count;
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Open, Phase, Tx};
 use crate::peer::{Dialling, Link, PeerKey};
 use crate::rx::{Fault, Rx};
+use crate::zero_copy::ZeroCopy;
 use crate::{Closed, Notice, Output, SendError};
 
 /// Why an open connection ends.
@@ -202,7 +203,13 @@ impl Socklnd {
             self.outputs.push_back(Output::Completed { conn: id, result: Err(cause.errno()) });
         }
         let ours = cause == Cause::Removed || self.is_down(&key.ni);
-        let ending = Ending { tx: conn.tx, error: undelivered(ours, cause.errno()) };
+        let peer = self.peers.get_mut(key).expect("a peer with a connection is known");
+        let zero_copy = peer.zero_copy.split_off(id);
+        // Whether they were delivered is not known, so they are not sent again.
+        let unknown = |message| Output::Sent { message, result: Err(UNACKNOWLEDGED) };
+        self.outputs.extend(zero_copy.unacknowledged().map(unknown));
+        let error = undelivered(ours, cause.errno());
+        let ending = Ending { tx: conn.tx, zero_copy, error };
         if !close {
             self.fail_unsent(ending);
         } else if ending.tx.unsent().next().is_some() {
@@ -230,7 +237,11 @@ impl Socklnd {
     /// gone.
     pub(super) fn stopped(&mut self, now: Time, id: ConnId, bytes: u64) {
         let Some(mut ending) = self.endings.remove(&id) else { return };
-        written(&mut ending.tx, now, bytes, &mut self.outputs, &mut self.counters);
+        let (counters, outputs) = (&mut self.counters, &mut self.outputs);
+        ending.tx.advance(now, bytes, |written| {
+            let end = |cookie| ending.zero_copy.written(now, cookie).or(Some(Err(UNACKNOWLEDGED)));
+            outputs.extend(count(counters, written, end));
+        });
         self.fail_unsent(ending);
     }
 
@@ -245,6 +256,7 @@ impl Socklnd {
 #[derive(Debug)]
 pub(super) struct Ending {
     tx: Tx,
+    zero_copy: ZeroCopy,
     /// What becomes of messages that were not written whole.
     error: SendError,
 }
@@ -254,3 +266,6 @@ pub(super) struct Ending {
 pub(super) fn undelivered(ours: bool, errno: Errno) -> SendError {
     if ours { SendError::LocalDropped(errno) } else { SendError::RemoteDropped(errno) }
 }
+
+/// What becomes of a message that was written whole, and whose acknowledgement will not come.
+const UNACKNOWLEDGED: SendError = SendError::Local(Errno::EIO);

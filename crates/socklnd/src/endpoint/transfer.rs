@@ -1,7 +1,6 @@
 //! Messages on open connections: sending, receiving, acknowledging, keeping alive.
 //! Spec: lnet-wire §6.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Time};
@@ -12,7 +11,7 @@ use fulmar_wire::DecodeError;
 
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
-use crate::conn::{Conn, Open, Phase, Tx, Written};
+use crate::conn::{Conn, Open, Phase, Written};
 use crate::handshake::OUR_ORDER;
 use crate::peer::{Dialling, PeerKey, Queued, is_large};
 use crate::rx::{Complete, Event, Fault};
@@ -54,7 +53,17 @@ impl Socklnd {
 
     pub(super) fn sent(&mut self, now: Time, id: ConnId, bytes: u64) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        written(&mut conn.tx, now, bytes, &mut self.outputs, &mut self.counters);
+        let Phase::Open(Open { key, .. }) = &conn.phase else {
+            return conn.tx.advance(now, bytes, |_| {});
+        };
+        let zero_copy = self.peers.get_mut(key).map(|peer| &mut peer.zero_copy);
+        let zero_copy = zero_copy.expect("a peer with a connection is known");
+        let (counters, outputs) = (&mut self.counters, &mut self.outputs);
+        conn.tx.advance(now, bytes, |written| {
+            if let Some(sent) = count(counters, written, |cookie| zero_copy.written(now, cookie)) {
+                outputs.push_back(sent);
+            }
+        });
     }
 
     /// Acts on what was read from an open connection.
@@ -62,7 +71,13 @@ impl Socklnd {
         match event {
             Ok(Event::More) => {}
             Ok(Event::Keepalive) => self.counters.keepalives_received += 1,
-            Ok(Event::Header(header)) => self.receive(id, header),
+            Ok(Event::Acknowledged(cookies)) => self.acknowledged(now, id, cookies),
+            Ok(Event::Header(header, acknowledged)) => {
+                self.receive(id, header);
+                if acknowledged != 0 {
+                    self.acknowledged(now, id, [0, acknowledged]);
+                }
+            }
             Ok(Event::Complete(complete)) => self.complete(now, id, complete),
             Err(fault) => self.fault(now, id, fault),
         }
@@ -98,7 +113,8 @@ impl Socklnd {
         let timeout = self.config.timeout;
         let deadline = |since: Option<Time>| since.map_or(Time::MAX, |since| since + timeout);
         let receive = deadline(open.rx.stalled_since());
-        let send = deadline(conn.tx.stalled_since());
+        let zero_copy = self.peers.get(&open.key).and_then(|peer| peer.zero_copy.waits_since(id));
+        let send = deadline(conn.tx.stalled_since()).min(deadline(zero_copy));
         if receive.min(send) > now {
             // What begins to stall later is due later.
             self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
@@ -160,15 +176,24 @@ impl Socklnd {
             let result = Err(SendError::Local(Errno::EOPNOTSUPP));
             return self.outputs.push_back(Output::Sent { message, result });
         }
+        let asks = self.config.zc_min_payload.is_some_and(|least| payload.len() >= least);
+        let (frame, written) = match self.peers.get_mut(&open.key) {
+            Some(peer) if asks && version != Version::V1 => {
+                let cookie = peer.zero_copy.ask(message, id);
+                let written = Written::ZeroCopy(message, payload.len(), cookie);
+                (FrameHeader::zero_copy(cookie), written)
+            }
+            _ => (FrameHeader::lnet(), Written::Message(message, payload.len())),
+        };
         let mut head = Vec::with_capacity(FrameHeader::LEN + form.len());
         if version != Version::V1 {
-            FrameHeader::lnet().encode(OUR_ORDER, &mut head);
+            frame.encode(OUR_ORDER, &mut head);
         }
         header.encode(form, &mut head);
         self.transmitted += 1;
         open.last_used = self.transmitted;
         let len = head.len() as u64 + u64::from(payload.len());
-        conn.tx.push(now, len, Written::Message(message, payload.len()));
+        conn.tx.push(now, len, written);
         let checksum = version == Version::V2 && self.config.enable_csum;
         self.outputs.push_back(Output::Write { conn: id, head, payload, checksum });
     }
@@ -200,6 +225,21 @@ impl Socklnd {
         self.send_noop(now, id, cookie);
     }
 
+    /// The peer has taken messages that asked it to say so.
+    fn acknowledged(&mut self, now: Time, id: ConnId, cookies: [u64; 2]) {
+        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&id) else { return };
+        let paired = open.rx.version() >= Version::V3;
+        let Some(peer) = self.peers.get_mut(&open.key) else { return };
+        match peer.zero_copy.acknowledged(cookies, paired) {
+            Ok(messages) => {
+                self.counters.zc_acks_received += 1;
+                let sent = |message| Output::Sent { message, result: Ok(()) };
+                self.outputs.extend(messages.into_iter().map(sent));
+            }
+            Err(cookie) => self.fault(now, id, Fault::Cookie(cookie)),
+        }
+    }
+
     fn send_noop(&mut self, now: Time, conn: ConnId, cookie: u64) {
         let mut head = Vec::with_capacity(FrameHeader::LEN);
         FrameHeader::acknowledge(cookie).encode(OUR_ORDER, &mut head);
@@ -213,21 +253,21 @@ impl Socklnd {
     }
 }
 
-/// Notes that so many more bytes were handed to a socket, and tells of the messages that are whole.
-pub(super) fn written(
-    tx: &mut Tx,
-    now: Time,
-    bytes: u64,
-    outputs: &mut VecDeque<Output>,
+/// Counts what is whole in a socket, and returns what is to be said of it. `acknowledged` tells how
+/// a message ends that asked for a cookie to come back, if it ends now.
+pub(super) fn count(
     counters: &mut Counters,
-) {
-    tx.advance(now, bytes, |written| {
-        if let Written::Message(message, payload_len) = written {
-            counters.messages_sent += 1;
-            counters.payload_sent += u64::from(payload_len);
-            outputs.push_back(Output::Sent { message, result: Ok(()) });
-        }
-    });
+    written: Written,
+    acknowledged: impl FnOnce(u64) -> Option<Result<(), SendError>>,
+) -> Option<Output> {
+    let (message, payload_len, result) = match written {
+        Written::Handshake | Written::Noop => return None,
+        Written::Message(message, len) => (message, len, Some(Ok(()))),
+        Written::ZeroCopy(message, len, cookie) => (message, len, acknowledged(cookie)),
+    };
+    counters.messages_sent += 1;
+    counters.payload_sent += u64::from(payload_len);
+    result.map(|result| Output::Sent { message, result })
 }
 
 /// Returns the process at the other end of the connection. One whose PID we invented is answered

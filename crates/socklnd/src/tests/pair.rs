@@ -266,6 +266,12 @@ fn content(name: u64, len: u32) -> Vec<u8> {
     (0..len).map(|i| (u64::from(i) * 7 + name) as u8).collect()
 }
 
+/// Every other seed asks for acknowledgements.
+fn acknowledged_or_not(seed: u64) -> Config {
+    let zc_min_payload = (seed % 2 == 1).then_some(1_000);
+    Config { zc_min_payload, ..Config::default() }
+}
+
 #[test]
 fn messages_arrive_whole_and_once_in_every_version() {
     for (seed, version) in [Version::V1, Version::V2, Version::V3, Version::V4]
@@ -274,7 +280,7 @@ fn messages_arrive_whole_and_once_in_every_version() {
         .take(24)
         .enumerate()
     {
-        let config = Config { version, enable_csum: true, ..Config::default() };
+        let config = Config { version, enable_csum: true, ..acknowledged_or_not(seed as u64 / 4) };
         let mut pair = Pair::new(seed as u64, &config);
         for name in 0..60 {
             let from = pair.rng.below(2) as usize;
@@ -352,7 +358,7 @@ fn a_peer_that_comes_up_late_is_reached_in_the_end() {
 #[test]
 fn connections_that_break_at_random_lose_no_answer() {
     for seed in 0..50 {
-        let mut pair = Pair::new(seed, &Config::default());
+        let mut pair = Pair::new(seed, &acknowledged_or_not(seed));
         for name in 0..100 {
             let from = pair.rng.below(2) as usize;
             pair.send(from, name);
@@ -389,7 +395,7 @@ fn connections_that_break_at_random_lose_no_answer() {
 fn whatever_ways_fail_and_return_nothing_that_was_dropped_has_arrived() {
     let mut retired = 0;
     for seed in 0..150 {
-        let mut pair = Pair::new(seed, &Config::default());
+        let mut pair = Pair::new(seed, &acknowledged_or_not(seed));
         for name in 0..100 {
             let from = pair.rng.below(2) as usize;
             pair.send(from, name);

@@ -211,7 +211,8 @@ fn whoever_never_reads_its_acknowledgements_is_given_up() {
 #[test]
 fn acknowledgements_of_what_we_never_asked_for_break_the_protocol() {
     for version in [Version::V2, Version::V3, Version::V4] {
-        for (cookies, cookie) in [([0, 5], 5), ([2, 4], 4), ([4, 2], 2)] {
+        let pair = if version == Version::V2 { 2 } else { 4 };
+        for (cookies, cookie) in [([0, 5], 5), ([2, 4], 4), ([4, 2], pair)] {
             breaks(version, &noop(cookies), |remote| Notice::UnknownCookie { remote, cookie });
         }
         let frame = FrameHeader { cookies: [0, 5], ..FrameHeader::lnet() };

@@ -244,3 +244,85 @@ fn a_header_that_does_not_fit_the_connection_is_not_sent() {
     script.machine.send(script.now, request);
     script.expect(failed(1, SendError::Local(Errno::EOPNOTSUPP)));
 }
+
+fn asking() -> Script {
+    Script::with(Config { zc_min_payload: Some(16_384), ..Config::default() })
+}
+
+#[test]
+fn a_message_that_asks_to_be_acknowledged_is_sent_when_it_is() {
+    let mut script = asking();
+    let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
+    for (name, len, cookies) in [(2, 16_384, [2, 0]), (3, 1 << 20, [3, 0]), (1, 16_383, [0, 0])] {
+        script.send(HIGH, name, len);
+        let (_, head) = script.written();
+        let frame = FrameHeader::decode(&head[..FrameHeader::LEN], Order::Little).unwrap();
+        assert_eq!(frame.cookies, cookies);
+    }
+    script.expect(Output::Sent { message: MessageId(1), result: Ok(()) });
+    let counters = script.machine.counters();
+    assert_eq!((counters.messages_sent, counters.zc_acks_received), (3, 0));
+    script.feed(conn, &noop([0, 3]));
+    script.expect(Output::Sent { message: MessageId(3), result: Ok(()) });
+    // A message of the peer can say so on its way.
+    let frame = FrameHeader { cookies: [0, 2], ..FrameHeader::lnet() };
+    script.feed(conn, &message(HIGH, Version::V3, Order::Little, frame, 0));
+    let deeds = script.deeds();
+    let [Output::Received { .. }, sent] = &deeds[..] else { panic!("{deeds:#?}") };
+    assert_eq!(*sent, Output::Sent { message: MessageId(2), result: Ok(()) });
+    assert_eq!(script.machine.counters().zc_acks_received, 2);
+}
+
+#[test]
+fn version_1_cannot_be_asked() {
+    let mut script = asking();
+    script.opened_by(HIGH, ConnKind::ANY, Version::V1);
+    script.send(HIGH, 1, 1 << 20);
+    script.written();
+    script.expect(Output::Sent { message: MessageId(1), result: Ok(()) });
+}
+
+#[test]
+fn what_was_written_and_not_acknowledged_ends_with_its_connection_and_is_not_sent_again() {
+    let mut script = asking();
+    let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
+    script.send(HIGH, 1, 1 << 20);
+    script.written();
+    script.send(HIGH, 2, 1 << 20);
+    script.deeds();
+    script.machine.handle_closed(script.now, conn, Closed::Eof);
+    let expected = [
+        failed(1, SendError::Local(Errno::EIO)),
+        failed(2, SendError::RemoteDropped(Errno::ECONNRESET)),
+    ];
+    assert_eq!(script.deeds(), expected);
+}
+
+#[test]
+fn the_end_of_a_close_decides_what_was_written() {
+    for (bytes, error) in [
+        (96 + 24 + (1 << 20), SendError::Local(Errno::EIO)),
+        (1 << 20, SendError::RemoteDropped(Errno::ESHUTDOWN)),
+    ] {
+        let mut script = asking();
+        let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V4);
+        script.send(HIGH, 1, 1 << 20);
+        script.deeds();
+        script.machine.close_peer(script.now, HIGH);
+        assert_eq!(script.machine.poll_output(), Some(close(conn)));
+        script.machine.handle_stopped(script.now, conn, bytes);
+        script.expect(failed(1, error));
+    }
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_is_left() {
+    let mut script = asking();
+    let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
+    script.send(HIGH, 1, 1 << 20);
+    script.written();
+    script.wait_secs(49);
+    script.expect_nothing();
+    script.wait_secs(2);
+    assert_eq!(script.deeds()[..2], [close(conn), failed(1, SendError::Local(Errno::EIO))]);
+}

@@ -1,0 +1,191 @@
+//! Messages that a peer was asked to acknowledge, and has not. Spec: lnet-wire §6.3.
+//!
+//! ```text
+//! asked -- written --> waits -- acknowledged --> sent
+//!   |                                              ^
+//!   +----- acknowledged -----> taken -- written ---+
+//! ```
+//!
+//! The owner may be told that the socket took the end of a message after it was told what the peer
+//! said to it.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::{ConnId, MessageId, Time};
+
+use crate::SendError;
+
+/// What one peer has to acknowledge. LNet's credits bound how much that is.
+#[derive(Debug, Default)]
+pub(crate) struct ZeroCopy {
+    /// How many cookies there have been.
+    drawn: u64,
+    pending: BTreeMap<u64, Pending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    message: MessageId,
+    conn: ConnId,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asked,
+    Waits(Time),
+    Taken,
+}
+
+impl ZeroCopy {
+    /// Draws the cookie of a message that is about to be written on a connection.
+    pub(crate) fn ask(&mut self, message: MessageId, conn: ConnId) -> u64 {
+        let cookie = FIRST + self.drawn % (u64::MAX - FIRST);
+        self.drawn += 1;
+        self.pending.insert(cookie, Pending { message, conn, state: State::Asked });
+        cookie
+    }
+
+    /// Notes that a message is whole in the socket, and returns how it ends if it was acknowledged.
+    pub(crate) fn written(&mut self, now: Time, cookie: u64) -> Option<Result<(), SendError>> {
+        let pending = self.pending.get_mut(&cookie)?;
+        if pending.state == State::Taken {
+            self.pending.remove(&cookie);
+            return Some(Ok(()));
+        }
+        pending.state = State::Waits(now);
+        None
+    }
+
+    /// Takes the cookies of a frame, and returns the messages that are sent with it. Without
+    /// `paired` the first one means nothing.
+    ///
+    /// # Errors
+    /// A cookie that nothing waits for.
+    pub(crate) fn acknowledged(
+        &mut self,
+        cookies: [u64; 2],
+        paired: bool,
+    ) -> Result<Vec<MessageId>, u64> {
+        let [first, last] = cookies;
+        let all: Vec<u64> = match first {
+            0 => vec![last],
+            _ if !paired => vec![last],
+            first if first > last => vec![first, last],
+            first => {
+                // A range is no longer than what is there to be acknowledged.
+                let range: Vec<u64> = self.pending.range(first..=last).map(|(c, _)| *c).collect();
+                if range.len() as u64 != (last - first).saturating_add(1) {
+                    return Err(last);
+                }
+                range
+            }
+        };
+        let is_open = |cookie| self.pending.get(cookie).is_some_and(|p| p.state != State::Taken);
+        match all.iter().find(|cookie| !is_open(cookie)) {
+            Some(unknown) => Err(*unknown),
+            None => Ok(all.into_iter().filter_map(|cookie| self.take(cookie)).collect()),
+        }
+    }
+
+    /// Notes that a message was acknowledged, and returns it if it was written too.
+    fn take(&mut self, cookie: u64) -> Option<MessageId> {
+        let pending = self.pending.get_mut(&cookie)?;
+        if pending.state == State::Asked {
+            pending.state = State::Taken;
+            return None;
+        }
+        self.pending.remove(&cookie).map(|pending| pending.message)
+    }
+
+    /// Returns since when a message that was written on a connection has been waiting.
+    pub(crate) fn waits_since(&self, conn: ConnId) -> Option<Time> {
+        let since = |pending: &Pending| match pending.state {
+            State::Waits(since) if pending.conn == conn => Some(since),
+            _ => None,
+        };
+        self.pending.values().find_map(since)
+    }
+
+    /// Takes out what was asked on a connection, which is over.
+    pub(crate) fn split_off(&mut self, conn: ConnId) -> Self {
+        let of_it = self.pending.iter().filter(|(_, pending)| pending.conn == conn);
+        let pending: BTreeMap<_, _> = of_it.map(|(cookie, pending)| (*cookie, *pending)).collect();
+        self.pending.retain(|_, pending| pending.conn != conn);
+        Self { drawn: 0, pending }
+    }
+
+    /// Names the messages that were written whole and not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = MessageId> {
+        let waits = |pending: &&Pending| matches!(pending.state, State::Waits(_));
+        self.pending.values().filter(waits).map(|pending| pending.message)
+    }
+}
+
+/// 0 asks for nothing, and 1 says that somebody is there.
+const FIRST: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONN: ConnId = ConnId(1);
+
+    /// Returns messages 10, 11, … that were written and have cookies from 2 on.
+    fn waiting(count: u64) -> ZeroCopy {
+        let mut zero_copy = ZeroCopy::default();
+        for n in 0..count {
+            let cookie = zero_copy.ask(MessageId(10 + n), CONN);
+            assert_eq!(cookie, 2 + n);
+            assert_eq!(zero_copy.written(Time(n), cookie), None);
+        }
+        zero_copy
+    }
+
+    fn names(names: &[u64]) -> Result<Vec<MessageId>, u64> {
+        Ok(names.iter().copied().map(MessageId).collect())
+    }
+
+    #[test]
+    fn one_two_or_a_range_of_cookies_come_back() {
+        let mut zero_copy = waiting(7);
+        assert_eq!(zero_copy.acknowledged([0, 3], true), names(&[11]));
+        assert_eq!(zero_copy.acknowledged([4, 2], true), names(&[12, 10]));
+        assert_eq!(zero_copy.acknowledged([5, 8], true), names(&[13, 14, 15, 16]));
+        assert!(zero_copy.pending.is_empty());
+    }
+
+    #[test]
+    fn cookies_that_nothing_waits_for_are_told() {
+        let mut zero_copy = waiting(2);
+        assert_eq!(zero_copy.acknowledged([0, 4], true), Err(4));
+        assert_eq!(zero_copy.acknowledged([3, 1], true), Err(1));
+        assert_eq!(zero_copy.acknowledged([2, u64::MAX], true), Err(u64::MAX));
+        assert_eq!(zero_copy.acknowledged([0, 2], true), names(&[10]));
+        assert_eq!(zero_copy.acknowledged([0, 2], true), Err(2));
+        // Version 2 knows neither pairs nor ranges.
+        assert_eq!(zero_copy.acknowledged([2, 3], false), names(&[11]));
+    }
+
+    #[test]
+    fn an_acknowledgement_may_be_heard_of_before_the_write() {
+        let mut zero_copy = ZeroCopy::default();
+        let cookie = zero_copy.ask(MessageId(1), CONN);
+        assert_eq!(zero_copy.acknowledged([0, cookie], true), names(&[]));
+        assert_eq!(zero_copy.acknowledged([0, cookie], true), Err(cookie));
+        assert_eq!(zero_copy.written(Time(1), cookie), Some(Ok(())));
+        assert!(zero_copy.pending.is_empty());
+    }
+
+    #[test]
+    fn what_ends_with_a_connection_is_what_was_asked_on_it() {
+        let mut zero_copy = waiting(2);
+        let other = zero_copy.ask(MessageId(20), ConnId(2));
+        assert_eq!(zero_copy.waits_since(CONN), Some(Time(0)));
+        let ended = zero_copy.split_off(CONN);
+        assert_eq!(ended.unacknowledged().collect::<Vec<_>>(), [MessageId(10), MessageId(11)]);
+        assert_eq!(zero_copy.waits_since(CONN), None);
+        assert_eq!(zero_copy.written(Time(9), other), None);
+        assert_eq!(zero_copy.waits_since(ConnId(2)), Some(Time(9)));
+    }
+}
