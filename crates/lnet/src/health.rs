@@ -1,6 +1,8 @@
 //! Health: how well interfaces and those of peers have done, and what a failure means.
 //! Spec: lnet-behaviour §11.1 to §11.5.
 
+use std::time::Duration;
+
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::Nid;
 
@@ -27,28 +29,49 @@ pub(crate) struct Condition {
     pub(crate) ping: Option<MdId>,
 }
 
-/// Since when something has been asked and has not been heard of.
+/// Since when something has been asked and has not been heard of, and how long that usually takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Silence(Option<Time>);
+pub(crate) struct Silence {
+    since: Option<Time>,
+    /// The longest of the last answers; older ones count for less and less.
+    usual: Duration,
+}
 
 impl Silence {
     pub(crate) fn asked(&mut self, now: Time) {
-        self.0.get_or_insert(now);
+        self.since.get_or_insert(now);
     }
 
-    pub(crate) fn heard(&mut self) {
-        self.0 = None;
+    pub(crate) fn heard(&mut self, now: Time) {
+        if let Some(since) = self.since.take() {
+            self.usual = now.since(since).max(self.usual - self.usual / 8);
+        }
     }
 
-    /// Returns whether it is better left alone while there are others. A small message is in the
-    /// socket at once and gives its credit back, so that credits do not show that nothing arrives.
-    pub(crate) fn is_suspicious(self, now: Time) -> bool {
-        self.0.is_some_and(|since| now.since(since) > SUSPICIOUS)
+    /// Returns how much better it is left alone while there are others: not at all for a while,
+    /// then a step more whenever the silence has doubled, so that of two that are late the one that
+    /// was heard lately wins. A small message is in the socket at once and gives its credit back, so
+    /// that credits do not show that nothing arrives.
+    pub(crate) fn doubt(&self, now: Time) -> u32 {
+        let silent = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        let times = silent.as_nanos() / self.patience().as_nanos();
+        u128::BITS - times.leading_zeros()
+    }
+
+    /// Returns several times what an answer takes: while it lasts, half of what is asked anew goes
+    /// where nothing arrives.
+    fn patience(&self) -> Duration {
+        match self.usual {
+            Duration::ZERO => PATIENCE_MAX,
+            usual => (usual * 4).clamp(PATIENCE_MIN, PATIENCE_MAX),
+        }
     }
 }
 
+/// Longer than anything takes that is not under way on a wire.
+const PATIENCE_MIN: Duration = Duration::from_millis(25);
 /// Longer than an answer takes, but on the longest of lines; there, all are alike.
-const SUSPICIOUS: std::time::Duration = std::time::Duration::from_millis(250);
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 impl Default for Condition {
     fn default() -> Self {
@@ -338,4 +361,4 @@ impl Lnet {
 }
 
 /// The pause before a message is sent for the third time.
-const RESEND_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
+const RESEND_DELAY: Duration = Duration::from_secs(1);

@@ -80,7 +80,7 @@ impl Lnet {
     fn heard(&mut self, now: Time, ni: NiId, sender: PeerNiId, request: bool) {
         let Some(found) = self.peers.ni_mut(sender) else { return };
         found.heard = Some(now);
-        found.silence.heard();
+        found.silence.heard(now);
         found.status = NiStatus::UP;
         found.told_down &= !request;
         let (ill, peer) = (found.condition.value < HEALTH_MAX, found.peer);
@@ -91,7 +91,7 @@ impl Lnet {
             self.gateway_alive(peer);
         }
         let Some(own) = self.ni_mut(ni) else { return };
-        own.silence.heard();
+        own.silence.heard(now);
         if own.condition.value < HEALTH_MAX {
             self.raise_ni(now, ni);
         }

@@ -341,7 +341,7 @@ impl Lnet {
                 theirs.clone().map(|ni| ni.policy.net_priority).min(),
                 Reverse(ours.clone().filter(|ni| up(ni)).map(|ni| ni.condition.value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
-                theirs.clone().all(|ni| ni.silence.is_suspicious(now)),
+                theirs.clone().map(|ni| ni.silence.doubt(now)).min(),
                 theirs.map(|ni| ni.stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
@@ -355,8 +355,8 @@ impl Lnet {
         let key = |ni: &&Ni| {
             let health = Reverse(ni.condition.value);
             let credits = Reverse(ni.credits.current);
-            let silent = ni.silence.is_suspicious(now);
-            (ni.disabled, ni.fatal, health, ni.priority, silent, credits, ni.stamp)
+            let doubt = ni.silence.doubt(now);
+            (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
         };
         on_net.min_by_key(key).map(|ni| ni.id)
     }
@@ -402,7 +402,7 @@ impl Lnet {
                 Reverse(ni.condition.value),
                 ni.policy.priority,
                 !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
-                ni.silence.is_suspicious(now),
+                ni.silence.doubt(now),
                 Reverse(ni.credits.current),
                 ni.stamp,
             )

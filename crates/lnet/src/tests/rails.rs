@@ -395,6 +395,42 @@ fn a_rail_that_is_asked_and_silent_is_left_while_another_answers() {
 }
 
 #[test]
+fn who_usually_answers_at_once_is_left_sooner() {
+    let mut s = two_rails();
+    let heard = |s: &mut Script, ours: Nid, theirs: Nid| {
+        let header = Header { target: ours, source: theirs, ..ping_header() };
+        s.receive_header(ours, theirs, header);
+        for reply in s.sent() {
+            s.done(&reply);
+        }
+        s.drain();
+    };
+    let ask = |s: &mut Script| {
+        let sent = send(s);
+        s.done(&sent);
+        s.drain();
+        (sent.ni, sent.next_hop)
+    };
+    for _ in 0..4 {
+        let (ours, theirs) = ask(&mut s);
+        s.now = s.now + Duration::from_millis(2);
+        heard(&mut s, ours, theirs);
+    }
+    let lost = ask(&mut s);
+    let mut others = Vec::new();
+    for _ in 0..40 {
+        let (ours, theirs) = ask(&mut s);
+        others.push((ours, theirs) == lost);
+        s.now = s.now + Duration::from_millis(1);
+        if (ours, theirs) != lost {
+            heard(&mut s, ours, theirs);
+        }
+    }
+    assert!(others[..20].contains(&true), "a few milliseconds are nothing: {others:?}");
+    assert!(!others[27..].contains(&true), "but thirty are a long time: {others:?}");
+}
+
+#[test]
 fn a_response_that_waits_for_a_rail_which_its_peer_says_is_down_goes_by_another() {
     let narrow = |nid| NiConfig {
         tunables: NiTunables { peer_credits: 1, ..NiTunables::default() },
