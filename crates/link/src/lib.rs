@@ -1,3 +1,38 @@
-//! The emulated long link.
+//! An emulated long link in real time, between two network namespaces.
+//!
+//! ```text
+//! namespace A      device A        one thread for each direction         device B      namespace B
+//! TCP ─────────► super-packets ──► shaper says when ─► store until then ─► write ──────────► TCP
+//! ```
+//!
+//! A [`Link`] is two TUN devices that leave segmentation and checksums to each other: the network
+//! stack hands over packets of up to 64 KiB, which pass as they are. The [`shaper`], a pure machine,
+//! charges the line for the headers and the framing of each segment that a wire would carry, and
+//! decides when each arrives. Only a packet that loses a segment is cut.
+//!
+//! [`Sites`] are two namespaces joined by a link, which go when they are dropped; what a run that
+//! was killed has left behind is swept up by the next.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
+
+mod counters;
+mod device;
+mod error;
+mod line;
+mod link;
+mod namespace;
+mod packet;
+mod pump;
+pub mod shaper;
+mod sites;
+mod store;
+mod tcp;
+mod units;
+
+pub use counters::Counters;
+pub use error::LinkError;
+pub use line::{Line, MEMORY_MAX, Queue};
+pub use link::{DEFAULT_DEVICE, DEFAULT_MTU, DIRECTIONS, End, Link, Options};
+pub use sites::{SiteOptions, Sites};
+pub use tcp::Tcp;
+pub use units::{Rate, Share, Size, UnitError, words_of_time};

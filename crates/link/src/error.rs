@@ -1,0 +1,42 @@
+//! What a link may fail with, for people.
+
+use std::io;
+
+use crate::units::UnitError;
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LinkError {
+    #[error("{0}")]
+    Value(#[from] UnitError),
+    #[error("{direction}: {error}")]
+    Line { direction: &'static str, error: UnitError },
+    #[error(
+        "there is no network namespace {name} ({error}); make it with 'ip netns add {name}', or \
+         let 'fulmar link sites' make two"
+    )]
+    NoNamespace { name: String, error: io::Error },
+    #[error("cannot enter the network namespace {name}: {error}; a link needs root")]
+    Enter { name: String, error: io::Error },
+    #[error("cannot make the device {device} in {namespace}: {error}{}", hint(.error))]
+    Device { device: String, namespace: String, error: io::Error },
+    #[error("cannot set {setting} to {value:?} in {namespace}: {error}")]
+    Setting { setting: String, value: String, namespace: String, error: io::Error },
+    #[error("{0}")]
+    Command(String),
+    #[error("{name:?} is taken by another run of 'fulmar link sites': choose another --name")]
+    NameTaken { name: String },
+    #[error("{what}: {error}")]
+    System { what: &'static str, error: io::Error },
+}
+
+/// Says what to do about a device that cannot be made.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => "; there is one of that name: choose another",
+        io::ErrorKind::PermissionDenied => "; a link needs root (CAP_NET_ADMIN)",
+        io::ErrorKind::NotFound => "; this kernel has no TUN devices: try 'modprobe tun'",
+        _ => "",
+    }
+}

@@ -1,0 +1,157 @@
+//! The link: two devices, and a thread for each direction.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::counters::{Counters, Tally};
+use crate::device::Device;
+use crate::error::LinkError;
+use crate::line::Line;
+use crate::pump::{Clock, Pump};
+use crate::shaper::Shaper;
+use crate::store::Store;
+
+/// Where a link ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// A network namespace: a name that `ip netns` knows, or a path such as `/proc/1234/ns/net`.
+    pub namespace: String,
+    /// The name of the device that the link makes there.
+    pub device: String,
+    /// Addresses of the device, such as `10.99.0.1/24`.
+    pub addresses: Vec<String>,
+}
+
+/// What a link is to be like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The two ends, A and B.
+    pub ends: [End; 2],
+    /// The direction from A to B, and that from B to A.
+    pub lines: [Line; 2],
+    /// The longest IP packet.
+    pub mtu: u16,
+    /// What chance does: the same seed and the same traffic have the same luck.
+    pub seed: u64,
+}
+
+/// The names of the directions.
+pub const DIRECTIONS: [&str; 2] = ["a to b", "b to a"];
+/// What networks for storage are set to.
+pub const DEFAULT_MTU: u16 = 9000;
+/// The name of a device unless another is given.
+pub const DEFAULT_DEVICE: &str = "wan0";
+/// The shortest that every host of IPv4 has to take.
+const MTU_MIN: u16 = 576;
+
+/// A link that works until it is dropped; its devices go with it.
+pub struct Link {
+    clock: Clock,
+    directions: [Direction; 2],
+    bell: Arc<OwnedFd>,
+    failure: Arc<Mutex<Option<String>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Direction {
+    line: Line,
+    from: Device,
+    tally: Arc<Tally>,
+}
+
+impl Link {
+    /// Makes the devices and starts to carry what enters them.
+    ///
+    /// # Errors
+    /// What is wrong with the options, or what the system refused.
+    pub fn start(options: &Options) -> Result<Self, LinkError> {
+        for (line, direction) in options.lines.iter().zip(DIRECTIONS) {
+            line.check().map_err(|error| LinkError::Line { direction, error })?;
+        }
+        if options.mtu < MTU_MIN {
+            return Err(LinkError::Command(format!(
+                "an MTU is {MTU_MIN} to 65535, not {}",
+                options.mtu
+            )));
+        }
+        let [a, b] = &options.ends;
+        let (a, b) = (Device::new(a, options.mtu)?, Device::new(b, options.mtu)?);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| LinkError::System { what: "eventfd", error: error.into() })?;
+        let clock = Clock::start();
+        let [ab, ba] = options.lines;
+        let direction =
+            |line, from: &Device| Direction { line, from: from.clone(), tally: Arc::default() };
+        let mut this = Self {
+            clock,
+            directions: [direction(ab, &a), direction(ba, &b)],
+            bell: Arc::new(bell),
+            failure: Arc::default(),
+            threads: Vec::new(),
+        };
+        this.pump(0, &b, options.seed)?;
+        this.pump(1, &a, options.seed.wrapping_add(1))?;
+        Ok(this)
+    }
+
+    fn pump(&mut self, which: usize, to: &Device, seed: u64) -> Result<(), LinkError> {
+        let Direction { line, from, tally } = &self.directions[which];
+        let pump = Pump {
+            from: from.tun.clone(),
+            to: to.tun.clone(),
+            bell: self.bell.clone(),
+            clock: self.clock,
+            shaper: Shaper::new(*line, seed),
+            store: Store::new(),
+            tally: tally.clone(),
+        };
+        let failure = self.failure.clone();
+        let work = move || {
+            if let Err(error) = pump.run() {
+                let text = format!("{}: a device is gone: {error}", DIRECTIONS[which]);
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+            }
+        };
+        let thread = thread::Builder::new().name(format!("link {}", DIRECTIONS[which]));
+        let thread = thread.spawn(work);
+        let failed = |error| LinkError::System { what: "cannot start a thread", error };
+        self.threads.push(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Returns what each direction has carried so far.
+    pub fn counters(&self) -> [Counters; 2] {
+        let now = self.clock.now();
+        self.directions
+            .each_ref()
+            .map(|direction| direction.tally.at(now, &direction.line, direction.from.missed()))
+    }
+
+    /// Returns the lines, as they were asked for.
+    pub fn lines(&self) -> [Line; 2] {
+        self.directions.each_ref().map(|direction| direction.line)
+    }
+
+    /// Returns why the link carries nothing any more: somebody has removed a device or its
+    /// namespace.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // An eventfd that is not read takes this once; there is nobody else to ring it.
+        let rung: io::Result<usize> =
+            rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).map_err(Into::into);
+        if rung.is_ok() {
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+    }
+}

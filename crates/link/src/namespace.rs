@@ -1,0 +1,112 @@
+//! Network namespaces by name: going there for a moment, and making them.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::error::LinkError;
+
+/// Where iproute2 keeps the names.
+pub(crate) const NAMES: &str = "/run/netns";
+
+/// Returns the file of a namespace: one of iproute2's names, or a path such as
+/// `/proc/1234/ns/net`.
+fn file_of(name: &str) -> PathBuf {
+    match name.contains('/') {
+        true => PathBuf::from(name),
+        false => Path::new(NAMES).join(name),
+    }
+}
+
+/// Runs `work` on a thread of its own that is in the namespace. What it opens stays there: devices,
+/// sockets and files of /proc/sys/net.
+///
+/// # Errors
+/// If there is no such namespace, or this process may not enter it.
+pub(crate) fn within<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, LinkError> + Send,
+) -> Result<T, LinkError> {
+    let file = File::open(file_of(name))
+        .map_err(|error| LinkError::NoNamespace { name: name.to_owned(), error })?;
+    let inside = || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| LinkError::Enter { name: name.to_owned(), error: error.into() })?;
+        work()
+    };
+    thread::scope(|scope| {
+        let worker = scope.spawn(inside);
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A namespace that goes when this goes.
+#[derive(Debug)]
+pub(crate) struct Namespace(String);
+
+impl Namespace {
+    pub(crate) fn new(name: String) -> Result<Self, LinkError> {
+        ip(&["netns", "add", &name])?;
+        let this = Self(name);
+        within(&this.0, || ip(&["link", "set", "lo", "up"]))?;
+        Ok(this)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// Removes a namespace of ours. What runs there has lost its network, and is told so as by a
+/// terminal that is gone: shells and most daemons end.
+pub(crate) fn remove(name: &str) {
+    let listed = Command::new("ip").args(["netns", "pids", name]).output();
+    let text = listed.map(|output| output.stdout).unwrap_or_default();
+    for id in String::from_utf8_lossy(&text).lines() {
+        if let Some(id) = id.trim().parse().ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::HUP);
+        }
+    }
+    // Somebody else may have been faster.
+    let _ = ip(&["netns", "delete", name]);
+}
+
+/// Runs ip(8) where the thread is.
+pub(crate) fn ip(words: &[&str]) -> Result<(), LinkError> {
+    let line = words.join(" ");
+    let output = Command::new("ip").args(words).output().map_err(|error| {
+        LinkError::Command(format!("cannot run 'ip {line}': {error}; iproute2 is needed"))
+    })?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(LinkError::Command(format!("'ip {line}' failed: {}", said.trim())))
+        }
+    }
+}
+
+/// Sets a value below /proc/sys/net of the namespace, such as `ipv4/tcp_rmem`.
+pub(crate) fn set(name: &str, setting: &str, value: &str) -> Result<(), LinkError> {
+    within(name, || {
+        std::fs::write(Path::new("/proc/sys/net").join(setting), value).map_err(|error| {
+            LinkError::Setting {
+                setting: format!("net.{}", setting.replace('/', ".")),
+                value: value.to_owned(),
+                namespace: name.to_owned(),
+                error,
+            }
+        })
+    })
+}

@@ -1,0 +1,246 @@
+//! One direction of a link as a pure machine: when each segment arrives, if it does.
+//!
+//! The machine moves no bytes. Its owner tells it of a packet with [`Shaper::handle_packet`], and
+//! takes what becomes of it from [`Shaper::poll_output`]: runs of segments with one fate. A packet
+//! that the network stack has not segmented yet is a [`Train`] of many; nearly always the whole
+//! train is one run, and the owner moves it as it is.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use fulmar_base::{Rng, Time};
+
+use crate::line::Line;
+
+/// The segments of a packet, as a line carries them: all of one length but the last. Lengths
+/// include the headers of each, and the framing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// How many.
+    pub count: u32,
+    /// The length of each but the last, in bytes on the line.
+    pub each: u32,
+    /// The length of the last.
+    pub last: u32,
+}
+
+/// Segments of a train that share a fate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which segments, counted from 0.
+    pub segments: Range<u32>,
+    /// What becomes of them.
+    pub fate: Fate,
+    /// Their length on the line in bytes.
+    pub bytes: u64,
+}
+
+/// What becomes of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives then, and not before what has this fate too and entered earlier.
+    Arrives(Time),
+    /// It arrives then, after others that entered later.
+    Late(Time),
+    /// It was sent, and never arrives.
+    Lost,
+    /// The queue was full.
+    Overflowed,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Shaper {
+    line: Line,
+    queue_bytes: u64,
+    /// When the line has sent all that is in the queue. The fraction of a nanosecond is kept in
+    /// units of 1 / rate, so that the rate is exact for ever.
+    busy_until: Time,
+    fraction: u64,
+    /// What arrives in order arrives no earlier than this.
+    last_arrival: Time,
+    rng: Rng,
+    lottery: [Lottery; 2],
+    outputs: VecDeque<Run>,
+}
+
+const LOSS: usize = 0;
+const REORDER: usize = 1;
+
+/// A super-packet of a slow line would arrive as one lump after a long silence: it is sent in
+/// pieces of this length instead, if it is at least twice as long.
+const PIECE: Duration = Duration::from_millis(1);
+
+/// What strikes every so many segments, at random.
+#[derive(Clone, Debug)]
+struct Lottery {
+    share: f64,
+    /// How many segments pass before the one that is struck.
+    pass: u64,
+}
+
+impl Lottery {
+    fn new(share: f64, rng: &mut Rng) -> Self {
+        let mut this = Self { share, pass: 0 };
+        this.draw(rng);
+        this
+    }
+
+    /// One draw for all segments until the next strike, rather than one for each.
+    fn draw(&mut self, rng: &mut Rng) {
+        self.pass = if self.share <= 0.0 {
+            u64::MAX
+        } else if self.share >= 1.0 {
+            0
+        } else {
+            // In (0, 1]: its logarithm is finite.
+            let uniform = ((rng.u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+            (uniform.ln() / (-self.share).ln_1p()) as u64
+        };
+    }
+
+    fn passed(&mut self, count: u32) {
+        if self.pass != u64::MAX {
+            self.pass -= u64::from(count);
+        }
+    }
+}
+
+impl Train {
+    /// Returns the length of some segments together.
+    fn bytes(&self, segments: &Range<u32>) -> u64 {
+        let whole = u64::from(self.each) * u64::from(segments.end - segments.start);
+        match segments.end == self.count && !segments.is_empty() {
+            true => whole - u64::from(self.each) + u64::from(self.last),
+            false => whole,
+        }
+    }
+}
+
+impl Shaper {
+    /// Returns an idle line. `seed` decides about chance.
+    pub fn new(line: Line, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let lottery = [line.loss, line.reorder].map(|share| Lottery::new(share.0, &mut rng));
+        Self {
+            queue_bytes: line.queue_bytes(),
+            busy_until: Time::ZERO,
+            fraction: 0,
+            last_arrival: Time::ZERO,
+            rng,
+            lottery,
+            outputs: VecDeque::new(),
+            line,
+        }
+    }
+
+    /// Returns how many bytes wait for the line, or are being sent.
+    pub fn queued(&self, now: Time) -> u64 {
+        self.line.rate.bytes_in(self.busy_until.since(now))
+    }
+
+    /// Returns when the line will have sent what is in its queue.
+    pub fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// A packet enters. The runs that come out cover it in order.
+    ///
+    /// # Panics
+    /// If the train has no segments.
+    pub fn handle_packet(&mut self, now: Time, train: Train) {
+        assert!(train.count > 0, "a packet is at least one segment");
+        let piece = self.piece(train);
+        let mut at = 0;
+        while at < train.count {
+            let room = self.room(now, train, at);
+            if room == 0 {
+                self.put(train, at..train.count, Fate::Overflowed);
+                return;
+            }
+            let [loss, reorder] = self.lottery.each_ref().map(|lottery| lottery.pass);
+            if loss == 0 {
+                self.send(now, train, at..at + 1);
+                self.strike(LOSS);
+                self.put(train, at..at + 1, Fate::Lost);
+                at += 1;
+            } else if reorder == 0 {
+                let sent = self.send(now, train, at..at + 1);
+                self.strike(REORDER);
+                self.lottery[LOSS].passed(1);
+                let arrival = self.arrival(sent) + self.line.reorder_by;
+                self.put(train, at..at + 1, Fate::Late(arrival));
+                at += 1;
+            } else {
+                let clear = u32::try_from(loss.min(reorder)).unwrap_or(u32::MAX);
+                let end = at + (train.count - at).min(room).min(piece).min(clear);
+                let sent = self.send(now, train, at..end);
+                self.lottery.iter_mut().for_each(|lottery| lottery.passed(end - at));
+                self.last_arrival = self.arrival(sent).max(self.last_arrival);
+                self.put(train, at..end, Fate::Arrives(self.last_arrival));
+                at = end;
+            }
+        }
+    }
+
+    /// Returns what became of the packet that entered last, run by run.
+    pub fn poll_output(&mut self) -> Option<Run> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns how many segments from `at` on find a place. An idle line takes at least one.
+    fn room(&self, now: Time, train: Train, at: u32) -> u32 {
+        let queued = self.queued(now);
+        let free = self.queue_bytes.saturating_sub(queued);
+        let rest = train.count - at;
+        if train.bytes(&(at..train.count)) <= free {
+            return rest;
+        }
+        let fit = u32::try_from(free / u64::from(train.each.max(1))).unwrap_or(u32::MAX).min(rest);
+        fit.max(u32::from(queued == 0))
+    }
+
+    /// Returns how many segments go in one piece.
+    fn piece(&self, train: Train) -> u32 {
+        let long = self.line.rate.bytes_in(PIECE);
+        if train.bytes(&(0..train.count)) < 2 * long {
+            return train.count;
+        }
+        u32::try_from(long / u64::from(train.each.max(1))).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Puts segments on the line and returns when the last of them is sent.
+    fn send(&mut self, now: Time, train: Train, segments: Range<u32>) -> Time {
+        if self.busy_until < now {
+            (self.busy_until, self.fraction) = (now, 0);
+        }
+        let rate = u128::from(self.line.rate.bits());
+        let bits = u128::from(train.bytes(&segments)) * 8;
+        let time = bits * 1_000_000_000 + u128::from(self.fraction);
+        // Both fit: the quotient of a packet's bits is at most some hundred thousand seconds.
+        self.busy_until = self.busy_until + Duration::from_nanos((time / rate) as u64);
+        self.fraction = (time % rate) as u64;
+        self.busy_until
+    }
+
+    /// Returns when what was sent then arrives, as chance has it.
+    fn arrival(&mut self, sent: Time) -> Time {
+        let jitter = self.line.jitter;
+        let width = u64::try_from(2 * jitter.as_nanos()).unwrap_or(u64::MAX);
+        let drawn = if width == 0 { 0 } else { self.rng.between(0, width) };
+        sent + (self.line.delay - jitter) + Duration::from_nanos(drawn)
+    }
+
+    fn strike(&mut self, which: usize) {
+        self.lottery[which].draw(&mut self.rng);
+    }
+
+    fn put(&mut self, train: Train, segments: Range<u32>, fate: Fate) {
+        let bytes = train.bytes(&segments);
+        self.outputs.push_back(Run { segments, fate, bytes });
+    }
+}
+
+#[cfg(test)]
+mod tests;

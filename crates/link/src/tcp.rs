@@ -1,0 +1,67 @@
+//! What TCP needs in a namespace to fill a long link.
+
+use crate::error::LinkError;
+use crate::line::Line;
+use crate::namespace::set;
+
+/// Settings of TCP in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The most bytes of a socket's send and receive buffers, to which the kernel grows them.
+    pub buffer: u64,
+    /// The congestion control, such as `bbr` or `cubic`; the kernel's choice if none.
+    pub congestion: Option<String>,
+}
+
+/// What the kernel starts from by default: the least, and what a new socket has.
+const RECEIVE: &str = "4096 131072";
+const SEND: &str = "4096 16384";
+/// What most kernels have anyway.
+const LEAST: u64 = 6 << 20;
+/// Windows of TCP go no further.
+const MOST: u64 = 1 << 30;
+/// A buffer holds what is under way and what the other side has not read, with the kernel's own
+/// structures around it; half of it may be unused while the window grows.
+const ROUND_TRIPS: u64 = 4;
+
+impl Tcp {
+    /// Returns what one connection needs to fill a path of these two directions: buffers of four
+    /// times what is under way in a round trip at the higher rate.
+    pub fn filling(lines: &[Line; 2]) -> Self {
+        let [there, back] = lines;
+        let rate = there.rate.max(back.rate);
+        let product = rate.bytes_in(there.delay + back.delay);
+        let buffer = product.saturating_mul(ROUND_TRIPS).clamp(LEAST, MOST);
+        Self { buffer, congestion: None }
+    }
+
+    /// Sets them in a namespace: `net.ipv4.tcp_rmem`, `tcp_wmem`, `tcp_congestion_control`, and
+    /// `tcp_no_metrics_save`, so that a connection does not start with what another has suffered.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn set(&self, namespace: &str) -> Result<(), LinkError> {
+        set(namespace, "ipv4/tcp_rmem", &format!("{RECEIVE} {}", self.buffer))?;
+        set(namespace, "ipv4/tcp_wmem", &format!("{SEND} {}", self.buffer))?;
+        set(namespace, "ipv4/tcp_no_metrics_save", "1")?;
+        match &self.congestion {
+            Some(name) => set(namespace, "ipv4/tcp_congestion_control", name),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn buffers_hold_several_round_trips() {
+        let line = |rate: &str| Line::new(rate.parse().unwrap(), Duration::from_micros(25_250));
+        let buffer = |rate| Tcp::filling(&[line(rate), line("1Mbit")]).buffer;
+        assert_eq!(buffer("10Gbit"), 4 * 63_125_000);
+        assert_eq!(buffer("1Mbit"), LEAST);
+        assert_eq!(buffer("1Tbit"), MOST);
+    }
+}

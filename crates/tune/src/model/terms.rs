@@ -1,0 +1,210 @@
+//! The terms, each with its arithmetic.
+
+use std::time::Duration;
+
+use super::{Bound, Direction, Hold, Kind, Load, Path, Settings, Term};
+use crate::text::{bits_per_second, bytes, duration};
+
+/// What the terms and the waves are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) path: Path,
+    pub(super) load: Load,
+    pub(super) settings: Settings,
+    /// Sender and next hop over the long path: pairs, or pairs of routers.
+    pub(super) ways: u32,
+    /// The lines that one RPC can have for itself.
+    pub(super) rate: f64,
+    /// The RPC waits for its bulk and the acknowledgement of it: two round trips.
+    pub(super) waits_for_bulk: bool,
+}
+
+impl Facts {
+    pub(super) fn new(path: &Path, load: &Load, settings: &Settings) -> Self {
+        let ways = match settings.routers {
+            Some(routers) => routers.count.max(1).saturating_mul(routers.count.max(1)),
+            None => load.pairs.max(1),
+        };
+        let waits_for_bulk = load.direction == Direction::Write
+            || load.kind == Kind::Lustre
+            || settings.hold == Hold::RoundTrip && settings.routers.is_none();
+        let mut facts =
+            Self { path: *path, load: *load, settings: *settings, ways, rate: 1., waits_for_bulk };
+        let nic = settings.nic.map_or(f64::INFINITY, |nic| nic.rate as f64);
+        let router = settings.routers.map_or(f64::INFINITY, |router| router.rate as f64);
+        facts.rate = (path.rate as f64).min(nic).min(router).max(1.);
+        facts
+    }
+
+    pub(super) fn message(&self) -> f64 {
+        self.load.message() as f64
+    }
+
+    pub(super) fn rtt(&self) -> f64 {
+        self.path.rtt.as_secs_f64()
+    }
+
+    /// The time of one message on a line and a connection that it has for itself.
+    pub(super) fn message_time(&self) -> f64 {
+        self.transfer_time(self.message(), self.settings.socket_buffer.max(1) as f64)
+    }
+
+    /// What is beyond the window goes a window each round trip.
+    fn transfer_time(&self, bytes: f64, window: f64) -> f64 {
+        bytes / self.rate + (bytes / window - 1.).max(0.) * self.rtt()
+    }
+
+    /// How long a message keeps a credit over the long path.
+    pub(super) fn hold_time(&self) -> f64 {
+        match self.settings.hold {
+            Hold::Written => self.message_time(),
+            Hold::RoundTrip => self.message_time() + self.rtt(),
+        }
+    }
+
+    /// RPCs in flight on one way.
+    pub(super) fn customers(&self) -> f64 {
+        let all = f64::from(self.load.concurrency.max(1)) * f64::from(self.load.pairs.max(1));
+        all / f64::from(self.ways)
+    }
+
+    /// The connections that so many messages at once can use.
+    fn connections(&self, messages: f64) -> f64 {
+        f64::from(self.settings.bulk_connections.max(1)).min(messages.ceil()).max(1.)
+    }
+
+    /// Bytes that one way can have under way.
+    pub(super) fn way_window(&self) -> f64 {
+        let connections = self.connections(self.customers() * self.load.messages() as f64);
+        connections * self.settings.socket_buffer.max(1) as f64
+    }
+
+    pub(super) fn way_window_rate(&self) -> f64 {
+        match self.rtt() {
+            0. => f64::INFINITY,
+            rtt => self.way_window() / rtt,
+        }
+    }
+
+    /// How long an RPC takes that waits for nothing.
+    pub(super) fn rpc_time(&self) -> f64 {
+        let trips = if self.waits_for_bulk { 2. } else { 1. };
+        // A router sends a message on when it has all of it.
+        let stored = if self.settings.routers.is_some() { 2. * self.message_time() } else { 0. };
+        let connections = self.connections(self.load.messages() as f64);
+        let window = connections * self.settings.socket_buffer.max(1) as f64;
+        trips * self.rtt() + self.transfer_time(self.load.rpc_bytes.max(1) as f64, window) + stored
+    }
+
+    fn time(seconds: f64) -> String {
+        duration(Duration::from_secs_f64(seconds.clamp(0., 1e9)))
+    }
+
+    fn hold_text(&self) -> String {
+        let message = Self::time(self.message_time());
+        match self.settings.hold {
+            Hold::Written => message,
+            Hold::RoundTrip => format!("({message} + {} round trip)", duration(self.path.rtt)),
+        }
+    }
+
+    /// A number of credits as a rate.
+    fn held(&self, what: Bound, credits: f64, text: &str) -> Term {
+        let rate = credits * self.message() / self.hold_time();
+        let message = bytes(self.load.message());
+        term(what, format!("{text} x {message} / {}", self.hold_text()), rate)
+    }
+
+    /// Everything that may bind, in the order in which equals are named.
+    pub(super) fn terms(&self) -> Vec<Term> {
+        let Self { load, settings, .. } = self;
+        let mut terms =
+            vec![term(Bound::Line, "the narrowest line, payload".into(), self.path.rate as f64)];
+        if let Some(nic) = settings.nic {
+            let nodes = load.clients.min(load.servers).max(1);
+            let text = format!("{nodes} nodes x {}", bits_per_second(nic.rate as f64));
+            terms.push(term(Bound::Nic, text, f64::from(nodes) * nic.rate as f64));
+        }
+        terms.push(self.window());
+        let (ways, peer) = (f64::from(self.ways), settings.peer_credits.max(1));
+        let who = if settings.routers.is_some() { "pairs of routers" } else { "pairs" };
+        let text = format!("{} {who} x {peer} credits", self.ways);
+        terms.push(self.held(Bound::PeerCredits, ways * f64::from(peer), &text));
+        let senders = settings.routers.map_or(load.senders(), |routers| routers.count).max(1);
+        let credits = settings.credits.max(1);
+        let text = format!("{senders} senders x {credits} credits");
+        terms.push(self.held(Bound::Credits, f64::from(senders) * f64::from(credits), &text));
+        self.router_terms(&mut terms);
+        let wanted = f64::from(load.pairs.max(1)) * f64::from(load.concurrency.max(1));
+        let text = format!(
+            "{} pairs x {} RPCs x {} / {}",
+            load.pairs.max(1),
+            load.concurrency.max(1),
+            bytes(load.rpc_bytes),
+            Self::time(self.rpc_time())
+        );
+        let rate = wanted * load.rpc_bytes.max(1) as f64 / self.rpc_time();
+        terms.push(term(Bound::Concurrency, text, rate));
+        if let Some(cache) = settings.cache {
+            let pairs = load.pairs.max(1);
+            let text =
+                format!("{pairs} pairs x {} / {}", bytes(cache), Self::time(self.rpc_time()));
+            let rate = f64::from(pairs) * cache.max(1) as f64 / self.rpc_time();
+            terms.push(term(Bound::Cache, text, rate));
+        }
+        terms
+    }
+
+    fn window(&self) -> Term {
+        let text = format!(
+            "{} pairs x {} connections x {} / {}",
+            self.ways,
+            (self.way_window() / self.settings.socket_buffer.max(1) as f64).round(),
+            bytes(self.settings.socket_buffer),
+            duration(self.path.rtt)
+        );
+        term(Bound::Window, text, f64::from(self.ways) * self.way_window_rate())
+    }
+
+    fn router_terms(&self, terms: &mut Vec<Term>) {
+        let Some(routers) = self.settings.routers else { return };
+        let count = routers.count.max(1);
+        let text = format!("{count} routers x {}", bits_per_second(routers.rate as f64));
+        terms.push(term(Bound::Router, text, f64::from(count) * routers.rate as f64));
+        let hops = f64::from(self.load.senders().max(1)) * f64::from(count);
+        let credits = routers.router_credits.max(1);
+        let text = format!(
+            "{} senders x {count} routers x {credits} router credits",
+            self.load.senders().max(1)
+        );
+        terms.push(self.held(Bound::RouterCredits, hops * f64::from(credits), &text));
+        let buffers = routers.large_buffers.max(1);
+        let text = format!("{count} routers x {buffers} buffers");
+        terms.push(self.held(Bound::RouterBuffers, f64::from(count) * f64::from(buffers), &text));
+    }
+
+    /// Credits of one way, and which of them they are.
+    pub(super) fn way_credits(&self) -> (f64, Bound) {
+        let Self { settings, load, .. } = self;
+        let ways = f64::from(self.ways);
+        let share = |count: u32, credits: u32| f64::from(count) * f64::from(credits) / ways;
+        let senders = settings.routers.map_or(load.senders(), |routers| routers.count).max(1);
+        let mut least = (f64::from(settings.peer_credits.max(1)), Bound::PeerCredits);
+        let mut take = |credits: f64, what| {
+            if credits < least.0 {
+                least = (credits, what);
+            }
+        };
+        take(share(senders, settings.credits.max(1)), Bound::Credits);
+        if let Some(routers) = settings.routers {
+            let hops = routers.count.max(1).saturating_mul(load.senders().max(1));
+            take(share(hops, routers.router_credits.max(1)), Bound::RouterCredits);
+            take(share(routers.count, routers.large_buffers.max(1)), Bound::RouterBuffers);
+        }
+        least
+    }
+}
+
+fn term(what: Bound, formula: String, bytes_per_second: f64) -> Term {
+    Term { what, formula, bytes_per_second }
+}

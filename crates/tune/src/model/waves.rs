@@ -1,0 +1,178 @@
+//! Convoys: the queue for the credits of one way, followed message by message.
+//!
+//! ```text
+//! bulk ─► [ waits for a credit, first in first out ] ─► line ─► ½ RTT ─► the other end
+//!   ▲                        ▲                                                 │
+//!   └── RTT ── small ◄───────┴──────────── ½ RTT ◄─────────────────────────────┘
+//! ```
+//!
+//! The small message is a client's next request (write) or a server's reply (read). It needs a
+//! credit too, if only for a moment, and there waits behind the bulk of others.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::terms::Facts;
+use super::{Hold, Load};
+
+/// More messages in flight than this are not followed: the convoy's length is what counts then.
+const FOLLOWED_MAX: u64 = 4096;
+const ROUNDS_BEFORE: u32 = 6;
+const ROUNDS: u32 = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// All the bulk of an RPC is wanted.
+    Bulk,
+    /// One of its messages gave its credit back.
+    Credit,
+    /// One of its messages is where it should be, as far as the small one is concerned.
+    Moved,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    Bulk(usize),
+    Small(usize),
+}
+
+/// Nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rpc {
+    moving: u64,
+    /// When the last of its data has left the line.
+    left: u64,
+    rounds: u32,
+}
+
+struct Queue {
+    now: u64,
+    rtt: u64,
+    /// A message on a line of its own, and the share of the line that it takes.
+    message: u64,
+    slot: u64,
+    /// By how much the socket takes a message before it has crossed the line.
+    ahead: u64,
+    hold: Hold,
+    waits_for_bulk: bool,
+    messages: u64,
+    credits: u64,
+    line_free: u64,
+    waiting: VecDeque<Waiting>,
+    events: BinaryHeap<Reverse<(u64, u64, Event, usize)>>,
+    count: u64,
+    rpcs: Vec<Rpc>,
+}
+
+/// Returns the bytes per second of all ways together, when each has `credits`.
+pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
+    let Load { rpc_bytes, .. } = facts.load;
+    let rpcs = facts.customers().round().max(1.);
+    let messages = facts.load.messages();
+    if rpcs * messages as f64 > FOLLOWED_MAX as f64 {
+        return long_convoy(facts, share, credits);
+    }
+    let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
+    let ahead = (facts.way_window() / share - facts.rtt()).max(0.);
+    let mut queue = Queue {
+        now: 0,
+        rtt: nanoseconds(facts.rtt()),
+        message: nanoseconds(facts.message_time()),
+        slot: nanoseconds(facts.message() / share).max(1),
+        ahead: nanoseconds(ahead),
+        hold: facts.settings.hold,
+        waits_for_bulk: facts.waits_for_bulk,
+        messages,
+        credits: (credits.floor() as u64).max(1),
+        line_free: 0,
+        waiting: VecDeque::new(),
+        events: BinaryHeap::new(),
+        count: 0,
+        rpcs: vec![Rpc::default(); rpcs as usize],
+    };
+    let seconds = queue.run() as f64 * 1e-9;
+    let done = facts.customers() * f64::from(ROUNDS) * rpc_bytes.max(1) as f64;
+    done / seconds.max(1e-9) * f64::from(facts.ways)
+}
+
+/// A convoy so long that its own time is what counts: all bulk, then a silent round trip.
+fn long_convoy(facts: &Facts, share: f64, credits: f64) -> f64 {
+    let data = facts.customers() * facts.load.rpc_bytes as f64;
+    let rate = (credits.max(1.) * facts.message() / facts.hold_time()).min(share);
+    let inside = facts.way_window().min(credits * facts.message());
+    let silent = if inside >= data { 0. } else { facts.rtt() };
+    data / (data / rate + silent) * f64::from(facts.ways)
+}
+
+impl Queue {
+    /// Returns how long the rounds of the first RPC took.
+    fn run(&mut self) -> u64 {
+        for rpc in 0..self.rpcs.len() {
+            self.at(0, Event::Bulk, rpc);
+        }
+        let mut began = 0;
+        while let Some(Reverse((time, _, event, rpc))) = self.events.pop() {
+            self.now = time;
+            match event {
+                Event::Credit => self.credits += 1,
+                Event::Moved => self.moved(rpc),
+                Event::Bulk => {
+                    match self.rpcs[rpc].rounds {
+                        ROUNDS_BEFORE if rpc == 0 => began = time,
+                        rounds if rpc == 0 && rounds == ROUNDS_BEFORE + ROUNDS => {
+                            return time - began;
+                        }
+                        _ => {}
+                    }
+                    self.rpcs[rpc].rounds += 1;
+                    self.rpcs[rpc].moving = self.messages;
+                    self.waiting.extend((0..self.messages).map(|_| Waiting::Bulk(rpc)));
+                }
+            }
+            self.serve();
+        }
+        unreachable!("every RPC begins another one")
+    }
+
+    fn at(&mut self, time: u64, event: Event, rpc: usize) {
+        self.count += 1;
+        self.events.push(Reverse((time, self.count, event, rpc)));
+    }
+
+    fn moved(&mut self, rpc: usize) {
+        self.rpcs[rpc].moving -= 1;
+        if self.rpcs[rpc].moving == 0 {
+            self.waiting.push_back(Waiting::Small(rpc));
+        }
+    }
+
+    fn serve(&mut self) {
+        while self.credits > 0 {
+            match self.waiting.pop_front() {
+                None => return,
+                Some(Waiting::Small(rpc)) => {
+                    let begins = self.now.max(self.rpcs[rpc].left) + self.rtt;
+                    self.at(begins, Event::Bulk, rpc);
+                }
+                Some(Waiting::Bulk(rpc)) => self.send(rpc),
+            }
+        }
+    }
+
+    fn send(&mut self, rpc: usize) {
+        self.credits -= 1;
+        let starts = self.line_free.max(self.now);
+        self.line_free = starts + self.slot;
+        let left = starts + self.message;
+        self.rpcs[rpc].left = self.rpcs[rpc].left.max(left);
+        let written = left.saturating_sub(self.ahead).max(self.now);
+        let back = match self.hold {
+            Hold::Written => written,
+            Hold::RoundTrip => left + self.rtt,
+        };
+        self.at(back, Event::Credit, rpc);
+        // A server that does not wait for its bulk queues the reply behind it at once.
+        let moved = if self.waits_for_bulk { left + self.rtt } else { written };
+        self.at(moved, Event::Moved, rpc);
+    }
+}
