@@ -1,5 +1,6 @@
 //! What a run is like: drawn from its seed, so that seeds differ in kind and not only in detail.
 
+mod network;
 mod rails;
 mod selftest;
 
@@ -10,6 +11,7 @@ use fulmar_base::{Rng, Time};
 use fulmar_lnet::RouteConfig;
 use fulmar_lnet_wire::{Net, Nid};
 
+pub use network::{Control, Cut, Duplex, Line, Network, Ports, Site, Tcp, Topology, Trunk};
 pub use rails::{RailFaults, Rails};
 pub use selftest::Selftest;
 
@@ -30,6 +32,9 @@ pub struct Options {
     pub credits: u32,
     /// Connections of each bulk kind.
     pub conns_per_peer: u32,
+    /// From which payload on a message holds its credits until the peer's node has it, as a
+    /// kernel's does; `None` for never.
+    pub zc_min_payload: Option<u32>,
     /// How many nodes, the first ones, offer only version 2 of the socklnd protocol.
     pub old_nodes: u32,
     /// Whether nodes discover each other before they talk.
@@ -52,32 +57,6 @@ pub struct Options {
     pub selftest: Option<Selftest>,
     /// Which fault is planted in the simulator itself, to see that the checkers find it.
     pub canary: Option<Canary>,
-}
-
-/// The network between the nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// What a node's link carries, in Mbit/s.
-    pub rate_mbps: u64,
-    /// The shortest one-way delay between two nodes. Each node has its own share of it.
-    pub delay_min: Duration,
-    /// The longest.
-    pub delay_max: Duration,
-    /// The most that a segment is late.
-    pub jitter: Duration,
-    /// Both socket buffers of one direction of a connection, in bytes.
-    pub window: u64,
-    /// Where the streams are cut.
-    pub cut: Cut,
-}
-
-/// Where streams are cut into segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Only where a write ends or the window does.
-    Whole,
-    /// Into random pieces of at most so many bytes (of bulk a thousand times as much).
-    Pieces(u64),
 }
 
 /// The relative frequency of each kind of operation.
@@ -249,6 +228,7 @@ impl Options {
             peer_credits,
             credits: peer_credits * rng.between(1, 8) as u32,
             conns_per_peer: rng.between(1, 3) as u32,
+            zc_min_payload: None,
             // Two versions that meet in mid-call close what they have and begin anew: no calm.
             old_nodes: if !faults.is_none() && rng.one_in(3) {
                 rng.between(1, 6) as u32
@@ -271,21 +251,14 @@ impl Options {
     /// Returns the options of nodes with default settings on a fast, even network, to which
     /// nothing happens but what a test makes happen.
     pub fn plain(nodes: u32) -> Self {
-        let delay = Duration::from_micros(50);
         Self {
             seed: 0,
             nodes,
-            network: Network {
-                rate_mbps: 100_000,
-                delay_min: delay,
-                delay_max: delay,
-                jitter: Duration::ZERO,
-                window: 8 << 20,
-                cut: Cut::Whole,
-            },
+            network: Network::even(100_000, Duration::from_micros(50)),
             peer_credits: 8,
             credits: 256,
             conns_per_peer: 1,
+            zc_min_payload: None,
             old_nodes: 0,
             discovery: true,
             mix: Mix::only(Kind::Put),
@@ -334,41 +307,10 @@ impl Options {
     }
 }
 
-impl Network {
-    fn draw(rng: &mut Rng, calm: bool) -> Self {
-        let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
-        // Without faults nothing may time out, so a window must let a megabyte through in time.
-        let window = if calm {
-            *pick(rng, &[256 << 10, 1 << 20, 8 << 20])
-        } else {
-            *pick(rng, &[5_000, 64 << 10, 1 << 20, 8 << 20])
-        };
-        let cut = match rng.below(4) {
-            0 => Cut::Whole,
-            1 => Cut::Pieces(7),
-            2 => Cut::Pieces(64),
-            _ => Cut::Pieces(1460),
-        };
-        Self {
-            rate_mbps: if calm { 10_000 } else { *pick(rng, &[50, 1_000, 10_000, 100_000]) },
-            delay_min: delay_max / 4,
-            delay_max,
-            jitter: delay_max / *pick(rng, &[1, 10, 1000]),
-            window,
-            cut,
-        }
-    }
-}
-
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Network { rate_mbps, delay_min, delay_max, jitter, window, cut } = &self.network;
         writeln!(f, "seed {}: {} nodes", self.seed, self.nodes)?;
-        writeln!(
-            f,
-            "  network     {rate_mbps} Mbit/s, delay {delay_min:?} to {delay_max:?}, jitter \
-             {jitter:?}, window {window}, cut {cut:?}"
-        )?;
+        writeln!(f, "  network     {}", self.network)?;
         writeln!(
             f,
             "  nodes       peer credits {}, credits {}, conns per peer {}, {} old, discovery {}",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fulmar_base::Time;
+use fulmar_sim::options::{Network, Tcp};
 use fulmar_sim::{Cluster, HostId, Log, Options};
 
 const A: HostId = HostId(0);
@@ -97,7 +98,7 @@ fn reaches_in_the_end(cluster: &mut Cluster, from: HostId, to: HostId) {
 #[test]
 fn a_lazy_portal_without_buffers_stalls_its_senders_and_nothing_is_lost() {
     let mut options = Options { lateness: Duration::from_secs(40), ..Options::plain(2) };
-    options.network.window = 64;
+    options.network.tcp = Tcp::default().with_buffers(32);
     options.seed = 3;
     let mut cluster = cluster(&options);
     let known = cluster.put((A, B), Some(0)).unwrap();
@@ -135,9 +136,8 @@ fn throughput(options: &Options, messages: usize) -> f64 {
 
 fn long_link(window: u64, peer_credits: u32) -> Options {
     let mut options = Options { peer_credits, ..Options::plain(2) };
-    options.network.delay_min = Duration::from_millis(50);
-    options.network.delay_max = Duration::from_millis(50);
-    options.network.window = window;
+    options.network = Network::even(100_000, Duration::from_millis(50));
+    options.network.tcp = Tcp::default().with_buffers(window / 2);
     options
 }
 

@@ -7,7 +7,7 @@ use fulmar_node::{CommandId, SelftestConfig};
 use fulmar_selftest::console::{
     Command, DataCheck, NodeAnswer, NodeError, NodeState, Reply, Stats, Target, TestSpec,
 };
-use fulmar_sim::options::{Faults, Selftest};
+use fulmar_sim::options::{Faults, Network, Selftest};
 use fulmar_sim::{Cluster, HostId, Log, Options, run};
 
 const CONSOLE: HostId = HostId(0);
@@ -33,8 +33,7 @@ impl Lab {
         let longest = Duration::from_nanos(1);
         let faults = Faults { pauses: faulty.into(), longest, ..Faults::default() };
         let mut options = Options { selftest: Some(selftest), faults, ..Options::plain(5) };
-        options.network.delay_min = DELAY;
-        options.network.delay_max = DELAY;
+        options.network = Network::even(100_000, DELAY);
         let mut lab = Self { cluster: Cluster::new(&options, Log::new(200)) };
         let name = "sim".to_owned();
         lab.tell(Command::NewSession { name, timeout: 300, force: false, features: 1 });

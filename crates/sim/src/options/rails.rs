@@ -8,7 +8,7 @@ use fulmar_base::Rng;
 use fulmar_lnet::{Globals, RouteConfig, RouterBuffers, RoutingConfig};
 use fulmar_lnet_wire::{Net, Nid};
 
-use super::{Kind, Mix, Network, Options, pick};
+use super::{Kind, Mix, Options, Tcp, pick};
 use crate::{HostId, Port};
 
 /// The interfaces of the nodes, and who routes.
@@ -192,7 +192,7 @@ impl Options {
         if !rails.routers.is_empty() {
             // Nobody is discovered, and no route is known to be good, by those who do not ask.
             options.discovery = true;
-            options.network = Network { window: 1 << 20, ..options.network };
+            options.network.tcp = Tcp::default().with_buffers(512 << 10);
             options.mix = options.mix.without(Kind::Mutual, rng);
         }
         options.rails = Some(rails);

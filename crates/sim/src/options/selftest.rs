@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{Rng, Time};
 use fulmar_node::SelftestConfig;
 
-use super::{Cut, Network, Options, pick};
+use super::{Cut, Options, pick};
 
 /// LNet selftest on every node, and who uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +29,12 @@ impl Options {
         // A unit has one RPC at a time: the delay bounds how much an endless test can do.
         let endless = !rng.one_in(3);
         let delay_max = Duration::from_millis(if endless { 50 } else { *pick(rng, &[1, 5]) });
-        options.network = Network {
-            delay_min: delay_max / 4,
-            delay_max,
-            jitter: delay_max / *pick(rng, &[1, 10, 1000]),
-            // Where every window is small, a megabyte is cut into very many pieces.
-            window: *pick(rng, &[256 << 10, 1 << 20, 8 << 20]),
-            cut: *pick(rng, &[Cut::Whole, Cut::Pieces(64), Cut::Pieces(1460)]),
-            ..options.network
-        };
+        let network = &mut options.network;
+        network.topology.spread(delay_max, delay_max / *pick(rng, &[1, 10, 1000]));
+        // Where every window is small, a megabyte is cut into very many pieces.
+        let window = *pick(rng, &[256 << 10, 1 << 20, 8 << 20]);
+        network.tcp = network.tcp.clone().with_buffers(window / 2);
+        network.cut = *pick(rng, &[Cut::Whole, Cut::Pieces(64), Cut::Pieces(1460)]);
         options.operations = rng.between(0, 40) as u32;
         options.safety = Time::from_secs(rng.between(10, 90));
         options.faults.longest = options.faults.longest.min(Duration::from_secs(45));

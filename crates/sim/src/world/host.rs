@@ -14,7 +14,7 @@ use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
 use super::forge::Lie;
 use super::router::RouterBuffer;
 use super::{Happening, TcpId, World};
-use crate::options::Options;
+use crate::options::{Options, Topology};
 use crate::tcp::Side;
 
 /// A host of the simulated network.
@@ -101,7 +101,13 @@ pub(super) struct Link {
 impl Host {
     pub(super) fn new(options: &Options, ports: usize, rng: &mut Rng) -> Self {
         let half = |delay: Duration| delay.as_nanos() as u64 / 2;
-        let (least, most) = (half(options.network.delay_min), half(options.network.delay_max));
+        let (least, most) = match &options.network.topology {
+            Topology::Mesh { delay_min, delay_max, .. } => (half(*delay_min), half(*delay_max)),
+            Topology::Sites { trunks, .. } => {
+                let delay = trunks.first().map_or(Duration::ZERO, |trunk| trunk.line.delay);
+                (half(delay), half(delay))
+            }
+        };
         Self {
             node: None,
             life: 0,

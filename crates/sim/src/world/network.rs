@@ -7,7 +7,7 @@ use fulmar_base::{ConnId, Errno, Span, Time};
 use fulmar_socklnd::{Closed, DialError};
 
 use super::{Happening, HostId, Planted, Port, TcpId, Todo, World};
-use crate::options::{Canary, Cut};
+use crate::options::{Canary, Cut, Topology};
 use crate::signal::Signal;
 use crate::tcp::{Connection, End, EndState, Segment, Side, Stream};
 
@@ -25,6 +25,13 @@ impl World {
         self.partitions.contains(&hosts) || self.link(one).cut || self.link(other).cut
     }
 
+    fn cable(&self) -> &crate::options::Line {
+        match &self.options.network.topology {
+            Topology::Mesh { cable, .. } => cable,
+            Topology::Sites { sites, .. } => &sites[0].ports[0].cable,
+        }
+    }
+
     pub(super) fn dial(&mut self, host: HostId, conn: ConnId, local: IpAddr, remote: SocketAddr) {
         let tcp = TcpId(self.connections.len());
         self.log.line(self.now, host, tcp, format_args!("dial {remote}"));
@@ -34,7 +41,8 @@ impl World {
         };
         let local = SocketAddr::new(local, self.host_mut(host).port());
         let target = Port::of_ip(remote.ip()).filter(|port| self.has(*port));
-        let window = self.options.network.window;
+        let tcp_options = &self.options.network.tcp;
+        let window = tcp_options.read_buffer.saturating_add(tcp_options.write_buffer);
         let end = |port: Port, addr, id| End {
             host: port.host,
             port,
@@ -184,9 +192,9 @@ impl World {
     pub(super) fn launch(&mut self, tcp: TcpId, side: Side, segment: Segment, len: u64) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let (own, to) = (connection.end(side).port, connection.end(side.other()).host);
-        let late = self.rng.between(0, self.options.network.jitter.as_nanos() as u64);
+        let late = self.rng.between(0, self.cable().jitter.as_nanos() as u64);
         let delay = self.delay(own.host, to) + Duration::from_nanos(late);
-        let sending = Duration::from_nanos(len * 8_000 / self.options.network.rate_mbps);
+        let sending = self.cable().time_of(len);
         let now = self.now;
         let link = self.link_mut(own);
         link.free = link.free.max(now) + sending;

@@ -2,7 +2,7 @@
 use crate::common::{cluster, end, known, log_has, nis, pass, port, put_well, put_well_to, until};
 use fulmar_lnet::Globals;
 use fulmar_lnet_wire::{Body, Handle, Header, Pid};
-use fulmar_sim::options::Rails;
+use fulmar_sim::options::{Rails, Tcp};
 use fulmar_sim::{Cluster, HostId, Lie, Options};
 
 const A: HostId = HostId(0);
@@ -134,7 +134,7 @@ fn a_message_for_a_neighbour_closes_its_connection() {
 #[test]
 fn what_waits_for_one_interface_leaves_in_order() {
     let mut options = Options { peer_credits: 2, ..Options::plain_on(Rails::even(2, &[0])) };
-    options.network.window = 2000;
+    options.network.tcp = Tcp::default().with_buffers(1000);
     let mut cluster = crate::common::cluster_of(&options);
     put_well(&mut cluster, (A, B), 1);
     cluster.world.pause(B, std::time::Duration::from_secs(5));

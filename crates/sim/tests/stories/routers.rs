@@ -6,7 +6,7 @@ use crate::common::{cluster, cluster_of, end, faulty, pass, port, put_well, unti
 use fulmar_lnet::views::{Route, RoutingState};
 use fulmar_lnet::{Forwarding, RouterBuffers};
 use fulmar_lnet_wire::MTU;
-use fulmar_sim::options::Rails;
+use fulmar_sim::options::{Rails, Tcp};
 use fulmar_sim::{Cluster, HostId, Options};
 
 const A: HostId = HostId(0);
@@ -68,7 +68,7 @@ fn what_waits_for_the_one_large_buffer_is_in_nobody_elses_way() {
     let mut rails = Rails::new(vec![vec![0], vec![1], vec![0, 1], vec![1], vec![0]], &[2]);
     rails.routing.buffers = RouterBuffers { tiny: 8, small: 8, large: 1 };
     let mut options = faulty(rails);
-    options.network.window = 64 << 10;
+    options.network.tcp = Tcp::default().with_buffers(32 << 10);
     let mut cluster = cluster_of(&options);
     for (from, to) in [(A, SLOW), (SECOND, OTHER)] {
         put_well(&mut cluster, (from, to), 1);
@@ -234,7 +234,7 @@ fn many_senders_to_one_who_stands_still_fill_no_more_than_the_pools() {
     let mut rails = Rails::new(interfaces, &[1]);
     rails.routing.buffers = RouterBuffers { tiny: 64, small: 64, large: 16 };
     let mut options = Options { ..faulty(rails) };
-    options.network.window = 64 << 10;
+    options.network.tcp = Tcp::default().with_buffers(32 << 10);
     let mut cluster = cluster_of(&options);
     for sender in (2..2 + SENDERS).map(HostId) {
         put_well(&mut cluster, (sender, still), 0);

@@ -1,0 +1,359 @@
+//! The network between the nodes: cables, switches, trunks, and what TCP is told.
+//!
+//! ```text
+//! host ─cable─ switch of its site ═══trunk═══ switch of another site ─cable─ host
+//! ```
+//!
+//! A switch has no rate of its own: whatever waits, waits for a [`Line`].
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use fulmar_base::Rng;
+
+use super::pick;
+use crate::{HostId, Port};
+
+/// The network between the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// What is connected to what.
+    pub topology: Topology,
+    /// What the TCP of every host is told.
+    pub tcp: Tcp,
+    /// Where streams are cut.
+    pub cut: Cut,
+}
+
+/// What is connected to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One switch, and a cable from it to each interface. Each host draws its share of the delay.
+    Mesh {
+        /// The cables; what they say of delay is not looked at.
+        cable: Line,
+        /// The shortest one-way delay between two hosts.
+        delay_min: Duration,
+        /// The longest.
+        delay_max: Duration,
+    },
+    /// Sites, each with a switch, and trunks between them. A way over several trunks takes as few
+    /// as it can.
+    Sites {
+        /// The sites; they are numbered from 0.
+        sites: Vec<Site>,
+        /// What connects them.
+        trunks: Vec<Trunk>,
+    },
+}
+
+/// A switch, and the interfaces that are connected to it.
+///
+/// Which interface talks to which is a matter of LNet's networks ([`super::Rails`]): a router
+/// between a site and the ocean has two interfaces, and both may be at the switch of its site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The interfaces, by hosts that are alike.
+    pub ports: Vec<Ports>,
+}
+
+/// An interface of each host of a range, with cables that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The numbers of the hosts.
+    pub hosts: Range<u32>,
+    /// Which of their interfaces.
+    pub index: u8,
+    /// What each of them has for itself.
+    pub cable: Line,
+}
+
+/// A line between the switches of two sites.
+///
+/// Of several trunks on the same way each connection keeps to one, in turn, as VLANs and
+/// aggregated links do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trunk {
+    /// The numbers of the sites.
+    pub between: (usize, usize),
+    /// What it carries.
+    pub line: Line,
+}
+
+/// Something that carries packets, first in, first out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What it carries in one direction, frames and all, in Mbit/s.
+    pub rate_mbps: u64,
+    /// How long it takes one way.
+    pub delay: Duration,
+    /// The most that a burst is late beyond that. Nothing overtakes on a connection.
+    pub jitter: Duration,
+    /// How many of a thousand million packets it loses.
+    pub loss_ppb: u32,
+    /// How many bytes wait for it in one direction; what comes then is lost.
+    pub queue: u64,
+    /// Whether it carries both directions at once.
+    pub duplex: Duplex,
+}
+
+/// Whether a line carries both directions at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplex {
+    /// Each direction has the whole rate.
+    Full,
+    /// Both directions share it.
+    Half,
+}
+
+/// What the TCP of a host is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The most bytes that wait for the node to read them: what the largest `tcp_rmem` lets
+    /// through. It is the largest window that is offered.
+    pub read_buffer: u64,
+    /// The most bytes that the socket takes before the peer has acknowledged them: what the
+    /// largest `tcp_wmem` lets through.
+    pub write_buffer: u64,
+    /// How the congestion window follows the network.
+    pub congestion: Control,
+    /// The longest IP packet, in bytes.
+    pub mtu: u32,
+    /// How many packets are sent before anything is known of the network. Very many leave out
+    /// the slow start.
+    pub initial_window: u32,
+}
+
+/// A congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Half the window at a loss, a packet more each round trip.
+    Reno,
+    /// The cubic function of the time since the last loss (RFC 9438).
+    Cubic,
+    /// Paced at what the narrowest line was seen to carry; a single loss means nothing.
+    Bbr,
+}
+
+/// Where streams are cut into bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Where the window or the pace ends them.
+    Whole,
+    /// Into random pieces of at most so many bytes (of bulk a thousand times as much).
+    Pieces(u64),
+}
+
+impl Line {
+    /// Returns a line of this rate and one-way delay that is even, loses nothing and has room for
+    /// everything.
+    pub const fn new(rate_mbps: u64, delay: Duration) -> Self {
+        Self {
+            rate_mbps,
+            delay,
+            jitter: Duration::ZERO,
+            loss_ppb: 0,
+            queue: u64::MAX,
+            duplex: Duplex::Full,
+        }
+    }
+
+    /// Returns the time that it needs for so many bytes.
+    pub(crate) fn time_of(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes.saturating_mul(8_000) / self.rate_mbps)
+    }
+}
+
+impl Tcp {
+    /// Returns the most bytes that one packet carries: the rest of the MTU are the headers of IP
+    /// and TCP with its timestamps.
+    pub fn segment(&self) -> u64 {
+        u64::from(self.mtu.saturating_sub(HEADERS)).max(1)
+    }
+
+    /// Returns how many bytes `payload` is on an Ethernet, where each packet has a header, a
+    /// checksum, a preamble and a gap to the next.
+    pub fn on_wire(&self, payload: u64) -> u64 {
+        payload + self.packets(payload) * u64::from(HEADERS + ETHERNET)
+    }
+
+    /// Returns in how many packets `payload` travels; nothing at all is one too.
+    pub fn packets(&self, payload: u64) -> u64 {
+        payload.div_ceil(self.segment()).max(1)
+    }
+}
+
+/// As Linux has them: 6 MiB to read, 4 MiB to write, CUBIC, ten packets; on Ethernet.
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            read_buffer: 6 << 20,
+            write_buffer: 4 << 20,
+            congestion: Control::Cubic,
+            mtu: 1500,
+            initial_window: 10,
+        }
+    }
+}
+
+impl Tcp {
+    /// Returns the same with both buffers of this size.
+    pub fn with_buffers(self, bytes: u64) -> Self {
+        Self { read_buffer: bytes, write_buffer: bytes, ..self }
+    }
+}
+
+impl Network {
+    /// Returns an even network: all hosts at one switch, with the same delay between any two, and
+    /// with TCP as Linux has it.
+    pub fn even(rate_mbps: u64, delay: Duration) -> Self {
+        let cable = Line::new(rate_mbps, Duration::ZERO);
+        Self {
+            topology: Topology::Mesh { cable, delay_min: delay, delay_max: delay },
+            tcp: Tcp::default(),
+            cut: Cut::Whole,
+        }
+    }
+
+    /// Returns sites and trunks between them, with TCP as Linux has it.
+    pub fn sites(sites: Vec<Site>, trunks: Vec<Trunk>) -> Self {
+        Self { topology: Topology::Sites { sites, trunks }, tcp: Tcp::default(), cut: Cut::Whole }
+    }
+
+    /// Draws a mesh.
+    pub(super) fn draw(rng: &mut Rng, calm: bool) -> Self {
+        let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
+        // Without faults nothing may time out, so a window must let a megabyte through in time.
+        let window = if calm {
+            *pick(rng, &[256 << 10, 1 << 20, 8 << 20])
+        } else {
+            *pick(rng, &[5_000, 64 << 10, 1 << 20, 8 << 20])
+        };
+        let cut = match rng.below(4) {
+            0 => Cut::Whole,
+            1 => Cut::Pieces(7),
+            2 => Cut::Pieces(64),
+            _ => Cut::Pieces(1460),
+        };
+        let rate_mbps = if calm { 10_000 } else { *pick(rng, &[50, 1_000, 10_000, 100_000]) };
+        let jitter = delay_max / *pick(rng, &[1, 10, 1000]);
+        let cable = Line { jitter, ..Line::new(rate_mbps, Duration::ZERO) };
+        Self {
+            topology: Topology::Mesh { cable, delay_min: delay_max / 4, delay_max },
+            tcp: Tcp::default().with_buffers(window / 2),
+            cut,
+        }
+    }
+}
+
+impl Topology {
+    /// Lets the delay between two hosts be this at most, and bursts be late by up to `jitter`.
+    pub(super) fn spread(&mut self, longest: Duration, late: Duration) {
+        match self {
+            Self::Mesh { cable, delay_min, delay_max } => {
+                (*delay_min, *delay_max) = (longest / 4, longest);
+                cable.jitter = late;
+            }
+            Self::Sites { trunks, .. } => {
+                for Trunk { line, .. } in trunks {
+                    (line.delay, line.jitter) = (longest, late);
+                }
+            }
+        }
+    }
+}
+
+impl Site {
+    /// Returns a site of the first interfaces of hosts, with cables that are alike.
+    pub fn of(hosts: Range<u32>, cable: Line) -> Self {
+        Self { ports: vec![Ports { hosts, index: 0, cable }] }
+    }
+
+    /// Returns the same with one more interface of some hosts.
+    pub fn and(mut self, hosts: Range<u32>, index: u8, cable: Line) -> Self {
+        self.ports.push(Ports { hosts, index, cable });
+        self
+    }
+
+    /// Returns the cable of an interface, if it is connected to this switch.
+    pub fn cable(&self, port: Port) -> Option<&Line> {
+        let Port { host: HostId(host), index } = port;
+        let found = self.ports.iter().find(|p| p.index == index && p.hosts.contains(&host));
+        found.map(|ports| &ports.cable)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.topology {
+            Topology::Mesh { cable, delay_min, delay_max } => {
+                write!(f, "{cable}, between two nodes {delay_min:?} to {delay_max:?}")?;
+            }
+            Topology::Sites { sites, trunks } => {
+                write!(f, "{} sites", sites.len())?;
+                for ports in sites.iter().flat_map(|site| &site.ports) {
+                    let Ports { hosts, index, cable } = ports;
+                    write!(f, "; n{}..n{} .{index} {cable}", hosts.start, hosts.end)?;
+                }
+                for Trunk { between: (one, other), line } in trunks {
+                    write!(f, "; trunk {one}-{other} {line}")?;
+                }
+            }
+        }
+        let Tcp { read_buffer, write_buffer, congestion, mtu, initial_window } = &self.tcp;
+        write!(
+            f,
+            ", {congestion:?}, buffers {read_buffer} and {write_buffer}, MTU {mtu}, initial \
+             window {initial_window}, cut {:?}",
+            self.cut
+        )
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate_mbps, delay, jitter, loss_ppb, queue, duplex } = self;
+        write!(f, "{rate_mbps} Mbit/s, delay {delay:?}, jitter {jitter:?}")?;
+        if *loss_ppb > 0 {
+            write!(f, ", loss {loss_ppb} ppb")?;
+        }
+        if *queue < u64::MAX {
+            write!(f, ", queue {queue}")?;
+        }
+        if *duplex == Duplex::Half {
+            write!(f, ", half duplex")?;
+        }
+        Ok(())
+    }
+}
+
+/// Of IPv4 and of TCP with timestamps.
+const HEADERS: u32 = 20 + 32;
+/// Header, checksum, preamble and gap.
+const ETHERNET: u32 = 14 + 4 + 8 + 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_packet_loses_one_part_in_a_hundred_to_headers_and_a_small_one_six() {
+        let jumbo = Tcp { mtu: 9000, ..Tcp::default() };
+        assert_eq!((jumbo.segment(), jumbo.on_wire(8948), jumbo.on_wire(8949)), (8948, 9038, 9129));
+        let plain = Tcp::default();
+        assert_eq!((plain.segment(), plain.on_wire(1448), plain.on_wire(0)), (1448, 1538, 90));
+        assert_eq!(plain.packets(1 << 20), 725);
+    }
+
+    #[test]
+    fn an_interface_is_found_at_its_switch() {
+        let fast = Line::new(100_000, Duration::ZERO);
+        let slow = Line::new(10_000, Duration::ZERO);
+        let site = Site::of(0..4, slow.clone()).and(3..4, 1, fast.clone());
+        let port = |host, index| Port { host: HostId(host), index };
+        assert_eq!(site.cable(port(3, 0)), Some(&slow));
+        assert_eq!(site.cable(port(3, 1)), Some(&fast));
+        assert_eq!(site.cable(port(2, 1)), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! One scenario, simulated.
+
+use std::time::Duration;
+
+use fulmar_lnet_wire::selftest::{Histogram, Slice};
+use fulmar_selftest::console::Measures;
+use fulmar_sim::{HostId, World};
+use serde::{Deserialize, Serialize};
+
+use crate::meter::{Measured, Meter};
+use crate::network::{self, Hosts, PATIENCE};
+use crate::scenario::{Direction, Scenario};
+use crate::session::{Load, Session, StudyError};
+
+/// What comes of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Payload, of all clients together.
+    pub bytes_per_second: f64,
+    /// RPCs of all clients together.
+    pub rpcs_per_second: f64,
+    /// How long an RPC takes on the average, from the unit that begins it to the same.
+    pub mean_latency: Duration,
+    /// How long RPCs take, if that was asked for.
+    pub latencies: Option<Latencies>,
+    /// What binds.
+    pub binding: Binding,
+    /// The virtual time over which it was measured.
+    pub measured_over: Duration,
+    /// The RPCs in that time.
+    pub rpcs: u64,
+    /// Whether the rate was even; else it is what the last rounds had.
+    pub steady: bool,
+    /// What one server carried, at least and at most, of what the average one did.
+    pub server_shares: (f64, f64),
+    /// How many things happened in the simulation.
+    pub steps: u64,
+}
+
+/// How long RPCs take: bounds of buckets, each an eighth above the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Latencies {
+    pub median: Duration,
+    pub percentile_90: Duration,
+    pub percentile_99: Duration,
+}
+
+/// What keeps the throughput from being higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    /// The trunks are full.
+    Trunks,
+    /// The cables of the clients or of the servers are full.
+    Cables,
+    /// Messages wait for credits of their peer.
+    PeerCredits,
+    /// Messages wait for credits of their interface.
+    Credits,
+    /// Routers have no buffer or no credit for what comes.
+    Routers,
+    /// Nothing waits in LNet: there are no more RPCs, or TCP's windows are full.
+    RpcsOrWindows,
+}
+
+impl Binding {
+    /// Returns its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trunks => "trunks",
+            Self::Cables => "cables",
+            Self::PeerCredits => "peer_credits",
+            Self::Credits => "credits",
+            Self::Routers => "routers",
+            Self::RpcsOrWindows => "RPCs or TCP windows",
+        }
+    }
+}
+
+/// How exactly a scenario is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// The least number of rounds that are watched: in a round each unit does an RPC.
+    pub least_rounds: usize,
+    /// The most.
+    pub most_rounds: usize,
+    /// Whether clients are asked how long their RPCs took.
+    pub latencies: bool,
+}
+
+/// For one scenario that somebody waits for.
+impl Default for Effort {
+    fn default() -> Self {
+        Self { least_rounds: 13, most_rounds: 101, latencies: true }
+    }
+}
+
+/// Simulates a scenario until its throughput is even, with real machines over virtual TCP. The same
+/// scenario gives the same prediction.
+///
+/// # Errors
+/// If nodes do not answer, or nothing is carried in ten virtual minutes.
+pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyError> {
+    let hosts = Hosts::new(scenario);
+    let options = network::options(scenario);
+    let mut session = Session::open(&options, hosts.clients.clone(), hosts.servers.clone())?;
+    let units = u64::from(scenario.clients) * u64::from(scenario.concurrency);
+    let Scenario { direction, size, concurrency, .. } = *scenario;
+    let meter = Meter::new(units, effort.least_rounds, effort.most_rounds);
+    session.run(&Load { direction, size, concurrency }, meter)?;
+    let before = if effort.latencies { session.measures()? } else { Vec::new() };
+    session.until("a steady throughput", PATIENCE, |session| result(session).is_some())?;
+    let measured = result(&session).expect("just seen");
+    let binding = binding(scenario, &hosts, &session.world, measured);
+    let latencies = match effort.latencies {
+        true => latencies(&before, &session.measures()?),
+        false => None,
+    };
+    let rpcs_per_second = measured.answers as f64 / measured.over.as_secs_f64();
+    Ok(Prediction {
+        bytes_per_second: rpcs_per_second * f64::from(size),
+        rpcs_per_second,
+        mean_latency: Duration::from_secs_f64(units as f64 / rpcs_per_second),
+        latencies,
+        binding,
+        measured_over: measured.over,
+        rpcs: measured.answers,
+        steady: measured.steady,
+        server_shares: shares(&session.answered),
+        steps: session.steps,
+    })
+}
+
+fn result(session: &Session) -> Option<Measured> {
+    session.meter.as_ref()?.result()
+}
+
+fn latencies(before: &[Measures], after: &[Measures]) -> Option<Latencies> {
+    let mut all = Histogram::default();
+    for (n, client) in after.iter().enumerate() {
+        let known = before.get(n).map_or(&[][..], |client| &client.buckets);
+        let counts = client.buckets.iter().enumerate();
+        let counts: Vec<u32> = counts
+            .map(|(n, count)| count.saturating_sub(known.get(n).copied().unwrap_or(0)))
+            .collect();
+        for (number, part) in counts.chunks(Slice::LEN).enumerate() {
+            let mut slice = Slice { first: (number * Slice::LEN) as u32, ..Slice::default() };
+            slice.counts[..part.len()].copy_from_slice(part);
+            all.merge_slice(&slice);
+        }
+    }
+    let at = |share| all.quantile(share).map(Duration::from_nanos);
+    Some(Latencies { median: at(0.5)?, percentile_90: at(0.9)?, percentile_99: at(0.99)? })
+}
+
+/// Returns the parts of the average that the least and the most busy one have.
+pub(crate) fn shares(counts: &[u64]) -> (f64, f64) {
+    let used: Vec<u64> = counts.iter().copied().filter(|count| *count > 0).collect();
+    let mean = used.iter().sum::<u64>() as f64 / used.len().max(1) as f64;
+    let part = |count: Option<u64>| count.map_or(0.0, |count| count as f64 / mean);
+    (part(used.iter().copied().min()), part(used.iter().copied().max()))
+}
+
+/// A line that carries so much of what it can is full.
+const FULL: f64 = 0.96;
+
+fn binding(scenario: &Scenario, hosts: &Hosts, world: &World, measured: Measured) -> Binding {
+    let path = &scenario.path;
+    let rate = measured.answers as f64 / measured.over.as_secs_f64();
+    // What a transfer is on the wire in the direction of the data: a message and its header.
+    let on_wire = path.tcp.on_wire(u64::from(scenario.size) + MESSAGE_HEADER) as f64;
+    let bits = rate * on_wire * 8.0 / 1e6;
+    let trunks: u64 = path.trunks.iter().map(|line| line.rate_mbps).sum();
+    // As many servers have load as there are clients, at most.
+    let servers = scenario.servers.min(scenario.clients);
+    let cables = (path.client_cable.rate_mbps * u64::from(scenario.clients))
+        .min(path.server_cable.rate_mbps * u64::from(servers));
+    if bits >= FULL * trunks as f64 {
+        return Binding::Trunks;
+    }
+    if bits >= FULL * cables as f64 {
+        return Binding::Cables;
+    }
+    let routers = hosts.near_routers.start..hosts.far_routers.end;
+    if routers.map(HostId).any(|router| holds_back(world, router)) {
+        return Binding::Routers;
+    }
+    let senders = match scenario.direction {
+        Direction::Read => hosts.servers.clone(),
+        Direction::Write => hosts.clients.clone(),
+    };
+    waiting(world, senders).unwrap_or(Binding::RpcsOrWindows)
+}
+
+fn waiting(world: &World, mut hosts: std::ops::Range<u32>) -> Option<Binding> {
+    hosts.find_map(|host| {
+        let lnet = world.node(HostId(host))?.lnet();
+        let mut nis = lnet.nis().into_iter();
+        if nis.any(|ni| ni.credits < 0) {
+            return Some(Binding::Credits);
+        }
+        let mut peers = lnet.peers().into_iter().flat_map(|peer| peer.nis);
+        peers.any(|ni| ni.credits < 0).then_some(Binding::PeerCredits)
+    })
+}
+
+/// Returns whether something waits at a router for a buffer or for its neighbour's credits.
+fn holds_back(world: &World, router: HostId) -> bool {
+    let Some(node) = world.node(router) else { return false };
+    let pools = node.lnet().routing().pools;
+    let mut peers = node.lnet().peers().into_iter().flat_map(|peer| peer.nis);
+    pools.iter().any(|pool| pool.credits < 0)
+        || peers.any(|ni| ni.router_credits < 0 || ni.credits < 0)
+}
+
+/// Of LNet, with the frame of the socket LND before it.
+const MESSAGE_HEADER: u64 = 96;

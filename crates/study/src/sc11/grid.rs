@@ -1,0 +1,189 @@
+//! Which points are simulated, and what the laboratory of SC11 is like.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fulmar_sim::options::{Line, Tcp};
+use serde::Serialize;
+
+use crate::scenario::{Credits, Direction, Path, Scenario};
+
+/// The most clients of a site.
+pub const CLIENTS: u32 = 31;
+/// The most servers of a site.
+pub const SERVERS: u32 = 16;
+/// Of each node.
+pub(super) const CABLE_MBPS: u64 = 10_000;
+/// Of each of the two VLANs.
+pub(super) const TRUNK_MBPS: u64 = 50_000;
+pub(super) const TRUNKS: usize = 2;
+pub(super) const MTU: u32 = 9000;
+/// The most of `tcp_rmem` and `tcp_wmem`: 167 MB, which is 160 MiB.
+pub(super) const BUFFERS: u64 = 160 << 20;
+/// `credits` of each interface, which must not bind here.
+pub(super) const CREDITS: u32 = 4096;
+/// Connections are warm: as many packets as the buffers hold.
+const WARM: u32 = (BUFFERS / 8948) as u32 + 1;
+
+/// `peer_credits` from what is usual to eight times as many.
+pub const PEER_CREDITS: [u32; 4] = [8, 16, 32, 64];
+/// RPCs of a client under way.
+pub const CONCURRENCIES: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Bytes of a transfer.
+pub const SIZES: [u32; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Clients; there is a server for each, as far as there are any.
+pub const NODES: [u32; 6] = [1, 2, 4, 8, 16, CLIENTS];
+/// The concurrency of the families in which something else varies.
+pub const USUAL_CONCURRENCY: u32 = 64;
+const MIB: u32 = 1 << 20;
+
+/// One point of the sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// Which way the data go.
+    pub direction: Direction,
+    /// How long messages hold their credits.
+    pub hold: Hold,
+    /// How far the sites are apart.
+    pub distance: Distance,
+    /// Messages to one peer at once.
+    pub peer_credits: u32,
+    /// RPCs of a client under way.
+    pub concurrency: u32,
+    /// Bytes of a transfer.
+    pub size: u32,
+    /// How many clients there are.
+    pub clients: u32,
+}
+
+/// How long messages hold their credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// Until the socket has them, as ours do.
+    Fulmar,
+    /// From 16 KiB on until the peer has them: a kernel's zero copy.
+    Kernel,
+}
+
+impl Hold {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Fulmar, Self::Kernel];
+
+    /// Returns whose way it is.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fulmar => "Fulmar",
+            Self::Kernel => "kernel-like",
+        }
+    }
+}
+
+/// How far the sites are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// 0.24 ms there and back.
+    BackToBack,
+    /// 50.5 ms.
+    Ocean,
+}
+
+impl Distance {
+    /// Returns the time there and back.
+    pub fn round_trip(self) -> Duration {
+        match self {
+            Self::BackToBack => Duration::from_micros(240),
+            Self::Ocean => Duration::from_micros(50_500),
+        }
+    }
+
+    /// Returns its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BackToBack => "back to back (0.24 ms)",
+            Self::Ocean => "ocean (50.5 ms)",
+        }
+    }
+}
+
+impl Key {
+    /// Returns the point from which the families start: all nodes, 1 MiB, over the ocean.
+    pub fn usual(direction: Direction, hold: Hold, peer_credits: u32) -> Self {
+        let (distance, concurrency) = (Distance::Ocean, USUAL_CONCURRENCY);
+        Self { direction, hold, distance, peer_credits, concurrency, size: MIB, clients: CLIENTS }
+    }
+
+    /// Returns how many servers there are.
+    pub fn servers(&self) -> u32 {
+        self.clients.min(SERVERS)
+    }
+
+    /// Returns what is simulated.
+    pub fn scenario(&self) -> Scenario {
+        let kernel = self.hold == Hold::Kernel;
+        let cable = Line::new(CABLE_MBPS, Duration::ZERO);
+        let trunk = Line::new(TRUNK_MBPS, self.distance.round_trip() / 2);
+        let tcp = Tcp { mtu: MTU, initial_window: WARM, ..Tcp::default() };
+        Scenario {
+            clients: self.clients,
+            servers: self.servers(),
+            direction: self.direction,
+            concurrency: self.concurrency,
+            size: self.size,
+            credits: Credits {
+                peer_credits: self.peer_credits,
+                credits: CREDITS,
+                conns_per_peer: 1,
+                zc_min_payload: kernel.then_some(Credits::KERNEL_ZERO_COPY),
+            },
+            path: Path {
+                client_cable: cable.clone(),
+                server_cable: cable,
+                trunks: vec![trunk; TRUNKS],
+                tcp: tcp.with_buffers(BUFFERS),
+                routers: None,
+            },
+        }
+    }
+
+    /// Returns how many RPCs are under way.
+    pub fn units(&self) -> u64 {
+        u64::from(self.clients) * u64::from(self.concurrency)
+    }
+}
+
+/// Returns every point of every picture once, those that cost most first.
+pub fn points() -> Vec<Key> {
+    let mut all = BTreeSet::new();
+    for direction in [Direction::Write, Direction::Read] {
+        for hold in Hold::ALL {
+            for peer_credits in PEER_CREDITS {
+                let usual = Key::usual(direction, hold, peer_credits);
+                all.extend(CONCURRENCIES.map(|concurrency| Key { concurrency, ..usual }));
+                all.extend(SIZES.map(|size| Key { size, ..usual }));
+                all.extend(NODES.map(|clients| Key { clients, ..usual }));
+            }
+            for peer_credits in BESIDE {
+                let usual = Key::usual(direction, hold, peer_credits);
+                let near = Key { distance: Distance::BackToBack, ..usual };
+                all.extend(CONCURRENCIES.map(|concurrency| Key { concurrency, ..near }));
+            }
+        }
+    }
+    all.extend(what_fills(Hold::Fulmar, BESIDE[0]).into_iter().flatten());
+    all.extend(what_fills(Hold::Kernel, BESIDE[1]).into_iter().flatten());
+    let mut all: Vec<Key> = all.into_iter().collect();
+    all.sort_by_key(|key| std::cmp::Reverse(key.units()));
+    all
+}
+
+/// The peer credits of the curves back to back.
+pub const BESIDE: [u32; 2] = [8, 64];
+
+/// Returns the points of the map over clients (a row each) and concurrency.
+pub fn what_fills(hold: Hold, peer_credits: u32) -> Vec<Vec<Key>> {
+    let usual = Key::usual(Direction::Write, hold, peer_credits);
+    let row = |clients| CONCURRENCIES.map(|concurrency| Key { clients, concurrency, ..usual });
+    NODES.map(|clients| row(clients).to_vec()).to_vec()
+}

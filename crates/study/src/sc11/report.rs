@@ -1,0 +1,191 @@
+//! What the study comes to, in words.
+
+use std::collections::BTreeMap;
+
+use fulmar_tune::model::Bound;
+use serde::Serialize;
+
+use super::compare::why_not;
+use super::grid::{
+    BUFFERS, CABLE_MBPS, CLIENTS, CONCURRENCIES, CREDITS, Distance, Hold, Key, MTU, PEER_CREDITS,
+    SERVERS, TRUNK_MBPS, TRUNKS,
+};
+use super::{Point, Study, line_rate};
+use crate::scenario::Direction;
+
+/// What the study comes to, in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many points there are.
+    pub points: usize,
+    /// How long they took, on all cores.
+    pub seconds: f64,
+    /// How many of them the closed model is about.
+    pub compared: usize,
+    /// How far the worst of these is from the closed model: 0.05 is 5 %.
+    pub max_error: f64,
+    /// Which that is.
+    pub worst: Option<Key>,
+    /// How far they are on the average.
+    pub mean_error: f64,
+    /// How many of these are farther than 5 %.
+    pub beyond: usize,
+    /// How many points were not steady when their time was up.
+    pub unsteady: usize,
+}
+
+/// How far a point may be from the closed model.
+pub(super) const ALLOWED: f64 = 0.05;
+
+pub(super) fn summary(study: &Study) -> Summary {
+    let compared: Vec<&Point> =
+        study.points.iter().filter(|point| why_not(point).is_none()).collect();
+    let worst = compared.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
+    let sum: f64 = compared.iter().map(|point| point.error.abs()).sum();
+    Summary {
+        points: study.points.len(),
+        seconds: study.took.as_secs_f64(),
+        compared: compared.len(),
+        max_error: worst.map_or(0.0, |point| point.error.abs()),
+        worst: worst.map(|point| point.key),
+        mean_error: sum / compared.len().max(1) as f64,
+        beyond: compared.iter().filter(|point| point.error.abs() > ALLOWED).count(),
+        unsteady: study.points.iter().filter(|point| !point.simulated.steady).count(),
+    }
+}
+
+pub(super) fn markdown(study: &Study) -> String {
+    let summary = summary(study);
+    let mut text = String::from("# What fills 100 Gb/s over an ocean\n\n");
+    text += &conditions(&summary);
+    text += &filling();
+    text += &filling_table(study);
+    text += &beside_the_model(study, &summary);
+    text += &where_it_does_not_apply(study);
+    text
+}
+
+fn conditions(summary: &Summary) -> String {
+    format!(
+        "{} points, simulated with the real machines in virtual time. Two sites: up to {CLIENTS} \
+         clients at one and {SERVERS} servers at the other, each with {} Gb/s; between them \
+         {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; {} ms there and back, or \
+         {} ms back to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection \
+         of each kind to a peer; no loss, and connections that are warm: they have no slow start. \
+         Each client has its RPCs with one server, as `lst add_test brw` with `--distribute 1:1`.\
+         \n\n\
+         *Kernel-like* nodes hold the credit of a message of 16 KiB or more until its zero-copy \
+         acknowledgement is back; *Fulmar* gives it back when the socket has the message.\n\n",
+        summary.points,
+        CABLE_MBPS / 1000,
+        TRUNK_MBPS / 1000,
+        line_rate() / 1e9,
+        Distance::Ocean.round_trip().as_secs_f64() * 1e3,
+        Distance::BackToBack.round_trip().as_secs_f64() * 1e3,
+        BUFFERS >> 20,
+    )
+}
+
+fn filling() -> String {
+    "## What fills the pipe\n\n\
+     The least RPCs under way of each client with which all of them fill 95 % of the trunks \
+     with 1 MiB a transfer, and what they carry with 256.\n\n\
+     | | peer_credits | write: RPCs | at 256, GB/s | read: RPCs | at 256, GB/s |\n\
+     |---|---:|---:|---:|---:|---:|\n"
+        .into()
+}
+
+fn filling_table(study: &Study) -> String {
+    let mut text = String::new();
+    for hold in Hold::ALL.into_iter().rev() {
+        for peer_credits in PEER_CREDITS {
+            text += &format!("| {} | {peer_credits} |", hold.name());
+            for direction in [Direction::Write, Direction::Read] {
+                let usual = Key::usual(direction, hold, peer_credits);
+                let rate = |concurrency| {
+                    let point = study.get(&Key { concurrency, ..usual });
+                    point.map_or(0.0, |point| point.simulated.bytes_per_second)
+                };
+                let fills = CONCURRENCIES.iter().find(|n| rate(**n) >= 0.95 * line_rate());
+                let fills = fills.map_or("none".to_owned(), u32::to_string);
+                text += &format!(" {fills} | {:.2} |", rate(CONCURRENCIES[8]) / 1e9);
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn beside_the_model(study: &Study, summary: &Summary) -> String {
+    let mut text = format!(
+        "\n## Beside the closed model\n\n\
+         The closed model applies to {} of {} points. {}, on the average they are {:.1} % apart, \
+         the worst {:.1} %.\n\n\
+         | what binds, says the model | points | apart on the average | the worst |\n\
+         |---|---:|---:|---:|\n",
+        summary.compared,
+        summary.points,
+        match summary.beyond {
+            0 => "All are within 5 %".to_owned(),
+            n => format!("{n} are more than 5 % apart"),
+        },
+        summary.mean_error * 100.0,
+        summary.max_error * 100.0,
+    );
+    let mut bounds: BTreeMap<Bound, Vec<f64>> = BTreeMap::new();
+    for point in study.points.iter().filter(|point| why_not(point).is_none()) {
+        bounds.entry(point.closed.bound).or_default().push(point.error.abs());
+    }
+    for (bound, errors) in bounds {
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        let worst = errors.iter().copied().fold(0.0, f64::max);
+        text += &format!(
+            "| {} | {} | {:.2} % | {:.2} % |\n",
+            bound.name(),
+            errors.len(),
+            mean * 100.0,
+            worst * 100.0
+        );
+    }
+    text
+}
+
+fn where_it_does_not_apply(study: &Study) -> String {
+    let mut reasons: BTreeMap<&str, Vec<&Point>> = BTreeMap::new();
+    for point in &study.points {
+        let beyond = point.error.abs() > ALLOWED;
+        let reason = why_not(point).or(beyond.then_some("Nothing that we know of."));
+        if let Some(reason) = reason {
+            reasons.entry(reason).or_default().push(point);
+        }
+    }
+    let mut text = String::from("\n## Where it does not apply, and why\n");
+    if reasons.is_empty() {
+        text += "\nNowhere among these points.\n";
+    }
+    for (reason, points) in reasons {
+        text += &format!("\n{reason}\n\n{POINTS_TITLE}\n");
+        for point in points {
+            text += &row(point);
+        }
+    }
+    text
+}
+
+const POINTS_TITLE: &str = "\
+| | credits | round trip | peer_credits | RPCs | bytes | clients | simulated, GB/s | closed, GB/s | |
+|---|---|---|---:|---:|---:|---:|---:|---:|---:|";
+
+fn row(point: &Point) -> String {
+    let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
+    format!(
+        "| {} | {} | {} ms | {peer_credits} | {concurrency} | {size} | {clients} | {:.3} | {:.3} | \
+         {:+.1} % |\n",
+        direction.name(),
+        hold.name(),
+        distance.round_trip().as_secs_f64() * 1e3,
+        point.simulated.bytes_per_second / 1e9,
+        point.closed.bytes_per_second / 1e9,
+        point.error * 100.0,
+    )
+}

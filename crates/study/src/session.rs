@@ -1,0 +1,188 @@
+//! A session of LNet selftest, given to simulated nodes by a console as `lst` does it.
+
+use std::time::Duration;
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet_wire::Body;
+use fulmar_lnet_wire::selftest::BULK_PORTAL;
+use fulmar_selftest::console::{Command, DataCheck, Measures, NodeAnswer, Reply, Target, TestSpec};
+use fulmar_sim::administrator::Administrators;
+use fulmar_sim::{HostId, Log, Options, Signal, World};
+
+use crate::meter::Meter;
+use crate::network::{CONSOLE, PATIENCE};
+use crate::scenario::Direction;
+
+const BATCH: &str = "load";
+const CLIENTS: &str = "clients";
+const SERVERS: &str = "servers";
+
+/// Why a scenario could not be simulated to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StudyError(pub(crate) String);
+
+impl std::fmt::Display for StudyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StudyError {}
+
+/// Nodes, and the console of one of them.
+pub(crate) struct Session {
+    pub(crate) world: World,
+    administrators: Administrators,
+    /// Counts what the servers answer once the batch runs.
+    pub(crate) meter: Option<Meter>,
+    /// The answers of each server.
+    pub(crate) answered: Vec<u64>,
+    servers: std::ops::Range<u32>,
+    transfer: u32,
+    pub(crate) steps: u64,
+    broken: Option<String>,
+}
+
+/// The load of a batch.
+pub(crate) struct Load {
+    pub(crate) direction: Direction,
+    pub(crate) size: u32,
+    pub(crate) concurrency: u32,
+}
+
+impl Session {
+    /// Starts the nodes, and takes clients and servers into a session.
+    pub(crate) fn open(
+        options: &Options,
+        clients: std::ops::Range<u32>,
+        servers: std::ops::Range<u32>,
+    ) -> Result<Self, StudyError> {
+        let mut session = Self {
+            // Lines that nobody reads are not even written.
+            world: World::new(options, Log::new(0)),
+            administrators: Administrators::new(options),
+            meter: None,
+            answered: vec![0; servers.len()],
+            servers: servers.clone(),
+            transfer: 0,
+            steps: 0,
+            broken: None,
+        };
+        let name = "study".to_owned();
+        session.tell(Command::NewSession { name, timeout: 3600, force: false, features: 1 })?;
+        for (group, hosts) in [(CLIENTS, clients), (SERVERS, servers)] {
+            session.tell(Command::AddGroup { group: group.into() })?;
+            let nodes = hosts.map(|host| session.world.nid(HostId(host))).collect();
+            session.tell(Command::AddNodes { group: group.into(), nodes })?;
+        }
+        session.tell(Command::AddBatch { batch: BATCH.into() })?;
+        Ok(session)
+    }
+
+    /// Runs a brw test that nobody stops, each client with one server.
+    pub(crate) fn run(&mut self, load: &Load, meter: Meter) -> Result<(), StudyError> {
+        let test = TestSpec::Brw {
+            write: load.direction == Direction::Write,
+            check: DataCheck::None,
+            size: load.size,
+            offset: 0,
+        };
+        self.tell(Command::AddTest {
+            batch: BATCH.into(),
+            test,
+            loops: -1,
+            concurrency: load.concurrency,
+            distribute: (1, 1),
+            from: CLIENTS.into(),
+            to: SERVERS.into(),
+        })?;
+        self.transfer = load.size;
+        self.meter = Some(meter);
+        self.tell(Command::Run { batch: BATCH.into(), timeout: 0 })
+    }
+
+    /// Asks the clients what they have measured since the session began.
+    pub(crate) fn measures(&mut self) -> Result<Vec<Measures>, StudyError> {
+        let target = Target::Group(CLIENTS.into());
+        match self.ask(Command::Measure { target, timeout: 0 })? {
+            Reply::Measures(nodes) => nodes.into_iter().map(|node| told(node, "measure")).collect(),
+            other => Err(StudyError(format!("the console answers {other:?} for measures"))),
+        }
+    }
+
+    /// Gives a command that every node has to obey.
+    fn tell(&mut self, command: Command) -> Result<(), StudyError> {
+        match self.ask(command)? {
+            Reply::Nodes(reply) => {
+                reply.nodes.into_iter().try_for_each(|node| told(node, "obey").map(drop))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Reply, StudyError> {
+        let text = format!("{command:?}");
+        let text = text.chars().take(60).collect::<String>();
+        let given = self.administrators.give(&mut self.world, CONSOLE, command);
+        let id = given.ok_or_else(|| StudyError("the console's node is down".into()))?;
+        let end = self.world.now() + PATIENCE;
+        loop {
+            if let Some(answer) = self.administrators.answer(CONSOLE, id) {
+                return answer.clone().map_err(|Errno(errno)| {
+                    StudyError(format!("the console refuses {text} with errno {errno}"))
+                });
+            }
+            self.step(end, &text)?;
+        }
+    }
+
+    /// Lets time pass until something holds.
+    pub(crate) fn until(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        holds: impl Fn(&Self) -> bool,
+    ) -> Result<(), StudyError> {
+        let end = self.world.now() + patience;
+        while !holds(self) {
+            self.step(end, what)?;
+        }
+        Ok(())
+    }
+
+    /// Does the next thing that happens, if it happens before `end`.
+    fn step(&mut self, end: Time, what: &str) -> Result<(), StudyError> {
+        if self.world.next().is_none_or(|next| next > end) || !self.world.step() {
+            return Err(StudyError(format!("{what}: nothing comes of it until {end}")));
+        }
+        self.steps += 1;
+        while let Some(signal) = self.world.poll_signal() {
+            self.observe(&signal);
+        }
+        self.broken.take().map_or(Ok(()), |what| Err(StudyError(what)))
+    }
+
+    fn observe(&mut self, signal: &Signal) {
+        match signal {
+            Signal::Wrote { host, header, .. } => {
+                let Some(meter) = &mut self.meter else { return };
+                let is_bulk = header.payload_len == self.transfer;
+                if let Body::Put { portal: BULK_PORTAL, .. } = header.body
+                    && self.servers.contains(&host.0)
+                    && !is_bulk
+                {
+                    meter.count(self.world.now());
+                    self.answered[(host.0 - self.servers.start) as usize] += 1;
+                }
+            }
+            Signal::Commanded { .. } => self.administrators.react(self.world.now(), signal),
+            Signal::Broken { host, what } => self.broken = Some(format!("{host}: {what}")),
+            _ => {}
+        }
+    }
+}
+
+fn told<T>(node: NodeAnswer<T>, what: &str) -> Result<T, StudyError> {
+    let nid = node.nid;
+    node.result.map_err(|error| StudyError(format!("{nid} does not {what}: {error:?}")))
+}
