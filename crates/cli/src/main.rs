@@ -11,6 +11,7 @@ mod demo;
 mod fault;
 mod interop;
 mod lctl;
+mod link;
 mod lnetctl;
 mod lst;
 mod manual;
@@ -39,6 +40,7 @@ enum Command {
     Lctl(lctl::Args),
     Lst(lst::Args),
     Demo(demo::Args),
+    Link(link::Args),
     Interop(interop::Args),
     #[command(hide = true)]
     Traffic(traffic::Args),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Node(args) => node::main(args),
         Command::Demo(args) => demo::main(&args),
         Command::Interop(args) => interop::main(&args),
+        Command::Link(args) => link::main(args),
         Command::Traffic(args) => traffic::main(args),
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),

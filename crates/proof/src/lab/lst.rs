@@ -19,6 +19,8 @@ pub struct Lst {
     pub concurrency: u32,
     /// How long to measure.
     pub seconds: f64,
+    /// How long not to, before.
+    pub warmup: f64,
 }
 
 /// What was measured.
@@ -60,14 +62,14 @@ impl Lst {
     /// A load of 1 MiB transfers, eight of them under way between each two.
     pub fn new(from: &str, to: &str, test: &'static str, seconds: f64) -> Self {
         let (from, to) = (from.to_owned(), to.to_owned());
-        Self { from, to, distribute: "1:1", test, concurrency: 16, seconds }
+        Self { from, to, distribute: "1:1", test, concurrency: 16, seconds, warmup: 1.0 }
     }
 
     fn words(&self) -> String {
-        let Self { from, to, distribute, test, concurrency, seconds } = self;
+        let Self { from, to, distribute, test, concurrency, seconds, warmup } = self;
         format!(
             "lst run --json --from {from} --to {to} --distribute {distribute} --concurrency \
-             {concurrency} --time {seconds} --warmup 1 {test}"
+             {concurrency} --time {seconds} --warmup {warmup} {test}"
         )
     }
 

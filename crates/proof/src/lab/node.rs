@@ -16,6 +16,7 @@ pub struct Settings {
     networks: String,
     routes: String,
     lnet: Vec<(&'static str, String)>,
+    ksocklnd: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -37,6 +38,13 @@ impl Settings {
         self
     }
 
+    /// A parameter of the module `ksocklnd`.
+    #[must_use]
+    pub fn ksocklnd(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.ksocklnd.push((name, value.to_string()));
+        self
+    }
+
     /// The node passes on what is for others.
     #[must_use]
     pub fn router(self) -> Self {
@@ -49,9 +57,14 @@ impl Settings {
         if !self.routes.is_empty() {
             text += &format!("    routes: {}\n", self.routes);
         }
-        if !self.lnet.is_empty() {
-            text += "    options:\n        lnet:\n";
-            for (name, value) in &self.lnet {
+        let modules = [("lnet", &self.lnet), ("ksocklnd", &self.ksocklnd)];
+        let mut modules = modules.into_iter().filter(|(_, options)| !options.is_empty()).peekable();
+        if modules.peek().is_some() {
+            text += "    options:\n";
+        }
+        for (module, options) in modules {
+            text += &format!("        {module}:\n");
+            for (name, value) in options {
                 text += &format!("            {name}: {value}\n");
             }
         }

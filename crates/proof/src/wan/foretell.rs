@@ -1,0 +1,118 @@
+//! What the closed model and the simulator say of a setup.
+
+use std::time::Duration;
+
+use fulmar_lnet::RouterBuffers;
+use fulmar_link::{Line, Tcp};
+use fulmar_sim::options::{Line as Cable, Tcp as SimulatedTcp};
+use fulmar_study::{Credits, Effort, Path, Routers, Scenario};
+use fulmar_tune::model::{self, Bound, Direction, Load};
+
+use super::{MTU, Ocean, Setup};
+
+/// What was foretold of a setup.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Foretold {
+    /// Payload in bytes per second, by the closed model.
+    pub model: f64,
+    /// What binds, as it sees it.
+    pub bound: Bound,
+    /// Payload in bytes per second, by the machines in virtual time.
+    pub simulated: f64,
+}
+
+/// Asks the model and the simulator.
+///
+/// # Errors
+/// If the simulation comes to nothing.
+pub fn foretell(ocean: &Ocean, setup: &Setup) -> Result<Foretold, String> {
+    let load = Load::selftest(1, setup.concurrency, setup.direction);
+    let model = model::predict(&ocean.path(), &load, &settings(ocean, setup));
+    let simulated = fulmar_study::predict(&scenario(ocean, setup), EFFORT)
+        .map_err(|error| format!("the simulator has no answer: {error}"))?;
+    Ok(Foretold {
+        model: model.bytes_per_second,
+        bound: model.bound,
+        simulated: simulated.bytes_per_second,
+    })
+}
+
+fn settings(ocean: &Ocean, setup: &Setup) -> model::Settings {
+    let routers = model::Routers {
+        count: 1,
+        rate: model::payload_rate(LAN_MBPS * 1_000_000, u32::from(MTU)),
+        router_credits: match setup.peer_buffer_credits {
+            0 => setup.peer_credits,
+            credits => credits,
+        },
+        large_buffers: large_buffers(setup),
+    };
+    model::Settings {
+        peer_credits: setup.peer_credits,
+        credits: setup.credits,
+        socket_buffer: window(ocean),
+        bulk_connections: setup.conns_per_peer,
+        hold: setup.hold,
+        cache: None,
+        nic: None,
+        routers: ocean.routed.then_some(routers),
+    }
+}
+
+fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
+    let cable = Cable::new(LAN_MBPS, LAN_DELAY);
+    let tcp = SimulatedTcp {
+        read_buffer: window(ocean),
+        write_buffer: window(ocean),
+        mtu: u32::from(MTU),
+        ..SimulatedTcp::default()
+    };
+    let routers = Routers {
+        at_clients: 1,
+        at_servers: 1,
+        cable: cable.clone(),
+        buffers: RouterBuffers { large: large_buffers(setup), ..RouterBuffers::default() },
+        peer_buffer_credits: setup.peer_buffer_credits,
+    };
+    Scenario {
+        clients: 1,
+        servers: 1,
+        direction: match setup.direction {
+            Direction::Read => fulmar_study::Direction::Read,
+            Direction::Write => fulmar_study::Direction::Write,
+        },
+        concurrency: setup.concurrency,
+        size: 1 << 20,
+        credits: Credits {
+            peer_credits: setup.peer_credits,
+            credits: setup.credits,
+            conns_per_peer: setup.conns_per_peer,
+            zc_min_payload: setup.zc_min_payload(),
+        },
+        path: Path {
+            client_cable: cable.clone(),
+            server_cable: cable,
+            trunks: vec![Cable::new(ocean.rate.bits() / 1_000_000, ocean.round_trip / 2)],
+            tcp,
+            routers: ocean.routed.then_some(routers),
+        },
+    }
+}
+
+/// What one connection can have under way: half of what the kernel may take for it.
+fn window(ocean: &Ocean) -> u64 {
+    let line = Line::new(ocean.rate, ocean.round_trip / 2);
+    Tcp::filling(&[line; 2]).buffer / 2
+}
+
+fn large_buffers(setup: &Setup) -> u32 {
+    match setup.large_buffers {
+        0 => RouterBuffers::default().large,
+        buffers => buffers,
+    }
+}
+
+/// The cables of a site are no part of the question.
+const LAN_MBPS: u64 = 100_000;
+const LAN_DELAY: Duration = Duration::from_micros(10);
+const EFFORT: Effort = Effort { least_rounds: 13, most_rounds: 101, latencies: false };
