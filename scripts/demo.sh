@@ -3,5 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/need.sh rust build-essential
-exec cargo run --locked --release --quiet -p fulmar -- demo "$@"
+scripts/need.sh rust build-essential iproute2
+# Namespaces need root, and are left out without.
+export PATH=$PATH:/usr/sbin:/sbin
+directory=${CARGO_TARGET_DIR:-target}
+exec cargo run --locked --release --quiet -p fulmar -- demo --picture "$directory/demo/ocean.png" "$@"

@@ -23,6 +23,13 @@ impl Which {
     pub(crate) fn at(control: Option<PathBuf>) -> Self {
         Self { control: control.or_else(|| std::env::var_os("FULMAR_CONTROL").map(PathBuf::from)) }
     }
+
+    pub(crate) fn client(&self) -> Client {
+        match &self.control {
+            Some(path) => Client::new(path),
+            None => Client::at_default(),
+        }
+    }
 }
 
 /// Options that say how to print.
@@ -69,15 +76,11 @@ pub(crate) type Status = u8;
 
 impl Context {
     pub(crate) fn new(tool: &'static str, which: &Which, how: &How) -> Self {
-        let client = match &which.control {
-            Some(path) => Client::new(path),
-            None => Client::at_default(),
-        };
         let dialect = match how.dialect {
             DialectArg::Netlink => Dialect::Netlink,
             DialectArg::Cyaml => Dialect::Cyaml,
         };
-        Self { tool, client, json: how.json, dialect }
+        Self { tool, client: which.client(), json: how.json, dialect }
     }
 
     /// Asks the node and has `print` show the reply, or tells why there is none.

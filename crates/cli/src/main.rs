@@ -18,6 +18,7 @@ mod manual;
 mod node;
 mod shell;
 mod traffic;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,6 +40,7 @@ enum Command {
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
     Lst(lst::Args),
+    Tune(tune::Args),
     Demo(demo::Args),
     Link(link::Args),
     Interop(interop::Args),
@@ -63,7 +65,8 @@ fn main() -> ExitCode {
     }
     match Fulmar::parse_from(args).command {
         Command::Node(args) => node::main(args),
-        Command::Demo(args) => demo::main(&args),
+        Command::Demo(args) => demo::main(args),
+        Command::Tune(args) => tune::main(&args),
         Command::Interop(args) => interop::main(&args),
         Command::Link(args) => link::main(args),
         Command::Traffic(args) => traffic::main(args),

@@ -37,6 +37,19 @@ pub fn duration(time: Duration) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// Returns a number of things, such as `1 pair` or `2 pairs`.
+pub fn count(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
+/// Returns a part of one as per cent, such as `94.7 %`.
+pub fn percent(part: f64) -> String {
+    format!("{} %", three_digits(part * 100.))
+}
+
 fn scaled(value: f64, units: &[(f64, &str)], smallest: &str) -> String {
     match units.iter().find(|(unit, _)| value >= *unit) {
         Some((unit, name)) => format!("{} {name}", three_digits(value / unit)),
@@ -68,6 +81,7 @@ mod tests {
         assert_eq!(bytes(1000), "1000 bytes");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(bits_per_second(12.5e9), "100 Gb/s");
+        assert_eq!((count(1u32, "pair"), count(2u32, "pair")), ("1 pair".into(), "2 pairs".into()));
         assert_eq!(bytes_per_second(166_000_000.), "158 MiB/s");
         assert_eq!(duration(Duration::from_micros(50_500)), "50.5 ms");
         assert_eq!(duration(Duration::from_nanos(84_500)), "84.5 us");

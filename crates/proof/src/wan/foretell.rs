@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fulmar_lnet::RouterBuffers;
 use fulmar_link::{Line, Tcp};
+use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::{Line as Cable, Tcp as SimulatedTcp};
 use fulmar_study::{Credits, Effort, Path, Routers, Scenario};
 use fulmar_tune::model::{self, Bound, Direction, Load};

@@ -46,7 +46,8 @@ impl Sites {
             true => (["router-a", "router-b"], Some(["a", "b"])),
             false => (["a", "b"], None),
         };
-        let make = |[a, b]: [&str; 2]| -> Result<[Host; 2], String> { Ok([lab.host(a)?, lab.host(b)?]) };
+        let make =
+            |[a, b]: [&str; 2]| -> Result<[Host; 2], String> { Ok([lab.host(a)?, lab.host(b)?]) };
         let shores = make(names)?;
         let inland = behind.map(make).transpose()?;
         let lines = [Line::new(ocean.rate, ocean.round_trip / 2); 2];

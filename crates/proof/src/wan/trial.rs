@@ -46,9 +46,8 @@ struct Nodes {
 
 impl Nodes {
     fn start(sites: &Sites, setup: &Setup) -> Result<Self, String> {
-        let start = |host, settings: Settings| {
-            Node::start(sites.lab(), host, &setup.apply(settings))
-        };
+        let start =
+            |host, settings: Settings| Node::start(sites.lab(), host, &setup.apply(settings));
         let [a, b] = sites.ends();
         if !sites.ocean().routed {
             let settings = || Settings::networks(&format!("tcp({DEVICE})"));
@@ -71,6 +70,12 @@ impl Nodes {
         };
         let ends = [end(0, a)?, end(1, b)?];
         let nids = [0, 1].map(|side| format!("{}@{}", INLAND[side], NETS[side]));
+        // Who calls a router that is not up yet leaves it alone for a while.
+        for (side, node) in ends.iter().enumerate() {
+            node.comes_to(|node| {
+                node.says(&format!("lnetctl ping --timeout 2 {}", nids[1 - side])).is_ok()
+            })?;
+        }
         Ok(Self { ends, nids, _routers: routers })
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Bound, Direction, Hold, Kind, Load, Path, Settings, Term};
-use crate::text::{bits_per_second, bytes, duration};
+use crate::text::{bits_per_second, bytes, count, duration};
 
 /// What the terms and the waves are made of.
 #[derive(Clone, Copy, Debug)]
@@ -119,27 +119,27 @@ impl Facts {
     pub(super) fn terms(&self) -> Vec<Term> {
         let Self { load, settings, .. } = self;
         let mut terms =
-            vec![term(Bound::Line, "the narrowest line, payload".into(), self.path.rate as f64)];
+            vec![term(Bound::Line, "payload of the narrowest line".into(), self.path.rate as f64)];
         if let Some(nic) = settings.nic {
             let nodes = load.clients.min(load.servers).max(1);
-            let text = format!("{nodes} nodes x {}", bits_per_second(nic.rate as f64));
+            let nic_rate = bits_per_second(nic.rate as f64);
+            let text = format!("{} x {nic_rate}", count(nodes, "node"));
             terms.push(term(Bound::Nic, text, f64::from(nodes) * nic.rate as f64));
         }
         terms.push(self.window());
         let (ways, peer) = (f64::from(self.ways), settings.peer_credits.max(1));
-        let who = if settings.routers.is_some() { "pairs of routers" } else { "pairs" };
-        let text = format!("{} {who} x {peer} credits", self.ways);
+        let text = format!("{} x {}", self.ways_text(), count(peer, "credit"));
         terms.push(self.held(Bound::PeerCredits, ways * f64::from(peer), &text));
         let senders = settings.routers.map_or(load.senders(), |routers| routers.count).max(1);
         let credits = settings.credits.max(1);
-        let text = format!("{senders} senders x {credits} credits");
+        let text = format!("{} x {}", count(senders, "sender"), count(credits, "credit"));
         terms.push(self.held(Bound::Credits, f64::from(senders) * f64::from(credits), &text));
         self.router_terms(&mut terms);
         let wanted = f64::from(load.pairs.max(1)) * f64::from(load.concurrency.max(1));
         let text = format!(
-            "{} pairs x {} RPCs x {} / {}",
-            load.pairs.max(1),
-            load.concurrency.max(1),
+            "{} x {} x {} / {}",
+            count(load.pairs.max(1), "pair"),
+            count(load.concurrency.max(1), "RPC"),
             bytes(load.rpc_bytes),
             Self::time(self.rpc_time())
         );
@@ -147,19 +147,27 @@ impl Facts {
         terms.push(term(Bound::Concurrency, text, rate));
         if let Some(cache) = settings.cache {
             let pairs = load.pairs.max(1);
-            let text =
-                format!("{pairs} pairs x {} / {}", bytes(cache), Self::time(self.rpc_time()));
+            let time = Self::time(self.rpc_time());
+            let text = format!("{} x {} / {time}", count(pairs, "pair"), bytes(cache));
             let rate = f64::from(pairs) * cache.max(1) as f64 / self.rpc_time();
             terms.push(term(Bound::Cache, text, rate));
         }
         terms
     }
 
+    fn ways_text(&self) -> String {
+        match self.settings.routers {
+            Some(_) => format!("{} of routers", count(self.ways, "pair")),
+            None => count(self.ways, "pair"),
+        }
+    }
+
     fn window(&self) -> Term {
+        let connections = self.way_window() / self.settings.socket_buffer.max(1) as f64;
         let text = format!(
-            "{} pairs x {} connections x {} / {}",
-            self.ways,
-            (self.way_window() / self.settings.socket_buffer.max(1) as f64).round(),
+            "{} x {} x {} / {}",
+            self.ways_text(),
+            count(connections.round() as u64, "connection"),
             bytes(self.settings.socket_buffer),
             duration(self.path.rtt)
         );
@@ -168,19 +176,18 @@ impl Facts {
 
     fn router_terms(&self, terms: &mut Vec<Term>) {
         let Some(routers) = self.settings.routers else { return };
-        let count = routers.count.max(1);
-        let text = format!("{count} routers x {}", bits_per_second(routers.rate as f64));
-        terms.push(term(Bound::Router, text, f64::from(count) * routers.rate as f64));
-        let hops = f64::from(self.load.senders().max(1)) * f64::from(count);
+        let number = f64::from(routers.count.max(1));
+        let who = count(routers.count.max(1), "router");
+        let text = format!("{who} x {}", bits_per_second(routers.rate as f64));
+        terms.push(term(Bound::Router, text, number * routers.rate as f64));
+        let senders = self.load.senders().max(1);
         let credits = routers.router_credits.max(1);
-        let text = format!(
-            "{} senders x {count} routers x {credits} router credits",
-            self.load.senders().max(1)
-        );
-        terms.push(self.held(Bound::RouterCredits, hops * f64::from(credits), &text));
+        let all = f64::from(senders) * number * f64::from(credits);
+        let (senders, credits) = (count(senders, "sender"), count(credits, "router credit"));
+        terms.push(self.held(Bound::RouterCredits, all, &format!("{senders} x {who} x {credits}")));
         let buffers = routers.large_buffers.max(1);
-        let text = format!("{count} routers x {buffers} buffers");
-        terms.push(self.held(Bound::RouterBuffers, f64::from(count) * f64::from(buffers), &text));
+        let text = format!("{who} x {}", count(buffers, "buffer"));
+        terms.push(self.held(Bound::RouterBuffers, number * f64::from(buffers), &text));
     }
 
     /// Credits of one way, and which of them they are.

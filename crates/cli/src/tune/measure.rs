@@ -1,0 +1,50 @@
+//! The round trip to a host, by opening connections to it.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use fulmar_lnet_wire::Nid;
+
+/// Where LNet listens.
+const PORT: u16 = 988;
+const TRIES: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Returns the shortest of some round trips to `host`. A connection that is refused has taken one
+/// too.
+pub(super) fn round_trip(host: &str) -> Result<Duration, String> {
+    let addr = address(host)?;
+    let mut best = None;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        match TcpStream::connect_timeout(&addr, PATIENCE) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => {
+                return Err(format!(
+                    "cannot measure the round trip to {addr}: {error}; give it by --rtt"
+                ));
+            }
+        }
+        let took = start.elapsed();
+        best = Some(best.map_or(took, |best: Duration| best.min(took)));
+    }
+    best.ok_or_else(|| format!("cannot measure the round trip to {addr}; give it by --rtt"))
+}
+
+fn address(host: &str) -> Result<SocketAddr, String> {
+    let ip = host.contains('@').then(|| host.parse::<Nid>().ok()?.ip()).flatten();
+    if let Some(ip) = ip {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    let found = match host.to_socket_addrs() {
+        Ok(found) => Ok(found),
+        Err(_) => (host, PORT).to_socket_addrs(),
+    };
+    let found = found.map_err(|error| {
+        format!("{host:?} is no host that can be found: {error}; write HOST, HOST:PORT or a NID")
+    })?;
+    let mut found = found.collect::<Vec<_>>().into_iter();
+    found.next().ok_or_else(|| format!("{host:?} has no address"))
+}

@@ -1,0 +1,257 @@
+//! `fulmar tune`: from words to a site, and what is printed.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use fulmar_tune::advice::{Advice, Site, Whose, advise};
+use fulmar_tune::model::{Direction, Kind};
+use fulmar_tune::quantity;
+use fulmar_tune::texts::{self, Language, Names};
+
+use crate::context::{Which, complain, print};
+
+mod host;
+mod measure;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use host::Host;
+
+/// Say what a path of this rate and round trip needs, and what this host would carry as it is
+///
+/// Prints a verdict, each setting with its arithmetic beside what it is on this host now, and ready
+/// texts for the files and tools that take them. Nothing is changed.
+///
+/// Exit status: 0 if the settings fill the line, 1 if they cannot (memory, too few nodes), 2 if the
+/// request was wrong.
+#[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The narrowest line of the path, in bits per second, such as 100Gbit
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    rate: u64,
+    /// The round trip of the path, such as 50.5ms
+    #[arg(long, value_name = "TIME", value_parser = quantity::time,
+        required_unless_present = "to")]
+    rtt: Option<Duration>,
+    /// Measure the round trip to this host instead: HOST, HOST:PORT or a NID
+    #[arg(long, value_name = "HOST", conflicts_with = "rtt")]
+    to: Option<String>,
+    /// Nodes at each end that work at once, each with one of the other end
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    nodes: u32,
+    /// The interface of a node, in bits per second [default: the line's]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    node_rate: Option<u64>,
+    /// Routers at each end of the path
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=1000))]
+    routers: u32,
+    /// Memory of a node, such as 64G [default: this host's]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
+    memory: Option<u64>,
+    /// The part of packets that is lost, such as 1e-6 [default: not known]
+    #[arg(long, value_name = "PART", value_parser = quantity::chance)]
+    loss: Option<f64>,
+    /// The largest packet of the whole path
+    #[arg(long, value_name = "BYTES", default_value_t = 9000,
+        value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: u32,
+    /// Connections of each bulk kind to a peer [default: what suits the line]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
+    conns: Option<u32>,
+    /// Whose nodes are to be set
+    #[arg(long = "for", value_name = "WHOSE", default_value = "fulmar")]
+    whose: WhoseArg,
+    /// What they do: bulk tests of lst, or the file system
+    #[arg(long, value_name = "WHAT", default_value = "selftest")]
+    load: LoadArg,
+    /// Which way the data goes; a write needs the most
+    #[arg(long, value_name = "WAY", default_value = "write")]
+    direction: DirectionArg,
+    /// Network of LNet, for the texts
+    #[arg(long, value_name = "NET", default_value = "tcp")]
+    net: fulmar_lnet_wire::Net,
+    /// Network device of this host, and for the texts [default: that of the default route]
+    #[arg(long, value_name = "NAME", value_parser = device_name)]
+    device: Option<String>,
+    /// The settings are for other hosts: do not look at this one
+    #[arg(long)]
+    elsewhere: bool,
+    /// What to print
+    #[arg(long, value_name = "HOW", default_value = "text")]
+    format: FormatArg,
+    /// Print JSON, as --format json does
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+const EXAMPLES: &str = "Examples:
+  fulmar tune --rate 100Gbit --rtt 50.5ms
+  fulmar tune --rate 100Gbit --rtt 50.5ms --for kernel --load lustre --nodes 16 --memory 256G
+  fulmar tune --rate 10Gbit --to 10.0.1.2@tcp --loss 1e-6 --mtu 1500
+  fulmar tune --rate 100Gbit --rtt 50.5ms --format sysctl > /etc/sysctl.d/90-long-path.conf";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WhoseArg {
+    Fulmar,
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LoadArg {
+    Selftest,
+    Lustre,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DirectionArg {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// Everything, for people
+    Text,
+    /// Everything, for programs
+    Json,
+    /// The file of "fulmar node -c"
+    Node,
+    /// Commands of lnetctl
+    Lnetctl,
+    /// A file of modprobe.d, which "fulmar node -c" reads too
+    Modprobe,
+    /// A file of sysctl.d
+    Sysctl,
+    /// Commands of lctl
+    Lctl,
+    /// Commands of ip and tc
+    Device,
+    /// The command that measures it
+    Lst,
+}
+
+impl FormatArg {
+    fn language(self) -> Option<Language> {
+        match self {
+            Self::Text | Self::Json => None,
+            Self::Node => Some(Language::Node),
+            Self::Lnetctl => Some(Language::Lnetctl),
+            Self::Modprobe => Some(Language::Modprobe),
+            Self::Sysctl => Some(Language::Sysctl),
+            Self::Lctl => Some(Language::Lctl),
+            Self::Device => Some(Language::Device),
+            Self::Lst => Some(Language::Lst),
+        }
+    }
+}
+
+/// The request was wrong.
+const WRONG: u8 = 2;
+/// Below this part of the line it is not full.
+const FULL: f64 = 0.95;
+
+pub(crate) fn main(args: &Args) -> ExitCode {
+    match run(args) {
+        Ok(status) => ExitCode::from(status),
+        Err(message) => {
+            complain(&format!("fulmar tune: {message}\n"));
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+/// Prints what was asked for and returns the status.
+fn run(args: &Args) -> Result<u8, String> {
+    let host =
+        (!args.elsewhere).then(|| Host::read(args.device.as_deref(), args.whose(), &args.which));
+    let site = args.site(host.as_ref())?;
+    let advice = advise(&site);
+    let device = args.device.clone().or_else(|| host.as_ref()?.device.clone());
+    let usual = Names::default();
+    let names = Names {
+        net: args.net.to_string(),
+        interface: device.unwrap_or(usual.interface.clone()),
+        ..usual
+    };
+    let text = match args.format.language() {
+        Some(language) => only(&advice, &names, language)?,
+        None if args.json || args.format == FormatArg::Json => {
+            report::json(&advice, host.as_ref(), &names)
+        }
+        None => report::text(&advice, host.as_ref(), &names),
+    };
+    let printed = print(&text);
+    let part = advice.prediction.bytes_per_second / site.rate() as f64;
+    Ok(if part < FULL { printed.max(1) } else { printed })
+}
+
+/// The texts of one language, each under its title if there are several.
+fn only(advice: &Advice, names: &Names, language: Language) -> Result<String, String> {
+    let blocks = texts::blocks(advice, names);
+    let meant: Vec<_> = blocks.iter().filter(|block| block.language == language).collect();
+    match meant.as_slice() {
+        [] => {
+            let others: Vec<String> =
+                blocks.iter().map(|block| format!("{:?}", block.language).to_lowercase()).collect();
+            Err(format!("there is no such text for this; there are {}", others.join(", ")))
+        }
+        [block] => Ok(block.text.clone()),
+        several => {
+            let titled = several.iter().map(|block| format!("# {}\n{}", block.title, block.text));
+            Ok(titled.collect::<Vec<_>>().join("---\n"))
+        }
+    }
+}
+
+impl Args {
+    fn whose(&self) -> Whose {
+        match self.whose {
+            WhoseArg::Fulmar => Whose::Fulmar,
+            WhoseArg::Kernel => Whose::Kernel,
+        }
+    }
+
+    fn site(&self, host: Option<&Host>) -> Result<Site, String> {
+        let rtt = match (&self.rtt, &self.to) {
+            (Some(rtt), _) => *rtt,
+            (None, Some(to)) => measure::round_trip(to)?,
+            (None, None) => return Err("give the round trip by --rtt, or a host by --to".into()),
+        };
+        Ok(Site {
+            line_bits: self.rate,
+            interface_bits: self.node_rate,
+            rtt,
+            mtu: self.mtu,
+            loss: self.loss,
+            nodes: self.nodes,
+            routers: self.routers,
+            memory: self.memory.or_else(|| host?.memory),
+            connections: self.conns,
+            whose: self.whose(),
+            kind: match self.load {
+                LoadArg::Selftest => Kind::Selftest,
+                LoadArg::Lustre => Kind::Lustre,
+            },
+            direction: match self.direction {
+                DirectionArg::Read => Direction::Read,
+                DirectionArg::Write => Direction::Write,
+            },
+        })
+    }
+}
+
+/// A name that needs no quotes in any of the texts.
+fn device_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
+    match (1..=15).contains(&text.len()) && text.chars().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no name of a network device, such as eth0")),
+    }
+}

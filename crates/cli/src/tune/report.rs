@@ -1,0 +1,223 @@
+//! What is printed: for people, and as JSON.
+
+use std::fmt::Write;
+
+use fulmar_tune::advice::{Advice, Place, Setting};
+use fulmar_tune::model::{Bound, Direction, Kind, Prediction, Term};
+use fulmar_tune::present::Present;
+use fulmar_tune::text::{bits_per_second, bytes, count, duration, percent};
+use fulmar_tune::texts::{self, Names};
+use serde_json::json;
+
+use super::host::Host;
+
+/// Columns of a terminal.
+const WIDTH: usize = 100;
+/// Rows are this far from their heading.
+const INDENT: usize = 2;
+
+/// Returns everything as JSON.
+pub(super) fn json(advice: &Advice, host: Option<&Host>, names: &Names) -> String {
+    let now = host.map(|host| host.present.predict(&advice.site, &advice.load));
+    let value = json!({
+        "advice": advice,
+        "host": host,
+        "now": now,
+        "texts": texts::blocks(advice, names),
+    });
+    let mut text = serde_json::to_string_pretty(&value).expect("numbers and text become JSON");
+    text.push('\n');
+    text
+}
+
+/// Returns everything for people.
+pub(super) fn text(advice: &Advice, host: Option<&Host>, names: &Names) -> String {
+    let mut out = verdict(advice, host);
+    if !advice.warnings.is_empty() {
+        out.push('\n');
+        for warning in &advice.warnings {
+            out.push_str(&folded("Mind: ", warning));
+        }
+    }
+    out.push('\n');
+    out.push_str(&table(advice, host));
+    out.push('\n');
+    out.push_str(&memory(advice));
+    for block in texts::blocks(advice, names) {
+        let _ = write!(out, "\n# {}\n{}", block.title, block.text);
+    }
+    out
+}
+
+/// What the path needs, what the advice gives it, and what there would be without.
+fn verdict(advice: &Advice, host: Option<&Host>) -> String {
+    let Advice { site, path, plan, prediction, load, .. } = advice;
+    let line = bits_per_second(site.line_bits as f64 / 8.);
+    let (payload, rtt) = (bits_per_second(path.rate as f64), duration(path.rtt));
+    let mut out = format!(
+        "Path        {line}, {rtt}: {payload} of payload, {} under way when it is full\n",
+        bytes(path.bytes_in_flight())
+    );
+    let what = match (site.kind, site.direction) {
+        (Kind::Selftest, Direction::Read) => "reads of lst",
+        (Kind::Selftest, Direction::Write) => "writes of lst",
+        (Kind::Lustre, Direction::Read) => "reads of the file system",
+        (Kind::Lustre, Direction::Write) => "writes of the file system",
+    };
+    let load_line = format!(
+        "{what}, {} to {}: {} of {} in flight{}, each takes {}",
+        count(load.clients, "node"),
+        count(load.servers, "node"),
+        count(plan.concurrency, "RPC"),
+        bytes(plan.rpc_bytes),
+        if load.pairs > 1 { " for each pair" } else { "" },
+        duration(prediction.rpc_time)
+    );
+    out.push_str(&folded("Load        ", &load_line));
+    out.push_str(&folded("As advised  ", &told(advice, prediction)));
+    if let Some(host) = host {
+        let now = host.present.predict(site, load);
+        out.push_str(&folded("As it is    ", &format!("{} ({})", told(advice, &now), host.lnet)));
+    }
+    out
+}
+
+/// A prediction in a line, with the formula of what binds.
+fn told(advice: &Advice, prediction: &Prediction) -> String {
+    let rate = prediction.bytes_per_second;
+    let rates = bits_per_second(rate);
+    if prediction.bound == Bound::Line {
+        return format!("{rates}: the line is full, nothing else binds");
+    }
+    let part = percent(rate / advice.path.rate.max(1) as f64);
+    let by = |a: &&Term, b: &&Term| a.bytes_per_second.total_cmp(&b.bytes_per_second);
+    let least = prediction.terms.iter().min_by(by);
+    let (what, formula) = least.map_or(("", ""), |term| (term.what.name(), &term.formula[..]));
+    let convoy = match prediction.convoy {
+        part if part < 1. => {
+            let (part, credits) = (percent(part), prediction.bound.name());
+            format!("; {part} of that, since small messages wait behind bulk for {credits}")
+        }
+        _ => String::new(),
+    };
+    format!("{rates}, {part} of the line. Bound by {what}: {formula}{convoy}")
+}
+
+const HEADINGS: [(Place, &str); 6] = [
+    (Place::Interface, "LNet interface, on both ends"),
+    (Place::Lnet, "LNet of routers"),
+    (Place::Load, "Load"),
+    (Place::Lustre, "File system"),
+    (Place::Sysctl, "Kernel, on both ends"),
+    (Place::Device, "Network device"),
+];
+
+/// Setting, now, advised, why.
+fn table(advice: &Advice, host: Option<&Host>) -> String {
+    let rows: Vec<Row<'_>> =
+        advice.settings.iter().map(|setting| Row::new(setting, host.map(|h| &h.present))).collect();
+    let width = |of: fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let name = INDENT + width(|row| row.setting.name.len());
+    let now = width(|row| row.now.len()).max("usual".len());
+    let advised = width(|row| row.advised.len()).max("ADVISED".len());
+    let before = if host.is_some() { "NOW" } else { "USUAL" };
+    let mut out = format!("{:name$}  {before:>now$}  {:>advised$}  WHY\n", "SETTING", "ADVISED");
+    for (place, heading) in HEADINGS {
+        let here = || rows.iter().filter(|row| row.setting.place == place);
+        if here().next().is_some() {
+            let _ = writeln!(out, "{heading}");
+        }
+        let (same, other): (Vec<_>, Vec<_>) = here().partition(|row| row.is_same);
+        for row in other {
+            let label = format!("{:INDENT$}{}", "", row.setting.name);
+            let start = format!("{label:name$}  {:>now$}  {:>advised$}  ", row.now, row.advised);
+            out.push_str(&folded(&start, &row.why));
+        }
+        if !same.is_empty() {
+            let list = same.iter().map(|row| format!("{} {}", row.setting.name, row.advised));
+            let list = list.collect::<Vec<_>>().join(", ");
+            out.push_str(&folded(&format!("{:INDENT$}as they are: ", ""), &list));
+        }
+    }
+    out
+}
+
+struct Row<'a> {
+    setting: &'a Setting,
+    now: String,
+    advised: String,
+    why: String,
+    /// It need not be touched.
+    is_same: bool,
+}
+
+impl<'a> Row<'a> {
+    fn new(setting: &'a Setting, present: Option<&Present>) -> Self {
+        let now = present.and_then(|present| present.get(setting.name));
+        let now = shown(setting.name, now.unwrap_or(&setting.usual));
+        let advised = shown(setting.name, &setting.advised);
+        let mut why = setting.why.clone();
+        if let Some(without) = &setting.without {
+            let usual = shown(setting.name, &setting.usual);
+            let _ =
+                write!(why, "; {usual} would carry {}", bits_per_second(without.bytes_per_second));
+        }
+        let is_same = now == advised;
+        Self { setting, now, advised, why, is_same }
+    }
+}
+
+/// A value as a table shows it: limits of buffers as sizes.
+fn shown(name: &str, value: &str) -> String {
+    let is_size = name.ends_with("mem") || name.ends_with("mem_max");
+    let last = value.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
+    match last {
+        Some(pages) if name == "net.ipv4.tcp_mem" => bytes(pages.saturating_mul(4096)),
+        Some(limit) if is_size => bytes(limit),
+        _ => value.to_owned(),
+    }
+}
+
+/// What a node keeps.
+fn memory(advice: &Advice) -> String {
+    let memory = &advice.memory;
+    let mut out = String::new();
+    for (who, shares) in [("node", &memory.node), ("router", &memory.router)] {
+        if shares.is_empty() {
+            continue;
+        }
+        let total: u64 = shares.iter().map(|share| share.bytes).sum();
+        let list: Vec<String> =
+            shares.iter().map(|share| format!("{} {}", bytes(share.bytes), share.what)).collect();
+        let line = format!("at most {}: {}", bytes(total), list.join(", "));
+        out.push_str(&folded(&format!("{:12}", format!("Per {who}")), &line));
+    }
+    match memory.limit {
+        Some(limit) => {
+            let _ = writeln!(out, "{:12}of {}, half of what it has", "", bytes(limit));
+        }
+        None => out.push_str("            whether that fits is not known: give --memory\n"),
+    }
+    out
+}
+
+/// `text` after `start`, in lines of a terminal that begin below its first word.
+fn folded(start: &str, text: &str) -> String {
+    let indent = start.chars().count();
+    let mut out = start.to_owned();
+    let mut column = indent;
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if column > indent && column + 1 + len > WIDTH {
+            let _ = write!(out, "\n{:indent$}", "");
+            column = indent;
+        } else if column > indent {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += len;
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,280 @@
+//! The numbers that follow from a site.
+
+use serde::Serialize;
+
+use super::{Site, Whose};
+use crate::model::{
+    Direction, Kind, MESSAGE_BYTES_MAX, Settings, cubic_window, predict, segment_bytes,
+};
+
+/// More in flight than the path holds, so that a hiccup of an end does not empty it.
+pub(super) const HEADROOM: f64 = 1.25;
+/// The largest concurrency that `lst` takes for a pair.
+const SELFTEST_RPCS_MAX: u64 = 1024;
+/// The largest `max_rpcs_in_flight` of a target.
+const LUSTRE_RPCS_MAX: u64 = 256;
+/// With more RPCs than this, larger ones are easier on servers.
+const LUSTRE_RPCS_MANY: u64 = 64;
+/// What Linux takes as a limit of a buffer, in whole MiB.
+const TCP_BUFFER_MAX: u64 = 2047 << 20;
+/// A window that TCP can name has 30 bits.
+const WINDOW_MAX: u64 = 1 << 30;
+/// Below this a line is as near as a machine room, where usual settings do.
+const NEAR: f64 = 0.002;
+const MIB: u64 = 1 << 20;
+
+/// What credits and buffers are if nobody sets them. Spec: lnet-behaviour §6.2, §8.5, §13.6.
+pub(crate) mod usual {
+    pub(crate) const PEER_CREDITS: u32 = 8;
+    pub(crate) const CREDITS: u32 = 256;
+    pub(crate) const TINY_BUFFERS: u32 = 2048;
+    pub(crate) const SMALL_BUFFERS: u32 = 16_384;
+    pub(crate) const LARGE_BUFFERS: u32 = 1024;
+    pub(crate) const LUSTRE_RPCS: u32 = 8;
+    pub(crate) const RPC_BYTES: u64 = 4 << 20;
+    /// Linux, with a gigabyte of memory or more.
+    pub(crate) const TCP_RMEM: u64 = 6 << 20;
+    pub(crate) const TCP_WMEM: u64 = 4 << 20;
+    pub(crate) const BACKLOG: u32 = 1000;
+    pub(crate) const TX_QUEUE: u32 = 1000;
+    /// `max_read_ahead_per_file_mb` with 32 GiB of memory or more.
+    pub(crate) const READ_AHEAD_MB: u32 = 256;
+
+    /// `max_dirty_mb` of a target: an eighth of the memory, at most 2000.
+    pub(crate) fn dirty_mb(memory: Option<u64>) -> u32 {
+        memory.map_or(2000, |memory| (memory >> 23).min(2000) as u32)
+    }
+
+    /// Most kernels, until it is raised.
+    pub(crate) const CORE_MEM: u64 = 212_992;
+}
+
+/// The congestion control of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// Halts at losses.
+    Cubic,
+    /// Measures rate and round trip; losses below some per cent do not stop it.
+    Bbr,
+}
+
+impl Congestion {
+    /// Returns its name in Linux.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+/// The numbers, without their reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Bytes that all pairs must have in flight together.
+    pub in_flight: u64,
+    /// Data of one RPC.
+    pub rpc_bytes: u64,
+    /// RPCs in flight of a pair.
+    pub concurrency: u32,
+    /// `peer_credits`.
+    pub peer_credits: u32,
+    /// `credits`.
+    pub credits: u32,
+    /// `peer_buffer_credits` of routers.
+    pub peer_buffer_credits: u32,
+    /// Connections of each bulk kind to a peer.
+    pub conns_per_peer: u32,
+    /// Bytes that one connection should be able to have under way.
+    pub window: u64,
+    /// The limit of `tcp_rmem` and `tcp_wmem`, of which half is for the kernel's own.
+    pub tcp_buffer: u64,
+    /// Router buffers for messages without payload.
+    pub tiny_buffers: u32,
+    /// Router buffers of a page.
+    pub small_buffers: u32,
+    /// Router buffers of 1 MiB.
+    pub large_buffers: u32,
+    /// `max_dirty_mb` of a target; at most 2047.
+    pub dirty_mb: u32,
+    /// `max_read_ahead_per_file_mb`.
+    pub read_ahead_mb: u32,
+    /// `netdev_max_backlog`.
+    pub backlog: u32,
+    /// `txqueuelen`.
+    pub tx_queue: u32,
+    /// `tcp_congestion_control`.
+    pub congestion: Congestion,
+    /// Threads of ksocklnd for each CPU partition.
+    pub nscheds: u32,
+    /// How much of what would be needed it is: 1 unless memory is short.
+    pub scale: f64,
+}
+
+impl Plan {
+    /// Returns the numbers for `scale` of what fills the line.
+    pub fn new(site: &Site, scale: f64) -> Self {
+        let pairs = u64::from(site.nodes.max(1));
+        let in_flight = in_flight(site, scale);
+        let (rpc_bytes, rpcs_max) = rpc_size(site, in_flight / pairs);
+        let wanted = in_flight.div_ceil(pairs * rpc_bytes).clamp(1, rpcs_max) as u32;
+        let is_lustre = site.kind == Kind::Lustre && scale >= 1.;
+        let concurrency = if is_lustre { wanted.max(usual::LUSTRE_RPCS) } else { wanted };
+        let messages = u64::from(concurrency) * rpc_bytes.div_ceil(MESSAGE_BYTES_MAX);
+        let routers = u64::from(site.routers);
+        let (waiting, hops) = match routers {
+            0 => (messages, 1),
+            // Towards a router of the own site; and between a router and one of the other site.
+            _ => {
+                let between = (pairs * messages).div_ceil(routers * routers);
+                (messages.div_ceil(routers).max(between), site.routers)
+            }
+        };
+        let peer_credits = whole(waiting.next_multiple_of(8)).max(usual::PEER_CREDITS);
+        let conns_per_peer = connections(site);
+        let window = window(site, conns_per_peer, scale);
+        let tcp_buffer = (2 * window).next_multiple_of(MIB).clamp(usual::TCP_RMEM, TCP_BUFFER_MAX);
+        let data = u64::from(concurrency) * rpc_bytes;
+        let per_router = |count: u64| count.div_ceil(routers.max(1));
+        // What is usual is kept, unless memory is short.
+        let least = |usual: u32| if scale < 1. { usual.min(64) } else { usual };
+        let through = per_router(2 * pairs * messages);
+        Self {
+            in_flight,
+            rpc_bytes,
+            concurrency,
+            peer_credits,
+            credits: peer_credits.saturating_mul(hops).max(usual::CREDITS),
+            peer_buffer_credits: peer_credits,
+            conns_per_peer,
+            window,
+            tcp_buffer,
+            tiny_buffers: whole(through).max(usual::TINY_BUFFERS),
+            small_buffers: whole(through).max(usual::SMALL_BUFFERS),
+            large_buffers: whole(per_router(in_flight.div_ceil(MIB)).next_multiple_of(64))
+                .max(least(usual::LARGE_BUFFERS)),
+            dirty_mb: whole(data.div_ceil(MIB)).min(2047).max(least(usual::dirty_mb(site.memory))),
+            read_ahead_mb: whole(data.div_ceil(MIB)).max(least(usual::READ_AHEAD_MB)),
+            backlog: packets(site, 0.02).max(usual::BACKLOG),
+            tx_queue: packets(site, 0.01).clamp(usual::TX_QUEUE, 20_000),
+            congestion: congestion(site, conns_per_peer),
+            nscheds: whole(site.interface_rate().saturating_mul(8).div_ceil(10_000_000_000) + 2),
+            scale,
+        }
+    }
+
+    /// Returns the same as the model has it.
+    pub fn model(&self, site: &Site) -> Settings {
+        let cache = match (site.kind, site.direction) {
+            (Kind::Selftest, _) => None,
+            (Kind::Lustre, Direction::Write) => Some(u64::from(self.dirty_mb) << 20),
+            (Kind::Lustre, Direction::Read) => Some(u64::from(self.read_ahead_mb) << 20),
+        };
+        let settings = Settings {
+            peer_credits: self.peer_credits,
+            credits: self.credits,
+            socket_buffer: under_way(site, self.congestion, self.tcp_buffer, self.tcp_buffer),
+            bulk_connections: self.conns_per_peer,
+            hold: site.whose.hold(),
+            cache,
+            nic: None,
+            routers: None,
+        };
+        site.bounds(settings, self.peer_buffer_credits, self.large_buffers)
+    }
+}
+
+/// The bytes that one connection has under way with limits of buffers: the receiver offers half of
+/// its buffer as a window, and CUBIC holds back after a loss.
+pub(crate) fn under_way(site: &Site, congestion: Congestion, rmem: u64, wmem: u64) -> u64 {
+    let allowed = match (congestion, site.loss) {
+        (Congestion::Cubic, Some(loss)) => cubic_window(segment_bytes(site.mtu), site.rtt, loss),
+        _ => u64::MAX,
+    };
+    allowed.min(rmem / 2).min(wmem).min(WINDOW_MAX)
+}
+
+/// The bytes that the line carries while an RPC takes its round trips, and a quarter more.
+fn in_flight(site: &Site, scale: f64) -> u64 {
+    let one = site.load(1, MESSAGE_BYTES_MAX);
+    let open = Settings {
+        peer_credits: usual::PEER_CREDITS,
+        credits: usual::CREDITS,
+        socket_buffer: WINDOW_MAX,
+        bulk_connections: 1,
+        hold: site.whose.hold(),
+        cache: None,
+        nic: None,
+        routers: None,
+    };
+    let settings = site.bounds(open, usual::PEER_CREDITS, usual::LARGE_BUFFERS);
+    let time = predict(&site.path(), &one, &settings).rpc_time.as_secs_f64();
+    (site.rate() as f64 * time * HEADROOM * scale).ceil().max(1.) as u64
+}
+
+/// The size of an RPC, and how many of them there can be.
+fn rpc_size(site: &Site, in_flight: u64) -> (u64, u64) {
+    if site.kind == Kind::Selftest {
+        return (MESSAGE_BYTES_MAX, SELFTEST_RPCS_MAX);
+    }
+    let few = |rpc: u64| in_flight.div_ceil(rpc) <= LUSTRE_RPCS_MANY;
+    let sizes = [usual::RPC_BYTES, 16 << 20];
+    let size = sizes.into_iter().find(|size| few(*size)).unwrap_or(16 << 20);
+    (size, LUSTRE_RPCS_MAX)
+}
+
+/// LNet's own rule, and more where a window of TCP is too small for its share.
+pub(crate) fn connections(site: &Site) -> u32 {
+    if let Some(connections) = site.connections {
+        return connections.clamp(1, 127);
+    }
+    let gigabits = site.interface_bits.unwrap_or(site.line_bits) / 1_000_000_000;
+    let usual = gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1);
+    let windows = whole((2 * alone(site)).div_ceil(WINDOW_MAX));
+    usual.max(windows).min(127)
+}
+
+/// The bytes that a pair has under way which has the line to itself.
+pub(super) fn alone(site: &Site) -> u64 {
+    let rate = site.path().rate.min(site.interface_rate());
+    (rate as f64 * site.rtt.as_secs_f64()) as u64
+}
+
+fn window(site: &Site, connections: u32, scale: f64) -> u64 {
+    let whole = 2. * alone(site) as f64 * scale / f64::from(connections);
+    (whole as u64).clamp(MIB, WINDOW_MAX)
+}
+
+/// The packets of so many seconds, in full hundreds.
+fn packets(site: &Site, seconds: f64) -> u32 {
+    let packets = site.interface_rate() as f64 / f64::from(segment_bytes(site.mtu)) * seconds;
+    whole((packets as u64).next_multiple_of(100))
+}
+
+/// CUBIC where losses leave it the window that a connection needs.
+fn congestion(site: &Site, connections: u32) -> Congestion {
+    let needed = alone(site) / u64::from(connections.max(1));
+    match site.loss {
+        Some(loss) if cubic_window(segment_bytes(site.mtu), site.rtt, loss) >= needed => {
+            Congestion::Cubic
+        }
+        None if site.rtt.as_secs_f64() < NEAR => Congestion::Cubic,
+        _ => Congestion::Bbr,
+    }
+}
+
+/// The loss above which CUBIC cannot keep so many bytes under way.
+pub(super) fn cubic_loss_max(site: &Site, window: u64) -> f64 {
+    let packets = window as f64 / f64::from(segment_bytes(site.mtu));
+    site.rtt.as_secs_f64() * (1.054 / packets.max(1.)).powf(4. / 3.)
+}
+
+pub(super) fn whole(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Whether the nodes are the kernel's.
+pub(super) fn is_kernel(site: &Site) -> bool {
+    site.whose == Whose::Kernel
+}

@@ -1,0 +1,107 @@
+//! What settings that somebody has would carry.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::advice::Site;
+use crate::advice::plan::{Congestion, connections, under_way, usual};
+use crate::model::{
+    Direction, Hold, Kind, Load, MESSAGE_BYTES_MAX, Path, Prediction, Settings, predict,
+};
+
+/// Settings as they are found, by the names of [`crate::advice::Setting`]. What is not there is as
+/// usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Present {
+    /// Values as they are written where they were found.
+    pub values: BTreeMap<String, String>,
+}
+
+impl Present {
+    /// Keeps one.
+    pub fn set(&mut self, name: &str, value: impl ToString) {
+        self.values.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Returns the value of a setting.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str, usual: T) -> T {
+        self.last(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
+    }
+
+    /// The last word: the limit of `tcp_rmem`, or all of a single number.
+    fn last(&self, name: &str) -> Option<&str> {
+        self.get(name)?.split_whitespace().last()
+    }
+
+    /// Returns the settings as the model has them, on the path of `site`.
+    pub fn model(&self, site: &Site) -> Settings {
+        let rmem = self.number("net.ipv4.tcp_rmem", usual::TCP_RMEM);
+        let wmem = self.number("net.ipv4.tcp_wmem", usual::TCP_WMEM);
+        let congestion = match self.get("net.ipv4.tcp_congestion_control") {
+            Some("bbr") => Congestion::Bbr,
+            _ => Congestion::Cubic,
+        };
+        let peer_credits = self.number("peer_credits", usual::PEER_CREDITS);
+        let by_speed = connections(&Site { connections: None, ..*site });
+        let bulk_connections = match self.number("conns_per_peer", 0) {
+            0 => by_speed,
+            given => given,
+        };
+        let cache = match (site.kind, site.direction) {
+            (Kind::Selftest, _) => None,
+            (Kind::Lustre, Direction::Write) => {
+                let usual = usual::dirty_mb(site.memory);
+                Some(u64::from(self.number("osc.*.max_dirty_mb", usual)) << 20)
+            }
+            (Kind::Lustre, Direction::Read) => {
+                let usual = usual::READ_AHEAD_MB;
+                Some(u64::from(self.number("llite.*.max_read_ahead_per_file_mb", usual)) << 20)
+            }
+        };
+        let settings = Settings {
+            peer_credits,
+            credits: self.number("credits", usual::CREDITS),
+            socket_buffer: under_way(site, congestion, rmem, wmem),
+            bulk_connections,
+            hold: self.hold(site),
+            cache,
+            nic: None,
+            routers: None,
+        };
+        let large = self.number("large_router_buffers", usual::LARGE_BUFFERS);
+        let router_credits = match self.number("peer_buffer_credits", 0) {
+            0 => peer_credits,
+            given => given,
+        };
+        site.bounds(settings, router_credits, large)
+    }
+
+    /// Kernel nodes ask for zero-copy acknowledgements unless told otherwise, ours if told to.
+    fn hold(&self, site: &Site) -> Hold {
+        match self.get("zc_min_payload").and_then(|text| text.parse::<u64>().ok()) {
+            Some(least) if least > MESSAGE_BYTES_MAX => Hold::Written,
+            Some(1..) => Hold::RoundTrip,
+            Some(0) | None => site.whose.hold(),
+        }
+    }
+
+    /// Says what they carry of `load`; of the file system, with the RPCs that are usual.
+    pub fn predict(&self, site: &Site, load: &Load) -> Prediction {
+        let mtu = self.number("mtu", site.mtu).min(site.mtu);
+        let path = Path::of_line(site.line_bits, mtu, site.rtt);
+        let load = match load.kind {
+            Kind::Selftest => *load,
+            Kind::Lustre => Load {
+                concurrency: self.number("osc.*.max_rpcs_in_flight", usual::LUSTRE_RPCS),
+                rpc_bytes: usual::RPC_BYTES,
+                ..*load
+            },
+        };
+        predict(&path, &load, &self.model(site))
+    }
+}
