@@ -51,7 +51,7 @@ fn transfer(duration: Duration) -> Result<(f64, f64), Failure> {
 }
 
 /// Returns the bytes that the receiver counted, and in how many seconds.
-fn received(report: &str) -> Result<(f64, f64), Failure> {
+pub(crate) fn received(report: &str) -> Result<(f64, f64), Failure> {
     let json: serde_json::Value = serde_json::from_str(report)
         .map_err(|error| Failure(format!("iperf3 printed no JSON: {error}")))?;
     let sum = &json["end"]["sum_received"];

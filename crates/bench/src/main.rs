@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod iperf3;
+mod link;
 mod lnet;
 mod lst;
 mod multirail;
@@ -20,7 +21,7 @@ mod stats;
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,12 +70,16 @@ enum Command {
     LstServer { port: u16 },
     #[command(hide = true)]
     LstClient { port: u16, load: String, seconds: f64 },
+    #[command(hide = true)]
+    LinkEcho { to: IpAddr, expected_us: u64 },
 }
 
 /// What measures the figures whose names begin so.
 type Case = (&'static str, fn(Effort) -> Result<Vec<Figure>, Failure>);
 
 const CASES: &[Case] = &[
+    ("link.tcp_gbps", link::tcp),
+    ("link.delay_error", link::delay),
     ("lnet.put_1m", lnet::bulk),
     ("lnet.put_8b", lnet::latency),
     ("lnet.idle_1000_peers", lnet::idle),
@@ -112,6 +117,9 @@ fn main() -> ExitCode {
         }
         Command::LnetHub { port, peers } => lnet::serve_peers(port, peers),
         Command::LnetPeers { port, peers } => lnet::hold_peers(port, peers),
+        Command::LinkEcho { to, expected_us } => {
+            link::send_echoes(to, Duration::from_micros(expected_us))
+        }
         Command::LstServer { port } => lst::serve(port),
         Command::LstClient { port, load, seconds } => {
             let load = serde_json::from_str(&load);

@@ -11,7 +11,7 @@ use crate::line::Line;
 ///
 /// Every segment that entered is in one place: `entered` is the sum of `delivered`, `lost`,
 /// `overflowed`, `refused` and `under_way`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
     /// Packets that entered, as the sender's network stack made them: up to 64 KiB each.
     pub packets: u64,
@@ -35,6 +35,11 @@ pub struct Counters {
     pub queue_bytes: u64,
     /// The most bytes that were in the queue.
     pub queue_max_bytes: u64,
+    /// How late packets were handed over at the other end, on average since the start: what this
+    /// machine adds to the delay.
+    pub lateness_mean_us: f64,
+    /// How late the latest was.
+    pub lateness_max_us: f64,
     /// Packets that the sender's device dropped because the link was too slow to fetch them: this
     /// machine is too busy for the rate.
     pub missed: u64,
@@ -52,6 +57,10 @@ pub(crate) struct Tally {
     pub(crate) refused: AtomicU64,
     pub(crate) reordered: AtomicU64,
     pub(crate) queue_max: AtomicU64,
+    /// Packets that were handed over, and by how many nanoseconds these were late in all.
+    pub(crate) handed: AtomicU64,
+    pub(crate) lateness: AtomicU64,
+    pub(crate) lateness_max: AtomicU64,
     /// When the line will have sent what is in its queue.
     pub(crate) busy_until: AtomicU64,
 }
@@ -60,7 +69,21 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }
 
+/// Keeps the greatest of what was said. One thread writes.
+pub(crate) fn raise(counter: &AtomicU64, value: u64) {
+    if value > counter.load(Relaxed) {
+        counter.store(value, Relaxed);
+    }
+}
+
 impl Tally {
+    /// A packet was handed over so many nanoseconds late.
+    pub(crate) fn handed_over(&self, late: u64) {
+        add(&self.handed, 1);
+        add(&self.lateness, late);
+        raise(&self.lateness_max, late);
+    }
+
     /// Returns the counters as they are at `now`.
     pub(crate) fn at(&self, now: Time, line: &Line, missed: u64) -> Counters {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
@@ -81,7 +104,14 @@ impl Tally {
             reordered: get(&self.reordered),
             queue_bytes: line.rate.bytes_in(busy),
             queue_max_bytes: get(&self.queue_max),
+            lateness_mean_us: micros(get(&self.lateness) / get(&self.handed).max(1)),
+            lateness_max_us: micros(get(&self.lateness_max)),
             missed,
         }
     }
+}
+
+/// No clock is more exact than three decimals.
+fn micros(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e3
 }

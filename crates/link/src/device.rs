@@ -47,7 +47,7 @@ impl Device {
             }
             let counters = File::open("/proc/thread-self/net/dev").map_err(failed)?;
             Ok(Self { tun: Arc::new(tun), name: device, counters: Arc::new(counters) })
-        })
+        })?
     }
 
     /// Returns how many packets the device dropped since nobody fetched them in time.

@@ -1,19 +1,17 @@
 //! The link: two devices, and a thread for each direction.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::counters::{Counters, Tally};
 use crate::device::Device;
 use crate::error::LinkError;
 use crate::line::Line;
-use crate::pump::{Clock, Pump};
+use crate::pump::{Bell, Clock, Pump};
 use crate::shaper::Shaper;
 use crate::store::Store;
+use crate::units::UnitError;
 
 /// Where a link ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +50,7 @@ const MTU_MIN: u16 = 576;
 pub struct Link {
     clock: Clock,
     directions: [Direction; 2],
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     failure: Arc<Mutex<Option<String>>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -73,15 +71,13 @@ impl Link {
             line.check().map_err(|error| LinkError::Line { direction, error })?;
         }
         if options.mtu < MTU_MIN {
-            return Err(LinkError::Command(format!(
-                "an MTU is {MTU_MIN} to 65535, not {}",
-                options.mtu
-            )));
+            let mtu = options.mtu;
+            return Err(UnitError(format!("an MTU is {MTU_MIN} to 65535, not {mtu}")).into());
         }
         let [a, b] = &options.ends;
         let (a, b) = (Device::new(a, options.mtu)?, Device::new(b, options.mtu)?);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| LinkError::System { what: "eventfd", error: error.into() })?;
+        let bell = Bell::new()
+            .map_err(|error| LinkError::System { what: "cannot make an eventfd", error })?;
         let clock = Clock::start();
         let [ab, ba] = options.lines;
         let direction =
@@ -111,10 +107,13 @@ impl Link {
         };
         let failure = self.failure.clone();
         let work = move || {
-            if let Err(error) = pump.run() {
-                let text = format!("{}: a device is gone: {error}", DIRECTIONS[which]);
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
-            }
+            let why = match catch_unwind(AssertUnwindSafe(|| pump.run())) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => format!("a device is gone: {error}"),
+                Err(_) => "a defect of this program, told of above".to_owned(),
+            };
+            let text = format!("{}: {why}", DIRECTIONS[which]);
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
         };
         let thread = thread::Builder::new().name(format!("link {}", DIRECTIONS[which]));
         let thread = thread.spawn(work);
@@ -145,13 +144,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // An eventfd that is not read takes this once; there is nobody else to ring it.
-        let rung: io::Result<usize> =
-            rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).map_err(Into::into);
-        if rung.is_ok() {
-            for thread in self.threads.drain(..) {
-                let _ = thread.join();
-            }
+        self.bell.ring();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
 }

@@ -23,21 +23,20 @@ fn file_of(name: &str) -> PathBuf {
     }
 }
 
-/// Runs `work` on a thread of its own that is in the namespace. What it opens stays there: devices,
-/// sockets and files of /proc/sys/net.
+/// Runs `work` on a thread of its own that is in a network namespace, and returns what it returns.
+/// What it opens stays there: devices, sockets, and files of /proc/sys/net. So do programs that it
+/// starts.
 ///
 /// # Errors
 /// If there is no such namespace, or this process may not enter it.
-pub(crate) fn within<T: Send>(
-    name: &str,
-    work: impl FnOnce() -> Result<T, LinkError> + Send,
-) -> Result<T, LinkError> {
-    let file = File::open(file_of(name))
-        .map_err(|error| LinkError::NoNamespace { name: name.to_owned(), error })?;
+pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LinkError> {
+    let name = || namespace.to_owned();
+    let file = File::open(file_of(namespace))
+        .map_err(|error| LinkError::NoNamespace { name: name(), error })?;
     let inside = || {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| LinkError::Enter { name: name.to_owned(), error: error.into() })?;
-        work()
+            .map_err(|error| LinkError::Enter { name: name(), error: error.into() })?;
+        Ok(work())
     };
     thread::scope(|scope| {
         let worker = scope.spawn(inside);
@@ -53,7 +52,7 @@ impl Namespace {
     pub(crate) fn new(name: String) -> Result<Self, LinkError> {
         ip(&["netns", "add", &name])?;
         let this = Self(name);
-        within(&this.0, || ip(&["link", "set", "lo", "up"]))?;
+        within(&this.0, || ip(&["link", "set", "lo", "up"]))??;
         Ok(this)
     }
 
@@ -108,5 +107,5 @@ pub(crate) fn set(name: &str, setting: &str, value: &str) -> Result<(), LinkErro
                 error,
             }
         })
-    })
+    })?
 }

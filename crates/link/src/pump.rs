@@ -4,16 +4,17 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use fulmar_base::Time;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use tun_rs::SyncDevice;
 
-use crate::counters::{Tally, add};
+use crate::counters::{Tally, add, raise};
 use crate::packet::{LONGEST, Layout, VNET};
 use crate::shaper::{Fate, Run, Shaper};
 use crate::store::Store;
@@ -32,30 +33,83 @@ impl Clock {
     }
 }
 
+/// Tells both directions to stop.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    /// Readable once it has rung, for who waits.
+    event: OwnedFd,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { rung: AtomicBool::new(false), event })
+    }
+
+    pub(crate) fn ring(&self) {
+        self.rung.store(true, Relaxed);
+        // It fails only when it has been rung more often than there are numbers.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    fn has_rung(&self) -> bool {
+        self.rung.load(Relaxed)
+    }
+}
+
 /// One direction at work.
 pub(crate) struct Pump {
     pub(crate) from: Arc<SyncDevice>,
     pub(crate) to: Arc<SyncDevice>,
-    /// Readable when it is time to stop.
-    pub(crate) bell: Arc<OwnedFd>,
+    pub(crate) bell: Arc<Bell>,
     pub(crate) clock: Clock,
     pub(crate) shaper: Shaper,
     pub(crate) store: Store,
     pub(crate) tally: Arc<Tally>,
 }
 
-/// What a wait has shown.
+/// What has ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    Stop,
-    /// Whether there is something to read.
-    Readable(bool),
+    Readable,
+    Otherwise,
 }
 
-/// A sleeper wakes some tens of microseconds late. It gets up earlier and watches the clock, ...
-const EARLY: Duration = Duration::from_micros(60);
-/// ... but no more often than this: where many packets follow each other, the processor has better
-/// things to do, and packets that are due close to each other make each other late anyway.
-const WATCH_APART: Duration = Duration::from_millis(1);
+/// How long this thread takes to wake up, learnt from how late its timers are.
+///
+/// It gets up earlier by twice that and watches the clock until the time has come. And a packet
+/// that has woken it has waited so long already when it is read.
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    latency: Duration,
+    watched: Time,
+}
+
+/// It is some tens of microseconds; more is another program's doing and says nothing of the next
+/// time.
+const LATENCY_MAX: Duration = Duration::from_micros(100);
+/// The clock is watched no more often than this: where many packets follow each other, the
+/// processor has better things to do.
+const WATCH_APART: Duration = Duration::from_millis(2);
+
+impl Sleep {
+    fn new() -> Self {
+        Self { latency: Duration::ZERO, watched: Time::ZERO }
+    }
+
+    /// Learns from a timer that was so late.
+    fn was_late(&mut self, late: Duration) {
+        self.latency = (self.latency * 7 + late.min(LATENCY_MAX)) / 8;
+    }
+
+    /// Returns how much too early to get up in order to watch the clock, if that is due.
+    fn early(&self, now: Time) -> Option<Duration> {
+        let due = now.since(self.watched) >= WATCH_APART;
+        due.then(|| (self.latency * 2).max(LATENCY_MAX / 4))
+    }
+}
+
 /// How many packets are delivered before a look at what has entered meanwhile.
 const DELIVERIES: u32 = 8;
 
@@ -65,15 +119,13 @@ impl Pump {
     /// # Errors
     /// When a device is gone.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Both are for exactness. A system that refuses gives what it can.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let _ = rustix::process::nice(-20);
+        be_punctual();
+        let mut sleep = Sleep::new();
         let (mut readable, mut deliveries) = (true, 0);
-        let mut watched = Time::ZERO;
-        loop {
+        while !self.bell.has_rung() {
             let now = self.clock.now();
             if self.store.next().is_some_and(|next| next.due <= now) {
-                self.deliver()?;
+                self.deliver(now)?;
                 deliveries += 1;
                 if deliveries % DELIVERIES != 0 {
                     continue;
@@ -84,17 +136,19 @@ impl Pump {
                 readable = self.take(now)?;
                 continue;
             }
-            match self.wait(now, &mut watched)? {
-                Woken::Stop => return Ok(()),
-                Woken::Readable(there) => readable = there,
+            if self.wait(now, &mut sleep)? == Woken::Readable {
+                let woken = self.clock.now() - sleep.latency;
+                readable = self.take(woken.max(now))?;
             }
         }
+        Ok(())
     }
 
     /// Writes the packet whose time has come.
-    fn deliver(&mut self) -> io::Result<()> {
+    fn deliver(&mut self, now: Time) -> io::Result<()> {
         let Some(next) = self.store.next() else { return Ok(()) };
         let (segments, line_bytes) = (u64::from(next.segments), next.line_bytes);
+        self.tally.handed_over(now.0 - next.due.0);
         match self.to.send(next.bytes) {
             Ok(_) => {
                 add(&self.tally.delivered_bytes, line_bytes);
@@ -134,10 +188,7 @@ impl Pump {
             first => self.split(len, &layout, first),
         }
         self.tally.busy_until.store(self.shaper.busy_until().0, Relaxed);
-        let queued = self.shaper.queued(now);
-        if queued > self.tally.queue_max.load(Relaxed) {
-            self.tally.queue_max.store(queued, Relaxed);
-        }
+        raise(&self.tally.queue_max, self.shaper.queued(now));
         Ok(true)
     }
 
@@ -168,38 +219,52 @@ impl Pump {
     }
 
     /// Waits for a packet, for the time of one, or for the end.
-    fn wait(&self, now: Time, watched: &mut Time) -> io::Result<Woken> {
+    fn wait(&self, now: Time, sleep: &mut Sleep) -> io::Result<Woken> {
         let due = self.store.next().map(|next| next.due);
-        let watch = now.since(*watched) >= WATCH_APART;
-        let early = if watch { EARLY } else { Duration::ZERO };
-        let rest = due.map(|due| due.since(now).saturating_sub(early));
+        let early = sleep.early(now);
+        let alarm = due.map(|due| due - early.unwrap_or_default());
         let mut fds = [
             PollFd::from_borrowed_fd(self.from.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.bell.event.as_fd(), PollFlags::IN),
         ];
-        let timeout = rest.map(|rest| Timespec {
-            tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: rest.subsec_nanos().into(),
-        });
-        let woken = match poll(&mut fds, timeout.as_ref()) {
+        let woken = match poll(&mut fds, alarm.map(|alarm| timespec(alarm.since(now))).as_ref()) {
             Ok(count) => count,
-            Err(Errno::INTR) => 0,
+            Err(Errno::INTR) => return Ok(Woken::Otherwise),
             Err(error) => return Err(error.into()),
         };
-        if !fds[1].revents().is_empty() {
-            return Ok(Woken::Stop);
-        }
         // A device that is gone is told of by the read.
         if woken > 0 {
-            return Ok(Woken::Readable(true));
+            return Ok(Woken::Readable);
         }
-        if let Some(due) = due.filter(|_| watch) {
+        if let (Some(due), Some(alarm), Some(_)) = (due, alarm, early) {
+            if alarm > now {
+                sleep.was_late(self.clock.now().since(alarm));
+            }
             while self.clock.now() < due {
                 std::hint::spin_loop();
             }
-            *watched = due;
+            sleep.watched = due;
         }
-        Ok(Woken::Readable(false))
+        Ok(Woken::Otherwise)
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+/// Asks the system to run this thread as soon as there is something to do, and to be exact about
+/// time. One that refuses gives what it can.
+fn be_punctual() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    // A fair scheduler lets others finish their turns of milliseconds, whatever the priority.
+    let id = rustix::thread::gettid().as_raw_pid().to_string();
+    let real_time = Command::new("chrt").args(["--fifo", "--pid", "1", &id]).output();
+    if !real_time.is_ok_and(|output| output.status.success()) {
+        let _ = rustix::process::nice(-20);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::line::Line;
 use crate::link::{End, Link, Options};
 use crate::namespace::{self, NAMES, Namespace};
 use crate::tcp::Tcp;
+use crate::units::UnitError;
 
 /// What sites are to be like.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,9 +53,9 @@ impl Sites {
     pub fn start(options: &SiteOptions) -> Result<Self, LinkError> {
         let name = &options.name;
         if !is_name(name) {
-            return Err(LinkError::Command(format!(
+            return Err(LinkError::Value(UnitError(format!(
                 "{name:?} is no name for sites: it is 1 to 24 small letters and digits"
-            )));
+            ))));
         }
         sweep();
         let claim = claim(name)?;

@@ -19,7 +19,9 @@
 pub mod administrator;
 pub mod check;
 mod cluster;
+mod fabric;
 pub mod faults;
+mod lane;
 mod log;
 pub mod options;
 mod queue;
@@ -30,6 +32,8 @@ mod workload;
 mod world;
 
 pub use cluster::Cluster;
+pub use fabric::TrunkUse;
+pub use lane::Carried;
 pub use log::Log;
 pub use options::Options;
 pub use run::{Failure, Outcome, run};

@@ -4,6 +4,7 @@ mod network;
 mod rails;
 mod selftest;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -220,6 +221,7 @@ impl Options {
         let rng = &mut rng;
         let calm = rng.one_in(4);
         let faults = if calm { Faults::default() } else { Faults::draw(rng) };
+        let zc_min_payload = rng.one_in(4).then(|| 1 << rng.between(8, 16));
         let peer_credits = rng.between(1, 16) as u32;
         Self {
             seed,
@@ -228,7 +230,7 @@ impl Options {
             peer_credits,
             credits: peer_credits * rng.between(1, 8) as u32,
             conns_per_peer: rng.between(1, 3) as u32,
-            zc_min_payload: None,
+            zc_min_payload,
             // Two versions that meet in mid-call close what they have and begin anew: no calm.
             old_nodes: if !faults.is_none() && rng.one_in(3) {
                 rng.between(1, 6) as u32
@@ -294,10 +296,13 @@ impl Options {
         self.rails.as_ref().is_some_and(|rails| rails.routers.contains(&host))
     }
 
-    /// Returns the routes that a node is told.
-    pub(crate) fn routes_of(&self, host: HostId) -> Vec<RouteConfig> {
-        let routes = self.rails.iter().flat_map(|rails| &rails.routes);
-        routes.filter(|(at, _)| *at == host).map(|(_, route)| *route).collect()
+    /// Returns the routes that each node is told.
+    pub(crate) fn routes(&self) -> BTreeMap<HostId, Vec<RouteConfig>> {
+        let mut routes: BTreeMap<HostId, Vec<RouteConfig>> = BTreeMap::new();
+        for (host, route) in self.rails.iter().flat_map(|rails| &rails.routes) {
+            routes.entry(*host).or_default().push(*route);
+        }
+        routes
     }
 
     /// Returns the times at which bunches of operations and faults begin.
@@ -313,8 +318,14 @@ impl fmt::Display for Options {
         writeln!(f, "  network     {}", self.network)?;
         writeln!(
             f,
-            "  nodes       peer credits {}, credits {}, conns per peer {}, {} old, discovery {}",
-            self.peer_credits, self.credits, self.conns_per_peer, self.old_nodes, self.discovery
+            "  nodes       peer credits {}, credits {}, conns per peer {}, {} old, discovery {}, \
+             zero-copy from {:?}",
+            self.peer_credits,
+            self.credits,
+            self.conns_per_peer,
+            self.old_nodes,
+            self.discovery,
+            self.zc_min_payload
         )?;
         write!(
             f,

@@ -38,10 +38,11 @@ pub(super) struct SiteArgs {
     #[arg(long, value_name = "SIZE")]
     pub(super) tcp_buffer: Option<Size>,
     #[command(flatten)]
-    pub(super) line: LineArgs,
-    #[command(flatten)]
     pub(super) link: LinkArgs,
-    /// Runs at site A. FULMAR_SITE_A and _B are the namespaces, FULMAR_ADDR_A and _B addresses
+    #[command(flatten)]
+    pub(super) line: LineArgs,
+    /// Runs at site A, with the namespaces in $FULMAR_SITE_A and _B, addresses in $FULMAR_ADDR_A
+    /// and _B
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
 }

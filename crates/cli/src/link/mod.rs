@@ -29,17 +29,17 @@ use show::Show;
 pub(crate) struct Args {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Namespace of end A, as "ip netns" names it or as a path, and perhaps the device to make in
-    /// it and its addresses [device: wan0]
-    #[arg(long, value_name = "NS[:DEV][=ADDR,...]", required = true)]
+    /// End A: a namespace, as "ip netns" names it or as a path; the device to make there, wan0 if
+    /// none is named; its addresses, with commas between them, if any
+    #[arg(long, value_name = "NS:DEV=ADDR", required = true)]
     a: Option<EndArg>,
     /// The same for end B
-    #[arg(long, value_name = "NS[:DEV][=ADDR,...]", required = true)]
+    #[arg(long, value_name = "NS:DEV=ADDR", required = true)]
     b: Option<EndArg>,
     #[command(flatten)]
-    line: LineArgs,
-    #[command(flatten)]
     link: LinkArgs,
+    #[command(flatten)]
+    line: LineArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]

@@ -12,8 +12,8 @@ pub(super) struct Show {
     lines: [Line; 2],
     begun: Instant,
     last: (Duration, [Counters; 2]),
-    /// Whether there is a table on the terminal that the next one replaces.
-    drawn: bool,
+    /// How many lines of a table are on the terminal, which the next one replaces.
+    drawn: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Show {
             (false, false) => Form::Plain,
         };
         let last = (Duration::ZERO, [Counters::default(); 2]);
-        Self { form, lines, begun: Instant::now(), last, drawn: false }
+        Self { form, lines, begun: Instant::now(), last, drawn: 0 }
     }
 
     /// Says that it works, and what to know.
@@ -60,9 +60,13 @@ impl Show {
         match self.form {
             Form::Live => {
                 // The cursor goes up over the table, of which each line is erased.
-                let back = if self.drawn { "\x1b[3A" } else { "" };
-                print(&format!("{back}{}", table(&counters, rates, "\x1b[K")));
-                self.drawn = true;
+                let back = match self.drawn {
+                    0 => String::new(),
+                    lines => format!("\x1b[{lines}A"),
+                };
+                let table = table(&counters, rates, "\x1b[K");
+                print(&format!("{back}{table}"));
+                self.drawn = table.lines().count();
             }
             Form::Json => print(&format!("{}\n", as_json("second", now, &counters, rates))),
             Form::Plain => {}
@@ -137,8 +141,18 @@ fn words(line: &Line) -> String {
     text
 }
 
-const HEADINGS: [&str; 9] =
-    ["direction", "Gbit/s", "segments", "bytes", "queue", "queue max", "overflow", "lost", "late"];
+const HEADINGS: [&str; 9] = [
+    "direction",
+    "Gbit/s",
+    "segments",
+    "queue",
+    "queue max",
+    "overflow",
+    "lost",
+    "reordered",
+    "late (worst)",
+];
+const WIDTHS: [usize; 9] = [9, 7, 11, 8, 9, 8, 8, 9, 14];
 
 /// Returns a heading and a line for each direction; `end` stands at each line's end.
 fn table(counters: &[Counters; 2], rates: [f64; 2], end: &str) -> String {
@@ -148,42 +162,37 @@ fn table(counters: &[Counters; 2], rates: [f64; 2], end: &str) -> String {
             DIRECTIONS[which].to_owned(),
             format!("{:.3}", rates[which] / 1e9),
             of.delivered.to_string(),
-            Size(of.delivered_bytes).to_string(),
             Size(of.queue_bytes).to_string(),
             Size(of.queue_max_bytes).to_string(),
             of.overflowed.to_string(),
             of.lost.to_string(),
             of.reordered.to_string(),
+            format!("{:.0} ({:.0}) µs", of.lateness_mean_us, of.lateness_max_us),
         ]);
     }
     let mut text = String::new();
     for row in &rows {
-        let cells = row.iter().enumerate().map(|(column, cell)| match column {
-            0 => format!("{cell:<9}"),
-            1 => format!("{cell:>7}"),
-            2 => format!("{cell:>11}"),
-            _ => format!("{cell:>9}"),
+        let cells = row.iter().zip(WIDTHS).enumerate().map(|(column, (cell, width))| {
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         text += &format!("{}{end}\n", cells.collect::<Vec<_>>().join("  "));
     }
-    text + &warnings(counters)
+    text + &warnings(counters, end)
 }
 
 /// Says what should not happen.
-fn warnings(counters: &[Counters; 2]) -> String {
+fn warnings(counters: &[Counters; 2], end: &str) -> String {
     let mut text = String::new();
-    for (which, of) in counters.iter().enumerate() {
+    for (direction, of) in DIRECTIONS.iter().zip(counters) {
         if of.missed > 0 {
+            let missed = of.missed;
             text += &format!(
-                "{}: {} packets were lost since this machine is too slow for the rate\n",
-                DIRECTIONS[which], of.missed
+                "{direction}: {missed} packets dropped: this machine is too busy for the rate{end}\n"
             );
         }
         if of.refused > 0 {
-            text += &format!(
-                "{}: {} segments came to an end that was down\n",
-                DIRECTIONS[which], of.refused
-            );
+            let refused = of.refused;
+            text += &format!("{direction}: {refused} segments came to an end that is down{end}\n");
         }
     }
     text
@@ -214,6 +223,8 @@ mod tests {
             under_way: 10,
             queue_bytes: 0,
             queue_max_bytes: 63_125_000,
+            lateness_mean_us: 3.9,
+            lateness_max_us: 1101.2,
             ..Counters::default()
         };
         [there, Counters { delivered: 7, delivered_bytes: 630, missed: 3, ..Counters::default() }]
@@ -223,10 +234,10 @@ mod tests {
     fn the_table_lines_up_and_says_what_should_not_be() {
         let rates = rates(&Default::default(), &carried(), Duration::from_secs(1));
         let expected = "\
-direction   Gbit/s     segments      bytes      queue  queue max   overflow       lost       late
-a to b      10.000          130    1.25 GB        0 B    63.1 MB          1          2          0
-b to a       0.000            7      630 B        0 B        0 B          0          0          0
-b to a: 3 packets were lost since this machine is too slow for the rate
+direction   Gbit/s     segments     queue  queue max  overflow      lost  reordered    late (worst)
+a to b      10.000          130       0 B    63.1 MB         1         2          0     4 (1101) µs
+b to a       0.000            7       0 B        0 B         0         0          0        0 (0) µs
+b to a: 3 packets dropped: this machine is too busy for the rate
 ";
         assert_eq!(table(&carried(), rates, ""), expected);
     }

@@ -221,7 +221,7 @@ impl Network {
         Self { topology: Topology::Sites { sites, trunks }, tcp: Tcp::default(), cut: Cut::Whole }
     }
 
-    /// Draws a mesh.
+    /// Draws a network of so many hosts.
     pub(super) fn draw(rng: &mut Rng, calm: bool) -> Self {
         let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
         // Without faults nothing may time out, so a window must let a megabyte through in time.
@@ -241,8 +241,21 @@ impl Network {
         let cable = Line { jitter, ..Line::new(rate_mbps, Duration::ZERO) };
         Self {
             topology: Topology::Mesh { cable, delay_min: delay_max / 4, delay_max },
-            tcp: Tcp::default().with_buffers(window / 2),
+            tcp: Tcp::draw(rng).with_buffers(window),
             cut,
+        }
+    }
+}
+
+impl Tcp {
+    /// Draws what TCP is told, but for its buffers. Most runs leave out the slow start, which is
+    /// slow.
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            congestion: *pick(rng, &[Control::Cubic, Control::Cubic, Control::Bbr, Control::Reno]),
+            mtu: *pick(rng, &[1500, 9000]),
+            initial_window: *pick(rng, &[10, 1_000, 1_000, 1_000]),
+            ..Self::default()
         }
     }
 }

@@ -8,7 +8,7 @@ use fulmar_base::Rng;
 use fulmar_lnet::{Globals, RouteConfig, RouterBuffers, RoutingConfig};
 use fulmar_lnet_wire::{Net, Nid};
 
-use super::{Kind, Mix, Options, Tcp, pick};
+use super::{Kind, Mix, Options, pick};
 use crate::{HostId, Port};
 
 /// The interfaces of the nodes, and who routes.
@@ -81,11 +81,13 @@ impl Rails {
 
     fn needed_routes(&self) -> Vec<(HostId, RouteConfig)> {
         let mut routes = Vec::new();
+        let of_routers: BTreeMap<HostId, BTreeMap<u16, u32>> =
+            self.routers.iter().map(|router| (*router, self.distances(*router))).collect();
         for host in (0..self.interfaces.len() as u32).map(HostId) {
             for (number, hops) in self.distances(host).into_iter().filter(|(_, hops)| *hops > 0) {
                 for router in self.routers.iter().filter(|router| **router != host) {
                     let Some(gateway) = self.gateway(host, *router) else { continue };
-                    if self.distances(*router).get(&number) != Some(&(hops - 1)) {
+                    if of_routers[router].get(&number) != Some(&(hops - 1)) {
                         continue;
                     }
                     let (net, hops) = (net(number), Some(hops));
@@ -192,7 +194,7 @@ impl Options {
         if !rails.routers.is_empty() {
             // Nobody is discovered, and no route is known to be good, by those who do not ask.
             options.discovery = true;
-            options.network.tcp = Tcp::default().with_buffers(512 << 10);
+            options.network.tcp = options.network.tcp.with_buffers(1 << 20);
             options.mix = options.mix.without(Kind::Mutual, rng);
         }
         options.rails = Some(rails);

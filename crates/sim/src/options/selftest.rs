@@ -33,7 +33,7 @@ impl Options {
         network.topology.spread(delay_max, delay_max / *pick(rng, &[1, 10, 1000]));
         // Where every window is small, a megabyte is cut into very many pieces.
         let window = *pick(rng, &[256 << 10, 1 << 20, 8 << 20]);
-        network.tcp = network.tcp.clone().with_buffers(window / 2);
+        network.tcp = network.tcp.clone().with_buffers(window);
         network.cut = *pick(rng, &[Cut::Whole, Cut::Pieces(64), Cut::Pieces(1460)]);
         options.operations = rng.between(0, 40) as u32;
         options.safety = Time::from_secs(rng.between(10, 90));

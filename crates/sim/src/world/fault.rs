@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use fulmar_base::Time;
-
+use super::network::Last;
 use super::{HostId, Port, TcpId, World};
 use crate::signal::Signal;
-use crate::tcp::{EndState, Segment, Side};
+use crate::tcp::{EndState, Side};
 
 impl World {
     /// Resets the connections between two hosts, as a firewall that restarts does. With `lossy`
@@ -14,11 +13,11 @@ impl World {
     pub fn reset(&mut self, one: HostId, other: HostId, lossy: bool) {
         self.note(one, &other.to_string(), format_args!("FAULT reset, lossy {lossy}"));
         for tcp in self.connections_between(one, other) {
+            if lossy {
+                self.bursts.lose(tcp);
+            }
             for side in Side::BOTH {
-                let Some(connection) = &mut self.connections[tcp.0] else { continue };
-                if lossy {
-                    connection.incoming(side).flight.clear();
-                }
+                let Some(connection) = &self.connections[tcp.0] else { continue };
                 let from = connection.end(side.other());
                 if matches!(from.state, EndState::Open | EndState::Flushing) {
                     self.reset_towards(tcp, side);
@@ -43,11 +42,10 @@ impl World {
                 }
                 if silently {
                     end.state = EndState::Closed;
-                    end.stream.forget_unsent();
-                    end.stream.flight.clear();
+                    end.stream.abort();
                     self.forget_if_over(tcp);
                 } else {
-                    self.hang_up(tcp, side, Segment::Reset);
+                    self.hang_up(tcp, side, Last::Reset);
                 }
             }
         }
@@ -73,32 +71,10 @@ impl World {
         self.partitions.insert((one.min(other), one.max(other)));
     }
 
-    /// Lets everything pass again: what was under way comes now.
+    /// Lets everything pass again: what was lost comes when TCP next sends it.
     pub fn heal(&mut self, one: HostId, other: HostId) {
-        if !self.partitions.remove(&(one.min(other), one.max(other))) {
-            return;
-        }
-        self.note(one, &other.to_string(), format_args!("FAULT heal"));
-        self.let_pass(|a, b| (a.host, b.host) == (one, other) || (a.host, b.host) == (other, one));
-    }
-
-    /// Lets what was held back on connections between these interfaces come now.
-    pub(super) fn let_pass(&mut self, between: impl Fn(Port, Port) -> bool) {
-        for tcp in self.connections_where(between) {
-            if self.is_cut(tcp) {
-                continue;
-            }
-            for side in Side::BOTH {
-                let Some(connection) = &self.connections[tcp.0] else { continue };
-                let (from, to) = (connection.end(side.other()).host, connection.end(side).host);
-                let at = self.now + self.delay(from, to);
-                let Some(connection) = &mut self.connections[tcp.0] else { continue };
-                let stream = connection.incoming(side);
-                stream.postpone(at);
-                stream.window += std::mem::take(&mut stream.window_held);
-                self.arm_arrival(tcp, side);
-                self.transmit(tcp, side.other());
-            }
+        if self.partitions.remove(&(one.min(other), one.max(other))) {
+            self.note(one, &other.to_string(), format_args!("FAULT heal"));
         }
     }
 
@@ -138,17 +114,6 @@ impl World {
             self.host_mut(host).read_pause = None;
         }
         self.heal_rails();
-    }
-
-    fn reset_towards(&mut self, tcp: TcpId, reader: Side) {
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, to) = (connection.end(reader.other()).host, connection.end(reader).host);
-        let at = self.now + self.delay(from, to);
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let flight = &mut connection.incoming(reader).flight;
-        let last = flight.back().map_or(Time::ZERO, |(last, _)| *last);
-        flight.push_back((at.max(last), Segment::Reset));
-        self.arm_arrival(tcp, reader);
     }
 
     fn connections_of(&self, host: HostId) -> Vec<TcpId> {

@@ -80,7 +80,10 @@ impl World {
         let mut bytes = Vec::new();
         FrameHeader::lnet().encode(Order::Little, &mut bytes);
         header.encode(HeaderForm::Small, &mut bytes);
-        self.launch(tcp, side, Segment::Bytes(bytes), 0);
+        if let Some(connection) = &mut self.connections[tcp.0] {
+            connection.end_mut(side).stream.put(Segment::Bytes(bytes));
+        }
+        self.kick(tcp, side);
         true
     }
 }

@@ -1,11 +1,11 @@
 //! One host: addresses, links, and a node while it is up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use fulmar_base::{BufferId, ConnId, Errno, Rng, Time};
+use fulmar_base::{BufferId, ConnId, Errno, Time};
 use fulmar_lnet::{Globals, NiTunables, RoutingConfig};
 use fulmar_lnet_wire::Pid;
 use fulmar_lnet_wire::socklnd::Version;
@@ -14,7 +14,6 @@ use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
 use super::forge::Lie;
 use super::router::RouterBuffer;
 use super::{Happening, TcpId, World};
-use crate::options::{Options, Topology};
 use crate::tcp::Side;
 
 /// A host of the simulated network.
@@ -63,8 +62,6 @@ pub(super) struct Host {
     pub(super) node: Option<Node>,
     /// Counts the lives of the node.
     pub(super) life: u32,
-    /// Its share of the delay to every other host.
-    pub(super) delay: Duration,
     /// Its links, one for each interface.
     pub(super) links: Vec<Link>,
     pub(super) paused_until: Time,
@@ -86,8 +83,10 @@ pub(super) struct Host {
 /// The link of one interface.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
-    /// When it has sent what it was given.
-    pub(super) free: Time,
+    /// The streams that wait for their turn.
+    pub(super) ready: VecDeque<(TcpId, Side)>,
+    /// Whether an event waits for the lane to be free.
+    pub(super) is_serving: bool,
     /// Nothing passes.
     pub(super) cut: bool,
     /// Nothing passes, and the node knows.
@@ -99,19 +98,10 @@ pub(super) struct Link {
 }
 
 impl Host {
-    pub(super) fn new(options: &Options, ports: usize, rng: &mut Rng) -> Self {
-        let half = |delay: Duration| delay.as_nanos() as u64 / 2;
-        let (least, most) = match &options.network.topology {
-            Topology::Mesh { delay_min, delay_max, .. } => (half(*delay_min), half(*delay_max)),
-            Topology::Sites { trunks, .. } => {
-                let delay = trunks.first().map_or(Duration::ZERO, |trunk| trunk.line.delay);
-                (half(delay), half(delay))
-            }
-        };
+    pub(super) fn new(ports: usize) -> Self {
         Self {
             node: None,
             life: 0,
-            delay: Duration::from_nanos(rng.between(least, most)),
             links: vec![Link::default(); ports],
             router_buffers: BTreeMap::new(),
             lie: None,
@@ -166,13 +156,17 @@ impl World {
                 globals,
                 routing: RoutingConfig { forwarding: options.is_router(host), ..routing },
             },
-            socklnd: fulmar_socklnd::Config { version, ..fulmar_socklnd::Config::default() },
+            socklnd: fulmar_socklnd::Config {
+                version,
+                zc_min_payload: options.zc_min_payload,
+                ..fulmar_socklnd::Config::default()
+            },
         });
         for port in options.ports(host) {
             node.add_ni(now, self.ni_config(port, birth))?;
         }
         node.apply(now, |lnet| lnet.start(now));
-        for route in options.routes_of(host) {
+        for route in self.routes.get(&host).into_iter().flatten().copied() {
             node.apply(now, |lnet| lnet.route_add(now, route))?;
         }
         if let Some(selftest) = &options.selftest {

@@ -17,11 +17,12 @@ mod network;
 mod rail;
 mod reading;
 mod router;
+mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fulmar_base::{Errno, Rng, Time};
-use fulmar_lnet::{CopyId, EventDone, Lnet};
+use fulmar_lnet::{CopyId, EventDone, Lnet, RouteConfig};
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_node::{CommandId, Keyed, Node};
 use fulmar_socklnd::{Closed, DialError};
@@ -29,6 +30,7 @@ use fulmar_socklnd::{Closed, DialError};
 pub use forge::Lie;
 pub use host::{HostId, Port};
 
+use crate::fabric::{Fabric, TrunkUse};
 use crate::log::Log;
 use crate::options::Options;
 use crate::queue::Queue;
@@ -37,6 +39,7 @@ use crate::tcp::{Connection, Side};
 use canary::Planted;
 use host::{Host, Link};
 use memory::Memory;
+use transfer::{BurstId, Bursts};
 
 /// A TCP connection of the simulated network; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +59,10 @@ pub struct World {
     queue: Queue<Happening>,
     todo: VecDeque<Todo>,
     hosts: Vec<Host>,
+    /// What each node is told of the networks that it is not on.
+    routes: BTreeMap<HostId, Vec<RouteConfig>>,
+    fabric: Fabric,
+    bursts: Bursts,
     /// Those that are over leave a hole, so that a number is never used twice.
     connections: Vec<Option<Box<Connection>>>,
     /// Pairs of hosts that cannot reach each other, the lower number first.
@@ -78,10 +85,22 @@ enum Happening {
     Syn { tcp: TcpId },
     /// The dialler learns what became of its call.
     Answer { tcp: TcpId, result: Result<(), DialError> },
-    /// The head of a stream reaches `reader`.
-    Arrival { tcp: TcpId, reader: Side },
-    /// The news that bytes of `writer` were read reaches it.
-    Window { tcp: TcpId, writer: Side, len: u64 },
+    /// The head of a burst reaches its next lane.
+    Hop(BurstId),
+    /// The tail of a burst reaches its reader.
+    Arrival(BurstId),
+    /// The acknowledgement of a burst reaches its writer.
+    Ack(BurstId),
+    /// The news that there is room reaches a writer.
+    Window { tcp: TcpId, writer: Side, upto: u64, edge: u64 },
+    /// A reset reaches one end of a connection.
+    Reset { tcp: TcpId, reader: Side },
+    /// An interface has sent what it was given.
+    Free(Port),
+    /// The pace of a stream lets something go.
+    Pace { tcp: TcpId, writer: Side },
+    /// A stream has waited for news until this time.
+    Silence { tcp: TcpId, writer: Side, at: Time },
     /// The host has something to do that waited.
     Todo(Todo),
 }
@@ -95,6 +114,10 @@ enum Todo {
     Dialled { tcp: TcpId, result: Result<(), DialError> },
     /// Read what has arrived. A slow reader rests first.
     Read { tcp: TcpId, side: Side, rested: bool },
+    /// Acknowledge a burst. A kernel does this even where its host's node stands still.
+    Acknowledge(BurstId),
+    /// Tell the node that TCP hears nothing.
+    Stalled { tcp: TcpId, side: Side },
     /// Tell the node what the socket took, and whether a message ended there.
     Sent { tcp: TcpId, side: Side, len: u64, messages: u32 },
     /// Tell the node that a connection has ended.
@@ -110,13 +133,17 @@ impl World {
     pub fn new(options: &Options, log: Log) -> Self {
         let mut rng = Rng::new(options.seed ^ NETWORK_STREAM);
         let ports = |host| options.ports(HostId(host)).len();
-        let hosts = (0..options.nodes).map(|n| Host::new(options, ports(n), &mut rng)).collect();
+        let hosts = (0..options.nodes).map(|n| Host::new(ports(n))).collect();
+        let fabric = Fabric::new(options, &mut rng);
         let mut world = Self {
             options: options.clone(),
             now: Time::ZERO,
             queue: Queue::default(),
             todo: VecDeque::new(),
             hosts,
+            routes: options.routes(),
+            fabric,
+            bursts: Bursts::default(),
             connections: Vec::new(),
             partitions: BTreeSet::new(),
             canary: options.canary.map(|kind| Planted::new(kind, &mut rng)),
@@ -172,8 +199,7 @@ impl World {
     pub fn reachable(&self, from: HostId, to: HostId) -> Vec<Nid> {
         let mut nets: BTreeMap<Net, u32> =
             self.nids(from).iter().map(|nid| (nid.net(), 0)).collect();
-        let routes = self.options.rails.iter().flat_map(|rails| &rails.routes);
-        for (_, route) in routes.filter(|(host, _)| *host == from) {
+        for route in self.routes.get(&from).into_iter().flatten() {
             nets.entry(route.net).or_insert(route.hops.unwrap_or(1));
         }
         let hops = |nid: &Nid| nets.get(&nid.net()).copied();
@@ -276,8 +302,14 @@ impl World {
             Happening::Timer { host, at } => self.timer(host, at),
             Happening::Syn { tcp } => self.syn(tcp),
             Happening::Answer { tcp, result } => self.answer(tcp, result),
-            Happening::Arrival { tcp, reader } => self.arrival(tcp, reader),
-            Happening::Window { tcp, writer, len } => self.window(tcp, writer, len),
+            Happening::Hop(burst) => self.hop(burst),
+            Happening::Arrival(burst) => self.arrival(burst),
+            Happening::Ack(burst) => self.ack(burst),
+            Happening::Window { tcp, writer, upto, edge } => self.window(tcp, writer, upto, edge),
+            Happening::Reset { tcp, reader } => self.reset_arrives(tcp, reader),
+            Happening::Free(port) => self.free(port),
+            Happening::Pace { tcp, writer } => self.pace(tcp, writer),
+            Happening::Silence { tcp, writer, at } => self.silence(tcp, writer, at),
             Happening::Todo(todo) => self.todo.push_back(todo),
         }
         true
@@ -285,16 +317,21 @@ impl World {
 
     /// Does what a host had to do, or puts it off while the host stands still.
     fn perform(&mut self, todo: Todo) {
+        if let Todo::Acknowledge(burst) = todo {
+            return self.acknowledge(burst);
+        }
         let Some(host) = self.host_doing(&todo) else { return };
         let until = self.host(host).paused_until;
         if until > self.now {
             return self.queue.push(until, Happening::Todo(todo));
         }
         match todo {
+            Todo::Acknowledge(_) => {}
             Todo::Accept { tcp } => self.accept(tcp),
             Todo::Dialled { tcp, result } => self.dialled(tcp, result),
             Todo::Read { tcp, side, rested } => self.read(tcp, side, rested),
             Todo::Sent { tcp, side, len, messages } => self.sent(tcp, side, len, messages),
+            Todo::Stalled { tcp, side } => self.stalled(tcp, side),
             Todo::Closed { tcp, side, how } => self.closed(tcp, side, how),
             Todo::Handled { host, life, done } => self.handled(host, life, done),
             Todo::Copied { host, life, copy } => self.copied(host, life, copy),
@@ -307,10 +344,22 @@ impl World {
             Todo::Dialled { tcp, .. } => (tcp, Side::Dialler),
             Todo::Read { tcp, side, .. }
             | Todo::Sent { tcp, side, .. }
+            | Todo::Stalled { tcp, side }
             | Todo::Closed { tcp, side, .. } => (tcp, side),
+            Todo::Acknowledge(_) => return None,
             Todo::Handled { host, .. } | Todo::Copied { host, .. } => return Some(host),
         };
         Some(self.connections[tcp.0].as_ref()?.end(side).host)
+    }
+
+    /// Returns what each direction of each trunk has carried.
+    pub fn trunks(&self) -> Vec<TrunkUse> {
+        self.fabric.trunks()
+    }
+
+    /// Returns how many packets the network has lost: for want of room, and by chance.
+    pub fn lost_packets(&self) -> (u64, u64) {
+        self.fabric.lost()
     }
 
     fn host(&self, host: HostId) -> &Host {

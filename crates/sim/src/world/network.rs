@@ -1,35 +1,25 @@
-//! Calls, segments and windows on their way between hosts.
+//! Calls, and how connections end.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Span, Time};
 use fulmar_socklnd::{Closed, DialError};
 
 use super::{Happening, HostId, Planted, Port, TcpId, Todo, World};
-use crate::options::{Canary, Cut, Topology};
+use crate::fabric::Way;
+use crate::options::Canary;
 use crate::signal::Signal;
 use crate::tcp::{Connection, End, EndState, Segment, Side, Stream};
 
 impl World {
-    /// Returns how long a segment takes from one host to the other, at least.
-    pub(super) fn delay(&self, from: HostId, to: HostId) -> Duration {
-        self.host(from).delay + self.host(to).delay
-    }
-
     /// Returns whether nothing passes between the ends of a connection.
     pub(super) fn is_cut(&self, tcp: TcpId) -> bool {
         let Some(connection) = &self.connections[tcp.0] else { return false };
         let [one, other] = Side::BOTH.map(|side| connection.end(side).port);
         let hosts = (one.host.min(other.host), one.host.max(other.host));
         self.partitions.contains(&hosts) || self.link(one).cut || self.link(other).cut
-    }
-
-    fn cable(&self) -> &crate::options::Line {
-        match &self.options.network.topology {
-            Topology::Mesh { cable, .. } => cable,
-            Topology::Sites { sites, .. } => &sites[0].ports[0].cable,
-        }
     }
 
     pub(super) fn dial(&mut self, host: HostId, conn: ConnId, local: IpAddr, remote: SocketAddr) {
@@ -41,33 +31,61 @@ impl World {
         };
         let local = SocketAddr::new(local, self.host_mut(host).port());
         let target = Port::of_ip(remote.ip()).filter(|port| self.has(*port));
-        let tcp_options = &self.options.network.tcp;
-        let window = tcp_options.read_buffer.saturating_add(tcp_options.write_buffer);
-        let end = |port: Port, addr, id| End {
+        let same_net = |port| self.nid_of(port).net() == self.nid_of(own).net();
+        let way = target.filter(|port| same_net(*port));
+        let way = way.and_then(|target| self.fabric.way(own, target));
+        let back = way.as_ref().map(|way| Arc::new(self.fabric.reverse(way)));
+        let way = way.map(Arc::new);
+        let options = &self.options.network.tcp;
+        let end = |port: Port, addr, id, way: Option<Arc<Way>>| End {
             host: port.host,
             port,
             addr,
             id,
             state: EndState::Waiting,
-            stream: Stream::new(window),
+            stream: Stream::new(options, way),
             unreported: 0,
             read_pending: false,
         };
+        let reachable = way.is_some();
         self.connections.push(Some(Box::new(Connection {
-            dialler: end(own, local, Some(conn)),
-            acceptor: end(target.unwrap_or(own), remote, None),
+            dialler: end(own, local, Some(conn), way),
+            acceptor: end(target.unwrap_or(own), remote, None, back),
             dialled: self.now,
         })));
         self.host_mut(host).connections.insert(conn, (tcp, Side::Dialler));
-        let same_net = |port| self.nid_of(port).net() == self.nid_of(own).net();
-        match target {
-            _ if self.link(own).down => self.refuse(tcp, self.now, Errno::ENETUNREACH),
-            Some(target) if same_net(target) => {
-                let at = self.now + self.delay(host, target.host);
-                self.queue.push(at, Happening::Syn { tcp });
-            }
-            _ => self.refuse(tcp, self.now, Errno::EHOSTUNREACH),
+        if self.link(own).down {
+            self.refuse(tcp, self.now, Errno::ENETUNREACH);
+        } else if reachable {
+            let at = self.now + self.call_time(tcp, Side::Dialler);
+            self.queue.push(at, Happening::Syn { tcp });
+        } else {
+            self.refuse(tcp, self.now, Errno::EHOSTUNREACH);
         }
+    }
+
+    /// Returns how long a packet without payload takes that `from` sends, if it is sent again
+    /// until it arrives.
+    fn call_time(&mut self, tcp: TcpId, from: Side) -> Duration {
+        let mut time = self.packet_time(tcp, from);
+        let Some(connection) = &self.connections[tcp.0] else { return time };
+        let Some(way) = connection.end(from).stream.way.clone() else { return time };
+        let mut again = CALL_AGAIN;
+        while way.there.iter().any(|lane| {
+            let lane = self.fabric.lane_mut(*lane);
+            !lane.lose(1, &mut self.rng).is_empty()
+        }) {
+            time += again;
+            again = (again * 2).min(SYN_TIMEOUT);
+        }
+        time
+    }
+
+    /// Returns how long a packet without payload takes that `from` sends now.
+    pub(super) fn packet_time(&self, tcp: TcpId, from: Side) -> Duration {
+        let connection = self.connections[tcp.0].as_ref();
+        let way = connection.and_then(|connection| connection.end(from).stream.way.as_deref());
+        way.map_or(Duration::ZERO, |way| self.fabric.time_over(&way.there, self.now))
     }
 
     fn refuse(&mut self, tcp: TcpId, at: Time, errno: Errno) {
@@ -76,17 +94,17 @@ impl World {
 
     pub(super) fn syn(&mut self, tcp: TcpId) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (from, called) = (connection.dialler.host, connection.acceptor.port);
-        let to = called.host;
+        let called = connection.acceptor.port;
         let gives_up = connection.dialled + SYN_TIMEOUT;
         if connection.dialler.state == EndState::Closed {
             self.connections[tcp.0] = None;
         } else if self.is_cut(tcp) {
             self.refuse(tcp, gives_up, Errno::ETIMEDOUT);
-        } else if self.host(to).node.is_none() || self.link(called).refuses {
-            self.refuse(tcp, self.now + self.delay(from, to), Errno::ECONNREFUSED);
+        } else if self.host(called.host).node.is_none() || self.link(called).refuses {
+            let at = self.now + self.call_time(tcp, Side::Acceptor);
+            self.refuse(tcp, at, Errno::ECONNREFUSED);
         } else {
-            let at = self.now + self.delay(from, to);
+            let at = self.now + self.call_time(tcp, Side::Acceptor);
             self.queue.push(at, Happening::Answer { tcp, result: Ok(()) });
             self.todo.push_back(Todo::Accept { tcp });
         }
@@ -121,7 +139,7 @@ impl World {
             }
             None => {
                 self.log.line(now, host, tcp, format_args!("turn away {remote}"));
-                self.hang_up(tcp, Side::Acceptor, Segment::Fin);
+                self.hang_up(tcp, Side::Acceptor, Last::Fin);
                 self.drain(host);
             }
         }
@@ -149,111 +167,16 @@ impl World {
         self.forget_if_over(tcp);
     }
 
-    /// Moves what the socket has room for from the writer's queue onto its way.
-    pub(super) fn transmit(&mut self, tcp: TcpId, side: Side) {
-        let (mut len, mut messages) = (0, 0);
-        loop {
-            let Some(connection) = &mut self.connections[tcp.0] else { return };
-            let end = connection.end_mut(side);
-            if !matches!(end.state, EndState::Open | EndState::Flushing) {
-                return;
-            }
-            let limit = match self.options.network.cut {
-                Cut::Whole => u64::MAX,
-                Cut::Pieces(max) if end.stream.next_is_bulk() => self.rng.between(1, max * 1000),
-                Cut::Pieces(max) => self.rng.between(1, max),
-            };
-            let Some(piece) = end.stream.take(limit) else { break };
-            let host = end.host;
-            len += piece.len;
-            if piece.ends_message {
-                messages += 1;
-                self.signals.push_back(Signal::Taken { host, tcp });
-            }
-            self.launch(tcp, side, piece.segment, piece.len);
-        }
-        let Some(connection) = &self.connections[tcp.0] else { return };
-        let end = connection.end(side);
-        match end.state {
-            EndState::Open if len > 0 => {
-                if let Some(connection) = &mut self.connections[tcp.0] {
-                    connection.end_mut(side).unreported += len;
-                }
-                self.todo.push_back(Todo::Sent { tcp, side, len, messages });
-            }
-            EndState::Flushing if !end.stream.has_unsent() => {
-                self.hang_up(tcp, side, Segment::Fin);
-            }
-            _ => {}
-        }
-    }
-
-    /// Sends a segment off: it waits for the link of its host, and never overtakes another.
-    pub(super) fn launch(&mut self, tcp: TcpId, side: Side, segment: Segment, len: u64) {
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let (own, to) = (connection.end(side).port, connection.end(side.other()).host);
-        let late = self.rng.between(0, self.cable().jitter.as_nanos() as u64);
-        let delay = self.delay(own.host, to) + Duration::from_nanos(late);
-        let sending = self.cable().time_of(len);
-        let now = self.now;
-        let link = self.link_mut(own);
-        link.free = link.free.max(now) + sending;
-        let arrival = link.free + delay;
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let stream = &mut connection.end_mut(side).stream;
-        let last = stream.flight.back().map_or(Time::ZERO, |(last, _)| *last);
-        stream.flight.push_back((arrival.max(last), segment));
-        self.arm_arrival(tcp, side.other());
-    }
-
-    pub(super) fn arm_arrival(&mut self, tcp: TcpId, reader: Side) {
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let stream = connection.incoming(reader);
-        if let Some((at, _)) = stream.flight.front().filter(|_| !stream.armed) {
-            self.queue.push(*at, Happening::Arrival { tcp, reader });
-            stream.armed = true;
-        }
-    }
-
-    pub(super) fn arrival(&mut self, tcp: TcpId, reader: Side) {
-        let now = self.now;
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let to = connection.end(reader).host;
-        connection.incoming(reader).armed = false;
-        if self.is_cut(tcp) {
-            return;
-        }
-        while let Some(connection) = &mut self.connections[tcp.0] {
-            let stream = connection.incoming(reader);
-            if stream.flight.front().is_none_or(|(at, _)| *at > now) {
-                break;
-            }
-            let Some((_, segment)) = stream.flight.pop_front() else { break };
-            match (connection.end(reader).state, segment) {
-                (EndState::Closed, Segment::Bytes(_) | Segment::Bulk(_)) => {
-                    // Where nothing runs, nobody answers either.
-                    if self.host(to).node.is_some() {
-                        self.hang_up(tcp, reader, Segment::Reset);
-                    }
-                }
-                (EndState::Closed | EndState::Flushing, Segment::Fin) => {}
-                (_, Segment::Reset) => self.reset_arrived(tcp, reader),
-                (EndState::Flushing, _) => {}
-                (_, segment) => connection.incoming(reader).inbox.push_back(segment),
-            }
-        }
-        self.todo.push_back(Todo::Read { tcp, side: reader, rested: false });
-        self.arm_arrival(tcp, reader);
-    }
-
     /// A reset ends a connection at once; what was not read yet is lost.
     fn reset_arrived(&mut self, tcp: TcpId, side: Side) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).inbox.clear();
         let end = connection.end_mut(side);
+        if end.state != EndState::Waiting {
+            end.stream.abort();
+        }
         match end.state {
             EndState::Open => {
-                end.stream.forget_unsent();
                 let how = if self.rng.one_in(2) {
                     Closed::ReadError(Errno::ECONNRESET)
                 } else {
@@ -281,7 +204,8 @@ impl World {
         end.stream.forget_unsent();
         self.log.line(now, host, tcp, format_args!("closed {how:?}"));
         // Whoever read to the end, or failed, has nothing more to say either.
-        self.hang_up(tcp, side, Segment::Fin);
+        let gives_up = how == Closed::WriteError(Errno::ETIMEDOUT);
+        self.hang_up(tcp, side, if gives_up { Last::Reset } else { Last::Fin });
         let this = self.host_mut(host);
         this.connections.remove(&id);
         this.stalled.remove(&id);
@@ -310,39 +234,47 @@ impl World {
             end.state = EndState::Flushing;
             return self.transmit(tcp, side);
         }
-        let last =
-            if unread || end.state == EndState::Waiting { Segment::Reset } else { Segment::Fin };
+        let last = if unread || end.state == EndState::Waiting { Last::Reset } else { Last::Fin };
         self.hang_up(tcp, side, last);
     }
 
     /// Ends one end of a connection, and lets the other end know.
-    pub(super) fn hang_up(&mut self, tcp: TcpId, side: Side, last: Segment) {
+    pub(super) fn hang_up(&mut self, tcp: TcpId, side: Side, last: Last) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).inbox.clear();
+        let other = connection.end(side.other()).state;
         let end = connection.end_mut(side);
         end.state = EndState::Closed;
         end.stream.forget_unsent();
-        if connection.end(side.other()).state != EndState::Closed {
-            self.launch(tcp, side, last, 0);
+        match last {
+            _ if other == EndState::Closed => {}
+            Last::Fin => {
+                end.stream.put(Segment::Fin);
+                self.kick(tcp, side);
+            }
+            Last::Reset => {
+                end.stream.abort();
+                self.reset_towards(tcp, side.other());
+            }
         }
         self.forget_if_over(tcp);
+    }
+
+    /// Lets a reset be on its way to one end of a connection.
+    pub(super) fn reset_towards(&mut self, tcp: TcpId, reader: Side) {
+        let at = self.now + self.packet_time(tcp, reader.other());
+        self.queue.push(at, Happening::Reset { tcp, reader });
+    }
+
+    pub(super) fn reset_arrives(&mut self, tcp: TcpId, reader: Side) {
+        if !self.is_cut(tcp) {
+            self.reset_arrived(tcp, reader);
+        }
     }
 
     pub(super) fn forget_if_over(&mut self, tcp: TcpId) {
         if self.connections[tcp.0].as_ref().is_some_and(|connection| connection.is_over()) {
             self.connections[tcp.0] = None;
-        }
-    }
-
-    pub(super) fn window(&mut self, tcp: TcpId, writer: Side, len: u64) {
-        let cut = self.is_cut(tcp);
-        let Some(connection) = &mut self.connections[tcp.0] else { return };
-        let stream = &mut connection.end_mut(writer).stream;
-        if cut {
-            stream.window_held += len;
-        } else {
-            stream.window += len;
-            self.transmit(tcp, writer);
         }
     }
 
@@ -375,5 +307,16 @@ impl World {
     }
 }
 
+/// How an end of a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// What it has written still arrives.
+    Fin,
+    /// Nothing more arrives, in either direction.
+    Reset,
+}
+
+/// When a call is sent again that was lost, for the first time.
+const CALL_AGAIN: Duration = Duration::from_secs(1);
 /// How long a caller waits for somebody whom its calls do not reach.
 const SYN_TIMEOUT: Duration = Duration::from_secs(20);

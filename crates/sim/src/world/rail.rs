@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// Lets everything pass again: what was under way comes now.
+    /// Lets everything pass again: what was lost comes when TCP next sends it.
     pub fn mend_link(&mut self, port: Port) {
         let link = self.link_mut(port);
         if !std::mem::take(&mut link.cut) {
@@ -29,7 +29,6 @@ impl World {
         if told {
             self.tell_link(port, true);
         }
-        self.let_pass(|one, other| one == port || other == port);
     }
 
     /// Lets an interface refuse all calls, or take them again.
@@ -70,7 +69,7 @@ impl World {
             self.broken(port.host, format!("{port} cannot be added: {added:?}"));
         }
         // The routes by its network went with it; the others are still there.
-        for route in self.options.routes_of(port.host) {
+        for route in self.routes.get(&port.host).cloned().unwrap_or_default() {
             let _ = self.apply(port.host, |lnet, now| lnet.route_add(now, route));
         }
         self.drain(port.host);

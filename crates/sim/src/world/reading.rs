@@ -1,7 +1,6 @@
 //! Reading a connection the way that its node asks for.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use fulmar_base::{ConnId, Sink, Span};
 use fulmar_socklnd::{Closed, Need};
@@ -66,7 +65,7 @@ impl World {
                 this.stalled.insert(id);
                 return ControlFlow::Break(());
             }
-            (_, Some(Segment::Fin | Segment::Reset)) => {
+            (_, Some(Segment::Fin)) => {
                 self.todo.push_back(Todo::Closed { tcp, side, how: Closed::Eof });
                 return ControlFlow::Break(());
             }
@@ -121,12 +120,18 @@ impl World {
         self.host(host).stalled.contains(&conn)
     }
 
-    /// Lets the writer know, a delay later, that bytes were read.
+    /// Notes that bytes were read, and lets the writer know if that is news.
     fn give_window(&mut self, tcp: TcpId, reader: Side, len: u64) {
-        let Some(connection) = self.connections[tcp.0].as_ref().filter(|_| len > 0) else { return };
-        let (from, to) = (connection.end(reader).host, connection.end(reader.other()).host);
-        let at = self.now + self.delay(from, to).max(Duration::from_nanos(1));
-        self.queue.push(at, Happening::Window { tcp, writer: reader.other(), len });
+        let Some(connection) = self.connections[tcp.0].as_mut().filter(|_| len > 0) else { return };
+        let stream = connection.incoming(reader);
+        stream.receiver.handle_read(len);
+        // An acknowledgement that is about to be sent says it too.
+        if stream.acks_due > 0 || !stream.receiver.has_news() {
+            return;
+        }
+        let (upto, edge) = (stream.receiver.next(), stream.receiver.tell_edge());
+        let at = self.ack_time(tcp, reader.other());
+        self.queue.push(at, Happening::Window { tcp, writer: reader.other(), upto, edge });
     }
 
     /// Returns a connection that could be read and is not: its wake-up was lost.

@@ -1,0 +1,125 @@
+//! `fulmar link` as its user sees it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const FULMAR: &str = env!("CARGO_BIN_EXE_fulmar");
+
+/// Says whether this test may make namespaces; if not, loudly.
+fn allowed() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        let _ = writeln!(std::io::stderr(), "\nNOT RUN: a link needs root: run it with sudo");
+    }
+    root
+}
+
+fn fulmar(words: &[&str]) -> Output {
+    Command::new(FULMAR).arg("link").args(words).output().unwrap()
+}
+
+fn name(what: &str) -> String {
+    format!("{what}{}", std::process::id())
+}
+
+fn is_there(name: &str) -> [bool; 2] {
+    ["a", "b"].map(|side| Path::new(&format!("/run/netns/fulmar-{name}-{side}")).exists())
+}
+
+/// Starts sites, and returns when they are there.
+fn start(name: &str) -> Child {
+    let mut command = Command::new(FULMAR);
+    command.args(["link", "sites", "--name", name, "--json"]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("{\"started\":"), "{line}");
+    assert_eq!(is_there(name), [true; 2]);
+    child
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_command_runs_between_the_sites_and_its_failure_is_told() {
+    if !allowed() {
+        return;
+    }
+    let name = name("cmd");
+    let script = "echo $FULMAR_SITE_A $FULMAR_ADDR_B; ip address show wan0; exit $0";
+    let output = fulmar(&["sites", "--name", &name, "--", "sh", "-c", script, "0"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.starts_with(&format!("fulmar-{name}-a 10.99.0.2\n")), "{text}");
+    assert!(text.contains("mtu 9000") && text.contains("10.99.0.1/24"), "{text}");
+    assert_eq!(is_there(&name), [false; 2]);
+    let output = fulmar(&["sites", "--name", &name, "--", "sh", "-c", script, "3"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("exit status: 3") && errors.contains("a to b"), "{errors}");
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    if !allowed() {
+        return;
+    }
+    let name = name("int");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut child = start(&name);
+        send(&child, signal);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(is_there(&name), [false; 2]);
+    }
+}
+
+#[test]
+fn what_a_killed_run_has_left_is_swept_by_the_next() {
+    if !allowed() {
+        return;
+    }
+    let [killed, lives] = ["killed", "lives"].map(name);
+    let mut first = start(&killed);
+    let mut other = start(&lives);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // Its devices have gone with it; the names have not.
+    let inside = ["-n", &format!("fulmar-{killed}-a"), "link", "show"].map(str::to_owned);
+    let links = Command::new("ip").args(inside).output().unwrap();
+    assert!(!String::from_utf8_lossy(&links.stdout).contains("wan0"), "{links:?}");
+    assert_eq!(is_there(&killed), [true; 2]);
+    // The next run has another name, and leaves alone who lives.
+    let next = fulmar(&["sites", "--name", &name("next"), "--", "true"]);
+    assert!(next.status.success(), "{next:?}");
+    assert_eq!(is_there(&killed), [false; 2]);
+    assert_eq!(is_there(&lives), [true; 2]);
+    let taken = fulmar(&["sites", "--name", &lives, "--", "true"]);
+    assert_eq!(taken.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("choose another --name"), "{taken:?}");
+    send(&other, Signal::TERM);
+    assert!(other.wait().unwrap().success());
+}
+
+#[test]
+fn a_request_that_is_wrong_is_refused_with_what_is_right() {
+    for (words, said) in [
+        (&["--a", "x"][..], "--b"),
+        (&["--a", "x", "--b", "y", "--rate", "10gbps"], "write bits, as 10Gbit"),
+        (&["--a", "x", "--b", "y", "--delay", "25"], "25.25ms"),
+        (&["--a", "x", "--b", "y", "--jitter", "1s"], "before it is sent"),
+        (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
+        (&["sites", "--loss", "0.01"], "percent"),
+        (&["sites", "--name", "A-b"], "small letters and digits"),
+    ] {
+        let output = fulmar(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        assert!(errors.contains(said), "{words:?}: {errors}");
+    }
+}

@@ -1,0 +1,320 @@
+//! Lanes and ways: the network that the options describe, with its queues.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use fulmar_base::{Rng, Time};
+
+use crate::lane::{Carried, Lane};
+use crate::options::{Duplex, Line, Network, Options, Topology, Trunk};
+use crate::{HostId, Port};
+
+/// Names a lane.
+pub(crate) type LaneId = u32;
+
+/// The lanes that a stream passes, and those of its acknowledgements.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) there: Box<[LaneId]>,
+    pub(crate) back: Box<[LaneId]>,
+    /// The most that a burst is late beyond that.
+    pub(crate) jitter: Duration,
+    /// The bytes that a sixteenth of a round trip carries.
+    pub(crate) burst_max: u64,
+}
+
+/// What one direction of a trunk has carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrunkUse {
+    /// The number of the trunk.
+    pub trunk: usize,
+    /// The sites from which and to which.
+    pub from: usize,
+    /// The site to which.
+    pub to: usize,
+    /// What it has carried.
+    pub carried: Carried,
+}
+
+/// The whole network.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    lanes: Vec<Lane>,
+    /// By host and interface.
+    ports: Vec<Vec<Option<Plug>>>,
+    /// By site: to which other sites, over which trunks.
+    neighbours: Vec<BTreeMap<usize, Vec<Between>>>,
+    trunks: Vec<Trunk>,
+    /// How many connections were dealt to the trunks between two sites.
+    dealt: BTreeMap<(usize, usize), usize>,
+}
+
+/// A cable to an interface.
+#[derive(Clone, Copy, Debug)]
+struct Plug {
+    site: usize,
+    /// From the host, and to it; the same if it is half duplex.
+    out: LaneId,
+    inward: LaneId,
+}
+
+/// One direction of a trunk, and its number.
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    trunk: usize,
+    lane: LaneId,
+}
+
+impl Fabric {
+    /// Lays the cables of a run.
+    pub(crate) fn new(options: &Options, rng: &mut Rng) -> Self {
+        let mut fabric = Self {
+            lanes: Vec::new(),
+            ports: Vec::new(),
+            neighbours: Vec::new(),
+            trunks: Vec::new(),
+            dealt: BTreeMap::new(),
+        };
+        let Network { topology, .. } = &options.network;
+        for host in (0..options.nodes).map(HostId) {
+            let cables = cables(topology, options.ports(host), rng);
+            let plugs = cables.into_iter().map(|cable| {
+                let (site, line) = cable?;
+                let (out, inward) = fabric.lay(&line, rng);
+                Some(Plug { site, out, inward })
+            });
+            let plugs = plugs.collect();
+            fabric.ports.push(plugs);
+        }
+        if let Topology::Sites { sites, trunks } = topology {
+            fabric.neighbours = vec![BTreeMap::new(); sites.len()];
+            fabric.trunks = trunks.clone();
+            for (number, trunk) in trunks.iter().enumerate() {
+                fabric.join(number, trunk, rng);
+            }
+        }
+        fabric
+    }
+
+    /// Adds the two directions of a line.
+    fn lay(&mut self, line: &Line, rng: &mut Rng) -> (LaneId, LaneId) {
+        let first = self.lanes.len() as LaneId;
+        self.lanes.push(Lane::new(line.clone(), rng));
+        if line.duplex == Duplex::Half {
+            return (first, first);
+        }
+        self.lanes.push(Lane::new(line.clone(), rng));
+        (first, first + 1)
+    }
+
+    fn join(&mut self, number: usize, trunk: &Trunk, rng: &mut Rng) {
+        let (one, other) = trunk.between;
+        let (there, back) = self.lay(&trunk.line, rng);
+        for (from, to, lane) in [(one, other, there), (other, one, back)] {
+            let between = Between { trunk: number, lane };
+            self.neighbours[from].entry(to).or_default().push(between);
+        }
+    }
+
+    /// Returns the way of a new connection from an interface to another, if there is one.
+    pub(crate) fn way(&mut self, from: Port, to: Port) -> Option<Way> {
+        let (source, target) = (self.plug(from)?, self.plug(to)?);
+        let (mut there, mut back) = (vec![source.out], vec![source.inward]);
+        let mut site = source.site;
+        for next in self.sites_between(source.site, target.site)? {
+            let (out, inward) = self.deal(site, next)?;
+            there.push(out);
+            back.push(inward);
+            site = next;
+        }
+        there.push(target.inward);
+        back.push(target.out);
+        back.reverse();
+        Some(self.measured(there, back))
+    }
+
+    fn measured(&self, there: Vec<LaneId>, back: Vec<LaneId>) -> Way {
+        let lines = || there.iter().map(|lane| &self.lane(*lane).line);
+        let delay: Duration = lines().map(|line| line.delay).sum();
+        let jitter = lines().map(|line| line.jitter).sum();
+        let rate = lines().map(|line| line.rate_mbps).min().unwrap_or(1);
+        let bytes_per_us = rate as f64 / 8.0;
+        let burst_max = (bytes_per_us * 2.0 * delay.as_nanos() as f64 / 1e3 / PARTS) as u64;
+        Way { there: there.into(), back: back.into(), jitter, burst_max }
+    }
+
+    /// Returns the same way in the other direction.
+    pub(crate) fn reverse(&self, way: &Way) -> Way {
+        self.measured(way.back.to_vec(), way.there.to_vec())
+    }
+
+    fn plug(&self, port: Port) -> Option<Plug> {
+        *self.ports.get(port.host.0 as usize)?.get(usize::from(port.index))?
+    }
+
+    /// Returns the lane by which an interface sends.
+    pub(crate) fn lane_of(&self, port: Port) -> Option<LaneId> {
+        self.plug(port).map(|plug| plug.out)
+    }
+
+    pub(crate) fn lane(&self, lane: LaneId) -> &Lane {
+        &self.lanes[lane as usize]
+    }
+
+    pub(crate) fn lane_mut(&mut self, lane: LaneId) -> &mut Lane {
+        &mut self.lanes[lane as usize]
+    }
+
+    /// Returns how long something small takes over these lanes, with what waits there now.
+    pub(crate) fn time_over(&self, lanes: &[LaneId], now: Time) -> Duration {
+        let each = lanes.iter().map(|lane| {
+            let lane = self.lane(*lane);
+            lane.line.delay + lane.backlog(now)
+        });
+        each.sum()
+    }
+
+    /// Returns the sites after the first on the shortest way between two.
+    fn sites_between(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut came_from = BTreeMap::from([(from, from)]);
+        let mut open = VecDeque::from([from]);
+        while let Some(site) = open.pop_front() {
+            if site == to {
+                break;
+            }
+            for next in self.neighbours.get(site)?.keys() {
+                if !came_from.contains_key(next) {
+                    came_from.insert(*next, site);
+                    open.push_back(*next);
+                }
+            }
+        }
+        let mut sites = Vec::new();
+        let mut site = to;
+        while site != from {
+            sites.push(site);
+            site = *came_from.get(&site)?;
+        }
+        sites.reverse();
+        Some(sites)
+    }
+
+    /// Deals a connection to one of the trunks between two sites.
+    fn deal(&mut self, from: usize, to: usize) -> Option<(LaneId, LaneId)> {
+        let dealt = self.dealt.entry((from.min(to), from.max(to))).or_default();
+        let there = self.neighbours[from].get(&to)?;
+        let chosen = *there.get(*dealt % there.len())?;
+        *dealt += 1;
+        let back = self.neighbours[to].get(&from)?.iter().find(|b| b.trunk == chosen.trunk)?;
+        Some((chosen.lane, back.lane))
+    }
+
+    /// Returns what each direction of each trunk has carried; both are the same if it is half
+    /// duplex.
+    pub(crate) fn trunks(&self) -> Vec<TrunkUse> {
+        let mut all = Vec::new();
+        for (number, Trunk { between: (one, other), .. }) in self.trunks.iter().enumerate() {
+            for (from, to) in [(*one, *other), (*other, *one)] {
+                let found = self.neighbours[from].get(&to);
+                let lane = found.and_then(|all| all.iter().find(|b| b.trunk == number));
+                let carried = lane.map_or(Carried::default(), |b| self.lane(b.lane).carried);
+                all.push(TrunkUse { trunk: number, from, to, carried });
+            }
+        }
+        all
+    }
+
+    /// Returns what has been lost anywhere: packets that found no room, and those lost by chance.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        let carried = || self.lanes.iter().map(|lane| lane.carried);
+        (carried().map(|c| c.overflowed).sum(), carried().map(|c| c.lost).sum())
+    }
+}
+
+/// Returns the site and the cable of each interface of a host.
+fn cables(topology: &Topology, ports: Vec<Port>, rng: &mut Rng) -> Vec<Option<(usize, Line)>> {
+    match topology {
+        Topology::Mesh { cable, delay_min, delay_max } => {
+            let half = |delay: &Duration| delay.as_nanos() as u64 / 2;
+            let delay = Duration::from_nanos(rng.between(half(delay_min), half(delay_max)));
+            // Both ends of a way are late by half.
+            let line = Line { delay, jitter: cable.jitter / 2, ..cable.clone() };
+            vec![Some((0, line)); ports.len()]
+        }
+        Topology::Sites { sites, .. } => {
+            let cable = |port| {
+                let mut all = sites.iter().enumerate();
+                all.find_map(|(number, site)| Some((number, site.cable(port)?.clone())))
+            };
+            ports.into_iter().map(cable).collect()
+        }
+    }
+}
+
+/// A burst is at most so small a part of what a round trip carries.
+const PARTS: f64 = 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Rails, Site};
+
+    fn port(host: u32, index: u8) -> Port {
+        Port { host: HostId(host), index }
+    }
+
+    fn fabric(options: &Options) -> Fabric {
+        Fabric::new(options, &mut Rng::new(1))
+    }
+
+    /// Two sites, two trunks of 25 ms between them, and a third site behind the second.
+    fn sites() -> Options {
+        let cable = Line::new(10_000, Duration::from_micros(10));
+        let ocean = Line::new(50_000, Duration::from_millis(25));
+        let sites = vec![
+            Site::of(0..2, cable.clone()).and(1..2, 1, cable.clone()),
+            Site::of(2..3, cable.clone()),
+            Site::of(3..4, cable),
+        ];
+        let trunk = |one, other| Trunk { between: (one, other), line: ocean.clone() };
+        let trunks = vec![trunk(0, 1), trunk(1, 0), trunk(1, 2)];
+        let rails = Rails::new(vec![vec![0], vec![0, 0], vec![0], vec![0]], &[]);
+        Options { network: Network::sites(sites, trunks), ..Options::plain_on(rails) }
+    }
+
+    #[test]
+    fn connections_between_two_sites_take_their_trunks_in_turn() {
+        let mut fabric = fabric(&sites());
+        let ways: Vec<Way> = (0..3).map(|_| fabric.way(port(0, 0), port(2, 0)).unwrap()).collect();
+        assert!(ways.iter().all(|way| way.there.len() == 3 && way.back.len() == 3));
+        let delay = |way: &Way| fabric.time_over(&way.there, Time::ZERO);
+        assert!(ways.iter().all(|way| delay(way) == Duration::from_micros(25_020)));
+        assert_ne!(ways[0].there[1], ways[1].there[1]);
+        assert_eq!(ways[0].there, ways[2].there);
+        let back = fabric.reverse(&ways[0]);
+        assert_eq!((&back.there, &back.back), (&ways[0].back, &ways[0].there));
+        // 10 Gbit/s for 50 ms are 62.5 MB.
+        assert!((3_900_000..=3_920_000).contains(&ways[0].burst_max), "{}", ways[0].burst_max);
+    }
+
+    #[test]
+    fn a_way_passes_as_few_sites_as_it_can_and_there_may_be_none() {
+        let mut options = sites();
+        let mut all = fabric(&options);
+        assert_eq!(all.way(port(1, 1), port(3, 0)).unwrap().there.len(), 4);
+        assert_eq!(all.way(port(0, 0), port(1, 1)).unwrap().there.len(), 2);
+        if let Topology::Sites { trunks, .. } = &mut options.network.topology {
+            trunks.pop();
+        }
+        assert!(fabric(&options).way(port(0, 0), port(3, 0)).is_none());
+        assert!(fabric(&options).way(port(0, 1), port(2, 0)).is_none());
+    }
+
+    #[test]
+    fn in_a_mesh_any_two_hosts_are_as_far_apart_as_they_drew() {
+        let mut fabric = fabric(&Options::plain(3));
+        let way = fabric.way(port(0, 0), port(2, 0)).unwrap();
+        assert_eq!(fabric.time_over(&way.there, Time::ZERO), Duration::from_micros(50));
+        assert_eq!(way.there.len(), 2);
+    }
+}

@@ -1,0 +1,137 @@
+//! BBR (version 1): paced at the most that arrived in the last ten rounds, with a window of two
+//! such round trips, so that queues stay short and single losses mean nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fulmar_base::Time;
+
+use super::{Sample, Window};
+
+#[derive(Debug)]
+pub(super) struct Bbr {
+    window: Window,
+    phase: Phase,
+    /// The highest rate of each of the last rounds, in bytes per second.
+    rates: VecDeque<u64>,
+    /// The shortest round trip, and when it was seen.
+    shortest: Option<(Duration, Time)>,
+    /// Nothing was heard: one packet at a time until something is.
+    silent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The pace doubles until what arrives does not grow any more.
+    Startup { best: u64, rounds: u32 },
+    /// What waits because of that goes.
+    Drain { rounds: u32 },
+    /// The pace is now more, now less than what arrives.
+    Probe { step: usize },
+}
+
+impl Bbr {
+    pub(super) fn new(window: Window) -> Self {
+        let phase = Phase::Startup { best: 0, rounds: 0 };
+        Self { window, phase, rates: VecDeque::new(), shortest: None, silent: false }
+    }
+
+    pub(super) fn handle_ack(&mut self, now: Time, sample: Sample) {
+        self.silent = false;
+        let old = |(_, seen): &(Duration, Time)| now.since(*seen) > REMEMBERED;
+        if self.shortest.is_none_or(|kept| sample.rtt <= kept.0 || old(&kept)) {
+            self.shortest = Some((sample.rtt, now));
+        }
+        // Who had nothing to send shows less than the network carries.
+        let known = self.rate();
+        if sample.new_round || self.rates.is_empty() {
+            self.rates.push_back(0);
+            if self.rates.len() > ROUNDS {
+                self.rates.pop_front();
+            }
+        }
+        if sample.limited || sample.rate >= known {
+            if let Some(last) = self.rates.back_mut() {
+                *last = (*last).max(sample.rate);
+            }
+        } else if let Some(last) = self.rates.back_mut() {
+            // Without news what was known stays known.
+            *last = (*last).max(known);
+        }
+        if let Phase::Startup { .. } = self.phase {
+            self.window.bytes += sample.acked as f64;
+        }
+        if sample.new_round {
+            self.next_phase(sample.limited);
+        }
+    }
+
+    fn next_phase(&mut self, limited: bool) {
+        let rate = self.rate();
+        self.phase = match self.phase {
+            Phase::Startup { best, .. } if rate as f64 >= best as f64 * GROWS => {
+                Phase::Startup { best: rate, rounds: 0 }
+            }
+            // Who has little to send does not learn that there is no more.
+            Phase::Startup { best, rounds } if !limited => Phase::Startup { best, rounds },
+            Phase::Startup { rounds: 2.., .. } => Phase::Drain { rounds: 0 },
+            Phase::Startup { best, rounds } => Phase::Startup { best, rounds: rounds + 1 },
+            Phase::Drain { rounds: 0 } => Phase::Drain { rounds: 1 },
+            Phase::Drain { .. } => Phase::Probe { step: 2 },
+            Phase::Probe { step } => Phase::Probe { step: (step + 1) % GAINS.len() },
+        };
+    }
+
+    pub(super) fn handle_timeout(&mut self) {
+        self.silent = true;
+    }
+
+    pub(super) fn window(&self) -> u64 {
+        let segment = self.window.segment;
+        if self.silent {
+            return segment as u64;
+        }
+        let product = self.product();
+        match self.phase {
+            Phase::Startup { .. } => self.window.bytes.min((HIGH * product).max(self.first())),
+            Phase::Drain { .. } | Phase::Probe { .. } => (2.0 * product).max(4.0 * segment),
+        }
+        .max(segment) as u64
+    }
+
+    /// Before anything is known nothing bounds the window but itself.
+    fn first(&self) -> f64 {
+        if self.rate() == 0 { self.window.bytes } else { 10.0 * self.window.segment }
+    }
+
+    /// Returns the bytes that fill the narrowest line for the shortest round trip.
+    fn product(&self) -> f64 {
+        let shortest = self.shortest.map_or(0.0, |(shortest, _)| shortest.as_secs_f64());
+        self.rate() as f64 * shortest
+    }
+
+    pub(super) fn pacing(&self) -> Option<u64> {
+        let rate = self.rate();
+        let gain = match self.phase {
+            Phase::Startup { .. } => HIGH,
+            Phase::Drain { .. } => 1.0 / HIGH,
+            Phase::Probe { step } => GAINS[step],
+        };
+        (rate > 0).then_some(((rate as f64 * gain) as u64).max(1))
+    }
+
+    fn rate(&self) -> u64 {
+        self.rates.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// The least pace that doubles what is delivered in each round.
+const HIGH: f64 = 2.885;
+/// What arrives must grow by so much in three rounds, or the line is full.
+const GROWS: f64 = 1.25;
+/// Against the rate, round by round: a look for more, room again, and six rounds as it is.
+const GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// How many rounds a rate is remembered.
+const ROUNDS: usize = 10;
+/// How long a round trip is remembered.
+const REMEMBERED: Duration = Duration::from_secs(10);

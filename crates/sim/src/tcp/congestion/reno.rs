@@ -1,0 +1,33 @@
+//! Reno: a packet more in each round trip, half as many at a loss.
+
+use super::{Sample, Window};
+
+#[derive(Debug)]
+pub(super) struct Reno {
+    pub(super) window: Window,
+}
+
+impl Reno {
+    pub(super) fn new(window: Window) -> Self {
+        Self { window }
+    }
+
+    pub(super) fn handle_ack(&mut self, sample: Sample) {
+        if !sample.limited {
+            return;
+        }
+        let acked = self.window.grow_slowly(&sample);
+        self.window.bytes += acked * self.window.segment / self.window.bytes;
+    }
+
+    pub(super) fn handle_loss(&mut self) {
+        self.window.shrink(PART);
+    }
+
+    pub(super) fn handle_timeout(&mut self) {
+        self.window.restart(PART);
+    }
+}
+
+/// What is left of the window after a loss.
+const PART: f64 = 0.5;

@@ -1,0 +1,175 @@
+use super::*;
+
+const SEGMENT: u64 = 8948;
+
+/// A sender that always has something to send, round trip by round trip, in ten bursts each.
+struct Flow {
+    congestion: Congestion,
+    now: Time,
+    rtt: Duration,
+    sent: u64,
+}
+
+impl Flow {
+    fn new(control: Control, rtt: Duration) -> Self {
+        let congestion = Congestion::new(control, SEGMENT, 10);
+        Self { congestion, now: Time::ZERO, rtt, sent: 0 }
+    }
+
+    /// Lets a window be sent and acknowledged, over a line that carries so many bytes in a round
+    /// trip and has room for as many again; what is more is lost. Returns whether something was.
+    fn round(&mut self, capacity: u64) -> bool {
+        let window = self.congestion.window();
+        let carried = window.min(capacity);
+        let waiting = Duration::from_secs_f64(
+            self.rtt.as_secs_f64() * window.saturating_sub(capacity).min(capacity) as f64
+                / capacity as f64,
+        );
+        let took = self.rtt + waiting;
+        let rate = (carried as f64 / self.rtt.as_secs_f64()) as u64;
+        for n in 0..10 {
+            let sample =
+                Sample { acked: carried / 10, rtt: took, rate, limited: true, new_round: n == 0 };
+            self.congestion.handle_ack(self.now + took * (n + 1) / 10, sample);
+        }
+        self.now = self.now + took;
+        self.sent += carried;
+        let lost = window > 2 * capacity;
+        if lost {
+            self.congestion.handle_loss();
+        }
+        lost
+    }
+
+    /// Lets so many windows pass without loss.
+    fn rounds(&mut self, count: u32) {
+        for _ in 0..count {
+            self.round(u64::MAX / 4);
+        }
+    }
+
+    /// Returns the mean window in packets where one packet of `apart` is lost.
+    fn mean_window(&mut self, apart: u64) -> f64 {
+        let (mut packets, mut rounds) = (0.0, 0.0);
+        let mut left = apart as f64;
+        for round in 0..40_000 {
+            let window = self.congestion.window() as f64 / SEGMENT as f64;
+            self.round(u64::MAX / 4);
+            left -= window;
+            while left <= 0.0 {
+                self.congestion.handle_loss();
+                left += apart as f64;
+            }
+            if round > 2_000 {
+                packets += window;
+                rounds += 1.0;
+            }
+        }
+        packets / rounds
+    }
+}
+
+const RTT: Duration = Duration::from_millis(100);
+
+#[test]
+fn slow_start_doubles_in_a_round_trip() {
+    for control in [Control::Reno, Control::Cubic, Control::Bbr] {
+        let mut flow = Flow::new(control, RTT);
+        let before = flow.congestion.window();
+        flow.rounds(6);
+        let growth = flow.congestion.window() as f64 / before as f64;
+        assert!((60.0..=66.0).contains(&growth), "{control:?}: {growth}");
+    }
+}
+
+#[test]
+fn slow_start_ends_when_round_trips_grow() {
+    let capacity = 1_000 * SEGMENT;
+    for control in [Control::Reno, Control::Cubic] {
+        let mut flow = Flow::new(control, RTT);
+        let lost = (0..9).any(|_| flow.round(capacity));
+        let window = flow.congestion.window();
+        assert!(!lost && window < 2 * capacity, "{control:?}: {}", window / SEGMENT);
+    }
+}
+
+/// Mathis: 1.22 / sqrt(p) packets in a round trip.
+#[test]
+fn reno_under_loss_has_the_window_of_the_square_root_law() {
+    for apart in [1_000, 100_000] {
+        let law = 1.22 * (apart as f64).sqrt();
+        let mean = Flow::new(Control::Reno, RTT).mean_window(apart);
+        assert!((0.85..=1.15).contains(&(mean / law)), "1 in {apart}: {mean:.0}, law {law:.0}");
+    }
+}
+
+/// RFC 9438 §5.1: 1.054 (RTT / p)^(3/4) packets, where that is more than Reno's.
+#[test]
+fn cubic_under_loss_has_the_window_of_its_response_function() {
+    for apart in [100_000, 1_000_000] {
+        let law = 1.054 * (RTT.as_secs_f64() * apart as f64).powf(0.75);
+        let mean = Flow::new(Control::Cubic, RTT).mean_window(apart);
+        assert!((0.85..=1.15).contains(&(mean / law)), "1 in {apart}: {mean:.0}, law {law:.0}");
+    }
+}
+
+#[test]
+fn cubic_is_never_slower_than_reno() {
+    let short = Duration::from_millis(1);
+    let reno = Flow::new(Control::Reno, short).mean_window(10_000);
+    let cubic = Flow::new(Control::Cubic, short).mean_window(10_000);
+    assert!(cubic > 0.85 * reno, "{cubic:.0} to Reno's {reno:.0}");
+}
+
+#[test]
+fn cubic_is_back_at_its_window_after_the_cube_root_of_what_it_lost() {
+    let mut flow = Flow::new(Control::Cubic, RTT);
+    while flow.congestion.window() < 2_000 * SEGMENT {
+        flow.round(u64::MAX / 4);
+    }
+    let lost_at = flow.congestion.window();
+    flow.congestion.handle_loss();
+    assert!((flow.congestion.window() as f64 / lost_at as f64 - 0.7).abs() < 0.01);
+    let begun = flow.now;
+    while flow.congestion.window() < lost_at - lost_at / 100 {
+        flow.round(u64::MAX / 4);
+    }
+    let packets = lost_at as f64 / SEGMENT as f64;
+    let plateau = (packets * 0.3 / 0.4).cbrt();
+    let took = flow.now.since(begun).as_secs_f64();
+    // It comes near the plateau long before it is there.
+    assert!((0.6..=1.05).contains(&(took / plateau)), "{took:.1} s of {plateau:.1}");
+}
+
+#[test]
+fn bbr_finds_the_rate_and_keeps_two_round_trips_of_it_whatever_is_lost() {
+    let capacity = 10_000 * SEGMENT;
+    let mut flow = Flow::new(Control::Bbr, RTT);
+    for round in 0..60 {
+        flow.round(capacity);
+        if round % 3 == 0 {
+            flow.congestion.handle_loss();
+        }
+    }
+    let window = flow.congestion.window() as f64 / capacity as f64;
+    assert!((1.9..=2.1).contains(&window), "{window}");
+    let paces: Vec<f64> = (0..8)
+        .map(|_| {
+            flow.round(capacity);
+            let pace = flow.congestion.pacing().expect("it knows the rate");
+            pace as f64 * RTT.as_secs_f64() / capacity as f64
+        })
+        .collect();
+    let mean = paces.iter().sum::<f64>() / 8.0;
+    assert!((0.97..=1.03).contains(&mean), "{paces:?}");
+}
+
+#[test]
+fn after_a_timeout_one_packet_may_go() {
+    for control in [Control::Reno, Control::Cubic, Control::Bbr] {
+        let mut flow = Flow::new(control, RTT);
+        flow.rounds(5);
+        flow.congestion.handle_timeout();
+        assert_eq!(flow.congestion.window(), SEGMENT, "{control:?}");
+    }
+}

@@ -1,0 +1,121 @@
+use super::*;
+use crate::options::Control;
+
+const SEGMENT: u64 = 1448;
+const PLENTY: u64 = 1 << 40;
+
+/// Bursts are single packets.
+fn sender(buffer: u64) -> Sender {
+    let tcp = Tcp { congestion: Control::Reno, ..Tcp::default() };
+    Sender::new(&tcp.with_buffers(buffer), 0)
+}
+
+/// Sends all that may go, and returns it.
+fn send_all(sender: &mut Sender, now: Time, taken: u64) -> Vec<(u64, Range<u64>)> {
+    std::iter::from_fn(|| sender.burst(now, taken, u64::MAX)).collect()
+}
+
+fn ack(number: u64, upto: u64) -> Ack {
+    Ack { number, holes: Vec::new(), upto, edge: upto + PLENTY }
+}
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000_000)
+}
+
+#[test]
+fn no_more_is_under_way_than_the_initial_window_or_than_the_peer_has_room_for() {
+    let mut wide = sender(PLENTY);
+    let sent = send_all(&mut wide, at(0), PLENTY);
+    assert_eq!(sent.last().unwrap().1.end, 10 * SEGMENT);
+    let mut narrow = sender(5_000);
+    assert_eq!(send_all(&mut narrow, at(0), PLENTY).last().unwrap().1.end, 5_000);
+}
+
+#[test]
+fn a_transmission_that_is_passed_over_is_sent_again_at_once_and_shrinks_the_window_once() {
+    let mut sender = sender(PLENTY);
+    let sent = send_all(&mut sender, at(0), PLENTY);
+    assert_eq!(sent.len(), 10);
+    let first = sent[0].1.end;
+    assert_eq!(sender.handle_ack(at(100), &ack(0, first), PLENTY), first);
+    let before = sender.congestion.window();
+    sender.handle_ack(at(101), &ack(3, first), PLENTY);
+    assert!(sender.congestion.window() < before);
+    let shrunk = sender.congestion.window();
+    let resent: Vec<_> = send_all(&mut sender, at(101), PLENTY);
+    assert!(resent.is_empty() || resent[0].1.start == first);
+    sender.handle_ack(at(102), &ack(5, first), PLENTY);
+    assert!(sender.congestion.window() >= shrunk, "of the same round trip");
+    for number in 6..10 {
+        sender.handle_ack(at(103 + number), &ack(number, first), PLENTY);
+        send_all(&mut sender, at(103 + number), PLENTY);
+    }
+    assert_eq!(sender.resent, 3 * SEGMENT);
+}
+
+#[test]
+fn a_hole_in_a_burst_is_filled_before_anything_new_goes() {
+    let mut sender = sender(PLENTY);
+    send_all(&mut sender, at(0), PLENTY);
+    for number in 0..9 {
+        sender.handle_ack(at(100), &ack(number, (number + 1) * SEGMENT), PLENTY);
+    }
+    let next = sender.next();
+    let hole = 9 * SEGMENT..10 * SEGMENT;
+    let holed = Ack { holes: vec![hole.clone()], ..ack(9, 9 * SEGMENT) };
+    assert_eq!(sender.handle_ack(at(100), &holed, PLENTY), 0);
+    let sent = send_all(&mut sender, at(100), PLENTY);
+    assert_eq!((&sent[0].1, sent[1].1.start), (&hole, next));
+}
+
+#[test]
+fn the_end_is_sent_again_after_two_round_trips_and_all_of_it_when_that_is_in_vain() {
+    let mut sender = sender(PLENTY);
+    send_all(&mut sender, at(0), SEGMENT);
+    sender.handle_ack(at(50), &ack(0, SEGMENT), SEGMENT);
+    assert_eq!(sender.timeout(), None);
+    let taken = 4 * SEGMENT;
+    send_all(&mut sender, at(50), taken);
+    let due = sender.timeout().unwrap();
+    assert_eq!(due, at(160));
+    let (number, probe) = sender.handle_timeout(due, taken).unwrap();
+    assert_eq!((number, probe), (4, 3 * SEGMENT..taken));
+    let due = sender.timeout().unwrap();
+    assert_eq!(sender.handle_timeout(due, taken), None);
+    let again = send_all(&mut sender, due, taken);
+    assert_eq!(again[0].1, SEGMENT..2 * SEGMENT);
+    assert_eq!(sender.congestion.window(), SEGMENT);
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let due = sender.timeout().unwrap();
+        sender.handle_timeout(due, taken);
+        send_all(&mut sender, due, taken);
+        waits.push(sender.timeout().unwrap().since(due).as_millis());
+    }
+    assert_eq!(waits.last(), Some(&2_000), "no longer: {waits:?}");
+    assert!(sender.vain() > 3 && sender.silence(at(60_000)).is_some());
+}
+
+#[test]
+fn a_peer_without_room_is_asked_again() {
+    let mut sender = sender(1_000);
+    send_all(&mut sender, at(0), PLENTY);
+    sender.handle_ack(at(10), &Ack { edge: 1_000, ..ack(0, 1_000) }, PLENTY);
+    assert!(!sender.is_ready(PLENTY));
+    let due = sender.timeout().unwrap();
+    let (number, probe) = sender.handle_timeout(due, PLENTY).unwrap();
+    assert!(probe.is_empty());
+    assert!(sender.silence(due).is_none() || sender.vain() == 1);
+    sender.handle_ack(due, &Ack { edge: 2_000, ..ack(number, 1_000) }, PLENTY);
+    assert_eq!(send_all(&mut sender, due, PLENTY)[0].1, 1_000..2_000);
+}
+
+#[test]
+fn the_buffer_is_free_again_when_its_bytes_have_arrived() {
+    let mut sender = sender(10_000);
+    assert_eq!(sender.room(10_000), 0);
+    send_all(&mut sender, at(0), 10_000);
+    sender.handle_ack(at(10), &ack(0, 4_000), 10_000);
+    assert_eq!(sender.room(10_000), 4_000);
+}

@@ -1,0 +1,335 @@
+//! One direction of a connection: from the queue of the node that writes to the inbox of the one
+//! that reads.
+//!
+//! What is under way has no copy: bytes are numbered, transmissions name them by number, and when
+//! they have arrived in order they move from the content of the socket to the inbox.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fulmar_base::{BufferId, Payload, Span, Time};
+
+use super::Segment;
+use super::receiver::Receiver;
+use super::sender::Sender;
+use crate::fabric::Way;
+use crate::options::Tcp;
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// What the node has written and the socket has not taken.
+    unsent: VecDeque<Chunk>,
+    /// How many bytes the socket has taken; a FIN counts as one.
+    taken: u64,
+    /// What it has taken and the reader's socket has not got in order.
+    content: VecDeque<Segment>,
+    /// The lengths of those parts of the content that were never transmitted, with whether they
+    /// are bulk.
+    untransmitted: VecDeque<(u64, bool)>,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) inbox: VecDeque<Segment>,
+    /// The lanes that it passes, and those of its acknowledgements.
+    pub(crate) way: Option<Arc<Way>>,
+    /// Whether it waits for its turn at the interface.
+    pub(crate) is_queued: bool,
+    /// How many acknowledgements the reader is about to send.
+    pub(crate) acks_due: u32,
+    /// Whether an event waits for the pace.
+    pub(crate) is_paced: bool,
+    /// The time of the timer's event that counts.
+    pub(crate) armed: Option<Time>,
+    /// When the head of the last burst reaches the first switch: nothing overtakes.
+    pub(crate) last_head: Time,
+    /// When the last acknowledgement arrives.
+    pub(crate) last_ack: Time,
+    /// The node was told that nothing arrives.
+    pub(crate) told_silent: bool,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    data: ChunkData,
+    /// Its last byte ends an LNet message.
+    ends_message: bool,
+    /// The buffer of a router that it is kept in until it is written.
+    kept_in: Option<BufferId>,
+}
+
+#[derive(Debug)]
+enum ChunkData {
+    Bytes { bytes: Vec<u8>, start: usize },
+    Bulk(Span),
+}
+
+impl Stream {
+    /// Returns a stream that has not begun.
+    pub(crate) fn new(tcp: &Tcp, way: Option<Arc<Way>>) -> Self {
+        let burst_max = way.as_ref().map_or(0, |way| way.burst_max);
+        Self {
+            unsent: VecDeque::new(),
+            taken: 0,
+            content: VecDeque::new(),
+            untransmitted: VecDeque::new(),
+            sender: Sender::new(tcp, burst_max),
+            receiver: Receiver::new(tcp.read_buffer, tcp.segment()),
+            inbox: VecDeque::new(),
+            way,
+            is_queued: false,
+            acks_due: 0,
+            is_paced: false,
+            armed: None,
+            last_head: Time::ZERO,
+            last_ack: Time::ZERO,
+            told_silent: false,
+        }
+    }
+
+    /// Appends to what is to be written; a router may keep the payload in a buffer until then.
+    pub(crate) fn write(
+        &mut self,
+        head: Vec<u8>,
+        payload: Payload,
+        is_message: bool,
+        kept_in: Option<BufferId>,
+    ) {
+        let alone = payload.is_empty();
+        if !head.is_empty() {
+            let data = ChunkData::Bytes { bytes: head, start: 0 };
+            self.unsent.push_back(Chunk { data, ends_message: is_message && alone, kept_in: None });
+        }
+        let data = match payload {
+            Payload::Empty => return,
+            Payload::Inline(bytes) => ChunkData::Bytes { bytes: bytes.to_vec(), start: 0 },
+            Payload::Span(span) => ChunkData::Bulk(span),
+        };
+        if !alone {
+            self.unsent.push_back(Chunk { data, ends_message: is_message, kept_in });
+        }
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Returns whether bulk of this buffer is still to be written.
+    pub(crate) fn is_to_write(&self, name: BufferId) -> bool {
+        let of_it =
+            |chunk: &Chunk| matches!(chunk.data, ChunkData::Bulk(span) if span.buffer == name);
+        self.unsent.iter().any(of_it)
+    }
+
+    /// Returns whether something that a router keeps in this buffer is still to be written.
+    pub(crate) fn is_kept_in(&self, name: BufferId) -> bool {
+        self.unsent.iter().any(|chunk| chunk.kept_in == Some(name))
+    }
+
+    pub(crate) fn forget_unsent(&mut self) {
+        self.unsent.clear();
+    }
+
+    /// Forgets everything that has not arrived: the connection is no more.
+    pub(crate) fn abort(&mut self) {
+        self.unsent.clear();
+        self.content.clear();
+        self.untransmitted.clear();
+        self.sender.abort();
+        self.taken = self.sender.next();
+    }
+
+    /// Moves into the socket what it has room for, and returns how many bytes and messages
+    /// that is.
+    pub(crate) fn take(&mut self) -> (u64, u32) {
+        let (mut len, mut messages) = (0, 0);
+        while let Some(chunk) = self.unsent.front_mut() {
+            let room = self.sender.room(self.taken);
+            if room == 0 {
+                break;
+            }
+            let (segment, over) = chunk.take(room);
+            if over {
+                messages += u32::from(chunk.ends_message);
+                self.unsent.pop_front();
+            }
+            len += segment.len();
+            self.put(segment);
+        }
+        (len, messages)
+    }
+
+    /// Appends something to the content of the socket, such as a FIN or what nobody wrote.
+    pub(crate) fn put(&mut self, segment: Segment) {
+        let len = segment.len();
+        let bulk = matches!(segment, Segment::Bulk(_));
+        match self.untransmitted.back_mut() {
+            Some((last, kind)) if *kind == bulk => *last += len,
+            _ => self.untransmitted.push_back((len, bulk)),
+        }
+        self.content.push_back(segment);
+        self.taken += len;
+    }
+
+    /// Returns the end of what the socket has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns whether bulk memory, and not bytes, is next to be transmitted.
+    pub(crate) fn next_is_bulk(&self) -> bool {
+        self.untransmitted.front().is_some_and(|(_, bulk)| *bulk)
+    }
+
+    /// Takes word that so many bytes were transmitted for the first time.
+    pub(crate) fn transmitted(&mut self, mut len: u64) {
+        while len > 0 {
+            let Some((first, _)) = self.untransmitted.front_mut() else { return };
+            let part = len.min(*first);
+            *first -= part;
+            len -= part;
+            if *first == 0 {
+                self.untransmitted.pop_front();
+            }
+        }
+    }
+
+    /// Takes out of the content what has arrived in order.
+    pub(crate) fn deliver(&mut self, mut len: u64) -> Vec<Segment> {
+        let mut delivered = Vec::new();
+        while len > 0 {
+            let Some(first) = self.content.front_mut() else { break };
+            let whole = first.len();
+            if whole <= len {
+                len -= whole;
+                delivered.extend(self.content.pop_front());
+            } else {
+                delivered.push(first.split_to(len as usize));
+                len = 0;
+            }
+        }
+        delivered
+    }
+
+    /// Takes the first `len` bytes of bulk, or of anything, out of the inbox.
+    pub(crate) fn consume(&mut self, len: usize) {
+        let Some(first) = self.inbox.front_mut() else { return };
+        if first.len() <= len as u64 {
+            self.inbox.pop_front();
+        } else {
+            first.split_to(len);
+        }
+    }
+
+    /// Joins the bytes at the front of the inbox, so that one read sees more than one write.
+    pub(crate) fn coalesce(&mut self) {
+        let is_bytes = |segment: &Segment| matches!(segment, Segment::Bytes(_));
+        let run = self.inbox.iter().take_while(|segment| is_bytes(segment)).count();
+        if run < 2 {
+            return;
+        }
+        let mut joined = Vec::new();
+        for segment in self.inbox.drain(..run) {
+            if let Segment::Bytes(bytes) = segment {
+                joined.extend(bytes);
+            }
+        }
+        self.inbox.push_front(Segment::Bytes(joined));
+    }
+}
+
+impl Chunk {
+    /// Takes up to `limit` bytes; the last says whether that is the rest.
+    fn take(&mut self, limit: u64) -> (Segment, bool) {
+        match &mut self.data {
+            ChunkData::Bytes { bytes, start } => {
+                let end = bytes.len().min(start.saturating_add(limit as usize));
+                let piece = match (*start, end == bytes.len()) {
+                    (0, true) => std::mem::take(bytes),
+                    (start, _) => bytes[start..end].to_vec(),
+                };
+                *start = end;
+                (Segment::Bytes(piece), end >= bytes.len())
+            }
+            ChunkData::Bulk(span) => {
+                let len = u64::from(span.len).min(limit) as u32;
+                let piece = Span { len, ..*span };
+                *span = span.advance(len);
+                (Segment::Bulk(piece), span.len == 0)
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Returns how many numbers of the stream it takes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Bulk(span) => u64::from(span.len),
+            Self::Fin => 1,
+        }
+    }
+
+    /// Takes the first bytes off.
+    fn split_to(&mut self, len: usize) -> Self {
+        match self {
+            Self::Bytes(bytes) => {
+                let rest = bytes.split_off(len);
+                Self::Bytes(std::mem::replace(bytes, rest))
+            }
+            Self::Bulk(span) => {
+                let first = Span { len: len as u32, ..*span };
+                *span = span.advance(len as u32);
+                Self::Bulk(first)
+            }
+            Self::Fin => Self::Fin,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(offset: u64, len: u32) -> Span {
+        Span { buffer: BufferId(1), offset, len }
+    }
+
+    fn stream(buffer: u64) -> Stream {
+        Stream::new(&Tcp::default().with_buffers(buffer), None)
+    }
+
+    #[test]
+    fn the_socket_takes_no_more_than_its_buffer_and_says_where_messages_end() {
+        let mut stream = stream(10);
+        stream.write(vec![7; 4], Payload::Span(span(100, 20)), true, None);
+        assert_eq!(stream.take(), (10, 0));
+        assert_eq!(stream.take(), (0, 0));
+        assert!(!stream.next_is_bulk());
+        stream.transmitted(4);
+        assert!(stream.next_is_bulk());
+        let delivered = stream.deliver(8);
+        assert!(matches!(&delivered[0], Segment::Bytes(bytes) if *bytes == [7; 4]));
+        assert!(matches!(delivered[1], Segment::Bulk(piece) if piece == span(100, 4)));
+        stream.sender.handle_room(Time(1), 8, 100);
+        assert_eq!(stream.take(), (8, 0));
+        stream.sender.handle_room(Time(1), 18, 100);
+        assert_eq!(stream.take(), (6, 1));
+        assert!(!stream.has_unsent());
+    }
+
+    #[test]
+    fn joined_bytes_keep_their_order_and_stop_at_bulk() {
+        let mut stream = stream(0);
+        stream.inbox.extend([
+            Segment::Bytes(vec![1]),
+            Segment::Bytes(vec![2, 3]),
+            Segment::Bulk(span(0, 5)),
+            Segment::Bytes(vec![4]),
+        ]);
+        stream.coalesce();
+        assert_eq!(stream.inbox.len(), 3);
+        stream.consume(2);
+        assert!(matches!(stream.inbox.front(), Some(Segment::Bytes(bytes)) if *bytes == [3]));
+    }
+}
