@@ -17,6 +17,7 @@ mod lst;
 mod manual;
 mod node;
 mod shell;
+mod sim;
 mod traffic;
 mod tune;
 
@@ -44,6 +45,7 @@ enum Command {
     Demo(demo::Args),
     Link(link::Args),
     Interop(interop::Args),
+    Sim(sim::Args),
     #[command(hide = true)]
     Traffic(traffic::Args),
     Completion(manual::Completion),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::main(&args),
         Command::Interop(args) => interop::main(&args),
         Command::Link(args) => link::main(args),
+        Command::Sim(args) => sim::main(&args),
         Command::Traffic(args) => traffic::main(args),
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),

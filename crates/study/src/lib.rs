@@ -18,6 +18,7 @@ mod network;
 mod parallel;
 mod predict;
 pub mod sc11;
+pub mod scale;
 mod scenario;
 mod session;
 

@@ -1,0 +1,31 @@
+//! `fulmar sim`: the simulator.
+
+mod sc11;
+mod scale;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// Run nodes in virtual time, on this machine alone
+///
+/// The machines are those of "fulmar node"; time, TCP and the network between them are simulated,
+/// so that hours pass in seconds and nothing leaves this machine. Needs no privilege.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sc11(sc11::Args),
+    Scale(scale::Args),
+}
+
+pub(crate) fn main(args: &Args) -> ExitCode {
+    match &args.command {
+        Command::Sc11(args) => sc11::main(args),
+        Command::Scale(args) => scale::main(args),
+    }
+}

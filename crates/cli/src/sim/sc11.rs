@@ -1,0 +1,149 @@
+//! `fulmar sim sc11`.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use fulmar_study::sc11::{self, Study, Summary};
+use fulmar_study::{Direction, sc11::grid};
+
+use crate::context::{complain, print};
+
+/// What fills 100 Gb/s over an ocean: a sweep, with pictures
+///
+/// The laboratory of SC11 in virtual time: up to 31 clients at one site, 16 servers at another, each
+/// with 10 Gb/s, and between them two trunks of 50 Gb/s, 50.5 ms there and back. Some hundred points
+/// are simulated on all cores: throughput over RPCs under way, message size and number of nodes, and
+/// back to back beside the ocean; each for peer_credits of 8 to 64, held for a round trip as a kernel's
+/// zero-copy sends hold them, and given back at once as Fulmar does.
+///
+/// Each point is held against the closed model of "fulmar tune". With --out the directory gets a
+/// report (report.md), every point (points.csv, points.json), and for each figure a picture (.svg,
+/// .png) and its numbers (.csv).
+///
+/// Exit status: 0 if all points could be simulated and those that the model is about agree with it
+/// within 5 %, 1 if not, 2 if the request was wrong.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory for pictures, numbers and the report; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the summary and every point as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(args: &Args) -> ExitCode {
+    match run(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&format!("fulmar: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether the model is right.
+fn run(args: &Args) -> Result<bool, String> {
+    if let Some(directory) = &args.out {
+        // A wish that cannot be granted is better known before than after a minute.
+        fs::create_dir_all(directory).map_err(|error| {
+            format!("cannot make the directory {}: {error}; name another one", directory.display())
+        })?;
+    }
+    let terminal = std::io::stderr().is_terminal();
+    let study = sc11::run(|done, all| {
+        if terminal {
+            complain(&format!("\r{done} of {all} points"));
+        }
+    });
+    if terminal {
+        complain("\r                          \r");
+    }
+    let study = study.map_err(|error| format!("a point cannot be simulated: {error}"))?;
+    let summary = study.summary();
+    match args.json {
+        true => {
+            let document = serde_json::json!({ "summary": summary, "points": study.points });
+            print(&format!("{document:#}\n"));
+        }
+        false => {
+            print(&table(&study, &summary));
+        }
+    }
+    if let Some(directory) = &args.out {
+        let written = write(&study, directory)?;
+        if !args.json {
+            print(&format!("\n{written} files are in {}\n", directory.display()));
+        }
+    }
+    Ok(summary.beyond == 0)
+}
+
+/// Returns what each `peer_credits` carries, and how the model fared.
+fn table(study: &Study, summary: &Summary) -> String {
+    let mut text = format!(
+        "Payload in GB/s of {} clients over 50.5 ms and 2 x 50 Gb/s, which carry {:.2}; 1 MiB a \
+         transfer\n\n",
+        grid::CLIENTS,
+        sc11::line_rate() / 1e9
+    );
+    text += &format!("{:37}RPCs under way of each client\n", "");
+    text += &format!("{:6} {:12} {:>12}", "", "credits", "peer_credits");
+    let shown: Vec<u32> = grid::CONCURRENCIES.into_iter().filter(|n| *n != 2).collect();
+    for concurrency in &shown {
+        text += &format!(" {concurrency:>6}");
+    }
+    text.push('\n');
+    for direction in [Direction::Write, Direction::Read] {
+        for hold in grid::Hold::ALL.into_iter().rev() {
+            for peer_credits in grid::PEER_CREDITS {
+                let usual = grid::Key::usual(direction, hold, peer_credits);
+                text += &format!("{:6} {:12} {peer_credits:>12}", direction.name(), hold.name());
+                for concurrency in &shown {
+                    let key = grid::Key { concurrency: *concurrency, ..usual };
+                    let rate = study.get(&key).map_or(0.0, |p| p.simulated.bytes_per_second);
+                    text += &format!(" {:>6.2}", rate / 1e9);
+                }
+                text.push('\n');
+            }
+        }
+    }
+    text += &format!(
+        "\n{} points in {:.1} s; the closed model is about {} of them: {:.2} % apart on the \
+         average, {:.2} % at worst, {} beyond 5 %\n",
+        summary.points,
+        summary.seconds,
+        summary.compared,
+        summary.mean_error * 100.0,
+        summary.max_error * 100.0,
+        summary.beyond
+    );
+    text
+}
+
+/// Writes everything, and returns how many files that are.
+fn write(study: &Study, directory: &Path) -> Result<usize, String> {
+    let points = serde_json::to_string_pretty(&study.points).expect("points are plain numbers");
+    let mut files: Vec<(String, Vec<u8>)> = vec![
+        ("report.md".into(), study.report().into_bytes()),
+        ("points.csv".into(), study.csv().into_bytes()),
+        ("points.json".into(), points.into_bytes()),
+    ];
+    for figure in study.figures() {
+        let named = |ending: &str| format!("{}.{ending}", figure.name);
+        files.push((named("svg"), figure.picture.svg().into_bytes()));
+        files.push((named("png"), figure.picture.png()));
+        files.push((named("csv"), figure.csv.into_bytes()));
+    }
+    let count = files.len();
+    for (name, bytes) in files {
+        let path = directory.join(name);
+        fs::File::create(&path)
+            .and_then(|mut file| file.write_all(&bytes))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(count)
+}
