@@ -18,6 +18,7 @@ mod process;
 mod report;
 mod router;
 mod stats;
+mod wan;
 
 use std::fmt;
 use std::fs;
@@ -92,6 +93,8 @@ const CASES: &[Case] = &[
     ("router.forward_1m", router::forward),
     ("router.two_groups", router::two_groups),
     ("router.stopped_receiver", router::stopped_receiver),
+    ("wan.lst_tuned", wan::tuned),
+    ("wan.model", wan::foretold),
 ];
 
 /// How long and how often each trial runs.

@@ -17,12 +17,19 @@ pub struct Settings {
     routes: String,
     lnet: Vec<(&'static str, String)>,
     ksocklnd: Vec<(&'static str, String)>,
+    /// The whole of it, if somebody has written it.
+    verbatim: Option<String>,
 }
 
 impl Settings {
     /// Networks as the module parameter has them, such as `tcp(eth0,eth1)`.
     pub fn networks(networks: &str) -> Self {
         Self { networks: networks.to_owned(), ..Self::default() }
+    }
+
+    /// A file as it is.
+    pub fn verbatim(text: &str) -> Self {
+        Self { verbatim: Some(text.to_owned()), ..Self::default() }
     }
 
     /// Routes as the module parameter has them, such as `tcp1 10.1.0.254@tcp`.
@@ -52,6 +59,9 @@ impl Settings {
     }
 
     fn yaml(&self) -> String {
+        if let Some(text) = &self.verbatim {
+            return text.clone();
+        }
         let mut text = "node:\n    roles: [selftest]\n".to_owned();
         text += &format!("    networks: {}\n", self.networks);
         if !self.routes.is_empty() {

@@ -8,6 +8,7 @@
 pub mod demo;
 mod foretell;
 mod iperf3;
+mod printed;
 mod sites;
 mod trial;
 
@@ -18,6 +19,7 @@ use fulmar_tune::advice::{Advice, Site, Whose, advise};
 use fulmar_tune::model::{Direction, Hold, Kind, Path};
 
 pub use foretell::{Foretold, foretell};
+pub use printed::as_printed;
 pub use sites::Sites;
 pub use trial::Trial;
 

@@ -109,8 +109,7 @@ impl Recount {
             // A message that waits for a credit of its interface holds one of its peer already.
             let nis: i64 = node.lnet().nis().iter().map(|ni| (-ni.credits).max(0)).sum();
             let counted = i64::from(written) + waiting;
-            let bounded = counted <= held
-                && (self.acknowledged || held <= counted + nis + delayed);
+            let bounded = counted <= held && (self.acknowledged || held <= counted + nis + delayed);
             require(self.renewed || bounded, CHECKER, || {
                 format!(
                     "{host} holds {held} credits of {peer}, for {written} messages being written, \
