@@ -8,6 +8,7 @@
 mod context;
 mod daemon;
 mod demo;
+mod doctor;
 mod fault;
 mod interop;
 mod lctl;
@@ -44,6 +45,7 @@ enum Command {
     Tune(tune::Args),
     Demo(demo::Args),
     Link(link::Args),
+    Doctor(doctor::Args),
     Interop(interop::Args),
     Sim(sim::Args),
     #[command(hide = true)]
@@ -69,6 +71,8 @@ fn main() -> ExitCode {
         Command::Node(args) => node::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
+        Command::Demo(args) => demo::main(&args),
+        Command::Doctor(args) => doctor::main(args),
         Command::Interop(args) => interop::main(&args),
         Command::Link(args) => link::main(args),
         Command::Sim(args) => sim::main(&args),

@@ -37,6 +37,7 @@ mod dial;
 mod error;
 mod handle;
 mod interfaces;
+mod kernel;
 mod listener;
 mod lock;
 mod node;
@@ -56,6 +57,7 @@ pub use counters::IoCounters;
 pub use error::StartError;
 pub use handle::{ConnDetails, Handler, NiAddress, NiOptions, Node, Options, wall_clock};
 pub use interfaces::{Interface, interfaces, prefix_of};
+pub use kernel::{ClockState, TcpState, clock_state, tcp_state};
 pub use runtime::Runtime;
 
 /// Returns the number of an error of the operating system.

@@ -18,6 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["net", "sim", "link"],
     &["study"],
     &["control", "proof"],
+    &["doctor"],
     &["cli", "bench"],
 ];
 

@@ -1,0 +1,112 @@
+//! What evidence was read from, as it stands, for a bundle. Nothing secret is among it: no keys, no
+//! rules of firewalls, no names of users.
+
+use std::path::PathBuf;
+
+use fulmar_control::api::{Client, ExportAll};
+
+use super::command::output;
+use super::{Host, read};
+
+/// Files that are taken whole.
+const FILES: [&str; 17] = [
+    "/proc/version",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/interrupts",
+    "/proc/softirqs",
+    "/proc/net/dev",
+    "/proc/net/snmp",
+    "/proc/net/netstat",
+    "/proc/net/sockstat",
+    "/proc/net/softnet_stat",
+    "/proc/net/route",
+    "/proc/sys/fs/file-nr",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/etc/os-release",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/module/lnet/version",
+];
+/// Directories of sysctls that are taken whole.
+const SYSCTLS: [&str; 2] = ["/proc/sys/net/core", "/proc/sys/net/ipv4"];
+/// What tools say.
+const COMMANDS: [&[&str]; 9] = [
+    &["uname", "-a"],
+    &["ip", "-d", "-s", "link"],
+    &["ip", "address"],
+    &["ip", "route", "show", "table", "all"],
+    &["ip", "rule"],
+    &["tc", "-s", "qdisc"],
+    &["ss", "-tmin", "state", "established", "( sport = 988 or dport = 988 )"],
+    &["lscpu"],
+    &["lnetctl", "export"],
+];
+/// What ethtool is asked about each interface.
+const ETHTOOL: [&str; 6] = ["-i", "-g", "-k", "-c", "-l", "-S"];
+
+/// One piece: its name in the bundle, and its text.
+pub type Piece = (String, String);
+
+/// Gathers everything that is there.
+pub fn gather(host: &Host) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = FILES.iter().filter_map(|path| file(path)).collect();
+    for directory in SYSCTLS {
+        let names = super::entries(directory).into_iter();
+        // A key for cookies of TCP is a secret, and is not read.
+        let lines = names.filter(|name| !name.contains("key") && !name.contains("secret"));
+        let lines = lines.filter_map(|name| {
+            let value = read(format!("{directory}/{name}"))?;
+            Some(format!("{name} = {}\n", value.replace('\n', " ")))
+        });
+        let name = directory.trim_start_matches("/proc/sys/").replace('/', ".");
+        pieces.push((format!("sysctl/{name}.txt"), lines.collect()));
+    }
+    for words in COMMANDS {
+        if let Some(text) = output(words[0], &words[1..]) {
+            let words = words.iter().take_while(|word| **word != "state");
+            let name: Vec<&str> = words.copied().collect();
+            pieces.push((format!("commands/{}.txt", name.join("_")), text));
+        }
+    }
+    for device in host.devices.iter().filter(|device| !device.loopback) {
+        for option in ETHTOOL {
+            if let Some(text) = output("ethtool", &[option, &device.name]) {
+                pieces.push((format!("commands/ethtool_{option}_{}.txt", device.name), text));
+            }
+        }
+    }
+    pieces.extend(node());
+    pieces
+}
+
+fn file(path: &str) -> Option<Piece> {
+    let text = read(path)?;
+    Some((format!("files{path}"), text + "\n"))
+}
+
+/// What the Fulmar node of this host says, if one runs.
+fn node() -> Option<Piece> {
+    let control = std::env::var_os("FULMAR_CONTROL").map(PathBuf::from);
+    let client = control.map_or_else(Client::at_default, Client::new);
+    let export = client.call(&ExportAll {}).ok()?;
+    let text = serde_json::to_string_pretty(&export).ok()?;
+    Some(("node/export.json".to_owned(), text + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_taken_and_no_key_is() {
+        let pieces = gather(&Host::default());
+        let text = |name: &str| {
+            let piece = pieces.iter().find(|(piece, _)| piece == name);
+            piece.map(|(_, text)| text.as_str()).unwrap_or_default()
+        };
+        assert!(text("files/proc/version").contains("Linux"));
+        assert!(text("sysctl/net.ipv4.txt").contains("tcp_congestion_control = "));
+        assert!(!text("sysctl/net.ipv4.txt").contains("fastopen_key"));
+    }
+}

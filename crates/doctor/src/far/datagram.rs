@@ -1,0 +1,82 @@
+//! Datagrams between both ends.
+//!
+//! ```text
+//! 0 magic  4 kind  8 token u64  16 number u64  24 time u64  32 anything
+//! ```
+//!
+//! Little end first. The time is of the sender's own clock, in nanoseconds since it began.
+
+use fulmar_wire::{Order, Reader, Writer};
+
+/// Bytes in front of what only takes room.
+pub(crate) const HEADER_LEN: usize = 32;
+const MAGIC: u32 = 0x4644_6f63;
+
+/// What a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DatagramKind {
+    /// To be answered.
+    Echo,
+    /// The answer, with number and time as they came.
+    Echoed,
+    /// To be counted.
+    Flood,
+    /// To see whether this size arrives.
+    Probe,
+}
+
+const KINDS: [DatagramKind; 4] =
+    [DatagramKind::Echo, DatagramKind::Echoed, DatagramKind::Flood, DatagramKind::Probe];
+
+/// What a datagram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) kind: DatagramKind,
+    pub(crate) token: u64,
+    pub(crate) number: u64,
+    pub(crate) time: u64,
+}
+
+impl Datagram {
+    /// Reads one; `None` if it is none of ours.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes, Order::Little);
+        if reader.u32("magic").ok()? != MAGIC {
+            return None;
+        }
+        let kind = *KINDS.get(reader.u32("kind").ok()? as usize)?;
+        let mut next = |field| reader.u64(field).ok();
+        Some(Self { kind, token: next("token")?, number: next("number")?, time: next("time")? })
+    }
+
+    /// Writes one of `len` bytes, of which there are at least [`HEADER_LEN`].
+    pub(crate) fn encode(&self, len: usize, out: &mut Vec<u8>) {
+        out.clear();
+        let mut writer = Writer::new(out, Order::Little);
+        writer.u32(MAGIC);
+        writer.u32(KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u32);
+        writer.u64(self.token);
+        writer.u64(self.number);
+        writer.u64(self.time);
+        writer.zeros(len.saturating_sub(HEADER_LEN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_what_it_was_and_nonsense_is_none() {
+        let mut bytes = Vec::new();
+        for kind in KINDS {
+            let datagram = Datagram { kind, token: 7, number: 8, time: 9 };
+            datagram.encode(100, &mut bytes);
+            assert_eq!((bytes.len(), Datagram::decode(&bytes)), (100, Some(datagram)));
+        }
+        assert_eq!(Datagram::decode(&bytes[..HEADER_LEN - 1]), None);
+        bytes[4] = 200;
+        assert_eq!(Datagram::decode(&bytes), None);
+        assert_eq!(Datagram::decode(b"garbage that is long enough for a header"), None);
+    }
+}

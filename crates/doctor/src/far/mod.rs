@@ -1,0 +1,63 @@
+//! The protocol between both ends of a path.
+//!
+//! One end serves ([`Server`]), the other examines ([`Examiner`]). They talk over one TCP connection:
+//! frames of JSON, each with its length in front; a request, then its reply. Connections that carry
+//! load are to the same port and begin with the token of the examination; so do datagrams, to the
+//! UDP port of the same number.
+//!
+//! Neither end trusts the other. Whatever one end asks of the other has a bound here: lengths,
+//! durations, rates, streams, and how long is waited. The server examines with one at a time, and
+//! sends datagrams to nobody but the address that has opened a TCP connection to it.
+
+mod datagram;
+mod error;
+mod examiner;
+mod flood;
+mod frame;
+mod message;
+mod server;
+mod session;
+mod stream;
+
+pub(crate) use datagram::{Datagram, DatagramKind, HEADER_LEN};
+pub use error::FarError;
+pub use examiner::Examiner;
+pub(crate) use examiner::unexpected;
+pub(crate) use flood::{Tally, flood};
+pub use message::{FloodSeen, StreamsSeen};
+pub(crate) use message::{Greeting, Reply, Request};
+pub use server::{Notice, Server, ServerOptions};
+pub(crate) use session::is_too_long;
+pub(crate) use stream::{receive_all, send_all};
+
+use std::time::Duration;
+
+/// The TCP and UDP port of a far end that was told nothing else.
+pub const PORT: u16 = 7988;
+/// What both ends must speak.
+pub const VERSION: u32 = 1;
+/// Longest frame of JSON, in bytes.
+pub const FRAME_MAX: usize = 256 << 10;
+/// Longest load.
+pub const LOAD_MAX: Duration = Duration::from_secs(60);
+/// Most streams at once.
+pub const STREAMS_MAX: u32 = 64;
+/// Highest rate of datagrams, in bits per second.
+pub const RATE_MAX: u64 = 400_000_000_000;
+/// Longest datagram: what UDP carries over IPv4.
+pub const DATAGRAM_MAX: usize = 65_507;
+/// Longest message whose round trip is measured, in bytes.
+pub const ECHO_MAX: u32 = 4 << 20;
+/// Most probes of one request.
+pub const PROBES_MAX: u32 = 16;
+/// An examiner that asks nothing for so long is gone.
+pub const IDLE_MAX: Duration = Duration::from_secs(90);
+/// No examination takes longer.
+pub const SESSION_MAX: Duration = Duration::from_secs(1800);
+/// How long a caller may take to say who it is, and a far end to answer.
+pub const GREETING_MAX: Duration = Duration::from_secs(5);
+/// Callers that have not yet said who they are.
+pub const GREETINGS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! The end that serves: its doors, and who is let in.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::frame;
+use super::session::Session;
+use super::{GREETING_MAX, GREETINGS_MAX, Greeting, PORT, Reply, STREAMS_MAX, VERSION};
+
+/// How a far end serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// Our address; all of them if there is none.
+    pub bind: Option<IpAddr>,
+    /// The TCP and UDP port; 0 for one that is free.
+    pub port: u16,
+    /// Who may examine; everybody if the list is empty.
+    pub from: Vec<IpAddr>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { bind: None, port: PORT, from: Vec::new() }
+    }
+}
+
+/// What happens at a server, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Somebody has begun to examine.
+    Began(SocketAddr),
+    /// That has ended.
+    Ended(SocketAddr, Duration),
+    /// Somebody was sent away.
+    Refused(SocketAddr, String),
+}
+
+/// A far end that serves until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    session: Mutex<Option<Arc<Session>>>,
+    greetings: AtomicUsize,
+    from: Vec<IpAddr>,
+    notify: Box<dyn Fn(Notice) + Send + Sync>,
+}
+
+/// How often threads look whether they are to stop.
+const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Room for datagrams that arrive while we look elsewhere, if the host grants it.
+const UDP_ROOM: usize = 8 << 20;
+
+impl Server {
+    /// Opens the doors.
+    ///
+    /// # Errors
+    /// Which address cannot be had, and why.
+    pub fn start(
+        options: &ServerOptions,
+        notify: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            session: Mutex::new(None),
+            greetings: AtomicUsize::new(0),
+            from: options.from.clone(),
+            notify: Box::new(notify),
+        });
+        let mut server = Self { shared, threads: Vec::new(), addresses: Vec::new() };
+        match options.bind {
+            Some(address) => server.open(SocketAddr::new(address, options.port))?,
+            None => {
+                server.open((Ipv4Addr::UNSPECIFIED, options.port).into())?;
+                let port = server.addresses[0].port();
+                // A host without IPv6 is served over IPv4.
+                let _ = server.open((Ipv6Addr::UNSPECIFIED, port).into());
+            }
+        }
+        Ok(server)
+    }
+
+    /// Returns where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    fn open(&mut self, address: SocketAddr) -> Result<(), String> {
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "port {} of {} is in use: is a \"fulmar doctor serve\" running already? Else choose \
+                 another with --port, at both ends",
+                address.port(),
+                address.ip()
+            ),
+            _ => format!("cannot listen on {address}: {error}"),
+        };
+        let listener = listen(address).map_err(refused)?;
+        let at = listener.local_addr().map_err(refused)?;
+        let udp = Arc::new(datagrams(at).map_err(refused)?);
+        let shared = self.shared.clone();
+        let socket = udp.clone();
+        self.threads.push(std::thread::spawn(move || shared.receive(&socket)));
+        let shared = self.shared.clone();
+        self.threads.push(std::thread::spawn(move || shared.accept(&listener, &udp)));
+        self.addresses.push(at);
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(session) = &*self.shared.session() {
+            session.end();
+        }
+        for thread in std::mem::take(&mut self.threads) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+/// Opens a socket whose datagrams are never cut on their way.
+pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    use rustix::net::sockopt;
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+        sockopt::set_ipv6_mtu_discover(&socket, sockopt::Ipv6PathMtuDiscovery::PROBE)?;
+    } else {
+        sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
+    }
+    // What the host grants is enough, or what is lost here is told as such.
+    let _ = socket.set_recv_buffer_size(UDP_ROOM);
+    let _ = socket.set_send_buffer_size(UDP_ROOM / 4);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+impl Shared {
+    fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Takes callers.
+    fn accept(self: &Arc<Self>, listener: &TcpListener, udp: &Arc<UdpSocket>) {
+        while !self.stopped() {
+            let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&GLANCE));
+            if !ready.is_ok_and(|count| count > 0) {
+                continue;
+            }
+            let Ok((stream, who)) = listener.accept() else {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            if self.greetings.fetch_add(1, Ordering::Relaxed) >= GREETINGS_MAX {
+                // Those that are greeting have five seconds; this one may try again.
+                self.greetings.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (shared, udp) = (self.clone(), udp.clone());
+            std::thread::spawn(move || shared.greet(stream, who, &udp));
+        }
+    }
+
+    /// Hears what a caller wants.
+    fn greet(&self, stream: TcpStream, who: SocketAddr, udp: &Arc<UdpSocket>) {
+        let greeting = frame::receive::<Greeting>(&stream, who, GREETING_MAX);
+        self.greetings.fetch_sub(1, Ordering::Relaxed);
+        let refuse = |why: String| {
+            // The caller may be gone.
+            let _ = frame::send(&stream, &Reply::Refused { why: why.clone() });
+            (self.notify)(Notice::Refused(who, why));
+        };
+        if !self.from.is_empty() && !self.from.contains(&who.ip()) {
+            return refuse(format!("{} is not among those that --from names there", who.ip()));
+        }
+        match greeting {
+            Err(error) => refuse(error.to_string()),
+            Ok(Greeting::Examine { version, .. }) if version != VERSION => {
+                let program = env!("CARGO_PKG_VERSION").to_owned();
+                let _ =
+                    frame::send(&stream, &Reply::Welcome { version: VERSION, program, token: 0 });
+                (self.notify)(Notice::Refused(who, format!("it speaks version {version}")));
+            }
+            Ok(Greeting::Examine { .. }) => self.examine(&stream, who, udp),
+            Ok(Greeting::Attach { token }) => {
+                let session = self.session().clone();
+                match session.filter(|session| session.owns(who.ip(), token)) {
+                    Some(session) => session.attach(stream, STREAMS_MAX as usize),
+                    None => refuse("no examination has this token".to_owned()),
+                }
+            }
+        }
+    }
+
+    /// Has somebody examine, unless somebody else does.
+    fn examine(&self, stream: &TcpStream, who: SocketAddr, udp: &Arc<UdpSocket>) {
+        let session = {
+            let mut place = self.session();
+            if let Some(other) = &*place {
+                let with = other.who().ip().to_string();
+                drop(place);
+                let _ = frame::send(stream, &Reply::Busy { with: with.clone() });
+                return (self.notify)(Notice::Refused(who, format!("{with} is examining")));
+            }
+            match Session::new(who, stream, udp.clone()) {
+                Ok(session) => place.insert(Arc::new(session)).clone(),
+                Err(error) => {
+                    drop(place);
+                    return (self.notify)(Notice::Refused(who, error.to_string()));
+                }
+            }
+        };
+        (self.notify)(Notice::Began(who));
+        let begun = Instant::now();
+        let place = Place(self);
+        session.run(stream);
+        drop(place);
+        (self.notify)(Notice::Ended(who, begun.elapsed()));
+    }
+
+    /// Takes datagrams.
+    fn receive(&self, udp: &UdpSocket) {
+        let mut bytes = vec![0; 1 << 16];
+        if udp.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
+            return;
+        }
+        while !self.stopped() {
+            let Ok((len, from)) = udp.recv_from(&mut bytes) else { continue };
+            let now = Instant::now();
+            let session = self.session().clone();
+            if let Some(session) = session {
+                session.datagram(udp, &bytes[..len], from, now);
+            }
+        }
+    }
+}
+
+/// The place of the one who examines, which is free again whatever happens.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.session() = None;
+    }
+}
+
+/// Has small writes leave at once.
+pub(super) fn hurry(stream: &TcpStream) {
+    // It is only slower without.
+    let _ = SockRef::from(stream).set_tcp_nodelay(true);
+}

@@ -1,0 +1,267 @@
+//! One examination, at the end that serves.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fulmar_wire::{Order, Reader};
+
+use super::flood::is_passing;
+use super::message::may_echo;
+use super::server::hurry;
+use super::{Datagram, DatagramKind, GREETING_MAX, HEADER_LEN, IDLE_MAX, SESSION_MAX};
+use super::{FarError, Reply, Request, StreamsSeen, Tally, VERSION, flood, frame};
+use crate::evidence;
+
+/// Somebody who examines.
+pub(super) struct Session {
+    who: SocketAddr,
+    local: IpAddr,
+    token: u64,
+    /// To end it from outside.
+    control: TcpStream,
+    udp: Arc<UdpSocket>,
+    streams: Mutex<Vec<TcpStream>>,
+    attached: Condvar,
+    datagrams: Mutex<Datagrams>,
+}
+
+/// What is known of the examiner's datagrams.
+#[derive(Default)]
+struct Datagrams {
+    /// Where they come from.
+    from: Option<SocketAddr>,
+    /// Those that are counted.
+    tally: Option<Tally>,
+}
+
+/// Streams may take so much longer than the load that they carry.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// After so long without a datagram no more are on their way.
+const QUIET: Duration = Duration::from_millis(250);
+
+impl Session {
+    pub(super) fn new(
+        who: SocketAddr,
+        control: &TcpStream,
+        udp: Arc<UdpSocket>,
+    ) -> io::Result<Self> {
+        // Nobody else may guess it.
+        let mut token = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut token)?;
+        hurry(control);
+        Ok(Self {
+            who,
+            local: control.local_addr()?.ip(),
+            token: u64::from_ne_bytes(token),
+            control: control.try_clone()?,
+            udp,
+            streams: Mutex::default(),
+            attached: Condvar::new(),
+            datagrams: Mutex::default(),
+        })
+    }
+
+    pub(super) fn who(&self) -> SocketAddr {
+        self.who
+    }
+
+    /// Whether this is the examiner, with its token.
+    pub(super) fn owns(&self, address: IpAddr, token: u64) -> bool {
+        address == self.who.ip() && token == self.token
+    }
+
+    /// Takes a connection that will carry load, if there are not `max` already.
+    pub(super) fn attach(&self, stream: TcpStream, max: usize) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.len() < max {
+            streams.push(stream);
+            self.attached.notify_all();
+        }
+    }
+
+    /// Ends it from outside.
+    pub(super) fn end(&self) {
+        let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    fn datagrams(&self) -> MutexGuard<'_, Datagrams> {
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a datagram, which is passed over unless it is the examiner's. What is answered is
+    /// shorter than what came.
+    pub(super) fn datagram(&self, udp: &UdpSocket, bytes: &[u8], from: SocketAddr, now: Instant) {
+        let Some(datagram) = Datagram::decode(bytes) else { return };
+        if !self.owns(from.ip(), datagram.token) {
+            return;
+        }
+        let mut known = self.datagrams();
+        known.from = Some(from);
+        match datagram.kind {
+            DatagramKind::Flood => {
+                if let Some(tally) = &mut known.tally {
+                    tally.count(&datagram, now);
+                }
+            }
+            DatagramKind::Echo | DatagramKind::Probe => {
+                drop(known);
+                let mut answer = Vec::with_capacity(HEADER_LEN);
+                Datagram { kind: DatagramKind::Echoed, ..datagram }.encode(HEADER_LEN, &mut answer);
+                // One that is lost is asked for again.
+                let _ = udp.send_to(&answer, from);
+            }
+            DatagramKind::Echoed => {}
+        }
+    }
+
+    /// Answers requests until there are no more.
+    pub(super) fn run(&self, control: &TcpStream) {
+        let (version, program) = (VERSION, env!("CARGO_PKG_VERSION").to_owned());
+        let welcome = Reply::Welcome { version, program, token: self.token };
+        let deadline = Instant::now() + SESSION_MAX;
+        let mut sent = frame::send(control, &welcome);
+        while sent.is_ok() && Instant::now() < deadline {
+            let reply = match frame::receive::<Request>(control, self.who, IDLE_MAX) {
+                Ok(request) => request.check().and_then(|()| self.answer(control, request)),
+                Err(FarError::Garbled { why, .. }) => Err(why),
+                Err(_) => break,
+            };
+            sent = frame::send(control, &reply.unwrap_or_else(|why| Reply::Refused { why }));
+        }
+    }
+
+    fn answer(&self, control: &TcpStream, request: Request) -> Result<Reply, String> {
+        match request {
+            Request::Host => Ok(Reply::Host(Box::new(evidence::gather(Some(self.local))))),
+            Request::Clock => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Ok(Reply::Clock { unix_ns: now.as_nanos() as u64 })
+            }
+            Request::Probe { size, count } => self.probe(size as usize, count),
+            Request::FloodStart => {
+                self.datagrams().tally = Some(Tally::new());
+                Ok(Reply::Ready)
+            }
+            Request::FloodEnd => self.count(),
+            Request::Flood { bits_per_second, size, millis } => {
+                let (to, begun) = (self.examiner()?, Instant::now());
+                let time = Duration::from_millis(millis);
+                let what = (self.token, size as usize);
+                let sent = flood(&self.udp, to, what, bits_per_second, time);
+                let micros = begun.elapsed().as_micros() as u64;
+                Ok(Reply::Flooded { sent: sent.map_err(told)?, micros })
+            }
+            Request::Receive { streams, millis } => {
+                let streams = self.streams(control, streams)?;
+                let patience = Duration::from_millis(millis) + DRAIN_MAX;
+                let arrived = super::receive_all(streams, patience);
+                Ok(Reply::Streams(StreamsSeen {
+                    received: arrived.bytes,
+                    micros: arrived.time.as_micros() as u64,
+                    settled: arrived.settled,
+                    ..StreamsSeen::default()
+                }))
+            }
+            Request::Send { streams, millis } => {
+                let streams = self.streams(control, streams)?;
+                Ok(Reply::Streams(super::send_all(streams, Duration::from_millis(millis))))
+            }
+            Request::Echo { millis } => {
+                let stream = self.streams(control, 1)?.pop().ok_or("there is no connection")?;
+                echo(&stream, Instant::now() + Duration::from_millis(millis));
+                Ok(Reply::Ended)
+            }
+        }
+    }
+
+    /// Returns where the examiner takes datagrams.
+    fn examiner(&self) -> Result<SocketAddr, String> {
+        let from = self.datagrams().from;
+        from.ok_or_else(|| "no datagram of yours has come".to_owned())
+    }
+
+    fn probe(&self, size: usize, count: u32) -> Result<Reply, String> {
+        let to = self.examiner()?;
+        let mut bytes = Vec::new();
+        let mut sent = 0;
+        for number in 0..count {
+            let number = number.into();
+            let datagram =
+                Datagram { kind: DatagramKind::Probe, token: self.token, number, time: 0 };
+            datagram.encode(size, &mut bytes);
+            match self.udp.send_to(&bytes, to) {
+                Ok(_) => sent += 1,
+                Err(error) if is_too_long(&error) => {
+                    return Ok(Reply::Probed { sent, too_long_here: true });
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(told(error)),
+            }
+        }
+        Ok(Reply::Probed { sent, too_long_here: false })
+    }
+
+    /// Waits until no datagram is on its way any more, and says what came.
+    fn count(&self) -> Result<Reply, String> {
+        let begun = Instant::now();
+        loop {
+            let last = match &self.datagrams().tally {
+                Some(tally) => tally.last().unwrap_or(begun).max(begun),
+                None => return Err("nothing is counted".to_owned()),
+            };
+            if last.elapsed() >= QUIET || begun.elapsed() >= DRAIN_MAX {
+                break;
+            }
+            std::thread::sleep(QUIET / 10);
+        }
+        let tally = self.datagrams().tally.take();
+        Ok(Reply::Seen(tally.map(|tally| tally.seen()).unwrap_or_default()))
+    }
+
+    /// Waits for connections, and says that they are there.
+    fn streams(&self, control: &TcpStream, count: u32) -> Result<Vec<TcpStream>, String> {
+        let count = count as usize;
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let few = |streams: &mut Vec<TcpStream>| streams.len() < count;
+        let waited = self.attached.wait_timeout_while(streams, GREETING_MAX, few);
+        let mut streams = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let taken = std::mem::take(&mut *streams);
+        drop(streams);
+        if taken.len() != count {
+            return Err(format!("{} connections have come, and not {count}", taken.len()));
+        }
+        frame::send(control, &Reply::Ready).map_err(told)?;
+        Ok(taken)
+    }
+}
+
+/// Sends messages back until the connection ends.
+fn echo(mut stream: &TcpStream, deadline: Instant) {
+    hurry(stream);
+    let mut bytes = Vec::new();
+    let mut turn = || -> io::Result<()> {
+        let mut head = [0; 4];
+        frame::fill(stream, &mut head, deadline)?;
+        let len = Reader::new(&head, Order::Big).u32("length").unwrap_or(0);
+        if !may_echo(len) {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        bytes.resize(len as usize, 0);
+        frame::fill(stream, &mut bytes, deadline)?;
+        stream.set_write_timeout(Some(GREETING_MAX))?;
+        stream.write_all(&bytes)
+    };
+    while turn().is_ok() {}
+}
+
+/// Returns whether the host's own interface does not carry a datagram.
+pub(crate) fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}
+
+fn told(error: io::Error) -> String {
+    error.to_string()
+}

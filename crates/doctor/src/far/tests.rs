@@ -1,0 +1,212 @@
+//! Both ends in one process, and ends that mean no good.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::*;
+use crate::measure::{self, Load, Way};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server on loopback, and what it has noticed.
+fn server() -> (Server, SocketAddr, Arc<Mutex<Vec<Notice>>>) {
+    server_for(&[])
+}
+
+fn server_for(from: &[IpAddr]) -> (Server, SocketAddr, Arc<Mutex<Vec<Notice>>>) {
+    let options = ServerOptions { bind: Some(LOOPBACK), port: 0, from: from.to_vec() };
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let heard = notices.clone();
+    let server = Server::start(&options, move |notice| heard.lock().unwrap().push(notice)).unwrap();
+    let at = server.addresses()[0];
+    (server, at, notices)
+}
+
+fn examiner(at: SocketAddr) -> Examiner {
+    Examiner::connect(at, None, PATIENCE).unwrap()
+}
+
+/// A far end that says `bytes` to whoever calls, and then nothing more until the caller goes.
+fn hostile(bytes: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(&bytes);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    at
+}
+
+fn frame_of(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+const WELCOME: &str = r#"{"welcome":{"version":1,"program":"x","token":7}}"#;
+
+#[test]
+fn both_hosts_are_told_and_their_clocks_agree_on_one_machine() {
+    let (_server, at, _) = server();
+    let far = examiner(at);
+    let host = far.host().unwrap();
+    assert_eq!(host.device.as_deref(), Some("lo"));
+    let clock = measure::clock(&far).unwrap();
+    assert!(clock.ahead_us.abs() <= clock.error_us + 1000.0, "{clock:?}");
+}
+
+#[test]
+fn loopback_carries_its_mtu_uncut_both_ways() {
+    let (_server, at, _) = server();
+    let seen = measure::mtu(&examiner(at), 65_536, 65_536).unwrap();
+    assert_eq!((seen.out, seen.back, seen.learned), (Some(65_535), Some(65_535), None));
+}
+
+#[test]
+fn datagrams_are_counted_both_ways() {
+    let (_server, at, _) = server();
+    let time = Duration::from_millis(300);
+    let seen = measure::udp(&examiner(at), 20_000_000, 1000, time).unwrap();
+    for way in [seen.out, seen.back] {
+        assert!(way.sent > 0 && way.seen.received > 0, "{seen:?}");
+        assert!(way.seen.received <= way.sent && way.seen.jitter_us >= 0.0, "{seen:?}");
+    }
+}
+
+#[test]
+fn streams_carry_what_the_kernel_counts_both_ways() {
+    let (_server, at, _) = server();
+    let far = examiner(at);
+    for (way, streams) in [(Way::Out, 1), (Way::Back, 3)] {
+        let load = Load { way, streams, time: Duration::from_millis(300) };
+        let run = measure::tcp(&far, load).unwrap();
+        assert!(run.bytes > 0 && run.seconds > 0.0 && run.mean > 0.0, "{run:?}");
+        assert!(run.sender.segments > 0 && run.sender.window > 0, "{run:?}");
+        assert_eq!((run.way, run.streams), (way, streams));
+    }
+}
+
+#[test]
+fn messages_of_every_size_come_back() {
+    let (_server, at, _) = server();
+    let rows = measure::latency(&examiner(at), Duration::from_millis(200)).unwrap();
+    assert_eq!(rows.iter().map(|row| row.size).collect::<Vec<_>>(), measure::SIZES);
+    for row in rows {
+        assert!(row.one_way.count >= 4 && row.one_way.min_us <= row.one_way.median_us, "{row:?}");
+    }
+}
+
+#[test]
+fn a_second_examiner_is_told_who_the_first_is_and_comes_next() {
+    let (_server, at, notices) = server();
+    let first = examiner(at);
+    let busy = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
+    assert!(busy.contains("is examining with 127.0.0.1 just now"), "{busy}");
+    drop(first);
+    let begun = std::time::Instant::now();
+    while Examiner::connect(at, None, PATIENCE).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "the place is not free again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let notices = notices.lock().unwrap();
+    assert!(matches!(notices[0], Notice::Began(_)), "{notices:?}");
+    assert!(notices.iter().any(|notice| matches!(notice, Notice::Ended(..))), "{notices:?}");
+}
+
+#[test]
+fn who_is_not_named_is_refused() {
+    let (_server, at, _) = server_for(&["10.9.9.9".parse().unwrap()]);
+    let refused = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
+    assert!(refused.contains("127.0.0.1 is not among those"), "{refused}");
+}
+
+#[test]
+fn what_is_asked_beyond_the_bounds_is_refused_and_the_examination_goes_on() {
+    let (_server, at, _) = server();
+    let far = examiner(at);
+    let asked = far.ask(&Request::Send { streams: 1000, millis: 1 }, PATIENCE);
+    let refused = asked.unwrap_err().to_string();
+    assert!(refused.contains("streams may be 1 to 64"), "{refused}");
+    assert!(far.host().is_ok());
+}
+
+#[test]
+fn datagrams_without_the_token_are_not_answered() {
+    let (_server, at, _) = server();
+    let far = examiner(at);
+    let stranger = UdpSocket::bind((LOOPBACK, 0)).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut bytes = Vec::new();
+    let kind = DatagramKind::Echo;
+    for token in [0, far.token() ^ 1] {
+        Datagram { kind, token, number: 1, time: 0 }.encode(HEADER_LEN, &mut bytes);
+        stranger.send_to(&bytes, at).unwrap();
+    }
+    stranger.send_to(b"garbage", at).unwrap();
+    assert!(stranger.recv(&mut [0; 100]).is_err(), "a stranger was answered");
+    let probed = far.ask(&Request::Probe { size: 100, count: 1 }, PATIENCE).unwrap_err();
+    assert!(probed.to_string().contains("no datagram of yours has come"), "{probed}");
+}
+
+#[test]
+fn a_server_survives_callers_that_talk_nonsense() {
+    let (_server, at, notices) = server();
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 4, b'n', b'u', b'l', b'l'], &[]] {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(nonsense).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(&frame_of(r#"{"attach":{"token":1}}"#)).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.contains("no examination has this token"), "{answer}");
+    assert!(examiner(at).host().is_ok());
+    let notices = notices.lock().unwrap();
+    let refused = notices.iter().filter(|notice| matches!(notice, Notice::Refused(..))).count();
+    assert_eq!(refused, 4, "{notices:?}");
+}
+
+#[test]
+fn a_far_end_that_is_none_is_refused_by_its_address() {
+    let huge = vec![0xff; 64];
+    let garbage = frame_of("this is no JSON");
+    let other = frame_of(r#"{"host":{}}"#);
+    for (bytes, told) in [
+        (huge, "announces a message of 4294967295 bytes"),
+        (garbage, "says what is not understood"),
+        (other, "says what is not understood"),
+        (frame_of(r#"{"welcome":{"version":9,"program":"x","token":7}}"#), "speaks version 9"),
+        (frame_of(r#""ended""#), "answers that it has ended"),
+        (frame_of("{\"busy\":{\"with\":\"\\u001b[2J\"}}"), "examining with ?[2J"),
+    ] {
+        let at = hostile(bytes);
+        let error = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
+        assert!(error.contains(told) && error.contains(&at.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn a_far_end_that_stops_talking_is_not_waited_for() {
+    let at = hostile(frame_of(WELCOME));
+    let far = examiner(at);
+    let error = far.ask(&Request::Clock, Duration::from_millis(100)).unwrap_err();
+    assert!(matches!(error, FarError::Silent { who, .. } if who == at), "{error}");
+}
+
+#[test]
+fn a_far_end_that_talks_without_end_is_cut_off() {
+    let endless: Vec<u8> = std::iter::repeat_n(frame_of(r#""ready""#), 1000).flatten().collect();
+    let at = hostile([frame_of(WELCOME), endless].concat());
+    let far = examiner(at);
+    let error = measure::clock(&far).unwrap_err().to_string();
+    assert!(error.contains("answers that it is ready where its clock was asked"), "{error}");
+    let at = hostile([frame_of(WELCOME), vec![0, 3, 0xff, 0xff], vec![b'['; 1 << 18]].concat());
+    let error = examiner(at).host().unwrap_err().to_string();
+    assert!(error.contains("says what is not understood"), "{error}");
+}

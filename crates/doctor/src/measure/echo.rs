@@ -1,0 +1,142 @@
+//! Round trips of small datagrams.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::far::{Datagram, DatagramKind, Examiner, HEADER_LEN};
+
+/// How round trips spread, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Spread {
+    pub count: u64,
+    pub min_us: f64,
+    pub median_us: f64,
+    pub p95_us: f64,
+    pub max_us: f64,
+}
+
+impl Spread {
+    /// Returns how times in microseconds spread; `None` if there are none.
+    pub fn of(mut times: Vec<f64>) -> Option<Self> {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times.get(((times.len() - 1) as f64 * share).round() as usize);
+        let (first, last) = (*times.first()?, *times.last()?);
+        Some(Self {
+            count: times.len() as u64,
+            min_us: first,
+            median_us: *at(0.5)?,
+            p95_us: *at(0.95)?,
+            max_us: last,
+        })
+    }
+}
+
+/// An answer that takes longer does not come.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Returns the round trip of one datagram in microseconds; `None` if it is lost.
+pub(crate) fn round_trip(udp: &UdpSocket, token: u64, number: u64) -> Option<f64> {
+    let mut bytes = Vec::with_capacity(HEADER_LEN);
+    Datagram { kind: DatagramKind::Echo, token, number, time: 0 }.encode(HEADER_LEN, &mut bytes);
+    let begun = Instant::now();
+    // What an earlier datagram was told is not what this one is.
+    if udp.send(&bytes).is_err() {
+        udp.send(&bytes).ok()?;
+    }
+    answer(udp, token, number, begun + PATIENCE)
+        .map(|at| at.duration_since(begun).as_secs_f64() * 1e6)
+}
+
+/// Waits for the answer to a datagram.
+pub(super) fn answer(
+    udp: &UdpSocket,
+    token: u64,
+    number: u64,
+    deadline: Instant,
+) -> Option<Instant> {
+    let mut bytes = [0; 2 * HEADER_LEN];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        udp.set_read_timeout(Some(left)).ok()?;
+        match udp.recv(&mut bytes) {
+            Ok(len) => {
+                let datagram = Datagram::decode(&bytes[..len]);
+                let wanted = datagram.is_some_and(|datagram| {
+                    datagram.kind == DatagramKind::Echoed
+                        && (datagram.token, datagram.number) == (token, number)
+                });
+                if wanted {
+                    return Some(Instant::now());
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return None;
+            }
+            // The path has said no to some datagram; this one may pass nevertheless.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Measures round trips while something else goes on.
+pub(crate) struct Pinger {
+    over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<f64>>,
+}
+
+/// Between one answer and the next question.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Numbers of these datagrams are not those of others.
+const NUMBER_FIRST: u64 = 1 << 40;
+
+impl Pinger {
+    /// Begins, after `delay`. `None` if the socket cannot be shared.
+    pub(crate) fn start(far: &Examiner, delay: Duration) -> Option<Self> {
+        let udp = far.udp().try_clone().ok()?;
+        let (token, over) = (far.token(), Arc::new(AtomicBool::new(false)));
+        let told = over.clone();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            let mut times = Vec::new();
+            for number in NUMBER_FIRST.. {
+                if told.load(Ordering::Relaxed) {
+                    break;
+                }
+                times.extend(round_trip(&udp, token, number));
+                std::thread::sleep(PAUSE);
+            }
+            times
+        });
+        Some(Self { over, thread })
+    }
+
+    /// Ends, and returns how round trips spread.
+    pub(crate) fn finish(self) -> Option<Spread> {
+        self.over.store(true, Ordering::Relaxed);
+        Spread::of(self.thread.join().ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_spread_from_least_to_most() {
+        let spread = Spread::of((1..=101).rev().map(f64::from).collect()).unwrap();
+        assert_eq!(
+            (spread.min_us, spread.median_us, spread.p95_us, spread.max_us),
+            (1.0, 51.0, 96.0, 101.0)
+        );
+        assert_eq!(Spread::of(vec![]), None);
+    }
+}

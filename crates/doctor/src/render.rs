@@ -1,0 +1,315 @@
+//! The report for people, at most 100 columns wide.
+
+use std::fmt::Write;
+
+use crate::finding::{Check, Checked, Finding, Level, Report};
+use crate::text::{bytes, micros, percent, printable, rate, wrap};
+
+/// Columns of the report.
+const WIDTH: usize = 100;
+/// Where the text of a finding begins.
+const INDENT: usize = 20;
+
+/// Returns the report.
+pub fn report(report: &Report) -> String {
+    let mut text = head(report);
+    text += &tables(report);
+    for level in Level::ALL {
+        let found: Vec<_> = report.at_level(level).collect();
+        if found.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "\n{}", heading(level, found.len()));
+        for (at, (check, finding)) in found.iter().enumerate() {
+            let twin = |other: &&(Check, &Finding)| {
+                other.0 == *check
+                    && Finding { place: finding.place, ..other.1.clone() } == **finding
+            };
+            // What holds for both hosts is said once.
+            if !found[..at].iter().any(|other| twin(&other)) {
+                let both = found[at + 1..].iter().any(|other| twin(&other));
+                text += &entry(*check, finding, both);
+            }
+        }
+    }
+    text += &not_examined(&report.checks);
+    text += &last(report);
+    printable(&text)
+}
+
+/// Returns the line of a check that has ended, for people who wait.
+pub fn progress(checked: &Checked) -> String {
+    let worst = checked.worst();
+    let worst_finding = checked.findings.iter().find(|finding| Some(finding.level) == worst);
+    let (word, what) = match (worst, worst_finding) {
+        (Some(level), Some(finding)) => (level.word(), finding.what.clone()),
+        _ => match &checked.not_examined {
+            Some(why) => ("-", format!("not examined: {why}")),
+            None => ("-", "nothing to examine".to_owned()),
+        },
+    };
+    let took = checked.took_ms as f64 / 1e3;
+    let line = format!("  {:<11}{word:<9}{took:>5.1} s  {what}", checked.check.word());
+    let mut line = printable(&line);
+    if line.chars().count() > WIDTH {
+        line = line.chars().take(WIDTH - 3).collect::<String>() + "...";
+    }
+    line
+}
+
+fn heading(level: Level, count: usize) -> String {
+    let word = match (level, count) {
+        (Level::Error, 1) => "ERROR",
+        (Level::Error, _) => "ERRORS",
+        (Level::Warning, 1) => "WARNING",
+        (Level::Warning, _) => "WARNINGS",
+        (Level::Note, 1) => "NOTE",
+        (Level::Note, _) => "NOTES",
+        (Level::Ok, _) => "AS IT SHOULD BE",
+    };
+    format!("{word} ({count})")
+}
+
+fn head(report: &Report) -> String {
+    let host = |host: &crate::evidence::Host| {
+        let device = host.path_device().map(|device| format!(", {}", device.name));
+        format!(
+            "{} (Linux {}, Fulmar {}{})",
+            host.name,
+            host.kernel,
+            host.fulmar,
+            device.unwrap_or_default()
+        )
+    };
+    let mut text = format!("here       {}\n", host(&report.here));
+    if let Some(target) = &report.target {
+        let name = match &report.there {
+            Some(there) => host(there),
+            None => "not served, only called".to_owned(),
+        };
+        let _ = writeln!(text, "far end    {} at {}: {name}", target.nid, target.address);
+    }
+    if let Some(round_trip) = report.measured.round_trip_us {
+        let mtu = report.measured.mtu.and_then(|seen| Some((seen.out?, seen.back?)));
+        let mtu = mtu.map(|(out, back)| format!(", {out} bytes uncut there and {back} back"));
+        let _ = writeln!(
+            text,
+            "path       round trip {}{}",
+            micros(round_trip),
+            mtu.unwrap_or_default()
+        );
+    }
+    text
+}
+
+fn tables(report: &Report) -> String {
+    let mut text = String::new();
+    let measured = &report.measured;
+    if !measured.tcp.is_empty() {
+        let mut table = Table::new(&[
+            "TCP",
+            "streams",
+            "rate",
+            "sent again",
+            "window",
+            "rwnd held",
+            "sndbuf held",
+            "rtt loaded",
+        ]);
+        for run in &measured.tcp {
+            let loaded = run.loaded.map_or("-".to_owned(), |spread| micros(spread.median_us));
+            table.row([
+                run.way.word().to_owned(),
+                run.streams.to_string(),
+                rate(run.settled),
+                percent(run.retransmitted()),
+                bytes(run.sender.window),
+                percent(run.limited(run.sender.receiver_limited_us)),
+                percent(run.limited(run.sender.buffer_limited_us)),
+                loaded,
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+    }
+    if !measured.latency.is_empty() {
+        let mut table =
+            Table::new(&["message", "one way", "least", "95 % within", "longest", "rate"]);
+        for row in &measured.latency {
+            table.row([
+                bytes(row.size.into()),
+                micros(row.one_way.median_us),
+                micros(row.one_way.min_us),
+                micros(row.one_way.p95_us),
+                micros(row.one_way.max_us),
+                rate(row.rate),
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+    }
+    text
+}
+
+fn entry(check: Check, finding: &Finding, both: bool) -> String {
+    let mut text = String::new();
+    let place = if both { "both" } else { finding.place.word() };
+    let mut lines = wrap(&finding.what, WIDTH - INDENT);
+    if finding.level == Level::Ok {
+        lines = wrap(&format!("{}: {}", finding.what, finding.evidence), WIDTH - INDENT);
+    } else {
+        lines.extend(wrap(&finding.evidence, WIDTH - INDENT));
+    }
+    let mut start = format!("  {:<11} {place:<6}", check.word());
+    for line in lines {
+        let _ = writeln!(text, "{start:<INDENT$}{line}");
+        start = String::new();
+    }
+    if let Some(mend) = &finding.mend {
+        for (number, line) in wrap(mend, WIDTH - INDENT - 3).into_iter().enumerate() {
+            let _ =
+                writeln!(text, "{:INDENT$}{} {line}", "", if number == 0 { "->" } else { "  " });
+        }
+    }
+    text
+}
+
+fn not_examined(checks: &[Checked]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for checked in checks {
+        let Some(why) = &checked.not_examined else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, words)) => words.push(checked.check.word()),
+            None => reasons.push((why, vec![checked.check.word()])),
+        }
+    }
+    let mut text = String::new();
+    if !reasons.is_empty() {
+        text += "\nNOT EXAMINED\n";
+    }
+    for (why, words) in reasons {
+        let words = words.join(", ");
+        for (number, line) in wrap(&format!("{words}: {why}"), WIDTH - 4).iter().enumerate() {
+            let _ = writeln!(text, "{:1$}{line}", "", if number == 0 { 2 } else { 4 });
+        }
+    }
+    text
+}
+
+fn last(report: &Report) -> String {
+    let count = |level| report.at_level(level).count();
+    let counted = |level: Level, word: &str| {
+        let count = count(level);
+        format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+    };
+    let mut text = format!(
+        "\n{}, {}, {}; {} checks in {:.0} s.\n",
+        counted(Level::Error, "error"),
+        counted(Level::Warning, "warning"),
+        counted(Level::Note, "note"),
+        report.checks.len(),
+        report.seconds
+    );
+    if report.target.is_none() && report.checks.iter().all(|checked| checked.not_examined.is_none())
+    {
+        text += "This host alone was examined. For a path: \"fulmar doctor serve\" on one host, and \
+                 \"fulmar doctor\n<that host>\" on the other.\n";
+    }
+    text
+}
+
+/// Rows of text whose columns line up: the first to the left, the others to the right.
+struct Table(Vec<Vec<String>>);
+
+impl Table {
+    fn new(headings: &[&str]) -> Self {
+        Self(vec![headings.iter().map(|text| (*text).to_owned()).collect()])
+    }
+
+    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.0.push(cells.into_iter().collect());
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let columns = self.0.first().map_or(0, Vec::len);
+        let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+        for row in &self.0 {
+            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Host;
+    use crate::far::StreamsSeen;
+    use crate::finding::{Measured, Place};
+    use crate::measure::{TcpRun, Way};
+
+    fn sample() -> Report {
+        let long =
+            "a sentence that is so long that it does not fit beside what stands in front of it";
+        let finding =
+            Finding::new(Level::Warning, Place::There, long, "numbers\x1b[2J").mend("do it");
+        let checked = |check, findings, not_examined| Checked {
+            check,
+            took_ms: 1500,
+            findings,
+            not_examined,
+        };
+        let run = TcpRun {
+            way: Way::Out,
+            streams: 4,
+            bytes: 1 << 30,
+            seconds: 1.0,
+            mean: 8e9,
+            settled: 9e9,
+            sender: StreamsSeen::default(),
+            loaded: None,
+        };
+        Report {
+            version: 1,
+            fulmar: "0.1.0".into(),
+            at: 0,
+            seconds: 20.0,
+            target: None,
+            worst: Level::Warning,
+            checks: vec![
+                checked(Check::Tcp, vec![finding], None),
+                checked(Check::Udp, vec![], Some("nobody serves".into())),
+                checked(Check::Mtu, vec![], Some("nobody serves".into())),
+            ],
+            measured: Measured { tcp: vec![run], ..Measured::default() },
+            here: Host { name: "a".into(), ..Host::default() },
+            there: None,
+        }
+    }
+
+    #[test]
+    fn findings_stand_by_level_within_100_columns_and_without_commands_to_the_terminal() {
+        let text = report(&sample());
+        assert!(text.contains("WARNING (1)\n  tcp         there "), "{text}");
+        assert!(text.contains("numbers?[2J") && text.contains("-> do it"), "{text}");
+        assert!(text.contains("  udp, mtu: nobody serves"), "{text}");
+        assert!(text.contains("9.00 Gbit/s") && text.contains("0 errors, 1 warning,"), "{text}");
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= WIDTH, "{longest} columns:\n{text}");
+    }
+
+    #[test]
+    fn a_check_that_ended_is_one_line() {
+        let report = sample();
+        let line = progress(&report.checks[0]);
+        assert!(
+            line.starts_with("  tcp        warning    1.5 s  a sentence") && line.len() <= WIDTH
+        );
+        assert!(progress(&report.checks[1]).ends_with("not examined: nobody serves"));
+    }
+}

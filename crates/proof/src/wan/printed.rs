@@ -1,0 +1,59 @@
+//! What `fulmar tune` prints, used to the letter.
+
+use fulmar_tune::advice::Advice;
+use fulmar_tune::texts::{self, Block, Language, Names};
+
+use super::Sites;
+use super::sites::{DEVICE, SHORES};
+use crate::lab::{Host, LstReport, Node, Settings};
+
+/// Follows the texts of an advice between two nodes without routers: their file, the settings of TCP
+/// and of the device, and the command that measures. Returns the payload in bytes per second.
+///
+/// Settings that belong to the whole machine and not to a site, `net.core`, are left alone.
+///
+/// # Errors
+/// What does not work as it was printed.
+pub fn as_printed(sites: &Sites, advice: &Advice) -> Result<f64, String> {
+    let names = Names {
+        net: "tcp".into(),
+        interface: DEVICE.into(),
+        clients: format!("{}@tcp", SHORES[0]),
+        servers: format!("{}@tcp", SHORES[1]),
+    };
+    let blocks = texts::blocks(advice, &names);
+    for host in sites.ends() {
+        for line in text(&blocks, Language::Sysctl)?.lines() {
+            set(host, line)?;
+        }
+        host.run("sh", &["-ec", text(&blocks, Language::Device)?])?;
+    }
+    let settings = || text(&blocks, Language::Node).map(Settings::verbatim);
+    let [a, b] = sites.ends();
+    let a = Node::start(sites.lab(), a, &settings()?)?;
+    let _b = Node::start(sites.lab(), b, &settings()?)?;
+    let command = text(&blocks, Language::Lst)?.trim();
+    let words =
+        command.strip_prefix("fulmar ").ok_or_else(|| format!("{command:?} is not ours"))?;
+    let output = a.tool(&words.replacen("lst run", "lst run --json", 1)).output();
+    let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let report: LstReport = serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
+    report.rate()
+}
+
+fn text(blocks: &[Block], language: Language) -> Result<&str, String> {
+    let block = blocks.iter().find(|block| block.language == language);
+    block.map(|block| block.text.as_str()).ok_or_else(|| format!("{language:?} is not printed"))
+}
+
+/// Sets what a line of sysctl.d says, if it is a site's own.
+fn set(host: &Host, line: &str) -> Result<(), String> {
+    match line.split_once('=') {
+        Some((name, value)) if name.starts_with("net.ipv4.") => {
+            let setting = format!("{}={}", name.trim(), value.trim());
+            host.run("sysctl", &["-qw", &setting]).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
