@@ -71,7 +71,6 @@ fn main() -> ExitCode {
         Command::Node(args) => node::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
-        Command::Demo(args) => demo::main(&args),
         Command::Doctor(args) => doctor::main(args),
         Command::Interop(args) => interop::main(&args),
         Command::Link(args) => link::main(args),

@@ -66,7 +66,7 @@ impl Present {
         let settings = Settings {
             peer_credits,
             credits: self.number("credits", usual::CREDITS),
-            socket_buffer: under_way(site, congestion, rmem, wmem),
+            socket_buffer: under_way(site, congestion, bulk_connections, [rmem, wmem]),
             bulk_connections,
             hold: self.hold(site),
             cache,

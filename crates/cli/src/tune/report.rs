@@ -95,8 +95,14 @@ fn told(advice: &Advice, prediction: &Prediction) -> String {
     let (what, formula) = least.map_or(("", ""), |term| (term.what.name(), &term.formula[..]));
     let convoy = match prediction.convoy {
         part if part < 1. => {
-            let (part, credits) = (percent(part), prediction.bound.name());
-            format!("; {part} of that, since small messages wait behind bulk for {credits}")
+            let (part, whose) = (
+                percent(part),
+                match prediction.bound {
+                    Bound::Concurrency => "on the line",
+                    credits => credits.name(),
+                },
+            );
+            format!("; {part} of that, since small messages wait behind bulk: {whose}")
         }
         _ => String::new(),
     };

@@ -7,8 +7,8 @@ use crate::model::{
     Direction, Kind, MESSAGE_BYTES_MAX, Settings, cubic_window, predict, segment_bytes,
 };
 
-/// More in flight than the path holds, so that a hiccup of an end does not empty it.
-pub(super) const HEADROOM: f64 = 1.25;
+/// More in flight than the path holds, so that neither a hiccup of an end nor a convoy empties it.
+pub(super) const HEADROOM: f64 = 1.4;
 /// The largest concurrency that `lst` takes for a pair.
 const SELFTEST_RPCS_MAX: u64 = 1024;
 /// The largest `max_rpcs_in_flight` of a target.
@@ -17,6 +17,8 @@ const LUSTRE_RPCS_MAX: u64 = 256;
 const LUSTRE_RPCS_MANY: u64 = 64;
 /// What Linux takes as a limit of a buffer, in whole MiB.
 const TCP_BUFFER_MAX: u64 = 2047 << 20;
+/// What BBR keeps under way, of what its share of the path holds.
+const BBR_ABOVE: f64 = 1.1;
 /// A window that TCP can name has 30 bits.
 const WINDOW_MAX: u64 = 1 << 30;
 /// Below this a line is as near as a machine room, where usual settings do.
@@ -174,7 +176,12 @@ impl Plan {
         let settings = Settings {
             peer_credits: self.peer_credits,
             credits: self.credits,
-            socket_buffer: under_way(site, self.congestion, self.tcp_buffer, self.tcp_buffer),
+            socket_buffer: under_way(
+                site,
+                self.congestion,
+                self.conns_per_peer,
+                [self.tcp_buffer; 2],
+            ),
             bulk_connections: self.conns_per_peer,
             hold: site.whose.hold(),
             cache,
@@ -185,17 +192,29 @@ impl Plan {
     }
 }
 
-/// The bytes that one connection has under way with limits of buffers: the receiver offers half of
-/// its buffer as a window, and CUBIC holds back after a loss.
-pub(crate) fn under_way(site: &Site, congestion: Congestion, rmem: u64, wmem: u64) -> u64 {
+/// The bytes that one of so many connections has under way with limits of `[tcp_rmem, tcp_wmem]`:
+/// the receiver offers half of its buffer as a window, CUBIC holds back after a loss, and BBR keeps
+/// little more than what the path holds.
+pub(crate) fn under_way(
+    site: &Site,
+    congestion: Congestion,
+    connections: u32,
+    [rmem, wmem]: [u64; 2],
+) -> u64 {
     let allowed = match (congestion, site.loss) {
+        (Congestion::Bbr, _) => {
+            let routers = u64::from(site.routers);
+            let ways = if routers > 0 { routers * routers } else { u64::from(site.nodes) };
+            let share = site.path().bytes_in_flight() / (ways * u64::from(connections)).max(1);
+            (share as f64 * BBR_ABOVE) as u64
+        }
         (Congestion::Cubic, Some(loss)) => cubic_window(segment_bytes(site.mtu), site.rtt, loss),
-        _ => u64::MAX,
+        (Congestion::Cubic, None) => u64::MAX,
     };
-    allowed.min(rmem / 2).min(wmem).min(WINDOW_MAX)
+    allowed.min(rmem / 2).min(wmem).clamp(1, WINDOW_MAX)
 }
 
-/// The bytes that the line carries while an RPC takes its round trips, and a quarter more.
+/// The bytes that the line carries while an RPC takes its round trips, and some more.
 fn in_flight(site: &Site, scale: f64) -> u64 {
     let one = site.load(1, MESSAGE_BYTES_MAX);
     let open = Settings {

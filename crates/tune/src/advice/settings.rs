@@ -96,7 +96,9 @@ impl List<'_> {
             Some(_) => "as asked for".to_owned(),
             None => "more the faster, as LNet does from 2.15 on; no window above 1 GiB".to_owned(),
         };
-        let one = predict(&site.path(), load, &Settings { bulk_connections: 1, ..*model });
+        let socket_buffer = plan::under_way(site, plan.congestion, 1, [plan.tcp_buffer; 2]);
+        let one = Settings { bulk_connections: 1, socket_buffer, ..*model };
+        let one = predict(&site.path(), load, &one);
         if one.bytes_per_second < self.full_rate() {
             why += &format!("; one would carry {}", bits_per_second(one.bytes_per_second));
         }
@@ -185,7 +187,8 @@ impl List<'_> {
             count(plan.conns_per_peer, "connection")
         );
         let window = |rmem, wmem| {
-            let socket_buffer = plan::under_way(site, plan.congestion, rmem, wmem);
+            let socket_buffer =
+                plan::under_way(site, plan.congestion, plan.conns_per_peer, [rmem, wmem]);
             Settings { socket_buffer, ..*model }
         };
         let less = self.without(window(usual::TCP_RMEM, limit), *load);

@@ -120,6 +120,23 @@ fn a_full_line_still_makes_convoys_if_sockets_hold_less_than_is_in_flight() {
 }
 
 #[test]
+fn requests_behind_bulk_on_the_line_make_convoys_too() {
+    let nic = Some(Nic { rate: path().rate / 10 });
+    let rate = |nodes, concurrency| {
+        let prediction = predict(&path(), &write(nodes, concurrency), &Settings { nic, ..open() });
+        prediction.bytes_per_second / path().rate as f64
+    };
+    let holds = path().bytes_in_flight() as f64 / MIB as f64;
+    // Less than a round trip: as the terms say. More: a wait for what is above it. Twice: full.
+    assert!((rate(16, 32) / (512. / holds / 2.) - 1.).abs() < 0.02);
+    let above = 1008. / holds - 1.;
+    assert!((rate(16, 63) / (1008. / holds / (2. + above)) - 1.).abs() < 0.02);
+    assert_eq!(rate(16, 128), 1.);
+    // Eight nodes cannot fill the line: its queue is empty.
+    assert_eq!(predict(&path(), &write(8, 126), &Settings { nic, ..open() }).convoy, 1.);
+}
+
+#[test]
 fn a_long_convoy_has_the_same_answer_followed_or_not() {
     let settings = Settings { peer_credits: 64, hold: Hold::RoundTrip, ..open() };
     let load = |concurrency| Load { rpc_bytes: 16 * MIB, ..write(1, concurrency) };
@@ -197,21 +214,22 @@ proptest! {
         prop_assert!((0. ..=1.).contains(&prediction.convoy));
     }
 
-    /// The terms grow with every setting. A convoy may come out of step by some per cent.
+    /// The terms grow with every setting. A convoy may come out of step by some per cent; and larger
+    /// windows let requests meet bulk on the line, which costs up to a third.
     #[test]
     fn more_never_predicts_less((load, settings) in any_settings(), more in 1..64u32) {
         let before = predict(&path(), &load, &settings);
-        let with = |settings: Settings| predict(&path(), &load, &settings);
         let larger = [
-            with(Settings { peer_credits: settings.peer_credits + more, ..settings }),
-            with(Settings { credits: settings.credits + more, ..settings }),
-            with(Settings { socket_buffer: settings.socket_buffer << 1, ..settings }),
-            with(Settings { bulk_connections: settings.bulk_connections + more, ..settings }),
+            (Settings { peer_credits: settings.peer_credits + more, ..settings }, 0.9),
+            (Settings { credits: settings.credits + more, ..settings }, 0.9),
+            (Settings { socket_buffer: settings.socket_buffer << 1, ..settings }, 0.6),
+            (Settings { bulk_connections: settings.bulk_connections + more, ..settings }, 0.6),
         ];
-        for after in larger {
+        for (settings, part) in larger {
+            let after = predict(&path(), &load, &settings);
             prop_assert!(least(&after) >= least(&before) * 0.999_999);
             let (after, before) = (after.bytes_per_second, before.bytes_per_second);
-            prop_assert!(after >= before * 0.9, "{after} after {before}");
+            prop_assert!(after >= before * part, "{after} after {before}");
         }
     }
 }
