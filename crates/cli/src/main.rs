@@ -44,8 +44,8 @@ enum Command {
     Lst(lst::Args),
     Tune(tune::Args),
     Demo(demo::Args),
-    Link(link::Args),
     Doctor(doctor::Args),
+    Link(Box<link::Args>),
     Interop(interop::Args),
     Sim(sim::Args),
     #[command(hide = true)]
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::main(&args),
         Command::Doctor(args) => doctor::main(args),
         Command::Interop(args) => interop::main(&args),
-        Command::Link(args) => link::main(args),
+        Command::Link(args) => link::main(*args),
         Command::Sim(args) => sim::main(&args),
         Command::Traffic(args) => traffic::main(args),
         Command::Completion(args) => args.print(),

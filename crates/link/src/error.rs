@@ -21,7 +21,7 @@ pub enum LinkError {
     Enter { name: String, error: io::Error },
     #[error("cannot make the device {device} in {namespace}: {error}{}", hint(.error))]
     Device { device: String, namespace: String, error: io::Error },
-    #[error("cannot set {setting} to {value:?} in {namespace}: {error}")]
+    #[error("cannot set {setting} to {value:?} in {namespace}: {error}{}", allowed(.setting, .value, .error))]
     Setting { setting: String, value: String, namespace: String, error: io::Error },
     #[error("{0}")]
     Command(String),
@@ -38,5 +38,38 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "; a link needs root (CAP_NET_ADMIN)",
         io::ErrorKind::NotFound => "; this kernel has no TUN devices: try 'modprobe tun'",
         _ => "",
+    }
+}
+
+/// Says how a namespace comes to a congestion control that the kernel has, but reserves.
+fn allowed(setting: &str, value: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if setting.ends_with("tcp_congestion_control") => format!(
+            "; namespaces may use what net.ipv4.tcp_allowed_congestion_control of the host lists: \
+             add {value} to it"
+        ),
+        io::ErrorKind::NotFound if setting.ends_with("tcp_congestion_control") => format!(
+            "; net.ipv4.tcp_available_congestion_control lists what this kernel has: try \
+             'modprobe tcp_{value}'"
+        ),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_refused_says_what_to_do() {
+        let told = |value: &str, kind: io::ErrorKind| {
+            let error = io::Error::from(kind);
+            let setting = "net.ipv4.tcp_congestion_control".to_owned();
+            let (value, namespace) = (value.to_owned(), "a".to_owned());
+            LinkError::Setting { setting, value, namespace, error }.to_string()
+        };
+        assert!(told("cubic", io::ErrorKind::PermissionDenied).contains("add cubic to it"));
+        assert!(told("vegas", io::ErrorKind::NotFound).contains("modprobe tcp_vegas"));
+        assert!(told("x", io::ErrorKind::Other).ends_with("in a: other error"));
     }
 }

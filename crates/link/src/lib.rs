@@ -10,6 +10,26 @@
 //! charges the line for the headers and the framing of each segment that a wire would carry, and
 //! decides when each arrives. Only a packet that loses a segment is cut.
 //!
+//! ```no_run
+//! use std::time::Duration;
+//! use fulmar_link::{End, Line, Link, Options};
+//!
+//! let end = |namespace: &str, address: &str| End {
+//!     namespace: namespace.into(),
+//!     device: "wan0".into(),
+//!     addresses: vec![address.into()],
+//! };
+//! let line = Line::new("10Gbit".parse()?, Duration::from_micros(25_250));
+//! let link = Link::start(&Options {
+//!     ends: [end("east", "10.9.0.1/24"), end("west", "10.9.0.2/24")],
+//!     lines: [line; 2],
+//!     mtu: 9000,
+//!     seed: 1,
+//! })?;
+//! let [there, back] = link.counters();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`Sites`] are two namespaces joined by a link, which go when they are dropped; what a run that
 //! was killed has left behind is swept up by the next.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
