@@ -33,8 +33,8 @@ if [ "$(id -u)" -ne 0 ]; then
         host=$(rustc -vV | sed -n 's/^host: //p')
         runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
         env "$runner=sudo -n -E env PATH=$PATH" \
-            cargo test --locked -p fulmar-proof --test namespaces -p fulmar-net --test ipv6 \
-            -p fulmar --test rails 2>&1 |
+            cargo test --locked -p fulmar-proof --test namespaces --test invariants \
+            -p fulmar-net --test ipv6 -p fulmar --test rails 2>&1 |
             tee -a "$log"
     else
         echo "NOT RUN: tests in network namespaces: neither root nor a sudo without a password" \

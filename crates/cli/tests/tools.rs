@@ -111,6 +111,18 @@ fn lists_are_printed_in_either_dialect_and_as_json() {
 }
 
 #[test]
+fn a_node_says_whether_it_is_sound() {
+    let node = Node::start("check");
+    assert_eq!(node.says("lnetctl debug check"), "all invariants hold\n");
+    assert_eq!(node.says("lnetctl debug check --json"), "{\"broken\":[]}\n");
+    let left = "invariant 3: 1 messages are left";
+    let check = "lnetctl debug check --idle --timeout 0";
+    assert_eq!(node.run(check), (1, format!("{left}\n"), String::new()));
+    let json = format!("{{\"broken\":[\"{left}\"]}}\n");
+    assert_eq!(node.run(&format!("{check} --json")), (1, json, String::new()));
+}
+
+#[test]
 fn peers_and_nets_come_and_go() {
     let node = Node::start("changes");
     assert_eq!(node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp --nid 10.0.[1-2].2@tcp"), "");

@@ -321,6 +321,12 @@ impl Admin for FakeNode {
         Ok(Nids { nids: if state.health < 1000 { nids } else { Vec::new() } })
     }
 
+    /// All is well, but a message is under way for ever.
+    fn debug_check(&self, request: DebugCheck) -> Result<Checked, AdminError> {
+        let left = "invariant 3: 1 messages are left".to_owned();
+        Ok(Checked { broken: if request.idle { vec![left] } else { Vec::new() } })
+    }
+
     fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>, AdminError> {
         let shown = |route: &RouteConf| show::Route {
             net: route.net,

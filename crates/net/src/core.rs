@@ -22,6 +22,7 @@ use crate::counters::Counters;
 use crate::runtime::Shared;
 use crate::rx::Next;
 use crate::selftest::{Buffers, Job, Outcome, damage_word};
+use crate::tap::Tap;
 use crate::tx::{Body, Flushed, Item};
 
 /// How a ping or a discovery ends.
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) dispatching: bool,
     /// When the node is called for its timeouts at the latest.
     pub(crate) armed: Time,
+    tap: Option<Arc<dyn Tap>>,
 }
 
 /// Whether a node can be used.
@@ -155,7 +157,8 @@ impl Report {
 }
 
 impl Core {
-    pub(crate) fn new(machine: Machine) -> Self {
+    pub(crate) fn new(mut machine: Machine, tap: Option<Arc<dyn Tap>>) -> Self {
+        machine.tell_crossings(tap.is_some());
         Self {
             machine,
             state: State::Running,
@@ -167,6 +170,7 @@ impl Core {
             events: VecDeque::new(),
             dispatching: false,
             armed: Time::MAX,
+            tap,
         }
     }
 
@@ -253,6 +257,11 @@ impl Core {
                     todo.seldom().jobs.push(Job::Measure { id, conns });
                 }
                 Output::Notice(notice) => todo.seldom().notices.push(notice),
+                Output::Crossing(crossing) => {
+                    if let Some(tap) = &self.tap {
+                        tap.crossing(&self.machine, &crossing);
+                    }
+                }
             }
         }
     }
@@ -272,6 +281,9 @@ impl Core {
         let descriptor = &self.descriptors[place];
         assert!(descriptor.md == Some(event.md), "{event:?} is of another descriptor");
         let event = Event { user: descriptor.user, ..event };
+        if let Some(tap) = &self.tap {
+            tap.event(&event);
+        }
         let delivery = if event.unlinked {
             let Descriptor { handler, region, .. } = self.descriptors.remove(place);
             Delivery { event, handler, _region: Some(region) }
@@ -305,6 +317,9 @@ impl Core {
             }
         }
         for done in report.handled {
+            if let Some(tap) = &self.tap {
+                tap.handled(done);
+            }
             self.machine.handle_event_done(now, done);
         }
     }

@@ -22,6 +22,7 @@ use crate::interfaces;
 use crate::listener::Listener;
 use crate::node::{Shared, in_handler};
 use crate::runtime::{Message, Runtime};
+use crate::tap::Tap;
 
 /// Called with the events of memory descriptors, by one thread at a time and in order.
 ///
@@ -44,6 +45,8 @@ pub struct Options {
     pub config: Config,
     /// Its network interfaces.
     pub nis: Vec<NiOptions>,
+    /// Who watches it, if anybody does.
+    pub tap: Option<Arc<dyn Tap>>,
 }
 
 impl Default for Options {
@@ -55,7 +58,8 @@ impl Default for Options {
             globals: lnet::Globals::default(),
             routing: lnet::RoutingConfig::default(),
         };
-        Self { config: Config { lnet, socklnd: Default::default() }, nis: Vec::new() }
+        let config = Config { lnet, socklnd: Default::default() };
+        Self { config, nis: Vec::new(), tap: None }
     }
 }
 
@@ -119,9 +123,10 @@ impl Node {
     /// # Errors
     /// If a network interface cannot be had; then nothing of the node is left.
     pub fn start(runtime: &Runtime, options: Options) -> Result<Self, StartError> {
-        let Options { config, nis } = options;
+        let Options { config, nis, tap } = options;
         let name = nis.iter().map(|ni| ni.address.to_string()).collect::<Vec<_>>().join(",");
-        let node = Self(Shared::new(&runtime.shared, fulmar_node::Node::new(config), name));
+        let machine = fulmar_node::Node::new(config);
+        let node = Self(Shared::new(&runtime.shared, machine, name, tap));
         for ni in nis {
             if let Err(error) = node.add_ni(ni) {
                 node.stop();

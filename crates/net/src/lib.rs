@@ -46,6 +46,7 @@ mod runtime;
 mod rx;
 mod selftest;
 mod sys;
+mod tap;
 mod thread;
 mod tx;
 mod watch;
@@ -59,6 +60,7 @@ pub use handle::{ConnDetails, Handler, NiAddress, NiOptions, Node, Options, wall
 pub use interfaces::{Interface, interfaces, prefix_of};
 pub use kernel::{ClockState, TcpState, clock_state, tcp_state};
 pub use runtime::Runtime;
+pub use tap::Tap;
 
 /// Returns the number of an error of the operating system.
 fn errno_of(error: &std::io::Error) -> Errno {

@@ -36,6 +36,7 @@ use crate::lock::Lock;
 use crate::notices::Log;
 use crate::runtime::{self, Message};
 use crate::selftest::Job;
+use crate::tap::Tap;
 
 /// A node, as the threads share it.
 pub(crate) struct Shared {
@@ -68,13 +69,18 @@ pub(crate) fn in_handler() -> bool {
 }
 
 impl Shared {
-    pub(crate) fn new(runtime: &Arc<runtime::Shared>, machine: Machine, name: String) -> Arc<Self> {
+    pub(crate) fn new(
+        runtime: &Arc<runtime::Shared>,
+        machine: Machine,
+        name: String,
+        tap: Option<Arc<dyn Tap>>,
+    ) -> Arc<Self> {
         let key = runtime.next_key();
         Arc::new(Self {
             key,
             runtime: runtime.clone(),
             home: key as usize % runtime.threads(),
-            core: Lock::new(Core::new(machine)),
+            core: Lock::new(Core::new(machine, tap)),
             quiet: Condvar::new(),
             table: Arc::default(),
             counters: Counters::default(),

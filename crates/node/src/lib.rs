@@ -15,6 +15,7 @@
 //! Task            -> memory and questions of the selftest: handle_checked, handle_measured
 //! Answer          -> tell whoever gave the command
 //! Pinged, Discovered, Notice -> tell whoever asked
+//! Crossing        -> tell whoever watches the node
 //! ```
 #![forbid(unsafe_code)]
 
@@ -35,7 +36,7 @@ pub use fulmar_selftest::{
     CommandId, Config as SelftestConfig, Contents, Notice as SelftestNotice, QuestionId, Selftest,
     Task,
 };
-pub use outputs::{Notice, Output};
+pub use outputs::{Crossing, Notice, Output};
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ pub struct Node {
     selftest: Option<selftest::Service>,
     /// The connection whose bytes are being handled: its owner looks at `need` by itself.
     reading: Option<ConnId>,
+    /// Somebody watches what passes between the core and the LNDs.
+    watched: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -78,6 +81,7 @@ impl Node {
             socklnd: Socklnd::new(config.socklnd),
             selftest: None,
             reading: None,
+            watched: false,
             outputs: VecDeque::new(),
         }
     }
@@ -157,6 +161,12 @@ impl Node {
             service.machine.handle_measured(now, id, usage);
         }
         self.pump(now);
+    }
+
+    /// Has every message that passes between the core and an LND told by [`Output::Crossing`], or
+    /// not any more.
+    pub fn tell_crossings(&mut self, tell: bool) {
+        self.watched = tell;
     }
 
     /// Returns the core, to look at.
@@ -332,6 +342,7 @@ impl Node {
             From::Notice(notice) => Output::Notice(Notice::Socklnd(notice)),
             From::Path { ni, peer, news } => return self.lnet.handle_path(now, ni, peer, news),
             From::Received { conn, ni, from, header } => {
+                self.crossing(|| Crossing::Received { conn, ni, peer: from.nid, header });
                 let (rx, from) = (rx_of(conn), from.nid);
                 return self.lnet.handle_received(now, Received { rx, ni, from, header });
             }
@@ -339,6 +350,7 @@ impl Node {
                 return self.lnet.handle_receive_done(now, rx_of(conn), result);
             }
             From::Sent { message, result } => {
+                self.crossing(|| Crossing::Returned { message, sent: result.is_ok() });
                 let result = result.map_err(|error| (failure(error), error.errno()));
                 return self.lnet.handle_sent(now, message, result);
             }
@@ -346,11 +358,21 @@ impl Node {
         self.outputs.push_back(output);
     }
 
+    fn crossing(&mut self, crossing: impl FnOnce() -> Crossing) {
+        if self.watched {
+            self.outputs.push_back(Output::Crossing(crossing()));
+        }
+    }
+
     fn route_lnet(&mut self, now: Time, output: lnet::Output) {
         use lnet::Output as From;
         let output = match output {
             From::Send(request) => {
                 let lnet::SendRequest { message, ni, next_hop, header, payload } = request;
+                self.crossing(|| {
+                    let payload = payload.clone();
+                    Crossing::Handed { message, ni, peer: next_hop, header, payload }
+                });
                 let request = socklnd::SendRequest { message, ni, next_hop, header, payload };
                 return self.socklnd.send(now, request);
             }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink};
+use fulmar_base::{BufferId, ConnId, Errno, MessageId, Payload, Sink};
 use fulmar_lnet::views::RoutingState;
 use fulmar_lnet::{CopyId, Event, PingReply, QueryId};
+use fulmar_lnet_wire::{Header, Nid};
 use fulmar_selftest::console::Answer;
 use fulmar_selftest::{CommandId, SessionEnd, Task};
 
@@ -92,6 +93,45 @@ pub enum Output {
     },
     /// Something for the log.
     Notice(Notice),
+    /// A message passes between the core and an LND: told if
+    /// [`tell_crossings`](crate::Node::tell_crossings) was asked to.
+    Crossing(Crossing),
+}
+
+/// A message at the border between the core and an LND, for those who watch a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Crossing {
+    /// The core hands it to the LND: it has its credits.
+    Handed {
+        /// Its name; the same when it is sent again.
+        message: MessageId,
+        /// Our NID whose connections carry it.
+        ni: Nid,
+        /// The peer at the other end of them: the target, or a router.
+        peer: Nid,
+        /// Its header.
+        header: Header,
+        /// What follows that.
+        payload: Payload,
+    },
+    /// The LND has done with it.
+    Returned {
+        /// Which.
+        message: MessageId,
+        /// Whether it may be on its way.
+        sent: bool,
+    },
+    /// Its header has been received.
+    Received {
+        /// On which connection.
+        conn: ConnId,
+        /// Our NID that the connection was made to.
+        ni: Nid,
+        /// The NID at the other end.
+        peer: Nid,
+        /// The header.
+        header: Header,
+    },
 }
 
 /// Something worth a line in the log and a count, from any layer.

@@ -18,3 +18,4 @@ pub mod routers;
 mod text;
 pub mod traffic;
 pub mod wan;
+pub mod witness;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    Admin, AdminError, Connections, Counters, Disconnect, Discover, ExportAll, FailNid, FaultAdd,
-    FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids, Lst, LstReply,
-    NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, RecoveryShow,
-    Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
-    WhichReply,
+    Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
+    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
+    Lst, LstReply, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow,
+    Ping, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain,
+    RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd,
+    UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -407,6 +407,11 @@ impl Admin for Daemon {
 
     fn recovery_show(&self, request: RecoveryShow) -> Result<Nids> {
         Ok(self.recovery(request.peers))
+    }
+
+    fn debug_check(&self, request: DebugCheck) -> Result<Checked> {
+        let judge = |machine: &_| fulmar_proof::witness::state::broken(machine, request.idle);
+        Ok(Checked { broken: self.node.with_machine(judge) })
     }
 
     fn route_show(&self, _: RouteShow) -> Result<Vec<show::Route>> {

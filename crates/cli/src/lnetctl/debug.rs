@@ -1,8 +1,10 @@
 //! `lnetctl debug` and `lnetctl cpt-of-nid`. Spec: lnet-admin §12, §15.
 
+use std::time::{Duration, Instant};
+
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::{AdminError, ListNids, RecoveryShow};
+use fulmar_control::api::{AdminError, DebugCheck, ListNids, RecoveryShow};
 use fulmar_control::config::nid_list;
 use fulmar_control::show::{self, exit};
 use fulmar_lnet_wire::{Nid, NidList};
@@ -19,6 +21,18 @@ pub(super) enum Command {
         /// Those of peers
         #[arg(short, long)]
         peer: bool,
+    },
+    /// Have the node check itself: its credits, queues, buffers and counts against its messages
+    ///
+    /// Prints what does not add up, and exits with 1 if anything does not. That would be a bug of
+    /// Fulmar: please report it with what is printed.
+    Check {
+        /// Also require that nothing is under way or missing any more
+        #[arg(long)]
+        idle: bool,
+        /// With --idle, wait so many seconds for that
+        #[arg(long, default_value_t = 5, requires = "idle", value_name = "SECONDS")]
+        timeout: u32,
     },
     /// Say how a list of NIDs is understood; needs no node
     Nidlist {
@@ -40,6 +54,7 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
             Self::Recovery { local, peer } => recovery(local, peer, context),
+            Self::Check { idle, timeout } => check(idle, timeout, context),
             Self::Nidlist { list, nid } => nidlist(&list, nid, context),
         }
     }
@@ -80,6 +95,39 @@ fn nidlist(text: &str, nid: Option<Nid>, context: &Context) -> Status {
     }
     print(&told)
 }
+
+fn check(idle: bool, timeout: u32, context: &Context) -> Status {
+    let begun = Instant::now();
+    let mut broken = Vec::new();
+    loop {
+        let operation = DebugCheck { idle };
+        let asked = context.ask(Form::Listing, "show", "debug check", &operation, |checked| {
+            broken = checked.broken;
+            0
+        });
+        if asked != 0 {
+            return asked;
+        }
+        let patience = if idle { timeout } else { 0 };
+        if broken.is_empty() || begun.elapsed() >= Duration::from_secs(patience.into()) {
+            break;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    let holds = broken.is_empty();
+    let told = match (context.json, holds) {
+        (true, _) => serde_json::json!({ "broken": broken }).to_string(),
+        (false, true) => "all invariants hold".to_owned(),
+        (false, false) => broken.join("\n"),
+    };
+    match print(&format!("{told}\n")) {
+        0 if !holds => exit::FAILED,
+        status => status,
+    }
+}
+
+/// How soon a node that does not rest yet is asked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 fn recovery(local: bool, peer: bool, context: &Context) -> Status {
     if !local && !peer {

@@ -26,6 +26,7 @@ fn nodes_find_each_other() {
     assert_eq!(a.says("lnetctl ping 127.0.0.3@tcp"), answer("ping", false));
     assert_eq!(a.says("lctl ping 127.0.0.3@tcp"), "12345-0@lo\n127.0.0.3@tcp\n");
     assert_eq!(a.says("lnetctl discover 127.0.0.3@tcp"), answer("discover", true));
+    assert_eq!(a.says("lnetctl debug check --idle"), "all invariants hold\n");
     // Multi-rail, NIDs known, and ours pushed to it.
     let peer = a.comes_to_say("lnetctl peer show -v 3", "peer state: 273\n");
     assert!(peer.starts_with("peer:\n-     primary nid: 127.0.0.3@tcp\n      Multi-Rail: true\n"));

@@ -60,9 +60,9 @@ fn one_of_two_routers_may_be_killed() {
     let killed = path::kill_one_of_two(&lab, 10).unwrap();
     // What the router had taken and not passed on is lost with it, and LNet has no second copy:
     // whoever waits for an answer is told. Nothing else may fail.
-    let Outcome { sum, lost, wrong, unrest, .. } = &killed.outcome;
-    assert_eq!((*lost, wrong.as_ref().or(unrest.as_ref())), (0, None), "{killed:?}");
-    assert_eq!(killed.served.wrong, None, "{killed:?}");
+    let Outcome { sum, lost, wrong, broken, resent, .. } = &killed.outcome;
+    assert_eq!((*lost, wrong.as_ref().or(broken.as_ref())), (0, None), "{killed:?}");
+    assert_eq!(killed.served.fault(*resent), None, "{killed:?}");
     assert!(sum.failed <= 64, "no more than were under way: {killed:?}");
     assert!(killed.recovered.is_some(), "{killed:?}");
 }
@@ -71,7 +71,7 @@ fn one_of_two_routers_may_be_killed() {
 fn two_routers_in_a_row_pass_messages_of_every_length_both_ways() {
     let Some(lab) = lab() else { return };
     for (outcome, served) in path::two_in_a_row(&lab, SECOND).unwrap() {
-        assert_eq!(outcome.fault().or(served.wrong).or(served.unrest), None);
+        assert_eq!(outcome.fault().or(served.fault(outcome.resent)), None);
         assert!(served.puts > 0 && served.gets > 0);
     }
 }

@@ -42,7 +42,7 @@ fn check(course: &Course) {
 fn messages_survive(nets: Nets, cut: Cut) {
     let Some(lab) = lab() else { return };
     let (course, outcome, served) = cut::under_messages(lab, &trial(nets, cut)).unwrap();
-    let fault = outcome.fault().or(served.wrong).or(served.unrest);
+    let fault = outcome.fault().or(served.fault(outcome.resent));
     assert_eq!(fault, None, "{course:?}");
     check(&course);
 }

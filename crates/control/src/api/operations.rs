@@ -161,6 +161,10 @@ operations! {
     "which_nid" which_nid(WhichNid) -> WhichReply;
     /// NIDs that wait to recover: ours, or those of peers.
     "recovery/show" recovery_show(RecoveryShow) -> Nids;
+    /// Which of the things that always hold of a node do not; those of a node that rests too, if asked.
+    "debug/check" debug_check(DebugCheck) -> Checked {
+        Err(AdminError::unsupported("checking itself"))
+    };
     /// Routes to other networks.
     "route/show" route_show(RouteShow) -> Vec<show::Route>;
     /// Adds routes, in order, up to the first that is refused.
@@ -339,6 +343,10 @@ requests! {
     WhichReply { #[serde(default)] nid: Option<Nid>, }
     /// See [`Admin::recovery_show`].
     RecoveryShow { peers: bool, }
+    /// See [`Admin::debug_check`].
+    DebugCheck { #[serde(default)] idle: bool, }
+    /// What does not hold, in words.
+    Checked { broken: Vec<String>, }
     /// See [`Admin::route_show`].
     RouteShow {}
     /// See [`Admin::routers_show`].

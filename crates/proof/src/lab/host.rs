@@ -194,6 +194,15 @@ impl Host {
         self.namespace.run(program, args)
     }
 
+    /// Does something on the host, in this thread. Threads that it starts stay there.
+    ///
+    /// # Errors
+    /// If this thread cannot go there.
+    pub fn inside<R>(&self, work: impl FnOnce() -> R) -> Result<R, String> {
+        let _visit = self.namespace.visit()?;
+        Ok(work())
+    }
+
     /// Returns a command that runs a program on the host. The program is killed when the thread
     /// that started it ends.
     pub fn command(&self, program: &Path) -> Command {

@@ -3,7 +3,7 @@
 //! A host is a network namespace. Its interfaces are ends of veth pairs, which lead to another host
 //! or to a port of a [`Switch`]; they can be slowed down to the rate of a real link, taken down, and
 //! made to lose everything without anybody being told. Programs run in a host; [`Node`] is one of
-//! them, with its control socket.
+//! them, with its control socket. A [`Resident`] is a node of this process that lives in a host.
 //!
 //! All of it needs root, and goes when its guards go. What a run that was killed has left behind is
 //! swept up by the next.
@@ -14,6 +14,7 @@ mod meter;
 mod namespace;
 mod node;
 mod program;
+mod resident;
 mod switch;
 mod traffic;
 
@@ -26,6 +27,7 @@ pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use meter::{Carried, Meter, cpu_seconds, resident_mib};
 pub use node::{Node, Settings};
 pub use program::Program;
+pub use resident::Resident;
 pub use switch::Switch;
 pub use traffic::{Flood, Load, Server, bytes_per_second, now_ms};
 

@@ -1,7 +1,11 @@
 //! Network namespaces that go, whatever happens.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// What the names of our namespaces begin with; the number of the process that made them follows.
 pub(super) const PREFIX: &str = "fulmar-lab-";
@@ -41,6 +45,34 @@ impl Namespace {
     pub(super) fn run(&self, program: &str, args: &[&str]) -> Result<String, String> {
         run(self.command(Path::new(program)).args(args))
     }
+}
+
+impl Namespace {
+    /// Moves this thread there, until what is returned goes.
+    pub(super) fn visit(&self) -> Result<Visit, String> {
+        let open = |path: &Path| {
+            File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))
+        };
+        let home = open(Path::new("/proc/thread-self/ns/net"))?;
+        enter(&open(&Path::new(NAMES).join(&self.0))?)
+            .map_err(|error| format!("cannot enter {}: {error}", self.0))?;
+        Ok(Visit { home })
+    }
+}
+
+/// A thread is in a namespace, and goes home when this goes.
+pub(super) struct Visit {
+    home: File,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        enter(&self.home).expect("a thread that came from there may go back");
+    }
+}
+
+fn enter(namespace: &File) -> rustix::io::Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
 impl Drop for Namespace {

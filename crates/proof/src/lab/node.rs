@@ -153,6 +153,24 @@ impl Node {
         run(&mut self.tool(words))
     }
 
+    /// Requires that the node finds no invariant broken.
+    ///
+    /// # Errors
+    /// What it finds.
+    pub fn check(&self) -> Result<(), String> {
+        let found = self.says("lnetctl debug check");
+        found.map(drop).map_err(|what| format!("the node on {}: {what}", self.host.name()))
+    }
+
+    /// Requires that the node finds no invariant broken, and has nothing to do any more.
+    ///
+    /// # Errors
+    /// What it finds.
+    pub fn rest(&self) -> Result<(), String> {
+        let found = self.says("lnetctl debug check --idle --timeout 20");
+        found.map(drop).map_err(|what| format!("the node on {}: {what}", self.host.name()))
+    }
+
     /// Waits until something is so.
     ///
     /// # Errors

@@ -141,7 +141,7 @@ pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String>
     let rails = Rails::new(lab, trial.nets, &["a", "b"], trial.rate)?;
     let settings = rails.settings(&[0, 1]);
     let a = Node::start(rails.lab(), rails.host(0), &settings)?;
-    let _b = Node::start(rails.lab(), rails.host(1), &settings)?;
+    let b = Node::start(rails.lab(), rails.host(1), &settings)?;
     let meter = Meter::new(rails.host(0))?;
     let (mut points, mut other) = (Vec::new(), Vec::new());
     let mut watch = |duration: Duration| -> Result<(), String> {
@@ -159,8 +159,14 @@ pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String>
     let lst = Lst::new(&rails.nid(0, 0), &rails.nid(1, 0), "brw write check=full", seconds);
     let running = lst.start(&a)?;
     watch(Duration::from_secs(2) + BEFORE)?;
-    let times = trial.run(&rails, &mut watch)?;
+    let times = trial.run(&rails, |duration| {
+        watch(duration / 2)?;
+        a.check().and_then(|()| b.check())?;
+        watch(duration / 2)
+    })?;
     let before = (times[0] - BEFORE.as_millis() as u64, times[0]);
     let one = series::rate(&other, before.0, before.1).unwrap_or(0.0);
-    Ok((Course::of(&points, one, times), running.finish()?))
+    let report = running.finish()?;
+    a.rest().and_then(|()| b.rest())?;
+    Ok((Course::of(&points, one, times), report))
 }

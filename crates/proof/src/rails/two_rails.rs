@@ -36,10 +36,12 @@ pub fn between_two_nodes(
     let measure = |used: &[usize]| -> Result<[f64; 2], String> {
         let settings = rails.settings(used);
         let a = Node::start(rails.lab(), rails.host(0), &settings)?;
-        let _b = Node::start(rails.lab(), rails.host(1), &settings)?;
+        let b = Node::start(rails.lab(), rails.host(1), &settings)?;
         let run = |test| Lst::new(&rails.nid(0, 0), &rails.nid(1, 0), test, seconds).run(&a);
         let [write, read] = DIRECTIONS;
-        Ok([run(write)?.rate()?, run(read)?.rate()?])
+        let rates = [run(write)?.rate()?, run(read)?.rate()?];
+        a.rest().and_then(|()| b.rest())?;
+        Ok(rates)
     };
     let (one, two) = (measure(&[0])?, measure(&[0, 1])?);
     Ok([0, 1].map(|at| Carried { one: one[at], two: two[at] }))
@@ -57,8 +59,8 @@ pub fn with_a_server_on_each_net(
 ) -> Result<[Carried; 2], String> {
     let rails = Rails::new(lab, Nets::Two, &["client", "s0", "s1"], rate)?;
     let client = Node::start(rails.lab(), rails.host(0), &rails.settings(&[0, 1]))?;
-    let _first = Node::start(rails.lab(), rails.host(1), &rails.settings(&[0]))?;
-    let _second = Node::start(rails.lab(), rails.host(2), &rails.settings(&[1]))?;
+    let first = Node::start(rails.lab(), rails.host(1), &rails.settings(&[0]))?;
+    let second = Node::start(rails.lab(), rails.host(2), &rails.settings(&[1]))?;
     let servers = [rails.nid(1, 0), rails.nid(2, 1)];
     let measure = |test| -> Result<Carried, String> {
         let alone = Lst::new(&rails.nid(0, 0), &servers[0], test, seconds);
@@ -66,5 +68,7 @@ pub fn with_a_server_on_each_net(
         Ok(Carried { one: alone.run(&client)?.rate()?, two: both.run(&client)?.rate()? })
     };
     let [write, read] = DIRECTIONS;
-    Ok([measure(write)?, measure(read)?])
+    let carried = [measure(write)?, measure(read)?];
+    [client, first, second].iter().try_for_each(Node::rest)?;
+    Ok(carried)
 }

@@ -30,7 +30,9 @@ pub fn by_router(lab: &Lab, duration: Duration) -> Result<Forwarded, String> {
         (&row.client, format!("--nid {CLIENT} --route tcp1={FRONT}")),
         (&row.server, format!("--nid {SERVER} --route tcp={BACK}")),
     ];
-    measure(lab, ends, SERVER, router.id(), duration)
+    let forwarded = measure(lab, ends, SERVER, router.id(), duration)?;
+    router.rest()?;
+    Ok(forwarded)
 }
 
 /// Lets haproxy forward for some time, as it comes or with `splice`.
@@ -62,7 +64,7 @@ fn measure(
     let (last, cpu) = (last(&mut load)?, cpu_seconds(middle)? - cpu);
     let (outcome, _) = load.finish()?;
     let served = server.finish()?;
-    outcome.fault().or(served.wrong).map_or(Ok(()), Err)?;
+    outcome.fault().or(served.fault(outcome.resent)).map_or(Ok(()), Err)?;
     let gigabytes = (last.bytes - first.bytes) as f64 / 1e9;
     Ok(Forwarded {
         bytes_per_second: bytes_per_second(&first, &last),

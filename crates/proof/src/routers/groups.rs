@@ -30,7 +30,7 @@ impl Groups {
 struct TwoGroups {
     clients: [Host; 2],
     servers: [Host; 2],
-    _router: Node,
+    router: Node,
     _front: Switch,
 }
 
@@ -55,7 +55,7 @@ impl TwoGroups {
         let ([c0, s0], [c1, s1]) = (group(0, rates[0])?, group(1, rates[1])?);
         let networks = Settings::networks("tcp(eth0),tcp1(eth1),tcp2(eth2)");
         let router = Node::start(lab, &router, &networks.router())?;
-        Ok(Self { clients: [c0, c1], servers: [s0, s1], _router: router, _front: switch })
+        Ok(Self { clients: [c0, c1], servers: [s0, s1], router, _front: switch })
     }
 
     fn serve(&self, lab: &Lab, group: usize) -> Result<Server, String> {
@@ -114,7 +114,9 @@ pub fn measure(
     let samples = crate::rails::series::of(second.samples());
     let other = crate::rails::series::rate(&samples, begun, crate::lab::now_ms());
     let other = other.ok_or("the second load does not tell how it fares")?;
+    both.router.check()?;
     loads.into_iter().try_for_each(fine)?;
+    both.router.rest()?;
     Ok(Groups { alone, together: [one, other] })
 }
 

@@ -46,7 +46,7 @@ pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, St
         let host = connect(&format!("router{number}"), &sides)?;
         Node::start(lab, &host, &settings)
     };
-    let (first, _second) = (router(253)?, router(254)?);
+    let (first, second) = (router(253)?, router(254)?);
     let timeout = format!("--transaction-timeout {transaction_timeout}");
     let words =
         format!("--nid {SERVER} --route tcp=10.2.0.253@tcp1 --route tcp=10.2.0.254@tcp1 {timeout}");
@@ -61,7 +61,9 @@ pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, St
     let killed_at = now_ms();
     first.signal("KILL")?;
     load.run_for(Duration::from_secs(u64::from(transaction_timeout) + 5));
+    second.check()?;
     let (outcome, samples) = load.finish()?;
+    second.rest()?;
     let series = series::of(&samples);
     let end = series.last().map_or(killed_at, |(at, _)| *at);
     Ok(Killed {
@@ -87,9 +89,9 @@ pub fn two_in_a_row(lab: &Lab, duration: Duration) -> Result<[(Outcome, Served);
     join((r1, "eth1"), (r2, "eth0"), ["10.2.0.1/16", "10.2.0.2/16"], None)?;
     join((r2, "eth1"), (b, "eth0"), ["10.3.0.254/16", "10.3.0.1/16"], None)?;
     let settings = Settings::networks("tcp(eth0),tcp1(eth1)").routes("tcp2 10.2.0.2@tcp1");
-    let _first = Node::start(lab, r1, &settings.router())?;
+    let first = Node::start(lab, r1, &settings.router())?;
     let settings = Settings::networks("tcp1(eth0),tcp2(eth1)").routes("tcp 10.2.0.1@tcp1");
-    let _second = Node::start(lab, r2, &settings.router())?;
+    let second = Node::start(lab, r2, &settings.router())?;
     let near = (a, "10.1.0.1@tcp", "--route tcp2=10.1.0.254@tcp");
     let far = (b, "10.3.0.1@tcp2", "--route tcp=10.3.0.254@tcp2");
     let send = |from: (&Host, &str, &str), to: (&Host, &str, &str)| {
@@ -102,5 +104,7 @@ pub fn two_in_a_row(lab: &Lab, duration: Duration) -> Result<[(Outcome, Served);
         load.run_for(duration);
         Ok::<_, String>((load.finish()?.0, server.finish()?))
     };
-    Ok([send(near, far)?, send(far, near)?])
+    let sent = [send(near, far)?, send(far, near)?];
+    first.rest().and_then(|()| second.rest())?;
+    Ok(sent)
 }

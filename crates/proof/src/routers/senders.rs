@@ -53,8 +53,11 @@ pub fn into_a_stopped_receiver(lab: &Lab, senders: u8, each: usize) -> Result<St
     let held = flood.stalled(Duration::from_secs(2))?;
     let stalled = resident_mib(router.id())?;
     let large_free = large_free(&router.says("lctl get_param buffers")?)?;
+    router.check()?;
     server.program().signal("CONT")?;
     let end = flood.finish()?;
+    router.rest()?;
+    server.finish()?.fault(0).map_or(Ok(()), Err)?;
     let pools = f64::from(large) + f64::from(small) * 4096.0 / f64::from(1 << 20);
     Ok(Stalled { before, stalled, pools, large_free, held, end })
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::serve::UNCHECKED;
 use super::{Endpoint, PORTAL, TICK, match_bits, process, tell};
 use crate::exchange::whole;
+use crate::witness::Witness;
 
 /// How long all may take after somebody has said that they can end.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -43,18 +44,18 @@ pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String
     let mut nodes = Vec::new();
     for nid in &endpoint.nids {
         let one = Endpoint { nids: vec![*nid], ..endpoint.clone() };
-        let node = one.start(&runtime)?;
+        let (node, witness) = one.start(&runtime)?;
         let known = node.discover(target, false);
         known.map_err(|errno| format!("{nid} does not find {target}: {errno}"))?;
-        nodes.push(node);
+        nodes.push((node, witness));
     }
     println!("ready");
     let mut go = String::new();
     std::io::stdin().read_line(&mut go).map_err(|error| format!("nobody says go: {error}"))?;
-    for node in &nodes {
+    for (node, witness) in &nodes {
         let counts = (sent.clone(), ended.clone(), failed.clone());
         let refused = |errno: Errno| format!("a node cannot send: {errno}");
-        send(node, target, each, counts).map_err(refused)?;
+        send((node, witness), target, each, counts).map_err(refused)?;
     }
     let begun = (each * nodes.len()) as u64;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -68,15 +69,25 @@ pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String
         if start.elapsed() > PATIENCE {
             return Err(format!("{} of {begun} messages were not answered", begun - done));
         }
+        nodes.iter().for_each(|(node, witness)| witness.look(node));
         std::thread::sleep(TICK * 5);
     }
-    nodes.iter().for_each(Node::stop);
-    Ok(())
+    let broken = nodes.iter().find_map(|(node, witness)| {
+        witness.rest(node);
+        node.stop();
+        witness.found()
+    });
+    broken.map_or(Ok(()), Err)
 }
 
 type Counts = (Arc<AtomicU64>, Arc<AtomicU64>, Arc<AtomicU64>);
 
-fn send(node: &Node, target: Nid, each: usize, counts: Counts) -> Result<(), Errno> {
+fn send(
+    (node, witness): (&Node, &Witness),
+    target: Nid,
+    each: usize,
+    counts: Counts,
+) -> Result<(), Errno> {
     let (sent, done, failed) = counts;
     // One buffer for all: nobody looks at it.
     let buffer = node.allocate(MTU as usize);
@@ -91,7 +102,7 @@ fn send(node: &Node, target: Nid, each: usize, counts: Counts) -> Result<(), Err
     };
     let md = node.md_bind(whole(&buffer), Arc::new(handler))?;
     for _ in 0..each {
-        node.put(Put {
+        let put = Put {
             md,
             ack: true,
             source: None,
@@ -100,7 +111,9 @@ fn send(node: &Node, target: Nid, each: usize, counts: Counts) -> Result<(), Err
             match_bits: match_bits(MTU as usize, true),
             offset: 0,
             header_data: UNCHECKED,
-        })?;
+        };
+        witness.begins(md, &(&put).into());
+        node.put(put)?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventKind, Get, Md, MdId, Put};
 use fulmar_net::{Buffer, Handler, Node, Runtime};
 
-use super::rest::unrest;
 use super::serve::UNCHECKED;
 use super::{
     Endpoint, Outcome, PLACES, PORTAL, Sample, TICK, Work, match_bits, now_ms, process, tell,
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::check::Checker;
 use crate::exchange::whole;
+use crate::witness::Witness;
 
 /// How long what is under way at the end may take beside the transaction timeout.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,8 +29,8 @@ const FAILURES_TOLD: usize = 8;
 /// Why it cannot begin.
 pub fn load(endpoint: &Endpoint, work: &Work) -> Result<(), String> {
     let runtime = Runtime::new(None).map_err(|error| error.to_string())?;
-    let node = endpoint.start(&runtime)?;
-    let window = Window::new(&node, work)?;
+    let (node, witness) = endpoint.start(&runtime)?;
+    let window = Window::new(&node, witness, work)?;
     window.begin_all(&node)?;
     let answered = window.wait(|state| state.done + state.failed > 0, patience(endpoint));
     if !answered {
@@ -44,6 +44,7 @@ pub fn load(endpoint: &Endpoint, work: &Work) -> Result<(), String> {
         let teller = std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
                 tell(&window.lock().sample());
+                window.witness.look(&node);
                 window.begin_again(&node);
                 std::thread::sleep(TICK);
             }
@@ -59,10 +60,10 @@ pub fn load(endpoint: &Endpoint, work: &Work) -> Result<(), String> {
         state.active -= std::mem::take(&mut state.resting).len();
     }
     window.wait(|state| state.active == 0, patience(endpoint));
-    let unrest = unrest(&node);
-    let outcome = Outcome { unrest, ..window.outcome() };
+    window.witness.rest(&node);
+    let resent = node.with_machine(|machine| machine.lnet().stats().resend_count);
     node.stop();
-    tell(&outcome);
+    tell(&Outcome { resent, ..window.outcome() });
     Ok(())
 }
 
@@ -73,6 +74,7 @@ fn patience(endpoint: &Endpoint) -> Duration {
 
 /// The messages that are under way; each has a place of its own at either end.
 struct Window {
+    witness: Arc<Witness>,
     work: Work,
     places: Vec<Place>,
     state: Mutex<State>,
@@ -115,7 +117,7 @@ impl State {
 }
 
 impl Window {
-    fn new(node: &Node, work: &Work) -> Result<Arc<Self>, String> {
+    fn new(node: &Node, witness: Arc<Witness>, work: &Work) -> Result<Arc<Self>, String> {
         if work.window == 0 || work.window > PLACES || work.sizes.is_empty() {
             return Err(format!("1 to {PLACES} messages can be under way, of some length"));
         }
@@ -133,7 +135,7 @@ impl Window {
         let (begun, current) = (vec![None; work.window], vec![None; work.window]);
         let state = State { begun, current, ..State::default() };
         let (work, state) = (work.clone(), Mutex::new(state));
-        Ok(Arc::new(Self { work, places, state, changed: Condvar::new() }))
+        Ok(Arc::new(Self { witness, work, places, state, changed: Condvar::new() }))
     }
 
     fn begin_all(self: &Arc<Self>, node: &Node) -> Result<(), String> {
@@ -164,7 +166,9 @@ impl Window {
         let (target, portal, source) = (process(self.work.target), PORTAL, None);
         let (match_bits, offset) = (match_bits(place.size, place.put), place.offset);
         if !place.put {
-            return node.get(Get { md, source, target, portal, match_bits, offset });
+            let get = Get { md, source, target, portal, match_bits, offset };
+            self.witness.begins(md, &(&get).into());
+            return node.get(get).inspect_err(|_| self.witness.refused(md, &(&get).into()));
         }
         let header_data = match place.doubtful.load(Ordering::Relaxed) {
             true => UNCHECKED,
@@ -174,7 +178,9 @@ impl Window {
             }
         };
         let ack = true;
-        node.put(Put { md, ack, source, target, portal, match_bits, offset, header_data })
+        let put = Put { md, ack, source, target, portal, match_bits, offset, header_data };
+        self.witness.begins(md, &(&put).into());
+        node.put(put).inspect_err(|_| self.witness.refused(md, &(&put).into()))
     }
 
     /// Begins where a message has failed.
@@ -237,7 +243,8 @@ impl Window {
             longest_ms: state.longest.as_millis() as u64,
             failures: state.failures.clone(),
             wrong: self.places.iter().find_map(|place| place.checker.result().err()),
-            unrest: None,
+            broken: self.witness.found(),
+            resent: 0,
         }
     }
 
@@ -273,6 +280,7 @@ impl Handler for InPlace {
         };
         if !window.ended(*number, result) {
             // It is idle, so that it goes at once; unless it has failed, and more may come for it.
+            window.witness.unlinks(event.md);
             let _ = node.md_unlink(event.md);
         } else if let Err(errno) = window.begin(node, event.md, *number) {
             window.ended(*number, Err(format!("cannot begin: {errno}")));

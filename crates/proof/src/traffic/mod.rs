@@ -5,9 +5,9 @@
 
 mod flood;
 mod load;
-mod rest;
 mod serve;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fulmar_lnet::{Globals, RouteConfig};
@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub use flood::{Flooded, flood};
 pub use load::load;
 pub use serve::serve;
+
+use crate::witness::{Terms, Witness};
 
 /// The lengths of messages that are offered room.
 pub const SIZES: [usize; 4] = [8, 4096, 65536, MTU as usize];
@@ -81,8 +83,10 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// What is wrong with what was fetched.
     pub wrong: Option<String>,
-    /// What was not as it must be when nothing was under way any more.
-    pub unrest: Option<String>,
+    /// Which invariants were broken: what the node's [`Witness`] found.
+    pub broken: Option<String>,
+    /// Messages that the node has sent again.
+    pub resent: u64,
 }
 
 /// What the serving process saw.
@@ -96,19 +100,30 @@ pub struct Served {
     pub repeated: u64,
     /// What is wrong with what was stored.
     pub wrong: Option<String>,
-    /// What was not as it must be when nothing was under way any more.
-    pub unrest: Option<String>,
+    /// Which invariants were broken: what the node's [`Witness`] found.
+    pub broken: Option<String>,
+}
+
+impl Served {
+    /// Returns what is not as it should be, if anything; `resent` messages were sent again, and may
+    /// have come twice. Spec: lnet-behaviour §17, invariant 18.
+    pub fn fault(&self, resent: u64) -> Option<String> {
+        let twice = (self.repeated > resent).then(|| {
+            format!("{} messages came twice, and {resent} were sent again", self.repeated)
+        });
+        self.wrong.clone().or_else(|| self.broken.clone()).or(twice)
+    }
 }
 
 impl Outcome {
     /// Returns what is not as it should be, if anything: every message was answered, with the right
     /// data, and left nothing behind.
     pub fn fault(&self) -> Option<String> {
-        let Self { sum, lost, failures, wrong, unrest, .. } = self;
+        let Self { sum, lost, failures, wrong, broken, .. } = self;
         let failed = sum.failed;
-        let said = wrong.iter().chain(unrest).chain(failures);
+        let said = wrong.iter().chain(broken).chain(failures);
         let said = said.map(String::as_str).collect::<Vec<_>>().join("; ");
-        let fault = failed + lost > 0 || wrong.is_some() || unrest.is_some();
+        let fault = failed + lost > 0 || wrong.is_some() || broken.is_some();
         fault.then(|| format!("{failed} messages failed, {lost} were not answered: {said}"))
     }
 }
@@ -130,8 +145,12 @@ impl Endpoint {
         }
     }
 
-    fn start(&self, runtime: &Runtime) -> Result<Node, String> {
-        let mut options = Options::default();
+    /// Starts the node, and has it watched.
+    fn start(&self, runtime: &Runtime) -> Result<(Node, Arc<Witness>), String> {
+        let usual = Terms::default();
+        let peer_credits = self.peer_credits.unwrap_or(usual.peer_credits);
+        let witness = Witness::new(Terms { peer_credits, ..usual });
+        let mut options = Options { tap: Some(witness.clone()), ..Options::default() };
         // What stands between may call from any port.
         options.config.socklnd.accept = AcceptMode::All;
         let globals = &mut options.config.lnet.globals;
@@ -146,7 +165,7 @@ impl Endpoint {
             let added = node.call(|lnet, now| lnet.route_add(now, *route)).and_then(|added| added);
             added.map_err(|errno| format!("no route to {}: {errno}", route.net))?;
         }
-        Ok(node)
+        Ok((node, witness))
     }
 
     fn ni(&self, nid: Nid) -> Result<NiOptions, String> {

@@ -1,23 +1,22 @@
 //! The process that offers memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventKind, MdOptions};
 use fulmar_net::{Buffer, Node, Runtime};
 
-use super::rest::unrest;
-use super::{Endpoint, PLACES, PORTAL, SIZES, Served, match_bits, tell, wait_for_the_end};
+use super::{Endpoint, PLACES, PORTAL, SIZES, Served, TICK, match_bits, tell, wait_for_the_end};
 use crate::check::Checker;
 use crate::exchange::offer;
+use crate::witness::Witness;
 
 /// What all handlers count.
 #[derive(Default)]
 struct Counts {
     puts: AtomicU64,
     gets: AtomicU64,
-    repeated: AtomicU64,
 }
 
 /// Room for the PUTs of one length.
@@ -34,25 +33,40 @@ struct Room {
 /// Why there is no such node.
 pub fn serve(endpoint: &Endpoint) -> Result<(), String> {
     let runtime = Runtime::new(None).map_err(|error| error.to_string())?;
-    let node = endpoint.start(&runtime)?;
+    let (node, witness) = endpoint.start(&runtime)?;
     let counts = Arc::new(Counts::default());
     let refused = |errno: Errno| format!("no memory can be offered: {errno}");
     let rooms = SIZES.map(|size| open(&node, size, &counts));
     let rooms: Result<Vec<Arc<Room>>, Errno> = rooms.into_iter().collect();
     let rooms = rooms.map_err(refused)?;
     println!("ready");
-    wait_for_the_end();
-    let unrest = unrest(&node);
+    while_watched(&node, &witness, wait_for_the_end);
+    witness.rest(&node);
     node.stop();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     tell(&Served {
         puts: count(&counts.puts),
         gets: count(&counts.gets),
-        repeated: count(&counts.repeated),
+        repeated: witness.repeated(),
         wrong: rooms.iter().find_map(|room| room.checker.result().err()),
-        unrest,
+        broken: witness.found(),
     });
     Ok(())
+}
+
+/// Does something while the witness looks at the node every [`TICK`].
+fn while_watched(node: &Node, witness: &Witness, work: impl FnOnce()) {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                witness.look(node);
+                std::thread::sleep(TICK);
+            }
+        });
+        work();
+        ended.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Offers room for PUTs of a length, and a message of that length to GETs.
@@ -94,9 +108,8 @@ impl Room {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut last[place % PLACES], number)
         };
-        if last == number {
-            counts.repeated.fetch_add(1, Ordering::Relaxed);
-        } else {
+        // What comes again was checked, and erased, when it came first.
+        if last != number {
             self.checker.check(&self.buffer, at, number);
         }
     }
