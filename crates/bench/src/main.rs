@@ -17,6 +17,7 @@ mod ping_pong;
 mod process;
 mod report;
 mod router;
+mod sim;
 mod stats;
 mod wan;
 
@@ -95,6 +96,7 @@ const CASES: &[Case] = &[
     ("router.stopped_receiver", router::stopped_receiver),
     ("wan.lst_tuned", wan::tuned),
     ("wan.model", wan::foretold),
+    ("sim.sc11", sim::sc11),
 ];
 
 /// How long and how often each trial runs.

@@ -21,6 +21,7 @@ enum Fault {
     Pause(HostId, Duration),
     SlowReader(HostId, Option<Duration>),
     Disconnect(HostId, HostId),
+    Drift(HostId, i32),
     Cut(Port, bool),
     Mend(Port),
     Remove(Port),
@@ -74,6 +75,10 @@ impl Schedule {
             let (one, other) = draw.pair();
             queue.push(draw.time(), Fault::Disconnect(one, other));
         }
+        for _ in 0..faults.clocks {
+            let ppm = draw.rng.between(0, 2 * DRIFT_MAX) as i32 - DRIFT_MAX as i32;
+            queue.push(draw.time(), Fault::Drift(draw.host(), ppm));
+        }
         if let Some(rails) = &options.rails {
             draw.rails(&mut queue, &faults.rails, rails);
         }
@@ -101,6 +106,7 @@ impl Schedule {
             Fault::Pause(host, duration) => world.pause(host, duration),
             Fault::SlowReader(host, pause) => world.slow_reader(host, pause),
             Fault::Disconnect(one, other) => world.disconnect(one, other),
+            Fault::Drift(host, ppm) => world.drift(host, ppm),
             Fault::Cut(port, told) => world.cut_link(port, told),
             Fault::Mend(port) => world.mend_link(port),
             Fault::Remove(port) => world.remove_ni(port),
@@ -178,5 +184,7 @@ impl Draw {
     }
 }
 
+/// How fast or slow a clock runs, in parts of a million.
+const DRIFT_MAX: u64 = 1_000;
 /// Keeps what the faults draw apart from what the network draws.
 const FAULT_STREAM: u64 = 0x6661_756c_7473_0000;

@@ -18,6 +18,7 @@
 
 pub mod administrator;
 pub mod check;
+mod clock;
 mod cluster;
 mod fabric;
 pub mod faults;

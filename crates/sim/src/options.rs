@@ -151,6 +151,9 @@ pub struct Faults {
     pub slow_readers: u32,
     /// Administrators who close the connections with a peer.
     pub disconnects: u32,
+    /// Clocks that begin to run fast or slow, by up to a part in a thousand. If there are any, all
+    /// are apart from the start.
+    pub clocks: u32,
     /// Those of interfaces and routers.
     pub rails: RailFaults,
     /// How long what lasts a while does so at most.
@@ -167,6 +170,7 @@ impl Faults {
             pauses: often(4),
             slow_readers: often(4),
             disconnects: often(3),
+            clocks: often(3),
             rails: RailFaults::default(),
             longest: Duration::from_secs(*pick(rng, &[1, 10, 60, 120])),
         }
@@ -174,8 +178,9 @@ impl Faults {
 
     /// Returns whether nothing ever goes wrong.
     pub fn is_none(&self) -> bool {
-        let Self { resets, crashes, partitions, pauses, slow_readers, disconnects, .. } = self;
-        let hosts = resets + crashes + partitions + pauses + slow_readers + disconnects;
+        let Self { resets, crashes, partitions, pauses, slow_readers, disconnects, clocks, .. } =
+            self;
+        let hosts = resets + crashes + partitions + pauses + slow_readers + disconnects + clocks;
         hosts + self.rails.total() == 0
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fulmar_base::Time;
 
 /// How far two measurements may be apart, of their sum, to be called the same.
-const EVEN: f64 = 0.002;
+const EVEN: f64 = 0.004;
 
 /// The times of rounds.
 #[derive(Clone, Debug)]

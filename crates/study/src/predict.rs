@@ -110,9 +110,8 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
     let meter = Meter::new(units, effort.least_rounds, effort.most_rounds);
     session.run(&Load { direction, size, concurrency }, meter)?;
     let before = if effort.latencies { session.measures()? } else { Vec::new() };
-    session.until("a steady throughput", PATIENCE, |session| result(session).is_some())?;
-    let measured = result(&session).expect("just seen");
-    let binding = binding(scenario, &hosts, &session.world, measured);
+    let (measured, waiting) = watch(scenario, &hosts, &mut session, units)?;
+    let binding = full_lines(scenario, measured).unwrap_or_else(|| most_often(&waiting));
     let latencies = match effort.latencies {
         true => latencies(&before, &session.measures()?),
         false => None,
@@ -130,6 +129,40 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
         server_shares: shares(&session.answered),
         steps: session.steps,
     })
+}
+
+/// Lets time pass until the throughput is steady, and looks some times in each round at what waits.
+fn watch(
+    scenario: &Scenario,
+    hosts: &Hosts,
+    session: &mut Session,
+    units: u64,
+) -> Result<(Measured, Vec<Option<Binding>>), StudyError> {
+    let mut waiting = Vec::new();
+    let answers = |session: &Session| session.answered.iter().sum::<u64>();
+    loop {
+        let next = answers(session) + (units / LOOKS).max(1);
+        session.until("a steady throughput", PATIENCE, |session| {
+            result(session).is_some() || answers(session) >= next
+        })?;
+        waiting.push(held_back(scenario, hosts, &session.world));
+        if let Some(measured) = result(session) {
+            return Ok((measured, waiting));
+        }
+    }
+}
+
+/// How often in a round.
+const LOOKS: u64 = 8;
+
+/// Returns what has been waited for in a third of all looks of the later half, if anything.
+fn most_often(waiting: &[Option<Binding>]) -> Binding {
+    let later = &waiting[waiting.len() / 2..];
+    let often = |binding: &&Binding| {
+        let count = later.iter().flatten().filter(|one| one == binding).count();
+        3 * count >= later.len()
+    };
+    later.iter().flatten().find(often).copied().unwrap_or(Binding::RpcsOrWindows)
 }
 
 fn result(session: &Session) -> Option<Measured> {
@@ -165,7 +198,8 @@ pub(crate) fn shares(counts: &[u64]) -> (f64, f64) {
 /// A line that carries so much of what it can is full.
 const FULL: f64 = 0.96;
 
-fn binding(scenario: &Scenario, hosts: &Hosts, world: &World, measured: Measured) -> Binding {
+/// Returns which lines are full, if any are.
+fn full_lines(scenario: &Scenario, measured: Measured) -> Option<Binding> {
     let path = &scenario.path;
     let rate = measured.answers as f64 / measured.over.as_secs_f64();
     // What a transfer is on the wire in the direction of the data: a message and its header.
@@ -177,20 +211,22 @@ fn binding(scenario: &Scenario, hosts: &Hosts, world: &World, measured: Measured
     let cables = (path.client_cable.rate_mbps * u64::from(scenario.clients))
         .min(path.server_cable.rate_mbps * u64::from(servers));
     if bits >= FULL * trunks as f64 {
-        return Binding::Trunks;
+        return Some(Binding::Trunks);
     }
-    if bits >= FULL * cables as f64 {
-        return Binding::Cables;
-    }
+    (bits >= FULL * cables as f64).then_some(Binding::Cables)
+}
+
+/// Returns for what something waits in LNet at this moment.
+fn held_back(scenario: &Scenario, hosts: &Hosts, world: &World) -> Option<Binding> {
     let routers = hosts.near_routers.start..hosts.far_routers.end;
     if routers.map(HostId).any(|router| holds_back(world, router)) {
-        return Binding::Routers;
+        return Some(Binding::Routers);
     }
     let senders = match scenario.direction {
         Direction::Read => hosts.servers.clone(),
         Direction::Write => hosts.clients.clone(),
     };
-    waiting(world, senders).unwrap_or(Binding::RpcsOrWindows)
+    waiting(world, senders)
 }
 
 fn waiting(world: &World, mut hosts: std::ops::Range<u32>) -> Option<Binding> {

@@ -92,8 +92,7 @@ fn table(study: &Study, summary: &Summary) -> String {
     );
     text += &format!("{:37}RPCs under way of each client\n", "");
     text += &format!("{:6} {:12} {:>12}", "", "credits", "peer_credits");
-    let shown: Vec<u32> = grid::CONCURRENCIES.into_iter().filter(|n| *n != 2).collect();
-    for concurrency in &shown {
+    for concurrency in &grid::CONCURRENCIES {
         text += &format!(" {concurrency:>6}");
     }
     text.push('\n');
@@ -102,7 +101,7 @@ fn table(study: &Study, summary: &Summary) -> String {
             for peer_credits in grid::PEER_CREDITS {
                 let usual = grid::Key::usual(direction, hold, peer_credits);
                 text += &format!("{:6} {:12} {peer_credits:>12}", direction.name(), hold.name());
-                for concurrency in &shown {
+                for concurrency in &grid::CONCURRENCIES {
                     let key = grid::Key { concurrency: *concurrency, ..usual };
                     let rate = study.get(&key).map_or(0.0, |p| p.simulated.bytes_per_second);
                     text += &format!(" {:>6.2}", rate / 1e9);

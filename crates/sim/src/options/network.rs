@@ -221,7 +221,7 @@ impl Network {
         Self { topology: Topology::Sites { sites, trunks }, tcp: Tcp::default(), cut: Cut::Whole }
     }
 
-    /// Draws a network of so many hosts.
+    /// Draws a network for any number of hosts.
     pub(super) fn draw(rng: &mut Rng, calm: bool) -> Self {
         let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
         // Without faults nothing may time out, so a window must let a megabyte through in time.
@@ -238,12 +238,40 @@ impl Network {
         };
         let rate_mbps = if calm { 10_000 } else { *pick(rng, &[50, 1_000, 10_000, 100_000]) };
         let jitter = delay_max / *pick(rng, &[1, 10, 1000]);
-        let cable = Line { jitter, ..Line::new(rate_mbps, Duration::ZERO) };
-        Self {
-            topology: Topology::Mesh { cable, delay_min: delay_max / 4, delay_max },
-            tcp: Tcp::draw(rng).with_buffers(window),
-            cut,
-        }
+        let line = Line { jitter, ..Line::new(rate_mbps, delay_max) };
+        let topology = if rng.one_in(3) {
+            Topology::draw_sites(rng, calm, &line)
+        } else {
+            Topology::Mesh { cable: line, delay_min: delay_max / 4, delay_max }
+        };
+        Self { topology, tcp: Tcp::draw(rng).with_buffers(window), cut }
+    }
+}
+
+impl Topology {
+    /// Draws two sites, between which there are trunks more or less like `line`.
+    fn draw_sites(rng: &mut Rng, calm: bool, line: &Line) -> Self {
+        let cable = Line::new(10_000, Duration::from_micros(rng.between(1, 50)));
+        let site = |hosts: Range<u32>| {
+            let first = Site::of(hosts.clone(), cable.clone());
+            (1..PORTS_MAX).fold(first, |site, n| site.and(hosts.clone(), n, cable.clone()))
+        };
+        let first = rng.between(1, 3) as u32;
+        let sites = vec![site(0..first), site(first..u32::MAX)];
+        let losses: &[u32] =
+            if calm { &[0, 0, 10_000] } else { &[0, 10_000, 1_000_000, 10_000_000] };
+        let queues = if calm { &[u64::MAX, 4 << 20] } else { &[u64::MAX, 256 << 10] };
+        let mut trunk = || Trunk {
+            between: (0, 1),
+            line: Line {
+                loss_ppb: *pick(rng, losses),
+                queue: *pick(rng, queues),
+                duplex: if rng.one_in(4) { Duplex::Half } else { Duplex::Full },
+                ..line.clone()
+            },
+        };
+        let trunks = vec![trunk(), trunk()];
+        Self::Sites { sites, trunks }
     }
 }
 
@@ -268,9 +296,12 @@ impl Topology {
                 (*delay_min, *delay_max) = (longest / 4, longest);
                 cable.jitter = late;
             }
-            Self::Sites { trunks, .. } => {
+            Self::Sites { sites, trunks } => {
+                for ports in sites.iter_mut().flat_map(|site| &mut site.ports) {
+                    ports.cable.delay = longest / 4;
+                }
                 for Trunk { line, .. } in trunks {
-                    (line.delay, line.jitter) = (longest, late);
+                    (line.delay, line.jitter) = (longest / 2, late);
                 }
             }
         }
@@ -305,9 +336,9 @@ impl fmt::Display for Network {
             }
             Topology::Sites { sites, trunks } => {
                 write!(f, "{} sites", sites.len())?;
-                for ports in sites.iter().flat_map(|site| &site.ports) {
-                    let Ports { hosts, index, cable } = ports;
-                    write!(f, "; n{}..n{} .{index} {cable}", hosts.start, hosts.end)?;
+                for ports in sites.iter().filter_map(|site| site.ports.first()) {
+                    let Ports { hosts, cable, .. } = ports;
+                    write!(f, "; from n{} on {cable}", hosts.start)?;
                 }
                 for Trunk { between: (one, other), line } in trunks {
                     write!(f, "; trunk {one}-{other} {line}")?;
@@ -341,6 +372,8 @@ impl fmt::Display for Line {
     }
 }
 
+/// No host of a drawn network has more interfaces.
+const PORTS_MAX: u8 = 8;
 /// Of IPv4 and of TCP with timestamps.
 const HEADERS: u32 = 20 + 32;
 /// Header, checksum, preamble and gap.

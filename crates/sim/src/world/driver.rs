@@ -47,13 +47,13 @@ impl World {
             Output::Task(Task::Release { buffer }) => self.release(host, buffer),
             Output::Task(Task::Damage { span, .. }) => self.damage(host, span),
             Output::Task(Task::Check { id, span, .. }) => {
-                let (now, found) = (self.now, self.look_at(host, span));
+                let (now, found) = (self.shown(host), self.look_at(host, span));
                 if let Some(node) = &mut self.host_mut(host).node {
                     node.handle_checked(now, id, found);
                 }
             }
             Output::Task(Task::Measure { id }) => {
-                let now = self.now;
+                let now = self.shown(host);
                 if let Some(node) = &mut self.host_mut(host).node {
                     node.handle_measured(now, id, Usage::default());
                 }
@@ -153,7 +153,7 @@ impl World {
     }
 
     pub(super) fn handled(&mut self, host: HostId, life: u32, done: EventDone) {
-        let now = self.now;
+        let now = self.shown(host);
         let this = self.host_mut(host);
         let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
         node.handle_event_done(now, done);
@@ -162,7 +162,7 @@ impl World {
     }
 
     pub(super) fn copied(&mut self, host: HostId, life: u32, copy: CopyId) {
-        let now = self.now;
+        let now = self.shown(host);
         let this = self.host_mut(host);
         let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
         node.handle_copied(now, copy);

@@ -92,10 +92,18 @@ impl World {
         self.host_mut(host).read_pause = pause;
     }
 
+    /// Lets the clock of a host run fast by so many parts of a million, or slow.
+    pub fn drift(&mut self, host: HostId, ppm: i32) {
+        self.note(host, "-", format_args!("FAULT clock drifts by {ppm} ppm"));
+        let now = self.now;
+        self.host_mut(host).clock.drift(now, ppm);
+        self.arm_anew(host);
+    }
+
     /// Lets the administrator of `host` close its connections with `peer`.
     pub fn disconnect(&mut self, host: HostId, peer: HostId) {
         self.note(host, &peer.to_string(), format_args!("FAULT disconnect"));
-        let (now, nids) = (self.now, self.nids(peer));
+        let (now, nids) = (self.shown(host), self.nids(peer));
         for nid in nids {
             if let Some(node) = &mut self.host_mut(host).node {
                 node.close_peer(now, nid);

@@ -14,6 +14,7 @@ use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
 use super::forge::Lie;
 use super::router::RouterBuffer;
 use super::{Happening, TcpId, World};
+use crate::clock::Clock;
 use crate::tcp::Side;
 
 /// A host of the simulated network.
@@ -62,6 +63,8 @@ pub(super) struct Host {
     pub(super) node: Option<Node>,
     /// Counts the lives of the node.
     pub(super) life: u32,
+    /// What it takes for the time.
+    pub(super) clock: Clock,
     /// Its links, one for each interface.
     pub(super) links: Vec<Link>,
     pub(super) paused_until: Time,
@@ -98,10 +101,11 @@ pub(super) struct Link {
 }
 
 impl Host {
-    pub(super) fn new(ports: usize) -> Self {
+    pub(super) fn new(ports: usize, clock: Clock) -> Self {
         Self {
             node: None,
             life: 0,
+            clock,
             links: vec![Link::default(); ports],
             router_buffers: BTreeMap::new(),
             lie: None,
@@ -140,10 +144,10 @@ impl World {
     }
 
     fn new_node(&mut self, host: HostId) -> Result<Node, Errno> {
-        let now = self.now;
+        let (time, now) = (self.now, self.shown(host));
         let options = &self.options;
         // Both must differ from life to life, as nanoseconds of a wall clock do.
-        let birth = (now.0 + 1) << 12 | u64::from(host.0 & 0xfff);
+        let birth = (time.0 + 1) << 12 | u64::from(host.0 & 0xfff);
         let version = if host.0 < options.old_nodes { Version::V2 } else { Version::V3 };
         let rails = options.rails.clone();
         let globals = rails.as_ref().map_or_else(Globals::default, |rails| rails.globals.clone());
@@ -171,7 +175,7 @@ impl World {
         }
         if let Some(selftest) = &options.selftest {
             // Each life reads the clock when it begins.
-            let wall_clock = WALL_CLOCK + now.0;
+            let wall_clock = WALL_CLOCK + time.0;
             node.open_selftest(now, SelftestConfig { wall_clock, ..selftest.config.clone() })?;
         }
         Ok(node)
@@ -193,11 +197,22 @@ impl World {
         let now = self.now;
         let this = self.host_mut(host);
         let Some(at) = this.node.as_ref().and_then(Node::poll_timeout) else { return };
-        let at = at.max(now);
+        let at = this.clock.when(at).max(now);
         if this.armed.is_none_or(|armed| at < armed) {
             this.armed = Some(at);
             self.queue.push(at, Happening::Timer { host, at });
         }
+    }
+
+    /// The same when it may be later than was thought.
+    pub(super) fn arm_anew(&mut self, host: HostId) {
+        self.host_mut(host).armed = None;
+        self.arm(host);
+    }
+
+    /// Returns what the clock of a host shows.
+    pub(super) fn shown(&self, host: HostId) -> Time {
+        self.host(host).clock.show(self.now)
     }
 
     pub(super) fn timer(&mut self, host: HostId, at: Time) {
@@ -213,6 +228,7 @@ impl World {
         }
         this.armed = None;
         let Some(node) = &mut this.node else { return };
+        let now = this.clock.show(now);
         if node.poll_timeout().is_some_and(|due| due <= now) {
             node.handle_timeout(now);
             let due = node.poll_timeout();

@@ -20,6 +20,7 @@ mod router;
 mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
 use fulmar_lnet::{CopyId, EventDone, Lnet, RouteConfig};
@@ -30,6 +31,7 @@ use fulmar_socklnd::{Closed, DialError};
 pub use forge::Lie;
 pub use host::{HostId, Port};
 
+use crate::clock::Clock;
 use crate::fabric::{Fabric, TrunkUse};
 use crate::log::Log;
 use crate::options::Options;
@@ -133,7 +135,12 @@ impl World {
     pub fn new(options: &Options, log: Log) -> Self {
         let mut rng = Rng::new(options.seed ^ NETWORK_STREAM);
         let ports = |host| options.ports(HostId(host)).len();
-        let hosts = (0..options.nodes).map(|n| Host::new(ports(n))).collect();
+        let clocks = options.faults.clocks > 0;
+        let mut clock = || {
+            let offset = if clocks { rng.below(CLOCKS_APART) } else { 0 };
+            Clock::ahead(Duration::from_nanos(offset))
+        };
+        let hosts = (0..options.nodes).map(|n| Host::new(ports(n), clock())).collect();
         let fabric = Fabric::new(options, &mut rng);
         let mut world = Self {
             options: options.clone(),
@@ -235,7 +242,7 @@ impl World {
 
     /// Calls the API of a node, unless it is down.
     pub fn apply<R>(&mut self, host: HostId, call: impl FnOnce(&mut Lnet, Time) -> R) -> Option<R> {
-        let now = self.now;
+        let now = self.shown(host);
         let result = self.host_mut(host).node.as_mut()?.apply(now, |lnet| call(lnet, now));
         self.drain(host);
         Some(result)
@@ -246,11 +253,11 @@ impl World {
     /// # Errors
     /// EOPNOTSUPP if it has none.
     pub fn command(&mut self, host: HostId, command: Keyed) -> Option<Result<CommandId, Errno>> {
-        let now = self.now;
+        let (time, now) = (self.now, self.shown(host));
         let text = format!("{:?}", command.command);
         let id = self.host_mut(host).node.as_mut()?.selftest_command(now, command);
         let subject = id.map_or("-".to_owned(), |id| format!("c{}", id.0));
-        self.log.line(now, host, subject, format_args!("{text}"));
+        self.log.line(time, host, subject, format_args!("{text}"));
         self.drain(host);
         Some(id)
     }
@@ -379,5 +386,7 @@ impl World {
     }
 }
 
+/// Clocks that are not right are up to an hour apart.
+const CLOCKS_APART: u64 = 3_600_000_000_000;
 /// Keeps what the network draws apart from what the options drew.
 const NETWORK_STREAM: u64 = 0x6e65_7477_6f72_6b00;

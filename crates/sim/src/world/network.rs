@@ -127,8 +127,10 @@ impl World {
             return;
         }
         let (host, local, remote) = (end.host, end.addr, connection.dialler.addr);
-        let node = self.hosts[host.0 as usize].node.as_mut();
-        match node.and_then(|node| node.handle_accepted(now, local, remote)) {
+        let this = &mut self.hosts[host.0 as usize];
+        let shown = this.clock.show(now);
+        let node = this.node.as_mut();
+        match node.and_then(|node| node.handle_accepted(shown, local, remote)) {
             Some(id) => {
                 connection.acceptor.id = Some(id);
                 connection.acceptor.state = EndState::Open;
@@ -159,8 +161,9 @@ impl World {
             }
         }
         self.log.line(now, host, tcp, format_args!("dialled {result:?}"));
+        let shown = self.shown(host);
         if let Some(node) = &mut self.host_mut(host).node {
-            node.handle_dialled(now, id, result.map(|()| addr));
+            node.handle_dialled(shown, id, result.map(|()| addr));
         }
         self.drain(host);
         self.todo.push_back(Todo::Read { tcp, side: Side::Dialler, rested: false });
@@ -206,11 +209,12 @@ impl World {
         // Whoever read to the end, or failed, has nothing more to say either.
         let gives_up = how == Closed::WriteError(Errno::ETIMEDOUT);
         self.hang_up(tcp, side, if gives_up { Last::Reset } else { Last::Fin });
+        let shown = self.shown(host);
         let this = self.host_mut(host);
         this.connections.remove(&id);
         this.stalled.remove(&id);
         if let Some(node) = &mut this.node {
-            node.handle_closed(now, id, unreported, how);
+            node.handle_closed(shown, id, unreported, how);
         }
         self.signals.push_back(Signal::Ended { host, tcp });
         self.drain(host);
@@ -227,8 +231,10 @@ impl World {
         let unread = !connection.incoming(side).inbox.is_empty();
         let end = connection.end_mut(side);
         let unreported = std::mem::take(&mut end.unreported);
-        if let Some(node) = &mut self.hosts[host.0 as usize].node {
-            node.handle_stopped(self.now, conn, unreported);
+        let this = &mut self.hosts[host.0 as usize];
+        let shown = this.clock.show(self.now);
+        if let Some(node) = &mut this.node {
+            node.handle_stopped(shown, conn, unreported);
         }
         if end.state == EndState::Open && flush {
             end.state = EndState::Flushing;
@@ -279,7 +285,6 @@ impl World {
     }
 
     pub(super) fn sent(&mut self, tcp: TcpId, side: Side, len: u64, messages: u32) {
-        let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let end = connection.end_mut(side);
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
@@ -292,8 +297,9 @@ impl World {
         if forwards && Planted::strikes(&mut self.canary, Canary::LostForward) {
             return;
         }
+        let shown = self.shown(host);
         if let Some(node) = &mut self.host_mut(host).node {
-            node.handle_sent(now, id, len);
+            node.handle_sent(shown, id, len);
         }
         self.drain(host);
     }

@@ -43,7 +43,7 @@ impl World {
         if left < 2 || self.link_mut(port).removed {
             return;
         }
-        let (now, nid) = (self.now, self.nid_of(port));
+        let (now, nid) = (self.shown(port.host), self.nid_of(port));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
         let removed = node.remove_ni(now, nid);
         self.note(port.host, &port.to_string(), format_args!("FAULT remove {nid} {removed:?}"));
@@ -61,7 +61,7 @@ impl World {
         }
         // As nanoseconds of a wall clock, which no other life of it has.
         let incarnation = (self.now.0 + 1) << 12 | u64::from(port.host.0 & 0xfff);
-        let (now, ni) = (self.now, self.ni_config(port, incarnation));
+        let (now, ni) = (self.shown(port.host), self.ni_config(port, incarnation));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
         let added = node.add_ni(now, ni);
         self.note(port.host, &port.to_string(), format_args!("FAULT add again {added:?}"));
@@ -115,7 +115,7 @@ impl World {
     }
 
     fn tell_link(&mut self, port: Port, up: bool) {
-        let (now, nid) = (self.now, self.nid_of(port));
+        let (now, nid) = (self.shown(port.host), self.nid_of(port));
         if let Some(node) = &mut self.host_mut(port.host).node {
             node.handle_link(now, nid, up);
         }

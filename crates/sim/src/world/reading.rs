@@ -70,7 +70,7 @@ impl World {
                 return ControlFlow::Break(());
             }
             (Need::Bytes(_), Some(Segment::Bytes(bytes))) => {
-                let used = node.handle_bytes(self.now, id, bytes);
+                let used = node.handle_bytes(this.clock.show(self.now), id, bytes);
                 stream.consume(used);
                 self.drain(host);
                 // Bytes that the node leaves are payload: what it needs next says where they go.
@@ -109,8 +109,10 @@ impl World {
     fn read_payload(&mut self, tcp: TcpId, side: Side, host: HostId, id: ConnId, len: u32) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).consume(len as usize);
-        if let Some(node) = &mut self.hosts[host.0 as usize].node {
-            node.handle_payload(self.now, id, len, None);
+        let this = &mut self.hosts[host.0 as usize];
+        let shown = this.clock.show(self.now);
+        if let Some(node) = &mut this.node {
+            node.handle_payload(shown, id, len, None);
         }
         self.drain(host);
     }

@@ -388,8 +388,9 @@ impl World {
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
         let host = end.host;
         self.log.line(now, host, tcp, format_args!("stalled"));
+        let shown = self.shown(host);
         if let Some(node) = &mut self.host_mut(host).node {
-            node.handle_stalled(now, id);
+            node.handle_stalled(shown, id);
         }
         self.drain(host);
     }

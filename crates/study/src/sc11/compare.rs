@@ -1,9 +1,10 @@
 //! The closed model beside the simulation, and why they differ where they do.
 
-use fulmar_tune::model::{self, Load, Nic, Settings};
+use fulmar_tune::model::{self, Bound, Load, Nic, Settings};
 use serde::Serialize;
 
-use super::grid::{BUFFERS, CABLE_MBPS, CREDITS, Hold, Key, MTU, TRUNK_MBPS, TRUNKS};
+use super::grid::{BUFFERS, CABLE_MBPS, CREDITS, Distance, Hold, Key, MTU, TRUNK_MBPS, TRUNKS};
+use super::{Point, line_rate};
 use crate::predict::Prediction;
 use crate::scenario::{Credits, Direction};
 
@@ -13,7 +14,7 @@ pub struct Closed {
     /// Payload of all clients together.
     pub bytes_per_second: f64,
     /// What binds.
-    pub bound: model::Bound,
+    pub bound: Bound,
     /// The term that binds, with its numbers.
     pub formula: String,
 }
@@ -61,6 +62,27 @@ pub(super) fn error(prediction: &Prediction, closed: &Closed) -> f64 {
 }
 
 /// Returns why the closed model is not about a point, unless it is.
-pub(super) fn why_not(_point: &super::Point) -> Option<&'static str> {
-    None
+pub(super) fn why_not(point: &Point) -> Option<&'static str> {
+    let Point { key, simulated, closed, .. } = point;
+    // What clients can send at once comes to more than the trunks carry.
+    let flood = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
+    let busy = closed.bytes_per_second > 0.5 * line_rate();
+    match closed.bound {
+        _ if !simulated.steady => Some(UNSTEADY),
+        Bound::Concurrency if key.direction == Direction::Write && flood && busy => Some(BEHIND),
+        Bound::Line if key.distance == Distance::BackToBack && key.concurrency <= 2 => Some(FEW),
+        _ => None,
+    }
 }
+
+const UNSTEADY: &str = "\
+The throughput still rises when the time is up: RPCs that were begun together travel in convoys \
+through LNet's queue, which dissolve over tens of round trips. The model says what comes in the \
+end, or on the way there.";
+const BEHIND: &str = "\
+Writes of many clients that nearly fill the trunks: all clients send at once, which is more than \
+the trunks carry, and requests, which go the same way, wait there behind data. Those that wait \
+together arrive together, so the crowd forms anew in each round. More RPCs fill the trunks \
+nevertheless.";
+const FEW: &str = "\
+One or two RPCs of a client back to back: while they wait for one trunk or cable, another is idle.";

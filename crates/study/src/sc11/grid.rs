@@ -28,7 +28,7 @@ const WARM: u32 = (BUFFERS / 8948) as u32 + 1;
 /// `peer_credits` from what is usual to eight times as many.
 pub const PEER_CREDITS: [u32; 4] = [8, 16, 32, 64];
 /// RPCs of a client under way.
-pub const CONCURRENCIES: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+pub const CONCURRENCIES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Bytes of a transfer.
 pub const SIZES: [u32; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Clients; there is a server for each, as far as there are any.
@@ -167,7 +167,7 @@ pub fn points() -> Vec<Key> {
             for peer_credits in BESIDE {
                 let usual = Key::usual(direction, hold, peer_credits);
                 let near = Key { distance: Distance::BackToBack, ..usual };
-                all.extend(CONCURRENCIES.map(|concurrency| Key { concurrency, ..near }));
+                all.extend(near_concurrencies().map(|concurrency| Key { concurrency, ..near }));
             }
         }
     }
@@ -176,6 +176,12 @@ pub fn points() -> Vec<Key> {
     let mut all: Vec<Key> = all.into_iter().collect();
     all.sort_by_key(|key| std::cmp::Reverse(key.units()));
     all
+}
+
+/// Returns the concurrencies of the curves back to back, where few fill the trunks and more only
+/// wait.
+pub fn near_concurrencies() -> impl Iterator<Item = u32> {
+    CONCURRENCIES.into_iter().filter(|n| *n <= 16)
 }
 
 /// The peer credits of the curves back to back.

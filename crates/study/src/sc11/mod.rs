@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 pub use compare::{Closed, closed};
+use grid::Distance;
 pub use grid::Key;
 pub use pictures::Figure;
 pub use report::Summary;
@@ -44,8 +45,16 @@ pub struct Study {
     pub took: Duration,
 }
 
-/// Few rounds: connections are warm, and in a round each unit does an RPC.
-const EFFORT: Effort = Effort { least_rounds: 5, most_rounds: 16, latencies: false };
+/// Returns how long a point is watched: connections are warm, so few rounds do where many RPCs are
+/// under way. Back to back an RPC is cut into more bursts, and costs more.
+fn effort(key: &Key) -> Effort {
+    let rpcs = match key.distance {
+        Distance::Ocean => 12_000,
+        Distance::BackToBack => 3_000,
+    };
+    let least_rounds = (rpcs / key.units()).clamp(5, 24) as usize;
+    Effort { least_rounds, most_rounds: 2 * least_rounds, latencies: false }
+}
 
 /// Simulates every point on all cores, and tells how many are done of how many.
 ///
@@ -66,7 +75,7 @@ pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> 
 /// If it cannot be simulated.
 pub fn simulate(key: &Key) -> Result<Point, StudyError> {
     let began = Instant::now();
-    let simulated = predict(&key.scenario(), EFFORT)
+    let simulated = predict(&key.scenario(), effort(key))
         .map_err(|error| StudyError(format!("{key:?}: {error}")))?;
     let closed = closed(key);
     let error = compare::error(&simulated, &closed);

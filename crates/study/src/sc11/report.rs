@@ -86,13 +86,17 @@ fn conditions(summary: &Summary) -> String {
     )
 }
 
+/// The most RPCs of a client.
+const MOST: u32 = CONCURRENCIES[CONCURRENCIES.len() - 1];
+
 fn filling() -> String {
-    "## What fills the pipe\n\n\
+    format!(
+        "## What fills the pipe\n\n\
      The least RPCs under way of each client with which all of them fill 95 % of the trunks \
-     with 1 MiB a transfer, and what they carry with 256.\n\n\
-     | | peer_credits | write: RPCs | at 256, GB/s | read: RPCs | at 256, GB/s |\n\
+     with 1 MiB a transfer, and what they carry with {MOST}.\n\n\
+     | | peer_credits | write: RPCs | at {MOST}, GB/s | read: RPCs | at {MOST}, GB/s |\n\
      |---|---:|---:|---:|---:|---:|\n"
-        .into()
+    )
 }
 
 fn filling_table(study: &Study) -> String {
@@ -108,7 +112,7 @@ fn filling_table(study: &Study) -> String {
                 };
                 let fills = CONCURRENCIES.iter().find(|n| rate(**n) >= 0.95 * line_rate());
                 let fills = fills.map_or("none".to_owned(), u32::to_string);
-                text += &format!(" {fills} | {:.2} |", rate(CONCURRENCIES[8]) / 1e9);
+                text += &format!(" {fills} | {:.2} |", rate(MOST) / 1e9);
             }
             text.push('\n');
         }
