@@ -9,6 +9,7 @@
 //! Each client uses a few of the routers, so that all of them are used alike, as sites with many
 //! routers do it.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fulmar_lnet::{RouteConfig, RouterBuffers};
@@ -237,8 +238,15 @@ fn rails(size: &Size, servers: std::ops::Range<u32>, routers: std::ops::Range<u3
             rails.routes.push(route(host, router, far, 0, near));
         }
     }
-    for host in servers {
-        rails.routes.extend(routers.clone().map(|router| route(host, router, near, 1, far)));
+    for (number, host) in servers.clone().enumerate() {
+        // Those that its clients use; what it begins itself goes by them too.
+        let clients = (1..servers.start).skip(number).step_by(servers.len());
+        let all = clients.flat_map(|client| {
+            (0..size.routers_of_node).map(move |n| (client + n * apart) % size.routers)
+        });
+        let all: BTreeSet<u32> = all.collect();
+        let router = |n| route(host, routers.start + n, near, 1, far);
+        rails.routes.extend(all.into_iter().map(router));
     }
     rails.routing.buffers = RouterBuffers::default();
     rails

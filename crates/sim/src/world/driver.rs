@@ -86,6 +86,9 @@ impl World {
             Payload::Span(span) => self.router_buffer(host, *span),
             _ => None,
         };
+        if let Some(name) = kept_in {
+            self.write_from_router(host, name, (tcp, side));
+        }
         let payload = match &header {
             Some(header) => self.spoilt(host, header, payload),
             None => payload,

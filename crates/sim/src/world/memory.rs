@@ -184,8 +184,8 @@ impl World {
 
 /// Set in the names of the buffers of selftests.
 const SELFTEST: u64 = 1 << 63;
-const HOST_SHIFT: u32 = 52;
-const LIFE_SHIFT: u32 = 40;
+const HOST_SHIFT: u32 = 47;
+const LIFE_SHIFT: u32 = 36;
 
 fn is_selftest(name: BufferId) -> bool {
     name.0 & SELFTEST != 0

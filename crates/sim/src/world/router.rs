@@ -6,13 +6,16 @@
 
 use fulmar_base::{BufferId, Payload, Span};
 
-use super::{HostId, World};
+use super::{HostId, TcpId, World};
+use crate::tcp::{EndState, Side};
 
 /// A buffer of a router, and what is in it.
 #[derive(Debug)]
 pub(super) struct RouterBuffer {
     len: u32,
     held: Held,
+    /// The connections that what is held was written on.
+    written_on: Vec<(TcpId, Side)>,
 }
 
 /// What came into a buffer since the start of the last message.
@@ -26,7 +29,7 @@ enum Held {
 
 impl RouterBuffer {
     fn new(len: u32) -> Self {
-        Self { len, held: Held::Bytes(Vec::new()) }
+        Self { len, held: Held::Bytes(Vec::new()), written_on: Vec::new() }
     }
 
     /// Takes bulk. A message begins at the start of its buffer and comes in order.
@@ -140,11 +143,21 @@ impl World {
         }))
     }
 
+    /// Takes the word that what a buffer holds is to be written on a connection.
+    pub(super) fn write_from_router(&mut self, host: HostId, name: BufferId, on: (TcpId, Side)) {
+        if let Some(buffer) = self.host_mut(host).router_buffers.get_mut(&name) {
+            buffer.written_on.push(on);
+        }
+    }
+
     fn require_unwritten(&mut self, host: HostId, name: BufferId, what: &str) {
-        let mut all = self.host(host).connections.values();
-        let is_written = all.any(|(tcp, side)| {
+        let buffer = self.host_mut(host).router_buffers.get_mut(&name);
+        // A router has thousands of connections: only those that it was written on are looked at.
+        let written_on = buffer.map(|buffer| std::mem::take(&mut buffer.written_on));
+        let is_written = written_on.into_iter().flatten().any(|(tcp, side)| {
             let connection = self.connections[tcp.0].as_ref();
-            connection.is_some_and(|connection| connection.end(*side).stream.is_kept_in(name))
+            let end = connection.map(|connection| connection.end(side));
+            end.is_some_and(|end| end.state == EndState::Open && end.stream.is_kept_in(name))
         });
         if is_written {
             self.broken(host, format!("router buffer {name:?} is {what} while it is written"));

@@ -67,9 +67,12 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     // What clients can send at once comes to more than the trunks carry.
     let flood = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
     let busy = closed.bytes_per_second > 0.5 * line_rate();
+    let crowded = key.direction == Direction::Write && flood && busy;
+    let held = key.hold == Hold::Kernel && key.concurrency > key.peer_credits;
     match closed.bound {
         _ if !simulated.steady => Some(UNSTEADY),
-        Bound::Concurrency if key.direction == Direction::Write && flood && busy => Some(BEHIND),
+        Bound::Line | Bound::PeerCredits if crowded && held => Some(CONVOYS),
+        Bound::Concurrency if crowded => Some(BEHIND),
         Bound::Line if key.distance == Distance::BackToBack && key.concurrency <= 2 => Some(FEW),
         _ => None,
     }
@@ -84,5 +87,8 @@ Writes of many clients that nearly fill the trunks: all clients send at once, wh
 the trunks carry, and requests, which go the same way, wait there behind data. Those that wait \
 together arrive together, so the crowd forms anew in each round. More RPCs fill the trunks \
 nevertheless.";
+const CONVOYS: &str = "\
+The same with credits that are held: requests wait behind data in LNet's queue too, and a credit is \
+held for as much longer as its message waits for a trunk.";
 const FEW: &str = "\
 One or two RPCs of a client back to back: while they wait for one trunk or cable, another is idle.";

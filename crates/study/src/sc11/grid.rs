@@ -98,11 +98,11 @@ impl Distance {
         }
     }
 
-    /// Returns its name for people.
+    /// Returns that time for people.
     pub fn name(self) -> &'static str {
         match self {
-            Self::BackToBack => "back to back (0.24 ms)",
-            Self::Ocean => "ocean (50.5 ms)",
+            Self::BackToBack => "0.24 ms",
+            Self::Ocean => "50.5 ms",
         }
     }
 }
@@ -181,7 +181,7 @@ pub fn points() -> Vec<Key> {
 /// Returns the concurrencies of the curves back to back, where few fill the trunks and more only
 /// wait.
 pub fn near_concurrencies() -> impl Iterator<Item = u32> {
-    CONCURRENCIES.into_iter().filter(|n| *n <= 16)
+    CONCURRENCIES.into_iter().filter(|n| *n <= 8)
 }
 
 /// The peer credits of the curves back to back.

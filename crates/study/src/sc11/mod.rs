@@ -50,7 +50,7 @@ pub struct Study {
 fn effort(key: &Key) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
-        Distance::BackToBack => 3_000,
+        Distance::BackToBack => 4_000,
     };
     let least_rounds = (rpcs / key.units()).clamp(5, 24) as usize;
     Effort { least_rounds, most_rounds: 2 * least_rounds, latencies: false }

@@ -103,7 +103,7 @@ fn over_distance(study: &Study) -> Figure {
                     curves.push(Curve {
                         name: format!(
                             "{}, {}, peer_credits {peer_credits}",
-                            if far { "50.5 ms" } else { "0.24 ms" },
+                            distance.name(),
                             hold.name()
                         ),
                         style: Style {
@@ -236,7 +236,7 @@ pub(super) fn csv(study: &Study, keys: &[Key]) -> String {
     for point in keys.iter().filter_map(|key| study.get(key)) {
         let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
         text += &format!(
-            "{},{},{},{peer_credits},{concurrency},{size},{clients},{},{:.0},{:.0},{:.4},{},{},\
+            "{},{},{:.2},{peer_credits},{concurrency},{size},{clients},{},{:.0},{:.0},{:.4},{},{},\
              {:.3}\n",
             direction.name(),
             hold.name(),

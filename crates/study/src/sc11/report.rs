@@ -69,8 +69,8 @@ fn conditions(summary: &Summary) -> String {
     format!(
         "{} points, simulated with the real machines in virtual time. Two sites: up to {CLIENTS} \
          clients at one and {SERVERS} servers at the other, each with {} Gb/s; between them \
-         {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; {} ms there and back, or \
-         {} ms back to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection \
+         {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; {} there and back, or \
+         {} back to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection \
          of each kind to a peer; no loss, and connections that are warm: they have no slow start. \
          Each client has its RPCs with one server, as `lst add_test brw` with `--distribute 1:1`.\
          \n\n\
@@ -80,8 +80,8 @@ fn conditions(summary: &Summary) -> String {
         CABLE_MBPS / 1000,
         TRUNK_MBPS / 1000,
         line_rate() / 1e9,
-        Distance::Ocean.round_trip().as_secs_f64() * 1e3,
-        Distance::BackToBack.round_trip().as_secs_f64() * 1e3,
+        Distance::Ocean.name(),
+        Distance::BackToBack.name(),
         BUFFERS >> 20,
     )
 }
@@ -183,11 +183,11 @@ const POINTS_TITLE: &str = "\
 fn row(point: &Point) -> String {
     let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
     format!(
-        "| {} | {} | {} ms | {peer_credits} | {concurrency} | {size} | {clients} | {:.3} | {:.3} | \
+        "| {} | {} | {} | {peer_credits} | {concurrency} | {size} | {clients} | {:.3} | {:.3} | \
          {:+.1} % |\n",
         direction.name(),
         hold.name(),
-        distance.round_trip().as_secs_f64() * 1e3,
+        distance.name(),
         point.simulated.bytes_per_second / 1e9,
         point.closed.bytes_per_second / 1e9,
         point.error * 100.0,
