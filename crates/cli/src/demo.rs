@@ -30,7 +30,7 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// What the link carries
-    #[arg(long, value_name = "RATE", default_value = "1Gbit")]
+    #[arg(long, value_name = "RATE", default_value = "2Gbit")]
     rate: Rate,
     /// From one site to the other and back
     #[arg(long, value_name = "TIME", default_value = "50.5ms", value_parser = words_of_time)]

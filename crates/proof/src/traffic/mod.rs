@@ -156,6 +156,10 @@ impl Endpoint {
         let globals = &mut options.config.lnet.globals;
         if let Some(seconds) = self.transaction_timeout {
             *globals = Globals { transaction_timeout: seconds, ..globals.clone() };
+            // A call that nobody answers must fail while there is time to try another way.
+            let attempts = globals.retry_count + 1;
+            options.config.socklnd.timeout =
+                Duration::from_secs((seconds.saturating_sub(1) / attempts).max(1).into());
         }
         for nid in &self.nids {
             options.nis.push(self.ni(*nid)?);

@@ -27,7 +27,7 @@ impl Default for Options {
     /// The link of the study, at a rate that two nodes, two routers and the link fit on two cores,
     /// for less than a minute.
     fn default() -> Self {
-        let rate = fulmar_link::Rate::bits_per_second(1_000_000_000);
+        let rate = fulmar_link::Rate::bits_per_second(2_000_000_000);
         let ocean = Ocean { rate, round_trip: Duration::from_micros(50_500), routed: true };
         let trial = Trial { warmup: Duration::from_secs(4), duration: Duration::from_secs(8) };
         Self { ocean, trial, picture: None }
