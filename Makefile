@@ -29,7 +29,7 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh $(ONLY)
 
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
-	@cargo run --locked --release -p fulmar-sim -- swarm --seeds 0..$(SEEDS)
+	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
 
 interop: ## talk to a real Lustre node: make interop NID=10.0.0.1@tcp
 	@scripts/interop.sh "$(NID)"

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod administrator;
+mod capture;
 pub mod check;
 mod clock;
 mod cluster;
@@ -37,7 +38,7 @@ pub use fabric::TrunkUse;
 pub use lane::Carried;
 pub use log::Log;
 pub use options::Options;
-pub use run::{Failure, Outcome, run};
+pub use run::{Failure, Outcome, capture, run};
 pub use signal::Signal;
 pub use workload::{Answer, Workload};
 pub use world::{HostId, Lie, Port, TcpId, World};

@@ -48,15 +48,36 @@ impl fmt::Display for Failure {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "FAILED {}", self.violation)?;
-        write!(f, "repeat with: fulmar-sim --seed {} --log", self.options.seed)?;
+        write!(f, "repeat with: {} --log", self.command())
+    }
+}
+
+impl Failure {
+    /// Returns the command that repeats the run.
+    pub fn command(&self) -> String {
+        let mut command = format!("fulmar sim run --seed {}", self.options.seed);
         if self.options.selftest.is_some() {
-            write!(f, " --selftest")?;
+            command += " --selftest";
         }
         if let Some(rails) = &self.options.rails {
-            write!(f, "{}", if rails.routers.is_empty() { " --rails" } else { " --routed" })?;
+            command += if rails.routers.is_empty() { " --rails" } else { " --routed" };
         }
-        self.options.canary.map_or(Ok(()), |canary| write!(f, " --canary {}", canary.name()))
+        if let Some(canary) = self.options.canary {
+            command += " --canary ";
+            command += canary.name();
+        }
+        command
     }
+}
+
+/// Runs a cluster, and returns what its connections carried as a pcapng file. A run that fails
+/// is in it up to its failure.
+pub fn capture(options: &Options) -> Vec<u8> {
+    let mut cluster = Cluster::new(options, Log::new(0));
+    cluster.world.record();
+    // How it ends is known; after a panic the cluster is only asked for what it has recorded.
+    let _ = catch_unwind(AssertUnwindSafe(|| cluster.run()));
+    cluster.world.recorded()
 }
 
 /// Runs a cluster, keeping the last `keep` lines of its log.

@@ -64,6 +64,6 @@ fn a_failure_says_how_to_repeat_it() {
     let (seed, failure) = first_found(Canary::LostSent);
     let text = failure.to_string();
     assert!(text.starts_with(&format!("seed {seed}: ")), "{text}");
-    let command = format!("repeat with: fulmar-sim --seed {seed} --log --canary lost-sent");
+    let command = format!("repeat with: fulmar sim run --seed {seed} --canary lost-sent --log");
     assert!(text.ends_with(&command), "{text}");
 }

@@ -1,7 +1,10 @@
 //! `fulmar sim`: the simulator.
 
+mod flavour;
+mod run;
 mod sc11;
 mod scale;
+mod swarm;
 
 use std::process::ExitCode;
 
@@ -19,12 +22,16 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
+    Swarm(swarm::Args),
     Sc11(sc11::Args),
     Scale(scale::Args),
 }
 
 pub(crate) fn main(args: &Args) -> ExitCode {
     match &args.command {
+        Command::Run(args) => run::main(args),
+        Command::Swarm(args) => swarm::main(args),
         Command::Sc11(args) => sc11::main(args),
         Command::Scale(args) => scale::main(args),
     }

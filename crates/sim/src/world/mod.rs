@@ -31,6 +31,7 @@ use fulmar_socklnd::{Closed, DialError};
 pub use forge::Lie;
 pub use host::{HostId, Port};
 
+use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::fabric::{Fabric, TrunkUse};
 use crate::log::Log;
@@ -75,6 +76,7 @@ pub struct World {
     /// Hosts whose nodes were called since the last [`World::take_touched`].
     touched: BTreeSet<HostId>,
     canary: Option<Planted>,
+    capture: Option<Capture>,
     memory: Memory,
 }
 
@@ -154,6 +156,7 @@ impl World {
             connections: Vec::new(),
             partitions: BTreeSet::new(),
             canary: options.canary.map(|kind| Planted::new(kind, &mut rng)),
+            capture: None,
             rng,
             log,
             signals: VecDeque::new(),
@@ -260,6 +263,16 @@ impl World {
         self.log.line(time, host, subject, format_args!("{text}"));
         self.drain(host);
         Some(id)
+    }
+
+    /// Records from now on what new connections carry.
+    pub fn record(&mut self) {
+        self.capture = Some(Capture::default());
+    }
+
+    /// Returns what was recorded, as a pcapng file, and records no more.
+    pub fn recorded(&mut self) -> Vec<u8> {
+        self.capture.take().unwrap_or_default().finish()
     }
 
     /// Adds a line to the log.

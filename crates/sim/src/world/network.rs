@@ -150,6 +150,7 @@ impl World {
     pub(super) fn dialled(&mut self, tcp: TcpId, result: Result<(), DialError>) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
+        let ends = [connection.dialler.addr, connection.acceptor.addr];
         let end = &mut connection.dialler;
         let (host, addr) = (end.host, end.addr);
         let Some(id) = end.id.filter(|_| end.state == EndState::Waiting) else { return };
@@ -158,6 +159,12 @@ impl World {
             Err(_) => {
                 end.state = EndState::Closed;
                 self.hosts[host.0 as usize].connections.remove(&id);
+            }
+        }
+        if let Some(capture) = &mut self.capture {
+            match &result {
+                Ok(()) => capture.open(now, tcp, ends),
+                Err(_) => capture.refuse(now, ends),
             }
         }
         self.log.line(now, host, tcp, format_args!("dialled {result:?}"));
@@ -274,6 +281,9 @@ impl World {
 
     pub(super) fn reset_arrives(&mut self, tcp: TcpId, reader: Side) {
         if !self.is_cut(tcp) {
+            if let Some(capture) = &mut self.capture {
+                capture.reset(self.now, tcp, reader.other());
+            }
             self.reset_arrived(tcp, reader);
         }
     }

@@ -274,6 +274,11 @@ impl World {
             new += stream.receiver.handle_bytes(part);
         }
         let delivered = stream.deliver(new);
+        if let Some(capture) = &mut self.capture {
+            for segment in &delivered {
+                capture.segment(self.now, tcp, writer, segment);
+            }
+        }
         if state == EndState::Flushing {
             stream.receiver.handle_read(new);
         } else {

@@ -1,0 +1,220 @@
+//! Named stories of long links, trunks and losses, each with sums that a reader can follow.
+
+use std::time::Duration;
+
+use fulmar_base::Time;
+use fulmar_sim::options::{
+    Control, Duplex, Faults, Line, Network, Rails, Site, Tcp, Topology, Trunk,
+};
+use fulmar_sim::{Cluster, HostId, Log, Options, Port};
+
+const A: HostId = HostId(0);
+const B: HostId = HostId(1);
+const C: HostId = HostId(2);
+const D: HostId = HostId(3);
+const MIB: u32 = 1 << 20;
+/// What a packet of 9000 bytes carries of those that it is on an Ethernet.
+const PAYLOAD: f64 = 8948.0 / 9038.0;
+
+/// Two sites of two hosts each, with cables of 10 Gbit/s, and one trunk.
+fn sites(line: Line, congestion: Control) -> Options {
+    let cable = Line::new(10_000, Duration::from_micros(5));
+    let sites = vec![Site::of(0..2, cable.clone()), Site::of(2..4, cable)];
+    let mut network = Network::sites(sites, vec![Trunk { between: (0, 1), line }]);
+    let tcp = Tcp { mtu: 9000, congestion, ..Tcp::default() };
+    network.tcp = tcp.with_buffers(64 << 20);
+    Options { network, ..Options::plain(4) }
+}
+
+fn trunk(rate_mbps: u64, delay_ms: u64) -> Line {
+    Line::new(rate_mbps, Duration::from_millis(delay_ms))
+}
+
+/// A cluster in which each of these pairs has so many messages of a mebibyte to move.
+struct Story {
+    cluster: Cluster,
+    puts: Vec<Vec<usize>>,
+}
+
+impl Story {
+    fn new(options: &Options, pairs: &[(HostId, HostId)], messages: usize) -> Self {
+        let mut cluster = Cluster::new(options, Log::new(400));
+        // They know each other and have their connections.
+        let known: Vec<usize> =
+            pairs.iter().map(|pair| cluster.put(*pair, Some(0)).unwrap()).collect();
+        let busy = |c: &Cluster| known.iter().any(|put| c.ledger.operations[*put].seen.served == 0);
+        cluster.run_while("they know each other", Duration::from_secs(60), busy).unwrap();
+        let later = cluster.world.now() + Duration::from_secs(2);
+        cluster.run_until(later).unwrap();
+        let mut puts = vec![Vec::new(); pairs.len()];
+        for _ in 0..messages {
+            for (pair, puts) in pairs.iter().zip(&mut puts) {
+                puts.push(cluster.put(*pair, Some(MIB)).unwrap());
+            }
+        }
+        Self { cluster, puts }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        let end = self.cluster.world.now() + Duration::from_millis(millis);
+        if let Err(violation) = self.cluster.run_until(end) {
+            let log: Vec<&str> = self.cluster.world.log().lines().collect();
+            panic!("{}\n{violation}", log.join("\n"));
+        }
+    }
+
+    /// Returns how many messages of each pair have arrived.
+    fn served(&self) -> Vec<usize> {
+        let of_pair = |puts: &Vec<usize>| {
+            let seen = |put: &&usize| self.cluster.ledger.operations[**put].seen.served > 0;
+            puts.iter().filter(seen).count()
+        };
+        self.puts.iter().map(of_pair).collect()
+    }
+
+    /// Returns the Mbit/s of payload of each pair in the steady state.
+    fn rates(&mut self, settle: u64, measure: u64) -> Vec<f64> {
+        self.pass(settle);
+        let before = self.served();
+        self.pass(measure);
+        let counts = self.served().into_iter().zip(before).map(|(now, then)| now - then);
+        let mbit = f64::from(MIB) * 8.0 / 1e6;
+        counts.map(|count| count as f64 * mbit / measure as f64 * 1e3).collect()
+    }
+}
+
+/// Ten packets, twenty, forty: 64 MiB are 7,500 packets, which takes ten round trips of 100 ms.
+#[test]
+fn slow_start_takes_a_round_trip_for_each_doubling() {
+    let mut story = Story::new(&sites(trunk(10_000, 50), Control::Cubic), &[(A, C)], 64);
+    story.pass(850);
+    assert!((8..64).contains(&story.served()[0]), "{:?}", story.served());
+    story.pass(250);
+    assert_eq!(story.served(), [64]);
+}
+
+#[test]
+fn two_flows_share_a_trunk_evenly_and_fill_it() {
+    let pairs = [(A, C), (B, D)];
+    let line = Line { queue: 12 << 20, ..trunk(10_000, 5) };
+    let mut story = Story::new(&sites(line, Control::Cubic), &pairs, 12_000);
+    let rates = story.rates(2_000, 4_000);
+    let sum = rates[0] + rates[1];
+    assert!((0.95..=1.0).contains(&(sum / 10_000.0 / PAYLOAD)), "{rates:?}");
+    assert!((rates[0] / rates[1] - 1.0).abs() < 0.1, "{rates:?}");
+}
+
+#[test]
+fn connections_between_two_sites_use_both_of_two_trunks() {
+    let mut options = sites(trunk(5_000, 5), Control::Cubic);
+    if let Topology::Sites { trunks, .. } = &mut options.network.topology {
+        trunks.extend(trunks.clone());
+    }
+    options.conns_per_peer = 4;
+    let mut story = Story::new(&options, &[(A, C)], 3_000);
+    let rates = story.rates(1_000, 1_000);
+    assert!((0.9..=1.0).contains(&(rates[0] / 10_000.0 / PAYLOAD)), "{rates:?}");
+    let carried: Vec<u64> = story.cluster.world.trunks().iter().map(|t| t.carried.bytes).collect();
+    assert!(carried[0].abs_diff(carried[2]) < carried[0] / 4, "{carried:?}");
+}
+
+/// One packet in 10,000 at a round trip of 20 ms: Reno's law allows 122 packets in a round trip,
+/// 437 Mbit/s, and CUBIC is no worse; BBR does not mind.
+#[test]
+fn a_lossy_trunk_stops_cubic_and_not_bbr() {
+    let line = Line { loss_ppb: 100_000, queue: 32 << 20, ..trunk(10_000, 10) };
+    let rate = |control| {
+        let mut story = Story::new(&sites(line.clone(), control), &[(A, C)], 8_000);
+        story.rates(2_000, 4_000)[0]
+    };
+    let (reno, cubic, bbr) = (rate(Control::Reno), rate(Control::Cubic), rate(Control::Bbr));
+    assert!((0.7..=1.4).contains(&(reno / 437.0)), "{reno:.0} Mbit/s");
+    assert!((0.7..=1.8).contains(&(cubic / 437.0)), "{cubic:.0} Mbit/s");
+    assert!(bbr > 0.85 * 10_000.0, "{bbr:.0} Mbit/s");
+}
+
+#[test]
+fn both_directions_share_a_half_duplex_trunk() {
+    for (duplex, expected) in [(Duplex::Full, 2_000.0), (Duplex::Half, 1_000.0)] {
+        let line = Line { duplex, queue: 1 << 20, ..trunk(1_000, 1) };
+        let pairs = [(A, C), (D, B)];
+        let mut story = Story::new(&sites(line, Control::Cubic), &pairs, 600);
+        let rates = story.rates(1_000, 1_000);
+        let sum = rates[0] + rates[1];
+        assert!((0.9..=1.01).contains(&(sum / expected / PAYLOAD)), "{duplex:?}: {rates:?}");
+    }
+}
+
+/// 10 Gbit/s into 1 Gbit/s with room for a tenth of what is under way: packets are lost, CUBIC
+/// finds its window, and everything arrives.
+#[test]
+fn a_short_queue_loses_packets_and_no_messages() {
+    let line = Line { queue: 256 << 10, ..trunk(1_000, 10) };
+    let mut story = Story::new(&sites(line, Control::Cubic), &[(A, C)], 600);
+    let rates = story.rates(2_000, 2_000);
+    assert!((0.6..=1.0).contains(&(rates[0] / 1_000.0 / PAYLOAD)), "{rates:?}");
+    let carried = story.cluster.world.trunks()[0].carried;
+    assert!(carried.overflowed > 0 && carried.queued_max <= 300 << 10, "{carried:?}");
+    story.pass(10_000);
+    assert_eq!(story.served(), [600]);
+}
+
+/// A queue that is filled makes round trips longer by its length: 4 MiB at 1 Gbit/s are 34 ms.
+#[test]
+fn what_waits_in_a_queue_makes_everything_late() {
+    let ping = |messages| {
+        let line = Line { queue: 4 << 20, ..trunk(1_000, 1) };
+        let mut story = Story::new(&sites(line, Control::Cubic), &[(A, C)], messages);
+        story.pass(2_000);
+        let begun = story.cluster.world.now();
+        let put = story.cluster.put((B, D), Some(0)).unwrap();
+        let open = |c: &Cluster| !c.ledger.operations[put].seen.response_ok;
+        story.cluster.run_while("it is answered", Duration::from_secs(9), open).unwrap();
+        story.cluster.world.now().since(begun)
+    };
+    let (idle, busy) = (ping(0), ping(800));
+    // A call, two handshakes, a ping and the PUT itself cross the queue.
+    let waited = busy.saturating_sub(idle);
+    let expected = Duration::from_millis(20)..Duration::from_millis(6 * 40);
+    assert!(expected.contains(&waited), "{idle:?} and {busy:?}");
+}
+
+#[test]
+fn a_link_that_flaps_costs_no_message() {
+    let options = sites(trunk(10_000, 5), Control::Cubic);
+    let faults = Faults { pauses: 1, longest: Duration::from_nanos(1), ..Faults::default() };
+    let mut story = Story::new(&Options { faults, ..options }, &[(A, C)], 3_000);
+    story.pass(500);
+    let port = Port { host: A, index: 0 };
+    for told in [false, true] {
+        story.cluster.world.cut_link(port, told);
+        story.pass(50);
+        let before = story.served();
+        story.pass(950);
+        assert_eq!(story.served(), before, "nothing passes");
+        story.cluster.world.mend_link(port);
+        story.pass(2_500);
+        assert!(story.served()[0] > before[0] + 100, "it goes on");
+    }
+    story.pass(10_000);
+    assert_eq!(story.served(), [3_000]);
+}
+
+#[test]
+fn clocks_that_drift_apart_break_nothing() {
+    let options = Options::plain_on(Rails::even(2, &[0]));
+    let faults = Faults { clocks: 1, longest: Duration::from_nanos(1), ..Faults::default() };
+    let mut cluster = Cluster::new(&Options { faults, ..options }, Log::new(5_000));
+    cluster.world.drift(A, 1_000);
+    cluster.world.drift(B, -1_000);
+    for _ in 0..30 {
+        let put = cluster.put((A, B), Some(4096)).unwrap();
+        let open = |c: &Cluster| !c.ledger.operations[put].seen.response_ok;
+        cluster.run_while("it is answered", Duration::from_secs(1), open).unwrap();
+        let later = cluster.world.now() + Duration::from_secs(60);
+        cluster.run_until(later).unwrap();
+    }
+    assert!(cluster.world.now() > Time::from_secs(1_800));
+    let dials = cluster.world.log().lines().filter(|line| line.contains("dial ")).count();
+    assert!(dials <= 6, "{dials} calls: both may call at first, and nobody again");
+}
