@@ -3,7 +3,7 @@
 //! [`evidence`] gathers what a host and its kernel say; [`far`] is what both ends of a path say to
 //! each other and the load that they put on it; [`measure`] is how the near end uses that. What they
 //! bring are values. [`judge`] turns values into [`Finding`]s, each with a level, the evidence, and
-//! the mend, by functions that observe nothing. [`examine`] calls them in turn, [`render`] prints
+//! the mend, by functions that observe nothing. [`examine()`] calls them in turn, [`render`] prints
 //! what came of it, and [`bundle`] packs it for support.
 //!
 //! ```text

@@ -7,7 +7,7 @@
 //!   -> Prediction what comes of it, and what binds
 //! ```
 //!
-//! [`predict`] is one scenario; [`sc11`] a sweep of hundreds beside the closed model of `tune`;
+//! [`predict()`] is one scenario; [`sc11`] a sweep of hundreds beside the closed model of `tune`;
 //! [`scale`] one of 10,000 nodes. The machines are those that run over real sockets.
 // It runs scenarios on all cores, and looks at the clock to say how long that took.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

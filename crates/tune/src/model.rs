@@ -15,7 +15,7 @@
 //!
 //! The throughput is the least of the terms. Where more messages want a credit than there are, the
 //! terms are only a bound from above: a small request waits in LNet's queue behind the bulk of
-//! others, so RPCs travel in convoys, between which the line is idle. [`predict`] then follows the
+//! others, so RPCs travel in convoys, between which the line is idle. [`predict()`] then follows the
 //! queue of one pair message by message, which is still a matter of microseconds to milliseconds.
 //!
 //! The same happens on the line itself if hosts are faster than it and windows let all of it go:

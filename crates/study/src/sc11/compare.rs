@@ -72,23 +72,18 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     match closed.bound {
         _ if !simulated.steady => Some(UNSTEADY),
         Bound::Line | Bound::PeerCredits if crowded && held => Some(CONVOYS),
-        Bound::Concurrency if crowded => Some(BEHIND),
         Bound::Line if key.distance == Distance::BackToBack && key.concurrency <= 2 => Some(FEW),
         _ => None,
     }
 }
 
 const UNSTEADY: &str = "\
-The throughput still rises when the time is up: RPCs that were begun together travel in convoys \
+The throughput still changes when the time is up: RPCs that were begun together travel in convoys \
 through LNet's queue, which dissolve over tens of round trips. The model says what comes in the \
 end, or on the way there.";
-const BEHIND: &str = "\
-Writes of many clients that nearly fill the trunks: all clients send at once, which is more than \
-the trunks carry, and requests, which go the same way, wait there behind data. Those that wait \
-together arrive together, so the crowd forms anew in each round. More RPCs fill the trunks \
-nevertheless.";
 const CONVOYS: &str = "\
-The same with credits that are held: requests wait behind data in LNet's queue too, and a credit is \
-held for as much longer as its message waits for a trunk.";
+Writes of many clients that nearly fill the trunks, with credits that are held: requests wait behind \
+data in LNet's queue as well as at the trunks, and a credit is held for as much longer as its \
+message waits there.";
 const FEW: &str = "\
 One or two RPCs of a client back to back: while they wait for one trunk or cable, another is idle.";
