@@ -19,7 +19,8 @@ pub(crate) struct Way {
     pub(crate) back: Box<[LaneId]>,
     /// The most that a burst is late beyond that.
     pub(crate) jitter: Duration,
-    /// The bytes that a sixteenth of a round trip carries.
+    /// The longest burst: what a sixteenth of a round trip carries, and an eighth of the shortest
+    /// queue holds.
     pub(crate) burst_max: u64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Fabric {
     neighbours: Vec<BTreeMap<usize, Vec<Between>>>,
     trunks: Vec<Trunk>,
     /// How many connections were dealt to the trunks between two sites.
-    dealt: BTreeMap<(usize, usize), usize>,
+    dealt: BTreeMap<(usize, usize), u64>,
 }
 
 /// A cable to an interface.
@@ -140,6 +141,8 @@ impl Fabric {
         let rate = lines().map(|line| line.rate_mbps).min().unwrap_or(1);
         let bytes_per_us = rate as f64 / 8.0;
         let burst_max = (bytes_per_us * 2.0 * delay.as_nanos() as f64 / 1e3 / PARTS) as u64;
+        let queue = lines().map(|line| line.queue).min().unwrap_or(u64::MAX);
+        let burst_max = burst_max.min(queue / QUEUE_PARTS);
         Way { there: there.into(), back: back.into(), jitter, burst_max }
     }
 
@@ -203,7 +206,8 @@ impl Fabric {
     fn deal(&mut self, from: usize, to: usize) -> Option<(LaneId, LaneId)> {
         let dealt = self.dealt.entry((from.min(to), from.max(to))).or_default();
         let there = self.neighbours[from].get(&to)?;
-        let chosen = *there.get(*dealt % there.len())?;
+        let turn = (u128::from(dealt.wrapping_mul(GOLDEN)) * there.len() as u128) >> 64;
+        let chosen = *there.get(turn as usize)?;
         *dealt += 1;
         let back = self.neighbours[to].get(&from)?.iter().find(|b| b.trunk == chosen.trunk)?;
         Some((chosen.lane, back.lane))
@@ -251,8 +255,12 @@ fn cables(topology: &Topology, ports: Vec<Port>, rng: &mut Rng) -> Vec<Option<(u
     }
 }
 
-/// A burst is at most so small a part of what a round trip carries.
+/// A burst is at most so small a part of what a round trip carries, and of a queue.
 const PARTS: f64 = 16.0;
+const QUEUE_PARTS: u64 = 8;
+/// Multiples of it fall evenly everywhere, and so does every second or third of them: kinds of
+/// connections come in turn, and each kind is to be dealt evenly.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
@@ -283,14 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn connections_between_two_sites_take_their_trunks_in_turn() {
+    fn connections_between_two_sites_are_dealt_to_their_trunks_evenly() {
         let mut fabric = fabric(&sites());
-        let ways: Vec<Way> = (0..3).map(|_| fabric.way(port(0, 0), port(2, 0)).unwrap()).collect();
+        let ways: Vec<Way> =
+            (0..100).map(|_| fabric.way(port(0, 0), port(2, 0)).unwrap()).collect();
+        let all = &ways;
         assert!(ways.iter().all(|way| way.there.len() == 3 && way.back.len() == 3));
         let delay = |way: &Way| fabric.time_over(&way.there, Time::ZERO);
         assert!(ways.iter().all(|way| delay(way) == Duration::from_micros(25_020)));
-        assert_ne!(ways[0].there[1], ways[1].there[1]);
-        assert_eq!(ways[0].there, ways[2].there);
+        let of = |ways: &mut dyn Iterator<Item = &Way>| {
+            ways.filter(|way| way.there[1] == all[0].there[1]).count()
+        };
+        assert!((45..=55).contains(&of(&mut all.iter())));
+        assert!((22..=28).contains(&of(&mut all.iter().step_by(2))), "of one kind");
         let back = fabric.reverse(&ways[0]);
         assert_eq!((&back.there, &back.back), (&ways[0].back, &ways[0].there));
         // 10 Gbit/s for 50 ms are 62.5 MB.

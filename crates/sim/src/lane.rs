@@ -106,7 +106,7 @@ impl Lane {
             Front { head: head.min(self.free), tail: self.free.max(tail) }
         };
         self.carried.bytes += bytes;
-        let queued = self.bytes_in(self.free.since(out.head.max(tail)));
+        let queued = self.bytes_in(self.free.since(tail));
         self.carried.queued_max = self.carried.queued_max.max(queued);
         out.later(self.line.delay)
     }

@@ -56,6 +56,11 @@ impl Failure {
     /// Returns the command that repeats the run.
     pub fn command(&self) -> String {
         let mut command = format!("fulmar sim run --seed {}", self.options.seed);
+        if self.options.rails.is_none()
+            && self.options.nodes != Options::draw(self.options.seed).nodes
+        {
+            command += &format!(" --nodes {}", self.options.nodes);
+        }
         if self.options.selftest.is_some() {
             command += " --selftest";
         }

@@ -21,8 +21,9 @@ pub(crate) struct Args {
     /// What everything random is drawn from
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How many nodes, each with one interface, instead of what the seed draws
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    /// How many nodes, instead of what the seed draws
+    #[arg(long, value_name = "N", conflicts_with_all = ["rails", "routed"],
+        value_parser = clap::value_parser!(u32).range(2..=10_000))]
     nodes: Option<u32>,
     #[command(flatten)]
     flavour: Flavour,
@@ -38,7 +39,6 @@ pub(super) fn main(args: &Args) -> ExitCode {
     let mut options = args.flavour.draw(args.seed);
     if let Some(nodes) = args.nodes {
         options.nodes = nodes;
-        options.rails = None;
     }
     match run(&options, if args.log { usize::MAX } else { LINES_KEPT }) {
         Ok(outcome) => {

@@ -71,8 +71,8 @@ pub struct Ports {
 
 /// A line between the switches of two sites.
 ///
-/// Of several trunks on the same way each connection keeps to one, in turn, as VLANs and
-/// aggregated links do.
+/// Of several trunks on the same way each connection keeps to one, as on VLANs and aggregated
+/// links; they are dealt evenly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trunk {
     /// The numbers of the sites.

@@ -6,6 +6,11 @@
 //!                      +-> handle_sent      room again <-- acknowledgement <-+-> window
 //! ```
 //!
+//! Not modelled, because it matters little where pipes are long: delayed acknowledgements and the
+//! rate that acknowledgements take, Nagle's algorithm, buffers that grow by and by, idle restart, and
+//! ECN. Every arrival is acknowledged; nothing overtakes within a connection, so that losses are
+//! told from delays without a reordering window.
+//!
 //! Bytes are in the write buffer from the moment in which the socket takes them until they are
 //! acknowledged, and in the read buffer until the node reads them.
 

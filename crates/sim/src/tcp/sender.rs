@@ -380,7 +380,10 @@ impl Sender {
         while !self.flight.is_empty() {
             self.lose_first();
         }
-        self.congestion.handle_timeout();
+        // What is lost again says nothing new of the network.
+        if self.timer.vain == 0 {
+            self.congestion.handle_timeout();
+        }
         self.recovery = self.first;
     }
 

@@ -40,8 +40,8 @@ pub(crate) struct Stream {
     pub(crate) is_paced: bool,
     /// The time of the timer's event that counts.
     pub(crate) armed: Option<Time>,
-    /// When the head of the last burst reaches the first switch: nothing overtakes.
-    pub(crate) last_head: Time,
+    /// When the tail of the last burst reaches the first switch: nothing overtakes.
+    pub(crate) last_tail: Time,
     /// When the last acknowledgement arrives.
     pub(crate) last_ack: Time,
     /// The node was told that nothing arrives.
@@ -80,7 +80,7 @@ impl Stream {
             acks_due: 0,
             is_paced: false,
             armed: None,
-            last_head: Time::ZERO,
+            last_tail: Time::ZERO,
             last_ack: Time::ZERO,
             told_silent: false,
         }

@@ -231,10 +231,10 @@ impl World {
                 self.bursts.remove(id);
                 return;
             };
-            let last = &mut connection.end_mut(burst.writer).stream.last_head;
+            let last = &mut connection.end_mut(burst.writer).stream.last_tail;
             let head = (out.head + Duration::from_nanos(late)).max(*last);
-            *last = head;
             out = out.later(head.since(out.head));
+            *last = out.tail;
         }
         if !survives {
             self.bursts.remove(id);

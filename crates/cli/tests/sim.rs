@@ -1,0 +1,103 @@
+//! `fulmar sim` as its user sees it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const FULMAR: &str = env!("CARGO_BIN_EXE_fulmar");
+
+fn fulmar(words: &[&str]) -> Output {
+    let place = env!("CARGO_TARGET_TMPDIR");
+    Command::new(FULMAR).arg("sim").args(words).current_dir(place).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file that goes when this goes.
+struct Removed(PathBuf);
+
+impl Removed {
+    fn new(name: &str) -> Self {
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_twice_line_by_line() {
+    let run = || fulmar(&["run", "--seed", "4", "--log"]);
+    let (one, other) = (run(), run());
+    assert!(one.status.success(), "{}", err(&one));
+    assert!(out(&one).lines().count() > 100);
+    assert_eq!(out(&one), out(&other));
+}
+
+#[test]
+fn a_swarm_says_which_seed_found_what_was_planted_and_that_none_did() {
+    let found = fulmar(&["swarm", "--seeds", "0..200", "--canary", "lost-sent"]);
+    assert_eq!(found.status.code(), Some(1), "{}", err(&found));
+    assert!(out(&found).starts_with("lost-sent is found by seed "), "{}", out(&found));
+    let again = out(&found).lines().last().unwrap().to_owned();
+    let words: Vec<&str> = again.split(' ').skip(2).collect();
+    let pcap = Removed::new("again.pcapng");
+    let again = fulmar(&[&words[..], &["--pcap", "again.pcapng"]].concat());
+    assert_eq!(again.status.code(), Some(1));
+    assert!(err(&again).contains("FAILED credits: "), "{}", err(&again));
+    assert!(pcap.0.exists(), "{}", err(&again));
+    let well = fulmar(&["swarm", "--seeds", "3..5"]);
+    assert!(well.status.success() && out(&well).contains("2 seeds, "), "{}", out(&well));
+}
+
+#[test]
+fn a_wrong_word_is_named() {
+    for (words, says) in [
+        (&["swarm", "--seeds", "7"][..], "a range, as in 0..200"),
+        (&["swarm", "--seeds", "7..7"], "no seed"),
+        (&["run", "--canary", "tweety"], "lost-sent, lost-resume"),
+        (&["run", "--nodes", "1"], "1 is not in 2..=10000"),
+        (&["run", "--rails", "--routed"], "cannot be used with"),
+    ] {
+        let output = fulmar(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(err(&output).contains(says), "{words:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn tshark_reads_what_was_said() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "\nNOT RUN: tshark is needed: scripts/need.sh tshark");
+        return;
+    }
+    let pcap = Removed::new("said.pcapng");
+    let run = fulmar(&["run", "--seed", "4", "--log", "--pcap", "said.pcapng"]);
+    assert!(run.status.success(), "{}", err(&run));
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(&pcap.0).args(["-d", "tcp.port==988,lnet", "-Y", "lnet"]);
+    let read = tshark.args(["-T", "fields", "-e", "lnet.msg_type"]).output().unwrap();
+    assert!(read.status.success(), "{}", err(&read));
+    let types = out(&read);
+    let of = |number: &str| types.split([',', '\n']).filter(|text| *text == number).count();
+    let written = |name: &str| out(&run).lines().filter(|line| line.ends_with(name)).count();
+    for (number, name) in [("0", " ACK"), ("1", " PUT"), ("2", " GET"), ("3", " REPLY")] {
+        // What a fault has cut short is not there.
+        let (read, written) = (of(number), written(name));
+        assert!(
+            read > 0 && read <= written && read * 10 >= written * 9,
+            "{name}: {read}/{written}"
+        );
+    }
+    assert!(types.split([',', '\n']).all(|text| ["", "0", "1", "2", "3"].contains(&text)));
+}
