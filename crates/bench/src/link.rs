@@ -6,13 +6,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fulmar_link::{DEFAULT_DEVICE, DEFAULT_MTU, Line, LinkError, SiteOptions, Sites, Tcp};
+use fulmar_proof::iperf3::{IPERF3, Stream};
 use fulmar_proof::lab::not_run;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::process::Worker;
 use crate::report::{Bar, Figure};
 use crate::stats::median;
-use crate::{Effort, Failure, iperf3};
+use crate::{Effort, Failure};
 
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);
 /// More than this machine will carry, so that the figure is the link's own.
@@ -20,6 +21,8 @@ const RATE: &str = "40Gbit";
 const GIGA: f64 = 1e9;
 /// What a connection grows up in is left out.
 const SLOW_START: u32 = 3;
+/// Nobody else is in the sites.
+const IPERF3_PORT: u16 = 5201;
 /// Echoes of one trial.
 const ECHOES: u32 = 200;
 
@@ -95,21 +98,11 @@ const THERE: &str = "10.99.0.2";
 
 /// Runs iperf3 across the link and returns bits per second.
 fn stream(sites: &Sites, seconds: u32) -> Result<f64, Failure> {
-    let mut server = Worker::spawn(sites.command(1, "iperf3".as_ref()).args([
-        "-s",
-        "-1",
-        "--forceflush",
-        "-B",
-        THERE,
-    ]))?;
-    while !server.line()?.contains("listening") {}
-    let (seconds, omitted) = (seconds.to_string(), SLOW_START.to_string());
-    let mut client = sites.command(0, "iperf3".as_ref());
-    client.args(["-c", THERE, "-t", &seconds, "-O", &omitted, "-J"]);
-    let report = Worker::spawn(&mut client)?.finish()?;
-    server.finish()?;
-    let (bytes, seconds) = iperf3::received(&report)?;
-    Ok(bytes * 8.0 / seconds)
+    let address = THERE.parse().expect("it is an address");
+    let stream = Stream { address, port: IPERF3_PORT, warmup: SLOW_START, seconds };
+    let at = |side| sites.command(side, IPERF3.as_ref());
+    let received = stream.run(at(0), at(1)).map_err(Failure)?;
+    Ok(received.bytes_per_second() * 8.0)
 }
 
 /// Has a process at site A send echoes, and returns the median and the 99th percentile of their

@@ -1,43 +1,80 @@
-//! The yardstick: one stream of iperf3 over the link.
+//! The yardstick of bulk: one stream of iperf3.
 
-use std::path::Path;
-use std::process::Command;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
 
-use crate::lab::{Host, Program};
+use crate::lab::Program;
 
-/// Returns the payload in bytes per second that a stream carries from one host to another at
-/// `address`, after `warmup` seconds; `None` where iperf3 is not installed.
-///
-/// # Errors
-/// What it said.
-pub(super) fn stream(
-    [from, to]: [&Host; 2],
-    address: &str,
-    (warmup, seconds): (u32, u32),
-) -> Result<Option<f64>, String> {
-    if Command::new(IPERF3).arg("--version").output().is_err() {
-        return Ok(None);
+/// The name of the program.
+pub const IPERF3: &str = "iperf3";
+
+/// A stream that is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Where the server listens.
+    pub address: IpAddr,
+    /// The server's port.
+    pub port: u16,
+    /// Seconds that are left out, in which TCP opens its windows.
+    pub warmup: u32,
+    /// Seconds that are measured, at least 1.
+    pub seconds: u32,
+}
+
+/// What the receiver saw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Received {
+    /// Payload.
+    pub bytes: f64,
+    /// In how long.
+    pub seconds: f64,
+}
+
+impl Received {
+    /// Returns the payload in a second.
+    pub fn bytes_per_second(self) -> f64 {
+        self.bytes / self.seconds
     }
-    let mut server = to.command(Path::new(IPERF3));
-    let mut server = Program::start(server.args(["-s", "-1", "--forceflush", "-B", address]))?;
-    server.wait_for("Server listening")?;
-    let seconds = seconds.to_string();
-    let warmup = warmup.to_string();
-    let words = ["-c", address, "-t", &seconds, "-O", &warmup, "-J"];
-    let report = from.run(IPERF3, &words)?;
-    received(&report).map(Some)
 }
 
-fn received(report: &str) -> Result<f64, String> {
+/// Returns whether iperf3 is installed.
+pub fn is_installed() -> bool {
+    let version = Command::new(IPERF3).arg("--version").stdout(Stdio::null()).status();
+    !version.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+impl Stream {
+    /// Runs it. The commands are to start [`IPERF3`], each where its end is.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn run(&self, mut client: Command, mut server: Command) -> Result<Received, String> {
+        let Self { address, port, warmup, seconds } = self;
+        let [address, port] = [address.to_string(), port.to_string()];
+        server.args(["-s", "-1", "--forceflush", "-B", &address, "-p", &port]);
+        let mut server = Program::start(&mut server)?;
+        server.wait_for("Server listening")?;
+        let [seconds, warmup] = [seconds, warmup].map(u32::to_string);
+        client.args(["-c", &address, "-p", &port, "-t", &seconds, "-O", &warmup, "-J"]);
+        let report = Program::start(&mut client)?.all()?;
+        let received = received(&report)?;
+        server.finish()?;
+        Ok(received)
+    }
+}
+
+fn received(report: &str) -> Result<Received, String> {
     let json: serde_json::Value =
-        serde_json::from_str(report).map_err(|error| format!("iperf3 printed no JSON: {error}"))?;
-    let bits = json["end"]["sum_received"]["bits_per_second"].as_f64();
-    bits.filter(|bits| *bits > 0.0)
-        .map(|bits| bits / 8.0)
-        .ok_or_else(|| format!("iperf3 moved nothing: {}", json["error"]))
+        serde_json::from_str(report).map_err(|_| format!("iperf3 printed no JSON: {report}"))?;
+    let sum = &json["end"]["sum_received"];
+    match (sum["bytes"].as_f64(), sum["seconds"].as_f64()) {
+        (Some(bytes), Some(seconds)) if bytes > 0.0 && seconds > 0.0 => {
+            Ok(Received { bytes, seconds })
+        }
+        _ => Err(format!("iperf3 moved nothing: {}", json["error"])),
+    }
 }
-
-const IPERF3: &str = "iperf3";
 
 #[cfg(test)]
 mod tests {
@@ -45,8 +82,9 @@ mod tests {
 
     #[test]
     fn the_receivers_count_is_taken_and_errors_are_passed_on() {
-        let report = r#"{"end": {"sum_received": {"bits_per_second": 8e9}}}"#;
-        assert_eq!(received(report), Ok(1e9));
-        assert!(received(r#"{"error": "unable to connect"}"#).unwrap_err().contains("connect"));
+        let report = r#"{"end": {"sum_received": {"bytes": 2e9, "seconds": 1.5}}}"#;
+        assert_eq!(received(report), Ok(Received { bytes: 2e9, seconds: 1.5 }));
+        let error = received(r#"{"error": "unable to connect", "end": {}}"#).unwrap_err();
+        assert!(error.contains("unable to connect"));
     }
 }

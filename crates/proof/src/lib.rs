@@ -12,6 +12,7 @@ mod check;
 pub mod demo;
 pub mod exchange;
 pub mod interop;
+pub mod iperf3;
 pub mod lab;
 pub mod rails;
 pub mod routers;

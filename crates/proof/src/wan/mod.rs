@@ -7,7 +7,6 @@
 
 pub mod demo;
 mod foretell;
-mod iperf3;
 mod printed;
 mod sites;
 mod trial;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fulmar_link::{Counters, End, Line, Link, Options, Tcp};
 
 use super::{MTU, Ocean};
+use crate::iperf3;
 use crate::lab::{Host, Lab};
 
 /// Two sites that are joined by a link. It goes before they do.
@@ -30,6 +31,8 @@ impl std::fmt::Debug for LinkGuard {
 
 /// The interface at either end of the link.
 pub(super) const DEVICE: &str = "wan0";
+/// The port of its servers; nobody else is there.
+const IPERF3_PORT: u16 = 5201;
 /// Its addresses.
 pub(super) const SHORES: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
 /// The addresses of the hosts behind routers, and those of the routers on their side.
@@ -100,7 +103,14 @@ impl Sites {
     /// What it said.
     pub fn iperf3(&self, warmup: Duration, duration: Duration) -> Result<Option<f64>, String> {
         let seconds = |time: Duration| time.as_secs_f64().ceil().max(1.0) as u32;
-        super::iperf3::stream(self.shores(), SHORES[1], (seconds(warmup), seconds(duration)))
+        if !iperf3::is_installed() {
+            return Ok(None);
+        }
+        let address = SHORES[1].parse().expect("it is an address");
+        let (warmup, seconds) = (seconds(warmup), seconds(duration));
+        let stream = iperf3::Stream { address, port: IPERF3_PORT, warmup, seconds };
+        let [client, server] = self.shores().map(|host| host.command(iperf3::IPERF3.as_ref()));
+        stream.run(client, server).map(|received| Some(received.bytes_per_second()))
     }
 }
 
