@@ -22,6 +22,13 @@ impl Lnet {
         info: &PingInfo,
         size: u32,
     ) -> PeerId {
+        let peer = self.merge_nids(peer, from, info, size);
+        // Only now is it known which NIDs are its own.
+        self.note_statuses(now, peer, info);
+        peer
+    }
+
+    fn merge_nids(&mut self, peer: PeerId, from: Nid, info: &PingInfo, size: u32) -> PeerId {
         let discovers = self.globals.discovery && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
         let Some(found) = self.peers.peer_mut(peer) else { return peer };
@@ -33,7 +40,6 @@ impl Lnet {
         found.info_size = found.info_size.max(size);
         let configured = found.state.has(PeerState::CONFIGURED);
         let was_multi_rail = found.state.has(PeerState::MULTI_RAIL);
-        self.note_statuses(now, info);
         self.gateway_described(peer, info);
         if !multi_rail {
             if was_multi_rail && !configured {
@@ -57,18 +63,25 @@ impl Lnet {
 
     /// Takes what a peer says of its interfaces. One that goes down loses health once; one that
     /// was never heard of and is up has it all.
-    fn note_statuses(&mut self, now: Time, info: &PingInfo) {
+    fn note_statuses(&mut self, now: Time, peer: PeerId, info: &PingInfo) {
+        let mut gone = BTreeSet::new();
         for entry in &info.entries {
             let Some(id) = self.peers.find(entry.nid) else { continue };
+            if self.peers.owner(entry.nid) != Some(peer) {
+                continue;
+            }
             let Some(ni) = self.peers.ni_mut(id) else { continue };
             let (before, up) = (ni.is_up(), entry.status == NiStatus::UP);
             (ni.status, ni.told_down) = (entry.status, !up);
             if before && !up {
                 self.lower_peer_ni(now, id, SendFailure::RemoteDropped);
-                self.leave(|path| path.peer_ni == id);
+                gone.insert(id);
             } else if !before && up {
                 self.peer_ni_is_back(now, id);
             }
+        }
+        if !gone.is_empty() {
+            self.leave(|path| gone.contains(&path.peer_ni));
         }
     }
 

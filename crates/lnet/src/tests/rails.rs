@@ -285,6 +285,36 @@ fn an_interface_of_a_peer_that_is_down_is_not_sent_to() {
 }
 
 #[test]
+fn an_interface_that_is_heard_of_as_down_is_not_sent_to_either() {
+    let mut s = Script::multi_rail(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2)]);
+    let mut told = info(2, &[tcp(2), tcp(12)]);
+    told.entries[1].status = NiStatus::DOWN;
+    s.receive_push(tcp(2), &told);
+    let ack = s.sent_one();
+    s.done(&ack);
+    s.drain();
+    for _ in 0..4 {
+        let sent = send(&mut s);
+        assert_eq!(sent.next_hop, tcp(2));
+        s.done(&sent);
+        s.drain();
+    }
+}
+
+#[test]
+fn nobody_speaks_for_the_interfaces_of_others() {
+    let mut s = two_rails();
+    // That NID is the primary of a multi-rail peer, so that nobody else can call it his own.
+    let mut told = info(2, &[tcp(3), tcp(2)]);
+    told.entries[1].status = NiStatus::DOWN;
+    s.receive_push(tcp(3), &told);
+    s.drain();
+    let of_two = s.lnet.peers().into_iter().find(|peer| peer.primary == tcp(2)).unwrap();
+    let health: Vec<_> = of_two.nis.iter().map(|ni| (ni.nid, ni.health.value)).collect();
+    assert_eq!(health, [(tcp(2), 1000), (tcp(12), 1000)]);
+}
+
+#[test]
 fn a_path_on_which_nothing_arrives_is_left_until_it_is_open_again() {
     let mut s = two_rails();
     s.lnet.handle_path(s.now, tcp(1), tcp(2), PathNews::Stalled);
