@@ -147,6 +147,9 @@ impl Socklnd {
         for link in peer.links.iter_mut().filter(|link| link.retired.is_none()) {
             link.retired = Some(now);
             retired += 1;
+            if !key.can_be_dialled() {
+                self.timers.set(Timer::Conn(link.conn), now + RETIRED_LOOK);
+            }
         }
         self.counters.retired += retired;
         let excess = peer.links.len().saturating_sub(SETS_MAX * (1 + 2 * conns_per_peer as usize));
@@ -169,13 +172,21 @@ impl Socklnd {
         let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let connected = peer.active().next().is_some();
+        // Nothing better can be had by us: what lives is good enough.
+        let backed_off = matches!(peer.dialler.state, Dialling::BackedOff);
+        let alone = !connected && (backed_off || !key.can_be_dialled());
         let Some(link) = peer.links.iter_mut().find(|link| link.conn == id) else { return };
         let Some(since) = link.retired else { return };
-        if connected && heard > since && !down {
+        if (connected || alone) && heard > since && !down {
             // The way is good in both directions, and this connection is alive.
             link.retired = None;
-            self.flush_queue(now, &key);
-        } else if !connected && last.max(since) + patience <= now {
+            self.tell(key, PathNews::Up);
+            return self.flush_queue(now, &key);
+        }
+        if alone {
+            self.timers.set(Timer::Conn(id), now + RETIRED_LOOK);
+        }
+        if !connected && last.max(since) + patience <= now {
             // With others in use it would stay: its end could be taken for theirs by the peer.
             self.fail_conn(now, id, Cause::Spent);
         }
@@ -196,6 +207,8 @@ impl Socklnd {
 const BLINK: Duration = Duration::from_secs(2);
 /// So many sets of connections with one peer are kept when ways fail again and again.
 const SETS_MAX: usize = 8;
+/// How soon a retired connection is looked at again that cannot be replaced.
+const RETIRED_LOOK: Duration = Duration::from_secs(4);
 /// So many timeouts after the last life in it a retired connection is closed: LNet has given up
 /// waiting for what was sent on it.
 const RETIRED_MAX: u32 = 4;

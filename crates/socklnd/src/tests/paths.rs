@@ -221,6 +221,52 @@ fn a_retired_connection_without_life_ends_in_time_and_one_with_life_is_used_agai
 }
 
 #[test]
+fn a_connection_that_cannot_be_replaced_is_used_again_when_it_lives() {
+    // A caller on an unprivileged port whose NID has another address: we could not call him.
+    let mut script = Script::with(open_to_all());
+    let conn = script.accepted_from(addr(LOW, 40_000)).unwrap();
+    let mut bytes = request(OURS);
+    hello(HIGH, ConnKind::ANY, Version::V2).encode(Order::Little, &mut bytes);
+    script.feed(conn, &bytes);
+    script.deeds();
+    let peer = script.machine.peers()[0].peer;
+    let mut answer = put(peer.nid, 1, 0);
+    answer.header.target_pid = peer.pid;
+    script.machine.handle_stalled(script.now, conn);
+    script.wait_secs(1);
+    script.feed(conn, &message(HIGH, Version::V2, Order::Little, FrameHeader::lnet(), 0));
+    script.judge(conn, inline(0));
+    script.deeds();
+    script.wait_secs(4);
+    script.machine.send(script.now, answer);
+    assert_eq!(script.written().0, conn);
+}
+
+#[test]
+fn a_connection_that_lives_is_used_again_where_our_calls_are_refused() {
+    let mut script = Script::with(Config { keepalive: Duration::ZERO, ..Config::default() });
+    let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    script.machine.handle_stalled(script.now, conn);
+    let mut up = false;
+    for second in 0..120 {
+        for output in script.outputs() {
+            if let Output::Dial { conn, .. } = output {
+                let refused = Err(DialError(Errno::ECONNREFUSED));
+                script.machine.handle_dialled(script.now, conn, refused);
+            }
+            up |= output == path(PathNews::Up);
+        }
+        if second == 30 {
+            script.feed(conn, &noop([0, 1]));
+        }
+        script.wait_secs(1);
+    }
+    assert!(up, "the owner is told that the way is good");
+    script.send(HIGH, 1, 0);
+    assert_eq!(script.written().0, conn);
+}
+
+#[test]
 fn a_message_is_lost_or_delivered_as_its_last_byte_was_written_or_not() {
     let mut script = Script::new();
     let [control, _, bulk_out] = script.opens_all(HIGH);
