@@ -41,13 +41,9 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Says how a namespace comes to a congestion control that the kernel has, but reserves.
+/// Says how a kernel comes to a congestion control.
 fn allowed(setting: &str, value: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::PermissionDenied if setting.ends_with("tcp_congestion_control") => format!(
-            "; namespaces may use what net.ipv4.tcp_allowed_congestion_control of the host lists: \
-             add {value} to it"
-        ),
         io::ErrorKind::NotFound if setting.ends_with("tcp_congestion_control") => format!(
             "; net.ipv4.tcp_available_congestion_control lists what this kernel has: try \
              'modprobe tcp_{value}'"
@@ -68,7 +64,6 @@ mod tests {
             let (value, namespace) = (value.to_owned(), "a".to_owned());
             LinkError::Setting { setting, value, namespace, error }.to_string()
         };
-        assert!(told("cubic", io::ErrorKind::PermissionDenied).contains("add cubic to it"));
         assert!(told("vegas", io::ErrorKind::NotFound).contains("modprobe tcp_vegas"));
         assert!(told("x", io::ErrorKind::Other).ends_with("in a: other error"));
     }

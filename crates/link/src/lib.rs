@@ -55,5 +55,5 @@ pub use line::{Line, MEMORY_MAX, Queue};
 pub use link::{DEFAULT_DEVICE, DEFAULT_MTU, DIRECTIONS, End, Link, Options};
 pub use namespace::within;
 pub use sites::{SiteOptions, Sites};
-pub use tcp::Tcp;
+pub use tcp::{Tcp, set_congestion};
 pub use units::{Rate, Share, Size, UnitError, words_of_time};

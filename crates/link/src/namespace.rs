@@ -81,14 +81,14 @@ pub(crate) fn remove(name: &str) {
     let _ = ip(&["netns", "delete", name]);
 }
 
-/// Runs ip(8) where the thread is.
-pub(crate) fn ip(words: &[&str]) -> Result<(), LinkError> {
+/// Runs ip(8) where the thread is, and returns what it prints.
+pub(crate) fn ip(words: &[&str]) -> Result<String, LinkError> {
     let line = words.join(" ");
     let output = Command::new("ip").args(words).output().map_err(|error| {
         LinkError::Command(format!("cannot run 'ip {line}': {error}; iproute2 is needed"))
     })?;
     match output.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => {
             let said = String::from_utf8_lossy(&output.stderr);
             Err(LinkError::Command(format!("'ip {line}' failed: {}", said.trim())))

@@ -1,8 +1,10 @@
 //! What TCP needs in a namespace to fill a long link.
 
+use std::io::ErrorKind;
+
 use crate::error::LinkError;
 use crate::line::Line;
-use crate::namespace::set;
+use crate::namespace::{ip, set, within};
 
 /// Settings of TCP in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +47,34 @@ impl Tcp {
         set(namespace, "ipv4/tcp_wmem", &format!("{SEND} {}", self.buffer))?;
         set(namespace, "ipv4/tcp_no_metrics_save", "1")?;
         match &self.congestion {
-            Some(name) => set(namespace, "ipv4/tcp_congestion_control", name),
+            Some(name) => set_congestion(namespace, name),
             None => Ok(()),
         }
     }
+}
+
+/// Sets the congestion control of a namespace. Where the kernel reserves it, the routes that the
+/// namespace has to its neighbours choose it: they may choose any that the kernel has.
+///
+/// # Errors
+/// What the system refused.
+pub fn set_congestion(namespace: &str, name: &str) -> Result<(), LinkError> {
+    match set(namespace, "ipv4/tcp_congestion_control", name) {
+        Err(LinkError::Setting { error, .. }) if error.kind() == ErrorKind::PermissionDenied => {
+            within(namespace, || routes_choose(name))?
+        }
+        result => result,
+    }
+}
+
+/// Lets the connected routes of the namespace where the thread is choose a congestion control.
+fn routes_choose(congestion: &str) -> Result<(), LinkError> {
+    for route in ip(&["-4", "route", "show", "proto", "kernel"])?.lines() {
+        let words = route.split_whitespace();
+        let words: Vec<&str> = ["route", "replace"].into_iter().chain(words).collect();
+        ip(&[&words[..], &["proto", "kernel", "congctl", congestion]].concat())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
