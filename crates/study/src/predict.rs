@@ -106,9 +106,9 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
     let options = network::options(scenario);
     let mut session = Session::open(&options, hosts.clients.clone(), hosts.servers.clone())?;
     let units = u64::from(scenario.clients) * u64::from(scenario.concurrency);
-    let Scenario { direction, size, concurrency, .. } = *scenario;
+    let Scenario { direction, size, concurrency, begin, .. } = *scenario;
     let meter = Meter::new(units, effort.least_rounds, effort.most_rounds);
-    session.run(&Load { direction, size, concurrency }, meter)?;
+    session.run(&Load { direction, size, concurrency, begin }, meter)?;
     let before = if effort.latencies { session.measures()? } else { Vec::new() };
     let (measured, waiting) = watch(scenario, &hosts, &mut session, units)?;
     let binding = full_lines(scenario, measured).unwrap_or_else(|| most_often(&waiting));

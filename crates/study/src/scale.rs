@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::meter::Meter;
 use crate::predict::shares;
-use crate::scenario::Direction;
+use crate::scenario::{Begin, Direction};
 use crate::session::{Load, Session, StudyError};
 
 /// How large it is, and how long it runs.
@@ -117,7 +117,8 @@ pub fn run(size: Size, progress: impl Fn(&str)) -> Result<Scale, StudyError> {
     let mut session = Session::open(&options(&size), clients, servers)?;
     let joined = began.elapsed();
     progress("the nodes begin to talk");
-    let load = Load { direction: size.direction, size: size.transfer, concurrency: 1 };
+    let (direction, begin) = (size.direction, Begin::Together);
+    let load = Load { direction, size: size.transfer, concurrency: 1, begin };
     session.run(&load, Meter::new(u64::from(nodes), usize::MAX, usize::MAX))?;
     // Connections are made through the routers, and discoveries end.
     pass(&mut session, WARM_UP.max(size.round_trip * 10))?;

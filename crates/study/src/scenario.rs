@@ -22,10 +22,22 @@ pub struct Scenario {
     pub concurrency: u32,
     /// Bytes of each transfer: a multiple of 8, at most 1 MiB. Replies have 160 bytes: not so many.
     pub size: u32,
+    /// When clients begin.
+    pub begin: Begin,
     /// Settings of every node.
     pub credits: Credits,
     /// What is between the sites.
     pub path: Path,
+}
+
+/// When clients begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// All at one moment, as a batch of `lst` and the ranks of a job do. Their RPCs meet on lines
+    /// that all share, and travel side by side for hundreds of round trips.
+    Together,
+    /// One after the other, evenly over such a time, as users do who know nothing of each other.
+    InTurn(Duration),
 }
 
 /// Which way the data go.

@@ -1,5 +1,6 @@
 //! A session of LNet selftest, given to simulated nodes by a console as `lst` does it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
@@ -11,7 +12,7 @@ use fulmar_sim::{HostId, Log, Options, Signal, World};
 
 use crate::meter::Meter;
 use crate::network::{CONSOLE, PATIENCE};
-use crate::scenario::Direction;
+use crate::scenario::{Begin, Direction};
 
 const BATCH: &str = "load";
 const CLIENTS: &str = "clients";
@@ -37,7 +38,8 @@ pub(crate) struct Session {
     pub(crate) meter: Option<Meter>,
     /// The answers of each server.
     pub(crate) answered: Vec<u64>,
-    servers: std::ops::Range<u32>,
+    clients: Range<u32>,
+    servers: Range<u32>,
     transfer: u32,
     pub(crate) steps: u64,
     broken: Option<String>,
@@ -48,14 +50,15 @@ pub(crate) struct Load {
     pub(crate) direction: Direction,
     pub(crate) size: u32,
     pub(crate) concurrency: u32,
+    pub(crate) begin: Begin,
 }
 
 impl Session {
     /// Starts the nodes, and takes clients and servers into a session.
     pub(crate) fn open(
         options: &Options,
-        clients: std::ops::Range<u32>,
-        servers: std::ops::Range<u32>,
+        clients: Range<u32>,
+        servers: Range<u32>,
     ) -> Result<Self, StudyError> {
         let mut session = Self {
             // Lines that nobody reads are not even written.
@@ -63,6 +66,7 @@ impl Session {
             administrators: Administrators::new(options),
             meter: None,
             answered: vec![0; servers.len()],
+            clients: clients.clone(),
             servers: servers.clone(),
             transfer: 0,
             steps: 0,
@@ -70,35 +74,79 @@ impl Session {
         };
         let name = "study".to_owned();
         session.tell(Command::NewSession { name, timeout: 3600, force: false, features: 1 })?;
-        for (group, hosts) in [(CLIENTS, clients), (SERVERS, servers)] {
-            session.tell(Command::AddGroup { group: group.into() })?;
-            let nodes = hosts.map(|host| session.world.nid(HostId(host))).collect();
-            session.tell(Command::AddNodes { group: group.into(), nodes })?;
-        }
-        session.tell(Command::AddBatch { batch: BATCH.into() })?;
+        session.group(CLIENTS, clients)?;
+        session.group(SERVERS, servers)?;
         Ok(session)
+    }
+
+    fn group(&mut self, group: &str, hosts: Range<u32>) -> Result<(), StudyError> {
+        self.tell(Command::AddGroup { group: group.into() })?;
+        let nodes = hosts.map(|host| self.world.nid(HostId(host))).collect();
+        self.tell(Command::AddNodes { group: group.into(), nodes })
     }
 
     /// Runs a brw test that nobody stops, each client with one server.
     pub(crate) fn run(&mut self, load: &Load, meter: Meter) -> Result<(), StudyError> {
+        match load.begin {
+            Begin::Together => {
+                self.add_test(BATCH, [CLIENTS, SERVERS], load)?;
+                self.watch(load, meter);
+                self.start(BATCH)
+            }
+            Begin::InTurn(over) => self.run_in_turn(load, meter, over),
+        }
+    }
+
+    fn run_in_turn(&mut self, load: &Load, meter: Meter, over: Duration) -> Result<(), StudyError> {
+        let (clients, servers) = (self.clients.clone(), self.servers.clone());
+        for server in servers.clone() {
+            self.group(&format!("{SERVERS}-{server}"), server..server + 1)?;
+        }
+        for (client, server) in clients.clone().zip(servers.cycle()) {
+            let (from, to) = (format!("{CLIENTS}-{client}"), format!("{SERVERS}-{server}"));
+            self.group(&from, client..client + 1)?;
+            self.add_test(&format!("{BATCH}-{client}"), [&from, &to], load)?;
+        }
+        self.watch(load, meter);
+        let (mut turn, part) = (self.world.now(), over / clients.len().max(1) as u32);
+        for client in clients {
+            while self.world.next().is_some_and(|next| next < turn) {
+                self.step(turn, "the next client")?;
+            }
+            self.start(&format!("{BATCH}-{client}"))?;
+            turn = turn + part;
+        }
+        Ok(())
+    }
+
+    fn add_test(&mut self, batch: &str, ends: [&str; 2], load: &Load) -> Result<(), StudyError> {
+        self.tell(Command::AddBatch { batch: batch.into() })?;
         let test = TestSpec::Brw {
             write: load.direction == Direction::Write,
             check: DataCheck::None,
             size: load.size,
             offset: 0,
         };
+        let [from, to] = ends.map(str::to_owned);
         self.tell(Command::AddTest {
-            batch: BATCH.into(),
+            batch: batch.into(),
             test,
             loops: -1,
             concurrency: load.concurrency,
             distribute: (1, 1),
-            from: CLIENTS.into(),
-            to: SERVERS.into(),
-        })?;
+            from,
+            to,
+        })
+    }
+
+    /// Counts answers from now on.
+    fn watch(&mut self, load: &Load, meter: Meter) {
         self.transfer = load.size;
         self.meter = Some(meter);
-        self.tell(Command::Run { batch: BATCH.into(), timeout: 0 })
+    }
+
+    fn start(&mut self, batch: &str) -> Result<(), StudyError> {
+        self.tell(Command::Run { batch: batch.into(), timeout: 0 })
     }
 
     /// Asks the clients what they have measured since the session began.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::{Line, Tcp};
 use fulmar_study::sc11::grid::{Distance, Hold, Key};
-use fulmar_study::{Binding, Credits, Direction, Effort, Path, Routers, Scenario, predict, sc11};
+use fulmar_study::{
+    Begin, Binding, Credits, Direction, Effort, Path, Routers, Scenario, predict, sc11,
+};
 use fulmar_tune::model;
 
 const RTT: Duration = Duration::from_micros(50_500);
@@ -26,6 +28,7 @@ fn pair(rate_mbps: u64, concurrency: u32) -> Scenario {
         direction: Direction::Write,
         concurrency,
         size: MIB,
+        begin: Begin::Together,
         credits: Credits::default(),
         path: Path { tcp: tcp.with_buffers(160 << 20), ..path },
     }

@@ -18,16 +18,14 @@
 //! others, so RPCs travel in convoys, between which the line is idle. [`predict()`] then follows the
 //! queue of one pair message by message, which is still a matter of microseconds to milliseconds.
 //!
-//! The same happens on the line itself if hosts are faster than it and windows let all of it go:
-//! requests wait in its queue. With less in flight than it holds in a round trip nothing waits;
-//! with more than in two it is never empty.
-//!
 //! # Where it does not apply
 //! * TCP is steady: no slow start (some ten round trips after the first byte of a connection), and
 //!   losses only as far as `socket_buffer` says what the congestion control lets go.
 //! * Pairs are alike and share fairly; routers take turns.
-//! * Around twice of what the path holds in flight, convoys on the line come and go: up to a third
-//!   is at stake. The same is true of paths so short that a message takes longer than a round trip.
+//! * With more in flight than the path holds, and less than twice of it, RPCs that began together
+//!   meet on the line too, and requests wait in its queue: up to a fifth is lost, until noise has
+//!   driven them apart over hundreds of round trips. The simulator shows that.
+//! * No path is so short that a message takes longer than a round trip.
 //! * Servers take no time, and have a thread for every request.
 //! * A queue on the line that is too short for the windows that share it drops packets.
 

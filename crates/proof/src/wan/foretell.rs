@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulmar_link::{Line, Tcp};
 use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::{Line as Cable, Tcp as SimulatedTcp};
-use fulmar_study::{Credits, Effort, Path, Routers, Scenario};
+use fulmar_study::{Begin, Credits, Effort, Path, Routers, Scenario};
 use fulmar_tune::model::{self, Bound, Direction, Load};
 
 use super::{MTU, Ocean, Setup};
@@ -83,6 +83,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
         },
         concurrency: setup.concurrency,
         size: 1 << 20,
+        begin: Begin::Together,
         credits: Credits {
             peer_credits: setup.peer_credits,
             credits: setup.credits,

@@ -72,18 +72,17 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     match closed.bound {
         _ if !simulated.steady => Some(UNSTEADY),
         Bound::Line | Bound::PeerCredits if crowded && held => Some(CONVOYS),
-        Bound::Line if key.distance == Distance::BackToBack && key.concurrency <= 2 => Some(FEW),
+        Bound::Line if key.distance == Distance::BackToBack && key.concurrency == 1 => Some(FEW),
         _ => None,
     }
 }
 
 const UNSTEADY: &str = "\
-The throughput still changes when the time is up: RPCs that were begun together travel in convoys \
-through LNet's queue, which dissolve over tens of round trips. The model says what comes in the \
-end, or on the way there.";
+The throughput still changes when the time is up: RPCs of a client travel in convoys through LNet's \
+queue, which come and go over tens of round trips. The model says what comes of one of them.";
 const CONVOYS: &str = "\
 Writes of many clients that nearly fill the trunks, with credits that are held: requests wait behind \
 data in LNet's queue as well as at the trunks, and a credit is held for as much longer as its \
 message waits there.";
 const FEW: &str = "\
-One or two RPCs of a client back to back: while they wait for one trunk or cable, another is idle.";
+One RPC of a client back to back: while some wait for one trunk or cable, another is idle.";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_sim::options::{Line, Tcp};
 use serde::Serialize;
 
-use crate::scenario::{Credits, Direction, Path, Scenario};
+use crate::scenario::{Begin, Credits, Direction, Path, Scenario};
 
 /// The most clients of a site.
 pub const CLIENTS: u32 = 31;
@@ -98,6 +98,15 @@ impl Distance {
         }
     }
 
+    /// Returns by how much that varies at most, one way. A network without any noise would keep
+    /// for ever how RPCs happened to begin.
+    pub fn jitter(self) -> Duration {
+        match self {
+            Self::BackToBack => Duration::ZERO,
+            Self::Ocean => Duration::from_micros(200),
+        }
+    }
+
     /// Returns that time for people.
     pub fn name(self) -> &'static str {
         match self {
@@ -123,7 +132,9 @@ impl Key {
     pub fn scenario(&self) -> Scenario {
         let kernel = self.hold == Hold::Kernel;
         let cable = Line::new(CABLE_MBPS, Duration::ZERO);
-        let trunk = Line::new(TRUNK_MBPS, self.distance.round_trip() / 2);
+        let round_trip = self.distance.round_trip();
+        let jitter = self.distance.jitter();
+        let trunk = Line { jitter, ..Line::new(TRUNK_MBPS, round_trip / 2) };
         let tcp = Tcp { mtu: MTU, initial_window: WARM, ..Tcp::default() };
         Scenario {
             clients: self.clients,
@@ -131,6 +142,8 @@ impl Key {
             direction: self.direction,
             concurrency: self.concurrency,
             size: self.size,
+            // An RPC of a write takes two round trips.
+            begin: Begin::InTurn(round_trip * 2),
             credits: Credits {
                 peer_credits: self.peer_credits,
                 credits: CREDITS,
@@ -178,9 +191,22 @@ pub fn points() -> Vec<Key> {
     all
 }
 
+/// Returns points with nearly as much under way as the trunks hold, and one with less, whose
+/// clients may as well begin all at once.
+pub(super) fn together() -> [Key; 4] {
+    let usual = Key::usual(Direction::Write, Hold::Fulmar, 8);
+    let read = Key { direction: Direction::Read, hold: Hold::Kernel, peer_credits: 64, ..usual };
+    [
+        Key { concurrency: 8, ..usual },
+        Key { concurrency: 32, ..usual },
+        Key { clients: 16, ..usual },
+        Key { concurrency: 32, ..read },
+    ]
+}
+
 /// Returns the concurrencies of the curves back to back, where few fill the trunks and more only
 /// wait.
-pub fn near_concurrencies() -> impl Iterator<Item = u32> {
+pub(super) fn near_concurrencies() -> impl Iterator<Item = u32> {
     CONCURRENCIES.into_iter().filter(|n| *n <= 8)
 }
 

@@ -18,6 +18,7 @@ pub use report::Summary;
 
 use crate::parallel::on_all_cores;
 use crate::predict::{Effort, Prediction, predict};
+use crate::scenario::{Begin, Scenario};
 use crate::session::StudyError;
 
 /// One point, simulated and calculated.
@@ -41,19 +42,21 @@ pub struct Point {
 pub struct Study {
     /// In the order of their keys.
     pub points: Vec<Point>,
+    /// Some of them again, with clients that begin all at once.
+    pub together: Vec<Point>,
     /// How long all of it took.
     pub took: Duration,
 }
 
 /// Returns how long a point is watched: connections are warm, so few rounds do where many RPCs are
-/// under way. Back to back an RPC is cut into more bursts, and costs more.
+/// under way, unless convoys dissolve. Back to back an RPC is cut into more bursts, and costs more.
 fn effort(key: &Key) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
         Distance::BackToBack => 4_000,
     };
-    let least_rounds = (rpcs / key.units()).clamp(5, 24) as usize;
-    Effort { least_rounds, most_rounds: 2 * least_rounds, latencies: false }
+    let least_rounds = (rpcs / key.units()).clamp(8, 24) as usize;
+    Effort { least_rounds, most_rounds: 6 * least_rounds, latencies: false }
 }
 
 /// Simulates every point on all cores, and tells how many are done of how many.
@@ -62,11 +65,17 @@ fn effort(key: &Key) -> Effort {
 /// If a point cannot be simulated.
 pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> {
     let began = Instant::now();
-    let keys = grid::points();
-    let results = on_all_cores(&keys, simulate, |done| progress(done, keys.len()));
-    let mut points: Vec<Point> = results.into_iter().collect::<Result<_, _>>()?;
+    let mut keys: Vec<(Key, bool)> = grid::together().map(|key| (key, true)).to_vec();
+    keys.extend(grid::points().into_iter().map(|key| (key, false)));
+    let one = |(key, together): &(Key, bool)| match together {
+        true => point(key, Scenario { begin: Begin::Together, ..key.scenario() }),
+        false => simulate(key),
+    };
+    let results = on_all_cores(&keys, one, |done| progress(done, keys.len()));
+    let mut together: Vec<Point> = results.into_iter().collect::<Result<_, _>>()?;
+    let mut points = together.split_off(grid::together().len());
     points.sort_by_key(|point| point.key);
-    Ok(Study { points, took: began.elapsed() })
+    Ok(Study { points, together, took: began.elapsed() })
 }
 
 /// Simulates one point.
@@ -74,9 +83,13 @@ pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> 
 /// # Errors
 /// If it cannot be simulated.
 pub fn simulate(key: &Key) -> Result<Point, StudyError> {
+    point(key, key.scenario())
+}
+
+fn point(key: &Key, scenario: Scenario) -> Result<Point, StudyError> {
     let began = Instant::now();
-    let simulated = predict(&key.scenario(), effort(key))
-        .map_err(|error| StudyError(format!("{key:?}: {error}")))?;
+    let simulated =
+        predict(&scenario, effort(key)).map_err(|error| StudyError(format!("{key:?}: {error}")))?;
     let closed = closed(key);
     let error = compare::error(&simulated, &closed);
     Ok(Point { key: *key, simulated, closed, error, took: began.elapsed() })

@@ -62,6 +62,7 @@ pub(super) fn markdown(study: &Study) -> String {
     text += &filling_table(study);
     text += &beside_the_model(study, &summary);
     text += &where_it_does_not_apply(study);
+    text += &if_all_begin_at_once(study);
     text
 }
 
@@ -72,8 +73,9 @@ fn conditions(summary: &Summary) -> String {
          {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; {} there and back, or \
          {} back to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection \
          of each kind to a peer; no loss, and connections that are warm: they have no slow start. \
-         Each client has its RPCs with one server, as `lst add_test brw` with `--distribute 1:1`.\
-         \n\n\
+         Each client has its RPCs with one server, as `lst add_test brw` with `--distribute 1:1`. \
+         Rates are those of whole rounds of RPCs, so that bursts at their edges can lift one above \
+         what the trunks carry, by a per cent at most.\n\n\
          *Kernel-like* nodes hold the credit of a message of 16 KiB or more until its zero-copy \
          acknowledgement is back; *Fulmar* gives it back when the socket has the message.\n\n",
         summary.points,
@@ -175,6 +177,35 @@ fn where_it_does_not_apply(study: &Study) -> String {
     }
     text
 }
+
+fn if_all_begin_at_once(study: &Study) -> String {
+    let mut text = String::from(TOGETHER_TITLE);
+    for point in &study.together {
+        let Key { direction, hold, concurrency, clients, .. } = point.key;
+        let in_turn = study.get(&point.key).map_or(0.0, |point| point.simulated.bytes_per_second);
+        let together = point.simulated.bytes_per_second;
+        text += &format!(
+            "| {} | {} | {concurrency} | {clients} | {:.2} | {:.2} | {:+.1} % |\n",
+            direction.name(),
+            hold.name(),
+            in_turn / 1e9,
+            together / 1e9,
+            (together / in_turn - 1.0) * 100.0,
+        );
+    }
+    text
+}
+
+const TOGETHER_TITLE: &str = "
+## If all clients begin at once
+
+Above, the clients begin one after the other within two round trips, and the ocean's delay varies by \
+0.2 ms. If they begin at one moment, as the ranks of a job do, their RPCs meet at the trunks, and \
+requests wait there behind data. Such convoys live for hundreds of round trips.
+
+| | credits | RPCs | clients | in turn, GB/s | at once, GB/s | |
+|---|---|---:|---:|---:|---:|---:|
+";
 
 const POINTS_TITLE: &str = "\
 | | credits | round trip | peer_credits | RPCs | bytes | clients | simulated, GB/s | closed, GB/s | |

@@ -93,7 +93,7 @@ fn a_pair_alone_is_told_that_lst_ends_before_the_line_does() {
     assert_eq!((advice.load.concurrency, advice.prediction.bound), (1024, Bound::Concurrency));
     assert_eq!(
         advice.warnings,
-        ["lst takes no more RPCs in flight for a pair than 1024: 81.7 % of the line; 2 pairs of \
+        ["lst takes no more RPCs in flight for a pair than 1024: 85.8 % of the line; 2 pairs of \
           nodes fill it"]
     );
 }

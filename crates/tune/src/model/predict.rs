@@ -30,12 +30,6 @@ pub fn predict(path: &Path, load: &Load, settings: &Settings) -> Prediction {
             (bytes_per_second, bound) = (followed, what);
         }
     }
-    if let Some(together) = facts.line_convoy()
-        && together < bytes_per_second * SAME
-    {
-        convoy *= together / bytes_per_second;
-        (bytes_per_second, bound) = (together, Bound::Concurrency);
-    }
     let rpc_time = Duration::from_secs_f64(facts.rpc_time().clamp(0., 1e9));
     Prediction { bytes_per_second, bound, terms, convoy, rpc_time }
 }

@@ -96,24 +96,6 @@ impl Facts {
         trips * self.rtt() + self.transfer_time(self.load.rpc_bytes.max(1) as f64, window) + stored
     }
 
-    /// What all pairs carry whose bulk meets on the line all at once, if requests wait behind it
-    /// there; `None` if they do not.
-    ///
-    /// With less in flight than a round trip of the line, it is empty when requests come; with
-    /// more than two, it is never empty.
-    pub(super) fn line_convoy(&self) -> Option<f64> {
-        let Self { load, settings, path, .. } = self;
-        let line = path.rate.max(1) as f64;
-        let nodes = f64::from(load.clients.min(load.servers).max(1));
-        let nodes = settings.nic.map_or(f64::INFINITY, |nic| nodes * nic.rate as f64);
-        let meets = self.waits_for_bulk && nodes > line;
-        let data = self.customers() * f64::from(self.ways) * load.rpc_bytes as f64;
-        let under_way = data.min(self.way_window() * f64::from(self.ways));
-        let wait = under_way / line - self.rtt();
-        let is_between = wait > 0. && data / line < 2. * self.rtt();
-        (meets && is_between).then(|| data / (self.rpc_time() + wait))
-    }
-
     fn time(seconds: f64) -> String {
         duration(Duration::from_secs_f64(seconds.clamp(0., 1e9)))
     }

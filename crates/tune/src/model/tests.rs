@@ -120,23 +120,6 @@ fn a_full_line_still_makes_convoys_if_sockets_hold_less_than_is_in_flight() {
 }
 
 #[test]
-fn requests_behind_bulk_on_the_line_make_convoys_too() {
-    let nic = Some(Nic { rate: path().rate / 10 });
-    let rate = |nodes, concurrency| {
-        let prediction = predict(&path(), &write(nodes, concurrency), &Settings { nic, ..open() });
-        prediction.bytes_per_second / path().rate as f64
-    };
-    let holds = path().bytes_in_flight() as f64 / MIB as f64;
-    // Less than a round trip: as the terms say. More: a wait for what is above it. Twice: full.
-    assert!((rate(16, 32) / (512. / holds / 2.) - 1.).abs() < 0.02);
-    let above = 1008. / holds - 1.;
-    assert!((rate(16, 63) / (1008. / holds / (2. + above)) - 1.).abs() < 0.02);
-    assert_eq!(rate(16, 128), 1.);
-    // Eight nodes cannot fill the line: its queue is empty.
-    assert_eq!(predict(&path(), &write(8, 126), &Settings { nic, ..open() }).convoy, 1.);
-}
-
-#[test]
 fn a_long_convoy_has_the_same_answer_followed_or_not() {
     let settings = Settings { peer_credits: 64, hold: Hold::RoundTrip, ..open() };
     let load = |concurrency| Load { rpc_bytes: 16 * MIB, ..write(1, concurrency) };
