@@ -13,7 +13,8 @@ use crate::{Effort, Failure};
 /// That of the study.
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);
 /// From what no two cores hold to what any do.
-const MEGABITS: [u64; 10] = [10000, 8000, 6000, 5000, 4000, 3000, 2500, 2000, 1500, 1000];
+const MEGABITS: [u64; 13] =
+    [20000, 16000, 12000, 10000, 8000, 6000, 5000, 4000, 3000, 2500, 2000, 1500, 1000];
 /// What the link holds, iperf3 fills so far.
 const FILLED: f64 = 0.9;
 const TRIAL: Trial = Trial { warmup: Duration::from_secs(5), duration: Duration::from_secs(10) };

@@ -138,7 +138,7 @@ fn table(ocean: &Ocean, rows: &[Row], stream: Option<f64>) -> String {
             setup.concurrency.to_string(),
             or_not(measured.map(gigabits)),
             or_not(measured.map(share)),
-            gigabits(foretold.simulated),
+            gigabits(foretold.simulated) + if foretold.steady { "" } else { " (uneven)" },
             gigabits(foretold.model),
             foretold.bound.name().to_owned(),
         ]);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use fulmar_link::{Line, Tcp};
 use fulmar_lnet::RouterBuffers;
-use fulmar_sim::options::{Line as Cable, Tcp as SimulatedTcp};
+use fulmar_sim::options::{Control, Line as Cable, Tcp as SimulatedTcp};
 use fulmar_study::{Begin, Credits, Effort, Path, Routers, Scenario};
+use fulmar_tune::advice::Congestion;
 use fulmar_tune::model::{self, Bound, Direction, Load};
 
 use super::{MTU, Ocean, Setup};
@@ -19,6 +20,8 @@ pub struct Foretold {
     pub bound: Bound,
     /// Payload in bytes per second, by the machines in virtual time.
     pub simulated: f64,
+    /// Whether that was even; else it is what the last round trips had.
+    pub steady: bool,
 }
 
 /// Asks the model and the simulator.
@@ -34,6 +37,7 @@ pub fn foretell(ocean: &Ocean, setup: &Setup) -> Result<Foretold, String> {
         model: model.bytes_per_second,
         bound: model.bound,
         simulated: simulated.bytes_per_second,
+        steady: simulated.steady,
     })
 }
 
@@ -61,10 +65,15 @@ fn settings(ocean: &Ocean, setup: &Setup) -> model::Settings {
 
 fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
     let cable = Cable::new(LAN_MBPS, LAN_DELAY);
+    let window = window(ocean);
     let tcp = SimulatedTcp {
-        read_buffer: window(ocean),
-        write_buffer: window(ocean),
+        read_buffer: window,
+        write_buffer: window,
         mtu: u32::from(MTU),
+        congestion: match ocean.congestion() {
+            Congestion::Cubic => Control::Cubic,
+            Congestion::Bbr => Control::Bbr,
+        },
         ..SimulatedTcp::default()
     };
     let routers = Routers {
@@ -74,6 +83,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
         buffers: RouterBuffers { large: large_buffers(setup), ..RouterBuffers::default() },
         peer_buffer_credits: setup.peer_buffer_credits,
     };
+    let trunk = Cable::new(ocean.rate.bits() / 1_000_000, ocean.round_trip / 2);
     Scenario {
         clients: 1,
         servers: 1,
@@ -93,7 +103,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
         path: Path {
             client_cable: cable.clone(),
             server_cable: cable,
-            trunks: vec![Cable::new(ocean.rate.bits() / 1_000_000, ocean.round_trip / 2)],
+            trunks: vec![Cable { jitter: JITTER, ..trunk }],
             tcp,
             routers: ocean.routed.then_some(routers),
         },
@@ -116,4 +126,7 @@ fn large_buffers(setup: &Setup) -> u32 {
 /// The cables of a site are no part of the question.
 const LAN_MBPS: u64 = 100_000;
 const LAN_DELAY: Duration = Duration::from_micros(10);
-const EFFORT: Effort = Effort { least_rounds: 13, most_rounds: 101, latencies: false };
+/// To what the emulated link keeps its delay. Without any, RPCs that once were out of step would be
+/// for ever, and the same setting could have several answers.
+const JITTER: Duration = Duration::from_micros(200);
+const EFFORT: Effort = Effort { least_rounds: 49, most_rounds: 301, latencies: false };

@@ -14,7 +14,7 @@ mod trial;
 use std::time::Duration;
 
 use fulmar_link::Rate;
-use fulmar_tune::advice::{Advice, Site, Whose, advise};
+use fulmar_tune::advice::{Advice, Congestion, Site, Whose, advise};
 use fulmar_tune::model::{Direction, Hold, Kind, Path};
 
 pub use foretell::{Foretold, foretell};
@@ -75,6 +75,11 @@ impl Ocean {
         bytes_per_second * 8.0 / self.rate.bits() as f64
     }
 
+    /// Returns the congestion control that TCP has at both ends.
+    pub fn congestion(&self) -> Congestion {
+        self.advice(Direction::Write).plan.congestion
+    }
+
     /// Returns what `fulmar tune` says of one node at each end.
     pub fn advice(&self, direction: Direction) -> Advice {
         advise(&Site {
@@ -82,7 +87,8 @@ impl Ocean {
             interface_bits: None,
             rtt: self.round_trip,
             mtu: u32::from(MTU),
-            loss: None,
+            // Told by who made the link, as by who pays for one of his own.
+            loss: Some(0.0),
             nodes: 1,
             routers: u32::from(self.routed),
             memory: None,

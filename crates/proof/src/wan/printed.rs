@@ -1,5 +1,6 @@
 //! What `fulmar tune` prints, used to the letter.
 
+use fulmar_link::set_congestion;
 use fulmar_tune::advice::Advice;
 use fulmar_tune::texts::{self, Block, Language, Names};
 
@@ -64,6 +65,9 @@ fn follow(host: &Host, command: &str) -> Result<(), String> {
 /// Sets what a line of sysctl.d says, if it is a site's own.
 fn set(host: &Host, line: &str) -> Result<(), String> {
     match line.split_once('=') {
+        Some((name, value)) if name.trim() == "net.ipv4.tcp_congestion_control" => {
+            set_congestion(host.namespace(), value.trim()).map_err(|error| error.to_string())
+        }
         Some((name, value)) if name.starts_with("net.ipv4.") => {
             let setting = format!("{}={}", name.trim(), value.trim());
             host.run("sysctl", &["-qw", &setting]).map(drop)

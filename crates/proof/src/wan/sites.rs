@@ -61,12 +61,13 @@ impl Sites {
         };
         let options = Options { ends: [end(0), end(1)], lines, mtu: MTU, seed: 1 };
         let link = Link::start(&options).map_err(|error| error.to_string())?;
-        let tcp = Tcp::filling(&lines);
-        for host in shores.iter().chain(inland.iter().flatten()) {
-            tcp.set(host.namespace()).map_err(|error| error.to_string())?;
-        }
         for (side, host) in inland.iter().flatten().enumerate() {
             cable(host, &shores[side], side)?;
+        }
+        let congestion = Some(ocean.congestion().name().to_owned());
+        let tcp = Tcp { congestion, ..Tcp::filling(&lines) };
+        for host in shores.iter().chain(inland.iter().flatten()) {
+            tcp.set(host.namespace()).map_err(|error| error.to_string())?;
         }
         Ok(Self { ocean, link: LinkGuard(link), shores, inland, lab })
     }
