@@ -23,7 +23,7 @@ use fulmar_socklnd::checksum;
 
 use crate::lock::Lock;
 
-/// A page-aligned piece of memory for payload. Clones are handles to the same bytes.
+/// A piece of memory for payload. Clones are handles to the same bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Buffer(pub(crate) Arc<Region>);
 
@@ -261,10 +261,13 @@ impl Piece {
 }
 
 fn layout(len: usize) -> Layout {
-    Layout::from_size_align(len.max(1), PAGE).expect("a buffer is far smaller than the memory")
+    Layout::from_size_align(len.max(1), ALIGNMENT).expect("a buffer is far smaller than the memory")
 }
 
-const PAGE: usize = 4096;
+/// What an allocator grants unasked. Nothing needs more: bytes are copied, by the program and by
+/// the kernel. More, and zeros are written by hand, page for page, where the allocator has pages at
+/// hand that nobody has touched; a router makes its buffers while its node waits.
+const ALIGNMENT: usize = 16;
 /// Checksums are taken of a copy, a chunk at a time, since the bytes may not be borrowed.
 const CHECKSUM_CHUNK: usize = 4096;
 
@@ -308,6 +311,22 @@ mod tests {
     #[should_panic(expected = "not within")]
     fn a_range_beyond_the_end_is_refused() {
         Arc::new(Table::default()).allocate(8).write_at(usize::MAX, b"ab");
+    }
+
+    #[test]
+    fn a_new_buffer_costs_no_memory_before_it_is_used() {
+        let resident = || {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+            pages * 4096
+        };
+        // Larger than anything that an allocator keeps for later.
+        let len = 256 << 20;
+        let before = resident();
+        let buffer = Arc::new(Table::default()).allocate(len);
+        let made = resident().saturating_sub(before);
+        assert!(made < len / 2, "{made} bytes were touched");
+        assert_eq!(buffer.to_vec(len - 8, 8), [0; 8]);
     }
 
     #[test]

@@ -10,13 +10,13 @@ use std::sync::mpsc::SyncSender;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
 use fulmar_lnet::{CopyId, Event, EventDone, Md, MdId, PingReply, QueryId};
-use fulmar_node::{CommandId, ConsoleAnswer, Contents, Node as Machine, Notice, Output, Task};
+use fulmar_node::{CommandId, ConsoleAnswer, Node as Machine, Notice, Output, Task};
 use fulmar_socklnd::{Closed, DialError, Need};
 use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Handler;
-use crate::buffer::{Piece, Region, Table};
+use crate::buffer::{Buffer, Piece, Region, Table};
 use crate::conn::Conn;
 use crate::counters::Counters;
 use crate::runtime::Shared;
@@ -104,6 +104,8 @@ pub(crate) struct Seldom {
     pub(crate) answers: Vec<Box<dyn FnOnce() + Send>>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) notices: Vec<Notice>,
+    /// Memory that the machine needs no more, to be dropped.
+    pub(crate) released: Vec<Buffer>,
 }
 
 impl Todo {
@@ -123,6 +125,7 @@ impl Todo {
             own.answers.extend(other.answers);
             own.jobs.extend(other.jobs);
             own.notices.extend(other.notices);
+            own.released.extend(other.released);
         }
     }
 
@@ -240,13 +243,14 @@ impl Core {
                     answer(self.commands.remove(&command), result, todo);
                 }
                 Output::Allocate { buffer, len } => {
-                    self.buffers.allocate(table, buffer, len, Contents::Zeros);
+                    self.buffers.allocate(table, buffer, len);
                 }
-                Output::Release { buffer } => self.buffers.release(buffer),
+                Output::Release { buffer } | Output::Task(Task::Release { buffer }) => {
+                    todo.seldom().released.extend(self.buffers.release(buffer));
+                }
                 Output::Task(Task::Allocate { buffer, len, contents }) => {
-                    self.buffers.allocate(table, buffer, len, contents);
+                    self.buffers.allocate_filled(table, buffer, len, contents);
                 }
-                Output::Task(Task::Release { buffer }) => self.buffers.release(buffer),
                 Output::Task(Task::Damage { span, add }) => damage_word(&table.resolve(span), add),
                 Output::Task(Task::Check { id, span, check, order }) => {
                     let piece = table.resolve(span);

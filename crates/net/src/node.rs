@@ -271,6 +271,7 @@ impl Shared {
         for answer in seldom.answers {
             answer();
         }
+        drop(seldom.released);
         report.outcomes.extend(seldom.jobs.into_iter().map(Job::run));
         if !seldom.notices.is_empty() {
             self.log.write(self.runtime.now(), seldom.notices, &self.counters);

@@ -29,7 +29,14 @@ pub(crate) enum Outcome {
 }
 
 impl Buffers {
-    pub(crate) fn allocate(
+    /// Makes memory for messages to others: zeros that nobody has touched.
+    pub(crate) fn allocate(&mut self, table: &Arc<Table>, name: BufferId, len: u32) {
+        self.0.insert(name, table.allocate_named(name, len as usize));
+    }
+
+    /// Makes memory with known data. Zeros are written too: what the selftest measures is memory,
+    /// and not the one page of zeros that stands for all which nobody has touched.
+    pub(crate) fn allocate_filled(
         &mut self,
         table: &Arc<Table>,
         name: BufferId,
@@ -37,18 +44,21 @@ impl Buffers {
         contents: Contents,
     ) {
         let buffer = table.allocate_named(name, len as usize);
+        let mut page = [0; PAGE];
         if contents == Contents::Good {
-            let mut page = [0; PAGE];
             fill(&mut page);
-            for offset in (0..buffer.len()).step_by(PAGE) {
-                buffer.write_at(offset, &page[..PAGE.min(buffer.len() - offset)]);
-            }
+        }
+        for offset in (0..buffer.len()).step_by(PAGE) {
+            buffer.write_at(offset, &page[..PAGE.min(buffer.len() - offset)]);
         }
         self.0.insert(name, buffer);
     }
 
-    pub(crate) fn release(&mut self, name: BufferId) {
-        self.0.remove(&name);
+    /// Returns the buffer, which is to be dropped without the lock: memory may go back to the
+    /// operating system.
+    #[must_use]
+    pub(crate) fn release(&mut self, name: BufferId) -> Option<Buffer> {
+        self.0.remove(&name)
     }
 }
 
@@ -119,7 +129,7 @@ mod tests {
     fn buffer(contents: Contents) -> (Arc<Table>, Buffers, Piece) {
         let (table, mut buffers) = (Arc::new(Table::default()), Buffers::default());
         let name = BufferId(1 << 63 | 1);
-        buffers.allocate(&table, name, 3 * PAGE as u32 + 24, contents);
+        buffers.allocate_filled(&table, name, 3 * PAGE as u32 + 24, contents);
         let piece = Piece { region: table.find(name).unwrap(), offset: 0, len: 3 * PAGE + 24 };
         (table, buffers, piece)
     }
@@ -149,7 +159,9 @@ mod tests {
     fn released_memory_is_forgotten() {
         let (table, mut buffers, piece) = buffer(Contents::Zeros);
         drop(piece);
-        buffers.release(BufferId(1 << 63 | 1));
+        let released = buffers.release(BufferId(1 << 63 | 1));
+        assert!(table.find(BufferId(1 << 63 | 1)).is_some(), "whoever released it drops it");
+        drop(released);
         assert!(table.find(BufferId(1 << 63 | 1)).is_none());
     }
 }
