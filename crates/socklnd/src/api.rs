@@ -250,7 +250,7 @@ pub enum Notice {
     Malformed { remote: SocketAddr, error: DecodeError },
     /// A caller or an answerer said nothing in time.
     Silent { remote: SocketAddr },
-    /// A zero-copy acknowledgement names no message that waits for one.
+    /// A zero-copy acknowledgement names a message that never asked for one, or has had it.
     UnknownCookie { remote: SocketAddr, cookie: u64 },
     /// The checksum of a message is wrong.
     Checksum { remote: SocketAddr, expected: u32, got: u32 },
@@ -286,6 +286,7 @@ pub struct Counters {
     pub silent: u64,
     pub checksum_errors: u64,
     pub unknown_cookies: u64,
+    pub late_cookies: u64,
     pub stalled: u64,
     pub retired: u64,
     pub keepalives_sent: u64,

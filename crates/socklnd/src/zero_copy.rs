@@ -23,6 +23,16 @@ pub(crate) struct ZeroCopy {
     pending: BTreeMap<u64, Pending>,
 }
 
+/// What a frame with cookies says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    /// The messages that are sent with it.
+    pub(crate) messages: Vec<MessageId>,
+    /// How many cookies were of messages that are over: a peer acknowledges on any of its
+    /// connections, also what it received on one that we have closed since.
+    pub(crate) late: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     message: MessageId,
@@ -57,35 +67,40 @@ impl ZeroCopy {
         None
     }
 
-    /// Takes the cookies of a frame, and returns the messages that are sent with it. Without
-    /// `paired` the first one means nothing.
+    /// Takes the cookies of a frame. Without `paired` the first one means nothing.
     ///
     /// # Errors
-    /// A cookie that nothing waits for.
+    /// A cookie that was never drawn, or whose message was acknowledged and is still here.
     pub(crate) fn acknowledged(
         &mut self,
         cookies: [u64; 2],
         paired: bool,
-    ) -> Result<Vec<MessageId>, u64> {
+    ) -> Result<Acknowledged, u64> {
         let [first, last] = cookies;
-        let all: Vec<u64> = match first {
-            0 => vec![last],
-            _ if !paired => vec![last],
-            first if first > last => vec![first, last],
-            first => {
-                // A range is no longer than what is there to be acknowledged.
-                let range: Vec<u64> = self.pending.range(first..=last).map(|(c, _)| *c).collect();
-                if range.len() as u64 != (last - first).saturating_add(1) {
-                    return Err(last);
-                }
-                range
-            }
+        // A pair that does not ascend is no range.
+        let ranges = match first {
+            first if first == 0 || !paired => vec![last..=last],
+            first if first > last => vec![first..=first, last..=last],
+            first => vec![first..=last],
         };
-        let is_open = |cookie| self.pending.get(cookie).is_some_and(|p| p.state != State::Taken);
-        match all.iter().find(|cookie| !is_open(cookie)) {
-            Some(unknown) => Err(*unknown),
-            None => Ok(all.into_iter().filter_map(|cookie| self.take(cookie)).collect()),
+        let ends = ranges.iter().flat_map(|range| [range.end(), range.start()]);
+        if let Some(unknown) = ends.copied().find(|cookie| !self.is_drawn(*cookie)) {
+            return Err(unknown);
         }
+        let named: u64 = ranges.iter().map(|range| range.end() - range.start() + 1).sum();
+        // What waits is few, however long a range is.
+        let waiting = || ranges.iter().flat_map(|range| self.pending.range(range.clone()));
+        if let Some((twice, _)) = waiting().find(|(_, pending)| pending.state == State::Taken) {
+            return Err(*twice);
+        }
+        let waiting: Vec<u64> = waiting().map(|(cookie, _)| *cookie).collect();
+        let late = named - waiting.len() as u64;
+        let messages = waiting.into_iter().filter_map(|cookie| self.take(cookie)).collect();
+        Ok(Acknowledged { messages, late })
+    }
+
+    fn is_drawn(&self, cookie: u64) -> bool {
+        cookie.checked_sub(FIRST).is_some_and(|before| before < self.drawn)
     }
 
     /// Notes that a message was acknowledged, and returns it if it was written too.
@@ -142,8 +157,12 @@ mod tests {
         zero_copy
     }
 
-    fn names(names: &[u64]) -> Result<Vec<MessageId>, u64> {
-        Ok(names.iter().copied().map(MessageId).collect())
+    fn names(names: &[u64]) -> Result<Acknowledged, u64> {
+        Ok(Acknowledged { messages: names.iter().copied().map(MessageId).collect(), late: 0 })
+    }
+
+    fn late(names: &[u64], late: u64) -> Result<Acknowledged, u64> {
+        self::names(names).map(|acknowledged| Acknowledged { late, ..acknowledged })
     }
 
     #[test]
@@ -156,15 +175,28 @@ mod tests {
     }
 
     #[test]
-    fn cookies_that_nothing_waits_for_are_told() {
+    fn cookies_that_were_never_drawn_are_told() {
         let mut zero_copy = waiting(2);
         assert_eq!(zero_copy.acknowledged([0, 4], true), Err(4));
         assert_eq!(zero_copy.acknowledged([3, 1], true), Err(1));
         assert_eq!(zero_copy.acknowledged([2, u64::MAX], true), Err(u64::MAX));
+        assert_eq!(zero_copy.acknowledged([1, 3], true), Err(1));
         assert_eq!(zero_copy.acknowledged([0, 2], true), names(&[10]));
-        assert_eq!(zero_copy.acknowledged([0, 2], true), Err(2));
         // Version 2 knows neither pairs nor ranges.
         assert_eq!(zero_copy.acknowledged([2, 3], false), names(&[11]));
+        assert_eq!(ZeroCopy::default().acknowledged([0, 2], true), Err(2));
+    }
+
+    #[test]
+    fn cookies_of_messages_that_are_over_are_counted() {
+        let mut zero_copy = waiting(4);
+        zero_copy.ask(MessageId(20), ConnId(2));
+        zero_copy.split_off(CONN);
+        assert_eq!(zero_copy.acknowledged([0, 3], true), late(&[], 1));
+        assert_eq!(zero_copy.acknowledged([4, 2], true), late(&[], 2));
+        assert_eq!(zero_copy.written(Time(9), 6), None);
+        assert_eq!(zero_copy.acknowledged([2, 6], true), late(&[20], 4));
+        assert_eq!(zero_copy.acknowledged([2, 7], true), Err(7));
     }
 
     #[test]

@@ -369,6 +369,8 @@ counters! {
     checksum_errors,
     /// Zero-copy acknowledgements of nothing that was sent.
     unknown_cookies,
+    /// Zero-copy acknowledgements of messages that had ended with their connections.
+    late_cookies,
     /// Connections closed because a message stalled.
     stalled,
     /// Connections left for new ones because their link went down or nothing arrived.

@@ -15,6 +15,7 @@ use crate::conn::{Conn, Open, Phase, Written};
 use crate::handshake::OUR_ORDER;
 use crate::peer::{Dialling, PeerKey, Queued, is_large};
 use crate::rx::{Complete, Event, Fault};
+use crate::zero_copy::Acknowledged;
 use crate::{Counters, Output, SendError, SendRequest};
 
 impl Socklnd {
@@ -231,8 +232,9 @@ impl Socklnd {
         let paired = open.rx.version() >= Version::V3;
         let Some(peer) = self.peers.get_mut(&open.key) else { return };
         match peer.zero_copy.acknowledged(cookies, paired) {
-            Ok(messages) => {
+            Ok(Acknowledged { messages, late }) => {
                 self.counters.zc_acks_received += 1;
+                self.counters.late_cookies += late;
                 let sent = |message| Output::Sent { message, result: Ok(()) };
                 self.outputs.extend(messages.into_iter().map(sent));
             }

@@ -390,3 +390,26 @@ fn an_interface_that_goes_while_its_link_is_down_leaves_nothing() {
     script.send(HIGH, 3, 0);
     script.opens(HIGH, ConnKind::CONTROL);
 }
+
+#[test]
+fn a_late_acknowledgement_of_what_a_retired_connection_carried_costs_the_new_one_nothing() {
+    let mut script = Script::with(Config { zc_min_payload: Some(16_384), ..Config::default() });
+    let all = script.opens_all(HIGH);
+    script.send(HIGH, 2, 1 << 20);
+    assert_eq!(script.written().0, all[2]);
+    script.machine.handle_stalled(script.now, all[2]);
+    let dial = script.dialled();
+    script.connected(dial);
+    script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
+    script.dialled();
+    script.machine.handle_closed(script.now, all[2], Closed::ReadError(Errno::ECONNRESET));
+    script.expect(failed(2, SendError::Local(Errno::EIO)));
+    // The peer had received it, and has only this connection left to say so.
+    script.feed(dial, &noop([0, 2]));
+    script.expect_nothing();
+    let counters = script.machine.counters();
+    assert_eq!((counters.late_cookies, counters.unknown_cookies), (1, 0));
+    script.feed(dial, &noop([0, 3]));
+    assert!(script.deeds().contains(&close(dial)), "nothing was ever called 3");
+    assert_eq!(script.machine.counters().unknown_cookies, 1);
+}
