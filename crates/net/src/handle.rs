@@ -299,8 +299,9 @@ impl Node {
         let nid = Nid::of_ip(options.net, address);
         let ni =
             NiConfig { nid, tunables: options.tunables, incarnation: wall_clock(), conns_per_peer };
-        self.listen(address)?;
         let up = interfaces::link_of(address);
+        let up = up.map_err(StartError::system("see whether the link of the interface is up"))?;
+        self.listen(address)?;
         let added = self.0.turn(|core, now, _| {
             core.machine.add_ni(now, ni)?;
             if up == Some(false) {

@@ -77,8 +77,8 @@ pub(crate) fn with_address(address: IpAddr) -> Option<Interface> {
 
 /// Returns whether packets can leave by the interface that has `address`: `None` for an address
 /// that no interface has by name, as those of the loopback network, and that is always there.
-pub(crate) fn link_of(address: IpAddr) -> Option<bool> {
-    links().ok()?.get(&address).copied()
+pub(crate) fn link_of(address: IpAddr) -> std::io::Result<Option<bool>> {
+    Ok(links()?.get(&address).copied())
 }
 
 /// Returns the addresses of this machine, but for those of the loopback network, and whether
@@ -127,6 +127,7 @@ mod tests {
         assert!(lo.up);
         assert!(lo.addresses.contains(&"127.0.0.1".parse().unwrap()));
         assert_eq!(with_address("127.0.0.1".parse().unwrap()).unwrap().name, "lo");
+        assert_eq!(link_of("127.0.0.1".parse().unwrap()).unwrap(), None, "nothing to be watched");
     }
 
     #[test]

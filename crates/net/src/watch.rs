@@ -100,19 +100,19 @@ impl Watch {
             );
         }
         let bell = bell.ok();
-        let mut looked = Instant::now();
+        let mut looks = Looks { conns: Instant::now(), failed: None };
         while !self.exit.load(Ordering::Acquire) {
             let idle = self.lists.lock().conns.is_empty();
-            let timeout = (!idle).then(|| INTERVAL.saturating_sub(looked.elapsed()));
-            let rung = self.wait(bell.as_ref(), timeout);
-            if rung || std::mem::take(&mut self.lists.lock().look) {
-                self.look_at_links(runtime);
+            let rung = self.wait(bell.as_ref(), looks.timeout(Instant::now(), idle));
+            // Taken in any case: one look is enough for an interface that is there and new.
+            let added = std::mem::take(&mut self.lists.lock().look);
+            if looks.at_links(Instant::now(), rung || added, || self.look_at_links(runtime)) {
                 // In a storm of changes the next look is at many of them.
                 std::thread::sleep(PAUSE);
             }
-            if looked.elapsed() >= INTERVAL {
+            if looks.conns.elapsed() >= INTERVAL {
                 self.look_at_conns(runtime);
-                looked = Instant::now();
+                looks.conns = Instant::now();
             }
         }
     }
@@ -135,8 +135,8 @@ impl Watch {
     }
 
     /// Tells the nodes which of their links are not what they were.
-    fn look_at_links(&self, runtime: &Shared) {
-        let Ok(found) = interfaces::links() else { return };
+    fn look_at_links(&self, runtime: &Shared) -> io::Result<()> {
+        let found = interfaces::links()?;
         let nodes = self.lists.lock().nodes.clone();
         for node in nodes.iter().filter_map(Weak::upgrade) {
             for (&nid, known) in node.links.lock().iter_mut() {
@@ -146,12 +146,54 @@ impl Watch {
                 }
             }
         }
+        Ok(())
     }
 
     fn look_at_conns(&self, runtime: &Shared) {
         let mut entries = std::mem::take(&mut self.lists.lock().conns);
         entries.retain_mut(|entry| entry.look(runtime));
         self.lists.lock().conns.append(&mut entries);
+    }
+}
+
+/// When was looked at what.
+struct Looks {
+    /// At connections, for the last time.
+    conns: Instant,
+    /// At the links, in vain. That look is owed: the bell does not ring for it again.
+    failed: Option<Instant>,
+}
+
+impl Looks {
+    /// Returns when to look again though nobody asks; `idle` if there are no connections.
+    fn timeout(&self, now: Instant, idle: bool) -> Option<Duration> {
+        let conns = (!idle).then_some(self.conns);
+        let last = conns.into_iter().chain(self.failed).min()?;
+        Some(INTERVAL.saturating_sub(now.saturating_duration_since(last)))
+    }
+
+    /// Looks at the links if somebody has asked for it, or a look is owed; returns whether it did.
+    fn at_links(
+        &mut self,
+        now: Instant,
+        asked: bool,
+        look: impl FnOnce() -> io::Result<()>,
+    ) -> bool {
+        let owed = self.failed.is_some_and(|at| now.saturating_duration_since(at) >= INTERVAL);
+        if !asked && !owed {
+            return false;
+        }
+        let before = self.failed.take();
+        if let Err(error) = look() {
+            self.failed = Some(now);
+            if before.is_none() {
+                warn!(
+                    "cannot see which links are up ({error}): trying again every {INTERVAL:?}; \
+                     until then a link that has changed is only noticed when peers do not answer"
+                );
+            }
+        }
+        true
     }
 }
 
@@ -208,7 +250,8 @@ fn drain(bell: &OwnedFd) -> bool {
 
 /// Links, and addresses of IPv4 and IPv6: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-/// How often connections are looked at that have something outstanding.
+/// How often connections are looked at that have something outstanding, and links after a look at
+/// them that failed.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long links are not looked at again after they were.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -234,6 +277,34 @@ mod tests {
         assert!(!is_silent(&TcpInfo { vain: 2, ..silent }), "some loss");
         assert!(!is_silent(&TcpInfo { unacked: 0, ..silent }), "nothing on its way: no room");
         assert!(!is_silent(&TcpInfo { silence: Duration::from_secs(1), ..silent }), "heard");
+    }
+
+    #[test]
+    fn a_look_at_the_links_that_fails_is_made_again_and_one_that_does_not_is_enough() {
+        let start = Instant::now();
+        let mut looks = Looks { conns: start, failed: None };
+        let fails = || Err(io::Error::from(Errno::MFILE));
+        assert_eq!(looks.timeout(start, true), None);
+        assert!(!looks.at_links(start, false, || unreachable!("nobody asked")));
+        assert!(looks.at_links(start, true, fails));
+        assert_eq!(looks.timeout(start, true), Some(INTERVAL));
+        let soon = start + INTERVAL / 2;
+        assert!(!looks.at_links(soon, false, || unreachable!("it is too soon")));
+        assert_eq!(looks.timeout(soon, true), Some(INTERVAL / 2));
+        assert!(looks.at_links(start + INTERVAL, false, fails));
+        assert_eq!(looks.timeout(start + INTERVAL, true), Some(INTERVAL));
+        assert!(looks.at_links(start + INTERVAL, true, || Ok(())), "the bell is always heard");
+        assert_eq!(looks.timeout(start + INTERVAL, true), None);
+        assert!(!looks.at_links(start + 3 * INTERVAL, false, || unreachable!("none is owed")));
+    }
+
+    #[test]
+    fn connections_are_looked_at_whatever_is_owed() {
+        let start = Instant::now();
+        let looks = Looks { conns: start, failed: Some(start + INTERVAL / 2) };
+        assert_eq!(looks.timeout(start + INTERVAL / 2, false), Some(INTERVAL / 2));
+        assert_eq!(looks.timeout(start + INTERVAL / 2, true), Some(INTERVAL));
+        assert_eq!(looks.timeout(start + 9 * INTERVAL, false), Some(Duration::ZERO));
     }
 
     #[test]
