@@ -1,10 +1,12 @@
 //! Where the administrator's selection policies enter: what they say of an object is kept in it.
 //! Spec: lnet-behaviour §12.2.
 
+use std::collections::BTreeSet;
+
 use fulmar_lnet_wire::Nid;
 
 use crate::Lnet;
-use crate::peer::{PeerNiId, Policy};
+use crate::peer::{PeerId, PeerNiId, Policy};
 
 impl Lnet {
     /// Asks the policies about a NID of a peer that has just become known.
@@ -44,8 +46,11 @@ impl Lnet {
         self.nis.iter().map(|ni| ni.config.nid).collect()
     }
 
+    /// Routes are fewer than peers.
     fn gateway_nids(&self) -> Vec<Nid> {
-        let peers = self.peers.ids().filter_map(|id| self.peers.peer(id));
-        peers.filter(|peer| peer.gateway.is_some()).map(|peer| peer.primary).collect()
+        let gateways = self.routes.iter().filter_map(|(_, route)| self.peers.owner(route.gateway));
+        let gateways: BTreeSet<PeerId> = gateways.collect();
+        let peers = gateways.into_iter().filter_map(|id| self.peers.peer(id));
+        peers.map(|peer| peer.primary).collect()
     }
 }

@@ -492,3 +492,35 @@ fn a_router_that_is_switched_off_drops_whoever_waits_though_one_wakes_another() 
     s.lnet.is_idle().unwrap();
     assert_eq!(s.lnet.routing().pools[2].allocated, 0);
 }
+
+#[test]
+fn a_policy_prefers_a_gateway_for_all_peers_behind_it_whichever_was_there_first() {
+    let mut s = with_routes(&[route(tcp(9)), route(tcp(8))]);
+    let rule = UdspRule {
+        src: None,
+        dst: Some("*@tcp1".parse().unwrap()),
+        rte: Some("10.0.0.8@tcp".parse().unwrap()),
+        priority: None,
+    };
+    s.lnet.udsp_add(s.now, None, rule).unwrap();
+    acquaint(&mut s, far(2));
+    let next_hops = |s: &mut Script| {
+        let hop = |_| {
+            let md = s.lnet.md_bind(bound(9, 1)).unwrap();
+            s.lnet.put(s.now, put(md, far(2))).unwrap();
+            let sent = s.sent_one();
+            s.done(&sent);
+            s.drain();
+            sent.next_hop
+        };
+        [0, 1, 2].map(hop)
+    };
+    assert_eq!(next_hops(&mut s), [tcp(8); 3], "the peer came last");
+    s.lnet.route_del(s.now, None, Some(tcp(8))).unwrap();
+    assert_eq!(next_hops(&mut s), [tcp(9); 3]);
+    s.lnet.route_add(s.now, route(tcp(8))).unwrap();
+    let check = s.sent_one();
+    answer_check(&mut s, &check, &router_info(1, &[tcp(8), far(8)]));
+    s.drain();
+    assert_eq!(next_hops(&mut s), [tcp(8); 3], "the gateway came last");
+}
