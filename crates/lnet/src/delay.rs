@@ -37,21 +37,19 @@ impl Delays {
 impl Lnet {
     /// Delays a message that holds all its credits, if a rule says so.
     pub(crate) fn delay_send(&mut self, now: Time, id: MessageId) -> bool {
-        let Some(header) = self.messages.get(id).map(|message| message.header) else {
-            return false;
-        };
-        let Some((rule, until)) = self.faults.delay(now, &header) else { return false };
+        let Some(message) = self.messages.get(id) else { return false };
+        let Some((rule, until)) = self.faults.delay(now, &message.header) else { return false };
         self.messages.live(id).hold(Hold::Delayed);
         self.hold_back(rule, until, Held::Send(id));
         true
     }
 
     /// Delays a message that has come, if a rule says so.
-    pub(crate) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: Header) -> bool {
+    pub(crate) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: &Header) -> bool {
         let Origin::Lnd(rx) = arrival.origin else { return false };
-        let Some((rule, until)) = self.faults.delay(now, &header) else { return false };
+        let Some((rule, until)) = self.faults.delay(now, header) else { return false };
         self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
-        self.hold_back(rule, until, Held::Receive(rx, arrival, header));
+        self.hold_back(rule, until, Held::Receive(rx, arrival, *header));
         true
     }
 

@@ -28,7 +28,7 @@ impl Lnet {
         }
         let arrival = Arrival { origin: Origin::Lnd(rx), ni, from };
         match self.admit(now, arrival, &header) {
-            Ok(sender) if !self.delay_receive(now, arrival, header) => {
+            Ok(sender) if !self.delay_receive(now, arrival, &header) => {
                 self.take(now, arrival, header, sender);
             }
             Ok(_) => {}
@@ -103,7 +103,13 @@ impl Lnet {
     /// The bytes are those of [`Sink::Inline`], none otherwise. After [`Verdict::Reject`] there is
     /// no need to call this; messages that need nothing more are ignored.
     pub fn handle_receive_done(&mut self, now: Time, rx: RxId, result: Result<Vec<u8>, Errno>) {
-        let Some(id) = self.receiving.get(&rx).copied() else { return self.forget_held(rx) };
+        let Some(id) = self.receiving.get(&rx).copied() else {
+            // What is held is unread: only the end of its connection ends it.
+            if result.is_err() {
+                self.forget_held(rx);
+            }
+            return;
+        };
         let (status, bytes) = match result {
             Ok(bytes) => (Ok(()), bytes),
             Err(errno) => (Err(errno), Vec::new()),

@@ -289,6 +289,8 @@ fn a_connection_may_die_while_its_message_is_delayed() {
     let (dead, alive) = (s.receive_put(10), s.receive_put(10));
     s.verdicts();
     s.lnet.handle_receive_done(s.now, dead, Err(Errno::ECONNRESET));
+    // What came before it by its connection is told to be whole.
+    s.lnet.handle_receive_done(s.now, alive, Ok(vec![]));
     s.wait(5);
     assert_eq!(s.sink().0, alive);
     s.lnet.handle_receive_done(s.now, alive, Err(Errno::ECONNRESET));
