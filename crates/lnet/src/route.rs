@@ -11,6 +11,7 @@ use crate::Lnet;
 use crate::machine::Work;
 use crate::peer::{PeerId, PeerNiId};
 use crate::routing::RouteConfig;
+use crate::select::best;
 use crate::views;
 
 /// A route; never used twice.
@@ -246,7 +247,7 @@ impl Lnet {
             let net = self.peer_net(*id);
             from.map_or_else(|| self.is_local(net), |from| from == net)
         });
-        near.min_by_key(|id| self.peer_ni_key(now, *id, None))
+        best(near, |id| self.peer_ni_key(now, *id, None))
     }
 
     /// Returns the route by which a gateway leads to `net`, if there is one.

@@ -358,7 +358,7 @@ impl Lnet {
             let doubt = ni.silence.doubt(now);
             (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
         };
-        on_net.min_by_key(key).map(|ni| ni.id)
+        best(on_net, key).map(|ni| ni.id)
     }
 
     /// Returns the interface by which a peer without multi-rail knows us, from now on always.
@@ -383,7 +383,7 @@ impl Lnet {
         let nis = self.peers.peer(peer)?.nis.iter().copied();
         let on_net = nis.filter(|id| self.peer_net(*id) == net);
         let ours = ni.and_then(|ni| self.ni(ni)).map(|ni| ni.config.nid);
-        on_net.min_by_key(|id| self.peer_ni_key(now, *id, ours))
+        best(on_net, |id| self.peer_ni_key(now, *id, ours))
     }
 
     /// What orders the NIDs of a peer, the best first. Spec: lnet-behaviour §10.6.
@@ -407,5 +407,34 @@ impl Lnet {
                 ni.stamp,
             )
         })
+    }
+}
+
+/// Returns the candidate with the least `key`, the first of equals. Most often there is only one,
+/// and nothing is asked of it.
+pub(crate) fn best<T, K: Ord>(
+    candidates: impl IntoIterator<Item = T>,
+    key: impl FnMut(&T) -> K,
+) -> Option<T> {
+    let mut candidates = candidates.into_iter();
+    let first = candidates.next()?;
+    match candidates.next() {
+        None => Some(first),
+        Some(second) => [first, second].into_iter().chain(candidates).min_by_key(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best;
+
+    #[test]
+    fn the_first_of_the_best_is_chosen_and_an_only_one_unasked() {
+        assert_eq!(best([], |_: &u8| 0), None);
+        assert_eq!(best([7], |_| -> u8 { unreachable!("there is no choice") }), Some(7));
+        for candidates in [&[3, 1, 2][..], &[1, 3], &[5, 4, 11, 1], &[11, 1, 21]] {
+            let expected = candidates.iter().min_by_key(|n| *n % 10);
+            assert_eq!(best(candidates, |n| *n % 10), expected);
+        }
     }
 }
