@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use common::{Events, Host, eventually, pattern};
-use fulmar_lnet::{EventKind, MdOptions};
+use fulmar_lnet::{EventKind, MdOptions, views};
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_net::Runtime;
 
@@ -99,7 +99,8 @@ fn link_goes(sender: &Sender, gone: &str, back: &str) {
 }
 
 fn link_is_up(host: &Host) -> bool {
-    host.node.with_machine(|node| node.socklnd().link_is_up(host.nid))
+    let is_up = |ni: views::Ni| ni.nid == host.nid && !ni.fatal;
+    host.node.with_machine(|node| node.lnet().nis().into_iter().any(is_up))
 }
 
 struct Sender {

@@ -135,11 +135,6 @@ impl Socklnd {
         }
     }
 
-    /// Returns whether the link of an interface is up, as far as is known.
-    pub fn link_is_up(&self, ni: Nid) -> bool {
-        !self.is_down(&ni)
-    }
-
     /// Takes word that TCP has been sending the same bytes on an open connection for some time and
     /// hears nothing: not even that the peer has no room.
     pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
