@@ -9,7 +9,7 @@ use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
 use crate::machine::Work;
-use crate::peer::{PeerId, PeerNiId};
+use crate::peer::{PeerId, PeerNi, PeerNiId};
 use crate::routing::RouteConfig;
 use crate::select::best;
 use crate::views;
@@ -34,6 +34,8 @@ const FIRST_STAMPS: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     routes: BTreeMap<RouteId, Route>,
+    /// Those to each network, in the same order: every message asks, and routes may be thousands.
+    by_net: BTreeMap<Net, Vec<RouteId>>,
     next: u64,
     /// Counts uses.
     uses: u64,
@@ -42,7 +44,45 @@ pub(crate) struct Routes {
 impl Routes {
     /// Returns whether a route leads to `net`.
     pub(crate) fn lead_to(&self, net: Net) -> bool {
-        self.routes.values().any(|route| route.config.net == net)
+        self.by_net.contains_key(&net)
+    }
+
+    /// Returns the routes that lead to `net`.
+    fn to(&self, net: Net) -> impl Iterator<Item = (RouteId, &Route)> {
+        let ids = self.by_net.get(&net).into_iter().flatten();
+        ids.map(|id| (*id, &self.routes[id]))
+    }
+
+    fn add(&mut self, config: RouteConfig, stamp: u64) -> RouteId {
+        self.next += 1;
+        let id = RouteId(self.next);
+        let new = Route { config, stamp, messages: 0, latency: Histogram::default() };
+        self.routes.insert(id, new);
+        self.by_net.entry(config.net).or_default().push(id);
+        id
+    }
+
+    fn remove(&mut self, id: RouteId) {
+        let Some(Route { config: RouteConfig { net, .. }, .. }) = self.routes.remove(&id) else {
+            return;
+        };
+        let Some(of_net) = self.by_net.get_mut(&net) else { return };
+        of_net.retain(|other| *other != id);
+        if of_net.is_empty() {
+            self.by_net.remove(&net);
+        }
+    }
+
+    /// Checks that the routes to each network are those that say so.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut walked: BTreeMap<Net, Vec<RouteId>> = BTreeMap::new();
+        for (id, route) in &self.routes {
+            walked.entry(route.config.net).or_default().push(*id);
+        }
+        match walked == self.by_net {
+            true => Ok(()),
+            false => Err(format!("routes by network: {:?}, there are {walked:?}", self.by_net)),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -108,20 +148,14 @@ impl Lnet {
             return Err(Errno::EHOSTUNREACH);
         }
         let known = self.peers.owner(gateway);
-        let same = |other: &RouteConfig| {
-            let same_gateway = other.gateway == gateway
-                || (known.is_some() && self.peers.owner(other.gateway) == known);
-            other.net == net && same_gateway
-        };
-        if self.routes.iter().any(|(_, other)| same(other)) {
+        let same =
+            |other: Nid| other == gateway || (known.is_some() && self.peers.owner(other) == known);
+        if self.routes.to(net).any(|(_, other)| same(other.config.gateway)) {
             return Err(Errno::EEXIST);
         }
-        self.routes.next += 1;
-        let id = RouteId(self.routes.next);
         // Nodes that start together must not all begin with the same gateway.
         let stamp = self.rng.below(FIRST_STAMPS);
-        let new = Route { config: route, stamp, messages: 0, latency: Histogram::default() };
-        self.routes.routes.insert(id, new);
+        self.routes.add(route, stamp);
         self.settle_gateways(now);
         self.settle(now);
         Ok(())
@@ -155,7 +189,7 @@ impl Lnet {
 
     pub(crate) fn remove_routes(&mut self, gone: &[RouteId]) {
         for id in gone {
-            self.routes.routes.remove(id);
+            self.routes.remove(*id);
         }
         self.work.push_back(Work::Gateways);
     }
@@ -214,30 +248,29 @@ impl Lnet {
         from: Option<Net>,
         target: Nid,
     ) -> Option<Detour> {
-        let preferred = self.peers.find(target).and_then(|id| self.peers.ni(id));
-        let candidates = self.routes.routes.iter().filter_map(|(id, route)| {
-            if route.config.net != net || !self.is_usable(&route.config) {
+        let candidates = self.routes.to(net).filter_map(|(id, route)| {
+            if !self.is_usable(&route.config) {
                 return None;
             }
             let peer = self.peers.owner(route.config.gateway)?;
             let next_hop = self.best_gateway_ni(now, peer, from)?;
-            let ni = self.peers.ni(next_hop)?;
-            let wanted = preferred.is_some_and(|target| {
-                let primary = self.peers.peer(peer).map(|peer| peer.primary);
-                target.policy.gateways.iter().any(|nid| Some(*nid) == primary)
-            });
-            let key = (
-                !wanted,
+            Some((Detour { route: Some(id), next_hop }, route, self.peers.ni(next_hop)?))
+        });
+        let target = self.peers.find(target).and_then(|id| self.peers.ni(id));
+        let preferred = target.map_or(&[][..], |target| &target.policy.gateways);
+        let key = |(_, route, ni): &(Detour, &Route, &PeerNi)| {
+            let gateway = self.peers.peer(ni.peer);
+            (
+                !gateway.is_some_and(|peer| preferred.contains(&peer.primary)),
                 route.config.priority,
                 route.config.hops.unwrap_or(1),
                 Reverse(ni.condition.value),
                 ni.queued_bytes,
                 Reverse(ni.credits.current),
                 route.stamp,
-            );
-            Some((key, Detour { route: Some(*id), next_hop }))
-        });
-        candidates.min_by_key(|(key, _)| *key).map(|(_, detour)| detour)
+            )
+        };
+        best(candidates, key).map(|(detour, ..)| detour)
     }
 
     /// Returns the NID of a gateway that is the next hop, on `from` or on any of our networks.
@@ -252,8 +285,43 @@ impl Lnet {
 
     /// Returns the route by which a gateway leads to `net`, if there is one.
     pub(crate) fn route_by(&self, peer: PeerId, net: Net) -> Option<RouteId> {
-        let by =
-            |route: &RouteConfig| route.net == net && self.peers.owner(route.gateway) == Some(peer);
-        self.routes.iter().find(|(_, route)| by(route)).map(|(id, _)| id)
+        let by = |route: &Route| self.peers.owner(route.config.gateway) == Some(peer);
+        self.routes.to(net).find(|(_, route)| by(route)).map(|(id, _)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn the_routes_to_a_network_are_those_of_a_walk_whatever_comes_and_goes() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let (mut routes, mut known) = (Routes::default(), Vec::new());
+            for step in 0..300 {
+                if known.is_empty() || rng.below(5) < 3 {
+                    let net = Net(Net::TCP.0 + 1 + rng.below(6) as u32);
+                    let gateway = Nid::small(Net::TCP, rng.below(9) as u32);
+                    let config = RouteConfig { net, gateway, hops: None, priority: 0 };
+                    known.push(routes.add(config, step));
+                } else {
+                    let id = known.swap_remove(rng.below(known.len() as u64) as usize);
+                    routes.remove(id);
+                    // One that is gone already is nothing to remove.
+                    routes.remove(id);
+                }
+                routes.check().unwrap();
+                assert_eq!(routes.is_empty(), known.is_empty());
+                for net in (0..8).map(|n| Net(Net::TCP.0 + n)) {
+                    let walk = routes.iter().filter(|(_, route)| route.net == net);
+                    let walk: Vec<RouteId> = walk.map(|(id, _)| id).collect();
+                    assert_eq!(routes.to(net).map(|(id, _)| id).collect::<Vec<_>>(), walk);
+                    assert_eq!(routes.lead_to(net), !walk.is_empty(), "seed {seed}, step {step}");
+                }
+            }
+        }
     }
 }

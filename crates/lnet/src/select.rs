@@ -159,7 +159,7 @@ impl Lnet {
         let nis = &self.peers.peer(peer)?.nis;
         let far = nis.iter().copied().filter(|id| self.routes.lead_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
-        far.sort_by_key(|id| self.peer_ni_key(now, *id, None));
+        far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
         let ways = far.into_iter().find_map(|last| {
             let nid = self.peers.ni(last)?.nid;
             Some((last, self.detour(now, nid.net(), None, nid)?))
