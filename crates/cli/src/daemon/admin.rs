@@ -1,10 +1,10 @@
 //! A running node, as an administrator sees it.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
@@ -18,7 +18,7 @@ use fulmar_control::show::{
     self, Answer, Connection, Export, Globals, Peer, SocklndCounters, SocklndInterface,
     SocklndPeer, Stats,
 };
-use fulmar_lnet::{PingReply, RouterBuffers};
+use fulmar_lnet::{Lnet, PingReply};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::{Node, StartError};
 
@@ -37,13 +37,19 @@ pub(super) type Result<T> = std::result::Result<T, AdminError>;
 pub(crate) struct Daemon {
     pub(super) node: Node,
     networks: Networks,
-    /// What the node has or would have as a router.
-    pub(super) buffers: Mutex<RouterBuffers>,
 }
 
 impl Daemon {
-    pub(crate) fn new(node: Node, networks: Networks, buffers: RouterBuffers) -> Self {
-        Self { node, networks, buffers: Mutex::new(buffers) }
+    pub(crate) fn new(node: Node, networks: Networks) -> Self {
+        Self { node, networks }
+    }
+
+    /// Calls the core, whose refusal is as good as that of a node that has ended.
+    pub(super) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut Lnet, Time) -> std::result::Result<R, Errno>,
+    ) -> std::result::Result<R, Errno> {
+        self.node.call(change)?
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -75,9 +81,7 @@ impl Daemon {
     }
 
     fn set_globals(&self, globals: fulmar_lnet::Globals) -> Result<()> {
-        self.node
-            .call(|lnet, now| lnet.set_globals(now, globals))
-            .and_then(|set| set)
+        self.change(|lnet, now| lnet.set_globals(now, globals))
             .map_err(|errno| AdminError::new(errno, format!("cannot set: {errno}")))
     }
 
@@ -257,17 +261,13 @@ impl Admin for Daemon {
 
     fn peer_add(&self, request: PeerAdd) -> Result<()> {
         let config::PeerConf { primary, multi_rail, nids } = request.peer;
-        self.node
-            .call(|lnet, now| lnet.peer_add(now, primary, &nids, multi_rail))
-            .and_then(|added| added)
+        self.change(|lnet, now| lnet.peer_add(now, primary, &nids, multi_rail))
             .map_err(|errno| AdminError::new(errno, "failed to add peer"))
     }
 
     fn peer_del(&self, request: PeerDel) -> Result<()> {
         let PeerDel { primary, nids, .. } = request;
-        self.node
-            .call(|lnet, now| lnet.peer_del(now, primary, &nids))
-            .and_then(|deleted| deleted)
+        self.change(|lnet, now| lnet.peer_del(now, primary, &nids))
             .map_err(|errno| AdminError::new(errno, "failed to del peer"))
     }
 

@@ -48,10 +48,9 @@ pub(crate) fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     warn_of_old_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
-    let routing = config.routing(&own);
     let mut options = Options::default();
     options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
-    options.config.lnet.routing = routing;
+    options.config.lnet.routing = config.routing(&own);
     options.config.socklnd = config.options.parameters.socklnd();
     options.nis = specs.iter().map(networks::options).collect();
     let port = options.config.socklnd.accept_port;
@@ -66,7 +65,7 @@ pub(crate) fn run(config: &NodeConfig) -> Result<(), DaemonError> {
             return Err(DaemonError::Configure { what: "the role selftest".into(), error });
         }
     }
-    let daemon = Arc::new(Daemon::new(node.clone(), networks, routing.buffers));
+    let daemon = Arc::new(Daemon::new(node.clone(), networks));
     if let Err(error) = configure(&daemon, config, &own) {
         node.stop();
         return Err(error);

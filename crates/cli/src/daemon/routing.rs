@@ -1,23 +1,15 @@
 //! Routes, forwarding and the health of rails of a running node. Spec: lnet-behaviour §8, §11.
 
-use fulmar_base::{Errno, Time};
+use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, NetSet, Nids, PeerSet};
 use fulmar_control::config::{BuffersConf, LnetConf, RouteConf};
 use fulmar_control::show;
-use fulmar_lnet::{Forwarding, Lnet, RouteConfig};
+use fulmar_lnet::{Forwarding, RouteConfig};
 use fulmar_lnet_wire::Nid;
 
 use super::admin::{Daemon, Result};
 
 impl Daemon {
-    /// Calls the core, whose refusal is as good as that of a node that has ended.
-    fn ask_core(
-        &self,
-        call: impl FnOnce(&mut Lnet, Time) -> std::result::Result<(), Errno>,
-    ) -> std::result::Result<(), Errno> {
-        self.node.call(call)?
-    }
-
     pub(super) fn routes(&self) -> Vec<show::Route> {
         let routes = self.node.with_machine(|machine| machine.lnet().routes());
         routes.iter().map(show::Route::from).collect()
@@ -35,7 +27,7 @@ impl Daemon {
     /// Adds a route.
     pub(super) fn add_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
         let config = RouteConfig::from(route);
-        self.ask_core(|lnet, now| lnet.route_add(now, config))
+        self.change(|lnet, now| lnet.route_add(now, config))
     }
 
     pub(super) fn add_routes(&self, routes: &[RouteConf]) -> Result<()> {
@@ -47,7 +39,7 @@ impl Daemon {
     pub(super) fn delete_routes(&self, routes: &[RouteConf]) -> Result<()> {
         let delete = |route: &RouteConf| {
             let (net, gateway) = (Some(route.net), Some(route.gateway));
-            self.ask_core(|lnet, now| lnet.route_del(now, net, gateway))
+            self.change(|lnet, now| lnet.route_del(now, net, gateway))
                 .map_err(|errno| AdminError::route_del(errno, route))
         };
         routes.iter().try_for_each(delete)
@@ -78,12 +70,12 @@ impl Daemon {
 
     pub(super) fn set_routing(&self, enable: bool) -> Result<()> {
         let forwarding = if enable { Forwarding::Enable } else { Forwarding::Disable };
-        self.ask_core(|lnet, now| lnet.set_forwarding(now, forwarding))
+        self.change(|lnet, now| lnet.set_forwarding(now, forwarding))
             .map_err(|errno| AdminError::routing(errno, "routing"))
     }
 
     pub(super) fn drain(&self) -> Result<()> {
-        self.ask_core(|lnet, now| lnet.set_forwarding(now, Forwarding::Drain))
+        self.change(|lnet, now| lnet.set_forwarding(now, Forwarding::Drain))
             .map_err(|errno| AdminError::routing(errno, "routing"))
     }
 
@@ -92,24 +84,23 @@ impl Daemon {
         if *counts == BuffersConf::default() {
             return Ok(());
         }
-        let mut buffers = self.buffers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let wanted = counts.over(*buffers);
-        self.ask_core(|lnet, now| lnet.set_router_buffers(now, wanted))
-            .map_err(|errno| AdminError::routing(errno, what))?;
-        *buffers = wanted;
-        Ok(())
+        self.change(|lnet, now| {
+            let wanted = counts.over(lnet.routing_config().buffers);
+            lnet.set_router_buffers(now, wanted)
+        })
+        .map_err(|errno| AdminError::routing(errno, what))
     }
 
     /// Sets the health and the switch of the NIs `meant`.
     pub(super) fn set_rails(&self, request: &NetSet, meant: &[Nid]) -> Result<()> {
         for nid in meant {
             if let Some(health) = request.health {
-                self.ask_core(|lnet, now| lnet.set_ni_health(now, Some(*nid), health)).map_err(
+                self.change(|lnet, now| lnet.set_ni_health(now, Some(*nid), health)).map_err(
                     |errno| AdminError::new(errno, format!("cannot set health of {nid}: {errno}")),
                 )?;
             }
             if let Some(enabled) = request.enabled {
-                self.ask_core(|lnet, now| lnet.set_ni_enabled(now, *nid, enabled)).map_err(
+                self.change(|lnet, now| lnet.set_ni_enabled(now, *nid, enabled)).map_err(
                     |errno| AdminError::new(errno, format!("cannot set state of {nid}: {errno}")),
                 )?;
             }
@@ -127,13 +118,13 @@ impl Daemon {
             }
         };
         if let Some(health) = health {
-            self.ask_core(|lnet, now| lnet.set_peer_ni_health(now, nid, health))
+            self.change(|lnet, now| lnet.set_peer_ni_health(now, nid, health))
                 .map_err(|errno| refused("health", errno))?;
         }
         match (nid, state) {
             (_, None) => Ok(()),
             (Some(nid), Some(state)) => self
-                .ask_core(|lnet, now| lnet.set_peer_state(now, nid, state))
+                .change(|lnet, now| lnet.set_peer_state(now, nid, state))
                 .map_err(|errno| refused("state", errno)),
             (None, Some(_)) => Err(AdminError::new(Errno::EINVAL, "invalid peer state param")
                 .with_hint("a state is that of one peer: say --nid NID")),

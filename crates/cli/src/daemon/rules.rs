@@ -1,10 +1,9 @@
 //! Selection policies and faults on purpose of a running node.
 
-use fulmar_base::{Errno, Time};
+use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, FailNid, FaultDel, Removed};
 use fulmar_control::config::{FaultAction, FaultConf, UdspConf};
 use fulmar_control::show::Fault;
-use fulmar_lnet::Lnet;
 
 use super::admin::{Daemon, Result};
 
@@ -96,13 +95,6 @@ impl Daemon {
             Ok(())
         })
         .map_err(|errno| AdminError::new(errno, format!("cannot make {} fail", request.nid)))
-    }
-
-    fn change<R>(
-        &self,
-        change: impl FnOnce(&mut Lnet, Time) -> std::result::Result<R, Errno>,
-    ) -> std::result::Result<R, Errno> {
-        self.node.call(change).and_then(|changed| changed)
     }
 }
 
