@@ -64,10 +64,10 @@ pub(crate) fn outcome(socket: impl AsFd) -> Result<SocketAddr, Errno> {
 /// Sets what the kernel's LND sets on every connection, and has TCP bridge a failure of the way.
 /// Spec: lnet-wire §12.3.
 pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
+    // After how many tries keepalives give up is not said: GIVE_UP takes the place of any count.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(5);
+        .with_interval(Duration::from_secs(5));
     socket.set_tcp_nodelay(true)?;
     sys::try_again_often(socket.as_fd(), TRIES_APART);
     socket.set_tcp_user_timeout(Some(GIVE_UP))?;
