@@ -132,7 +132,7 @@ fn configure_routes(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result
         }
     }
     for route in &config.lnet.routes {
-        daemon.add_route(route).map_err(|error| no_route(route, error))?;
+        daemon.import_route(route).map_err(|error| no_route(route, error))?;
     }
     Ok(())
 }

@@ -45,16 +45,21 @@ impl Daemon {
         routes.iter().try_for_each(delete)
     }
 
+    /// Adds a route of an lnet.conf, at the start or later. One that is there already, just like
+    /// this, is as it should be.
+    pub(super) fn import_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
+        let there = || self.routes().iter().any(|known| known.to_conf() == known_form(route));
+        match self.add_route(route) {
+            Err(Errno::EEXIST) if there() => Ok(()),
+            added => added,
+        }
+    }
+
     /// Adds the routes of an lnet.conf. One that is refused does not keep the others out: the file
-    /// may be that of several nodes. What is there already is as it should be.
+    /// may be that of several nodes.
     pub(super) fn import_routes(&self, routes: &[RouteConf]) -> Option<AdminError> {
-        let there = |route: &RouteConf| {
-            self.routes().iter().any(|known| known.to_conf() == known_form(route))
-        };
-        let refused = routes.iter().filter_map(|route| match self.add_route(route) {
-            Err(Errno::EEXIST) if there(route) => None,
-            Err(errno) => Some(AdminError::route_add(errno, route)),
-            Ok(()) => None,
+        let refused = routes.iter().filter_map(|route| {
+            self.import_route(route).err().map(|errno| AdminError::route_add(errno, route))
         });
         let mut refused: Vec<AdminError> = refused.collect();
         let hints: Vec<String> = refused.iter().filter_map(|error| error.hint.clone()).collect();

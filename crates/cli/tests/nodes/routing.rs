@@ -78,3 +78,25 @@ fn a_rail_is_taken_out_put_back_and_told_to_recover() {
     a.says("lnetctl net set --all --health 1000");
     assert_eq!(a.says("lnetctl debug recovery --local"), "");
 }
+
+#[test]
+fn a_route_that_is_told_twice_is_there_once_at_the_start_and_later() {
+    const SHARED: &str = "node:\n  options:\n    lnet:\n      routes: tcp1 127.0.0.3@tcp\n";
+    const ROUTE: &str = "route:\n  - net: tcp1\n    gateway: 127.0.0.3@tcp\n    priority: ";
+    let lab = Lab::new("twice");
+    for (name, priority) in [("same", 0), ("other", 3)] {
+        let route = format!("{ROUTE}{priority}\n");
+        std::fs::write(lab.path(&format!("{name}.start")), format!("{route}{SHARED}")).unwrap();
+        std::fs::write(lab.path(&format!("{name}.import")), route).unwrap();
+    }
+    let networks = ["--networks", "tcp(127.0.0.2)", "-c"];
+    let a = lab.node_with(2, &[&networks[..], &["same.start"]].concat());
+    assert_eq!(a.says("lnetctl route show").matches("gateway").count(), 1);
+    assert_eq!(a.says("lnetctl import same.import"), "");
+    let (status, _, err) = a.run("lnetctl import other.import");
+    assert!(status != 0 && err.contains("already exists"), "{status} {err}");
+    assert_eq!(a.says("lnetctl route show").matches("gateway").count(), 1);
+    drop(a);
+    let (status, _, err) = lab.refused(&[&networks[..], &["other.start"]].concat());
+    assert!(status == 1 && err.contains("the route to tcp1 by 127.0.0.3@tcp"), "{status} {err}");
+}
