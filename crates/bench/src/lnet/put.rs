@@ -105,6 +105,8 @@ pub(crate) fn send(port: u16, flow: Flow, duration: Duration) -> Result<(), Fail
     let sender = Arc::new(Sender::to(target));
     // One buffer for all, as iperf3 sends one again and again: both are as warm in the caches.
     let buffer = node.allocate(flow.len as usize);
+    // All that nobody has written is one page of zeros, which no cache could lose.
+    buffer.fill(1);
     for _ in 0..flow.window {
         let md = descriptor(&buffer, MdOptions::default());
         let md = node.md_bind(md, sender.clone()).map_err(refused)?;
