@@ -1,5 +1,5 @@
-//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`] and the
-//! names of connections, messages and memory.
+//! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`], the
+//! names of connections, messages and memory, and the words of each [`quantity`].
 //!
 //! Pure: nothing here can observe the world.
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@ mod errno;
 mod ids;
 mod memory;
 mod path;
+pub mod quantity;
 mod rng;
 mod table;
 mod time;

@@ -110,11 +110,11 @@ fn what_a_killed_run_has_left_is_swept_by_the_next() {
 fn a_request_that_is_wrong_is_refused_with_what_is_right() {
     for (words, said) in [
         (&["--a", "x"][..], "--b"),
-        (&["--a", "x", "--b", "y", "--rate", "10gbps"], "write bits, as 10Gbit"),
+        (&["--a", "x", "--b", "y", "--rate", "10GB/s"], "write bits, such as 10Gbit"),
         (&["--a", "x", "--b", "y", "--delay", "25"], "25.25ms"),
         (&["--a", "x", "--b", "y", "--jitter", "1s"], "before it is sent"),
         (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
-        (&["sites", "--loss", "0.01"], "percent"),
+        (&["sites", "--loss", "1"], "percent"),
         (&["sites", "--name", "A-b"], "small letters and digits"),
     ] {
         let output = fulmar(words);

@@ -150,7 +150,7 @@ mod tests {
         line.change("queue 100ms").unwrap();
         assert_eq!(line.queue_bytes(), 125_000_000);
         line.change("queue 64MB").unwrap();
-        assert_eq!(line.queue_bytes(), 64_000_000);
+        assert_eq!(line.queue_bytes(), 64 << 20);
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn tcp_arrives_intact_through_loss_and_reordering() {
 
 #[test]
 fn a_short_queue_overflows_and_tcp_copes() {
-    let Some(sites) = sites([line("rate 200Mbit queue 100kB"), line("")]) else { return };
+    let Some(sites) = sites([line("rate 200Mbit queue 100000B"), line("")]) else { return };
     transfer(&sites, IPV4, 10_000_000);
     let [there, back] = settled(&sites);
     adds_up(&there);

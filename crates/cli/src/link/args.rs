@@ -34,7 +34,7 @@ pub(super) struct SiteArgs {
     /// Congestion control of TCP at both sites, such as bbr or cubic [default: this kernel's]
     #[arg(long, value_name = "NAME")]
     pub(super) congestion: Option<String>,
-    /// The most that a socket's buffers grow to [default: four round trips at the rate]
+    /// The most that a socket's buffers grow to, as 256M [default: four round trips at the rate]
     #[arg(long, value_name = "SIZE")]
     pub(super) tcp_buffer: Option<Size>,
     #[command(flatten)]
@@ -63,16 +63,16 @@ pub(super) struct LineArgs {
     /// By how much the delay varies to either side; order is kept
     #[arg(long, value_name = "TIME", value_parser = words_of_time, default_value = "0")]
     jitter: Duration,
-    /// How many segments are lost by chance
-    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    /// How many segments are lost by chance, such as 0.01% or 1e-4
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
     loss: Share,
     /// How many segments arrive late, so that others overtake them
-    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
     reorder: Share,
     /// By how much these are late
     #[arg(long, value_name = "TIME", value_parser = words_of_time, default_value = "1ms")]
     reorder_by: Duration,
-    /// What waits for the line at most, as a size or a time [default: one round trip at the rate]
+    /// What waits for the line at most, as 64MB or 100ms [default: one round trip at the rate]
     #[arg(long, value_name = "SIZE|TIME", alias = "limit")]
     queue: Option<Queue>,
     /// What is different from A to B, such as 'rate 1Gbit loss 0.1%'

@@ -235,7 +235,7 @@ mod tests {
         let rates = rates(&Default::default(), &carried(), Duration::from_secs(1));
         let expected = "\
 direction   Gbit/s     segments     queue  queue max  overflow      lost  reordered    late (worst)
-a to b      10.000          130       0 B    63.1 MB         1         2          0     4 (1101) µs
+a to b      10.000          130       0 B   60.2 MiB         1         2          0     4 (1101) µs
 b to a       0.000            7       0 B        0 B         0         0          0        0 (0) µs
 b to a: 3 packets dropped: this machine is too busy for the rate
 ";
@@ -255,11 +255,11 @@ b to a: 3 packets dropped: this machine is too busy for the rate
     #[test]
     fn a_line_is_told_in_the_words_that_make_it() {
         let mut line = Line::new("10Gbit".parse().unwrap(), Duration::from_micros(25_250));
-        assert_eq!(told(&[line, line]), "Each way: rate 10Gbit delay 25.25ms queue 63.1 MB");
+        assert_eq!(told(&[line, line]), "Each way: rate 10Gbit delay 25.25ms queue 60.2 MiB");
         let other = line;
         line.change("loss 0.01% jitter 1ms reorder 1%").unwrap();
         let text = told(&[line, other]);
-        let expected = "A to B: rate 10Gbit delay 25.25ms queue 63.1 MB jitter 1ms loss 0.01% \
+        let expected = "A to B: rate 10Gbit delay 25.25ms queue 60.2 MiB jitter 1ms loss 0.01% \
                         reorder 1% by 1ms\nB to A: rate 10Gbit";
         assert!(text.starts_with(expected), "{text}");
     }

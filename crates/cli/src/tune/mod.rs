@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Memory of a node, such as 64G [default: this host's]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     memory: Option<u64>,
-    /// The part of packets that is lost, such as 1e-6 [default: not known]
+    /// The part of packets that is lost, such as 1e-6 or 0.0001% [default: not known]
     #[arg(long, value_name = "PART", value_parser = quantity::chance)]
     loss: Option<f64>,
     /// The largest packet of the whole path

@@ -68,7 +68,7 @@ fn the_rate_is_exact_after_hours() {
 
 #[test]
 fn what_finds_no_place_in_the_queue_is_dropped_segment_by_segment() {
-    let mut shaper = shaper("queue 100kB");
+    let mut shaper = shaper("queue 100000B");
     let train = Train { count: 7, each: 9038, last: 1000 };
     assert_eq!(enter(&mut shaper, Time(0), train).len(), 1);
     let runs = enter(&mut shaper, Time(0), train);
