@@ -85,7 +85,7 @@ fn sites(rate: &str, round_trip: Duration) -> Result<Option<Sites>, Failure> {
     });
     match started {
         Ok(sites) => Ok(Some(sites)),
-        Err(error @ (LinkError::Command(_) | LinkError::Enter { .. })) => {
+        Err(error @ (LinkError::Lock { .. } | LinkError::Command(_) | LinkError::Enter { .. })) => {
             not_run(&format!("the emulated link: {error}"));
             Ok(None)
         }

@@ -102,8 +102,37 @@ fn what_a_killed_run_has_left_is_swept_by_the_next() {
     let taken = fulmar(&["sites", "--name", &lives, "--", "true"]);
     assert_eq!(taken.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&taken.stderr).contains("choose another --name"), "{taken:?}");
+    // Nor does a run from within a namespace, which sees the names of all.
+    let nested = name("nested");
+    let words = ["netns", "exec", &format!("fulmar-{lives}-a"), FULMAR, "link", "sites"];
+    let mut inside = Command::new("ip");
+    let inside = inside.args(words).args(["--name", &nested, "--", "true"]).output().unwrap();
+    assert!(inside.status.success(), "{inside:?}");
+    assert_eq!(is_there(&lives), [true; 2]);
     send(&other, Signal::TERM);
     assert!(other.wait().unwrap().success());
+}
+
+#[test]
+fn runs_that_start_together_all_start() {
+    if !allowed() {
+        return;
+    }
+    // A run that was killed leaves to sweep, under the name that one of these takes.
+    let names = ["one", "two", "three"].map(name);
+    let mut killed = start(&names[1]);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let started = names.clone().map(|name| {
+        let mut command = Command::new(FULMAR);
+        command.args(["link", "sites", "--name", &name, "--", "true"]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for (child, name) in started.into_iter().zip(&names) {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+        assert_eq!(is_there(name), [false; 2]);
+    }
 }
 
 #[test]
@@ -111,7 +140,7 @@ fn a_request_that_is_wrong_is_refused_with_what_is_right() {
     for (words, said) in [
         (&["--a", "x"][..], "--b"),
         (&["--a", "x", "--b", "y", "--rate", "10GB/s"], "write bits, such as 10Gbit"),
-        (&["--a", "x", "--b", "y", "--delay", "25"], "25.25ms"),
+        (&["--a", "x", "--b", "y", "--delay", "25"], "50.5ms"),
         (&["--a", "x", "--b", "y", "--jitter", "1s"], "before it is sent"),
         (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
         (&["sites", "--loss", "1"], "percent"),

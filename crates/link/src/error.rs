@@ -1,6 +1,7 @@
 //! What a link may fail with, for people.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::units::UnitError;
 
@@ -27,6 +28,8 @@ pub enum LinkError {
     Command(String),
     #[error("{name:?} is taken by another run of 'fulmar link sites': choose another --name")]
     NameTaken { name: String },
+    #[error("cannot lock {}: {error}; making sites needs root", .file.display())]
+    Lock { file: PathBuf, error: io::Error },
     #[error("{what}: {error}")]
     System { what: &'static str, error: io::Error },
 }

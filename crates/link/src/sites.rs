@@ -1,10 +1,13 @@
 //! Two network namespaces joined by a link.
 
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::counters::Counters;
 use crate::error::LinkError;
@@ -39,10 +42,13 @@ pub struct SiteOptions {
 pub struct Sites {
     link: Link,
     namespaces: [Namespace; 2],
-    _claim: UnixListener,
+    _claim: Claim,
 }
 
 const PREFIX: &str = "fulmar-";
+/// Where the locks are. The names of namespaces are kept there too: who sees these sees the locks,
+/// in whichever network namespace that is.
+const LOCKS: &str = "/run";
 const SIDES: [&str; 2] = ["a", "b"];
 
 impl Sites {
@@ -57,9 +63,7 @@ impl Sites {
                 "{name:?} is no name for sites: it is 1 to 24 small letters and digits"
             ))));
         }
-        sweep();
-        let claim = claim(name)?;
-        remove(name);
+        let claim = claim_swept(name)?;
         let namespaces = {
             let [a, b] = names_of(name);
             [Namespace::new(a)?, Namespace::new(b)?]
@@ -119,31 +123,83 @@ fn names_of(name: &str) -> [String; 2] {
     SIDES.map(|side| format!("{PREFIX}{name}-{side}"))
 }
 
-/// Claims a name for this process. The kernel takes the claim back when the process is gone,
-/// however it went.
-fn claim(name: &str) -> Result<UnixListener, LinkError> {
-    let address = SocketAddr::from_abstract_name(format!("{PREFIX}sites-{name}"));
-    let claimed = address.and_then(|address| UnixListener::bind_addr(&address));
-    claimed.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => LinkError::NameTaken { name: name.to_owned() },
-        _ => LinkError::System { what: "cannot claim the name of the sites", error },
+fn lock_of(locks: &Path, name: &str) -> PathBuf {
+    locks.join(format!("{PREFIX}sites-{name}.lock"))
+}
+
+/// A lock that this process holds. The kernel takes it back when the process is gone, however it
+/// went; the file stays until somebody sweeps.
+struct Claim(File);
+
+impl Claim {
+    /// Takes the lock of that file, if `how` lets it.
+    fn take(file: &Path, how: FlockOperation) -> io::Result<Self> {
+        // Nobody but root can hold it.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(file)?;
+        flock(&file, how)?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A program that is being started has a copy of the file for a moment, which would hold on.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Claims a name for this process.
+fn claim(locks: &Path, name: &str) -> Result<Claim, LinkError> {
+    let file = lock_of(locks, name);
+    Claim::take(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => LinkError::NameTaken { name: name.to_owned() },
+            _ => LinkError::Lock { file, error },
+        }
     })
 }
 
-/// Removes the namespaces of runs that are no more.
+/// Claims a name, after all that runs which are no more have left was removed.
+fn claim_swept(name: &str) -> Result<Claim, LinkError> {
+    // Who sweeps holds the names of others for a while, so that it is one at a time who sweeps and
+    // claims: a name that is held then is held by sites.
+    let file = Path::new(LOCKS).join(format!("{PREFIX}sites.lock"));
+    let _alone = Claim::take(&file, FlockOperation::LockExclusive)
+        .map_err(|error| LinkError::Lock { file, error })?;
+    sweep();
+    let claim = claim(Path::new(LOCKS), name)?;
+    remove(name);
+    Ok(claim)
+}
+
+/// Removes the namespaces and locks of runs that are no more.
 fn sweep() {
-    let Ok(names) = std::fs::read_dir(NAMES) else { return };
-    for file in names.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let name = file.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
-        let Some((name, _)) = name.filter(|(name, side)| is_name(name) && SIDES.contains(side))
-        else {
-            continue;
-        };
+    let locks = Path::new(LOCKS);
+    for name in left(Path::new(NAMES), locks) {
         // Nobody who lives can hold the name while this does.
-        if let Ok(_claim) = claim(name) {
-            remove(name);
+        if let Ok(_claim) = claim(locks, &name) {
+            remove(&name);
+            // Who sweeps is alone: nobody has opened the file and waits for its lock.
+            let _ = std::fs::remove_file(lock_of(locks, &name));
         }
     }
+}
+
+/// Returns the names of sites of which there is a namespace or a lock.
+fn left(namespaces: &Path, locks: &Path) -> BTreeSet<String> {
+    let files = |place| std::fs::read_dir(place).into_iter().flatten().flatten();
+    let namespaces = files(namespaces).filter_map(|file| {
+        let file = file.file_name().into_string().ok()?;
+        let (name, side) = file.strip_prefix(PREFIX)?.rsplit_once('-')?;
+        SIDES.contains(&side).then(|| name.to_owned())
+    });
+    let locks = files(locks).filter_map(|file| {
+        let file = file.file_name().into_string().ok()?;
+        let name = file.strip_prefix(PREFIX)?.strip_prefix("sites-")?.strip_suffix(".lock")?;
+        Some(name.to_owned())
+    });
+    namespaces.chain(locks).filter(|name| is_name(name)).collect()
 }
 
 fn remove(name: &str) {
@@ -160,12 +216,34 @@ mod tests {
 
     #[test]
     fn a_name_is_held_by_one_at_a_time() {
-        let name = format!("t{}", std::process::id());
-        let first = claim(&name).unwrap();
-        let error = claim(&name).unwrap_err();
+        let locks = std::env::temp_dir().join(format!("fulmar-locks-{}", std::process::id()));
+        std::fs::create_dir(&locks).unwrap();
+        let first = claim(&locks, "site").unwrap();
+        let error = claim(&locks, "site").err().unwrap();
         assert!(error.to_string().contains("choose another --name"), "{error}");
+        assert!(claim(&locks, "other").is_ok());
         drop(first);
-        assert!(claim(&name).is_ok());
+        assert!(claim(&locks, "site").is_ok());
+        std::fs::remove_dir_all(&locks).unwrap();
+        let error = claim(&locks, "site").err().unwrap().to_string();
+        assert!(error.contains("fulmar-sites-site.lock"), "{error}");
+    }
+
+    #[test]
+    fn what_is_left_is_known_by_its_namespaces_and_locks() {
+        let place = std::env::temp_dir().join(format!("fulmar-left-{}", std::process::id()));
+        let [namespaces, locks] = ["netns", "locks"].map(|name| place.join(name));
+        assert!(left(&namespaces, &locks).is_empty());
+        std::fs::create_dir_all(&namespaces).unwrap();
+        std::fs::create_dir_all(&locks).unwrap();
+        let names = ["fulmar-one-a", "fulmar-one-b", "fulmar-lab-12-a", "fulmar-x", "other-a"];
+        names.iter().for_each(|name| drop(File::create(namespaces.join(name)).unwrap()));
+        let _held = claim(&locks, "one").unwrap();
+        let _too = claim(&locks, "two").unwrap();
+        let names = ["fulmar-sites.lock", "other.lock"];
+        names.iter().for_each(|name| drop(File::create(locks.join(name)).unwrap()));
+        assert_eq!(left(&namespaces, &locks).into_iter().collect::<Vec<_>>(), ["one", "two"]);
+        std::fs::remove_dir_all(&place).unwrap();
     }
 
     #[test]
