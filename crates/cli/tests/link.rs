@@ -66,6 +66,21 @@ fn a_command_runs_between_the_sites_and_its_failure_is_told() {
 }
 
 #[test]
+fn a_link_that_fails_ends_its_command_and_is_told() {
+    if !allowed() {
+        return;
+    }
+    let name = name("gone");
+    let script = "echo deleting; ip link delete wan0; exec sleep 600";
+    let output = fulmar(&["sites", "--name", &name, "--", "sh", "-c", script]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "deleting\n");
+    assert!(errors.contains("a device is gone") && errors.contains("a to b"), "{errors}");
+    assert_eq!(is_there(&name), [false; 2]);
+}
+
+#[test]
 fn an_interrupt_leaves_nothing_behind() {
     if !allowed() {
         return;

@@ -81,7 +81,7 @@ impl Watched<'_> {
         ExitCode::SUCCESS
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to its end, or to that of the link.
     pub(super) fn while_running(mut self, command: &mut Command, mut signals: Signals) -> ExitCode {
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -97,13 +97,18 @@ impl Watched<'_> {
                 Err(_) => break None,
             }
             // An interrupt from the keyboard has reached the command too, which decides.
-            if signals.wait(LOOK) == Came::End {
+            // What it does across a link that has failed is of no use to anybody.
+            if signals.wait(LOOK) == Came::End || self.link.failure().is_some() {
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;
             }
         };
         self.show.command_ended(self.link.counters());
+        if let Some(failure) = self.link.failure() {
+            complain(&format!("fulmar link: {failure}\n"));
+            return ExitCode::FAILURE;
+        }
         match status {
             Some(status) if status.success() => ExitCode::SUCCESS,
             Some(status) => {
