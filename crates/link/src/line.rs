@@ -47,7 +47,7 @@ pub const MEMORY_MAX: u64 = 8 << 30;
 /// Longer than any way on earth, or to the moon and back.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 /// A queue that holds no full packet would let nothing pass behind another.
-const QUEUE_MIN: u64 = 64 << 10;
+const QUEUE_MIN: Size = Size(64 << 10);
 
 impl Line {
     /// Returns a line without jitter, loss or reordering.
@@ -80,7 +80,7 @@ impl Line {
                 "loss" => self.loss = value.parse()?,
                 "reorder" => self.reorder = value.parse()?,
                 "reorder-by" => self.reorder_by = words_of_time(value)?,
-                "queue" | "limit" => self.queue = value.parse()?,
+                "queue" => self.queue = value.parse()?,
                 _ => {
                     return Err(UnitError(format!(
                         "{name:?} is no property of a line: there are rate, delay, jitter, loss, \
@@ -94,12 +94,11 @@ impl Line {
 
     /// Returns how many bytes may wait.
     pub fn queue_bytes(&self) -> u64 {
-        let bytes = match self.queue {
+        match self.queue {
             Queue::RoundTrip => self.rate.bytes_in(self.delay.saturating_mul(2)).max(1 << 20),
             Queue::Bytes(Size(bytes)) => bytes,
             Queue::Time(time) => self.rate.bytes_in(time),
-        };
-        bytes.max(QUEUE_MIN)
+        }
     }
 
     /// Returns how many bytes may be in the queue and under way, which the pump keeps in memory.
@@ -122,6 +121,13 @@ impl Line {
             return refuse(format!(
                 "jitter {jitter:?} is more than the delay {delay:?}: nothing arrives before it \
                  is sent"
+            ));
+        }
+        let queue = Size(self.queue_bytes());
+        if queue < QUEUE_MIN {
+            let rate = self.rate;
+            return refuse(format!(
+                "a queue of {queue} at {rate} may hold no full packet: {QUEUE_MIN} are the least"
             ));
         }
         if self.memory() > MEMORY_MAX {
@@ -154,6 +160,19 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_what_was_asked_for_or_is_refused() {
+        let queue = |words: &str| {
+            let mut line = line();
+            line.change(words).unwrap();
+            (line.queue_bytes(), line.check().is_ok())
+        };
+        assert_eq!(queue("queue 64K"), (64 << 10, true));
+        assert_eq!(queue("queue 60000B"), (60_000, false));
+        assert_eq!(queue("queue 0ms"), (0, false));
+        assert_eq!(queue("rate 1kbit delay 0"), (1 << 20, true));
+    }
+
+    #[test]
     fn words_of_netem_change_a_line() {
         let mut line = line();
         line.change("rate 1Gbit delay 10ms, jitter=2ms loss 0.1% reorder 1% reorder-by 3ms")
@@ -166,6 +185,8 @@ mod tests {
         let told = |line: &mut Line, words| line.change(words).unwrap_err().to_string();
         assert!(told(&mut line, "speed 3").contains("there are rate, delay"));
         assert!(told(&mut line, "rate").contains("wants a value"));
+        // To netem it is a number of packets.
+        assert!(told(&mut line, "limit 1000").contains("no property of a line"));
     }
 
     #[test]
@@ -179,5 +200,8 @@ mod tests {
         assert!(told("jitter 1s").contains("before it is sent"));
         assert!(told("delay 11s").contains("10s at most"));
         assert!(told("rate 1Tbit delay 1s").contains("GiB in memory"));
+        assert!(told("queue 65535B").contains("64.0 KiB are the least"));
+        let text = told("rate 1Mbit queue 100ms");
+        assert!(text.starts_with("a queue of 12.2 KiB at 1Mbit may hold"), "{text}");
     }
 }

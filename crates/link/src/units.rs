@@ -128,6 +128,12 @@ impl FromStr for Queue {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text.trim_end().ends_with(|c: char| c.is_ascii_digit()) {
+            return Err(UnitError(format!(
+                "{text:?} is a queue without a unit, which may mean packets, bytes or a time: \
+                 write it as 64MB or 100ms"
+            )));
+        }
         let time = words_of_time(text).map(Self::Time);
         time.or_else(|_| text.parse().map(Self::Bytes)).map_err(|_| {
             UnitError(format!("{text:?} is no queue: write it as a size, 64MB, or a time, 100ms"))
@@ -166,6 +172,10 @@ mod tests {
     fn queues_are_sizes_or_times() {
         assert_eq!("64MB".parse(), Ok(Queue::Bytes(Size(64 << 20))));
         assert_eq!("100ms".parse(), Ok(Queue::Time(Duration::from_millis(100))));
+        for text in ["1000", "0", "64.5"] {
+            let error = text.parse::<Queue>().unwrap_err().to_string();
+            assert!(error.contains("write it as 64MB or 100ms"), "{error}");
+        }
         assert!("much".parse::<Queue>().is_err() && "1000T".parse::<Size>().is_err());
     }
 

@@ -73,7 +73,7 @@ pub(super) struct LineArgs {
     #[arg(long, value_name = "TIME", value_parser = words_of_time, default_value = "1ms")]
     reorder_by: Duration,
     /// What waits for the line at most, as 64MB or 100ms [default: one round trip at the rate]
-    #[arg(long, value_name = "SIZE|TIME", alias = "limit")]
+    #[arg(long, value_name = "SIZE|TIME")]
     queue: Option<Queue>,
     /// What is different from A to B, such as 'rate 1Gbit loss 0.1%'
     #[arg(long, value_name = "WORDS")]
