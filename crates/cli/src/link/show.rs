@@ -59,13 +59,8 @@ impl Show {
         let rates = rates(&self.last.1, &counters, now.saturating_sub(self.last.0));
         match self.form {
             Form::Live => {
-                // The cursor goes up over the table, of which each line is erased.
-                let back = match self.drawn {
-                    0 => String::new(),
-                    lines => format!("\x1b[{lines}A"),
-                };
                 let table = table(&counters, rates, "\x1b[K");
-                print(&format!("{back}{table}"));
+                print(&redrawn(self.drawn, &table));
                 self.drawn = table.lines().count();
             }
             Form::Json => print(&format!("{}\n", as_json("second", now, &counters, rates))),
@@ -105,6 +100,16 @@ fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     // Nobody who reads is no reason to stop carrying.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Returns what draws a table over one of so many lines, of which each is erased. A terminal that
+/// is narrow cuts the lines off: if it wrapped them, there would be more than the cursor goes up.
+fn redrawn(lines: usize, table: &str) -> String {
+    let back = match lines {
+        0 => String::new(),
+        lines => format!("\x1b[{lines}A"),
+    };
+    format!("\x1b[?7l{back}{table}\x1b[?7h")
 }
 
 /// Returns bits per second that arrived.
@@ -240,6 +245,12 @@ b to a       0.000            7       0 B        0 B         0         0        
 b to a: 3 packets dropped: this machine is too busy for the rate
 ";
         assert_eq!(table(&carried(), rates, ""), expected);
+    }
+
+    #[test]
+    fn a_table_is_drawn_over_the_last_and_wraps_nowhere() {
+        assert_eq!(redrawn(0, "a\nb\n"), "\x1b[?7la\nb\n\x1b[?7h");
+        assert_eq!(redrawn(3, "a\nb\n"), "\x1b[?7l\x1b[3Aa\nb\n\x1b[?7h");
     }
 
     #[test]
