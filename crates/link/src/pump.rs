@@ -188,7 +188,7 @@ impl Pump {
             first => self.split(len, &layout, first),
         }
         self.tally.busy_until.store(self.shaper.busy_until().0, Relaxed);
-        raise(&self.tally.queue_max, self.shaper.queued(now));
+        raise(&self.tally.queue_max, self.shaper.waiting());
         Ok(true)
     }
 

@@ -54,6 +54,10 @@ pub enum Fate {
 pub struct Shaper {
     line: Line,
     queue_bytes: u64,
+    /// What the line sends in the time of a piece.
+    piece_bytes: u64,
+    /// What waits, the segments of the last packet among it.
+    waiting: u64,
     /// When the line has sent all that is in the queue. The fraction of a nanosecond is kept in
     /// units of 1 / rate, so that the rate is exact for ever.
     busy_until: Time,
@@ -125,6 +129,8 @@ impl Shaper {
         let lottery = [line.loss, line.reorder].map(|share| Lottery::new(share.0, &mut rng));
         Self {
             queue_bytes: line.queue_bytes(),
+            piece_bytes: line.rate.bytes_in(PIECE),
+            waiting: 0,
             busy_until: Time::ZERO,
             fraction: 0,
             last_arrival: Time::ZERO,
@@ -135,9 +141,10 @@ impl Shaper {
         }
     }
 
-    /// Returns how many bytes wait for the line, or are being sent.
-    pub fn queued(&self, now: Time) -> u64 {
-        self.line.rate.bytes_in(self.busy_until.since(now))
+    /// Returns how many bytes waited for the line, or were being sent, once the packet that entered
+    /// last had its place.
+    pub fn waiting(&self) -> u64 {
+        self.waiting
     }
 
     /// Returns when the line will have sent what is in its queue.
@@ -151,10 +158,11 @@ impl Shaper {
     /// If the train has no segments.
     pub fn handle_packet(&mut self, now: Time, train: Train) {
         assert!(train.count > 0, "a packet is at least one segment");
+        self.waiting = self.line.rate.bytes_in(self.busy_until.since(now));
         let piece = self.piece(train);
         let mut at = 0;
         while at < train.count {
-            let room = self.room(now, train, at);
+            let room = self.room(train, at);
             if room == 0 {
                 self.put(train, at..train.count, Fate::Overflowed);
                 return;
@@ -190,24 +198,22 @@ impl Shaper {
     }
 
     /// Returns how many segments from `at` on find a place. An idle line takes at least one.
-    fn room(&self, now: Time, train: Train, at: u32) -> u32 {
-        let queued = self.queued(now);
-        let free = self.queue_bytes.saturating_sub(queued);
+    fn room(&self, train: Train, at: u32) -> u32 {
+        let free = self.queue_bytes.saturating_sub(self.waiting);
         let rest = train.count - at;
         if train.bytes(&(at..train.count)) <= free {
             return rest;
         }
         let fit = u32::try_from(free / u64::from(train.each.max(1))).unwrap_or(u32::MAX).min(rest);
-        fit.max(u32::from(queued == 0))
+        fit.max(u32::from(self.waiting == 0))
     }
 
     /// Returns how many segments go in one piece.
     fn piece(&self, train: Train) -> u32 {
-        let long = self.line.rate.bytes_in(PIECE);
-        if train.bytes(&(0..train.count)) < 2 * long {
+        if train.bytes(&(0..train.count)) < 2 * self.piece_bytes {
             return train.count;
         }
-        u32::try_from(long / u64::from(train.each.max(1))).unwrap_or(u32::MAX).max(1)
+        u32::try_from(self.piece_bytes / u64::from(train.each.max(1))).unwrap_or(u32::MAX).max(1)
     }
 
     /// Puts segments on the line and returns when the last of them is sent.
@@ -215,9 +221,10 @@ impl Shaper {
         if self.busy_until < now {
             (self.busy_until, self.fraction) = (now, 0);
         }
+        let bytes = train.bytes(&segments);
+        self.waiting += bytes;
         let rate = u128::from(self.line.rate.bits());
-        let bits = u128::from(train.bytes(&segments)) * 8;
-        let time = bits * 1_000_000_000 + u128::from(self.fraction);
+        let time = u128::from(bytes) * 8 * 1_000_000_000 + u128::from(self.fraction);
         // Both fit: the quotient of a packet's bits is at most some hundred thousand seconds.
         self.busy_until = self.busy_until + Duration::from_nanos((time / rate) as u64);
         self.fraction = (time % rate) as u64;
