@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::LinkError;
@@ -67,18 +68,39 @@ impl Drop for Namespace {
     }
 }
 
+/// How long what runs in a namespace may take to end.
+const GRACE: Duration = Duration::from_millis(200);
+
 /// Removes a namespace of ours. What runs there has lost its network, and is told so as by a
-/// terminal that is gone: shells and most daemons end.
+/// terminal that is gone: shells and most daemons end. What does not is killed: it would keep the
+/// namespace, and nobody would find it there without the name.
 pub(crate) fn remove(name: &str) {
-    let listed = Command::new("ip").args(["netns", "pids", name]).output();
-    let text = listed.map(|output| output.stdout).unwrap_or_default();
-    for id in String::from_utf8_lossy(&text).lines() {
-        if let Some(id) = id.trim().parse().ok().and_then(Pid::from_raw) {
-            let _ = kill_process(id, Signal::HUP);
-        }
+    let end = Instant::now() + GRACE;
+    let mut inside = running(name);
+    signal(&inside, Signal::HUP);
+    while !inside.is_empty() && Instant::now() < end {
+        thread::sleep(GRACE / 20);
+        inside = running(name);
     }
+    signal(&inside, Signal::KILL);
     // Somebody else may have been faster.
     let _ = ip(&["netns", "delete", name]);
+}
+
+/// Returns what runs in a namespace, but for this process.
+fn running(name: &str) -> Vec<Pid> {
+    let listed = Command::new("ip").args(["netns", "pids", name]).output();
+    let text = listed.map(|output| output.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let processes = text.lines().filter_map(|id| id.trim().parse().ok().and_then(Pid::from_raw));
+    processes.filter(|id| *id != getpid()).collect()
+}
+
+fn signal(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        // It may have ended.
+        let _ = kill_process(*process, signal);
+    }
 }
 
 /// Runs ip(8) where the thread is, and returns what it prints.

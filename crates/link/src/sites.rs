@@ -36,9 +36,9 @@ pub struct SiteOptions {
     pub tcp: Tcp,
 }
 
-/// Two namespaces and their link. All of it goes when this goes, and what still runs there gets
-/// SIGHUP. When the process is killed its
-/// devices go at once, and the names when somebody makes sites again.
+/// Two namespaces and their link. All of it goes when this goes: what still runs there gets SIGHUP,
+/// and SIGKILL if it has not ended 0.2 s later. When the process is killed its devices go at once,
+/// and the names when somebody makes sites again.
 pub struct Sites {
     link: Link,
     namespaces: [Namespace; 2],

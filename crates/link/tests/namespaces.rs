@@ -3,7 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -162,6 +164,24 @@ fn everything_goes_with_its_guard() {
     }
     drop(sites);
     assert!(!names.iter().any(|name| name.exists()));
+}
+
+#[test]
+fn what_still_runs_at_a_site_ends_with_it() {
+    let Some(sites) = sites([line(""); 2]) else { return };
+    // One that ends when its terminal is gone, and one that does not.
+    let scripts = ["trap 'exit 7' HUP", "trap '' HUP"];
+    let mut children = scripts.map(|trap| {
+        let script = format!("{trap}; echo ready; while :; do sleep 0.01; done");
+        let mut command = sites.command(1, "sh".as_ref());
+        command.args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        child
+    });
+    drop(sites);
+    let ended = children.each_mut().map(|child| child.wait().unwrap());
+    assert_eq!((ended[0].code(), ended[1].signal()), (Some(7), Some(9)));
 }
 
 #[test]

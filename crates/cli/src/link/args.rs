@@ -11,8 +11,10 @@ use fulmar_link::{
 /// Make two network namespaces joined by a long link
 ///
 /// The namespaces are fulmar-NAME-a and fulmar-NAME-b, each with a device wan0. TCP's buffers in
-/// them are set to fill the link. All of it goes when this ends, however it ends, and what still
-/// runs there gets SIGHUP. With a command, that runs at site A, and the sites last as long as it.
+/// them are set to fill the link. All of it goes when this ends, and what still runs there gets
+/// SIGHUP, then SIGKILL. If this is killed itself (SIGKILL), the link goes at once, and the
+/// namespaces when "fulmar link sites" runs next. With a command, that runs at site A, and the sites
+/// last as long as it.
 ///
 ///   fulmar link sites --rate 10Gbit --rtt 50.5ms
 ///   ip netns exec fulmar-site-b iperf3 -s
