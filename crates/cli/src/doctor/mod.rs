@@ -198,7 +198,7 @@ mod tests {
     fn what_is_wrong_is_said_with_what_is_right() {
         for (line, told) in [
             ("doctor --only tpc", "it is one of names, port, lnet"),
-            ("doctor a --udp-rate fast", "write a rate as 100M"),
+            ("doctor a --udp-rate fast", "write bits per second, such as 10Gbit"),
             ("doctor a --time 600", "1..=60"),
         ] {
             let error = Line::try_parse_from(line.split_whitespace()).unwrap_err().to_string();

@@ -115,7 +115,7 @@ fn every_option_is_explained_and_what_is_wrong_is_said() {
         let words = OCEAN.iter().chain(words);
         Args::try_parse_from(words).unwrap_err().to_string()
     };
-    assert!(wrong(&["--loss", "2"]).contains("such as 1e-6 or 0.01%"));
+    assert!(wrong(&["--loss", "2"]).contains("such as 0.01%, or as a part, such as 1e-4"));
     assert!(wrong(&["--device", "eth0; reboot"]).contains("no name of a network device"));
     assert!(wrong(&["--memory", "much"]).contains("such as 64G"));
 }
