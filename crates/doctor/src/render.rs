@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::finding::{Check, Checked, Finding, Level, Report};
-use crate::text::{bytes, micros, percent, printable, rate, wrap};
+use crate::text::{bytes, micros, percent, printable, printable_lines, rate, wrap};
 
 /// Columns of the report.
 const WIDTH: usize = 100;
@@ -34,7 +34,7 @@ pub fn report(report: &Report) -> String {
     }
     text += &not_examined(&report.checks);
     text += &last(report);
-    printable(&text)
+    printable_lines(&text)
 }
 
 /// Returns the line of a check that has ended, for people who wait.
@@ -73,13 +73,13 @@ fn heading(level: Level, count: usize) -> String {
 fn head(report: &Report) -> String {
     let host = |host: &crate::evidence::Host| {
         let device = host.path_device().map(|device| format!(", {}", device.name));
-        format!(
+        printable(&format!(
             "{} (Linux {}, Fulmar {}{})",
             host.name,
             host.kernel,
             host.fulmar,
             device.unwrap_or_default()
-        )
+        ))
     };
     let mut text = format!("here       {}\n", host(&report.here));
     if let Some(target) = &report.target {

@@ -67,9 +67,22 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Returns a text without what a terminal would take for a command.
+/// Returns a text as one line, without what a terminal would take for a command or for another
+/// order of the letters.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+    text.chars().map(|c| if is_command(c) { '?' } else { c }).collect()
+}
+
+/// Returns lines that are each [`printable`].
+pub fn printable_lines(text: &str) -> String {
+    text.chars().map(|c| if is_command(c) && c != '\n' { '?' } else { c }).collect()
+}
+
+/// Whether a character is none to be seen: a control character, another end of a line, a mark of
+/// the direction of writing, or one without any width.
+fn is_command(c: char) -> bool {
+    let unseen = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}');
+    c.is_control() || unseen || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
 }
 
 /// Breaks a text into lines of at most `width` characters, between words where it can.
@@ -119,6 +132,8 @@ mod tests {
     #[test]
     fn what_a_far_end_writes_does_not_command_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\tc"), "a?[2Jb?c");
+        assert_eq!(printable("a\nERROR\r\u{202e}b\u{2028}\u{9b}c\u{200b}"), "a?ERROR??b??c?");
+        assert_eq!(printable_lines("a\n\x1bb\n"), "a\n?b\n");
     }
 
     #[test]

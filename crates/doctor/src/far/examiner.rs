@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::server::{datagrams, hurry};
-use super::{FarError, GREETING_MAX, Greeting, Reply, Request, VERSION, frame};
+use super::{FarError, GREETING_MAX, Greeting, Reply, Request, VERSION, clean, frame};
 
 /// A far end that serves us.
 #[derive(Debug)]
@@ -43,13 +43,13 @@ impl Examiner {
                 return Err(FarError::Version { who, theirs, ours: VERSION });
             }
             Reply::Busy { with } => {
-                return Err(FarError::Busy { who, with: crate::text::printable(&with) });
+                return Err(FarError::Busy { who, with: clean::words(&with) });
             }
             other => return Err(unexpected(who, "a greeting", other)),
         };
         let udp = datagrams(SocketAddr::new(local, 0)).map_err(broken("no UDP socket"))?;
         udp.connect(who).map_err(broken("no way for UDP"))?;
-        let program = crate::text::printable(&program);
+        let program = clean::words(&program);
         Ok(Self { control, who, local, token, program, udp })
     }
 
@@ -68,13 +68,13 @@ impl Examiner {
         &self.program
     }
 
-    /// Returns what its host says of itself.
+    /// Returns what its host says of itself, without what no host would say.
     ///
     /// # Errors
     /// Why it is no help.
     pub fn host(&self) -> Result<crate::evidence::Host, FarError> {
         match self.ask(&Request::Host, Duration::from_secs(30))? {
-            Reply::Host(host) => Ok(*host),
+            Reply::Host(host) => Ok(clean::host(*host)),
             other => Err(unexpected(self.who, "its host", other)),
         }
     }
@@ -103,7 +103,7 @@ impl Examiner {
     pub(crate) fn hear(&self, patience: Duration) -> Result<Reply, FarError> {
         match frame::receive(&self.control, self.who, patience)? {
             Reply::Refused { why } => {
-                Err(FarError::Refused { who: self.who, why: crate::text::printable(&why) })
+                Err(FarError::Refused { who: self.who, why: clean::words(&why) })
             }
             reply => Ok(reply),
         }
@@ -134,7 +134,7 @@ impl Examiner {
 /// Says that a reply is not what was asked for.
 pub(crate) fn unexpected(who: SocketAddr, wanted: &'static str, got: Reply) -> FarError {
     match got {
-        Reply::Refused { why } => FarError::Refused { who, why: crate::text::printable(&why) },
+        Reply::Refused { why } => FarError::Refused { who, why: clean::words(&why) },
         got => FarError::Unexpected { who, got: got.name(), wanted },
     }
 }

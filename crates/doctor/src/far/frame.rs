@@ -8,7 +8,7 @@ use fulmar_wire::{Order, Reader, Writer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{FRAME_MAX, FarError};
+use super::{FRAME_MAX, FarError, clean};
 
 /// Sends one frame.
 pub(super) fn send<T: Serialize>(mut stream: &TcpStream, value: &T) -> io::Result<()> {
@@ -39,7 +39,9 @@ pub(super) fn receive<T: DeserializeOwned>(
     }
     let mut body = vec![0; len as usize];
     fill(stream, &mut body, deadline).map_err(|error| told(who, patience, error))?;
-    serde_json::from_slice(&body).map_err(|error| FarError::Garbled { who, why: error.to_string() })
+    // It quotes what came.
+    let garbled = |error: serde_json::Error| clean::words(&error.to_string());
+    serde_json::from_slice(&body).map_err(|error| FarError::Garbled { who, why: garbled(error) })
 }
 
 /// Says why a frame did not come.

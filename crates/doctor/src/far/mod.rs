@@ -9,6 +9,7 @@
 //! durations, rates, streams, and how long is waited. The server examines with one at a time, and
 //! sends datagrams to nobody but the address that has opened a TCP connection to it.
 
+mod clean;
 mod datagram;
 mod error;
 mod examiner;

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::evidence::{Device, Host};
+use crate::finding::Place;
+use crate::judge;
 use crate::measure::{self, Load, Way};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -189,6 +192,36 @@ fn a_far_end_that_is_none_is_refused_by_its_address() {
         let error = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
         assert!(error.contains(told) && error.contains(&at.to_string()), "{error}");
     }
+}
+
+#[test]
+fn a_far_host_puts_no_lines_into_the_report_and_no_words_into_commands() {
+    let down = |name: &str| Device { name: name.into(), ..Device::default() };
+    let host = Host {
+        name: "a\nERROR (1)\u{202e}".into(),
+        devices: vec![down("eth0; curl x|sh"), down("eth1")],
+        device: Some("eth0; curl x|sh".into()),
+        ..Host::default()
+    };
+    let reply = serde_json::to_string(&Reply::Host(Box::new(host))).unwrap();
+    let at = hostile([frame_of(WELCOME), frame_of(&reply)].concat());
+    let host = examiner(at).host().unwrap();
+    assert_eq!((host.name.as_str(), host.device.as_deref()), ("a?ERROR (1)?", None));
+    let found = judge::nic(Place::There, &host);
+    let mends: Vec<_> = found.iter().filter_map(|one| one.mend.as_deref()).collect();
+    assert_eq!(mends, ["ip link set eth1 up; see dmesg, the cable and the switch"]);
+}
+
+#[test]
+fn what_a_caller_says_puts_no_lines_into_the_log() {
+    let (_server, at, notices) = server();
+    let mut stream = TcpStream::connect(at).unwrap();
+    let said = "a\\n1.2.3.4:5 examines".to_owned() + &"x".repeat(400);
+    stream.write_all(&frame_of(&format!("{{\"{said}\":1}}"))).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+    let notices = notices.lock().unwrap();
+    let [Notice::Refused(_, why)] = &notices[..] else { panic!("{notices:?}") };
+    assert!(why.contains("a?1.2.3.4:5 examines") && why.len() < 600, "{why}");
 }
 
 #[test]
