@@ -50,7 +50,7 @@ pub struct Server {
 }
 
 pub(super) struct Shared {
-    pub(super) stop: AtomicBool,
+    stop: AtomicBool,
     session: Mutex<Option<Arc<Session>>>,
     greetings: AtomicUsize,
     from: Vec<IpAddr>,
@@ -108,12 +108,10 @@ impl Server {
         };
         let listener = listen(address).map_err(refused)?;
         let at = listener.local_addr().map_err(refused)?;
-        let udp = Arc::new(datagrams(at).map_err(refused)?);
+        let strays = datagrams(at).map_err(refused)?;
+        strays.set_nonblocking(true).map_err(refused)?;
         let shared = self.shared.clone();
-        let socket = udp.clone();
-        self.threads.push(std::thread::spawn(move || shared.receive(&socket)));
-        let shared = self.shared.clone();
-        self.threads.push(std::thread::spawn(move || shared.accept(&listener, &udp)));
+        self.threads.push(std::thread::spawn(move || shared.accept(&listener, &strays)));
         self.addresses.push(at);
         Ok(())
     }
@@ -142,7 +140,9 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Opens a socket whose datagrams are never cut on their way.
+/// Opens a socket whose datagrams are never cut on their way. A port that is named is shared: the
+/// server keeps it, and each examination has a socket of its own there, which takes what is for the
+/// address that it was called at.
 pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     use rustix::net::sockopt;
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -152,6 +152,7 @@ pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     } else {
         sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
     }
+    socket.set_reuse_address(address.port() != 0)?;
     // What the host grants is enough, or what is lost here is told as such.
     let _ = socket.set_recv_buffer_size(UDP_ROOM);
     let _ = socket.set_send_buffer_size(UDP_ROOM / 4);
@@ -168,11 +169,14 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Takes callers.
-    fn accept(self: &Arc<Self>, listener: &TcpListener, udp: &Arc<UdpSocket>) {
+    /// Takes callers, and throws away datagrams that are for no examination.
+    fn accept(self: &Arc<Self>, listener: &TcpListener, strays: &UdpSocket) {
         while !self.stopped() {
-            let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&GLANCE));
-            if !ready.is_ok_and(|count| count > 0) {
+            let mut doors =
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(strays, PollFlags::IN)];
+            let ready = poll(&mut doors, Some(&GLANCE));
+            let _ = strays.recv(&mut []);
+            if ready.is_err() || doors[0].revents().is_empty() {
                 continue;
             }
             let Ok((stream, who)) = listener.accept() else {
@@ -184,13 +188,13 @@ impl Shared {
                 self.greetings.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let (shared, udp) = (self.clone(), udp.clone());
-            std::thread::spawn(move || shared.greet(stream, who, &udp));
+            let shared = self.clone();
+            std::thread::spawn(move || shared.greet(stream, who));
         }
     }
 
     /// Hears what a caller wants.
-    fn greet(&self, stream: TcpStream, who: SocketAddr, udp: &Arc<UdpSocket>) {
+    fn greet(&self, stream: TcpStream, who: SocketAddr) {
         let greeting = frame::receive::<Greeting>(&stream, who, GREETING_MAX);
         self.greetings.fetch_sub(1, Ordering::Relaxed);
         let refuse = |why: String| {
@@ -209,7 +213,7 @@ impl Shared {
                     frame::send(&stream, &Reply::Welcome { version: VERSION, program, token: 0 });
                 (self.notify)(Notice::Refused(who, format!("it speaks version {version}")));
             }
-            Ok(Greeting::Examine { .. }) => self.examine(&stream, who, udp),
+            Ok(Greeting::Examine { .. }) => self.examine(&stream, who),
             Ok(Greeting::Attach { token }) => {
                 let session = self.session().clone();
                 match session.filter(|session| session.owns(who.ip(), token)) {
@@ -221,7 +225,7 @@ impl Shared {
     }
 
     /// Has somebody examine, unless somebody else does.
-    fn examine(&self, stream: &TcpStream, who: SocketAddr, udp: &Arc<UdpSocket>) {
+    fn examine(&self, stream: &TcpStream, who: SocketAddr) {
         let session = {
             let mut place = self.session();
             if let Some(other) = &*place {
@@ -230,11 +234,12 @@ impl Shared {
                 let _ = frame::send(stream, &Reply::Busy { with: with.clone() });
                 return (self.notify)(Notice::Refused(who, format!("{with} is examining")));
             }
-            match Session::new(who, stream, udp.clone()) {
+            match Session::new(who, stream) {
                 Ok(session) => place.insert(Arc::new(session)).clone(),
-                Err(error) => {
+                Err(why) => {
                     drop(place);
-                    return (self.notify)(Notice::Refused(who, error.to_string()));
+                    let _ = frame::send(stream, &Reply::Refused { why: why.clone() });
+                    return (self.notify)(Notice::Refused(who, why));
                 }
             }
         };
@@ -244,22 +249,6 @@ impl Shared {
         session.run(stream);
         drop(place);
         (self.notify)(Notice::Ended(who, begun.elapsed()));
-    }
-
-    /// Takes datagrams.
-    fn receive(&self, udp: &UdpSocket) {
-        let mut bytes = vec![0; 1 << 16];
-        if udp.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
-            return;
-        }
-        while !self.stopped() {
-            let Ok((len, from)) = udp.recv_from(&mut bytes) else { continue };
-            let now = Instant::now();
-            let session = self.session().clone();
-            if let Some(session) = session {
-                session.datagram(udp, &bytes[..len], from, now);
-            }
-        }
     }
 }
 

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fulmar_wire::{Order, Reader};
 
 use super::flood::is_passing;
 use super::message::may_echo;
-use super::server::hurry;
+use super::server::{datagrams, hurry};
 use super::{Datagram, DatagramKind, GREETING_MAX, HEADER_LEN, IDLE_MAX, SESSION_MAX};
 use super::{FarError, Reply, Request, StreamsSeen, Tally, VERSION, flood, frame};
 use crate::evidence;
@@ -22,7 +23,8 @@ pub(super) struct Session {
     token: u64,
     /// To end it from outside.
     control: TcpStream,
-    udp: Arc<UdpSocket>,
+    udp: UdpSocket,
+    over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
     attached: Condvar,
     datagrams: Mutex<Datagrams>,
@@ -41,23 +43,30 @@ struct Datagrams {
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// After so long without a datagram no more are on their way.
 const QUIET: Duration = Duration::from_millis(250);
+/// Who takes datagrams looks so often whether the examination is over.
+const GLANCE: Duration = Duration::from_millis(100);
 
 impl Session {
-    pub(super) fn new(
-        who: SocketAddr,
-        control: &TcpStream,
-        udp: Arc<UdpSocket>,
-    ) -> io::Result<Self> {
+    /// Begins with the caller of a control connection. It fails, with a reason for people, if the host
+    /// has no token or no UDP socket to give.
+    pub(super) fn new(who: SocketAddr, control: &TcpStream) -> Result<Self, String> {
         // Nobody else may guess it.
         let mut token = [0; 8];
-        File::open("/dev/urandom")?.read_exact(&mut token)?;
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut token))
+            .map_err(told)?;
         hurry(control);
+        let local = control.local_addr().map_err(told)?;
+        // Datagrams come to the address that was called, and must be answered from there.
+        let udp = datagrams(local).map_err(|error| format!("no UDP socket at {local}: {error}"))?;
+        udp.set_read_timeout(Some(GLANCE)).map_err(told)?;
         Ok(Self {
             who,
-            local: control.local_addr()?.ip(),
+            local: local.ip(),
             token: u64::from_ne_bytes(token),
-            control: control.try_clone()?,
+            control: control.try_clone().map_err(told)?,
             udp,
+            over: AtomicBool::new(false),
             streams: Mutex::default(),
             attached: Condvar::new(),
             datagrams: Mutex::default(),
@@ -91,9 +100,19 @@ impl Session {
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a datagram, which is passed over unless it is the examiner's. What is answered is
-    /// shorter than what came.
-    pub(super) fn datagram(&self, udp: &UdpSocket, bytes: &[u8], from: SocketAddr, now: Instant) {
+    /// Takes datagrams until the examination is over.
+    fn receive(&self) {
+        let mut bytes = vec![0; 1 << 16];
+        while !self.over.load(Ordering::Relaxed) {
+            if let Ok((len, from)) = self.udp.recv_from(&mut bytes) {
+                self.datagram(&bytes[..len], from, Instant::now());
+            }
+        }
+    }
+
+    /// Takes a datagram, which is passed over unless it is the examiner's. What is answered is no
+    /// longer than what came.
+    fn datagram(&self, bytes: &[u8], from: SocketAddr, now: Instant) {
         let Some(datagram) = Datagram::decode(bytes) else { return };
         if !self.owns(from.ip(), datagram.token) {
             return;
@@ -111,14 +130,22 @@ impl Session {
                 let mut answer = Vec::with_capacity(HEADER_LEN);
                 Datagram { kind: DatagramKind::Echoed, ..datagram }.encode(HEADER_LEN, &mut answer);
                 // One that is lost is asked for again.
-                let _ = udp.send_to(&answer, from);
+                let _ = self.udp.send_to(&answer, from);
             }
             DatagramKind::Echoed => {}
         }
     }
 
-    /// Answers requests until there are no more.
+    /// Takes datagrams and answers requests until there are no more of these.
     pub(super) fn run(&self, control: &TcpStream) {
+        std::thread::scope(|scope| {
+            let _over = Over(&self.over);
+            scope.spawn(|| self.receive());
+            self.answer_all(control);
+        });
+    }
+
+    fn answer_all(&self, control: &TcpStream) {
         let (version, program) = (VERSION, env!("CARGO_PKG_VERSION").to_owned());
         let welcome = Reply::Welcome { version, program, token: self.token };
         let deadline = Instant::now() + SESSION_MAX;
@@ -235,6 +262,15 @@ impl Session {
         }
         frame::send(control, &Reply::Ready).map_err(told)?;
         Ok(taken)
+    }
+}
+
+/// Says that it is over when it goes, whatever happens.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

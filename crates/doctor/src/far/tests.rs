@@ -94,6 +94,19 @@ fn streams_carry_what_the_kernel_counts_both_ways() {
 }
 
 #[test]
+fn datagrams_are_answered_from_the_address_that_was_called() {
+    let options = ServerOptions { bind: None, port: 0, from: Vec::new() };
+    let server = Server::start(&options, |_| {}).unwrap();
+    let second = Ipv4Addr::new(127, 0, 0, 3).into();
+    let at = SocketAddr::new(second, server.addresses()[0].port());
+    let far = Examiner::connect(at, Some(Ipv4Addr::new(127, 0, 0, 2).into()), PATIENCE).unwrap();
+    let answered = (0..5).find_map(|number| measure::round_trip(far.udp(), far.token(), number));
+    assert!(answered.is_some(), "no datagram is answered");
+    let seen = measure::udp(&far, 1_000_000, 1000, Duration::from_millis(300)).unwrap();
+    assert!(seen.out.seen.received > 0 && seen.back.seen.received > 0, "{seen:?}");
+}
+
+#[test]
 fn messages_of_every_size_come_back() {
     let (_server, at, _) = server();
     let rows = measure::latency(&examiner(at), Duration::from_millis(200)).unwrap();
