@@ -30,12 +30,22 @@ pub(super) fn receive<T: DeserializeOwned>(
     who: SocketAddr,
     patience: Duration,
 ) -> Result<T, FarError> {
+    receive_within(stream, who, patience, FRAME_MAX)
+}
+
+/// As [`receive`], with at most `max` bytes of JSON.
+pub(super) fn receive_within<T: DeserializeOwned>(
+    stream: &TcpStream,
+    who: SocketAddr,
+    patience: Duration,
+    max: usize,
+) -> Result<T, FarError> {
     let deadline = Instant::now() + patience;
     let mut head = [0; 4];
     fill(stream, &mut head, deadline).map_err(|error| told(who, patience, error))?;
     let len = Reader::new(&head, Order::Big).u32("length").unwrap_or(u32::MAX);
-    if len as usize > FRAME_MAX {
-        return Err(FarError::TooLong { who, len: len.into(), max: FRAME_MAX });
+    if len as usize > max {
+        return Err(FarError::TooLong { who, len: len.into(), max });
     }
     let mut body = vec![0; len as usize];
     fill(stream, &mut body, deadline).map_err(|error| told(who, patience, error))?;

@@ -57,8 +57,12 @@ pub const IDLE_MAX: Duration = Duration::from_secs(90);
 pub const SESSION_MAX: Duration = Duration::from_secs(1800);
 /// How long a caller may take to say who it is, and a far end to answer.
 pub const GREETING_MAX: Duration = Duration::from_secs(5);
-/// Callers that have not yet said who they are.
+/// Longest first frame of a caller, of whom nothing is known yet, in bytes.
+pub const GREETING_LEN_MAX: usize = 512;
+/// Callers that have not yet said who they are, beside the examiner's further connections.
 pub const GREETINGS_MAX: usize = 16;
+/// Such callers from one address.
+pub const GREETINGS_FROM_ONE_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests;

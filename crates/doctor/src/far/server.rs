@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::frame;
 use super::session::Session;
-use super::{GREETING_MAX, GREETINGS_MAX, Greeting, PORT, Reply, STREAMS_MAX, VERSION};
+use super::{GREETING_LEN_MAX, GREETING_MAX, GREETINGS_FROM_ONE_MAX, GREETINGS_MAX};
+use super::{Greeting, PORT, Reply, STREAMS_MAX, VERSION};
 
 /// How a far end serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,8 @@ pub struct Server {
 pub(super) struct Shared {
     stop: AtomicBool,
     session: Mutex<Option<Arc<Session>>>,
-    greetings: AtomicUsize,
+    /// Callers that have not yet said who they are.
+    greetings: Mutex<Vec<IpAddr>>,
     from: Vec<IpAddr>,
     notify: Box<dyn Fn(Notice) + Send + Sync>,
 }
@@ -74,7 +76,7 @@ impl Server {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             session: Mutex::new(None),
-            greetings: AtomicUsize::new(0),
+            greetings: Mutex::default(),
             from: options.from.clone(),
             notify: Box::new(notify),
         });
@@ -183,30 +185,54 @@ impl Shared {
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            if self.greetings.fetch_add(1, Ordering::Relaxed) >= GREETINGS_MAX {
-                // Those that are greeting have five seconds; this one may try again.
-                self.greetings.fetch_sub(1, Ordering::Relaxed);
-                continue;
+            // Nothing is read of who may not examine, and nothing is told.
+            if !self.from.is_empty() && !self.from.contains(&who.ip()) {
+                let why = format!("{} is not among those that --from names there", who.ip());
+                self.refuse(&stream, who, why);
+            } else if self.may_greet(who.ip()) {
+                let shared = self.clone();
+                std::thread::spawn(move || shared.greet(stream, who));
             }
-            let shared = self.clone();
-            std::thread::spawn(move || shared.greet(stream, who));
         }
+    }
+
+    /// Counts a caller that will say who it is. Returns false if it is one too many: those that are
+    /// counted have five seconds, so this one may try again.
+    fn may_greet(&self, who: IpAddr) -> bool {
+        // All connections of a load may come at once.
+        let examines = self.session().as_ref().is_some_and(|session| session.who().ip() == who);
+        let mut greetings = self.greetings();
+        let from_one = greetings.iter().filter(|other| **other == who).count();
+        let may = match examines {
+            true => from_one < STREAMS_MAX as usize,
+            false => from_one < GREETINGS_FROM_ONE_MAX && greetings.len() < GREETINGS_MAX,
+        };
+        if may {
+            greetings.push(who);
+        }
+        may
+    }
+
+    fn greetings(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self, stream: &TcpStream, who: SocketAddr, why: String) {
+        // The caller may be gone.
+        let _ = frame::send(stream, &Reply::Refused { why: why.clone() });
+        (self.notify)(Notice::Refused(who, why));
     }
 
     /// Hears what a caller wants.
     fn greet(&self, stream: TcpStream, who: SocketAddr) {
-        let greeting = frame::receive::<Greeting>(&stream, who, GREETING_MAX);
-        self.greetings.fetch_sub(1, Ordering::Relaxed);
-        let refuse = |why: String| {
-            // The caller may be gone.
-            let _ = frame::send(&stream, &Reply::Refused { why: why.clone() });
-            (self.notify)(Notice::Refused(who, why));
-        };
-        if !self.from.is_empty() && !self.from.contains(&who.ip()) {
-            return refuse(format!("{} is not among those that --from names there", who.ip()));
+        let greeting = frame::receive_within(&stream, who, GREETING_MAX, GREETING_LEN_MAX);
+        let mut greetings = self.greetings();
+        if let Some(at) = greetings.iter().position(|other| *other == who.ip()) {
+            greetings.swap_remove(at);
         }
+        drop(greetings);
         match greeting {
-            Err(error) => refuse(error.to_string()),
+            Err(error) => self.refuse(&stream, who, error.to_string()),
             Ok(Greeting::Examine { version, .. }) if version != VERSION => {
                 let program = env!("CARGO_PKG_VERSION").to_owned();
                 let _ =
@@ -218,7 +244,9 @@ impl Shared {
                 let session = self.session().clone();
                 match session.filter(|session| session.owns(who.ip(), token)) {
                     Some(session) => session.attach(stream, STREAMS_MAX as usize),
-                    None => refuse("no examination has this token".to_owned()),
+                    None => {
+                        self.refuse(&stream, who, "no examination has this token".to_owned());
+                    }
                 }
             }
         }
@@ -238,8 +266,7 @@ impl Shared {
                 Ok(session) => place.insert(Arc::new(session)).clone(),
                 Err(why) => {
                     drop(place);
-                    let _ = frame::send(stream, &Reply::Refused { why: why.clone() });
-                    return (self.notify)(Notice::Refused(who, why));
+                    return self.refuse(stream, who, why);
                 }
             }
         };

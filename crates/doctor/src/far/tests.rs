@@ -140,6 +140,70 @@ fn who_is_not_named_is_refused() {
     assert!(refused.contains("127.0.0.1 is not among those"), "{refused}");
 }
 
+/// A caller from another address than this host's first.
+fn stranger(at: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::new(STRANGER, 0).into()).unwrap();
+    socket.connect(&at.into()).unwrap();
+    let stream: TcpStream = socket.into();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
+
+#[test]
+fn who_is_not_named_is_refused_unheard_and_learns_nothing_of_who_examines() {
+    let (_server, at, _) = server_for(&[LOOPBACK]);
+    let _far = examiner(at);
+    let mut stranger = stranger(at);
+    let mut told = String::new();
+    stranger.read_to_string(&mut told).unwrap();
+    assert!(told.contains("127.0.0.9 is not among those"), "{told}");
+    assert!(!told.contains("127.0.0.1"), "{told}");
+}
+
+#[test]
+fn callers_that_say_nothing_do_not_keep_others_out() {
+    let (_server, at, _) = server();
+    let silent: Vec<TcpStream> = (0..2 * GREETINGS_MAX).map(|_| stranger(at)).collect();
+    // Who is one too many is sent away at once, and callers are taken in their order.
+    assert_eq!((&silent[silent.len() - 1]).read(&mut [0]).unwrap(), 0);
+    let ended = silent.iter().filter(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        (&mut &**stream).read(&mut [0]).is_ok_and(|count| count == 0)
+    });
+    assert_eq!(ended.count(), silent.len() - GREETINGS_FROM_ONE_MAX);
+    assert!(examiner(at).host().is_ok());
+}
+
+#[test]
+fn an_examiner_may_open_all_connections_of_a_load_before_it_speaks_on_any() {
+    let (_server, at, _) = server();
+    let far = examiner(at);
+    let mut silent: Vec<TcpStream> =
+        (0..STREAMS_MAX).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let greeting = frame_of(&format!(r#"{{"attach":{{"token":{}}}}}"#, far.token()));
+    for stream in &mut silent {
+        stream.write_all(&greeting).unwrap();
+    }
+    far.tell(&Request::Receive { streams: STREAMS_MAX, millis: 1 }).unwrap();
+    far.ready(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_greeting_is_short() {
+    let (_server, at, _) = server();
+    let program = "x".repeat(GREETING_LEN_MAX);
+    let greeting = format!(r#"{{"examine":{{"version":1,"program":"{program}"}}}}"#);
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(&frame_of(&greeting)).unwrap();
+    let mut answer = [0; 300];
+    let len = stream.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..len]);
+    assert!(answer.contains("and 512 are the most"), "{answer}");
+}
+
 #[test]
 fn what_is_asked_beyond_the_bounds_is_refused_and_the_examination_goes_on() {
     let (_server, at, _) = server();
