@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Datagram, DatagramKind, FloodSeen};
@@ -10,13 +11,14 @@ use super::{Datagram, DatagramKind, FloodSeen};
 const BURST_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// Sends datagrams of `size` bytes at a rate in bits per second, for a time, and returns how many.
-/// What the host itself has no room for is not counted and not sent.
+/// What the host itself has no room for is not counted and not sent. It breaks off when it is `over`.
 pub(crate) fn flood(
     socket: &UdpSocket,
     to: SocketAddr,
     (token, size): (u64, usize),
     bits_per_second: u64,
     time: Duration,
+    over: &AtomicBool,
 ) -> io::Result<u64> {
     let begun = Instant::now();
     // With the headers of UDP, IP and Ethernet: a rate is what a link carries.
@@ -26,7 +28,7 @@ pub(crate) fn flood(
     let mut bytes = Vec::with_capacity(size);
     loop {
         let elapsed = begun.elapsed();
-        if elapsed >= time {
+        if elapsed >= time || over.load(Ordering::Relaxed) {
             return Ok(sent);
         }
         let due = elapsed.as_secs_f64() / each - forgone;
@@ -38,8 +40,12 @@ pub(crate) fn flood(
         }
         forgone += (behind - burst).max(0.0);
         for _ in 0..behind.min(burst) as u64 {
-            let time = begun.elapsed().as_nanos() as u64;
-            let datagram = Datagram { kind: DatagramKind::Flood, token, number: sent, time };
+            let elapsed = begun.elapsed();
+            if elapsed >= time {
+                break;
+            }
+            let (kind, at) = (DatagramKind::Flood, elapsed.as_nanos() as u64);
+            let datagram = Datagram { kind, token, number: sent, time: at };
             datagram.encode(size, &mut bytes);
             match socket.send_to(&bytes, to) {
                 Ok(_) => sent += 1,
@@ -126,6 +132,16 @@ fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_sent_when_it_is_over() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (to, long) = (socket.local_addr().unwrap(), Duration::from_secs(60));
+        let over = AtomicBool::new(true);
+        assert_eq!(flood(&socket, to, (7, 100), 1_000_000, long, &over).unwrap(), 0);
+        let over = AtomicBool::new(false);
+        assert_eq!(flood(&socket, to, (7, 100), 1_000_000, Duration::ZERO, &over).unwrap(), 0);
+    }
 
     #[test]
     fn what_overtakes_and_what_varies_is_seen() {

@@ -256,6 +256,9 @@ impl Shared {
     fn examine(&self, stream: &TcpStream, who: SocketAddr) {
         let session = {
             let mut place = self.session();
+            if self.stopped() {
+                return;
+            }
             if let Some(other) = &*place {
                 let with = other.who().ip().to_string();
                 drop(place);

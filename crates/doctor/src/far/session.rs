@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fulmar_wire::{Order, Reader};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::flood::is_passing;
 use super::message::may_echo;
@@ -25,7 +26,10 @@ pub(super) struct Session {
     control: TcpStream,
     udp: UdpSocket,
     over: AtomicBool,
+    /// Connections that wait for a load.
     streams: Mutex<Vec<TcpStream>>,
+    /// Those that carry one.
+    loaded: Mutex<Vec<TcpStream>>,
     attached: Condvar,
     datagrams: Mutex<Datagrams>,
 }
@@ -68,6 +72,7 @@ impl Session {
             udp,
             over: AtomicBool::new(false),
             streams: Mutex::default(),
+            loaded: Mutex::default(),
             attached: Condvar::new(),
             datagrams: Mutex::default(),
         })
@@ -91,21 +96,50 @@ impl Session {
         }
     }
 
-    /// Ends it from outside.
+    /// Ends it, with all that goes on in it.
     pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        // Those that are gone need no end.
         let _ = self.control.shutdown(Shutdown::Both);
+        for stream in &*self.loaded() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Whether the examiner has closed its control connection, or that is broken.
+    fn is_left(&self) -> bool {
+        let mut control = [PollFd::new(&self.control, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut control, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn datagrams(&self) -> MutexGuard<'_, Datagrams> {
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes datagrams until the examination is over.
+    /// Takes datagrams until the examination is over, and ends it when the examiner has left.
     fn receive(&self) {
         let mut bytes = vec![0; 1 << 16];
-        while !self.over.load(Ordering::Relaxed) {
-            if let Ok((len, from)) = self.udp.recv_from(&mut bytes) {
-                self.datagram(&bytes[..len], from, Instant::now());
+        let mut looked = Instant::now();
+        while !self.is_over() {
+            let received = self.udp.recv_from(&mut bytes);
+            let now = Instant::now();
+            if let Ok((len, from)) = received {
+                self.datagram(&bytes[..len], from, now);
+            }
+            if now.duration_since(looked) >= GLANCE {
+                looked = now;
+                if self.is_left() {
+                    self.end();
+                }
             }
         }
     }
@@ -177,14 +211,14 @@ impl Session {
                 let (to, begun) = (self.examiner()?, Instant::now());
                 let time = Duration::from_millis(millis);
                 let what = (self.token, size as usize);
-                let sent = flood(&self.udp, to, what, bits_per_second, time);
+                let sent = flood(&self.udp, to, what, bits_per_second, time, &self.over);
                 let micros = begun.elapsed().as_micros() as u64;
                 Ok(Reply::Flooded { sent: sent.map_err(told)?, micros })
             }
             Request::Receive { streams, millis } => {
-                let streams = self.streams(control, streams)?;
                 let patience = Duration::from_millis(millis) + DRAIN_MAX;
-                let arrived = super::receive_all(streams, patience);
+                let arrived =
+                    self.load(control, streams, |streams| super::receive_all(streams, patience))?;
                 Ok(Reply::Streams(StreamsSeen {
                     received: arrived.bytes,
                     micros: arrived.time.as_micros() as u64,
@@ -193,12 +227,15 @@ impl Session {
                 }))
             }
             Request::Send { streams, millis } => {
-                let streams = self.streams(control, streams)?;
-                Ok(Reply::Streams(super::send_all(streams, Duration::from_millis(millis))))
+                let time = Duration::from_millis(millis);
+                let sent = self.load(control, streams, |streams| super::send_all(streams, time))?;
+                Ok(Reply::Streams(sent))
             }
             Request::Echo { millis } => {
-                let stream = self.streams(control, 1)?.pop().ok_or("there is no connection")?;
-                echo(&stream, Instant::now() + Duration::from_millis(millis));
+                let deadline = Instant::now() + Duration::from_millis(millis);
+                self.load(control, 1, |streams| {
+                    streams.iter().for_each(|one| echo(one, deadline))
+                })?;
                 Ok(Reply::Ended)
             }
         }
@@ -239,13 +276,31 @@ impl Session {
                 Some(tally) => tally.last().unwrap_or(begun).max(begun),
                 None => return Err("nothing is counted".to_owned()),
             };
-            if last.elapsed() >= QUIET || begun.elapsed() >= DRAIN_MAX {
+            if last.elapsed() >= QUIET || begun.elapsed() >= DRAIN_MAX || self.is_over() {
                 break;
             }
             std::thread::sleep(QUIET / 10);
         }
         let tally = self.datagrams().tally.take();
         Ok(Reply::Seen(tally.map(|tally| tally.seen()).unwrap_or_default()))
+    }
+
+    /// Waits for connections and puts a load on them, which breaks off if the examination ends.
+    fn load<T>(
+        &self,
+        control: &TcpStream,
+        count: u32,
+        carry: impl FnOnce(Vec<TcpStream>) -> T,
+    ) -> Result<T, String> {
+        let streams = self.streams(control, count)?;
+        let same: io::Result<Vec<TcpStream>> = streams.iter().map(TcpStream::try_clone).collect();
+        *self.loaded() = same.map_err(told)?;
+        if self.is_over() {
+            self.end();
+        }
+        let carried = carry(streams);
+        self.loaded().clear();
+        Ok(carried)
     }
 
     /// Waits for connections, and says that they are there.

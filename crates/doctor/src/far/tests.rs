@@ -123,11 +123,7 @@ fn a_second_examiner_is_told_who_the_first_is_and_comes_next() {
     let busy = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
     assert!(busy.contains("is examining with 127.0.0.1 just now"), "{busy}");
     drop(first);
-    let begun = std::time::Instant::now();
-    while Examiner::connect(at, None, PATIENCE).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the place is not free again");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    examiner_in_turn(at);
     let notices = notices.lock().unwrap();
     assert!(matches!(notices[0], Notice::Began(_)), "{notices:?}");
     assert!(notices.iter().any(|notice| matches!(notice, Notice::Ended(..))), "{notices:?}");
@@ -138,6 +134,60 @@ fn who_is_not_named_is_refused() {
     let (_server, at, _) = server_for(&["10.9.9.9".parse().unwrap()]);
     let refused = Examiner::connect(at, None, PATIENCE).unwrap_err().to_string();
     assert!(refused.contains("127.0.0.1 is not among those"), "{refused}");
+}
+
+#[test]
+fn loads_break_off_when_the_examiner_leaves() {
+    let (_server, at, _) = server();
+    let (streams, millis) = (1, LOAD_MAX.as_millis() as u64);
+    let (bits_per_second, size) = (1_000_000, 1000);
+    for request in [
+        Request::Flood { bits_per_second, size, millis },
+        Request::Send { streams, millis },
+        Request::Receive { streams, millis },
+        Request::Echo { millis },
+    ] {
+        let far = examiner_in_turn(at);
+        measure::round_trip(far.udp(), far.token(), 1).unwrap();
+        // They outlive the control connection, and nobody reads from them.
+        let _streams = far.attach(streams).unwrap();
+        far.tell(&request).unwrap();
+        if !matches!(request, Request::Flood { .. }) {
+            far.ready(PATIENCE).unwrap();
+        }
+        drop(far);
+        drop(examiner_in_turn(at));
+    }
+}
+
+#[test]
+fn datagrams_cease_with_the_server() {
+    let (server, at, _) = server();
+    let far = examiner(at);
+    measure::round_trip(far.udp(), far.token(), 1).unwrap();
+    let millis = LOAD_MAX.as_millis() as u64;
+    far.tell(&Request::Flood { bits_per_second: 1_000_000, size: 1000, millis }).unwrap();
+    far.udp().set_read_timeout(Some(PATIENCE)).unwrap();
+    far.udp().recv(&mut [0; 2000]).unwrap();
+    drop(server);
+    // Well over what lies between two datagrams.
+    far.udp().set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let begun = std::time::Instant::now();
+    while far.udp().recv(&mut [0; 2000]).is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "datagrams come without a server");
+    }
+}
+
+/// Examines when whoever examines before has gone.
+fn examiner_in_turn(at: SocketAddr) -> Examiner {
+    let begun = std::time::Instant::now();
+    loop {
+        match Examiner::connect(at, None, PATIENCE) {
+            Ok(far) => return far,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "no place is free: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A caller from another address than this host's first.

@@ -71,8 +71,8 @@ pub fn measure(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<U
 fn out(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, FarError> {
     far.tell(&Request::FloodStart)?;
     far.ready(PATIENCE)?;
-    let begun = Instant::now();
-    let sent = flood(far.udp(), far.who(), (far.token(), size as usize), rate, time);
+    let (begun, what) = (Instant::now(), (far.token(), size as usize));
+    let sent = flood(far.udp(), far.who(), what, rate, time, &AtomicBool::new(false));
     let (who, what) = (far.who(), "datagrams cannot be sent");
     let sent = sent.map_err(|error| FarError::Io { who, what, error })?;
     let micros = begun.elapsed().as_micros() as u64;
