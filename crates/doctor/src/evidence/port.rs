@@ -53,10 +53,13 @@ mod tests {
 
     #[test]
     fn a_listener_and_its_absence_are_told_apart() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        assert_eq!(knock(at, Duration::from_secs(5)).outcome, PortOutcome::Open);
-        drop(listener);
+        // A port that is bound is nobody else's, and takes no connection before somebody listens.
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let at = socket.local_addr().unwrap().as_socket().unwrap();
         assert_eq!(knock(at, Duration::from_secs(5)).outcome, PortOutcome::Refused);
+        socket.listen(1).unwrap();
+        assert_eq!(knock(at, Duration::from_secs(5)).outcome, PortOutcome::Open);
     }
 }
