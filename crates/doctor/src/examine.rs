@@ -28,7 +28,7 @@ pub struct Options {
     pub time: Duration,
     /// Connections at once, beside one.
     pub streams: u32,
-    /// The rate of datagrams, in bits per second.
+    /// The rate of datagrams, in bits per second on the wire of Ethernet; at most [`far::RATE_MAX`].
     pub udp_rate: u64,
     /// How long an answer may take.
     pub timeout: Duration,
@@ -325,7 +325,10 @@ impl<'a> Examination<'a> {
 
     fn udp(&mut self) -> Result<Vec<Finding>, String> {
         let passes = self.measured.mtu.and_then(|seen| Some(seen.out?.min(seen.back?)));
-        let size = passes.map_or(DATAGRAM.0, |mtu| mtu.saturating_sub(48).clamp(64, DATAGRAM.1));
+        let target = self.target.as_ref().map(|target| target.address);
+        let headers = target.map_or(0, far::headers);
+        let size =
+            passes.map_or(DATAGRAM.0, |mtu| mtu.saturating_sub(headers).clamp(64, DATAGRAM.1));
         let (rate, time) = (self.options.udp_rate, self.options.time.min(UDP_TIME_MAX));
         let seen = self.with_far(|far| measure::udp(far, rate, size, time))?;
         self.measured.udp = Some(seen);

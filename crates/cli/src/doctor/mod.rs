@@ -82,7 +82,7 @@ struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
     streams: u32,
-    /// Rate of datagrams, such as 1Gbit
+    /// Rate of datagrams on the wire of Ethernet, such as 1Gbit
     #[arg(long, value_name = "RATE", default_value = "100Mbit",
         value_parser = fulmar_doctor::text::parse_rate)]
     udp_rate: u64,
@@ -199,6 +199,7 @@ mod tests {
         for (line, told) in [
             ("doctor --only tpc", "it is one of names, port, lnet"),
             ("doctor a --udp-rate fast", "write bits per second, such as 10Gbit"),
+            ("doctor a --udp-rate 500G", "between 1 kbit/s and 400 Gbit/s"),
             ("doctor a --time 600", "1..=60"),
         ] {
             let error = Line::try_parse_from(line.split_whitespace()).unwrap_err().to_string();

@@ -6,6 +6,8 @@
 //!
 //! Little end first. The time is of the sender's own clock, in nanoseconds since it began.
 
+use std::net::IpAddr;
+
 use fulmar_wire::{Order, Reader, Writer};
 
 /// Bytes in front of what only takes room.
@@ -62,9 +64,30 @@ impl Datagram {
     }
 }
 
+/// Bytes that Ethernet adds to a packet: preamble, header, checksum, and the gap behind it.
+const FRAMING: u32 = 8 + 14 + 4 + 12;
+
+/// Returns the headers of IP and UDP in front of a datagram, in bytes.
+pub(crate) fn headers(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 20 + 8 } else { 40 + 8 }
+}
+
+/// Returns how many bytes of Ethernet a datagram of `size` bytes takes that is not cut.
+pub(crate) fn on_wire(size: u32, address: IpAddr) -> u32 {
+    size.saturating_add(headers(address) + FRAMING)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_packet_takes_1538_bytes_of_ethernet() {
+        for address in ["10.0.0.1", "fd00::1"] {
+            let address = address.parse().unwrap();
+            assert_eq!(on_wire(1500 - headers(address), address), 1538);
+        }
+    }
 
     #[test]
     fn a_datagram_is_what_it_was_and_nonsense_is_none() {

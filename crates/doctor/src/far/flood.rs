@@ -5,12 +5,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Datagram, DatagramKind, FloodSeen};
+use super::{Datagram, DatagramKind, FloodSeen, on_wire};
 
 /// A sender that is behind catches up by no more than this: it is no burst that is measured.
 const BURST_TIME_MAX: Duration = Duration::from_millis(5);
 
-/// Sends datagrams of `size` bytes at a rate in bits per second, for a time, and returns how many.
+/// Sends datagrams of `size` bytes at a rate in bits per second on the wire, for a time, and returns how many.
 /// What the host itself has no room for is not counted and not sent. It breaks off when it is `over`.
 pub(crate) fn flood(
     socket: &UdpSocket,
@@ -21,8 +21,7 @@ pub(crate) fn flood(
     over: &AtomicBool,
 ) -> io::Result<u64> {
     let begun = Instant::now();
-    // With the headers of UDP, IP and Ethernet: a rate is what a link carries.
-    let each = (size + 28) as f64 * 8.0 / bits_per_second as f64;
+    let each = f64::from(on_wire(size as u32, to.ip())) * 8.0 / bits_per_second as f64;
     let burst = (BURST_TIME_MAX.as_secs_f64() / each).max(1.0);
     let (mut sent, mut forgone) = (0_u64, 0.0_f64);
     let mut bytes = Vec::with_capacity(size);

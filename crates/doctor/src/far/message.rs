@@ -29,7 +29,8 @@ pub(crate) enum Request {
     FloodStart,
     /// No more will come: [`Reply::Seen`].
     FloodEnd,
-    /// Datagrams to the examiner: [`Reply::Flooded`], when they are sent.
+    /// Datagrams to the examiner, at a rate on the wire of Ethernet: [`Reply::Flooded`], when they are
+    /// sent.
     Flood { bits_per_second: u64, size: u32, millis: u64 },
     /// Data will come on attached connections: [`Reply::Ready`], then [`Reply::Streams`].
     Receive { streams: u32, millis: u64 },

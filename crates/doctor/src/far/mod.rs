@@ -20,7 +20,7 @@ mod server;
 mod session;
 mod stream;
 
-pub(crate) use datagram::{Datagram, DatagramKind, HEADER_LEN};
+pub(crate) use datagram::{Datagram, DatagramKind, HEADER_LEN, headers, on_wire};
 pub use error::FarError;
 pub use examiner::Examiner;
 pub(crate) use examiner::unexpected;
@@ -43,7 +43,7 @@ pub const FRAME_MAX: usize = 256 << 10;
 pub const LOAD_MAX: Duration = Duration::from_secs(60);
 /// Most streams at once.
 pub const STREAMS_MAX: u32 = 64;
-/// Highest rate of datagrams, in bits per second.
+/// Highest rate of datagrams, in bits per second on the wire of Ethernet.
 pub const RATE_MAX: u64 = 400_000_000_000;
 /// Longest datagram: what UDP carries over IPv4.
 pub const DATAGRAM_MAX: usize = 65_507;

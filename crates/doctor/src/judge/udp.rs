@@ -21,7 +21,7 @@ const LOSS_ERROR: f64 = 0.05;
 
 fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
     let word = way.word();
-    let sent = one.rate(seen.size);
+    let sent = one.rate(seen.on_wire);
     let evidence = format!(
         "{} of {} datagrams of {} B lost at {}, {} out of order, jitter {}",
         one.sent.saturating_sub(one.seen.received),
@@ -85,11 +85,17 @@ mod tests {
 
     fn way(received: u64, overrun: u64, reordered: u64) -> UdpWay {
         let seen = FloodSeen { received, overrun, reordered, ..FloodSeen::default() };
-        UdpWay { sent: 10_000, micros: 1_142_400, seen }
+        UdpWay { sent: 10_000, micros: 1_172_800, seen }
     }
 
     fn levels(out: UdpWay) -> Vec<Level> {
-        let seen = UdpSeen { wanted: 100_000_000, size: 1400, out, back: way(10_000, 0, 0) };
+        let seen = UdpSeen {
+            wanted: 100_000_000,
+            size: 1400,
+            on_wire: 1466,
+            out,
+            back: way(10_000, 0, 0),
+        };
         udp(&seen).into_iter().map(|finding| finding.level).collect()
     }
 

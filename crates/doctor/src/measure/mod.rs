@@ -58,8 +58,3 @@ pub fn local_address(remote: SocketAddr) -> Result<IpAddr, String> {
         .map(|address| address.ip())
         .map_err(|error| format!("this host has no way to {ip}: {error}. See `ip route get {ip}`"))
 }
-
-/// Returns the headers of IP and UDP in front of a datagram, in bytes.
-fn headers(address: IpAddr) -> u32 {
-    if address.is_ipv4() { 20 + 8 } else { 40 + 8 }
-}

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{echo, headers, local_address};
+use super::{echo, local_address};
 use crate::far::{Datagram, DatagramKind, Examiner, FarError, HEADER_LEN, Reply, Request};
-use crate::far::{is_too_long, unexpected};
+use crate::far::{headers, is_too_long, unexpected};
 
 /// What passes uncut. All in bytes of an IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

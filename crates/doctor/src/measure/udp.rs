@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::far::{Datagram, DatagramKind, Examiner, FarError, FloodSeen, Reply, Request};
-use crate::far::{Tally, flood, unexpected};
+use crate::far::{Tally, flood, on_wire, unexpected};
 
 /// What came of datagrams at a chosen rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub struct UdpSeen {
     pub wanted: u64,
     /// Bytes of each datagram.
     pub size: u32,
+    /// Bytes that each takes on the wire of Ethernet.
+    pub on_wire: u32,
     /// To the far end.
     pub out: UdpWay,
     /// From it.
@@ -42,11 +44,11 @@ impl UdpWay {
         }
     }
 
-    /// Returns the rate that was sent, in bits per second.
-    pub fn rate(&self, size: u32) -> f64 {
+    /// Returns the rate that was sent, in bits per second, of datagrams that take `on_wire` bytes each.
+    pub fn rate(&self, on_wire: u32) -> f64 {
         match self.micros {
             0 => 0.0,
-            micros => self.sent as f64 * f64::from(size + 28) * 8.0 / (micros as f64 / 1e6),
+            micros => self.sent as f64 * f64::from(on_wire) * 8.0 / (micros as f64 / 1e6),
         }
     }
 }
@@ -58,14 +60,14 @@ const QUIET: Duration = Duration::from_millis(300);
 /// No datagram is on its way for so long.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Sends datagrams of `size` bytes at a rate in bits per second, `time` each way.
+/// Sends datagrams of `size` bytes at a rate in bits per second on the wire, `time` each way.
 ///
 /// # Errors
 /// Why the far end is no help.
 pub fn measure(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpSeen, FarError> {
     let out = out(far, rate, size, time)?;
     let back = back(far, rate, size, time)?;
-    Ok(UdpSeen { wanted: rate, size, out, back })
+    Ok(UdpSeen { wanted: rate, size, on_wire: on_wire(size, far.who().ip()), out, back })
 }
 
 fn out(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, FarError> {
