@@ -1,8 +1,10 @@
 //! What the kernel tells of sockets and of its clock, for those who examine a path.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
+
+use crate::sys;
 
 /// How a TCP connection fares, as the kernel counts it since the connection was opened. What an old
 /// kernel does not count is 0. See tcp(7).
@@ -15,12 +17,8 @@ pub struct TcpState {
     pub segments: u32,
     /// Payload of a full segment, in bytes.
     pub segment_size: u32,
-    /// The path's MTU as TCP has it, in bytes.
-    pub path_mtu: u32,
     /// The congestion window, in bytes.
     pub window: u64,
-    /// The smoothed round trip.
-    pub round_trip: Duration,
     /// The shortest round trip.
     pub round_trip_min: Duration,
     /// How long there was something to send.
@@ -36,82 +34,19 @@ pub struct TcpState {
 /// # Errors
 /// If the socket is none.
 pub fn tcp_state(socket: impl AsFd) -> io::Result<TcpState> {
-    let mut info = RawTcpInfo::default();
-    let mut len = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `info`, which is numbers, and how many to
-    // `len`.
-    let failed = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut len,
-        )
-    };
-    if failed != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let info = sys::raw_tcp_info(socket.as_fd())?;
     // No sample has been taken where all bits are set.
     let shortest = if info.min_rtt == u32::MAX { 0 } else { info.min_rtt };
     Ok(TcpState {
         retransmits: info.total_retrans,
         segments: info.data_segs_out,
         segment_size: info.snd_mss,
-        path_mtu: info.pmtu,
         window: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
-        round_trip: micros(info.rtt),
-        round_trip_min: micros(shortest),
+        round_trip_min: Duration::from_micros(shortest.into()),
         busy: Duration::from_micros(info.busy_time),
         receiver_limited: Duration::from_micros(info.rwnd_limited),
         buffer_limited: Duration::from_micros(info.sndbuf_limited),
     })
-}
-
-fn micros(micros: u32) -> Duration {
-    Duration::from_micros(micros.into())
-}
-
-/// The beginning of `struct tcp_info` of linux/tcp.h, of which C libraries know less than kernels.
-#[repr(C)]
-#[derive(Default)]
-struct RawTcpInfo {
-    bytes: [u8; 8],
-    rto: u32,
-    ato: u32,
-    snd_mss: u32,
-    rcv_mss: u32,
-    unacked: u32,
-    sacked: u32,
-    lost: u32,
-    retrans: u32,
-    fackets: u32,
-    since: [u32; 4],
-    pmtu: u32,
-    rcv_ssthresh: u32,
-    rtt: u32,
-    rttvar: u32,
-    snd_ssthresh: u32,
-    snd_cwnd: u32,
-    advmss: u32,
-    reordering: u32,
-    rcv_rtt: u32,
-    rcv_space: u32,
-    total_retrans: u32,
-    pacing_rate: u64,
-    max_pacing_rate: u64,
-    bytes_acked: u64,
-    bytes_received: u64,
-    segs_out: u32,
-    segs_in: u32,
-    notsent_bytes: u32,
-    min_rtt: u32,
-    data_segs_in: u32,
-    data_segs_out: u32,
-    delivery_rate: u64,
-    busy_time: u64,
-    rwnd_limited: u64,
-    sndbuf_limited: u64,
 }
 
 /// How the kernel's clock is kept.
@@ -144,7 +79,6 @@ pub fn clock_state() -> io::Result<ClockState> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::mem::offset_of;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -158,17 +92,10 @@ mod tests {
         there.read_exact(&mut [0; 1000]).unwrap();
         let state = tcp_state(&here).unwrap();
         assert!(state.segments >= 1 && state.segment_size > 500, "{state:?}");
-        assert!(state.window > 0 && state.path_mtu > 0 && state.round_trip > Duration::ZERO);
+        assert!(state.window > 0 && state.round_trip_min > Duration::ZERO, "{state:?}");
         assert!(state.receiver_limited <= state.busy, "{state:?}");
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(tcp_state(&udp).is_err(), "no TCP");
-    }
-
-    #[test]
-    fn the_layout_is_the_kernels() {
-        assert_eq!(offset_of!(RawTcpInfo, total_retrans), 100);
-        assert_eq!(offset_of!(RawTcpInfo, min_rtt), 148);
-        assert_eq!(offset_of!(RawTcpInfo, sndbuf_limited), 184);
     }
 
     #[test]

@@ -110,10 +110,65 @@ pub(crate) struct TcpInfo {
 
 /// Asks the kernel about a TCP connection; `None` if it has none there.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
-    // SAFETY: a tcp_info is numbers, for all of which zero is a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let info = raw_tcp_info(socket).ok()?;
+    Some(TcpInfo {
+        retransmits: info.total_retrans,
+        window: info.snd_cwnd.saturating_mul(info.snd_mss),
+        unacked: info.unacked,
+        vain: info.retransmits.into(),
+        silence: Duration::from_millis(info.last_ack_recv.into()),
+    })
+}
+
+/// The beginning of `struct tcp_info` of linux/tcp.h, of which C libraries know less than kernels.
+/// What a kernel does not know is 0.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct RawTcpInfo {
+    states: [u8; 2],
+    pub(crate) retransmits: u8,
+    options: [u8; 5],
+    timeouts: [u32; 2],
+    pub(crate) snd_mss: u32,
+    rcv_mss: u32,
+    pub(crate) unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last: [u32; 3],
+    pub(crate) last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    pub(crate) snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    pub(crate) total_retrans: u32,
+    pacing_rates: [u64; 2],
+    bytes: [u64; 2],
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    pub(crate) min_rtt: u32,
+    data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
+    delivery_rate: u64,
+    pub(crate) busy_time: u64,
+    pub(crate) rwnd_limited: u64,
+    pub(crate) sndbuf_limited: u64,
+}
+
+/// Asks the kernel about a TCP connection.
+pub(crate) fn raw_tcp_info(socket: BorrowedFd<'_>) -> io::Result<RawTcpInfo> {
+    let mut info = RawTcpInfo::default();
     let mut len = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `info`, and how many to `len`.
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is numbers, and how many to
+    // `len`.
     let failed = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -123,13 +178,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
             &raw mut len,
         )
     };
-    (failed == 0).then(|| TcpInfo {
-        retransmits: info.tcpi_total_retrans,
-        window: info.tcpi_snd_cwnd.saturating_mul(info.tcpi_snd_mss),
-        unacked: info.tcpi_unacked,
-        vain: info.tcpi_retransmits.into(),
-        silence: Duration::from_millis(info.tcpi_last_ack_recv.into()),
-    })
+    if failed == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has TCP send again what is not acknowledged at least so often. Kernels before Linux 6.15 cannot,
@@ -191,6 +240,7 @@ fn check(mut call: impl FnMut() -> isize) -> io::Result<usize> {
 mod tests {
     use super::*;
     use crate::buffer::Table;
+    use std::mem::offset_of;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
@@ -215,5 +265,24 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(a);
         assert_eq!(receive(b.as_fd(), &mut [Slice::of_piece(&target)]).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        // The C library knows the beginning, linux/tcp.h the rest.
+        assert_eq!(align_of::<RawTcpInfo>(), 8);
+        assert_eq!(
+            offset_of!(RawTcpInfo, retransmits),
+            offset_of!(libc::tcp_info, tcpi_retransmits)
+        );
+        assert_eq!(offset_of!(RawTcpInfo, snd_mss), offset_of!(libc::tcp_info, tcpi_snd_mss));
+        assert_eq!(offset_of!(RawTcpInfo, unacked), offset_of!(libc::tcp_info, tcpi_unacked));
+        let heard = offset_of!(libc::tcp_info, tcpi_last_ack_recv);
+        assert_eq!(offset_of!(RawTcpInfo, last_ack_recv), heard);
+        assert_eq!(offset_of!(RawTcpInfo, snd_cwnd), offset_of!(libc::tcp_info, tcpi_snd_cwnd));
+        assert_eq!(offset_of!(RawTcpInfo, total_retrans), 100);
+        assert_eq!(offset_of!(RawTcpInfo, min_rtt), 148);
+        assert_eq!(offset_of!(RawTcpInfo, data_segs_out), 156);
+        assert_eq!(offset_of!(RawTcpInfo, sndbuf_limited), 184);
     }
 }
