@@ -1,7 +1,7 @@
 //! What every command of the tools needs: the node, and how to print.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fulmar_control::api::{AdminError, CallError, Client, Operation};
@@ -22,6 +22,11 @@ impl Which {
     /// Names the socket as the option does: if it is not given, by the environment or by default.
     pub(crate) fn at(control: Option<PathBuf>) -> Self {
         Self { control: control.or_else(|| std::env::var_os("FULMAR_CONTROL").map(PathBuf::from)) }
+    }
+
+    /// Returns the control socket; `None` where it is by default.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.control.as_deref()
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -6,26 +6,28 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use fulmar_control::api::Client;
 use tar::{Builder, Header};
 
-use crate::evidence::raw;
+use crate::evidence::{client, raw};
 use crate::finding::Report;
 use crate::render;
 
 /// The directory in which everything is unpacked.
 const ROOT: &str = "fulmar-doctor";
 
-/// Writes the report, for people and for programs, and what the host says in raw.
+/// Writes the report, for people and for programs, and what the host says in raw. `control` is the
+/// control socket of its node; `None` where it is by default.
 ///
 /// # Errors
 /// Why the file cannot be written, with its name.
-pub fn write(path: &Path, reports: &[Report]) -> Result<(), String> {
+pub fn write(path: &Path, reports: &[Report], control: Option<&Path>) -> Result<(), String> {
     let told = |error: io::Error| format!("cannot write {}: {error}", path.display());
     let file = File::create(path).map_err(told)?;
-    pack(file, reports).map_err(told)
+    pack(file, reports, &client(control)).map_err(told)
 }
 
-fn pack(file: impl Write, reports: &[Report]) -> io::Result<()> {
+fn pack(file: impl Write, reports: &[Report], client: &Client) -> io::Result<()> {
     let mut archive = Builder::new(GzEncoder::new(file, Compression::default()));
     let at = reports.first().map_or(0, |report| report.at);
     let mut add = |name: &str, text: &str| {
@@ -42,7 +44,7 @@ fn pack(file: impl Write, reports: &[Report]) -> io::Result<()> {
     let texts: Vec<String> = reports.iter().map(render::report).collect();
     add("report.txt", &texts.join("\n"))?;
     if let Some(report) = reports.first() {
-        for (name, text) in raw::gather(&report.here) {
+        for (name, text) in raw::gather(&report.here, client) {
             add(&format!("here/{name}"), &text)?;
         }
     }
@@ -64,7 +66,8 @@ mod tests {
         let options = Options { checks: vec![Check::Limits, Check::Clock], ..Options::default() };
         let report = examine(&options, &mut |_| {});
         let mut bytes = Vec::new();
-        pack(&mut bytes, std::slice::from_ref(&report)).unwrap();
+        let nobody = Client::new("/no/such.sock");
+        pack(&mut bytes, std::slice::from_ref(&report), &nobody).unwrap();
         let mut archive = Archive::new(GzDecoder::new(bytes.as_slice()));
         let mut files = std::collections::BTreeMap::new();
         for entry in archive.entries().unwrap() {

@@ -1,6 +1,7 @@
 //! The examination: every check in its turn.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fulmar_lnet_wire::{Net, Nid};
@@ -22,6 +23,8 @@ pub struct Options {
     pub port: u16,
     /// The port of LNet.
     pub lnet_port: u16,
+    /// The control socket of the node that runs on this host; `None` where it is by default.
+    pub control: Option<PathBuf>,
     /// Which checks are made.
     pub checks: Vec<Check>,
     /// How long each load of TCP lasts.
@@ -42,6 +45,7 @@ impl Default for Options {
             bind: None,
             port: far::PORT,
             lnet_port: fulmar_lnet_wire::socklnd::ACCEPT_PORT,
+            control: None,
             checks: Check::ALL.to_vec(),
             time: Duration::from_secs(3),
             streams: 4,
@@ -286,8 +290,9 @@ impl<'a> Examination<'a> {
             return Err(format!("TCP port {} takes no connection", at.port()));
         }
         let parsed: Nid = nid.parse().map_err(|error| format!("{nid}: {error}"))?;
-        let listens = self.here.listens;
-        let seen = evidence::ask_lnet(parsed, at.port(), listens, self.options.timeout);
+        let (client, listens) =
+            (evidence::client(self.options.control.as_deref()), self.here.listens);
+        let seen = evidence::ask_lnet(parsed, at.port(), &client, listens, self.options.timeout);
         let found = judge::lnet(&seen, &nid, open);
         let not_asked = match &seen {
             LnetSeen::NotAsked { why } => Some(why.clone()),

@@ -1,6 +1,7 @@
 //! The end that examines.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ fn requests(args: &CheckArgs) -> Result<Vec<Options>, String> {
         bind: args.bind,
         port: args.port,
         lnet_port: args.lnet_port,
+        control: args.which.path().map(Path::to_owned),
         checks: checks.clone(),
         time: Duration::from_secs(args.time),
         streams: args.streams,
@@ -78,7 +80,7 @@ fn run(args: &CheckArgs, requests: &[Options]) -> ExitCode {
         print(&document(&reports));
     }
     if let Some(path) = &args.bundle {
-        if let Err(error) = bundle::write(path, &reports) {
+        if let Err(error) = bundle::write(path, &reports, args.which.path()) {
             complain(&format!("fulmar: {error}\n"));
             return ExitCode::FAILURE;
         }

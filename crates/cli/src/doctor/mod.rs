@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use fulmar_doctor::Check;
 
+use crate::context::Which;
+
 /// Find what keeps LNet from working, or from being fast, on this host and on a path
 ///
 /// Without a host, this one alone is examined. With one, the path to it too: names, TCP port 988, the
@@ -19,8 +21,8 @@ use fulmar_doctor::Check;
 /// changed on either host. Loads last some seconds and use what the path has.
 ///
 /// Run as root to see all there is (firewalls, rings of interfaces), and to call kernel nodes, which
-/// take calls from privileged ports only. If a node runs on this host, that one asks: the kernel's,
-/// or Fulmar's whose control socket FULMAR_CONTROL names.
+/// take calls from privileged ports only. If a node runs on this host, that one asks: Fulmar's at
+/// --control, or the kernel's.
 ///
 /// Exit status: 0 if nothing is worse than a warning, 1 if there are errors, 2 if the request was
 /// wrong.
@@ -106,6 +108,8 @@ struct CheckArgs {
     /// counters, lnetctl export), such as doctor.tar.gz
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
 }
 
 /// What the far end does for longer, in seconds.
@@ -192,6 +196,16 @@ mod tests {
             panic!("serve is not understood")
         };
         assert_eq!((serve.bind, serve.port), (Some("10.0.0.1".parse().unwrap()), 9000));
+    }
+
+    #[test]
+    fn the_node_is_named_as_by_other_tools() {
+        let path = Some(std::path::Path::new("/tmp/a.sock"));
+        assert_eq!(read("doctor --control /tmp/a.sock oss1").check.which.path(), path);
+        let Some(End::Check(check)) = read("doctor check oss1 --control /tmp/a.sock").end else {
+            panic!("check is not understood")
+        };
+        assert_eq!(check.which.path(), path);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether a node of LNet answers: its hello, its ping, and what they tell of it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fulmar_control::api::{Client, Ping};
@@ -71,22 +71,26 @@ impl LnetAnswer {
     }
 }
 
-/// Asks the node with a NID, at TCP port `port`. If a node runs on this host already, that one asks.
-pub fn ask(nid: Nid, port: u16, listens: bool, timeout: Duration) -> LnetSeen {
+/// Returns what asks the Fulmar node of this host: at this control socket, or where it is by default.
+pub fn client(control: Option<&Path>) -> Client {
+    control.map_or_else(Client::at_default, Client::new)
+}
+
+/// Asks the node with a NID, at TCP port `port`. If a node runs on this host already, that one asks:
+/// Fulmar's, which is that of `client`, or the kernel's. `listens` says whether any does.
+pub fn ask(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Duration) -> LnetSeen {
     let Some(address) = nid.ip() else {
         return LnetSeen::NotAsked { why: format!("{nid} is not on a network of TCP") };
     };
-    let control = std::env::var_os("FULMAR_CONTROL").map(PathBuf::from);
-    let client = control.map_or_else(Client::at_default, Client::new);
     if std::os::unix::net::UnixStream::connect(client.path()).is_ok() {
-        return by_fulmar(&client, nid, timeout);
+        return by_fulmar(client, nid, timeout);
     }
-    if std::path::Path::new("/sys/module/lnet").exists() {
+    if Path::new("/sys/module/lnet").exists() {
         return by_kernel(nid, timeout);
     }
     if listens && port == fulmar_lnet_wire::socklnd::ACCEPT_PORT {
         let why = "a node runs on this host, which cannot be asked: run this as its user, or name \
-                   its control socket by FULMAR_CONTROL";
+                   its control socket by --control";
         return LnetSeen::NotAsked { why: why.to_owned() };
     }
     by_own(nid, SocketAddr::new(address, port), timeout)

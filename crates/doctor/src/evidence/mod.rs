@@ -16,7 +16,7 @@ pub use device::{Counters, Device, Rings};
 pub use firewall::Firewall;
 pub use host::{Clock, Host, Limit, Softnet, TcpSettings, gather};
 pub use interrupts::Interrupt;
-pub use lnet::{LnetAnswer, LnetSeen, ask as ask_lnet};
+pub use lnet::{LnetAnswer, LnetSeen, ask as ask_lnet, client};
 pub use names::{NamesSeen, look as look_at_names};
 pub use port::{PortOutcome, PortSeen, knock};
 

@@ -1,8 +1,6 @@
 //! What evidence was read from, as it stands, for a bundle. Nothing secret is among it: no keys, no
 //! rules of firewalls, no names of users.
 
-use std::path::PathBuf;
-
 use fulmar_control::api::{Client, ExportAll};
 
 use super::command::output;
@@ -48,8 +46,8 @@ const ETHTOOL: [&str; 6] = ["-i", "-g", "-k", "-c", "-l", "-S"];
 /// One piece: its name in the bundle, and its text.
 pub type Piece = (String, String);
 
-/// Gathers everything that is there.
-pub fn gather(host: &Host) -> Vec<Piece> {
+/// Gathers everything that is there, and what the Fulmar node of this host says if one runs.
+pub fn gather(host: &Host, client: &Client) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = FILES.iter().filter_map(|path| file(path)).collect();
     for directory in SYSCTLS {
         let names = super::entries(directory).into_iter();
@@ -76,7 +74,7 @@ pub fn gather(host: &Host) -> Vec<Piece> {
             }
         }
     }
-    pieces.extend(node());
+    pieces.extend(node(client));
     pieces
 }
 
@@ -85,10 +83,7 @@ fn file(path: &str) -> Option<Piece> {
     Some((format!("files{path}"), text + "\n"))
 }
 
-/// What the Fulmar node of this host says, if one runs.
-fn node() -> Option<Piece> {
-    let control = std::env::var_os("FULMAR_CONTROL").map(PathBuf::from);
-    let client = control.map_or_else(Client::at_default, Client::new);
+fn node(client: &Client) -> Option<Piece> {
     let export = client.call(&ExportAll {}).ok()?;
     let text = serde_json::to_string_pretty(&export).ok()?;
     Some(("node/export.json".to_owned(), text + "\n"))
@@ -100,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_there_is_taken_and_no_key_is() {
-        let pieces = gather(&Host::default());
+        let pieces = gather(&Host::default(), &Client::new("/no/such.sock"));
         let text = |name: &str| {
             let piece = pieces.iter().find(|(piece, _)| piece == name);
             piece.map(|(_, text)| text.as_str()).unwrap_or_default()
