@@ -69,10 +69,13 @@ pub fn set_congestion(namespace: &str, name: &str) -> Result<(), LinkError> {
 
 /// Lets the connected routes of the namespace where the thread is choose a congestion control.
 fn routes_choose(congestion: &str) -> Result<(), LinkError> {
-    for route in ip(&["-4", "route", "show", "proto", "kernel"])?.lines() {
-        let words = route.split_whitespace();
-        let words: Vec<&str> = ["route", "replace"].into_iter().chain(words).collect();
-        ip(&[&words[..], &["proto", "kernel", "congctl", congestion]].concat())?;
+    for family in ["-4", "-6"] {
+        for route in ip(&[family, "route", "show", "proto", "kernel"])?.lines() {
+            let mut words = vec![family, "route", "replace"];
+            words.extend(route.split_whitespace());
+            words.extend(["proto", "kernel", "congctl", congestion]);
+            ip(&words)?;
+        }
     }
     Ok(())
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fulmar_link::{Counters, End, Line, Link, LinkError, Options, SiteOptions, Sites, Tcp, within};
+use fulmar_link::{
+    Counters, End, Line, Link, LinkError, Options, SiteOptions, Sites, Tcp, set_congestion, within,
+};
 
 const IPV4: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 const IPV6: [&str; 2] = ["fd00:99::1", "fd00:99::2"];
@@ -228,6 +230,34 @@ fn a_link_tells_when_its_device_is_taken_away() {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(sites.link().failure().unwrap().contains("a device is gone"));
+}
+
+#[test]
+fn a_congestion_control_that_the_host_reserves_is_chosen_by_routes() {
+    let Some(sites) = sites([line(""); 2]) else { return };
+    let namespace = sites.namespaces()[0];
+    let setting = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/tcp_{name}congestion_control");
+        within(namespace, || std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (available, allowed) = (setting("available_"), setting("allowed_"));
+    for name in available.split_whitespace() {
+        set_congestion(namespace, name).unwrap();
+        if allowed.split_whitespace().any(|one| one == name) {
+            assert_eq!(setting("").trim(), name);
+            continue;
+        }
+        for family in ["-4", "-6"] {
+            let routes = ["-n", namespace, family, "route", "show", "dev", "wan0"];
+            let output = std::process::Command::new("ip").args(routes).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let chosen = format!("congctl {name}");
+            let mut links = text.lines().filter(|route| route.contains("kernel"));
+            assert!(links.all(|route| route.contains(&chosen)) && text.contains(&chosen), "{text}");
+        }
+    }
+    let error = set_congestion(namespace, "nonesuch").unwrap_err().to_string();
+    assert!(error.contains("tcp_available_congestion_control"), "{error}");
 }
 
 #[test]
