@@ -237,7 +237,11 @@ impl List<'_> {
                 format!("with a loss of {loss:e} CUBIC keeps {has} under way, of {needed} needed")
             }
             (None, Congestion::Bbr) => {
-                format!("CUBIC keeps {} under way only below {limit:.1e} loss", bytes(needed))
+                let needed = bytes(needed);
+                format!(
+                    "CUBIC keeps {needed} under way only below {limit:.1e} loss; where there is \
+                     none, say --loss 0: BBR leaves some per cent of the line to its probes"
+                )
             }
             (Some(_), Congestion::Cubic) => format!("losses are below {limit:.1e}"),
             (None, Congestion::Cubic) => "the path is short".into(),
