@@ -23,19 +23,24 @@ if scripts/tshark-check.sh testdata/traces/ipv6.pcapng.gz 2>/dev/null; then
 fi
 
 echo "== test: cargo test"
+export CARGO_TERM_COLOR=never
 cargo test --locked --workspace 2>&1 | tee -a "$log"
 
-# Tests in network namespaces need root; without it they have only said so.
-if [ "$(id -u)" -ne 0 ]; then
+# Tests in network namespaces need root; without it they have only said so. Which programs they are
+# in is read from the log, where cargo names each before it runs.
+wants_root='^NOT RUN.*(namespace|needs? root)'
+mapfile -t programs < <(awk -v wants_root="$wants_root" '
+    / Running / { program = $2 ~ /^tests\// ? $NF : "" }
+    $0 ~ wants_root && program { print program }' "$log" |
+    sed -E 's|.*/||; s|-[0-9a-f]+\)$||' | sort -u)
+if [ "$(id -u)" -ne 0 ] && [ ${#programs[@]} -gt 0 ]; then
     if sudo -n true 2>/dev/null; then
-        echo "== test: network namespaces, by sudo"
-        sed -i '/^NOT RUN.*namespace/d' "$log"
+        echo "== test: what needs root, by sudo: ${programs[*]}"
+        sed -i -E "/$wants_root/d" "$log"
         host=$(rustc -vV | sed -n 's/^host: //p')
         runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER
         env "$runner=sudo -n -E env PATH=$PATH" \
-            cargo test --locked -p fulmar-proof --test namespaces --test invariants \
-            -p fulmar-net --test ipv6 -p fulmar --test rails 2>&1 |
-            tee -a "$log"
+            cargo test --locked --workspace "${programs[@]/#/--test=}" 2>&1 | tee -a "$log"
     else
         echo "NOT RUN: tests in network namespaces: neither root nor a sudo without a password" \
             >>"$log"
