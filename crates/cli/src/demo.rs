@@ -1,5 +1,7 @@
 //! `fulmar demo`.
 
+use std::error::Error;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -56,7 +58,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         result = demo::run(&options, &mut out);
     }
     if args.part.is_none() && result.is_ok() {
-        println!();
+        result = writeln!(out).map_err(Into::into);
     }
     if args.part != Some(Part::Nodes) && result.is_ok() {
         let usual = wan::demo::Options::default();
@@ -70,8 +72,16 @@ pub(crate) fn main(args: Args) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("fulmar: {error}\n"));
+            if !nobody_reads(error.as_ref()) {
+                complain(&format!("fulmar: {error}\n"));
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether what was printed has lost its reader, who knows.
+fn nobody_reads(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

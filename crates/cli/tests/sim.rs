@@ -45,6 +45,16 @@ fn a_seed_is_the_same_run_twice_line_by_line() {
 }
 
 #[test]
+fn a_log_whose_reader_has_gone_ends_without_a_word() {
+    for words in [&["run", "--log"][..], &["swarm", "--seeds", "0..1"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(FULMAR).arg("sim").args(words).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(1), ""), "{words:?}");
+    }
+}
+
+#[test]
 fn a_swarm_says_which_seed_found_what_was_planted_and_that_none_did() {
     let found = fulmar(&["swarm", "--seeds", "0..200", "--canary", "lost-sent"]);
     assert_eq!(found.status.code(), Some(1), "{}", err(&found));

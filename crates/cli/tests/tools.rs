@@ -471,6 +471,16 @@ fn a_node_checks_its_configuration() {
 }
 
 #[test]
+fn a_demonstration_whose_reader_has_gone_ends_without_a_word() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
+    let output = command.args(["demo", "nodes"]).stdout(writer).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(1), ""));
+}
+
+#[test]
 fn completion_and_manual_pages_are_written() {
     let node = Node::start("pages");
     for shell in ["bash", "zsh", "fish"] {

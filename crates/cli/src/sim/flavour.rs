@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use fulmar_sim::options::Canary;
 use fulmar_sim::{Failure, Options, capture};
 
+use crate::context::complain;
+
 /// What the runs are like; a swarm of no flavour gives each its share of the seeds
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct Flavour {
@@ -58,7 +60,7 @@ fn canary(name: &str) -> Result<Canary, String> {
 
 /// Says what failed, and keeps what the nodes said to each other where Wireshark can read it.
 pub(super) fn report(failure: &Failure, file: Option<&Path>) {
-    eprintln!("{failure}");
+    complain(&format!("{failure}\n"));
     let name = format!("sim-{}.pcapng", failure.options.seed);
     let file = file.map_or_else(|| PathBuf::from(name), Path::to_owned);
     keep(&failure.options, &file);
@@ -70,11 +72,11 @@ pub(super) fn keep(options: &Options, file: &Path) -> bool {
     let place = file.display();
     match std::fs::write(file, capture(options)) {
         Ok(()) => {
-            eprintln!("what was said: tshark -d tcp.port==988,lnet -r {place}");
+            complain(&format!("what was said: tshark -d tcp.port==988,lnet -r {place}\n"));
             true
         }
         Err(error) => {
-            eprintln!("fulmar: cannot write the capture {place}: {error}");
+            complain(&format!("fulmar: cannot write the capture {place}: {error}\n"));
             false
         }
     }

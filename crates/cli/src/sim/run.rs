@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use fulmar_sim::run;
+use fulmar_sim::{Options, Outcome, run};
 
 use super::flavour::{Flavour, LINES_KEPT, keep, report};
+use crate::context::print;
 
 /// Run one cluster with faults and checkers, drawn from a seed
 ///
@@ -14,8 +15,8 @@ use super::flavour::{Flavour, LINES_KEPT, keep, report};
 /// The same seed is the same run, to the byte of its log. Of one that fails the last lines are
 /// printed, the command that repeats it, and the name of a capture of what was said.
 ///
-/// Exit status: 0 all is well; 1 a checker found something, or a file cannot be written; 2 the
-/// command is wrong.
+/// Exit status: 0 all is well; 1 a checker found something, or what was asked for cannot be
+/// written; 2 the command is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What everything random is drawn from
@@ -42,17 +43,22 @@ pub(super) fn main(args: &Args) -> ExitCode {
     }
     match run(&options, if args.log { usize::MAX } else { LINES_KEPT }) {
         Ok(outcome) => {
-            println!("{options}");
-            for line in outcome.log.iter().filter(|_| args.log) {
-                println!("{line}");
-            }
-            println!("{outcome}");
+            let printed = print(&told(&options, &outcome, args.log)) == 0;
             let kept = args.pcap.as_ref().is_none_or(|file| keep(&options, file));
-            if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if kept && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(failure) => {
             report(&failure, args.pcap.as_deref());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns what the run was, with everything that happened if that is asked for.
+fn told(options: &Options, outcome: &Outcome, log: bool) -> String {
+    let mut text = format!("{options}\n");
+    for line in outcome.log.iter().filter(|_| log) {
+        text += &format!("{line}\n");
+    }
+    text + &format!("{outcome}\n")
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fulmar_sim::{Failure, run};
 
 use super::flavour::{Flavour, LINES_KEPT, report};
+use crate::context::print;
 
 /// Run many seeds on all processors, and stop at the first that fails
 ///
@@ -42,10 +43,10 @@ pub(super) fn main(args: &Args) -> ExitCode {
     });
     let (runs, steps) = (swarm.runs.into_inner(), swarm.steps.into_inner());
     let failed = swarm.failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match (failed, args.flavour.canary) {
-        (None, None) => println!("{runs} seeds, {steps} steps: all good"),
+    let (good, text) = match (failed, args.flavour.canary) {
+        (None, None) => (true, format!("{runs} seeds, {steps} steps: all good\n")),
         (None, Some(canary)) => {
-            println!("{runs} seeds, {steps} steps: {} was NOT found", canary.name());
+            (true, format!("{runs} seeds, {steps} steps: {} was NOT found\n", canary.name()))
         }
         (Some(failure), None) => {
             report(&failure, None);
@@ -53,12 +54,12 @@ pub(super) fn main(args: &Args) -> ExitCode {
         }
         (Some(failure), Some(canary)) => {
             let (seed, found) = (failure.options.seed, &failure.violation);
-            println!("{} is found by seed {seed}: {found}", canary.name());
-            println!("{}", failure.command());
-            return ExitCode::FAILURE;
+            let (name, command) = (canary.name(), failure.command());
+            (false, format!("{name} is found by seed {seed}: {found}\n{command}\n"))
         }
-    }
-    ExitCode::SUCCESS
+    };
+    let printed = print(&text) == 0;
+    if good && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Seeds that are run by several threads.
