@@ -100,6 +100,20 @@ fn statuses_tell_whether_the_line_is_filled() {
 }
 
 #[test]
+fn a_round_trip_that_cannot_be_measured_is_a_failure() {
+    let desk = Desk::new("unmeasured");
+    let (status, out, err) = desk.run("tune --rate 1G --to no.such.host.invalid");
+    assert_eq!((status, out.as_str()), (1, ""), "{err}");
+    let told = "fulmar tune: \"no.such.host.invalid\" is no host that can be found: ";
+    assert!(err.starts_with(told), "{err}");
+    // No socket is connected to a broadcast.
+    let (status, out, err) = desk.run("tune --rate 1G --to 255.255.255.255@tcp");
+    assert_eq!((status, out.as_str()), (1, ""), "{err}");
+    let told = "fulmar tune: cannot measure the round trip to 255.255.255.255:988: ";
+    assert!(err.starts_with(told) && err.ends_with("; give it by --rtt\n"), "{err}");
+}
+
+#[test]
 fn a_node_that_runs_is_asked_what_it_has() {
     let desk = Desk::new("asked");
     let out = desk.text("").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 
-/// Where LNet listens.
-const PORT: u16 = 988;
 const TRIES: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,11 +35,11 @@ pub(super) fn round_trip(host: &str) -> Result<Duration, String> {
 fn address(host: &str) -> Result<SocketAddr, String> {
     let ip = host.contains('@').then(|| host.parse::<Nid>().ok()?.ip()).flatten();
     if let Some(ip) = ip {
-        return Ok(SocketAddr::new(ip, PORT));
+        return Ok(SocketAddr::new(ip, ACCEPT_PORT));
     }
     let found = match host.to_socket_addrs() {
         Ok(found) => Ok(found),
-        Err(_) => (host, PORT).to_socket_addrs(),
+        Err(_) => (host, ACCEPT_PORT).to_socket_addrs(),
     };
     let found = found.map_err(|error| {
         format!("{host:?} is no host that can be found: {error}; write HOST, HOST:PORT or a NID")

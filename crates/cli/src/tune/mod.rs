@@ -24,8 +24,8 @@ use host::Host;
 /// Prints a verdict, each setting with its arithmetic beside what it is on this host now, and ready
 /// texts for the files and tools that take them. Nothing is changed.
 ///
-/// Exit status: 0 if the settings fill the line, 1 if they cannot (memory, too few nodes), 2 if the
-/// request was wrong.
+/// Exit status: 0 if the settings fill the line, 1 if they cannot (memory, too few nodes) or the round
+/// trip cannot be measured, 2 if the request was wrong.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -152,23 +152,34 @@ impl FormatArg {
     }
 }
 
-/// The request was wrong.
-const WRONG: u8 = 2;
+/// Why nothing is printed.
+#[derive(Debug)]
+enum Refusal {
+    /// The round trip cannot be measured.
+    Failed(String),
+    /// The request was wrong.
+    Wrong(String),
+}
+
 /// Below this part of the line it is not full.
 const FULL: f64 = 0.95;
 
 pub(crate) fn main(args: &Args) -> ExitCode {
     match run(args) {
         Ok(status) => ExitCode::from(status),
-        Err(message) => {
+        Err(refusal) => {
+            let (status, message) = match refusal {
+                Refusal::Failed(message) => (1, message),
+                Refusal::Wrong(message) => (2, message),
+            };
             complain(&format!("fulmar tune: {message}\n"));
-            ExitCode::from(WRONG)
+            ExitCode::from(status)
         }
     }
 }
 
 /// Prints what was asked for and returns the status.
-fn run(args: &Args) -> Result<u8, String> {
+fn run(args: &Args) -> Result<u8, Refusal> {
     let host =
         (!args.elsewhere).then(|| Host::read(args.device.as_deref(), args.whose(), &args.which));
     let site = args.site(host.as_ref())?;
@@ -181,7 +192,7 @@ fn run(args: &Args) -> Result<u8, String> {
         ..usual
     };
     let text = match args.format.language() {
-        Some(language) => only(&advice, &names, language)?,
+        Some(language) => only(&advice, &names, language).map_err(Refusal::Wrong)?,
         None if args.json || args.format == FormatArg::Json => {
             report::json(&advice, host.as_ref(), &names)
         }
@@ -218,11 +229,14 @@ impl Args {
         }
     }
 
-    fn site(&self, host: Option<&Host>) -> Result<Site, String> {
+    fn site(&self, host: Option<&Host>) -> Result<Site, Refusal> {
         let rtt = match (&self.rtt, &self.to) {
             (Some(rtt), _) => *rtt,
-            (None, Some(to)) => measure::round_trip(to)?,
-            (None, None) => return Err("give the round trip by --rtt, or a host by --to".into()),
+            (None, Some(to)) => measure::round_trip(to).map_err(Refusal::Failed)?,
+            (None, None) => {
+                let message = "give the round trip by --rtt, or a host by --to";
+                return Err(Refusal::Wrong(message.to_owned()));
+            }
         };
         Ok(Site {
             line_bits: self.rate,
