@@ -47,10 +47,11 @@ impl Lab {
     pub fn new(fulmar: &Path) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         namespace::check_allowed()?;
-        namespace::sweep();
+        let place = std::env::temp_dir();
+        namespace::sweep(&place);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let tag = format!("{}{}-{count}", namespace::PREFIX, std::process::id());
-        let directory = std::env::temp_dir().join(&tag);
+        let directory = place.join(&tag);
         std::fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
         Ok(Self { tag, directory, fulmar: fulmar.to_owned() })

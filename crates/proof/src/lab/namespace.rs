@@ -90,24 +90,31 @@ pub(super) fn check_allowed() -> Result<(), String> {
     }
 }
 
-/// Removes what runs have left behind that are no more.
-pub(super) fn sweep() {
-    let Ok(names) = std::fs::read_dir(NAMES) else { return };
-    for name in names.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        let Some(process) = process.filter(|id| id.parse::<u32>().is_ok()) else { continue };
-        if Path::new("/proc").join(process).exists() {
-            continue;
-        }
+/// Removes what runs have left behind that are no more: namespaces, and directories in `directory`.
+pub(super) fn sweep(directory: &Path) {
+    for name in left_behind(Path::new(NAMES)) {
         // Its programs were to die with it; one that was stopped may not have.
         for id in
             run(Command::new("ip").args(["netns", "pids", &name])).iter().flat_map(|s| s.lines())
         {
             let _ = run(Command::new("kill").args(["-KILL", id]));
         }
-        // Somebody else may have been faster.
+        // Somebody else may have been faster, here and below.
         let _ = ip(&["netns", "delete", &name]);
     }
+    for name in left_behind(directory) {
+        let _ = std::fs::remove_dir_all(directory.join(name));
+    }
+}
+
+/// Returns the names of what belongs to runs that are no more.
+fn left_behind(directory: &Path) -> impl Iterator<Item = String> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| {
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let process = process.filter(|id| id.parse::<u32>().is_ok());
+        process.is_some_and(|id| !Path::new("/proc").join(id).exists())
+    })
 }
 
 pub(super) fn ip(args: &[&str]) -> Result<(), String> {
@@ -124,5 +131,29 @@ pub(super) fn run(command: &mut Command) -> Result<String, String> {
             let errors = String::from_utf8_lossy(&output.stderr);
             Err(format!("{command:?} failed: {}{}", text, errors.trim()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_has_left_behind_is_swept_up_when_it_is_no_more() {
+        let ours = std::process::id();
+        let place = std::env::temp_dir().join(format!("fulmar-sweep-{ours}"));
+        // No process has the greatest number.
+        let (dead, alive) = (format!("{PREFIX}{}-0", u32::MAX), format!("{PREFIX}{ours}-0"));
+        let kept = [alive, "fulmar-lab-notes-0".to_owned(), format!("other-{}-0", u32::MAX)];
+        for name in kept.iter().chain([&dead]) {
+            std::fs::create_dir_all(place.join(name)).unwrap();
+            std::fs::write(place.join(name).join("log"), "words").unwrap();
+        }
+        sweep(&place);
+        assert!(!place.join(&dead).exists());
+        for name in &kept {
+            assert!(place.join(name).join("log").exists(), "{name}");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
     }
 }
