@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use host::{Host, Rate};
 pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use meter::{Carried, Meter, cpu_seconds, resident_mib};
+pub use namespace::check_allowed;
 pub use node::{Node, Settings};
 pub use program::Program;
 pub use resident::Resident;
@@ -46,7 +47,7 @@ impl Lab {
     /// Why there can be no network namespaces here.
     pub fn new(fulmar: &Path) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        namespace::check_allowed()?;
+        check_allowed()?;
         let place = std::env::temp_dir();
         namespace::sweep(&place);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -81,12 +81,15 @@ impl Drop for Namespace {
     }
 }
 
-/// Says why there can be no namespaces here, if so.
-pub(super) fn check_allowed() -> Result<(), String> {
+/// Says whether whoever runs this may have namespaces.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn check_allowed() -> Result<(), String> {
     let id = run(Command::new("id").arg("-u"))?;
     match id.trim() {
         "0" => Ok(()),
-        _ => Err("network namespaces need root: run the tests with sudo".into()),
+        _ => Err("network namespaces need root: run it with sudo".into()),
     }
 }
 
