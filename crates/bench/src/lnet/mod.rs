@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
 
-use crate::process::{Worker, resident_mib, with_cpu_time};
+use crate::process::{Worker, with_cpu_time};
 use crate::report::{Bar, Figure};
 use crate::stats::{interleave, median};
 use crate::{Effort, Failure, iperf3, ping_pong};
@@ -76,11 +76,11 @@ pub(crate) fn idle(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     let peers = PEERS.to_string();
     let mut node = Worker::start(&["lnet-hub", &port, &peers])?;
     node.line()?;
-    let alone = resident_mib(node.id())?;
+    let alone = node.resident_mib()?;
     let mut others = Worker::start(&["lnet-peers", &port, &peers])?;
     others.line()?;
     node.line()?;
-    let resident = resident_mib(node.id())?;
+    let resident = node.resident_mib()?;
     others.finish()?;
     node.finish()?;
     let figure = Figure::plain("lnet.idle_1000_peers.rss_mib", resident, "MiB").beside(alone);

@@ -4,7 +4,7 @@
 
 mod load;
 
-use crate::process::{Worker, resident_mib};
+use crate::process::Worker;
 use crate::report::{Bar, Figure};
 use crate::stats::{interleave, median};
 use crate::{Effort, Failure, iperf3, ping_pong};
@@ -78,7 +78,7 @@ fn transfer(load: Load, effort: Effort) -> Result<(Rates, f64), Failure> {
     let mut client = Worker::start(&["lst-client", &port, &load, &seconds])?;
     // It says this while the load is still running.
     let rates = client.line()?;
-    let resident = resident_mib(client.id())?.max(resident_mib(server.id())?);
+    let resident = client.resident_mib()?.max(server.resident_mib()?);
     client.finish()?;
     server.finish()?;
     let broken = |error| Failure(format!("a worker's report is damaged: {error}"));
