@@ -21,11 +21,6 @@ impl Rate {
     pub fn bits(self) -> u64 {
         self.0
     }
-
-    /// Returns how many bytes of payload TCP can carry at best: 1448 of 1514 bytes of a frame.
-    pub fn tcp_bytes_per_second(self) -> f64 {
-        self.0 as f64 / 8.0 * 1448.0 / 1514.0
-    }
 }
 
 /// A network namespace with interfaces. Clones are the same host.
@@ -152,14 +147,6 @@ impl Host {
         let words = ["qdisc", "replace", "dev", interface, "root", "tbf", "rate", &bits];
         let rest = ["burst", &burst, "latency", "50ms"];
         self.run("tc", &[&words[..], &rest].concat()).map(drop)
-    }
-
-    /// Lets an interface send as fast as it can again.
-    ///
-    /// # Errors
-    /// What the system refused.
-    pub fn unlimit(&self, interface: &str) -> Result<(), String> {
-        self.run("tc", &["qdisc", "delete", "dev", interface, "root"]).map(drop)
     }
 
     /// Takes an interface down, as a cable that is cut, or up again.

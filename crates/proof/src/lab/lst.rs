@@ -59,7 +59,7 @@ impl LstReport {
 }
 
 impl Lst {
-    /// A load of 1 MiB transfers, eight of them under way between each two.
+    /// A load of 1 MiB transfers, sixteen of them under way between each two.
     pub fn new(from: &str, to: &str, test: &'static str, seconds: f64) -> Self {
         let (from, to) = (from.to_owned(), to.to_owned());
         Self { from, to, distribute: "1:1", test, concurrency: 16, seconds, warmup: 1.0 }

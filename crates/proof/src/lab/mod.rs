@@ -30,7 +30,7 @@ pub use node::{Node, Settings};
 pub use program::Program;
 pub use resident::Resident;
 pub use switch::Switch;
-pub use traffic::{Flood, Load, Server, bytes_per_second, now_ms};
+pub use traffic::{Flood, Load, Server, bytes_per_second};
 
 /// A name that nobody else on this machine uses, and a directory.
 #[derive(Debug)]

@@ -174,7 +174,7 @@ impl Node {
     /// Waits until something is so.
     ///
     /// # Errors
-    /// If it does not come to be so for long, with what the node has logged.
+    /// If it does not come to be so for long.
     pub fn comes_to(&self, is_so: impl Fn(&Self) -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while !is_so(self) {

@@ -1,11 +1,11 @@
 //! The processes of `fulmar traffic`, in hosts.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
 use super::{Host, Lab, Program};
-use crate::traffic::{Flooded, Outcome, Sample, Served};
+use crate::traffic::{Flooded, Outcome, Sample, Served, now_ms};
 
 /// A process that offers memory.
 #[derive(Debug)]
@@ -171,9 +171,4 @@ impl Flood {
 pub fn bytes_per_second(first: &Sample, last: &Sample) -> f64 {
     let seconds = (last.at_ms - first.at_ms) as f64 / 1e3;
     (last.bytes - first.bytes) as f64 / seconds
-}
-
-/// Returns the time as samples tell it.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -4,8 +4,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::{Nets, RAILS, Rails, series};
-use crate::lab::{Lab, Load, Lst, LstReport, Meter, Node, Rate, Server, now_ms};
-use crate::traffic::{Outcome, Served};
+use crate::lab::{Lab, Load, Lst, LstReport, Meter, Node, Rate, Server};
+use crate::traffic::{Outcome, Served, now_ms};
 
 /// How a rail is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,10 +109,10 @@ pub fn measure(
     loads[0].run_for(WARM_UP);
     let [first, second] = &mut loads;
     // The second one's samples of the same time are read afterwards.
-    let begun = crate::lab::now_ms();
+    let begun = crate::traffic::now_ms();
     let one = first.rate(duration)?;
     let samples = crate::rails::series::of(second.samples());
-    let other = crate::rails::series::rate(&samples, begun, crate::lab::now_ms());
+    let other = crate::rails::series::rate(&samples, begun, crate::traffic::now_ms());
     let other = other.ok_or("the second load does not tell how it fares")?;
     both.router.check()?;
     loads.into_iter().try_for_each(fine)?;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{SERVER, join};
-use crate::lab::{Host, Lab, Load, Node, Server, Settings, now_ms};
+use crate::lab::{Host, Lab, Load, Node, Server, Settings};
 use crate::rails::series;
-use crate::traffic::{Outcome, Served};
+use crate::traffic::{Outcome, Served, now_ms};
 
 /// What became of the messages when a router was killed.
 #[derive(Clone, Debug, PartialEq)]

@@ -191,7 +191,8 @@ fn process(nid: Nid) -> ProcessId {
     ProcessId::lustre(nid)
 }
 
-fn now_ms() -> u64 {
+/// Returns the time as samples tell it.
+pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
