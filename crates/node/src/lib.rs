@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod outputs;
 mod selftest;
 

@@ -410,7 +410,7 @@ impl Admin for Daemon {
     }
 
     fn debug_check(&self, request: DebugCheck) -> Result<Checked> {
-        let judge = |machine: &_| fulmar_proof::witness::state::broken(machine, request.idle);
+        let judge = |machine: &_| fulmar_node::check::broken(machine, request.idle);
         Ok(Checked { broken: self.node.with_machine(judge) })
     }
 

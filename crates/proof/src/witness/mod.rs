@@ -13,21 +13,19 @@
 //! | [`credits`] | 2, 4, 20: our own count of what the LND has |
 //! | [`discovery`] | 26, 27: who is talked to, and what is said of our interfaces |
 //! | [`transits`] | 19: what is forwarded |
-//! | [`state`] | 1, 2, 3, 20, 32: the node's tables, while it works and when it rests |
+//! | [`check`] | 1, 2, 3, 20, 32: the node's tables, while it works and when it rests |
 
 pub mod answers;
 pub mod arrivals;
 pub mod credits;
 pub mod discovery;
 pub mod operations;
-pub mod state;
 pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod transits;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +33,7 @@ use fulmar_base::MessageId;
 use fulmar_lnet::{Event, EventDone, EventKind, Md, MdId};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Node, Tap};
+use fulmar_node::check::{self, Finding, Verdict, require};
 use fulmar_node::{Crossing, Node as Machine};
 
 pub use operations::Request;
@@ -62,29 +61,6 @@ impl Default for Terms {
         let (discovers, insensitive) = (true, false);
         Self { peer_credits, credits, discovers, calm: false, insensitive, delays: false }
     }
-}
-
-/// What is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The invariant, by its number in lnet-behaviour §17.
-    pub number: u8,
-    /// How it is broken.
-    pub text: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invariant {}: {}", self.number, self.text)
-    }
-}
-
-/// What a check says.
-pub type Verdict = Result<(), Finding>;
-
-/// Returns a finding unless `holds`.
-fn require(holds: bool, number: u8, text: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(Finding { number, text: text() }) }
 }
 
 /// What only the node knows of NIDs.
@@ -183,7 +159,7 @@ impl Witness {
     pub fn look(&self, node: &Node) {
         node.with_machine(|machine| {
             let mut judges = self.lock();
-            let verdict = state::at_work(machine, self.terms)
+            let verdict = check::at_work(machine, self.terms.insensitive)
                 .and_then(|()| judges.credits.agrees_with_the_node(machine));
             judges.note(verdict);
         });
@@ -193,7 +169,7 @@ impl Witness {
     pub fn rest(&self, node: &Node) {
         let begun = Instant::now();
         loop {
-            let verdict = node.with_machine(state::at_rest);
+            let verdict = node.with_machine(check::at_rest);
             let mut judges = self.lock();
             let verdict = verdict
                 .and_then(|()| judges.operations.finished(self.terms.calm))
