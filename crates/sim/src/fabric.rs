@@ -227,12 +227,6 @@ impl Fabric {
         }
         all
     }
-
-    /// Returns what has been lost anywhere: packets that found no room, and those lost by chance.
-    pub(crate) fn lost(&self) -> (u64, u64) {
-        let carried = || self.lanes.iter().map(|lane| lane.carried);
-        (carried().map(|c| c.overflowed).sum(), carried().map(|c| c.lost).sum())
-    }
 }
 
 /// Returns the site and the cable of each interface of a host.

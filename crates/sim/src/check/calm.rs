@@ -13,7 +13,7 @@ const CHECKER: &str = "calm";
 
 /// For runs without faults.
 #[derive(Debug, Default)]
-pub struct Calm {
+pub(crate) struct Calm {
     notices: u64,
 }
 

@@ -19,7 +19,7 @@ const CHECKER: &str = "credits";
 
 /// The messages that each node has written and its sockets have not taken whole.
 #[derive(Debug)]
-pub struct Recount {
+pub(crate) struct Recount {
     peer_credits: u32,
     /// Peers lose interfaces and get them again: credits of one that was forgotten are not those
     /// of its successor, so that our count is no bound any more.

@@ -14,7 +14,7 @@ const CHECKER: &str = "data";
 
 /// What was stored in each buffer since it was made. A buffer belongs to one node for ever.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     stored: BTreeMap<BufferId, BTreeMap<u64, Span>>,
     /// The only descriptor over the buffer has had its last event.
     retired: BTreeSet<BufferId>,

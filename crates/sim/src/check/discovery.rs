@@ -11,7 +11,7 @@ use crate::world::World;
 
 /// Who has asked or been told what the other is.
 #[derive(Debug, Default)]
-pub struct Discovery {
+pub(crate) struct Discovery {
     known: BTreeSet<(HostId, HostId)>,
 }
 

@@ -131,7 +131,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Records a descriptor.
-    pub fn declare_md(&mut self, key: MdKey, made: Md, operation: Option<usize>) {
+    pub(crate) fn declare_md(&mut self, key: MdKey, made: Md, operation: Option<usize>) {
         let record = MdRecord { made, operation, events: 0, unlinked: false, unlink_asked: false };
         self.mds.insert(key, record);
     }
@@ -146,22 +146,22 @@ impl Ledger {
     }
 
     /// Returns the PUT with that header data.
-    pub fn put_of(&self, header_data: u64) -> Option<usize> {
+    pub(crate) fn put_of(&self, header_data: u64) -> Option<usize> {
         self.by_header_data.get(&header_data).copied()
     }
 
     /// Returns the operation with those match bits.
-    pub fn operation_of(&self, match_bits: u64) -> Option<usize> {
+    pub(crate) fn operation_of(&self, match_bits: u64) -> Option<usize> {
         self.by_match_bits.get(&match_bits).copied()
     }
 
     /// Returns the operation whose initiator has this event.
-    pub fn own_operation(&self, host: HostId, life: u32, event: &Event) -> Option<usize> {
+    pub(crate) fn own_operation(&self, host: HostId, life: u32, event: &Event) -> Option<usize> {
         self.mds.get(&MdKey { host, life, md: event.md })?.operation
     }
 
     /// Forgets what a node that died had begun.
-    pub fn crashed(&mut self, host: HostId) {
+    pub(crate) fn crashed(&mut self, host: HostId) {
         for operation in self.operations.iter_mut().filter(|operation| !operation.seen.over) {
             operation.seen.lost |= operation.md.host == host;
         }

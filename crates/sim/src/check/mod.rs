@@ -15,16 +15,16 @@
 //! | [`selftest`] | of lnet-selftest: data are good, memory is freed, nothing is left behind |
 //! | [`calm`] | 7, 11: without faults nothing fails and no connection breaks |
 
-pub mod calm;
-pub mod credits;
-pub mod data;
-pub mod discovery;
+mod calm;
+mod credits;
+mod data;
+mod discovery;
 pub mod ledger;
-pub mod operations;
-pub mod order;
-pub mod rails;
-pub mod routers;
-pub mod selftest;
+mod operations;
+mod order;
+mod rails;
+mod routers;
+mod selftest;
 pub mod table;
 
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ const TALKERS: usize = 6;
 
 /// All checkers.
 #[derive(Debug)]
-pub struct Checks {
+pub(crate) struct Checks {
     data: data::Memory,
     credits: credits::Recount,
     order: order::Order,
@@ -83,7 +83,7 @@ pub struct Checks {
 
 impl Checks {
     /// Returns the checkers of a run.
-    pub fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self {
             data: data::Memory::default(),
             credits: credits::Recount::new(options),
@@ -100,7 +100,12 @@ impl Checks {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn observe(&mut self, world: &World, ledger: &mut Ledger, signal: &Signal) -> Verdict {
+    pub(crate) fn observe(
+        &mut self,
+        world: &World,
+        ledger: &mut Ledger,
+        signal: &Signal,
+    ) -> Verdict {
         if let Signal::Broken { host, what } = signal {
             return require(false, "contract", || format!("{host}: {what}"));
         }
@@ -127,7 +132,7 @@ impl Checks {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn settled(&mut self, world: &World, hosts: &BTreeSet<HostId>) -> Verdict {
+    pub(crate) fn settled(&mut self, world: &World, hosts: &BTreeSet<HostId>) -> Verdict {
         for &host in hosts {
             if let Some(tcp) = world.lost_wakeup(host).filter(|_| !world.is_paused(host)) {
                 let text = format!("{host} could read {tcp}, and was not told to");
@@ -147,7 +152,7 @@ impl Checks {
     ///
     /// # Errors
     /// What is left over.
-    pub fn finished(&self, world: &World, ledger: &Ledger, now: Time) -> Verdict {
+    pub(crate) fn finished(&self, world: &World, ledger: &Ledger, now: Time) -> Verdict {
         operations::finished(ledger)?;
         if let Some(calm) = &self.calm {
             calm.finished(ledger)?;

@@ -16,7 +16,7 @@ const CHECKER: &str = "order";
 
 /// The PUTs on each direction of each connection.
 #[derive(Debug, Default)]
-pub struct Order {
+pub(crate) struct Order {
     /// By operation: on which connection it was written, and as how manieth.
     written: BTreeMap<usize, (TcpId, HostId, u64)>,
     count: u64,

@@ -19,7 +19,7 @@ const HEALTH_MAX: u32 = 1000;
 
 /// What each node has said of itself, and from where it speaks.
 #[derive(Debug)]
-pub struct Rails {
+pub(crate) struct Rails {
     /// The interfaces that a node named with each sequence number.
     said: BTreeMap<(HostId, u32), Vec<Nid>>,
     /// By which NID a peer that is not multi-rail knows a node: of each node and target.

@@ -25,7 +25,7 @@ const SMALL: u32 = 4096;
 
 /// What was given to routers and what came of it.
 #[derive(Debug)]
-pub struct Routers {
+pub(crate) struct Routers {
     routers: Vec<HostId>,
     router_credits: u32,
     /// The routers that have reason to think an interface broken: a fault, or a PUT of their own

@@ -14,7 +14,7 @@ const CHECKER: &str = "selftest";
 
 /// Listens to what selftests complain about.
 #[derive(Debug)]
-pub struct Selftests {
+pub(crate) struct Selftests {
     /// Nodes damage data on purpose.
     damaging: bool,
 }

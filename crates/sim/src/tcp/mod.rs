@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Not modelled, because it matters little where pipes are long: delayed acknowledgements and the
-//! rate that acknowledgements take, Nagle's algorithm, buffers that grow by and by, idle restart, and
-//! ECN. Every arrival is acknowledged; nothing overtakes within a connection, so that losses are
-//! told from delays without a reordering window.
+//! rate that acknowledgements take, Nagle's algorithm, buffers that grow by and by, and ECN. Every
+//! arrival is acknowledged; nothing overtakes within a connection, so that losses are told from
+//! delays without a reordering window. A connection that was idle goes on with the window that it
+//! had: hosts are assumed to have `tcp_slow_start_after_idle=0`, which is what `fulmar tune` advises.
 //!
 //! Bytes are in the write buffer from the moment in which the socket takes them until they are
 //! acknowledged, and in the read buffer until the node reads them.

@@ -51,7 +51,7 @@ impl Workload {
 
     /// Begins a PUT of `len` bytes, or of a drawn length, for which everything is prepared at its
     /// target. Returns the number of the operation, unless the node is down.
-    pub fn plain_put(
+    pub(crate) fn plain_put(
         &mut self,
         world: &mut World,
         ledger: &mut Ledger,
@@ -64,7 +64,7 @@ impl Workload {
     }
 
     /// Begins a PUT as [`Workload::plain_put`] does, from our NID, if one is given, to a NID.
-    pub fn pinned_put(
+    pub(crate) fn pinned_put(
         &mut self,
         world: &mut World,
         ledger: &mut Ledger,

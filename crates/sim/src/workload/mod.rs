@@ -149,7 +149,7 @@ impl Workload {
     }
 
     /// Returns how many pings and discoveries have not ended.
-    pub fn queries_pending(&self) -> usize {
+    pub(crate) fn queries_pending(&self) -> usize {
         self.queries.values().filter(|answer| answer.is_none()).count()
     }
 

@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Lets a host read one segment of each connection per `pause`; `None` ends that.
-    pub fn slow_reader(&mut self, host: HostId, pause: Option<Duration>) {
+    pub(crate) fn slow_reader(&mut self, host: HostId, pause: Option<Duration>) {
         self.note(host, "-", format_args!("FAULT reads slowly: {pause:?}"));
         self.host_mut(host).read_pause = pause;
     }
@@ -114,7 +114,7 @@ impl World {
 
     /// Puts the network right: every host reads, and reaches every other. Those that stand still
     /// do so until their time is over; those that are down want [`World::restart`].
-    pub fn heal_all(&mut self) {
+    pub(crate) fn heal_all(&mut self) {
         for (one, other) in self.partitions.clone() {
             self.heal(one, other);
         }

@@ -92,7 +92,7 @@ impl Memory {
 
 impl World {
     /// Returns how many buffers the selftest of a node has.
-    pub fn selftest_buffers(&self, host: HostId) -> usize {
+    pub(crate) fn selftest_buffers(&self, host: HostId) -> usize {
         self.memory.live_of(host, self.life(host))
     }
 

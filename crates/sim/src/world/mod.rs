@@ -195,12 +195,12 @@ impl World {
     }
 
     /// Returns the interface that has a NID.
-    pub fn port_of(&self, nid: Nid) -> Option<Port> {
+    pub(crate) fn port_of(&self, nid: Nid) -> Option<Port> {
         Port::of_ip(nid.ip()?).filter(|port| self.has(*port) && self.nid_of(*port) == nid)
     }
 
     /// Returns the host of a NID.
-    pub fn host_of(&self, nid: Nid) -> Option<HostId> {
+    pub(crate) fn host_of(&self, nid: Nid) -> Option<HostId> {
         self.port_of(nid).map(|port| port.host)
     }
 
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Returns whether the host stands still.
-    pub fn is_paused(&self, host: HostId) -> bool {
+    pub(crate) fn is_paused(&self, host: HostId) -> bool {
         self.host(host).paused_until > self.now
     }
 
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Returns the hosts whose nodes have been called since the last time.
-    pub fn take_touched(&mut self) -> BTreeSet<HostId> {
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<HostId> {
         std::mem::take(&mut self.touched)
     }
 
@@ -296,7 +296,7 @@ impl World {
     }
 
     /// Returns whether all that can happen at this moment has happened.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.next().is_none_or(|next| next > self.now)
     }
 
@@ -375,11 +375,6 @@ impl World {
     /// Returns what each direction of each trunk has carried.
     pub fn trunks(&self) -> Vec<TrunkUse> {
         self.fabric.trunks()
-    }
-
-    /// Returns how many packets the network has lost: for want of room, and by chance.
-    pub fn lost_packets(&self) -> (u64, u64) {
-        self.fabric.lost()
     }
 
     fn host(&self, host: HostId) -> &Host {
