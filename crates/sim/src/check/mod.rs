@@ -5,15 +5,15 @@
 //!
 //! | checker | guards, of lnet-behaviour §17 |
 //! |---|---|
-//! | [`operations`] | 7, 8, 10, 12, 13, 14, 16, 18: events, thresholds, lengths, duplicates |
-//! | [`data`] | 16 and the discipline of memory: what arrived is what was sent, where it belongs |
-//! | [`credits`] | 1, 2, 4: nodes' own invariants, and our own count of messages in LNDs |
-//! | [`order`] | 17: what one connection carries is received in order |
-//! | [`discovery`] | 26: nothing is sent to a stranger before a ping |
-//! | [`rails`] | 27, 32, 33: what nodes say of their interfaces, health, NIDs that are given |
-//! | [`routers`] | 1, 19, 20, 22, 23: what is forwarded, its memory, the way back, closed routers |
-//! | [`selftest`] | of lnet-selftest: data are good, memory is freed, nothing is left behind |
-//! | [`calm`] | 7, 11: without faults nothing fails and no connection breaks |
+//! | `operations` | 7, 8, 10, 12, 13, 14, 16, 18: events, thresholds, lengths, duplicates |
+//! | `data` | 16 and the discipline of memory: what arrived is what was sent, where it belongs |
+//! | `credits` | 1, 2, 4: nodes' own invariants, and our own count of messages in LNDs |
+//! | `order` | 17: what one connection carries is received in order |
+//! | `discovery` | 26: nothing is sent to a stranger before a ping |
+//! | `rails` | 27, 32, 33: what nodes say of their interfaces, health, NIDs that are given |
+//! | `routers` | 1, 19, 20, 22, 23: what is forwarded, its memory, the way back, closed routers |
+//! | `selftest` | of lnet-selftest: data are good, memory is freed, nothing is left behind |
+//! | `calm` | 7, 11: without faults nothing fails and no connection breaks |
 
 mod calm;
 mod credits;
