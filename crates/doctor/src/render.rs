@@ -15,26 +15,32 @@ pub fn report(report: &Report) -> String {
     let mut text = head(report);
     text += &tables(report);
     for level in Level::ALL {
-        let found: Vec<_> = report.at_level(level).collect();
-        if found.is_empty() {
-            continue;
+        let found = entries(report, level);
+        if !found.is_empty() {
+            let _ = writeln!(text, "\n{}", heading(level, found.len()));
         }
-        let _ = writeln!(text, "\n{}", heading(level, found.len()));
-        for (at, (check, finding)) in found.iter().enumerate() {
-            let twin = |other: &&(Check, &Finding)| {
-                other.0 == *check
-                    && Finding { place: finding.place, ..other.1.clone() } == **finding
-            };
-            // What holds for both hosts is said once.
-            if !found[..at].iter().any(|other| twin(&other)) {
-                let both = found[at + 1..].iter().any(|other| twin(&other));
-                text += &entry(*check, finding, both);
-            }
+        for (check, finding, both) in found {
+            text += &entry(check, finding, both);
         }
     }
     text += &not_examined(&report.checks);
     text += &last(report);
     printable_lines(&text)
+}
+
+/// Returns the findings of a level, and of each whether it is of both hosts: that is said once.
+fn entries(report: &Report, level: Level) -> Vec<(Check, &Finding, bool)> {
+    let mut entries: Vec<(Check, &Finding, bool)> = Vec::new();
+    for (check, finding) in report.at_level(level) {
+        let twin = |other: &&mut (Check, &Finding, bool)| {
+            other.0 == check && Finding { place: finding.place, ..other.1.clone() } == *finding
+        };
+        match entries.iter_mut().find(twin) {
+            Some((.., both)) => *both = true,
+            None => entries.push((check, finding, false)),
+        }
+    }
+    entries
 }
 
 /// Returns the line of a check that has ended, for people who wait.
@@ -195,9 +201,8 @@ fn not_examined(checks: &[Checked]) -> String {
 }
 
 fn last(report: &Report) -> String {
-    let count = |level| report.at_level(level).count();
     let counted = |level: Level, word: &str| {
-        let count = count(level);
+        let count = entries(report, level).len();
         format!("{count} {word}{}", if count == 1 { "" } else { "s" })
     };
     let mut text = format!(
@@ -301,6 +306,16 @@ mod tests {
         assert!(text.contains("9.00 Gbit/s") && text.contains("0 errors, 1 warning,"), "{text}");
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= WIDTH, "{longest} columns:\n{text}");
+    }
+
+    #[test]
+    fn what_holds_for_both_hosts_is_said_and_counted_once() {
+        let note = |place| Finding::new(Level::Note, place, "a small thing", "5");
+        let mut sample = sample();
+        sample.checks[1].findings = vec![note(Place::Here), note(Place::There)];
+        let text = report(&sample);
+        assert!(text.contains("NOTE (1)\n  udp         both  a small thing"), "{text}");
+        assert!(text.contains("1 warning, 1 note;"), "{text}");
     }
 
     #[test]
