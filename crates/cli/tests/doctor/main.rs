@@ -97,6 +97,37 @@ fn a_narrow_link_between_two_routers_and_a_closed_port_are_found() {
 }
 
 #[test]
+fn a_way_that_silently_loses_large_packets_is_found_and_loses_no_question() {
+    let Some(lab) = lab() else { return };
+    let hosts = ["here", "middle", "there"].map(|name| lab.host(name).unwrap());
+    let [here, middle, there] = &hosts;
+    for (number, (left, right)) in [(here, middle), (middle, there)].iter().enumerate() {
+        left.cable("right", (right, "left")).unwrap();
+        for (host, device, end) in [(left, "right", 1), (right, "left", 2)] {
+            host.address(device, &format!("10.{number}.0.{end}/24")).unwrap();
+            host.ip(&["link", "set", device, "mtu", "9000"]).unwrap();
+        }
+    }
+    here.ip(&["route", "add", "10.1.0.0/24", "via", "10.0.0.2"]).unwrap();
+    there.ip(&["route", "add", "10.0.0.0/24", "via", "10.1.0.1"]).unwrap();
+    middle.run("sh", &["-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"]).unwrap();
+    // What comes back and is longer is lost on arrival, of which nobody is told.
+    middle.ip(&["link", "set", "right", "mtu", "1500"]).unwrap();
+    let _served = serve(&lab, there);
+
+    let (report, status) = examine(&lab, here, "check 10.1.0.2 --only mtu,sockets --time 1");
+    let mtu = &report["measured"]["mtu"];
+    // A cable lets some bytes more pass than its end should take.
+    assert!(mtu["out"] == 1500 && (1500..1520).contains(&mtu["back"].as_u64().unwrap()), "{mtu}");
+    assert_eq!((&mtu["learned"], &mtu["learned_there"]), (&1500.into(), &9000.into()), "{mtu}");
+    let found = findings(&report, "mtu");
+    assert_eq!((&found[0]["level"], status), (&"error".into(), 1), "{found:?}");
+    assert!(found[0]["what"].as_str().unwrap().contains("from there"), "{found:?}");
+    let hosts = findings(&report, "sockets");
+    assert!(hosts.iter().any(|one| one["place"] == "there"), "its host has told: {report}");
+}
+
+#[test]
 fn a_slow_link_shows_its_rate_and_its_shaper() {
     let Some(lab) = lab() else { return };
     let (here, there) = neighbours(&lab);

@@ -31,7 +31,8 @@ impl Examiner {
         patience: Duration,
     ) -> Result<Self, FarError> {
         let broken = |what| move |error| FarError::Io { who, what, error };
-        let control = dial(who, local, patience).map_err(broken("no connection"))?;
+        let control =
+            dial(who, local, Some(CONTROL_MSS), patience).map_err(broken("no connection"))?;
         let local = control.local_addr().map_err(broken("no address"))?.ip();
         hurry(&control);
         let program = env!("CARGO_PKG_VERSION").to_owned();
@@ -120,7 +121,7 @@ impl Examiner {
     /// Opens connections that will carry load.
     pub(crate) fn attach(&self, count: u32) -> Result<Vec<TcpStream>, FarError> {
         let open = || -> io::Result<TcpStream> {
-            let stream = dial(self.who, Some(self.local), GREETING_MAX)?;
+            let stream = dial(self.who, Some(self.local), None, GREETING_MAX)?;
             frame::send(&stream, &Greeting::Attach { token: self.token })?;
             stream.set_write_timeout(None)?;
             Ok(stream)
@@ -139,8 +140,20 @@ pub(crate) fn unexpected(who: SocketAddr, wanted: &'static str, got: Reply) -> F
     }
 }
 
-fn dial(who: SocketAddr, local: Option<IpAddr>, patience: Duration) -> io::Result<TcpStream> {
+/// Payload of a packet of the control connection, either way: any path carries it, also one that
+/// silently loses large packets, of which somebody has to be told.
+const CONTROL_MSS: u32 = 1200;
+
+fn dial(
+    who: SocketAddr,
+    local: Option<IpAddr>,
+    mss: Option<u32>,
+    patience: Duration,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(who), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(mss) = mss {
+        socket.set_tcp_mss(mss)?;
+    }
     if let Some(local) = local {
         socket.bind(&SocketAddr::new(local, 0).into())?;
     }

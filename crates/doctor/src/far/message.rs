@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ECHO_MAX, LOAD_MAX, PROBES_MAX, RATE_MAX, STREAMS_MAX};
+use super::{ECHO_MAX, LEARN_MAX, LOAD_MAX, PROBES_MAX, RATE_MAX, STREAMS_MAX};
 use crate::evidence::Host;
 
 /// The first frame on a connection to the server.
@@ -25,6 +25,9 @@ pub(crate) enum Request {
     Clock,
     /// Datagrams of a size that may not be cut, to the examiner: [`Reply::Probed`].
     Probe { size: u32, count: u32 },
+    /// What the kernel takes for the path's MTU after datagrams of a size that is too large, each of
+    /// which the path has so long to refuse: [`Reply::Learned`].
+    Learned { size: u32, millis: u64 },
     /// Datagrams will come: [`Reply::Ready`].
     FloodStart,
     /// No more will come: [`Reply::Seen`].
@@ -58,6 +61,8 @@ impl Request {
             Self::Probe { size: len, count } => {
                 size(len).and_then(|()| within("probes", count.into(), PROBES_MAX.into()))
             }
+            Self::Learned { size: len, millis } => size(len)
+                .and_then(|()| within("milliseconds", millis, LEARN_MAX.as_millis() as u64)),
             Self::Flood { bits_per_second, size: len, millis } => size(len)
                 .and_then(|()| within("milliseconds", millis, long))
                 .and_then(|()| within("bits per second", bits_per_second, RATE_MAX)),
@@ -103,6 +108,10 @@ pub(crate) enum Reply {
         sent: u32,
         too_long_here: bool,
     },
+    /// The path's MTU, in bytes of an IP packet, if the kernel could be asked.
+    Learned {
+        mtu: Option<u32>,
+    },
     Ready,
     Seen(FloodSeen),
     Flooded {
@@ -123,6 +132,7 @@ impl Reply {
             Self::Host(_) => "with its host",
             Self::Clock { .. } => "with its clock",
             Self::Probed { .. } => "with probes",
+            Self::Learned { .. } => "with an MTU",
             Self::Ready => "that it is ready",
             Self::Seen(_) => "what it has seen",
             Self::Flooded { .. } => "what it has sent",
@@ -197,6 +207,7 @@ mod tests {
             Request::Flood { bits_per_second: 1, size: 8, millis: 1 },
             Request::Probe { size: 70_000, count: 1 },
             Request::Probe { size: 1000, count: PROBES_MAX + 1 },
+            Request::Learned { size: 9000, millis: 1001 },
             Request::Echo { millis: u64::MAX },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");

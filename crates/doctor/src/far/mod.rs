@@ -15,6 +15,7 @@ mod error;
 mod examiner;
 mod flood;
 mod frame;
+mod learned;
 mod message;
 mod server;
 mod session;
@@ -25,6 +26,7 @@ pub use error::FarError;
 pub use examiner::Examiner;
 pub(crate) use examiner::unexpected;
 pub(crate) use flood::{Tally, flood};
+pub(crate) use learned::learned;
 pub use message::{FloodSeen, StreamsSeen};
 pub(crate) use message::{Greeting, Reply, Request};
 pub use server::{Notice, Server, ServerOptions};
@@ -36,7 +38,7 @@ use std::time::Duration;
 /// The TCP and UDP port of a far end that was told nothing else.
 pub const PORT: u16 = 7988;
 /// What both ends must speak.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest frame of JSON, in bytes.
 pub const FRAME_MAX: usize = 256 << 10;
 /// Longest load.
@@ -51,6 +53,8 @@ pub const DATAGRAM_MAX: usize = 65_507;
 pub const ECHO_MAX: u32 = 4 << 20;
 /// Most probes of one request.
 pub const PROBES_MAX: u32 = 16;
+/// How long at most a path may take to say that a packet is too large.
+pub const LEARN_MAX: Duration = Duration::from_secs(1);
 /// An examiner that asks nothing for so long is gone.
 pub const IDLE_MAX: Duration = Duration::from_secs(90);
 /// No examination takes longer.

@@ -14,7 +14,7 @@ use super::flood::is_passing;
 use super::message::may_echo;
 use super::server::{datagrams, hurry};
 use super::{Datagram, DatagramKind, GREETING_MAX, HEADER_LEN, IDLE_MAX, SESSION_MAX};
-use super::{FarError, Reply, Request, StreamsSeen, Tally, VERSION, flood, frame};
+use super::{FarError, Reply, Request, StreamsSeen, Tally, VERSION, flood, frame, learned};
 use crate::evidence;
 
 /// Somebody who examines.
@@ -202,6 +202,10 @@ impl Session {
                 Ok(Reply::Clock { unix_ns: now.as_nanos() as u64 })
             }
             Request::Probe { size, count } => self.probe(size as usize, count),
+            Request::Learned { size, millis } => {
+                let (to, patience) = (self.examiner()?, Duration::from_millis(millis));
+                Ok(Reply::Learned { mtu: learned(self.local, to, size as usize, patience) })
+            }
             Request::FloodStart => {
                 self.datagrams().tally = Some(Tally::new());
                 Ok(Reply::Ready)

@@ -26,24 +26,39 @@ pub fn mtu(seen: &MtuSeen, device: &str, probing: u32) -> Vec<Finding> {
         }
         return found;
     }
-    let hole = out < seen.here && seen.learned.is_some_and(|learned| learned > out);
-    if hole {
-        let what = "packets that are too large vanish without a word (a black hole)";
-        let level = if probing == 0 { Level::Error } else { Level::Warning };
-        let learned = seen.learned.unwrap_or_default();
-        let evidence = format!("{evidence}; the kernel still believes in {learned}");
-        let mend = format!(
-            "ip link set {device} mtu {out}; better: let ICMP \"fragmentation needed\" pass; until \
-             then, at both ends: sysctl -w net.ipv4.tcp_mtu_probing=1"
-        );
-        found.push(Finding::new(level, Place::Path, what, evidence).mend(mend));
-    } else {
+    let ways = [
+        (Place::Here, out, seen.here, seen.learned),
+        (Place::There, back, seen.there, seen.learned_there),
+    ];
+    let vanish = |(_, carried, sent, learned): &(Place, u32, u32, Option<u32>)| {
+        carried < sent && learned.is_some_and(|learned| learned > *carried)
+    };
+    let mut holes = ways.into_iter().filter(vanish).peekable();
+    if holes.peek().is_none() {
         let what = format!("the path carries only {narrow} bytes uncut, and the interfaces {full}");
         let mend = format!(
             "raise the MTU on the routers and switches between (tracepath -n shows where it falls), \
              or ip link set {device} mtu {narrow} at both ends"
         );
-        found.push(Finding::new(Level::Warning, Place::Path, what, evidence).mend(mend));
+        found.push(Finding::new(Level::Warning, Place::Path, what, &evidence).mend(mend));
+    }
+    for (place, _, _, learned) in holes {
+        let (whence, device) = match place {
+            Place::Here => ("from here", device),
+            _ => ("from there", "DEV"),
+        };
+        let what =
+            format!("packets {whence} that are too large vanish without a word (a black hole)");
+        let level = if probing == 0 { Level::Error } else { Level::Warning };
+        let learned = learned.unwrap_or_default();
+        let evidence =
+            format!("{evidence}; the kernel {} still believes in {learned}", place.word());
+        let mend = format!(
+            "{}: ip link set {device} mtu {narrow}; better: let ICMP \"fragmentation needed\" pass; \
+             until then, at both ends: sysctl -w net.ipv4.tcp_mtu_probing=1",
+            place.word()
+        );
+        found.push(Finding::new(level, Place::Path, what, evidence).mend(mend));
     }
     if out.abs_diff(back) > 0 && out.min(seen.there) != back.min(seen.here) {
         let what = "the ways there and back carry different packets";
@@ -81,8 +96,14 @@ mod tests {
         (worst.level, worst.mend.unwrap_or_default())
     }
 
-    const GOOD: MtuSeen =
-        MtuSeen { here: 9000, there: 9000, out: Some(9000), back: Some(9000), learned: None };
+    const GOOD: MtuSeen = MtuSeen {
+        here: 9000,
+        there: 9000,
+        out: Some(9000),
+        back: Some(9000),
+        learned: None,
+        learned_there: None,
+    };
 
     #[test]
     fn a_path_that_carries_what_its_ends_do_is_fine() {
@@ -96,6 +117,10 @@ mod tests {
         assert!(level == Level::Warning && mend.contains("tracepath"), "{mend}");
         let (level, mend) = judged(MtuSeen { learned: Some(9000), ..narrow });
         assert!(level == Level::Error && mend.contains("mtu 1400"), "{mend}");
+        let back = MtuSeen { back: Some(1504), learned: Some(1400), ..narrow };
+        let (level, mend) = judged(MtuSeen { learned_there: Some(9000), ..back });
+        assert!(level == Level::Error && mend.starts_with("there: "), "{mend}");
+        assert!(mend.contains("mtu 1400"), "{mend}");
         let probing = mtu(&MtuSeen { learned: Some(9000), ..narrow }, "eth0", 1);
         assert_eq!(probing[0].level, Level::Warning);
     }

@@ -1,13 +1,12 @@
 //! The largest packet that passes uncut, by datagrams that may not be cut.
 
-use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{echo, local_address};
+use super::echo;
 use crate::far::{Datagram, DatagramKind, Examiner, FarError, HEADER_LEN, Reply, Request};
-use crate::far::{headers, is_too_long, unexpected};
+use crate::far::{headers, is_too_long, learned, unexpected};
 
 /// What passes uncut. All in bytes of an IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +22,8 @@ pub struct MtuSeen {
     /// What our kernel takes for the path's MTU after a packet that was too large; `None` if it
     /// could not be asked, or none was too large.
     pub learned: Option<u32>,
+    /// The same of the far end's kernel and the way from there.
+    pub learned_there: Option<u32>,
 }
 
 /// Every path must carry so much: IPv4 asks for 576, IPv6 for 1280.
@@ -53,7 +54,10 @@ pub fn measure(far: &Examiner, here: u32, there: u32) -> Result<MtuSeen, FarErro
     seen.out = search(here, |size| Ok(passes_out(far, size, &mut next, patience)))?;
     seen.back = search(there, |size| passes_back(far, size, patience))?;
     if seen.out.is_some_and(|out| out < here) {
-        seen.learned = learned(far, here, patience);
+        seen.learned = learned(far.local(), far.who(), payload(far, here), patience);
+    }
+    if seen.back.is_some_and(|back| back < there) {
+        seen.learned_there = learned_there(far, there, patience)?;
     }
     Ok(seen)
 }
@@ -136,25 +140,13 @@ fn arrives(far: &Examiner, wanted: usize, deadline: Instant) -> bool {
     }
 }
 
-/// Sends what is too large as TCP would, and returns what the kernel then takes for the path's MTU.
-fn learned(far: &Examiner, size: u32, patience: Duration) -> Option<u32> {
-    use rustix::net::sockopt;
-    let local = local_address(far.who()).ok()?;
-    let udp = UdpSocket::bind((local, 0)).ok()?;
-    if local.is_ipv4() {
-        sockopt::set_ip_mtu_discover(&udp, sockopt::Ipv4PathMtuDiscovery::DO).ok()?;
-    } else {
-        sockopt::set_ipv6_mtu_discover(&udp, sockopt::Ipv6PathMtuDiscovery::DO).ok()?;
+/// Asks the far end what its kernel takes for the path's MTU after packets of `size` bytes.
+fn learned_there(far: &Examiner, size: u32, patience: Duration) -> Result<Option<u32>, FarError> {
+    let (size, millis) = (payload(far, size) as u32, patience.as_millis().max(1) as u64);
+    match far.ask(&Request::Learned { size, millis }, Duration::from_secs(10))? {
+        Reply::Learned { mtu } => Ok(mtu),
+        other => Err(unexpected(far.who(), "an MTU", other)),
     }
-    udp.connect(far.who()).ok()?;
-    let bytes = vec![0; payload(far, size)];
-    for _ in 0..TRIES {
-        // It is refused when the kernel has learned already.
-        let _ = udp.send(&bytes);
-        std::thread::sleep(patience);
-    }
-    let mtu = if local.is_ipv4() { sockopt::ip_mtu(&udp) } else { sockopt::ipv6_mtu(&udp) };
-    mtu.ok()
 }
 
 #[cfg(test)]
