@@ -1,4 +1,4 @@
-//! Rates, sizes, times and chances in the words of [`quantity`](fulmar_base::quantity), within what
+//! Rates, sizes, times and chances in the words of [`quantity`], within what
 //! the model is for.
 
 use std::time::Duration;
