@@ -25,6 +25,9 @@
 //! * With more in flight than the path holds, and less than twice of it, RPCs that began together
 //!   meet on the line too, and requests wait in its queue: up to a fifth is lost, until noise has
 //!   driven them apart over hundreds of round trips. The simulator shows that.
+//! * Behind routers small messages and bulk come on connections of their own, which take turns, and
+//!   convoys are shorter: where a few more RPCs than credits are under way, up to a sixth (writes) or
+//!   a quarter (reads) more goes over than is said.
 //! * No path is so short that a message takes longer than a round trip.
 //! * Servers take no time, and have a thread for every request.
 //! * A queue on the line that is too short for the windows that share it drops packets.
