@@ -289,7 +289,8 @@ fn a_server_survives_callers_that_talk_nonsense() {
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 4, b'n', b'u', b'l', b'l'], &[]] {
         let mut stream = TcpStream::connect(at).unwrap();
         stream.write_all(nonsense).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The server may have had enough already.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let mut stream = TcpStream::connect(at).unwrap();
