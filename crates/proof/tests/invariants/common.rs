@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fulmar_base::Time;
 use fulmar_lnet::views::{self, Stats};
 use fulmar_lnet::{
-    EventKind, FaultEffect, FaultKind, FaultRule, Get, Md, MdId, MdOptions, Me, MessageTypes, Put,
-    RouteConfig,
+    EventKind, FaultEffect, FaultKind, FaultRule, Get, Lnet, Md, MdId, MdOptions, Me, MessageTypes,
+    Put, RouteConfig,
 };
 use fulmar_lnet_wire::{MTU, Net, NetType, Nid, NidMatch, ProcessId};
 use fulmar_net::{Buffer, NiAddress, NiOptions, Options};
@@ -223,6 +224,18 @@ impl Member {
         len: usize,
         change: impl FnOnce(Put) -> Put,
     ) -> Begun {
+        self.put_after(|_, _| (), target, bits, len, change)
+    }
+
+    /// Does something to the machine and then puts; nothing that arrives comes between.
+    fn put_after(
+        &self,
+        first: impl FnOnce(&mut Lnet, Time),
+        target: Nid,
+        bits: u64,
+        len: usize,
+        change: impl FnOnce(Put) -> Put,
+    ) -> Begun {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let header_data = NEXT.fetch_add(1, Ordering::Relaxed);
         let (buffer, md, events) = self.bind(len);
@@ -239,7 +252,11 @@ impl Member {
             header_data,
         });
         self.resident.witness().begins(md, &(&put).into());
-        self.resident.act(|node| node.put(put)).unwrap();
+        let done = self.call(|lnet, now| {
+            first(lnet, now);
+            lnet.put(now, put)
+        });
+        done.unwrap();
         Begun { md, buffer, header_data: put.header_data, events }
     }
 
@@ -278,6 +295,21 @@ impl Member {
 
     pub(crate) fn put_well_to(&self, to: &Self, target: Nid, len: usize, source: Option<Nid>) {
         let begun = self.put_like(target, ROOM, len, |put| Put { source, ..put });
+        self.ends_well(to, len, &begun);
+    }
+
+    /// The same right after something else is done to the machine.
+    pub(crate) fn put_well_after(
+        &self,
+        first: impl FnOnce(&mut Lnet, Time),
+        to: &Self,
+        len: usize,
+    ) {
+        let begun = self.put_after(first, to.nids[0], ROOM, len, |put| put);
+        self.ends_well(to, len, &begun);
+    }
+
+    fn ends_well(&self, to: &Self, len: usize, begun: &Begun) {
         let event = to.room.events.wait(EventKind::Put);
         assert_eq!((event.mlength, event.header_data), (len as u32, begun.header_data));
         assert!(to.room.buffer.to_vec(0, len) == pattern(begun.header_data, len), "{len} bytes");
@@ -299,14 +331,11 @@ impl Member {
         self.resident.act(|node| node.set_lazy(PORTAL, true)).unwrap();
     }
 
-    pub(crate) fn call<R>(
-        &self,
-        call: impl FnOnce(&mut fulmar_lnet::Lnet, fulmar_base::Time) -> R,
-    ) -> R {
+    pub(crate) fn call<R>(&self, call: impl FnOnce(&mut Lnet, Time) -> R) -> R {
         self.resident.act(|node| node.call(call)).unwrap()
     }
 
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&fulmar_lnet::Lnet) -> R) -> R {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Lnet) -> R) -> R {
         self.resident.node().with_machine(|machine| look(machine.lnet()))
     }
 

@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet::views::RoutingState;
-use fulmar_lnet::{EventKind, Forwarding, RouteConfig, RouterBuffers};
+use fulmar_lnet::{EventKind, Forwarding, Lnet, RouteConfig, RouterBuffers};
 use fulmar_lnet_wire::MTU;
 
 use crate::common::{Member, Plan, World, net, nid, until};
@@ -187,10 +187,12 @@ fn priority_beats_hops_and_those_beat_health_and_that_beats_turns() {
             a.call(|lnet, now| lnet.route_add(now, route)).unwrap();
         }
         until("both are up", || a.look(|lnet| lnet.routes().iter().all(|route| route.up)));
-        let set = |index: usize, value: u32| {
-            let (all, nid) = (a.known(gateways[index]), gateways[index]);
-            assert!(all.contains(&nid));
-            a.call(|lnet, now| lnet.set_peer_ni_health(now, Some(nid), value)).unwrap();
+        let known = gateways.map(|nid| a.known(nid).contains(&nid));
+        assert_eq!(known, [true; 2]);
+        let set = |lnet: &mut Lnet, now| {
+            for index in [0, 1] {
+                lnet.set_peer_ni_health(now, Some(gateways[index]), health[index]).unwrap();
+            }
         };
         let count = || {
             let routes = a.look(|lnet| lnet.routes());
@@ -198,9 +200,8 @@ fn priority_beats_hops_and_those_beat_health_and_that_beats_turns() {
         };
         let before = count();
         for _ in 0..10 {
-            // What comes from an ill gateway heals it.
-            [0, 1].into_iter().for_each(|index| set(index, health[index]));
-            a.put_well(b, 1);
+            // What comes from an ill gateway heals it, such as the answer to a ping.
+            a.put_well_after(set, b, 1);
         }
         let after = count();
         for gateway in gateways {
