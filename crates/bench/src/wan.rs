@@ -15,8 +15,8 @@ const ROUND_TRIP: Duration = Duration::from_micros(50_500);
 /// From what no two cores hold to what any do.
 const MEGABITS: [u64; 13] =
     [20000, 16000, 12000, 10000, 8000, 6000, 5000, 4000, 3000, 2500, 2000, 1500, 1000];
-/// What the link holds, iperf3 fills so far.
-const FILLED: f64 = 0.9;
+/// A rate that the machine holds, iperf3 fills so far; as much is asked of `lst`.
+const FILLED: f64 = 0.95;
 const TRIAL: Trial = Trial { warmup: Duration::from_secs(5), duration: Duration::from_secs(10) };
 
 /// At the highest rate that the machine holds, `lst` with exactly what `fulmar tune` prints.
@@ -32,7 +32,7 @@ pub(crate) fn tuned(effort: Effort) -> Result<Vec<Figure>, Failure> {
             Figure::plain("wan.lst_tuned.gbps", gigabits(carried), "Gb/s").beside(gigabits(stream)),
             Figure::plain("wan.lst_tuned.vs_link", ocean.share(carried), "ratio")
                 .beside(ocean.share(stream))
-                .held_to(Bar::AtLeast(0.95)),
+                .held_to(Bar::AtLeast(FILLED)),
         ])
     })
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::advice::plan::opening;
 use crate::advice::{Advice, Congestion, Place, Setting, Whose};
 use crate::model::{Direction, Kind};
 
@@ -218,8 +219,7 @@ fn lst(advice: &Advice, names: &Names) -> String {
         Direction::Read => "read",
         Direction::Write => "write",
     };
-    // TCP opens its windows over some dozens of round trips.
-    let warmup = (advice.site.rtt.as_secs_f64() * 100.).ceil().clamp(1., 60.);
+    let warmup = opening(&advice.site, &advice.plan).ceil().clamp(1., 60.);
     let concurrency = advice.plan.concurrency;
     format!(
         "fulmar lst run --from {clients} --to {servers} brw {direction} --size 1M --concurrency \

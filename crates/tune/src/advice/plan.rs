@@ -260,8 +260,34 @@ pub(super) fn alone(site: &Site) -> u64 {
     (rate as f64 * site.rtt.as_secs_f64()) as u64
 }
 
+/// Returns the seconds in which TCP opens its windows: some dozens of round trips, or where CUBIC's
+/// slow start ends too soon, as long as it takes to what a connection needs (RFC 9438): by the cube
+/// of the time or by a packet a round trip, whichever is sooner.
+pub(crate) fn opening(site: &Site, plan: &Plan) -> f64 {
+    let rtt = site.rtt.as_secs_f64();
+    let needed = alone(site) as f64 / f64::from(plan.conns_per_peer.max(1));
+    let packets = needed / f64::from(segment_bytes(site.mtu));
+    let cubic = match plan.congestion {
+        Congestion::Cubic => (packets / 0.4).cbrt().min(packets * rtt),
+        Congestion::Bbr => 0.,
+    };
+    cubic.max(100. * rtt)
+}
+
+/// What the windows of all connections hold together, of what the path does: where losses are
+/// mended, what came behind them waits for a round trip; else some more than the path, since shares
+/// vary, and not so much that all of it overflows a queue as long as the path. Linux offers up to
+/// nine tenths of a buffer of which half is counted on.
+pub(super) fn windows(congestion: Congestion) -> f64 {
+    match congestion {
+        Congestion::Bbr => 2.,
+        Congestion::Cubic => 1.25,
+    }
+}
+
 fn window(site: &Site, connections: u32, scale: f64) -> u64 {
-    let whole = 2. * alone(site) as f64 * scale / f64::from(connections);
+    let windows = windows(congestion(site, connections));
+    let whole = windows * alone(site) as f64 * scale / f64::from(connections);
     (whole as u64).clamp(MIB, WINDOW_MAX)
 }
 

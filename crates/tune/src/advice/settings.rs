@@ -182,7 +182,8 @@ impl List<'_> {
         let limit = plan.tcp_buffer;
         let place = Place::Sysctl;
         let why = format!(
-            "twice the {} of a pair alone / {}, and as much for the kernel's own",
+            "{} x the {} of a pair alone / {}, and as much for the kernel's own",
+            plan::windows(plan.congestion),
             bytes(plan::alone(site)),
             count(plan.conns_per_peer, "connection")
         );
