@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -168,10 +169,27 @@ fn claim_swept(name: &str) -> Result<Claim, LinkError> {
     let _alone = Claim::take(&file, FlockOperation::LockExclusive)
         .map_err(|error| LinkError::Lock { file, error })?;
     sweep();
-    let claim = claim(Path::new(LOCKS), name)?;
+    let claim = claim_soon(Path::new(LOCKS), name)?;
     remove(name);
     Ok(claim)
 }
+
+/// Claims a name that may be held for a moment more: a program that was being started when its run
+/// was killed has a copy of the lock until it runs.
+fn claim_soon(locks: &Path, name: &str) -> Result<Claim, LinkError> {
+    let begun = Instant::now();
+    loop {
+        match claim(locks, name) {
+            Err(LinkError::NameTaken { .. }) if begun.elapsed() < HELD_ON_MAX => {
+                std::thread::sleep(HELD_ON_MAX / 50);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// How long that may be.
+const HELD_ON_MAX: Duration = Duration::from_millis(500);
 
 /// Removes the namespaces and locks of runs that are no more.
 fn sweep() {
@@ -222,8 +240,12 @@ mod tests {
         let error = claim(&locks, "site").err().unwrap();
         assert!(error.to_string().contains("choose another --name"), "{error}");
         assert!(claim(&locks, "other").is_ok());
-        drop(first);
-        assert!(claim(&locks, "site").is_ok());
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(first);
+        });
+        assert!(claim_soon(&locks, "site").is_ok(), "what was held on to is had a moment later");
+        later.join().unwrap();
         std::fs::remove_dir_all(&locks).unwrap();
         let error = claim(&locks, "site").err().unwrap().to_string();
         assert!(error.contains("fulmar-sites-site.lock"), "{error}");
