@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_link::Rate;
 use fulmar_proof::lab::not_run;
-use fulmar_proof::wan::{Ocean, Sites};
+use fulmar_proof::wan::{Ocean, SHORES, Sites};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::namespaces::{Maker, measured};
@@ -23,8 +23,6 @@ const ECHO_GIGABITS: u64 = 10;
 const GIGA: f64 = 1e9;
 /// What a connection grows up in is left out.
 const SLOW_START: Duration = Duration::from_secs(3);
-/// Where the link ends at site B.
-const THERE: &str = "10.2.0.2";
 /// Echoes of one trial.
 const ECHOES: u32 = 200;
 
@@ -92,7 +90,7 @@ fn echo(sites: &Sites, round_trip: Duration) -> Result<(f64, f64), Failure> {
     // As the link's own threads, and after them: how long this process waits for a processor when
     // others are busy is not the link's.
     let mut command = sites.shores()[0].command("chrt".as_ref());
-    command.args(["--fifo", "1"]).arg(&program).args(["link-echo", THERE, &expected]);
+    command.args(["--fifo", "1"]).arg(&program).args(["link-echo", SHORES[1], &expected]);
     let mut worker = Worker::spawn(&mut command)?;
     let found = (worker.number()?, worker.number()?);
     worker.finish()?;

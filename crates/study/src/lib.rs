@@ -24,5 +24,5 @@ mod session;
 
 pub use parallel::on_all_cores;
 pub use predict::{Binding, Effort, Latencies, Prediction, predict};
-pub use scenario::{Begin, Credits, Direction, Path, Routers, Scenario};
+pub use scenario::{Begin, Credits, Direction, OCEAN_JITTER, Path, Routers, Scenario};
 pub use session::StudyError;

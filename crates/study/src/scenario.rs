@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::{Line, Tcp};
-use serde::{Deserialize, Serialize};
+
+pub use fulmar_tune::model::Direction;
 
 /// Clients at one site that read from or write to servers at another, as `lst`'s brw test does.
 ///
@@ -40,26 +41,6 @@ pub enum Begin {
     InTurn(Duration),
 }
 
-/// Which way the data go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the server to the client.
-    Read,
-    /// From the client to the server.
-    Write,
-}
-
-impl Direction {
-    /// Returns the word that `lst` has for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
-
 /// What bounds the messages of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credits {
@@ -85,6 +66,11 @@ impl Default for Credits {
         Self { peer_credits: 8, credits: 256, conns_per_peer: 1, zc_min_payload: None }
     }
 }
+
+/// By how much the delay of a long line varies at most, one way: to this the emulated link keeps its
+/// own. A network without any noise keeps for ever how RPCs happened to begin, so that one setting
+/// has several answers.
+pub const OCEAN_JITTER: Duration = Duration::from_micros(200);
 
 /// Two sites, each with a switch, and trunks between them.
 #[derive(Clone, Debug, PartialEq, Eq)]

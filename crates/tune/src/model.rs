@@ -97,13 +97,23 @@ pub fn cubic_window(segment: u32, rtt: Duration, loss: f64) -> u64 {
 }
 
 /// Which way the data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From servers to clients.
     Read,
     /// From clients to servers.
     Write,
+}
+
+impl Direction {
+    /// Returns the word that `lst` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
 }
 
 /// Whose RPCs they are.

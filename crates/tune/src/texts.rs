@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::advice::plan::opening;
 use crate::advice::{Advice, Congestion, Place, Setting, Whose};
-use crate::model::{Direction, Kind};
+use crate::model::Kind;
 
 /// What a text needs to know besides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -215,10 +215,7 @@ fn device(advice: &Advice, names: &Names) -> String {
 /// The words of `fulmar lst run` that measure what is advised.
 fn lst(advice: &Advice, names: &Names) -> String {
     let Names { clients, servers, .. } = names;
-    let direction = match advice.site.direction {
-        Direction::Read => "read",
-        Direction::Write => "write",
-    };
+    let direction = advice.site.direction.name();
     let warmup = opening(&advice.site, &advice.plan).ceil().clamp(1., 60.);
     let concurrency = advice.plan.concurrency;
     format!(

@@ -5,9 +5,9 @@ use std::time::Duration;
 use fulmar_link::{Line, Tcp};
 use fulmar_lnet::RouterBuffers;
 use fulmar_sim::options::{Control, Line as Cable, Tcp as SimulatedTcp};
-use fulmar_study::{Begin, Credits, Effort, Path, Routers, Scenario};
+use fulmar_study::{Begin, Credits, Effort, OCEAN_JITTER, Path, Routers, Scenario};
 use fulmar_tune::advice::Congestion;
-use fulmar_tune::model::{self, Bound, Direction, Load};
+use fulmar_tune::model::{self, Bound, Load};
 
 use super::{MTU, Ocean, Setup};
 
@@ -87,10 +87,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
     Scenario {
         clients: 1,
         servers: 1,
-        direction: match setup.direction {
-            Direction::Read => fulmar_study::Direction::Read,
-            Direction::Write => fulmar_study::Direction::Write,
-        },
+        direction: setup.direction,
         concurrency: setup.concurrency,
         size: 1 << 20,
         begin: Begin::Together,
@@ -103,7 +100,7 @@ fn scenario(ocean: &Ocean, setup: &Setup) -> Scenario {
         path: Path {
             client_cable: cable.clone(),
             server_cable: cable,
-            trunks: vec![Cable { jitter: JITTER, ..trunk }],
+            trunks: vec![Cable { jitter: OCEAN_JITTER, ..trunk }],
             tcp,
             routers: ocean.routed.then_some(routers),
         },
@@ -126,7 +123,4 @@ fn large_buffers(setup: &Setup) -> u32 {
 /// The cables of a site are no part of the question.
 const LAN_MBPS: u64 = 100_000;
 const LAN_DELAY: Duration = Duration::from_micros(10);
-/// To what the emulated link keeps its delay. Without any, RPCs that once were out of step would be
-/// for ever, and the same setting could have several answers.
-const JITTER: Duration = Duration::from_micros(200);
 const EFFORT: Effort = Effort { least_rounds: 49, most_rounds: 301, latencies: false };

@@ -19,7 +19,7 @@ use fulmar_tune::model::{Direction, Hold, Kind, Path};
 
 pub use foretell::{Foretold, foretell};
 pub use printed::as_printed;
-pub use sites::Sites;
+pub use sites::{SHORES, Sites};
 pub use trial::Trial;
 
 /// A long link between two sites.

@@ -33,8 +33,8 @@ impl std::fmt::Debug for LinkGuard {
 pub(super) const DEVICE: &str = "wan0";
 /// The port of its servers; nobody else is there.
 const IPERF3_PORT: u16 = 5201;
-/// Its addresses.
-pub(super) const SHORES: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
+/// Its addresses: A's and B's.
+pub const SHORES: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
 /// The addresses of the hosts behind routers, and those of the routers on their side.
 pub(super) const INLAND: [&str; 2] = ["10.1.0.1", "10.3.0.1"];
 pub(super) const GATES: [&str; 2] = ["10.1.0.254", "10.3.0.254"];

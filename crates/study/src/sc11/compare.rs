@@ -30,10 +30,7 @@ pub fn closed(key: &Key) -> Closed {
         concurrency: key.concurrency,
         rpc_bytes: key.size.into(),
         message_bytes: key.size.into(),
-        direction: match key.direction {
-            Direction::Read => model::Direction::Read,
-            Direction::Write => model::Direction::Write,
-        },
+        direction: key.direction,
         kind: model::Kind::Selftest,
     };
     let is_held = key.hold == Hold::Kernel && key.size >= Credits::KERNEL_ZERO_COPY;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_sim::options::{Line, Tcp};
 use serde::Serialize;
 
-use crate::scenario::{Begin, Credits, Direction, Path, Scenario};
+use crate::scenario::{Begin, Credits, Direction, OCEAN_JITTER, Path, Scenario};
 
 /// The most clients of a site.
 pub const CLIENTS: u32 = 31;
@@ -98,12 +98,11 @@ impl Distance {
         }
     }
 
-    /// Returns by how much that varies at most, one way. A network without any noise would keep
-    /// for ever how RPCs happened to begin.
-    pub fn jitter(self) -> Duration {
+    /// Returns by how much that varies at most, one way.
+    fn jitter(self) -> Duration {
         match self {
             Self::BackToBack => Duration::ZERO,
-            Self::Ocean => Duration::from_micros(200),
+            Self::Ocean => OCEAN_JITTER,
         }
     }
 
