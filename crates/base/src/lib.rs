@@ -7,7 +7,6 @@
 mod errno;
 mod ids;
 mod memory;
-mod path;
 pub mod quantity;
 mod rng;
 mod table;
@@ -16,8 +15,7 @@ mod timers;
 
 pub use errno::Errno;
 pub use ids::{ConnId, MessageId};
-pub use memory::{BufferId, Payload, Sink, Span, Verdict};
-pub use path::PathNews;
+pub use memory::{BufferId, Payload, Sink, Span};
 pub use rng::Rng;
 pub use table::Table;
 pub use time::Time;

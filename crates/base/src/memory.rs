@@ -89,14 +89,3 @@ impl Sink {
         self.len() == 0
     }
 }
-
-/// What LNet wants done with a message whose header has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Put the first bytes of the payload there, and discard those beyond its length.
-    Receive(Sink),
-    /// Read nothing more from this connection until another verdict comes.
-    Wait,
-    /// The header breaks the protocol: close the connections of this peer.
-    Reject,
-}

@@ -1,11 +1,11 @@
 //! What every command of the tools needs: the node, and how to print.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fulmar_control::api::{AdminError, CallError, Client, Operation};
 use fulmar_control::show::{ErrorObject, exit};
+pub(crate) use fulmar_control::tool::{Status, complain, print};
 use fulmar_control::value::{Dialect, Report};
 
 /// Options that say which node is meant.
@@ -75,9 +75,6 @@ pub(crate) struct Context {
     pub(crate) json: bool,
     pub(crate) dialect: Dialect,
 }
-
-/// The status that a tool exits with.
-pub(crate) type Status = u8;
 
 impl Context {
     pub(crate) fn new(tool: &'static str, which: &Which, how: &How) -> Self {
@@ -155,18 +152,4 @@ impl Context {
             Form::Classic => exit::of_errno(error.errno),
         }
     }
-}
-
-/// Writes to standard output. Nobody is left to tell if it is closed.
-pub(crate) fn print(text: &str) -> Status {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => 0,
-        Err(_) => exit::FAILED,
-    }
-}
-
-/// Writes to standard error.
-pub(crate) fn complain(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

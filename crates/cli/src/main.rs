@@ -1,85 +1,8 @@
-//! `fulmar`: a node of Lustre's network in userspace, and the tools to run it.
-//!
-//! One binary. Called by the name `lnetctl`, `lctl` or `lst` it is that tool.
-// The crate meets the world: it is a command line.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+//! The binary `fulmar`.
 #![forbid(unsafe_code)]
 
-mod context;
-mod daemon;
-mod demo;
-mod doctor;
-mod fault;
-mod interop;
-mod lctl;
-mod link;
-mod lnetctl;
-mod lst;
-mod manual;
-mod node;
-mod shell;
-mod sim;
-mod traffic;
-mod tune;
-
-use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-/// Lustre's network in userspace: a node, and the tools to run it
-#[derive(Debug, Parser)]
-#[command(name = "fulmar", version, max_term_width = 100)]
-pub(crate) struct Fulmar {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Node(node::Args),
-    Lnetctl(lnetctl::Args),
-    Lctl(lctl::Args),
-    Lst(lst::Args),
-    Tune(tune::Args),
-    Demo(demo::Args),
-    Doctor(doctor::Args),
-    Link(Box<link::Args>),
-    Interop(interop::Args),
-    Sim(sim::Args),
-    #[command(hide = true)]
-    Traffic(traffic::Args),
-    Completion(manual::Completion),
-    Man(manual::Man),
-}
-
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().collect();
-    let called = args.first().and_then(|path| Path::new(path).file_name()?.to_str());
-    // The tools have their own statuses and words for what is wrong with a command line.
-    match (called, args.get(1).and_then(|arg| arg.to_str())) {
-        (Some("lnetctl"), _) => return lnetctl::main(args),
-        (Some("lctl"), _) => return lctl::main(args),
-        (Some("lst"), _) => return lst::main(args),
-        (_, Some("lnetctl")) => return lnetctl::main(args[1..].to_vec()),
-        (_, Some("lctl")) => return lctl::main(args[1..].to_vec()),
-        (_, Some("lst")) => return lst::main(args[1..].to_vec()),
-        _ => {}
-    }
-    match Fulmar::parse_from(args).command {
-        Command::Node(args) => node::main(args),
-        Command::Demo(args) => demo::main(args),
-        Command::Tune(args) => tune::main(&args),
-        Command::Doctor(args) => doctor::main(args),
-        Command::Interop(args) => interop::main(&args),
-        Command::Link(args) => link::main(*args),
-        Command::Sim(args) => sim::main(&args),
-        Command::Traffic(args) => traffic::main(args),
-        Command::Completion(args) => args.print(),
-        Command::Man(args) => args.write(),
-        Command::Lnetctl(_) | Command::Lctl(_) | Command::Lst(_) => {
-            unreachable!("they were called above")
-        }
-    }
+    fulmar::main()
 }

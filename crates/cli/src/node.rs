@@ -94,7 +94,7 @@ fn told(error: Diagnostic) -> String {
 
 /// Starts the node and returns when it has ended.
 fn run(config: &NodeConfig) -> ExitCode {
-    match crate::daemon::run(config) {
+    match fulmar_daemon::run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("fulmar: {error}\n"));

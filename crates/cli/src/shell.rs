@@ -1,4 +1,4 @@
-//! The tools without a command: commands line by line, from a terminal or a file.
+//! The tools without a command on their command line: they read commands line by line.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
@@ -6,22 +6,9 @@ use std::io::{BufRead, IsTerminal};
 use clap::Command;
 use clap::error::ErrorKind;
 use fulmar_control::show::exit;
+use fulmar_control::tool::{BUILT_IN, command_table, unknown_command};
 
 use crate::context::{Status, complain, print};
-
-/// Words that the tools understand besides their commands.
-const BUILT_IN: [&str; 10] = [
-    "quit",
-    "exit",
-    "help",
-    "--help",
-    "version",
-    "--version",
-    "list-commands",
-    "--list-commands",
-    "--ignore_errors",
-    "ignore_errors",
-];
 
 /// Runs the lines of standard input. Without a terminal the first failure ends it, unless
 /// `ignore_errors` came before.
@@ -59,7 +46,7 @@ pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Stat
     status
 }
 
-/// Tells what is wrong with a command line, or prints the help that it asks for.
+/// Reports what is wrong with a command line, or prints the help that it asks for.
 pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -> Status {
     let tool = command.get_name();
     let word = error.get(clap::error::ContextKind::InvalidSubcommand);
@@ -89,30 +76,14 @@ fn help_of(mut command: Command, words: &[OsString]) -> String {
     at.clone().render_help().to_string()
 }
 
-/// Says that there is no such command.
+/// Reports a word that is not a command.
 pub(crate) fn unknown(tool: &str, word: &str) -> Status {
-    complain(&unknown_text(tool, word));
+    complain(&unknown_command(tool, word));
     exit::FAILED
-}
-
-/// What is said if there is no such command.
-pub(crate) fn unknown_text(tool: &str, word: &str) -> String {
-    format!("{tool}: '{word}' is not a valid command. See '{tool} --list-commands'.\n")
 }
 
 /// Prints every command, four to a line.
 pub(crate) fn list_commands(command: &Command) -> Status {
     let own = command.get_subcommands().map(Command::get_name);
     print(&command_table(own.filter(|name| !BUILT_IN.contains(name))))
-}
-
-/// Returns the words that every tool understands, and its own commands, four to a line.
-pub(crate) fn command_table<'a>(own: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = BUILT_IN.into_iter().chain(own).collect();
-    let mut out = String::new();
-    for line in names.chunks(4) {
-        out.extend(line.iter().map(|name| format!("{name:<20}")));
-        out.push('\n');
-    }
-    out
 }

@@ -160,7 +160,7 @@ fn a_request_that_is_wrong_is_refused_with_what_is_right() {
         (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
         (&["sites", "--loss", "1"], "percent"),
         (&["sites", "--queue", "1000"], "write it as 64MB or 100ms"),
-        (&["sites", "--queue", "1us"], "64.0 KiB are the least"),
+        (&["sites", "--queue", "1us"], "64 KiB are the least"),
         (&["sites", "--limit", "64MB"], "unexpected argument '--limit'"),
         (&["sites", "--name", "A-b"], "small letters and digits"),
     ] {

@@ -89,7 +89,7 @@ fn statuses_tell_whether_the_line_is_filled() {
     assert!(out.contains("the line is full, nothing else binds"), "{out}");
     let (status, out, _) = desk.run("tune --rate 100Gbit --rtt 50.5ms --nodes 2 --memory 1G");
     assert_eq!(status, 1);
-    assert!(out.contains("Mind: half of the memory is 512 MiB"), "{out}");
+    assert!(out.contains("Warning: half of the memory is 512 MiB"), "{out}");
     for words in ["tune --rtt 50ms", "tune --rate 1G", "tune --rate fast --rtt 50ms"] {
         let (status, out, err) = desk.run(words);
         assert_eq!((status, out.as_str()), (2, ""), "{words}: {err}");

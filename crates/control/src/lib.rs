@@ -4,6 +4,7 @@
 //! config   lnet.conf, module parameters, the file of fulmar node   -> values
 //! show     what lnetctl and lctl print                             values -> text
 //! api      the control socket: values over HTTP, and metrics
+//! tool     what lnetctl, lctl and lst have in common
 //! ```
 //!
 //! A node implements [`api::Admin`]; [`api::Client`] is the other end, for the command line.
@@ -12,8 +13,9 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod as_text;
 pub mod config;
 pub mod show;
 pub mod testing;
-mod text;
+pub mod tool;
 pub mod value;

@@ -25,7 +25,6 @@ pub mod finding;
 pub mod judge;
 pub mod measure;
 pub mod render;
-pub mod text;
 
 pub use examine::{Options, examine};
 pub use finding::{Check, Checked, Finding, Level, Place, Report};

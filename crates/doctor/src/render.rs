@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
+use fulmar_text::{
+    Table, bit_rate, bytes, count, hanging, left, micros, or_unknown, percent, printable,
+    printable_lines, right, wrap,
+};
+
 use crate::finding::{Check, Checked, Finding, Level, Report};
-use crate::text::{bytes, micros, percent, printable, printable_lines, rate, wrap};
 
 /// Columns of the report.
 const WIDTH: usize = 100;
@@ -71,7 +75,7 @@ fn heading(level: Level, count: usize) -> String {
         (Level::Warning, _) => "WARNINGS",
         (Level::Note, 1) => "NOTE",
         (Level::Note, _) => "NOTES",
-        (Level::Ok, _) => "AS IT SHOULD BE",
+        (Level::Ok, _) => "OK",
     };
     format!("{word} ({count})")
 }
@@ -112,22 +116,22 @@ fn tables(report: &Report) -> String {
     let mut text = String::new();
     let measured = &report.measured;
     if !measured.tcp.is_empty() {
-        let mut table = Table::new(&[
-            "TCP",
-            "streams",
-            "rate",
-            "sent again",
-            "window",
-            "rwnd held",
-            "sndbuf held",
-            "rtt loaded",
+        let mut table = Table::new([
+            left("TCP"),
+            right("streams"),
+            right("rate"),
+            right("sent again"),
+            right("window"),
+            right("rwnd held"),
+            right("sndbuf held"),
+            right("rtt loaded"),
         ]);
         for run in &measured.tcp {
-            let loaded = run.loaded.map_or("-".to_owned(), |spread| micros(spread.median_us));
+            let loaded = or_unknown(run.loaded, |spread| micros(spread.median_us));
             table.row([
                 run.way.word().to_owned(),
                 run.streams.to_string(),
-                rate(run.settled),
+                bit_rate(run.settled),
                 percent(run.retransmitted()),
                 bytes(run.sender.window),
                 percent(run.limited(run.sender.receiver_limited_us)),
@@ -138,8 +142,8 @@ fn tables(report: &Report) -> String {
         let _ = write!(text, "\n{table}");
     }
     if !measured.latency.is_empty() {
-        let mut table =
-            Table::new(&["message", "one way", "least", "95 % within", "longest", "rate"]);
+        let numbers = ["one way", "least", "95 % within", "longest", "rate"].map(right);
+        let mut table = Table::new([left("message")].into_iter().chain(numbers));
         for row in &measured.latency {
             table.row([
                 bytes(row.size.into()),
@@ -147,7 +151,7 @@ fn tables(report: &Report) -> String {
                 micros(row.one_way.min_us),
                 micros(row.one_way.p95_us),
                 micros(row.one_way.max_us),
-                rate(row.rate),
+                bit_rate(row.rate),
             ]);
         }
         let _ = write!(text, "\n{table}");
@@ -170,10 +174,7 @@ fn entry(check: Check, finding: &Finding, both: bool) -> String {
         start = String::new();
     }
     if let Some(mend) = &finding.mend {
-        for (number, line) in wrap(mend, WIDTH - INDENT - 3).into_iter().enumerate() {
-            let _ =
-                writeln!(text, "{:INDENT$}{} {line}", "", if number == 0 { "->" } else { "  " });
-        }
+        text += &hanging(&format!("{:INDENT$}-> ", ""), mend, WIDTH);
     }
     text
 }
@@ -201,10 +202,7 @@ fn not_examined(checks: &[Checked]) -> String {
 }
 
 fn last(report: &Report) -> String {
-    let counted = |level: Level, word: &str| {
-        let count = entries(report, level).len();
-        format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-    };
+    let counted = |level: Level, word: &str| count(entries(report, level).len() as u64, word);
     let mut text = format!(
         "\n{}, {}, {}; {} checks in {:.0} s.\n",
         counted(Level::Error, "error"),
@@ -219,35 +217,6 @@ fn last(report: &Report) -> String {
                  \"fulmar doctor\n<that host>\" on the other.\n";
     }
     text
-}
-
-/// Rows of text whose columns line up: the first to the left, the others to the right.
-struct Table(Vec<Vec<String>>);
-
-impl Table {
-    fn new(headings: &[&str]) -> Self {
-        Self(vec![headings.iter().map(|text| (*text).to_owned()).collect()])
-    }
-
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().collect());
-    }
-}
-
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let columns = self.0.first().map_or(0, Vec::len);
-        let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
-        for row in &self.0 {
-            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
-            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -303,7 +272,7 @@ mod tests {
         assert!(text.contains("WARNING (1)\n  tcp         there "), "{text}");
         assert!(text.contains("numbers?[2J") && text.contains("-> do it"), "{text}");
         assert!(text.contains("  udp, mtu: nobody serves"), "{text}");
-        assert!(text.contains("9.00 Gbit/s") && text.contains("0 errors, 1 warning,"), "{text}");
+        assert!(text.contains("9 Gbit/s") && text.contains("0 errors, 1 warning,"), "{text}");
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= WIDTH, "{longest} columns:\n{text}");
     }

@@ -30,8 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Sites`] are two namespaces joined by a link, which go when they are dropped; what a run that
-//! was killed has left behind is swept up by the next.
+//! [`Sites`] are two namespaces joined by a link, which are removed when they are dropped; what a run
+//! that was killed has left behind is removed by the next. [`Namespace`] is a single one, [`Scratch`]
+//! finds names for several, and [`Program`] is a program that runs there.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
@@ -42,7 +43,9 @@ mod line;
 mod link;
 mod namespace;
 mod packet;
+mod program;
 mod pump;
+mod scratch;
 pub mod shaper;
 mod sites;
 mod store;
@@ -53,7 +56,9 @@ pub use counters::Counters;
 pub use error::LinkError;
 pub use line::{Line, MEMORY_MAX, Queue};
 pub use link::{DEFAULT_DEVICE, DEFAULT_MTU, DIRECTIONS, End, Link, Options};
-pub use namespace::within;
+pub use namespace::{Namespace, Visit, output, within};
+pub use program::Program;
+pub use scratch::{Scratch, check_allowed};
 pub use sites::{SiteOptions, Sites};
 pub use tcp::{Tcp, set_congestion};
 pub use units::{Rate, Share, Size, UnitError, words_of_time};

@@ -200,7 +200,7 @@ mod tests {
         assert!(told("jitter 1s").contains("before it is sent"));
         assert!(told("delay 11s").contains("10s at most"));
         assert!(told("rate 1Tbit delay 1s").contains("GiB in memory"));
-        assert!(told("queue 65535B").contains("64.0 KiB are the least"));
+        assert!(told("queue 65535B").contains("64 KiB are the least"));
         let text = told("rate 1Mbit queue 100ms");
         assert!(text.starts_with("a queue of 12.2 KiB at 1Mbit may hold"), "{text}");
     }

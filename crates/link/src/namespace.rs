@@ -1,4 +1,4 @@
-//! Network namespaces by name: going there for a moment, and making them.
+//! Network namespaces: entering them by name, making them, and running programs in them.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -24,19 +24,15 @@ fn file_of(name: &str) -> PathBuf {
     }
 }
 
-/// Runs `work` on a thread of its own that is in a network namespace, and returns what it returns.
-/// What it opens stays there: devices, sockets, and files of /proc/sys/net. So do programs that it
-/// starts.
+/// Runs `work` on a thread of its own that is in a network namespace, and returns its result. What it
+/// opens stays there: devices, sockets, and files of /proc/sys/net. So do programs that it starts.
 ///
 /// # Errors
 /// If there is no such namespace, or this process may not enter it.
 pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LinkError> {
-    let name = || namespace.to_owned();
-    let file = File::open(file_of(namespace))
-        .map_err(|error| LinkError::NoNamespace { name: name(), error })?;
+    let file = open(namespace)?;
     let inside = || {
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| LinkError::Enter { name: name(), error: error.into() })?;
+        enter(&file, namespace)?;
         Ok(work())
     };
     thread::scope(|scope| {
@@ -45,20 +41,107 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Resu
     })
 }
 
-/// A namespace that goes when this goes.
+fn open(namespace: &str) -> Result<File, LinkError> {
+    File::open(file_of(namespace))
+        .map_err(|error| LinkError::NoNamespace { name: namespace.to_owned(), error })
+}
+
+/// Moves this thread into a namespace.
+fn enter(namespace: &File, name: &str) -> Result<(), LinkError> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|error| LinkError::Enter { name: name.to_owned(), error: error.into() })
+}
+
+/// A network namespace of this process. It is removed when this is dropped; what still runs there
+/// gets SIGHUP, and SIGKILL if it has not ended 0.2 s later.
 #[derive(Debug)]
-pub(crate) struct Namespace(String);
+pub struct Namespace(String);
 
 impl Namespace {
-    pub(crate) fn new(name: String) -> Result<Self, LinkError> {
+    /// Makes a namespace, whose loopback interface is up.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn new(name: String) -> Result<Self, LinkError> {
         ip(&["netns", "add", &name])?;
         let this = Self(name);
-        within(&this.0, || ip(&["link", "set", "lo", "up"]))??;
+        this.ip(&["link", "set", "lo", "up"])?;
         Ok(this)
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
         &self.0
+    }
+
+    /// Runs ip(8) on the namespace and returns what it prints.
+    ///
+    /// # Errors
+    /// What it printed, if it failed.
+    pub fn ip(&self, words: &[&str]) -> Result<String, LinkError> {
+        ip(&[&["-n", &self.0], words].concat())
+    }
+
+    /// Returns a command that runs a program in the namespace. The program is killed when the thread
+    /// that starts it ends, so that nothing is left there.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+        command
+    }
+
+    /// Runs a program in the namespace and returns what it prints.
+    ///
+    /// # Errors
+    /// What it printed, if it failed.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String, LinkError> {
+        output(self.command(Path::new(program)).args(args))
+    }
+
+    /// Joins `interface` of this namespace and an interface of another by a virtual cable, and
+    /// returns when both are up.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn cable(&self, interface: &str, to: (&Self, &str)) -> Result<(), LinkError> {
+        let (other, their) = to;
+        let ends = ["link", "add", interface, "netns", &self.0, "type", "veth", "peer", "name"];
+        ip(&[&ends[..], &[their, "netns", &other.0]].concat())?;
+        self.ip(&["link", "set", interface, "up"])?;
+        other.ip(&["link", "set", their, "up"])?;
+        self.wait_for_carrier(interface).and_then(|()| other.wait_for_carrier(their))
+    }
+
+    /// Waits until the kernel has noticed that both ends of an interface's cable are up.
+    ///
+    /// # Errors
+    /// If it takes longer than five seconds.
+    pub fn wait_for_carrier(&self, interface: &str) -> Result<(), LinkError> {
+        let state = format!("/sys/class/net/{interface}/operstate");
+        let script =
+            "for _ in $(seq 500); do [ \"$(cat $0)\" = up ] && exit; sleep 0.01; done; exit 1";
+        self.run("sh", &["-c", script, &state]).map(drop)
+    }
+
+    /// Adds an address such as `10.1.0.1/24` to an interface.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn add_address(&self, interface: &str, address: &str) -> Result<(), LinkError> {
+        // Without this an IPv6 address could not be used before duplicates have been looked for.
+        let last = if address.contains(':') { &["nodad"][..] } else { &[] };
+        self.ip(&[&["address", "add", address, "dev", interface], last].concat()).map(drop)
+    }
+
+    /// Moves this thread into the namespace until the guard that is returned is dropped. Threads
+    /// that it starts meanwhile stay there.
+    ///
+    /// # Errors
+    /// If this process may not enter it.
+    pub fn visit(&self) -> Result<Visit, LinkError> {
+        let home = open("/proc/thread-self/ns/net")?;
+        enter(&open(&self.0)?, &self.0)?;
+        Ok(Visit { home })
     }
 }
 
@@ -68,12 +151,24 @@ impl Drop for Namespace {
     }
 }
 
-/// How long what runs in a namespace may take to end.
+/// A thread is in another namespace, and returns when this is dropped.
+#[derive(Debug)]
+pub struct Visit {
+    home: File,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        enter(&self.home, "home").expect("a thread may return to where it came from");
+    }
+}
+
+/// How long programs in a namespace may take to end.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Removes a namespace of ours. What runs there has lost its network, and is told so as by a
-/// terminal that is gone: shells and most daemons end. What does not is killed: it would keep the
-/// namespace, and nobody would find it there without the name.
+/// Removes a namespace. Programs there lose their network, so they get SIGHUP as by a terminal that
+/// was closed: shells and most daemons end. Others are killed: they would keep the namespace alive
+/// without a name.
 pub(crate) fn remove(name: &str) {
     let end = Instant::now() + GRACE;
     let mut inside = running(name);
@@ -103,17 +198,31 @@ fn signal(processes: &[Pid], signal: Signal) {
     }
 }
 
-/// Runs ip(8) where the thread is, and returns what it prints.
+/// Runs ip(8) in the namespace of the thread, and returns what it prints.
 pub(crate) fn ip(words: &[&str]) -> Result<String, LinkError> {
-    let line = words.join(" ");
-    let output = Command::new("ip").args(words).output().map_err(|error| {
-        LinkError::Command(format!("cannot run 'ip {line}': {error}; iproute2 is needed"))
+    output(Command::new("ip").args(words))
+}
+
+/// Runs a program to its end and returns what it printed on standard output.
+///
+/// # Errors
+/// What it printed, if it failed.
+pub fn output(command: &mut Command) -> Result<String, LinkError> {
+    let line = || {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    };
+    let line = line();
+    let output = command.output().map_err(|error| {
+        let hint = if line.starts_with("ip ") { "; iproute2 is needed" } else { "" };
+        LinkError::Command(format!("cannot run '{line}': {error}{hint}"))
     })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        true => Ok(text),
         false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(LinkError::Command(format!("'ip {line}' failed: {}", said.trim())))
+            let errors = String::from_utf8_lossy(&output.stderr);
+            Err(LinkError::Command(format!("'{line}' failed: {text}{}", errors.trim())))
         }
     }
 }

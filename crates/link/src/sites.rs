@@ -107,10 +107,7 @@ impl Sites {
     /// # Panics
     /// If there is no such site.
     pub fn command(&self, side: usize, program: &Path) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.namespaces[side].name()]);
-        command.args(["setpriv", "--pdeathsig", "KILL"]).arg(program);
-        command
+        self.namespaces[side].command(program)
     }
 }
 

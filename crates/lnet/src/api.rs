@@ -1,13 +1,26 @@
 //! The words in which the machine and its owner talk.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, MessageId, Payload, Sink, Verdict};
-use fulmar_lnet_wire::{Header, Nid, Pid, ProcessId};
+use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink};
+use fulmar_lnd::{RxId, SendRequest, Verdict};
+use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
+use crate::notice::Notice;
 use crate::routing::RoutingConfig;
-use crate::views::RoutingState;
+
+/// A user of LNet, with match entries, descriptors and a queue of events of its own. Never used
+/// twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceId(pub u64);
+
+/// How a service uses LNet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceConfig {
+    /// What it sends to a NID of this node, or expects from one, does not leave the node: the NID
+    /// stands for `0@lo`. Both LNet selftest and RPC address themselves so.
+    pub own_nids_are_loopback: bool,
+}
 
 /// A match entry; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,10 +29,6 @@ pub struct MeId(pub u64);
 /// A memory descriptor; the object cookie of its wire handle. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MdId(pub u64);
-
-/// A message being received, named by the owner. At most one at a time has this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RxId(pub u64);
 
 /// A copy between two buffers of this node, for a message to `0@lo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,36 +100,6 @@ impl Globals {
     pub fn lnd_timeout(&self) -> u32 {
         (self.transaction_timeout.saturating_sub(1) / (self.retry_count + 1)).max(1)
     }
-}
-
-/// The credits of a network interface. Defaults are those of socklnd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NiTunables {
-    /// Seconds; above 0 a router watches its peers.
-    pub peer_timeout: i32,
-    /// Messages that may be on their way to one peer NI.
-    pub peer_credits: u32,
-    /// Messages that may be forwarded from one peer NI at once; 0 for `peer_credits`.
-    pub peer_buffer_credits: u32,
-    /// Messages that may be on their way through the interface.
-    pub credits: u32,
-}
-
-impl Default for NiTunables {
-    fn default() -> Self {
-        Self { peer_timeout: 180, peer_credits: 8, peer_buffer_credits: 0, credits: 256 }
-    }
-}
-
-/// One network interface of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NiConfig {
-    /// Its NID.
-    pub nid: Nid,
-    /// Its credits.
-    pub tunables: NiTunables,
-    /// How long its LND waits at most; sets the deadline of messages (lnet-behaviour §11.2).
-    pub lnd_timeout: Duration,
 }
 
 /// Where a match entry goes in its portal's list.
@@ -202,23 +181,20 @@ pub struct Md {
     pub user: u64,
 }
 
-/// The memory of a descriptor that a service of the node itself makes. Its events come out as
-/// [`Output::Service`].
+/// Where the bytes of a descriptor are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServiceMemory {
-    /// The buffer that the descriptor names.
-    Bulk,
+pub enum Memory {
+    /// In the memory that [`Md::buffer`] names.
+    Buffer,
     /// A few bytes to send, as many as the descriptor is long.
     Bytes(Arc<[u8]>),
     /// Room for a few bytes, which come with the event of each operation.
-    Room,
+    Inline,
 }
 
 /// Stores a descriptor's bytes at a portal of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// The source memory, bound.
-    pub md: MdId,
     /// Whether an acknowledgement is wanted.
     pub ack: bool,
     /// Our NID, if it must be this one.
@@ -238,8 +214,6 @@ pub struct Put {
 /// Fetches bytes from a portal of another node into a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get {
-    /// The sink memory, bound.
-    pub md: MdId,
     /// Our NID, if it must be this one.
     pub source: Option<Nid>,
     /// The other node.
@@ -250,6 +224,47 @@ pub struct Get {
     pub match_bits: u64,
     /// Where in its descriptor, if that is managed remotely.
     pub offset: u32,
+}
+
+/// One operation of a batch. See [`Lnet::post`](crate::Lnet::post).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Attach a match entry to a portal, with its descriptor.
+    Attach {
+        /// Which portal.
+        portal: u32,
+        /// The match entry.
+        me: Me,
+        /// Its descriptor.
+        md: Md,
+        /// The bytes of the descriptor.
+        memory: Memory,
+    },
+    /// Store bytes at another node.
+    Put {
+        /// The descriptor whose bytes are stored.
+        from: Bound,
+        /// Where.
+        put: Put,
+    },
+    /// Fetch bytes from another node.
+    Get {
+        /// The descriptor that the bytes go to.
+        into: Bound,
+        /// From where.
+        get: Get,
+    },
+    /// Unlink a descriptor.
+    Unlink(MdId),
+}
+
+/// The descriptor of a PUT or a GET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// One that is made for it.
+    New(Md, Memory),
+    /// One that was made before, and is not exhausted.
+    Again(MdId),
 }
 
 /// What happened to a memory descriptor. Spec: lnet-behaviour §4.1.
@@ -307,50 +322,6 @@ pub struct Event {
     pub done: Option<EventDone>,
 }
 
-/// A header that an LND has received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The owner's name for the message.
-    pub rx: RxId,
-    /// Our NID that the connection was made to.
-    pub ni: Nid,
-    /// The node at the other end of the connection.
-    pub from: Nid,
-    /// The header.
-    pub header: Header,
-}
-
-/// A message for an LND.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendRequest {
-    /// Its name in [`handle_sent`](crate::Lnet::handle_sent).
-    pub message: MessageId,
-    /// The interface that carries it.
-    pub ni: Nid,
-    /// The peer NI at the other end.
-    pub next_hop: Nid,
-    /// The header.
-    pub header: Header,
-    /// As many bytes as the header says.
-    pub payload: Payload,
-}
-
-/// The classes of a failed send. Spec: lnet-behaviour §11.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum SendFailure {
-    LocalInterrupt = 1,
-    LocalDropped,
-    LocalAborted,
-    LocalNoRoute,
-    LocalError,
-    LocalTimeout,
-    RemoteError,
-    RemoteDropped,
-    RemoteTimeout,
-    NetworkTimeout,
-}
-
 /// What a node answered to a ping, or what is known of it after discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingReply {
@@ -369,8 +340,12 @@ pub struct PingReply {
 pub enum Output {
     /// Hand to the LND of `ni`.
     Send(SendRequest),
-    /// What becomes of the message that was received.
+    /// For the LND of `ni`: what becomes of the message that was received.
     Verdict {
+        /// Our NID by which it came.
+        ni: Nid,
+        /// The connection on which it came.
+        conn: ConnId,
         /// Which message.
         rx: RxId,
         /// What.
@@ -385,13 +360,13 @@ pub enum Output {
         /// To there: never [`Sink::Inline`].
         to: Sink,
     },
-    /// For the application.
-    Event(Event),
-    /// For the service within the node that made the descriptor.
-    Service {
+    /// For the service that made the descriptor.
+    Event {
+        /// Whose queue of events it goes to.
+        service: ServiceId,
         /// What happened.
         event: Event,
-        /// What came, if the descriptor is [`ServiceMemory::Room`].
+        /// What came, if the memory of the descriptor is [`Memory::Inline`].
         bytes: Vec<u8>,
     },
     /// A ping that [`ping`](crate::Lnet::ping) began has ended.
@@ -422,28 +397,4 @@ pub enum Output {
     },
     /// Something for the log.
     Notice(Notice),
-}
-
-/// Something worth a line in the log and a count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Notice {
-    /// A header breaks the protocol; its connection is closed.
-    ProtocolError { from: Nid, reason: &'static str },
-    /// A message was dropped.
-    Dropped { from: Nid, reason: &'static str },
-    /// Ping info cannot be understood.
-    BadPingInfo { from: Nid, reason: &'static str },
-    /// No answer came in time.
-    ResponseTimeout { peer: Nid },
-    /// A peer's NIDs are known.
-    Discovered { primary: Nid, nids: usize },
-    /// A peer could not be discovered.
-    DiscoveryFailed { peer: Nid, errno: Errno },
-    /// A gateway answers again.
-    GatewayUp { gateway: Nid },
-    /// A gateway does not answer: no route goes through it.
-    GatewayDown { gateway: Nid },
-    /// This node has begun or ceased to forward messages.
-    Routing { state: RoutingState },
 }

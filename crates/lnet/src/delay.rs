@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use fulmar_base::{MessageId, Time, Verdict};
+use fulmar_base::{MessageId, Time};
+use fulmar_lnd::{RxId, Verdict};
 use fulmar_lnet_wire::Header;
 
 use crate::Lnet;
-use crate::api::{Output, RxId};
 use crate::fault::DelayId;
 use crate::machine::Timer;
 use crate::message::{Arrival, Hold, Origin};
@@ -46,9 +46,9 @@ impl Lnet {
 
     /// Delays a message that has come, if a rule says so.
     pub(crate) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: &Header) -> bool {
-        let Origin::Lnd(rx) = arrival.origin else { return false };
+        let Origin::Lnd(rx, _) = arrival.origin else { return false };
         let Some((rule, until)) = self.faults.delay(now, header) else { return false };
-        self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
+        self.answer(arrival, Verdict::Wait);
         self.hold_back(rule, until, Held::Receive(rx, arrival, *header));
         true
     }

@@ -5,8 +5,8 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::api::{Md, MdId, MdOptions, Me, MeId, ServiceMemory};
-use crate::md::{self, Memory, Owner};
+use crate::api::{Md, MdId, MdOptions, Me, MeId, Memory, ServiceId};
+use crate::md::{self, Owner};
 use crate::message::{Arrival, Stage};
 use crate::portal::Matched;
 
@@ -16,44 +16,41 @@ impl Lnet {
     ///
     /// # Errors
     /// EINVAL if there is no such portal; EPERM for portal 0, and if the entry is exact and the
-    /// portal's are not, or the reverse.
-    pub fn me_attach(&mut self, portal: u32, me: Me) -> Result<MeId, Errno> {
-        self.portals.attach(portal, me)
+    /// portal's are not, or the reverse; ESHUTDOWN if the service is closed.
+    pub fn me_attach(&mut self, service: ServiceId, portal: u32, me: Me) -> Result<MeId, Errno> {
+        let match_id = self.addressed(service, me.match_id)?;
+        self.portals.attach(service, portal, Me { match_id, ..me })
     }
 
     /// Attaches a memory descriptor to a match entry. PUTs that wait at a lazy portal may be
     /// received at once.
     ///
     /// # Errors
-    /// ENOENT if the entry is unknown, EBUSY if it has a descriptor; EINVAL if the descriptor
-    /// accepts nothing, in which case the entry goes too, or is inconsistent.
-    pub fn md_attach(&mut self, now: Time, me: MeId, md: Md) -> Result<MdId, Errno> {
-        self.attach(now, me, md, Owner::Application, Memory::Bulk)
-    }
-
-    /// Attaches a memory descriptor of a service of this node to a match entry.
-    ///
-    /// # Errors
-    /// As [`Lnet::md_attach`].
-    pub fn service_attach(
+    /// ENOENT if the service has no such entry, EBUSY if it has a descriptor; EINVAL if the
+    /// descriptor accepts nothing, in which case the entry goes too, or is inconsistent.
+    pub fn md_attach(
         &mut self,
         now: Time,
+        service: ServiceId,
         me: MeId,
         md: Md,
-        memory: ServiceMemory,
-    ) -> Result<MdId, Errno> {
-        self.attach(now, me, md, Owner::Service, memory.into())
-    }
-
-    fn attach(
-        &mut self,
-        now: Time,
-        me: MeId,
-        md: Md,
-        owner: Owner,
         memory: Memory,
     ) -> Result<MdId, Errno> {
-        let entry = self.portals.entry(me).ok_or(Errno::ENOENT)?;
+        let attached = self.attach(now, service, me, md, memory);
+        self.settle(now);
+        attached
+    }
+
+    pub(crate) fn attach(
+        &mut self,
+        now: Time,
+        service: ServiceId,
+        me: MeId,
+        md: Md,
+        memory: Memory,
+    ) -> Result<MdId, Errno> {
+        let entry = self.portals.entry(me).filter(|entry| entry.service == service);
+        let entry = entry.ok_or(Errno::ENOENT)?;
         let portal = entry.portal;
         if entry.md.is_some() {
             return Err(Errno::EBUSY);
@@ -62,44 +59,34 @@ impl Lnet {
             self.portals.remove(me);
             return Err(Errno::EINVAL);
         }
-        md::check(&md, true)?;
-        let id = self.mds.add(md, Some(me), owner, memory);
+        md::check(&md, &memory, true)?;
+        let id = self.mds.add(md, Some(me), Owner::Service(service), memory);
         if let Some(entry) = self.portals.entry_mut(me) {
             entry.md = Some(id);
         }
         self.serve_delayed(now, portal, me);
-        self.settle(now);
         Ok(id)
     }
 
     /// Makes a memory descriptor that is the source of PUTs or the sink of GETs.
     ///
     /// # Errors
-    /// EINVAL if it accepts operations of others, or is longer than 1 MiB.
-    pub fn md_bind(&mut self, md: Md) -> Result<MdId, Errno> {
-        md::check(&md, false)?;
-        Ok(self.mds.add(md, None, Owner::Application, Memory::Bulk))
-    }
-
-    /// Makes a memory descriptor of a service of this node for its PUTs or GETs.
-    ///
-    /// # Errors
-    /// As [`Lnet::md_bind`].
-    pub fn service_bind(&mut self, md: Md, memory: ServiceMemory) -> Result<MdId, Errno> {
-        md::check(&md, false)?;
-        Ok(self.mds.add(md, None, Owner::Service, memory.into()))
+    /// EINVAL if it accepts operations of others, or is longer than 1 MiB; ESHUTDOWN if the service
+    /// is closed.
+    pub fn md_bind(&mut self, service: ServiceId, md: Md, memory: Memory) -> Result<MdId, Errno> {
+        self.service(service)?;
+        md::check(&md, &memory, false)?;
+        Ok(self.mds.add(md, None, Owner::Service(service), memory))
     }
 
     /// Unlinks a memory descriptor. If nothing is under way the UNLINK event comes at once;
     /// otherwise the last completion says `unlinked`.
     ///
     /// # Errors
-    /// ENOENT if it is unknown, or unlinked already.
-    pub fn md_unlink(&mut self, now: Time, md: MdId) -> Result<(), Errno> {
-        let found = self.mds.find(md).ok_or(Errno::ENOENT)?;
-        if !found.owner.is_user() {
-            return Err(Errno::ENOENT);
-        }
+    /// ENOENT if the service has no such descriptor, or it is unlinked already.
+    pub fn md_unlink(&mut self, now: Time, service: ServiceId, md: MdId) -> Result<(), Errno> {
+        let found = self.mds.find(md).filter(|found| found.owner == Owner::Service(service));
+        found.ok_or(Errno::ENOENT)?;
         self.unlink(md);
         self.settle(now);
         Ok(())
@@ -108,15 +95,19 @@ impl Lnet {
     /// Removes a match entry, and unlinks its descriptor.
     ///
     /// # Errors
-    /// ENOENT if it is unknown.
-    pub fn me_unlink(&mut self, now: Time, me: MeId) -> Result<(), Errno> {
-        let md = self.portals.entry(me).ok_or(Errno::ENOENT)?.md;
+    /// ENOENT if the service has no such entry.
+    pub fn me_unlink(&mut self, now: Time, service: ServiceId, me: MeId) -> Result<(), Errno> {
+        let entry = self.portals.entry(me).filter(|entry| entry.service == service);
+        self.remove_entry(me, entry.ok_or(Errno::ENOENT)?.md);
+        self.settle(now);
+        Ok(())
+    }
+
+    pub(crate) fn remove_entry(&mut self, me: MeId, md: Option<MdId>) {
         if let Some(md) = md {
             self.unlink(md);
         }
         self.portals.remove(me);
-        self.settle(now);
-        Ok(())
     }
 
     /// Lets PUTs that nothing matches wait at a portal, or drops those that wait.
@@ -151,9 +142,7 @@ impl Lnet {
             unreachable!("{message:?} does not wait at a portal");
         };
         self.undelay(&waiting.header, message);
-        if let crate::message::Origin::Lnd(rx) = arrival.origin {
-            self.receiving.remove(&rx);
-        }
+        self.received(arrival);
         self.counters.message_died();
         (arrival, waiting.header)
     }
@@ -188,16 +177,6 @@ impl Lnet {
                 }
                 Matched::Nothing => {}
             }
-        }
-    }
-}
-
-impl From<ServiceMemory> for Memory {
-    fn from(memory: ServiceMemory) -> Self {
-        match memory {
-            ServiceMemory::Bulk => Self::Bulk,
-            ServiceMemory::Bytes(bytes) => Self::Bytes(bytes),
-            ServiceMemory::Room => Self::Sink,
         }
     }
 }

@@ -16,10 +16,11 @@ use fulmar_lnet_wire::ping::{Decoded, Features, PingInfo};
 use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::api::{EventKind, Notice, Output, PingReply, QueryId};
+use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::{OwnEvent, Timer, Work};
-use crate::md::{Memory, Owner};
+use crate::md::Owner;
 use crate::message::Stage;
+use crate::notice::Notice;
 use crate::peer::{Peer, PeerId, PeerState};
 
 /// The peers under discovery. Each has [`PeerState::DISCOVERING`].
@@ -166,7 +167,7 @@ impl Lnet {
         found.state.remove(PeerState::NIDS_UPTODATE);
         found.state.insert(PeerState::PING_SENT);
         let len = found.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
-        let md = self.mds.add_own(Owner::Ping(peer), Memory::Sink, len);
+        let md = self.mds.add_own(Owner::Ping(peer), Memory::Inline, len);
         found.ping = Some(md);
         let body = self.ping_body(md, len);
         self.request(now, md, None, ProcessId::lustre(target), body)

@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Body, Handle};
 
 use crate::Lnet;
 use crate::api::{Event, EventDone, MdId, MdOptions};
-use crate::message::{Message, Origin, Stage, unlink_event};
+use crate::message::{Message, Stage, unlink_event};
 
 impl Lnet {
     /// Takes the news that the handler of an event with [`Event::done`] has returned.
@@ -52,11 +52,10 @@ impl Lnet {
         bytes: Vec<u8>,
     ) {
         let message = self.messages.live(id);
-        let arrival = message.arrival().expect("what is received has arrived");
-        if let Origin::Lnd(rx) = arrival.origin {
-            self.receiving.remove(&rx);
-        }
-        let Some(md) = message.md else { return self.finalize_push(now, id, status, bytes) };
+        let (arrival, md) = (message.arrival(), message.md);
+        let arrival = arrival.expect("what is received has arrived");
+        self.received(arrival);
+        let Some(md) = md else { return self.finalize_push(now, id, status, bytes) };
         let wants_ack = status.is_ok() && self.wants_ack(id, md);
         let message = self.messages.live(id);
         let mut event = message.event.expect("an operation has an event");

@@ -7,8 +7,8 @@ use fulmar_lnet_wire::ping::{Features, NiStatus, PingInfo};
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
-use crate::api::Notice;
 use crate::machine::{Timer, Work};
+use crate::notice::Notice;
 use crate::peer::{PeerId, PeerNiId, PeerState};
 use crate::route::RouteId;
 use crate::views;

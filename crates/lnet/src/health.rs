@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Time};
+use fulmar_lnd::{FailureClass, SendError};
 use fulmar_lnet_wire::Nid;
 
 use crate::Lnet;
-use crate::api::{MdId, SendFailure};
+use crate::api::MdId;
 use crate::machine::{HEALTH_MAX, Timer, Work};
 use crate::message::Hold;
 use crate::ni::NiId;
@@ -102,16 +103,16 @@ impl Condition {
         self.published_up != before
     }
 
-    fn count(&mut self, failure: SendFailure) {
+    fn count(&mut self, failure: FailureClass) {
         let counts = &mut self.counts;
         let counter = match failure {
-            SendFailure::LocalInterrupt => &mut counts.interrupts,
-            SendFailure::LocalDropped | SendFailure::RemoteDropped => &mut counts.dropped,
-            SendFailure::LocalAborted => &mut counts.aborted,
-            SendFailure::LocalNoRoute => &mut counts.no_route,
-            SendFailure::LocalError | SendFailure::RemoteError => &mut counts.error,
-            SendFailure::LocalTimeout | SendFailure::RemoteTimeout => &mut counts.timeouts,
-            SendFailure::NetworkTimeout => &mut counts.network_timeout,
+            FailureClass::LocalInterrupt => &mut counts.interrupts,
+            FailureClass::LocalDropped | FailureClass::RemoteDropped => &mut counts.dropped,
+            FailureClass::LocalAborted => &mut counts.aborted,
+            FailureClass::LocalNoRoute => &mut counts.no_route,
+            FailureClass::LocalError | FailureClass::RemoteError => &mut counts.error,
+            FailureClass::LocalTimeout | FailureClass::RemoteTimeout => &mut counts.timeouts,
+            FailureClass::NetworkTimeout => &mut counts.network_timeout,
         };
         *counter = counter.saturating_add(1);
     }
@@ -130,8 +131,8 @@ struct Blame {
     again: bool,
 }
 
-fn blame(failure: SendFailure) -> Blame {
-    use SendFailure as F;
+fn blame(failure: FailureClass) -> Blame {
+    use FailureClass as F;
     let (ours, theirs, again) = match failure {
         F::LocalInterrupt
         | F::LocalDropped
@@ -148,13 +149,8 @@ fn blame(failure: SendFailure) -> Blame {
 
 impl Lnet {
     /// Ends a message that its LND could not send, or sends it again by another way.
-    pub(crate) fn send_failed(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        failure: SendFailure,
-        errno: Errno,
-    ) {
+    pub(crate) fn send_failed(&mut self, now: Time, id: MessageId, error: SendError) {
+        let SendError { class: failure, errno } = error;
         self.counters.count_failure(failure);
         let path = self.messages.live(id).sending().expect("only what has a path fails on it");
         // What is late has been given up by whoever waited for it.
@@ -239,7 +235,7 @@ impl Lnet {
     }
 
     /// One of our interfaces has failed.
-    pub(crate) fn lower_ni(&mut self, now: Time, id: NiId, failure: SendFailure) {
+    pub(crate) fn lower_ni(&mut self, now: Time, id: NiId, failure: FailureClass) {
         let sensitivity = self.globals.health_sensitivity;
         let Some(ni) = self.ni_mut(id) else { return };
         ni.condition.count(failure);
@@ -278,7 +274,7 @@ impl Lnet {
 
     /// A NID of a peer has failed. One that is its node's only one is not held to account, for
     /// there is no choice: but that of a gateway is, and a router does.
-    pub(crate) fn lower_peer_ni(&mut self, now: Time, id: PeerNiId, failure: SendFailure) {
+    pub(crate) fn lower_peer_ni(&mut self, now: Time, id: PeerNiId, failure: FailureClass) {
         let sensitivity = self.globals.health_sensitivity;
         let matters = self.has_other_ways(id) || self.forwards();
         let Some(ni) = self.peers.ni_mut(id) else { return };

@@ -6,7 +6,7 @@
 //! [`Lnet::poll_output`], in order.
 //!
 //! ```text
-//! application  me_attach, md_attach, md_bind, put, get, md_unlink   -> Output::Event
+//! services     open_service, post, me_attach, put, md_unlink, ...   -> Output::Event
 //!                                            Output::Event.done     -> handle_event_done
 //! LND          handle_received -> Output::Verdict,  handle_receive_done,  handle_sent
 //! loopback     Output::Copy    -> handle_copied
@@ -42,6 +42,7 @@ mod md;
 mod merge;
 mod message;
 mod ni;
+mod notice;
 mod peer;
 mod ping;
 mod policy;
@@ -55,6 +56,7 @@ mod router;
 mod routing;
 mod select;
 mod send;
+mod service;
 mod stats;
 mod track;
 mod transit;
@@ -62,13 +64,14 @@ mod udsp;
 pub mod views;
 
 pub use api::{
-    Config, CopyId, Event, EventDone, EventKind, Get, Globals, Md, MdId, MdOptions, Me, MeId,
-    MePosition, NiConfig, NiTunables, Notice, Output, PingReply, Put, QueryId, Received, RxId,
-    SendFailure, SendRequest, ServiceMemory,
+    Bound, Config, CopyId, Event, EventDone, EventKind, Get, Globals, Md, MdId, MdOptions, Me,
+    MeId, MePosition, Memory, Op, Output, PingReply, Put, QueryId, ServiceConfig, ServiceId,
 };
 pub use fault::{FaultEffect, FaultKind, FaultRule, MessageTypes};
 pub use machine::Lnet;
+pub use notice::Notice;
 pub use routing::{Forwarding, RouteConfig, RouterBuffers, RoutingConfig};
+pub use service::{Batch, Service, ServiceOutput};
 pub use udsp::UdspRule;
 
 #[cfg(test)]

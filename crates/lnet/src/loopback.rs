@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Body, Nid};
 
 use crate::Lnet;
 use crate::api::{CopyId, Output};
-use crate::md::{Owner, Request};
+use crate::md::Request;
 use crate::message::{Arrival, Origin, Stage};
 use crate::ni::NiId;
 use crate::peer::PeerNiId;
@@ -93,7 +93,7 @@ impl Lnet {
 
     fn is_for_service(&self, receiver: MessageId) -> bool {
         let md = self.messages.get(receiver).and_then(|message| message.md);
-        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.owner == Owner::Service)
+        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.owner.is_user())
     }
 
     /// Ends the sending side of a looped message whose receiving side is done.

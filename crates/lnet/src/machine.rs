@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId, Rng, Time, Timers};
+use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
 
-use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Notice, Output, QueryId, RxId};
+use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId, ServiceConfig};
 use crate::delay::Delays;
 use crate::discovery::Discovery;
 use crate::fault::Faults;
@@ -12,6 +12,7 @@ use crate::loopback::Copying;
 use crate::md::{Mds, Owner};
 use crate::message::Messages;
 use crate::ni::{Ni, NiId};
+use crate::notice::Notice;
 use crate::peer::{PeerId, PeerNiId, Peers};
 use crate::ping::OwnInfo;
 use crate::portal::Portals;
@@ -30,11 +31,12 @@ pub struct Lnet {
     pub(crate) nis: Vec<Ni>,
     pub(crate) next_ni: u64,
     pub(crate) peers: Peers,
+    pub(crate) services: Table<ServiceConfig>,
     pub(crate) portals: Portals,
     pub(crate) mds: Mds,
     pub(crate) messages: Messages,
-    /// The messages that LNDs are receiving.
-    pub(crate) receiving: BTreeMap<RxId, MessageId>,
+    /// What LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
+    pub(crate) receiving: Table<Option<MessageId>>,
     pub(crate) copies: BTreeMap<CopyId, Copying>,
     pub(crate) next_copy: u64,
     pub(crate) own: OwnInfo,
@@ -122,10 +124,11 @@ impl Lnet {
             nis: Vec::new(),
             next_ni: 0,
             peers: Peers::default(),
+            services: Table::default(),
             portals: Portals::default(),
             mds: Mds::default(),
             messages: Messages::default(),
-            receiving: BTreeMap::new(),
+            receiving: Table::default(),
             copies: BTreeMap::new(),
             next_copy: 0,
             own: OwnInfo::default(),
@@ -210,7 +213,7 @@ impl Lnet {
         loop {
             while let Some(work) = self.work.pop_front() {
                 match work {
-                    Work::Post(message) => self.post(now, message),
+                    Work::Post(message) => self.post_send(now, message),
                     Work::Transit(message) => self.pass(now, message),
                     Work::Launch(message) => self.launch(now, message),
                     Work::Own(event) => self.handle_own_event(now, event),
@@ -231,16 +234,14 @@ impl Lnet {
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
             Owner::NiProbe(_) | Owner::PeerProbe(_) => self.probe_event(&event),
-            Owner::Application | Owner::Service => unreachable!("users' events go to them"),
+            Owner::Service(_) => unreachable!("events of services are outputs"),
         }
     }
 
     /// Tells the descriptor's owner of an event.
     pub(crate) fn deliver(&mut self, owner: Owner, event: Event, bytes: Vec<u8>) {
-        match owner {
-            Owner::Application => return self.outputs.push_back(Output::Event(event)),
-            Owner::Service => return self.outputs.push_back(Output::Service { event, bytes }),
-            _ => {}
+        if let Owner::Service(service) = owner {
+            return self.outputs.push_back(Output::Event { service, event, bytes });
         }
         let pair = (event.target.nid, event.source.nid);
         let Event { md, kind, status, .. } = event;

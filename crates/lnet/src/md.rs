@@ -1,12 +1,10 @@
 //! Memory descriptors: what operations may touch, how many of them, and for how long.
 //! Spec: lnet-behaviour §3.3.
 
-use std::sync::Arc;
-
 use fulmar_base::{BufferId, Errno, Payload, Sink, Span, Table, Time};
 use fulmar_lnet_wire::{Body, MTU, Nid};
 
-use crate::api::{Md, MdId, MdOptions, MeId, QueryId};
+use crate::api::{Md, MdId, MdOptions, MeId, Memory, QueryId, ServiceId};
 use crate::ni::NiId;
 use crate::peer::{PeerId, PeerNiId};
 use crate::route::RouteId;
@@ -14,9 +12,8 @@ use crate::route::RouteId;
 /// Who is told of a descriptor's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    Application,
-    /// A service of the node, by [`Output::Service`](crate::Output::Service).
-    Service,
+    /// The service that made it, by [`Output::Event`](crate::Output::Event).
+    Service(ServiceId),
     /// A ping that an administrator asked for.
     Query(QueryId),
     /// The ping by which a peer is discovered.
@@ -26,16 +23,6 @@ pub(crate) enum Owner {
     /// The recovery ping of one of our interfaces, or of a peer's.
     NiProbe(NiId),
     PeerProbe(PeerNiId),
-}
-
-/// The memory of a descriptor.
-#[derive(Clone, Debug)]
-pub(crate) enum Memory {
-    Bulk,
-    /// A few bytes to send, such as ping info.
-    Bytes(Arc<[u8]>),
-    /// Room for a few bytes, which come with the event.
-    Sink,
 }
 
 /// What was asked for with a descriptor, so that a stranger cannot answer.
@@ -78,9 +65,9 @@ pub(crate) struct Descriptor {
 }
 
 impl Owner {
-    /// Returns whether this is a user of the API, who is told of everything.
+    /// Returns whether this is a service, which gets every event.
     pub(crate) fn is_user(self) -> bool {
-        matches!(self, Self::Application | Self::Service)
+        matches!(self, Self::Service(_))
     }
 }
 
@@ -131,8 +118,8 @@ impl Descriptor {
             Memory::Bytes(bytes) => {
                 Payload::Inline(bytes[offset as usize..][..len as usize].into())
             }
-            Memory::Bulk => Payload::Span(self.span(offset, len)),
-            Memory::Sink => unreachable!("nothing is sent from room for bytes"),
+            Memory::Buffer => Payload::Span(self.span(offset, len)),
+            Memory::Inline => unreachable!("nothing is sent from room for bytes"),
         }
     }
 
@@ -140,8 +127,8 @@ impl Descriptor {
     pub(crate) fn sink(&self, offset: u64, len: u32) -> Sink {
         match &self.memory {
             _ if len == 0 => Sink::Discard { len },
-            Memory::Sink => Sink::Inline { len },
-            Memory::Bulk => Sink::Span(self.span(offset, len)),
+            Memory::Inline => Sink::Inline { len },
+            Memory::Buffer => Sink::Span(self.span(offset, len)),
             Memory::Bytes(_) => unreachable!("nothing is received into bytes to send"),
         }
     }
@@ -225,12 +212,22 @@ impl Mds {
     }
 }
 
-/// Checks a descriptor as the application gave it.
-pub(crate) fn check(md: &Md, passive: bool) -> Result<(), Errno> {
+/// Checks a descriptor as a service gave it.
+pub(crate) fn check(md: &Md, memory: &Memory, passive: bool) -> Result<(), Errno> {
     let answers = md.options.has(MdOptions::OP_PUT) || md.options.has(MdOptions::OP_GET);
     let too_long = !passive && md.len > MTU.into();
     let bad_size = md.options.has(MdOptions::MAX_SIZE) && u64::from(md.max_size) > md.len;
-    if answers != passive || too_long || bad_size || md.offset.checked_add(md.len).is_none() {
+    let mismatch = match memory {
+        Memory::Buffer => false,
+        Memory::Bytes(bytes) => {
+            bytes.len() as u64 != md.len || md.offset != 0 || md.options.has(MdOptions::OP_PUT)
+        }
+        Memory::Inline => {
+            md.len > MTU.into() || md.offset != 0 || md.options.has(MdOptions::OP_GET)
+        }
+    };
+    let wraps = md.offset.checked_add(md.len).is_none();
+    if answers != passive || too_long || bad_size || mismatch || wraps {
         return Err(Errno::EINVAL);
     }
     Ok(())

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use fulmar_base::{Errno, Time};
+use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use crate::Lnet;
-use crate::api::{Output, SendFailure};
+use crate::api::Output;
 use crate::machine::{Timer, Work};
 use crate::peer::{Peer, PeerId, PeerState};
 
@@ -74,7 +75,7 @@ impl Lnet {
             let (before, up) = (ni.is_up(), entry.status == NiStatus::UP);
             (ni.status, ni.told_down) = (entry.status, !up);
             if before && !up {
-                self.lower_peer_ni(now, id, SendFailure::RemoteDropped);
+                self.lower_peer_ni(now, id, FailureClass::RemoteDropped);
                 gone.insert(id);
             } else if !before && up {
                 self.peer_ni_is_back(now, id);

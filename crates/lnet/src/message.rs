@@ -8,10 +8,11 @@
 //! forwarded  Transit (router credit, buffer, payload) -> launched, as what is sent
 //! ```
 
-use fulmar_base::{BufferId, MessageId, Payload, Table, Time};
+use fulmar_base::{BufferId, ConnId, MessageId, Payload, Table, Time};
+use fulmar_lnd::RxId;
 use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
 
-use crate::api::{Event, EventKind, MdId, RxId};
+use crate::api::{Event, EventKind, MdId};
 use crate::md::Descriptor;
 use crate::ni::NiId;
 use crate::peer::PeerNiId;
@@ -123,7 +124,7 @@ pub(crate) struct Arrival {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    Lnd(RxId),
+    Lnd(RxId, ConnId),
     /// The message whose receiving side this is.
     Loopback(MessageId),
 }

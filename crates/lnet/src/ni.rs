@@ -1,10 +1,12 @@
 //! Our own network interfaces. Spec: lnet-behaviour §2.3, §14.2.
 
+use std::time::Duration;
+
 use fulmar_base::{Errno, MessageId, Time};
+use fulmar_lnd::NiConfig;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
-use crate::api::NiConfig;
 use crate::credits::Credits;
 use crate::health::{Condition, Silence};
 use crate::machine::Timer;
@@ -25,6 +27,8 @@ impl NiId {
 pub(crate) struct Ni {
     pub(crate) id: NiId,
     pub(crate) config: NiConfig,
+    /// How long its LND waits at most; sets the deadline of messages (lnet-behaviour §11.2).
+    pub(crate) lnd_timeout: Duration,
     pub(crate) credits: Credits,
     /// When it was last chosen; lower is longer ago.
     pub(crate) stamp: u64,
@@ -45,12 +49,17 @@ pub(crate) struct Ni {
 }
 
 impl Lnet {
-    /// Adds a network interface.
+    /// Adds a network interface, whose LND waits for a peer for `lnd_timeout` at most.
     ///
     /// # Errors
     /// EEXIST if there is one with this NID; EINVAL without credits; EUSERS if routes lead to its
     /// network.
-    pub fn add_ni(&mut self, now: Time, mut ni: NiConfig) -> Result<(), Errno> {
+    pub fn add_ni(
+        &mut self,
+        now: Time,
+        mut ni: NiConfig,
+        lnd_timeout: Duration,
+    ) -> Result<(), Errno> {
         if ni.nid.is_loopback() || self.ni_of(ni.nid).is_some() {
             return Err(Errno::EEXIST);
         }
@@ -69,6 +78,7 @@ impl Lnet {
             id: NiId(self.next_ni),
             credits: Credits::new(ni.tunables.credits),
             config: ni,
+            lnd_timeout,
             stamp: 0,
             fatal: false,
             disabled: false,

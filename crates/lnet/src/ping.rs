@@ -10,9 +10,10 @@ use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 use fulmar_wire::Order;
 
 use crate::Lnet;
-use crate::api::{EventKind, Notice, Output, PingReply, QueryId};
+use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::OwnEvent;
-use crate::md::{Memory, Owner};
+use crate::md::Owner;
+use crate::notice::Notice;
 use crate::peer::PeerState;
 
 /// What we say of ourselves.
@@ -45,7 +46,7 @@ impl Lnet {
         timeout: Duration,
     ) -> QueryId {
         let query = self.new_query();
-        let md = self.mds.add_own(Owner::Query(query), Memory::Sink, QUERY_SINK);
+        let md = self.mds.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
         self.queries.insert(query, (md, target.nid));
         let body = self.ping_body(md, QUERY_SINK);
         self.request(now, md, source, target, body).expect("the descriptor is new");

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fulmar_base::{Errno, MessageId, Table};
 use fulmar_lnet_wire::{Nid, PORTALS, Pid, RESERVED_PORTAL};
 
-use crate::api::{MdId, MdOptions, Me, MeId, MePosition};
+use crate::api::{MdId, MdOptions, Me, MeId, MePosition, ServiceId};
 use crate::md::{Descriptor, Mds};
 
 /// What an incoming PUT or GET asks a portal for.
@@ -65,6 +65,7 @@ struct Portal {
 
 #[derive(Debug)]
 pub(crate) struct Entry {
+    pub(crate) service: ServiceId,
     pub(crate) me: Me,
     pub(crate) portal: u32,
     pub(crate) md: Option<MdId>,
@@ -86,7 +87,7 @@ impl Default for Portals {
 }
 
 impl Portals {
-    pub(crate) fn attach(&mut self, index: u32, me: Me) -> Result<MeId, Errno> {
+    pub(crate) fn attach(&mut self, service: ServiceId, index: u32, me: Me) -> Result<MeId, Errno> {
         let portal = self.usable(index)?;
         let specific =
             me.ignore_bits == 0 && !me.match_id.nid.is_any() && me.match_id.pid != Pid::ANY;
@@ -104,7 +105,7 @@ impl Portals {
                 portal.last
             }
         };
-        let id = MeId(self.entries.insert(Entry { me, portal: index, md: None, order }));
+        let id = MeId(self.entries.insert(Entry { service, me, portal: index, md: None, order }));
         let portal = &mut self.portals[index as usize];
         if me.ignore_bits != 0 {
             portal.ignoring.insert(order, id);
@@ -120,6 +121,12 @@ impl Portals {
 
     pub(crate) fn entry_mut(&mut self, id: MeId) -> Option<&mut Entry> {
         self.entries.get_mut(id.0)
+    }
+
+    /// Returns the match entries of a service.
+    pub(crate) fn of_service(&self, service: ServiceId) -> Vec<MeId> {
+        let own = self.entries.iter().filter(|(_, entry)| entry.service == service);
+        own.map(|(id, _)| MeId(id)).collect()
     }
 
     /// Removes a match entry.

@@ -1,18 +1,18 @@
 //! Rails that come and go: links, the administrator's switch, and what LNDs tell of the way to a
 //! peer. Spec: lnet-behaviour §8.8, §14.1.
 
-use fulmar_base::{Errno, PathNews, Time};
+use fulmar_base::{Errno, Time};
+use fulmar_lnd::{FailureClass, PathState};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
 use crate::Lnet;
-use crate::api::SendFailure;
 use crate::machine::{HEALTH_MAX, Timer};
 use crate::message::{Arrival, Sending};
 use crate::peer::{PeerNiId, PeerState};
 
 impl Lnet {
-    /// Takes word that the link of an interface has come up or gone down.
+    /// Takes note that the link of an interface has come up or gone down.
     ///
     /// An interface without a link is used only if all are. What waits for it goes another way,
     /// and peers are told.
@@ -63,19 +63,19 @@ impl Lnet {
         })
     }
 
-    /// Takes word of the LND of `ni` about the way to a NID of a peer.
-    pub fn handle_path(&mut self, now: Time, ni: Nid, peer: Nid, news: PathNews) {
+    /// Takes the state of the path from an interface to a NID of a peer, as its LND reports it.
+    pub fn handle_path(&mut self, now: Time, ni: Nid, peer: Nid, state: PathState) {
         let Some(id) = self.peers.find(peer) else { return };
-        match news {
-            PathNews::Up => {
+        match state {
+            PathState::Up => {
                 self.peer_ni_is_back(now, id);
                 if let Some(own) = self.ni_of(ni).filter(|ni| ni.condition.value < HEALTH_MAX) {
                     let timer = Timer::RecoverNi(own.id);
                     self.recover_now(now, timer);
                 }
             }
-            PathNews::Down => self.peer_ni_is_lost(id),
-            PathNews::Stalled => self.path_stalled(now, ni, id),
+            PathState::Down => self.peer_ni_is_lost(id),
+            PathState::Stalled => self.path_stalled(now, ni, id),
         }
         self.settle(now);
     }
@@ -85,9 +85,9 @@ impl Lnet {
     fn path_stalled(&mut self, now: Time, ni: Nid, id: PeerNiId) {
         let own = self.ni_of(ni).map(|ni| ni.id);
         if let Some(own) = own.filter(|_| self.nis.len() > 1) {
-            self.lower_ni(now, own, SendFailure::NetworkTimeout);
+            self.lower_ni(now, own, FailureClass::NetworkTimeout);
         }
-        self.lower_peer_ni(now, id, SendFailure::NetworkTimeout);
+        self.lower_peer_ni(now, id, FailureClass::NetworkTimeout);
         self.peer_ni_is_lost(id);
         self.leave(|path| path.peer_ni == id && Some(path.ni) == own);
     }

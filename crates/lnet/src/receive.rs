@@ -1,32 +1,30 @@
 //! Receiving: what becomes of a header. Spec: lnet-behaviour §4.5, §5.2, lnet-wire §8.6.
 
-use fulmar_base::{Errno, MessageId, Payload, Sink, Time, Verdict};
+use fulmar_base::{Errno, MessageId, Payload, Sink, Time};
+use fulmar_lnd::{Received, RxId, Verdict};
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::api::{MdId, MdOptions, Notice, Output, Received, RxId};
+use crate::api::{MdId, MdOptions, Output};
 use crate::machine::HEALTH_MAX;
 use crate::message::{Arrival, Message, Origin, Stage, receive_event};
 use crate::ni::NiId;
+use crate::notice::Notice;
 use crate::peer::PeerNiId;
 use crate::portal::{Found, Matched, Query};
 
 impl Lnet {
-    /// Takes a header. Its verdict is among the outputs at once.
-    ///
-    /// # Panics
-    /// If the owner has another message of this name.
+    /// Takes a header. Its verdict, which names the message, is among the outputs at once.
     pub fn handle_received(&mut self, now: Time, received: Received) {
-        let Received { rx, ni, from, header } = received;
-        assert!(!self.receiving.contains_key(&rx), "{rx:?} names two messages");
+        let Received { conn, ni, from, header } = received;
+        let rx = RxId(self.receiving.insert(None));
+        let arrival = Arrival { origin: Origin::Lnd(rx, conn), ni, from };
         if let Err(reason) = self.check_header(&header, ni) {
             self.counters.stats.errors += 1;
             self.notice(Notice::ProtocolError { from, reason });
-            self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Reject });
-            return;
+            return self.answer(arrival, Verdict::Reject);
         }
-        let arrival = Arrival { origin: Origin::Lnd(rx), ni, from };
         match self.admit(now, arrival, &header) {
             Ok(sender) if !self.delay_receive(now, arrival, &header) => {
                 self.take(now, arrival, header, sender);
@@ -103,12 +101,14 @@ impl Lnet {
     /// The bytes are those of [`Sink::Inline`], none otherwise. After [`Verdict::Reject`] there is
     /// no need to call this; messages that need nothing more are ignored.
     pub fn handle_receive_done(&mut self, now: Time, rx: RxId, result: Result<Vec<u8>, Errno>) {
-        let Some(id) = self.receiving.get(&rx).copied() else {
-            // What is held is unread: only the end of its connection ends it.
-            if result.is_err() {
-                self.forget_held(rx);
+        let id = match self.receiving.get(rx.0) {
+            None => return,
+            Some(Some(id)) => *id,
+            Some(None) => {
+                // A fault rule delays it, and its payload is unread: its connection has ended.
+                self.receiving.remove(rx.0);
+                return self.forget_held(rx);
             }
-            return;
         };
         let (status, bytes) = match result {
             Ok(bytes) => (Ok(()), bytes),
@@ -182,9 +182,7 @@ impl Lnet {
             Matched::Nothing if self.portals.is_lazy(query.portal) => {
                 let id = self.receive(Message::received(header, Stage::Delayed(arrival)));
                 self.portals.delay(query.portal, id);
-                if let Origin::Lnd(rx) = arrival.origin {
-                    self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
-                }
+                self.answer(arrival, Verdict::Wait);
             }
             missed => self.drop_message(now, arrival, &header, reason(missed, &query)),
         }
@@ -344,8 +342,10 @@ impl Lnet {
     pub(crate) fn receive(&mut self, message: Message) -> MessageId {
         let origin = message.arrival().map(|arrival| arrival.origin);
         let id = self.messages.add(message);
-        if let Some(Origin::Lnd(rx)) = origin {
-            self.receiving.insert(rx, id);
+        if let Some(Origin::Lnd(rx, _)) = origin
+            && let Some(reception) = self.receiving.get_mut(rx.0)
+        {
+            *reception = Some(id);
         }
         self.counters.message_born();
         id
@@ -354,11 +354,10 @@ impl Lnet {
     /// Has the payload of a message put into `sink`.
     pub(crate) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
         match arrival.origin {
-            Origin::Lnd(rx) => {
+            Origin::Lnd(..) => {
                 let len = self.messages.live(id).header.payload_len;
                 let sink = if sink.is_empty() { Sink::Discard { len } } else { sink };
-                let verdict = Verdict::Receive(sink);
-                self.outputs.push_back(Output::Verdict { rx, verdict });
+                self.answer(arrival, Verdict::Receive(sink));
             }
             Origin::Loopback(sender) => self.loop_copy(now, sender, id, sink),
         }
@@ -366,9 +365,22 @@ impl Lnet {
 
     /// Tells the LND that it may go on behind a header without payload.
     pub(crate) fn nothing_follows(&mut self, arrival: Arrival) {
-        if let Origin::Lnd(rx) = arrival.origin {
-            let verdict = Verdict::Receive(Sink::Discard { len: 0 });
-            self.outputs.push_back(Output::Verdict { rx, verdict });
+        self.answer(arrival, Verdict::Receive(Sink::Discard { len: 0 }));
+    }
+
+    /// Tells the LND what becomes of a message. One that nobody here waits for is forgotten.
+    pub(crate) fn answer(&mut self, arrival: Arrival, verdict: Verdict) {
+        let Origin::Lnd(rx, conn) = arrival.origin else { return };
+        if verdict != Verdict::Wait && self.receiving.get(rx.0) == Some(&None) {
+            self.receiving.remove(rx.0);
+        }
+        self.outputs.push_back(Output::Verdict { ni: arrival.ni, conn, rx, verdict });
+    }
+
+    /// Forgets the name of a message that its LND has done with.
+    pub(crate) fn received(&mut self, arrival: Arrival) {
+        if let Origin::Lnd(rx, _) = arrival.origin {
+            self.receiving.remove(rx.0);
         }
     }
 
@@ -382,10 +394,7 @@ impl Lnet {
     ) {
         self.count_dropped(arrival, header);
         self.notice(Notice::Dropped { from: arrival.from, reason });
-        if let Origin::Lnd(rx) = arrival.origin {
-            let verdict = Verdict::Receive(Sink::Discard { len: header.payload_len });
-            self.outputs.push_back(Output::Verdict { rx, verdict });
-        }
+        self.answer(arrival, Verdict::Receive(Sink::Discard { len: header.payload_len }));
         self.looped(now, arrival);
     }
 

@@ -11,9 +11,9 @@ use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Nid, ProcessId};
 
 use crate::Lnet;
-use crate::api::MdId;
+use crate::api::{MdId, Memory};
 use crate::machine::{HEALTH_MAX, OwnEvent, Timer};
-use crate::md::{Memory, Owner};
+use crate::md::Owner;
 use crate::ni::NiId;
 use crate::peer::PeerNiId;
 use crate::views;
@@ -103,7 +103,7 @@ impl Lnet {
 
     fn probe(&mut self, now: Time, owner: Owner, source: Option<Nid>, target: Nid) -> MdId {
         let len = PingInfo::SIZE_MIN;
-        let md = self.mds.add_own(owner, Memory::Sink, len);
+        let md = self.mds.add_own(owner, Memory::Inline, len);
         let body = self.ping_body(md, len);
         self.request(now, md, source, ProcessId::lustre(target), body)
             .expect("the descriptor is new");

@@ -9,9 +9,10 @@ use fulmar_lnet_wire::selftest::Histogram;
 use fulmar_lnet_wire::{Body, Header, MTU, Net, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::api::{Notice, Output};
+use crate::api::Output;
 use crate::machine::Timer;
 use crate::message::{Arrival, RouterHold};
+use crate::notice::Notice;
 use crate::pool::{Memory, Pool};
 use crate::routing::{Forwarding, RouterBuffers, RoutingConfig};
 use crate::views::{self, RoutingState};

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Payload, Time};
+use fulmar_lnd::{FailureClass, SendError, SendRequest};
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
-use crate::api::{EventKind, Get, MdId, Output, Put, SendFailure, SendRequest};
+use crate::api::{EventKind, Get, MdId, Memory, Output, Put, ServiceId};
 use crate::machine::Work;
 use crate::md::{Descriptor, Owner, Request};
 use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
@@ -20,43 +21,74 @@ impl Lnet {
     /// What goes wrong later, a missing route included, is the status of the SEND event.
     ///
     /// # Errors
-    /// ENOENT if the descriptor is unknown, exhausted or made for a match entry; EIO if the node is
-    /// made to fail.
-    pub fn put(&mut self, now: Time, put: Put) -> Result<(), Errno> {
-        let Put { md, target, portal, match_bits, offset, header_data, .. } = put;
-        if self.faults.fails(target.nid) {
-            return Err(Errno::EIO);
-        }
-        let ack = if put.ack { self.handle(md) } else { Handle::NONE };
-        let body = Body::Put { ack, match_bits, header_data, portal, offset };
-        self.request(now, md, put.source, target, body)?;
+    /// ENOENT if the service has no such descriptor, or it is exhausted or made for a match entry, or
+    /// is room for received bytes; EIO if a fault was asked for.
+    pub fn put(&mut self, now: Time, service: ServiceId, md: MdId, put: Put) -> Result<(), Errno> {
+        let begun = self.begin_put(now, service, md, put);
         self.settle(now);
-        Ok(())
+        begun
     }
 
     /// Fetches bytes from a portal of another node into a descriptor.
     ///
     /// # Errors
-    /// As [`Lnet::put`].
-    pub fn get(&mut self, now: Time, get: Get) -> Result<(), Errno> {
-        let Get { md, target, portal, match_bits, offset, .. } = get;
+    /// As [`Lnet::put`]; ENOENT if the descriptor is of bytes to send.
+    pub fn get(&mut self, now: Time, service: ServiceId, md: MdId, get: Get) -> Result<(), Errno> {
+        let begun = self.begin_get(now, service, md, get);
+        self.settle(now);
+        begun
+    }
+
+    pub(crate) fn begin_put(
+        &mut self,
+        now: Time,
+        service: ServiceId,
+        md: MdId,
+        put: Put,
+    ) -> Result<(), Errno> {
+        let Put { portal, match_bits, offset, header_data, source, .. } = put;
+        let target = self.addressed(service, put.target)?;
         if self.faults.fails(target.nid) {
             return Err(Errno::EIO);
         }
-        let sink_len = self.mds.find(md).map_or(0, |found| found.md.len as u32);
-        let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
-        self.request(now, md, get.source, target, body)?;
-        self.settle(now);
-        Ok(())
+        self.bound(service, md, |memory| !matches!(memory, Memory::Inline))?;
+        let ack = if put.ack { self.handle(md) } else { Handle::NONE };
+        let body = Body::Put { ack, match_bits, header_data, portal, offset };
+        self.request(now, md, source, target, body)
     }
 
-    /// Takes the news that an LND has finished with a message.
-    pub fn handle_sent(
+    pub(crate) fn begin_get(
         &mut self,
         now: Time,
-        message: MessageId,
-        result: Result<(), (SendFailure, Errno)>,
-    ) {
+        service: ServiceId,
+        md: MdId,
+        get: Get,
+    ) -> Result<(), Errno> {
+        let Get { portal, match_bits, offset, source, .. } = get;
+        let target = self.addressed(service, get.target)?;
+        if self.faults.fails(target.nid) {
+            return Err(Errno::EIO);
+        }
+        let len = self.bound(service, md, |memory| !matches!(memory, Memory::Bytes(_)))?;
+        let sink_len = len as u32;
+        let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
+        self.request(now, md, source, target, body)
+    }
+
+    /// Requires that a service has a descriptor of the right memory, and returns its length.
+    fn bound(
+        &self,
+        service: ServiceId,
+        md: MdId,
+        is_right: impl FnOnce(&Memory) -> bool,
+    ) -> Result<u64, Errno> {
+        let found = self.mds.find(md).filter(|found| found.owner == Owner::Service(service));
+        let found = found.filter(|found| is_right(&found.memory)).ok_or(Errno::ENOENT)?;
+        Ok(found.md.len)
+    }
+
+    /// Takes note that an LND has finished with a message.
+    pub fn handle_sent(&mut self, now: Time, message: MessageId, result: Result<(), SendError>) {
         let handed = self.messages.get(message).and_then(Message::sending);
         if !handed.is_some_and(|path| path.hold == Hold::Both) {
             return;
@@ -66,7 +98,7 @@ impl Lnet {
                 self.sent_well(now, message);
                 self.finalize_send(now, message, Ok(()));
             }
-            Err((failure, errno)) => self.send_failed(now, message, failure, errno),
+            Err(error) => self.send_failed(now, message, error),
         }
         self.settle(now);
     }
@@ -157,7 +189,7 @@ impl Lnet {
             Ok(Path::Discover(peer)) => self.park(now, id, peer),
             Ok(Path::Via(hop)) => {
                 self.commit(now, id, hop);
-                self.post(now, id);
+                self.post_send(now, id);
             }
             Err(errno) => self.finalize_send(now, id, Err(errno)),
         }
@@ -167,8 +199,8 @@ impl Lnet {
     fn commit(&mut self, now: Time, id: MessageId, hop: Hop) {
         self.stamp(hop);
         let Hop { ni, next: peer_ni, last, route } = hop;
-        let own = &self.ni(ni).expect("selection returns what exists").config;
-        let (source, deadline) = (own.nid, now + self.patience(own.lnd_timeout));
+        let own = self.ni(ni).expect("selection returns what exists");
+        let (source, deadline) = (own.config.nid, now + self.patience(own.lnd_timeout));
         let target = self.peers.ni(last).expect("selection returns what exists").nid;
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
@@ -225,13 +257,14 @@ impl Lnet {
     ///
     /// A message that waited comes here again with the credit that it waited for: its deadline
     /// and its descriptor may have gone meanwhile, or itself, or it has left that path.
-    pub(crate) fn post(&mut self, now: Time, id: MessageId) {
+    pub(crate) fn post_send(&mut self, now: Time, id: MessageId) {
         let ready =
             |path: &Sending| matches!(path.hold, Hold::Nothing | Hold::Peer | Hold::Granted);
         let path = self.messages.get(id).and_then(Message::sending).filter(ready);
         let Some(mut path) = path else { return };
         if path.deadline < now {
-            return self.send_failed(now, id, SendFailure::NetworkTimeout, Errno::ETIMEDOUT);
+            let (class, errno) = (FailureClass::NetworkTimeout, Errno::ETIMEDOUT);
+            return self.send_failed(now, id, SendError { class, errno });
         }
         if self.is_aborted(id) {
             return self.finalize_send(now, id, Err(Errno::ECANCELED));
@@ -281,10 +314,10 @@ impl Lnet {
         let message = self.messages.live(id);
         let (header, in_transit) = (message.header, message.transit.is_some());
         if in_transit && self.is_dead(path) {
-            return self.send_failed(now, id, SendFailure::RemoteDropped, Errno::EHOSTUNREACH);
+            return self.send_failed(now, id, SendError::remote_dropped(Errno::EHOSTUNREACH));
         }
-        if let Some(failure) = self.faults.fail_sent(now, &header) {
-            return self.send_failed(now, id, failure, Errno::EIO);
+        if let Some(class) = self.faults.fail_sent(now, &header) {
+            return self.send_failed(now, id, SendError { class, errno: Errno::EIO });
         }
         // A PUT is answered at least by those above us.
         let asks = matches!(header.body, Body::Put { .. } | Body::Get { .. });

@@ -1,14 +1,15 @@
 //! What is counted, and what administrators are shown. Spec: lnet-behaviour §5.3, §14.4.
 
 use fulmar_base::Time;
+use fulmar_lnd::{FailureClass, NiTunables};
 use fulmar_lnet_wire::ping::{NiStatus, PingInfo};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::api::{NiTunables, Notice, SendFailure};
 use crate::machine::{HEALTH_MAX, Timer};
 use crate::md::Request;
 use crate::message::{Arrival, Hold, Message, Stage, Transit};
+use crate::notice::Notice;
 use crate::peer::{Peer, PeerId, PeerNi, PeerState};
 use crate::views;
 
@@ -35,19 +36,19 @@ impl Counters {
         self.alive -= 1;
     }
 
-    pub(crate) fn count_failure(&mut self, failure: SendFailure) {
+    pub(crate) fn count_failure(&mut self, failure: FailureClass) {
         let stats = &mut self.stats;
         let counter = match failure {
-            SendFailure::LocalInterrupt => &mut stats.local_interrupt_count,
-            SendFailure::LocalDropped => &mut stats.local_dropped_count,
-            SendFailure::LocalAborted => &mut stats.local_aborted_count,
-            SendFailure::LocalNoRoute => &mut stats.local_no_route_count,
-            SendFailure::LocalError => &mut stats.local_error_count,
-            SendFailure::LocalTimeout => &mut stats.local_timeout_count,
-            SendFailure::RemoteError => &mut stats.remote_error_count,
-            SendFailure::RemoteDropped => &mut stats.remote_dropped_count,
-            SendFailure::RemoteTimeout => &mut stats.remote_timeout_count,
-            SendFailure::NetworkTimeout => &mut stats.network_timeout_count,
+            FailureClass::LocalInterrupt => &mut stats.local_interrupt_count,
+            FailureClass::LocalDropped => &mut stats.local_dropped_count,
+            FailureClass::LocalAborted => &mut stats.local_aborted_count,
+            FailureClass::LocalNoRoute => &mut stats.local_no_route_count,
+            FailureClass::LocalError => &mut stats.local_error_count,
+            FailureClass::LocalTimeout => &mut stats.local_timeout_count,
+            FailureClass::RemoteError => &mut stats.remote_error_count,
+            FailureClass::RemoteDropped => &mut stats.remote_dropped_count,
+            FailureClass::RemoteTimeout => &mut stats.remote_timeout_count,
+            FailureClass::NetworkTimeout => &mut stats.network_timeout_count,
         };
         *counter += 1;
     }

@@ -14,7 +14,10 @@ mod settings;
 
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, PathNews, Payload, Sink, Span, Time, Verdict};
+use fulmar_base::{BufferId, ConnId, Errno, Payload, Sink, Span, Time};
+use fulmar_lnd::{
+    FailureClass, NiConfig, NiTunables, PathState, Received, RxId, SendError, SendRequest, Verdict,
+};
 use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
 use fulmar_lnet_wire::{
     Body, Handle, Header, Net, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL,
@@ -36,9 +39,25 @@ fn tcp1(n: u32) -> Nid {
     Nid::small(Net(Net::TCP.0 + 1), 0x0a01_0000 + n)
 }
 
+/// The first service of a node: that of the tests.
+const SERVICE: ServiceId = ServiceId(0);
+const LND_TIMEOUT: Duration = Duration::from_secs(50);
+
 fn ni(nid: Nid) -> NiConfig {
-    let lnd_timeout = Duration::from_secs(50);
-    NiConfig { nid, tunables: NiTunables::default(), lnd_timeout }
+    NiConfig {
+        nid,
+        tunables: NiTunables::default(),
+        incarnation: 1,
+        conns_per_peer: 1,
+        conns_max: 1,
+    }
+}
+
+/// A node with the service of the tests and without network interfaces.
+fn node(config: Config) -> Lnet {
+    let mut lnet = Lnet::new(config);
+    assert_eq!(lnet.open_service(ServiceConfig::default()), SERVICE);
+    lnet
 }
 
 fn config() -> Config {
@@ -78,9 +97,8 @@ fn catch_all() -> Me {
     }
 }
 
-fn put(md: MdId, target: Nid) -> Put {
+fn put(target: Nid) -> Put {
     Put {
-        md,
         ack: false,
         source: None,
         target: ProcessId::lustre(target),
@@ -91,9 +109,9 @@ fn put(md: MdId, target: Nid) -> Put {
     }
 }
 
-fn get(md: MdId, target: Nid) -> Get {
+fn get(target: Nid) -> Get {
     let target = ProcessId::lustre(target);
-    Get { md, source: None, target, portal: PORTAL, match_bits: 5, offset: 0 }
+    Get { source: None, target, portal: PORTAL, match_bits: 5, offset: 0 }
 }
 
 /// What a node with discovery says of itself.
@@ -116,7 +134,7 @@ fn bytes(info: &PingInfo) -> Vec<u8> {
 
 fn event(output: &Output) -> Option<Event> {
     match output {
-        Output::Event(event) => Some(*event),
+        Output::Event { event, .. } => Some(*event),
         _ => None,
     }
 }
@@ -125,6 +143,7 @@ fn event(output: &Output) -> Option<Event> {
 struct Script {
     lnet: Lnet,
     now: Time,
+    /// The name of the next message that is received.
     rx: u64,
     outputs: Vec<Output>,
 }
@@ -135,9 +154,9 @@ impl Script {
     }
 
     fn with(nis: &[NiConfig]) -> Self {
-        let mut lnet = Lnet::new(config());
+        let mut lnet = node(config());
         for ni in nis {
-            lnet.add_ni(Time::ZERO, ni.clone()).unwrap();
+            lnet.add_ni(Time::ZERO, ni.clone(), LND_TIMEOUT).unwrap();
         }
         lnet.start(Time::ZERO);
         Self { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() }
@@ -215,7 +234,7 @@ impl Script {
 
     fn verdicts(&mut self) -> Vec<(RxId, Verdict)> {
         self.take(|output| match output {
-            Output::Verdict { rx, verdict } => Some((*rx, *verdict)),
+            Output::Verdict { rx, verdict, .. } => Some((*rx, *verdict)),
             _ => None,
         })
     }
@@ -255,9 +274,9 @@ impl Script {
     }
 
     fn receive_header(&mut self, ni: Nid, from: Nid, header: Header) -> RxId {
-        self.rx += 1;
         let rx = RxId(self.rx);
-        self.lnet.handle_received(self.now, Received { rx, ni, from, header });
+        self.rx += 1;
+        self.lnet.handle_received(self.now, Received { conn: ConnId(rx.0), ni, from, header });
         rx
     }
 

@@ -6,11 +6,13 @@
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
+use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::{Body, Handle, Nid};
 
 use crate::Lnet;
-use crate::api::{EventKind, MdId, MdOptions, Notice, SendFailure};
+use crate::api::{EventKind, MdId, MdOptions};
 use crate::machine::{OwnEvent, Timer, Work};
+use crate::notice::Notice;
 
 /// The bits of `response_tracking`.
 const TRACK_GETS: u32 = 1;
@@ -69,7 +71,7 @@ impl Lnet {
         let peer = request.and_then(|request| request.target).unwrap_or(Nid::ANY);
         let owner = found.owner;
         if let Some(request) = request {
-            self.lower_peer_ni(now, request.peer_ni, SendFailure::RemoteTimeout);
+            self.lower_peer_ni(now, request.peer_ni, FailureClass::RemoteTimeout);
         }
         self.notice(Notice::ResponseTimeout { peer });
         if !owner.is_user() {

@@ -7,13 +7,13 @@
 //! While it waits for either, the LND does not read its payload: its connection is stalled, and
 //! no other.
 
-use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time, Verdict};
+use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time};
+use fulmar_lnd::Verdict;
 use fulmar_lnet_wire::{Header, Nid};
 
 use crate::Lnet;
-use crate::api::Output;
 use crate::machine::Work;
-use crate::message::{Arrival, Message, Origin, RouterHold, Stage, Transit};
+use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
 use crate::peer::PeerNiId;
 use crate::router::Router;
 
@@ -83,10 +83,9 @@ impl Lnet {
     fn stall(&mut self, id: MessageId, hold: RouterHold) {
         let transit = self.in_transit(id);
         transit.hold = hold;
-        if !std::mem::replace(&mut transit.stalled, true)
-            && let Origin::Lnd(rx) = transit.arrival.origin
-        {
-            self.outputs.push_back(Output::Verdict { rx, verdict: Verdict::Wait });
+        let arrival = transit.arrival;
+        if !std::mem::replace(&mut transit.stalled, true) {
+            self.answer(arrival, Verdict::Wait);
         }
     }
 
@@ -94,9 +93,7 @@ impl Lnet {
     pub(crate) fn transit_received(&mut self, now: Time, id: MessageId, result: Result<(), Errno>) {
         let transit = self.in_transit(id);
         let (arrival, buffer, hold) = (transit.arrival, transit.buffer, transit.hold);
-        if let Origin::Lnd(rx) = arrival.origin {
-            self.receiving.remove(&rx);
-        }
+        self.received(arrival);
         if hold != RouterHold::Buffer {
             return self.forget_waiting(id);
         }
@@ -122,9 +119,7 @@ impl Lnet {
         let (header, arrival) = (message.header, message.arrival());
         self.forget_waiting(id);
         if let Some(arrival) = arrival {
-            if let Origin::Lnd(rx) = arrival.origin {
-                self.receiving.remove(&rx);
-            }
+            self.received(arrival);
             self.drop_message(now, arrival, &header, reason);
         }
     }

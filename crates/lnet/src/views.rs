@@ -1,10 +1,10 @@
 //! What an administrator is shown.
 
 use fulmar_base::Time;
+use fulmar_lnd::NiTunables;
 use fulmar_lnet_wire::selftest::Histogram;
 use fulmar_lnet_wire::{Net, Nid};
 
-use crate::api::NiTunables;
 use crate::fault::FaultRule;
 
 /// Messages by type.

@@ -25,12 +25,12 @@ pub(crate) struct Conn {
     pub(crate) tx: Tx,
     /// Missing until it is dialled.
     socket: OnceLock<OwnedFd>,
-    /// The machine has ended it, or was told of its end. Changes under the node's lock.
+    /// The machine has ended it, or knows of its end. Changes under the node's lock.
     ended: AtomicBool,
-    /// Of how many bytes that the socket has taken the machine was told. Changes under the node's
-    /// lock.
-    told: AtomicU64,
-    /// The watch looks whether the peer acknowledges what was written.
+    /// How many bytes that the socket has taken were reported to the machine. Changes under the
+    /// node's lock.
+    reported: AtomicU64,
+    /// The watch checks whether the peer acknowledges what was written.
     pub(crate) watched: AtomicBool,
     /// Held while the kernel writes into a buffer, so that [`Conn::end`] can wait for it.
     receiving: Lock<()>,
@@ -38,16 +38,22 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: ConnId, remote: SocketAddr, runtime: &Arc<runtime::Shared>) -> Self {
+    /// `thread` is what [`runtime::Shared::assign`] has returned.
+    pub(crate) fn new(
+        id: ConnId,
+        remote: SocketAddr,
+        thread: usize,
+        runtime: &Arc<runtime::Shared>,
+    ) -> Self {
         Self {
             id,
             remote,
-            thread: runtime.assign(),
+            thread,
             slot: AtomicUsize::new(NO_SLOT),
             tx: Tx::default(),
             socket: OnceLock::new(),
             ended: AtomicBool::new(false),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
             watched: AtomicBool::new(false),
             receiving: Lock::default(),
             runtime: runtime.clone(),
@@ -74,7 +80,7 @@ impl Conn {
     }
 
     /// Marks the connection as ended. With `flush`, what waits is still written. Returns how many
-    /// bytes the socket has taken that the machine was not told of.
+    /// bytes the socket has taken that were not reported to the machine.
     ///
     /// Otherwise, when this returns, no thread reads into or writes from any buffer for it: the
     /// machine's next event may be that the buffer is free. That is why the node's lock is held
@@ -88,17 +94,17 @@ impl Conn {
             self.tx.stop();
             self.shut_down();
         }
-        self.untold()
+        self.unreported()
     }
 
-    /// Takes word that the machine is told of so many bytes more.
-    pub(crate) fn tell(&self, bytes: u64) {
-        self.told.fetch_add(bytes, Ordering::Relaxed);
+    /// Notes that so many bytes more are reported to the machine.
+    pub(crate) fn note_reported(&self, bytes: u64) {
+        self.reported.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn untold(&self) -> u64 {
+    fn unreported(&self) -> u64 {
         let written = self.tx.written();
-        written - self.told.swap(written, Ordering::Relaxed)
+        written - self.reported.swap(written, Ordering::Relaxed)
     }
 
     /// Lets the kernel write into a buffer by `receive`, unless the connection has ended.
@@ -115,7 +121,7 @@ impl Conn {
         }
     }
 
-    /// Tells the peer at once, whoever may still hold the descriptor.
+    /// Ends the connection for the peer at once, whoever may still hold the descriptor.
     pub(crate) fn shut_down(&self) {
         if let Some(socket) = self.socket.get() {
             // A connection that is not connected any more cannot be shut down, and need not be.

@@ -56,6 +56,20 @@ pub enum StartError {
         /// The interface.
         name: String,
     },
+    /// An interface is bound to a CPT that does not exist.
+    #[error(
+        "{nid} is bound to CPT {cpt}, and there {}: change its list of CPTs, or cpu_npartitions or \
+         cpu_pattern",
+        count(*cpts)
+    )]
+    NoCpt {
+        /// The interface.
+        nid: Nid,
+        /// The CPT.
+        cpt: usize,
+        /// How many there are.
+        cpts: usize,
+    },
     /// The machine refuses the NID.
     #[error("{nid} cannot be added: {errno}")]
     Refused {
@@ -88,10 +102,15 @@ impl StartError {
             Self::Privilege { .. } => Errno::EACCES,
             Self::NoInterface { .. } => Errno::ENODEV,
             Self::NoAddress { .. } => Errno::EADDRNOTAVAIL,
+            Self::NoCpt { .. } => Errno::EINVAL,
             Self::Refused { errno, .. } => *errno,
             Self::System { source, .. } => crate::errno_of(source),
         }
     }
+}
+
+fn count(cpts: usize) -> String {
+    if cpts == 1 { "is only CPT 0".into() } else { format!("are CPTs 0 to {}", cpts - 1) }
 }
 
 fn list<T: ToString>(before: &str, items: &[T], after: &str) -> String {

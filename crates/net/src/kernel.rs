@@ -49,6 +49,11 @@ pub fn tcp_state(socket: impl AsFd) -> io::Result<TcpState> {
     })
 }
 
+/// Returns for how long this process has kept processors busy.
+pub fn processor_time() -> Duration {
+    Duration::from_nanos(sys::processor_time())
+}
+
 /// How the kernel's clock is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockState {

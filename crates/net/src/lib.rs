@@ -2,15 +2,18 @@
 //!
 //! A [`Runtime`] has I/O threads, which any number of [`Node`]s share. A node is a machine
 //! ([`fulmar_node::Node`]) behind one lock; what the machine wants done is done without the lock, by
-//! whichever thread asked. Payload goes from the socket straight into the [`Buffer`] of the matched
-//! descriptor, and from a buffer straight into the socket.
+//! whichever thread asked. Payload goes from the socket straight into the [`Memory`] of the matched
+//! descriptor, and from a memory straight into the socket.
 //!
 //! ```text
-//! application --- put, get, ... ---> turn { machine } --- Write ---> tx queue --> socket
-//!      ^                               ^         |
-//!      +------ Handler <--- events ----|---------+
-//! socket --> I/O thread --- bytes -----+
+//! Service --- post ---> turn { machine } --- Write ---> tx queue --> socket
+//!    ^                    ^         |
+//!    |                    |         +-- events --> queue of the service --> Handler
+//! program            I/O thread <-- bytes -- socket
 //! ```
+//!
+//! Whoever uses LNet opens a [`Service`]; one that is a pure machine is run by [`Running`].
+//! Administrators use [`Admin`].
 //!
 //! ```no_run
 //! use fulmar_net::{NiOptions, Node, Options, Runtime};
@@ -21,7 +24,7 @@
 //! options.nis.push(NiOptions::at("10.0.0.1".parse()?));
 //! let node = Node::start(&runtime, options)?;
 //! let peer = fulmar_lnet_wire::ProcessId::lustre("10.0.0.2@tcp".parse()?);
-//! println!("{:?}", node.ping(peer, None, Duration::from_secs(1)));
+//! println!("{:?}", node.admin().ping(peer, None, Duration::from_secs(1)));
 //! node.stop();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -29,37 +32,54 @@
 // This crate is where the world is met: clocks, threads and sockets are its business.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod buffer;
+mod actions;
+mod admin;
+mod batch;
 mod conn;
 mod core;
+mod cores;
 mod counters;
 mod dial;
 mod error;
-mod handle;
+pub mod exchange;
 mod interfaces;
 mod kernel;
 mod listener;
 mod lock;
+mod memories;
+mod memory;
 mod node;
 mod notices;
+mod queues;
+mod run;
 mod runtime;
 mod rx;
-mod selftest;
+mod service;
+mod shared;
+mod spin;
 mod sys;
 mod tap;
 mod thread;
+mod turn;
 mod tx;
 mod watch;
 
 use fulmar_base::Errno;
 
-pub use buffer::Buffer;
+pub use admin::{Admin, ConnDetails};
+pub use batch::{Batch, Descriptor, Source};
+pub use core::LockUse;
+pub use cores::{numa_nodes, usable_cores};
 pub use counters::IoCounters;
 pub use error::StartError;
-pub use handle::{ConnDetails, Handler, NiAddress, NiOptions, Node, Options, wall_clock};
 pub use interfaces::{Interface, interfaces, prefix_of};
-pub use kernel::{ClockState, TcpState, clock_state, tcp_state};
+pub use kernel::{ClockState, TcpState, clock_state, processor_time, tcp_state};
+pub use memory::{Buffer, Memory, SEGMENTS_MAX, Slice};
+pub use node::{NiAddress, NiOptions, Node, Options, wall_clock};
+pub use queues::Delivery;
+pub use run::{Host, Job, JobDone, Running};
 pub use runtime::Runtime;
+pub use service::{Handler, Service};
 pub use tap::Tap;
 
 /// Returns the number of an error of the operating system.

@@ -13,8 +13,8 @@ use crate::conn::{Conn, NO_SLOT};
 use crate::dial::set_options;
 use crate::error::StartError;
 use crate::interfaces;
-use crate::node::Shared;
 use crate::runtime::Message;
+use crate::shared::Shared;
 
 /// A listening socket.
 pub(crate) struct Listener {
@@ -103,7 +103,8 @@ impl Listener {
         set_options(&socket)?;
         let accepted = node.turn(|core, now, _| {
             let id = core.machine.handle_accepted(now, self.address, remote)?;
-            let conn = Arc::new(Conn::new(id, remote, &node.runtime));
+            let thread = node.assign(self.address.ip());
+            let conn = Arc::new(Conn::new(id, remote, thread, &node.runtime));
             conn.set_socket(socket.into());
             core.conns.insert(id, conn.clone());
             Some(conn)

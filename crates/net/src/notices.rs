@@ -1,9 +1,11 @@
-//! What the machines have to say, in the log: as much of it as a person can read.
+//! The notices of the machines, in the log: as many as a person can read.
+
+use std::fmt;
 
 use fulmar_base::Time;
+use fulmar_lnd::Notice as Lnd;
 use fulmar_lnet::Notice as Lnet;
-use fulmar_node::{Notice, SelftestNotice as Selftest};
-use fulmar_socklnd::Notice as Socklnd;
+use fulmar_node::Notice;
 use tracing::{Level, debug, info, warn};
 
 use crate::counters::Counters;
@@ -34,22 +36,26 @@ impl Log {
         &self.name
     }
 
-    pub(crate) fn write(&self, now: Time, notices: Vec<Notice>, counters: &Counters) {
-        counters.notices.add(notices.len());
+    /// Writes a line, unless there were too many in a short time.
+    pub(crate) fn write(
+        &self,
+        now: Time,
+        level: Level,
+        line: &dyn fmt::Display,
+        counters: &Counters,
+    ) {
+        counters.notices.add(1);
         let node = self.name.as_str();
-        for notice in notices {
-            let Some(suppressed) = self.bucket.lock().take(now) else {
-                counters.notices_suppressed.add(1);
-                continue;
-            };
-            if suppressed > 0 {
-                warn!(node, "{suppressed} notices were not written: too many in a short time");
-            }
-            match level(&notice) {
-                Level::WARN => warn!(node, "{notice}"),
-                Level::INFO => info!(node, "{notice}"),
-                _ => debug!(node, "{notice}"),
-            }
+        let Some(suppressed) = self.bucket.lock().take(now) else {
+            return counters.notices_suppressed.add(1);
+        };
+        if suppressed > 0 {
+            warn!(node, "{suppressed} notices were not written: too many in a short time");
+        }
+        match level {
+            Level::ERROR | Level::WARN => warn!(node, "{line}"),
+            Level::INFO => info!(node, "{line}"),
+            _ => debug!(node, "{line}"),
         }
     }
 }
@@ -71,14 +77,16 @@ impl Bucket {
     }
 }
 
-/// Warnings are what an administrator may have to act on.
-fn level(notice: &Notice) -> Level {
+/// Returns the level of a notice: warnings are what an administrator may have to act on.
+pub(crate) fn level(notice: &Notice) -> Level {
     match notice {
-        Notice::Socklnd(
-            Socklnd::PeerUp { .. } | Socklnd::Restarted { .. } | Socklnd::Link { up: true, .. },
+        Notice::Lnd(
+            Lnd::PeerUp { .. }
+            | Lnd::Restarted { .. }
+            | Lnd::WindowLimited { .. }
+            | Lnd::Link { up: true, .. },
         )
-        | Notice::Lnet(Lnet::Discovered { .. } | Lnet::GatewayUp { .. } | Lnet::Routing { .. })
-        | Notice::Selftest(Selftest::SessionBegun { .. } | Selftest::SessionEnded { .. }) => {
+        | Notice::Lnet(Lnet::Discovered { .. } | Lnet::GatewayUp { .. } | Lnet::Routing { .. }) => {
             Level::INFO
         }
         Notice::Lnet(Lnet::Dropped { .. }) => Level::DEBUG,

@@ -1,6 +1,5 @@
 //! The I/O threads, and how to talk to them.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,14 +12,16 @@ use fulmar_base::Time;
 use fulmar_lnet_wire::Nid;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tracing::warn;
 
+use crate::actions::LoopCopy;
 use crate::conn::Conn;
-use crate::core::LoopCopy;
 use crate::error::StartError;
 use crate::listener::Listener;
 use crate::lock::Lock;
-use crate::node;
-use crate::thread::Thread;
+use crate::shared as node;
+use crate::thread::{Thread, Timed};
 use crate::watch::Watch;
 
 /// The I/O threads that nodes share. Clones are handles to the same threads; they end with the last.
@@ -31,17 +32,35 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts `threads` I/O threads, or as many as the machine has cores, but 4 at most.
+    /// Starts `threads` I/O threads, or as many as the machine has cores for us.
     ///
     /// The limit of open files of the process is raised as far as it may be.
     ///
     /// # Errors
     /// If the operating system refuses a thread or a descriptor.
     pub fn new(threads: Option<usize>) -> Result<Self, StartError> {
-        raise_file_limit();
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let count = threads.unwrap_or_else(|| cores().min(THREADS_DEFAULT_MAX)).max(1);
-        let mailboxes = (0..count).map(|_| Mailbox::new()).collect::<io::Result<_>>();
+        let count = threads.unwrap_or_else(cores).max(1);
+        Self::start((0..count).map(|_| Place { cpt: 0, cores: Vec::new() }).collect())
+    }
+
+    /// Starts I/O threads for CPTs (CPU partitions), which are lists of cores: `nscheds` for each, or
+    /// as many as it has cores. The threads of a CPT run on its cores only.
+    ///
+    /// # Errors
+    /// As [`Runtime::new`].
+    pub fn with_cpts(cpts: &[Vec<usize>], nscheds: Option<usize>) -> Result<Self, StartError> {
+        let places = cpts.iter().enumerate().flat_map(|(cpt, cores)| {
+            let count = nscheds.unwrap_or(cores.len()).max(1);
+            (0..count).map(move |_| Place { cpt, cores: cores.clone() })
+        });
+        Self::start(places.collect())
+    }
+
+    fn start(places: Vec<Place>) -> Result<Self, StartError> {
+        raise_file_limit();
+        let mailboxes = places.iter().map(|place| Mailbox::new(place.cpt));
+        let mailboxes = mailboxes.collect::<io::Result<_>>();
         let shared = Arc::new(Shared {
             mailboxes: mailboxes.map_err(StartError::system("make an eventfd"))?,
             started: Instant::now(),
@@ -50,11 +69,14 @@ impl Runtime {
             watch: Watch::new().map_err(StartError::system("make an eventfd"))?,
         });
         let mut threads = Threads { shared: shared.clone(), handles: Vec::new() };
-        for index in 0..count {
+        for (index, place) in places.into_iter().enumerate() {
             let thread = Thread::new(index, shared.clone());
             let thread = thread.map_err(StartError::system("make an epoll descriptor"))?;
             let builder = std::thread::Builder::new().name(format!("fulmar-io-{index}"));
-            let handle = builder.spawn(move || thread.run());
+            let handle = builder.spawn(move || {
+                pin(&place.cores);
+                thread.run();
+            });
             threads.handles.push(handle.map_err(StartError::system("start an I/O thread"))?);
         }
         let watched = shared.clone();
@@ -74,6 +96,13 @@ impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Runtime({} threads)", self.shared.mailboxes.len())
     }
+}
+
+/// Where an I/O thread runs.
+struct Place {
+    cpt: usize,
+    /// On these cores only; on any, if there are none here.
+    cores: Vec<usize>,
 }
 
 /// Ends the threads when the last handle goes.
@@ -118,12 +147,28 @@ impl Shared {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the thread with the fewest connections, so that those of one peer spread.
-    pub(crate) fn assign(&self) -> usize {
-        let loads = self.mailboxes.iter().map(|mailbox| mailbox.conns.load(Ordering::Relaxed));
-        let (index, _) = loads.enumerate().min_by_key(|(_, load)| *load).expect("a thread");
-        self.mailboxes[index].conns.fetch_add(1, Ordering::Relaxed);
+    /// Returns the thread with the fewest connections, so that those of one peer spread. It is one of
+    /// `cpts`, if those are given and there are such.
+    pub(crate) fn assign(&self, cpts: Option<&[usize]>) -> usize {
+        let load = |mailbox: &Mailbox| mailbox.conns.load(Ordering::Relaxed);
+        let bound = |mailbox: &Mailbox| cpts.is_some_and(|cpts| cpts.contains(&mailbox.cpt));
+        let threads = || self.mailboxes.iter().enumerate();
+        let of_cpts = threads().filter(|(_, mailbox)| bound(mailbox));
+        let least = of_cpts.min_by_key(|(_, mailbox)| load(mailbox));
+        let least = least.or_else(|| threads().min_by_key(|(_, mailbox)| load(mailbox)));
+        let (index, mailbox) = least.expect("there is a thread");
+        mailbox.conns.fetch_add(1, Ordering::Relaxed);
         index
+    }
+
+    /// Returns how many CPTs there are.
+    pub(crate) fn cpts(&self) -> usize {
+        self.mailboxes.last().map_or(1, |mailbox| mailbox.cpt + 1)
+    }
+
+    /// Returns the CPT of a thread.
+    pub(crate) fn cpt_of(&self, thread: usize) -> usize {
+        self.mailboxes[thread].cpt
     }
 
     /// Takes back an [`Shared::assign`].
@@ -131,7 +176,20 @@ impl Shared {
         self.mailboxes[thread].conns.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Tells a thread something.
+    /// Sends a message to a thread other than the calling one, if there is one: rather to one that
+    /// sleeps.
+    pub(crate) fn post_to_another(&self, message: Message) {
+        let (own, count) = (Thread::current(), self.mailboxes.len());
+        let first = own.map_or(0, |own| own + 1);
+        let others = (first..first + count).map(|index| index % count);
+        let others = others.filter(|index| Some(*index) != own);
+        let idle = |index: &usize| self.mailboxes[*index].asleep.load(Ordering::Relaxed);
+        if let Some(thread) = others.clone().find(idle).or_else(|| others.clone().next()) {
+            self.post(thread, message);
+        }
+    }
+
+    /// Sends a message to a thread.
     pub(crate) fn post(&self, thread: usize, message: Message) {
         let mailbox = &self.mailboxes[thread];
         mailbox.messages.lock().push(message);
@@ -141,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Tells every thread to let go of a node, and waits until it has.
+    /// Has every thread forget a node, and waits until it has.
     pub(crate) fn leave(&self, node: u64) {
         let (done, waiting) = sync_channel(self.mailboxes.len());
         for index in 0..self.mailboxes.len() {
@@ -163,8 +221,10 @@ impl Shared {
     }
 }
 
-/// How a thread is told things.
+/// The messages for a thread.
 pub(crate) struct Mailbox {
+    /// The CPT of the thread.
+    cpt: usize,
     messages: Lock<Vec<Message>>,
     /// The thread waits for its descriptors, or is about to, and has seen all messages.
     asleep: AtomicBool,
@@ -175,8 +235,9 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    fn new() -> io::Result<Self> {
+    fn new(cpt: usize) -> io::Result<Self> {
         Ok(Self {
+            cpt,
             messages: Lock::default(),
             asleep: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -189,10 +250,15 @@ impl Mailbox {
         std::mem::take(&mut *self.messages.lock())
     }
 
+    /// Returns whether there are messages.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.messages.lock().is_empty()
+    }
+
     /// Lets the thread be woken from now on, and returns whether it may sleep.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let may_sleep = self.messages.lock().is_empty();
+        let may_sleep = !self.has_messages();
         if !may_sleep {
             self.wake_up();
         }
@@ -205,7 +271,7 @@ impl Mailbox {
     }
 }
 
-/// What an I/O thread is told.
+/// A message for an I/O thread.
 pub(crate) enum Message {
     /// A connection is the thread's from now on.
     Register { node: Arc<node::Shared>, conn: Arc<Conn>, dialling: bool },
@@ -217,24 +283,37 @@ pub(crate) enum Message {
     Listen(Arc<node::Shared>, Arc<Listener>),
     /// Accept no more.
     Unlisten(Arc<Listener>),
-    /// Call the node at that time.
-    Arm(Arc<node::Shared>, Time),
-    /// Call the handlers of the node's events.
+    /// Call it at that time.
+    Arm(Arc<dyn Timed>, Time),
+    /// Handle the events of the node's services.
     Dispatch(Arc<node::Shared>),
     /// Copy what the node sends to itself.
     Copy(Arc<node::Shared>, Vec<LoopCopy>),
     /// The link of an interface has come up or gone down.
     Link(Arc<node::Shared>, Nid, bool),
-    /// TCP hears nothing on a connection.
+    /// The peer of a connection acknowledges nothing.
     Stalled(Arc<node::Shared>, Arc<Conn>),
-    /// Let go of a node.
+    /// A TCP window limits what is sent on a connection.
+    WindowLimited(Arc<node::Shared>, Arc<Conn>),
+    /// Forget a node.
     Leave(u64, SyncSender<()>),
     /// End.
     Exit,
 }
 
-/// The nodes that a thread calls for their timeouts.
-pub(crate) type Nodes = BTreeMap<u64, Arc<node::Shared>>;
+/// Has the calling thread run on these cores only.
+fn pin(cores: &[usize]) {
+    if cores.is_empty() {
+        return;
+    }
+    let mut set = CpuSet::new();
+    for core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
+        set.set(*core);
+    }
+    if let Err(error) = sched_setaffinity(None, &set) {
+        warn!("cannot bind an I/O thread to cores {cores:?}: {error}");
+    }
+}
 
 /// Thousands of peers have three connections each.
 fn raise_file_limit() {
@@ -244,6 +323,3 @@ fn raise_file_limit() {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
-
-/// More threads than this want to be asked for.
-const THREADS_DEFAULT_MAX: usize = 4;

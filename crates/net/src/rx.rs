@@ -1,40 +1,71 @@
 //! Reading one connection.
 //!
-//! A connection that carries bulk is read exactly: a header, then payload into its buffer together
-//! with the next header, so that each message costs one system call for each burst that arrives.
-//! One that carries small messages is read into the thread's scratch memory, many messages at once;
-//! their few bytes of payload are copied once more. Which of them it is shows in its traffic.
+//! A connection that carries bulk is read exactly: a header, then payload into its memory together
+//! with the next header. The thread reads a payload to its end by itself; the machine learns when it
+//! is whole, and of progress once a second. A connection that carries small messages is read into
+//! the thread's scratch memory, many messages at once; their few bytes of payload are copied once
+//! more. Which of them it is shows in its traffic.
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fulmar_base::Sink;
-use fulmar_socklnd::{Closed, Need};
+use fulmar_lnd::{Closed, Need};
 
-use crate::buffer::{Piece, Table};
 use crate::conn::Conn;
 use crate::errno_of;
-use crate::node::Shared;
-use crate::sys::{self, Slice};
+use crate::memory::Piece;
+use crate::shared::Shared;
+use crate::sys::{self, Sinks};
 
 /// What to receive next.
 pub(crate) enum Next {
     /// Bytes for the machine; so many complete a header.
     Bytes(usize),
-    /// Payload, there, with the checksum so far.
-    Place(Piece, Option<u32>),
-    /// So many bytes for nobody.
-    Discard(usize),
+    /// A payload.
+    Payload(Payload),
     /// Nothing for now.
     Pause,
 }
 
+/// A payload on its way to its place.
+pub(crate) struct Payload {
+    place: Place,
+    len: usize,
+    /// So many bytes have come since the machine was told,
+    got: usize,
+    /// and when that was; known once the payload does not come at once.
+    since: Option<Instant>,
+    /// The checksum so far, if there is one.
+    crc: Option<u32>,
+}
+
+enum Place {
+    Memory(Piece),
+    /// Nobody wants it.
+    Nowhere,
+}
+
+/// What was received of a payload since the machine was last told.
+pub(crate) struct Placed {
+    pub(crate) len: u32,
+    pub(crate) crc: Option<u32>,
+}
+
 impl Next {
-    pub(crate) fn new(need: Need, table: &Table) -> Self {
+    /// Translates what the machine needs; `piece` is the memory of a sink.
+    pub(crate) fn new(need: Need, piece: Option<Piece>) -> Self {
         match need {
             Need::Bytes(count) => Self::Bytes(count),
-            Need::Payload { sink: Sink::Span(span), crc } => Self::Place(table.resolve(span), crc),
-            Need::Payload { sink, .. } => Self::Discard(sink.len() as usize),
+            Need::Payload { sink, crc } => {
+                let len = sink.len() as usize;
+                let place = match (sink, piece) {
+                    (Sink::Span(_), Some(piece)) => Place::Memory(piece),
+                    _ => Place::Nowhere,
+                };
+                Self::Payload(Payload { place, len, got: 0, since: None, crc })
+            }
             Need::Verdict | Need::Wait | Need::Nothing => Self::Pause,
         }
     }
@@ -69,8 +100,13 @@ impl Rx {
         Self { next: Next::Pause, kept: Vec::new(), small: 0 }
     }
 
+    /// Returns whether the connection carries small messages, as far as its traffic shows.
+    pub(crate) fn is_small(&self) -> bool {
+        self.small >= SMALL_ENOUGH
+    }
+
     /// Asks the machine what to read, after it paused or before anything was read.
-    pub(crate) fn resume(&mut self, node: &Arc<Shared>, conn: &Conn) {
+    pub(crate) fn resume(&mut self, node: &Arc<Shared>, conn: &Arc<Conn>) {
         if matches!(self.next, Next::Pause) {
             let kept = std::mem::take(&mut self.kept);
             self.hand_over(node, conn, None, &kept);
@@ -78,26 +114,29 @@ impl Rx {
     }
 
     /// Reads once, by way of `scratch` where that must be.
-    pub(crate) fn step(&mut self, node: &Arc<Shared>, conn: &Conn, scratch: &mut Scratch) -> Step {
-        let (wanted, result) = match &mut self.next {
+    pub(crate) fn step(
+        &mut self,
+        node: &Arc<Shared>,
+        conn: &Arc<Conn>,
+        scratch: &mut Scratch,
+    ) -> Step {
+        let small = self.is_small();
+        let (wanted, result) = match &self.next {
             Next::Pause => return Step::Paused,
             Next::Bytes(count) => {
-                let len = if self.small >= SMALL_ENOUGH { SCRATCH } else { (*count).min(SCRATCH) };
-                let slice = Slice::of_bytes_mut(&mut scratch[..len]);
-                (len, sys::receive(conn.socket(), &mut [slice]))
+                let len = if small { SCRATCH } else { (*count).min(SCRATCH) };
+                let mut sinks = Sinks::new();
+                sinks.push_bytes(&mut scratch[..len]);
+                (len, sys::receive(conn.socket(), &sinks))
             }
-            Next::Discard(count) => {
-                let len = (*count).min(SCRATCH);
-                let slice = Slice::of_bytes_mut(&mut scratch[..len]);
-                (len, sys::receive(conn.socket(), &mut [slice]))
-            }
-            Next::Place(piece, _) => {
-                let ahead = header_len(conn);
-                let slice = Slice::of_bytes_mut(&mut scratch[..ahead]);
-                let mut slices = [Slice::of_piece(piece), slice];
-                let received = conn.receive(|socket| sys::receive(socket, &mut slices));
+            Next::Payload(payload) => {
+                let mut sinks = Sinks::new();
+                if !payload.offer(&mut sinks, scratch, header_len(conn)) {
+                    return Step::Paused;
+                }
+                let received = conn.receive(|socket| sys::receive(socket, &sinks));
                 let Some(result) = received else { return Step::Paused };
-                (piece.len + ahead, result)
+                (sinks.len(), result)
             }
         };
         node.counters.reads.add(1);
@@ -116,44 +155,97 @@ impl Rx {
     }
 
     /// Takes `len` bytes that went where `next` says.
-    fn take(&mut self, node: &Arc<Shared>, conn: &Conn, len: usize, scratch: &Scratch) {
-        let (placed, staged) = match std::mem::replace(&mut self.next, Next::Pause) {
+    fn take(&mut self, node: &Arc<Shared>, conn: &Arc<Conn>, len: usize, scratch: &Scratch) {
+        match &mut self.next {
             Next::Pause => unreachable!("nothing is read while the machine pauses"),
-            Next::Bytes(_) => (None, &scratch[..len]),
-            Next::Discard(_) => {
-                node.counters.payload_bytes_discarded.add(len);
-                (Some((len as u32, None)), [].as_slice())
+            Next::Bytes(_) => self.hand_over(node, conn, None, &scratch[..len]),
+            Next::Payload(payload) => {
+                let placed = len.min(payload.len);
+                match payload.place {
+                    Place::Memory(_) => node.counters.payload_bytes_direct_in.add(placed),
+                    Place::Nowhere => node.counters.payload_bytes_discarded.add(placed),
+                }
+                let whole = payload.advance(placed);
+                if whole || payload.is_report_due() {
+                    let report = payload.report();
+                    // Of a payload that goes nowhere the scratch held the bytes themselves.
+                    let after = if whole { payload.after(scratch, placed, len) } else { &[] };
+                    self.hand_over(node, conn, Some(report), after);
+                }
             }
-            Next::Place(piece, crc) => {
-                let placed = len.min(piece.len);
-                node.counters.payload_bytes_direct_in.add(placed);
-                let crc = crc.map(|crc| piece.region.checksum(piece.offset, placed, crc));
-                (Some((placed as u32, crc)), &scratch[..len - placed])
-            }
-        };
-        self.hand_over(node, conn, placed, staged);
+        }
     }
 
     fn hand_over(
         &mut self,
         node: &Arc<Shared>,
-        conn: &Conn,
-        placed: Option<(u32, Option<u32>)>,
+        conn: &Arc<Conn>,
+        placed: Option<Placed>,
         staged: &[u8],
     ) {
         let taken =
-            node.turn(|core, now, todo| core.received(now, conn, placed, staged, node, todo));
+            node.turn(|core, now, actions| core.received(now, conn, placed, staged, node, actions));
         let (next, unused) = taken.unwrap_or((Next::Pause, 0));
         self.small = match &next {
-            Next::Place(piece, _) if piece.len >= LARGE => 0,
-            Next::Place(..) => SMALL_ENOUGH,
-            Next::Bytes(_) | Next::Discard(_) => self.small.saturating_add(1),
+            Next::Payload(Payload { place: Place::Memory(_), len, .. }) if *len >= LARGE => 0,
+            Next::Payload(Payload { place: Place::Memory(_), .. }) => SMALL_ENOUGH,
+            Next::Payload(_) | Next::Bytes(_) => self.small.saturating_add(1),
             Next::Pause => self.small,
         };
         if unused > 0 {
             self.kept = staged[staged.len() - unused..].to_vec();
         }
         self.next = next;
+    }
+}
+
+impl Payload {
+    /// Offers the memory for what is missing and, behind it, room for the next header. Returns
+    /// whether there is any.
+    fn offer<'a>(
+        &'a self,
+        sinks: &mut Sinks<'a>,
+        scratch: &'a mut Scratch,
+        header_len: usize,
+    ) -> bool {
+        match &self.place {
+            Place::Memory(piece) => {
+                let at = piece.len() - self.len;
+                if sinks.push_piece(piece, at) {
+                    sinks.push_bytes(&mut scratch[..header_len]);
+                }
+            }
+            Place::Nowhere => sinks.push_bytes(&mut scratch[..self.len.min(SCRATCH)]),
+        }
+        sinks.len() > 0
+    }
+
+    /// Notes that `placed` bytes more are there; returns whether that is all.
+    fn advance(&mut self, placed: usize) -> bool {
+        if let (Place::Memory(piece), Some(crc)) = (&self.place, &mut self.crc) {
+            *crc = piece.checksum(piece.len() - self.len, placed, *crc);
+        }
+        self.len -= placed;
+        self.got += placed;
+        self.len == 0
+    }
+
+    fn is_report_due(&mut self) -> bool {
+        let now = Instant::now();
+        now.duration_since(*self.since.get_or_insert(now)) >= REPORT_INTERVAL
+    }
+
+    fn report(&mut self) -> Placed {
+        self.since = None;
+        Placed { len: std::mem::take(&mut self.got) as u32, crc: self.crc }
+    }
+
+    /// Returns what was received behind the payload.
+    fn after<'a>(&self, scratch: &'a Scratch, placed: usize, len: usize) -> &'a [u8] {
+        match self.place {
+            Place::Memory(_) => &scratch[..len - placed],
+            Place::Nowhere => &[],
+        }
     }
 }
 
@@ -175,3 +267,5 @@ const LARGE: usize = 1024 - 24 - 96;
 /// So many reads without a large payload, and the connection is taken to carry small messages. A
 /// handshake has fewer.
 const SMALL_ENOUGH: u8 = 16;
+/// How long the machine goes without a report while a long payload is received.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);

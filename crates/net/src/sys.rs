@@ -1,122 +1,232 @@
-//! Reading and writing sockets by raw addresses, which no safe wrapper offers.
+//! System calls that take raw addresses, which no safe wrapper offers.
 
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::buffer::Piece;
+use smallvec::SmallVec;
 
-/// A place in memory for the kernel to read or write, while what it was made of is borrowed.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Slice<'a>(libc::iovec, PhantomData<&'a mut [u8]>);
+use crate::memory::{Memory, Piece};
 
-impl<'a> Slice<'a> {
-    /// Bytes to be written.
-    pub(crate) fn of_bytes(bytes: &'a [u8]) -> Source<'a> {
-        let slice = Self(raw(bytes.as_ptr().cast_mut(), bytes.len()), PhantomData);
-        Source(slice)
+/// Memory for the kernel to read or write, part after part, while what it is made of is borrowed.
+struct Ranges<'a> {
+    list: SmallVec<[libc::iovec; INLINE]>,
+    len: usize,
+    _borrowed: PhantomData<&'a ()>,
+}
+
+impl Ranges<'_> {
+    fn new() -> Self {
+        Self { list: SmallVec::new(), len: 0, _borrowed: PhantomData }
     }
 
-    /// Bytes to be received.
-    pub(crate) fn of_bytes_mut(bytes: &'a mut [u8]) -> Self {
-        Self(raw(bytes.as_mut_ptr(), bytes.len()), PhantomData)
+    /// Appends a part; returns whether there is room for another.
+    fn push(&mut self, start: *mut u8, len: usize) -> bool {
+        if len > 0 && !self.is_full() {
+            self.list.push(libc::iovec { iov_base: start.cast(), iov_len: len });
+            self.len += len;
+        }
+        !self.is_full()
     }
 
-    /// Part of a buffer, for either.
-    pub(crate) fn of_piece(piece: &'a Piece) -> Self {
-        Self(raw(piece.pointer(), piece.len), PhantomData)
+    fn is_full(&self) -> bool {
+        self.list.len() == RANGES_MAX
     }
 }
 
-/// A [`Slice`] that may only be written to a socket.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct Source<'a>(Slice<'a>);
+/// Memory for the kernel to read.
+pub(crate) struct Sources<'a>(Ranges<'a>);
 
-impl<'a> Source<'a> {
-    /// Part of a buffer.
-    pub(crate) fn of_piece(piece: &'a Piece) -> Self {
-        Self(Slice::of_piece(piece))
+impl<'a> Sources<'a> {
+    pub(crate) fn new() -> Self {
+        Self(Ranges::new())
+    }
+
+    pub(crate) fn push_bytes(&mut self, bytes: &'a [u8]) {
+        self.0.push(bytes.as_ptr().cast_mut(), bytes.len());
+    }
+
+    /// Appends what is left of a piece after `skip` bytes, as far as there is room.
+    pub(crate) fn push_piece(&mut self, piece: &'a Piece, skip: usize) {
+        piece.for_each_range(skip, |start, len| self.0.push(start, len));
+    }
+
+    /// Appends what is left of a memory after `skip` bytes, as far as there is room.
+    pub(crate) fn push_memory(&mut self, memory: &'a Memory, skip: usize) {
+        memory.for_each_range(skip, |start, len| self.0.push(start, len));
     }
 
     /// Returns how many bytes there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.0.iov_len
+        self.0.len
     }
 
-    /// Leaves out the first `count` bytes.
-    pub(crate) fn skip(self, count: usize) -> Self {
-        assert!(count <= self.len(), "{count} bytes are skipped of {}", self.len());
-        let start = self.0.0.iov_base.cast::<u8>().wrapping_add(count);
-        Self(Slice(raw(start, self.len() - count), PhantomData))
+    /// Returns whether nothing more can be appended.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.is_full()
     }
 }
 
-fn raw(start: *mut u8, len: usize) -> libc::iovec {
-    libc::iovec { iov_base: start.cast(), iov_len: len }
+/// Memory for the kernel to write.
+pub(crate) struct Sinks<'a>(Ranges<'a>);
+
+impl<'a> Sinks<'a> {
+    pub(crate) fn new() -> Self {
+        Self(Ranges::new())
+    }
+
+    pub(crate) fn push_bytes(&mut self, bytes: &'a mut [u8]) {
+        self.0.push(bytes.as_mut_ptr(), bytes.len());
+    }
+
+    /// Appends what is left of a piece after `skip` bytes, as far as there is room. Returns whether
+    /// all of it is there.
+    pub(crate) fn push_piece(&mut self, piece: &'a Piece, skip: usize) -> bool {
+        let before = self.0.len;
+        piece.for_each_range(skip, |start, len| self.0.push(start, len));
+        self.0.len - before == piece.len() - skip
+    }
+
+    /// Appends what is left of a memory after `skip` bytes, as far as there is room.
+    pub(crate) fn push_memory(&mut self, memory: &'a Memory, skip: usize) {
+        memory.for_each_range(skip, |start, len| self.0.push(start, len));
+    }
+
+    /// Returns how many bytes there is room for.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
 }
 
-/// Receives what is there into `slices`, in order, without waiting. Returns 0 at the end of the
+/// So many parts are kept without an allocation: some small messages, each with its header.
+const INLINE: usize = 128;
+/// As many parts as one system call takes: `UIO_MAXIOV` of Linux.
+const RANGES_MAX: usize = 1024;
+
+/// Receives what is there into `sinks`, in order, without waiting. Returns 0 at the end of the
 /// stream.
-pub(crate) fn receive(socket: BorrowedFd<'_>, slices: &mut [Slice<'_>]) -> io::Result<usize> {
-    if let [Slice(slice, _)] = slices {
-        let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: the slice names memory that may be written (see below). This is the cheaper call.
-        return check(|| unsafe { libc::recv(fd, slice.iov_base, slice.iov_len, flags) });
+pub(crate) fn receive(socket: BorrowedFd<'_>, sinks: &Sinks<'_>) -> io::Result<usize> {
+    let fd = socket.as_raw_fd();
+    if let [sink] = sinks.0.list[..] {
+        // SAFETY: the sink names memory that may be written (see below). This is the cheaper call.
+        return check(|| unsafe {
+            libc::recv(fd, sink.iov_base, sink.iov_len, libc::MSG_DONTWAIT)
+        });
     }
-    let mut message = header(slices.as_mut_ptr().cast(), slices.len());
-    // SAFETY: the header names `slices`, which have the layout of iovecs, and each of them memory
-    // that may be written: bytes borrowed exclusively, or part of a buffer that is held (see there).
-    check(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })
+    let mut message = header(&sinks.0);
+    // SAFETY: the header names the list of sinks, and each of them memory that may be written: bytes
+    // borrowed exclusively, or part of a memory that is held (see there).
+    check(|| unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })
 }
 
 /// Sends as much of `sources`, in order, as the socket takes without waiting.
-pub(crate) fn send(socket: BorrowedFd<'_>, sources: &[Source<'_>]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    if let [Source(Slice(slice, _))] = sources {
-        let fd = socket.as_raw_fd();
-        // SAFETY: the slice names memory that may be read (see below). This is the cheaper call.
-        return check(|| unsafe { libc::send(fd, slice.iov_base, slice.iov_len, flags) });
+pub(crate) fn send(socket: BorrowedFd<'_>, sources: &Sources<'_>) -> io::Result<usize> {
+    let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    if let [source] = sources.0.list[..] {
+        // SAFETY: the source names memory that may be read (see below). This is the cheaper call.
+        return check(|| unsafe { libc::send(fd, source.iov_base, source.iov_len, flags) });
     }
-    let message = header(sources.as_ptr().cast_mut().cast(), sources.len());
-    // SAFETY: the header names `sources`, which have the layout of iovecs and are only read, and
-    // each of them memory that is borrowed or part of a buffer that is held.
-    check(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
+    let message = header(&sources.0);
+    // SAFETY: the header names the list of sources, which is only read, and each of them memory that
+    // is borrowed or part of a memory that is held.
+    check(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
 }
 
-fn header(slices: *mut libc::iovec, count: usize) -> libc::msghdr {
+fn header(ranges: &Ranges<'_>) -> libc::msghdr {
     // SAFETY: a msghdr is numbers and pointers, for all of which zero is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = slices;
-    message.msg_iovlen = count as _;
+    // The kernel only reads the list.
+    message.msg_iov = ranges.list.as_ptr().cast_mut();
+    message.msg_iovlen = ranges.list.len() as _;
     message
+}
+
+/// Reads a range of a file into `sinks`, in order. Returns 0 at its end.
+pub(crate) fn read_file(file: BorrowedFd<'_>, sinks: &Sinks<'_>, offset: u64) -> io::Result<usize> {
+    let (fd, list) = (file.as_raw_fd(), &sinks.0.list);
+    let (count, offset) = (list.len() as libc::c_int, file_offset(offset)?);
+    // SAFETY: as in `receive`.
+    check(|| unsafe { libc::preadv(fd, list.as_ptr(), count, offset) })
+}
+
+/// Writes `sources`, in order, to a range of a file.
+pub(crate) fn write_file(
+    file: BorrowedFd<'_>,
+    sources: &Sources<'_>,
+    offset: u64,
+) -> io::Result<usize> {
+    let (fd, list) = (file.as_raw_fd(), &sources.0.list);
+    let (count, offset) = (list.len() as libc::c_int, file_offset(offset)?);
+    // SAFETY: as in `send`.
+    check(|| unsafe { libc::pwritev(fd, list.as_ptr(), count, offset) })
+}
+
+fn file_offset(offset: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
+}
+
+/// Maps pages of zeros, which the kernel provides when they are first touched.
+pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of its own touches nothing that exists.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+    match NonNull::new(start.cast::<u8>()) {
+        Some(start) if start.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(start),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the pages of [`map_pages`].
+///
+/// # Safety
+/// They were mapped with this length, and nobody touches them any more.
+pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
+    // SAFETY: by the contract of this function.
+    unsafe { libc::munmap(start.as_ptr().cast(), len) };
 }
 
 /// What the kernel knows of a TCP connection.
 pub(crate) struct TcpInfo {
-    /// Segments that were sent again since the connection was opened.
-    pub(crate) retransmits: u32,
-    /// The congestion window in bytes.
-    pub(crate) window: u32,
     /// Segments on their way that the peer has not acknowledged.
     pub(crate) unacked: u32,
     /// How often the same segment was sent again in vain.
     pub(crate) vain: u32,
-    /// When the peer was last heard.
+    /// For how long nothing has come from the peer.
     pub(crate) silence: Duration,
+    pub(crate) limits: Limits,
+}
+
+/// For how long TCP has been sending on a connection, what kept it back meanwhile, and how long its
+/// packets take. See tcp(7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) busy: Duration,
+    /// The window of the receiver was full.
+    pub(crate) receiver: Duration,
+    /// The send buffer was full.
+    pub(crate) buffer: Duration,
+    /// The round trip of late, and the shortest ever.
+    pub(crate) round_trip: Duration,
+    pub(crate) round_trip_min: Duration,
 }
 
 /// Asks the kernel about a TCP connection; `None` if it has none there.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let info = raw_tcp_info(socket).ok()?;
     Some(TcpInfo {
-        retransmits: info.total_retrans,
-        window: info.snd_cwnd.saturating_mul(info.snd_mss),
         unacked: info.unacked,
         vain: info.retransmits.into(),
         silence: Duration::from_millis(info.last_ack_recv.into()),
+        limits: Limits {
+            busy: Duration::from_micros(info.busy_time),
+            receiver: Duration::from_micros(info.rwnd_limited),
+            buffer: Duration::from_micros(info.sndbuf_limited),
+            round_trip: Duration::from_micros(info.rtt.into()),
+            round_trip_min: Duration::from_micros(info.min_rtt.into()),
+        },
     })
 }
 
@@ -140,7 +250,7 @@ pub(crate) struct RawTcpInfo {
     pub(crate) last_ack_recv: u32,
     pmtu: u32,
     rcv_ssthresh: u32,
-    rtt: u32,
+    pub(crate) rtt: u32,
     rttvar: u32,
     snd_ssthresh: u32,
     pub(crate) snd_cwnd: u32,
@@ -199,6 +309,24 @@ pub(crate) fn try_again_often(socket: BorrowedFd<'_>, apart: Duration) {
     }
 }
 
+/// Makes the send buffer of a connection larger than the system's limit. Returns false if this process
+/// may not: that takes CAP_NET_ADMIN.
+pub(crate) fn force_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> bool {
+    // The kernel doubles it, for what a packet costs besides its bytes.
+    let half = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads `size_of_val(&half)` bytes of `half`.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUFFORCE,
+            (&raw const half).cast(),
+            size_of_val(&half) as libc::socklen_t,
+        )
+    };
+    failed == 0
+}
+
 /// Returns how many bytes of a TCP connection the peer has not acknowledged, sent or not.
 pub(crate) fn outstanding(socket: BorrowedFd<'_>) -> usize {
     let mut bytes: libc::c_int = 0;
@@ -239,32 +367,52 @@ fn check(mut call: impl FnMut() -> isize) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Table;
+    use crate::memory::Buffer;
     use std::mem::offset_of;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
+
+    fn piece(buffer: &Buffer, offset: usize, len: usize) -> Piece {
+        Piece::new(buffer.into(), offset, len)
+    }
 
     #[test]
-    fn slices_are_sent_and_received_in_order() {
+    fn ranges_are_sent_and_received_in_order() {
         let (a, b) = UnixStream::pair().unwrap();
-        let table = Arc::new(Table::default());
-        let (from, to) = (table.allocate(8), table.allocate(8));
+        let (from, to) = (Buffer::new(8), Buffer::new(8));
         from.write_at(0, b"01234567");
-        let piece =
-            |buffer: &crate::Buffer, offset, len| Piece { region: buffer.0.clone(), offset, len };
         let payload = piece(&from, 2, 4);
-        let sources = [Slice::of_bytes(b"head").skip(1), Source::of_piece(&payload)];
-        assert_eq!(send(a.as_fd(), &sources).unwrap(), 7);
+        let mut sources = Sources::new();
+        sources.push_bytes(b"ead");
+        sources.push_piece(&payload, 0);
+        assert_eq!((sources.len(), send(a.as_fd(), &sources).unwrap()), (7, 7));
         let mut head = [0; 3];
-        let target = piece(&to, 1, 7);
-        let mut slices = [Slice::of_bytes_mut(&mut head), Slice::of_piece(&target)];
-        assert_eq!(receive(b.as_fd(), &mut slices).unwrap(), 7);
+        let target = piece(&to, 0, 8);
+        let mut sinks = Sinks::new();
+        sinks.push_bytes(&mut head);
+        assert!(sinks.push_piece(&target, 1));
+        assert_eq!((sinks.len(), receive(b.as_fd(), &sinks).unwrap()), (10, 7));
         assert_eq!((&head, to.to_vec(0, 8).as_slice()), (b"ead", b"\x002345\0\0\0".as_slice()));
-        let error = receive(b.as_fd(), &mut [Slice::of_piece(&target)]).unwrap_err();
+        let mut sinks = Sinks::new();
+        sinks.push_piece(&target, 0);
+        let error = receive(b.as_fd(), &sinks).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(a);
-        assert_eq!(receive(b.as_fd(), &mut [Slice::of_piece(&target)]).unwrap(), 0);
+        assert_eq!(receive(b.as_fd(), &sinks).unwrap(), 0);
+    }
+
+    #[test]
+    fn no_more_ranges_are_named_than_a_system_call_takes() {
+        let buffer = Buffer::new(2 * RANGES_MAX);
+        let bytes = (0..2 * RANGES_MAX).map(|n| buffer.slice(n..=n));
+        let memory = Memory::gather(bytes.collect::<Vec<_>>()).unwrap();
+        let piece = Piece::new(memory, 0, 2 * RANGES_MAX);
+        let mut sources = Sources::new();
+        sources.push_piece(&piece, 10);
+        assert_eq!((sources.len(), sources.is_full()), (RANGES_MAX, true));
+        let mut sinks = Sinks::new();
+        assert!(!sinks.push_piece(&piece, 0), "not all of it is there");
+        assert_eq!(sinks.len(), RANGES_MAX);
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! One I/O thread: it waits for sockets, timers and messages, and takes the turns that follow.
+//!
+//! A thread that has just handled small messages looks again for some microseconds before it sleeps,
+//! so that an answer is not late by a wake-up.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fulmar_base::{Time, Timers};
-use fulmar_socklnd::Closed;
+use fulmar_lnd::Closed;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -18,21 +22,35 @@ use tracing::warn;
 use crate::conn::{Conn, NO_SLOT};
 use crate::dial;
 use crate::listener::{Listener, Stop};
-use crate::node;
-use crate::runtime::{Message, Nodes, Shared};
+use crate::runtime::{Message, Shared};
 use crate::rx::{Rx, SCRATCH, Scratch, Step};
+use crate::shared as node;
+use crate::spin::Spin;
+use crate::turn::{forget_deferred, report_deferred};
 
 pub(crate) struct Thread {
     index: usize,
     runtime: Arc<Shared>,
     epoll: OwnedFd,
     slots: Slab<Slot>,
-    nodes: Nodes,
+    /// What is called for its timeouts, by key.
+    timed: BTreeMap<u64, Arc<dyn Timed>>,
     timers: Timers<Timer>,
     /// Slots that had more than their share to read.
     hungry: Vec<usize>,
     scratch: Box<Scratch>,
+    spin: Spin,
     exit: bool,
+}
+
+/// What a thread calls at a time that it has asked for.
+pub(crate) trait Timed: Send + Sync {
+    /// Names it; never used twice.
+    fn key(&self) -> u64;
+    /// The node that it belongs to.
+    fn node(&self) -> &node::Shared;
+    /// The time has come.
+    fn handle_timeout(self: Arc<Self>);
 }
 
 /// What a descriptor is.
@@ -54,7 +72,7 @@ struct Socket {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    Node(u64),
+    Timed(u64),
     /// Accept again.
     Listener(usize),
     /// Give up writing to a connection that has ended.
@@ -62,7 +80,7 @@ enum Timer {
 }
 
 thread_local! {
-    static IS_IO_THREAD: Cell<bool> = const { Cell::new(false) };
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 impl Thread {
@@ -75,21 +93,27 @@ impl Thread {
             runtime,
             epoll,
             slots: Slab::new(),
-            nodes: Nodes::new(),
+            timed: BTreeMap::new(),
             timers: Timers::default(),
             hungry: Vec::new(),
             scratch: Box::new([0; SCRATCH]),
+            spin: Spin::default(),
             exit: false,
         })
     }
 
+    /// Returns which I/O thread of its runtime the calling thread is, if it is one.
+    pub(crate) fn current() -> Option<usize> {
+        CURRENT.get()
+    }
+
     /// Returns whether the calling thread is an I/O thread, which must not wait for others.
     pub(crate) fn is_current() -> bool {
-        IS_IO_THREAD.get()
+        Self::current().is_some()
     }
 
     pub(crate) fn run(mut self) {
-        IS_IO_THREAD.set(true);
+        CURRENT.set(Some(self.index));
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.exit {
             self.wait(&mut events);
@@ -107,26 +131,47 @@ impl Thread {
             self.handle_messages();
             self.handle_timers();
         }
+        report_deferred();
     }
 
     /// Waits until there is something to do.
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
-        let mailbox = self.runtime.mailbox(self.index);
-        let timeout = if !self.hungry.is_empty() || !mailbox.fall_asleep() {
-            Some(Duration::ZERO)
-        } else {
-            self.timers.next().map(|at| at.since(self.runtime.now()))
-        };
-        // Whoever answers what was just written may be waiting for this very core. It may run now:
-        // if the answer is there after that, a sleep and a wake-up are saved, which cost more than
-        // the answer.
-        if timeout != Some(Duration::ZERO) {
-            std::thread::yield_now();
+        self.poll(events, Some(Duration::ZERO));
+        if !events.is_empty() || !self.hungry.is_empty() {
+            return;
+        }
+        if report_deferred() {
             self.poll(events, Some(Duration::ZERO));
         }
-        if events.is_empty() {
-            self.poll(events, timeout);
+        if events.is_empty() && !self.spin(events) {
+            self.sleep(events);
         }
+    }
+
+    /// Looks again for a while, if that is likely to find something; returns whether it did.
+    fn spin(&mut self, events: &mut Vec<epoll::Event>) -> bool {
+        let mailbox = self.runtime.mailbox(self.index);
+        let Some(limit) = self.spin.begin() else { return mailbox.has_messages() };
+        let started = Instant::now();
+        loop {
+            // Whoever answers what was just written may be waiting for this very core.
+            std::thread::yield_now();
+            self.poll(events, Some(Duration::ZERO));
+            let found = !events.is_empty() || mailbox.has_messages();
+            if found || started.elapsed() >= limit {
+                self.spin.end(found);
+                return found;
+            }
+        }
+    }
+
+    fn sleep(&mut self, events: &mut Vec<epoll::Event>) {
+        let mailbox = self.runtime.mailbox(self.index);
+        let timeout = match mailbox.fall_asleep() {
+            false => Some(Duration::ZERO),
+            true => self.timers.next().map(|at| at.since(self.runtime.now())),
+        };
+        self.poll(events, timeout);
         mailbox.wake_up();
     }
 
@@ -176,7 +221,9 @@ impl Thread {
             if conn.is_ended() {
                 return;
             }
-            match rx.step(node, conn, &mut self.scratch) {
+            let step = rx.step(node, conn, &mut self.scratch);
+            self.spin.note(rx.is_small());
+            match step {
                 Step::More(len) => bytes += len,
                 Step::Empty if *ending => {}
                 Step::Blocked => {
@@ -205,7 +252,7 @@ impl Thread {
             return;
         }
         let outcome = dial::outcome(conn.socket());
-        let _ = node.turn(|core, now, todo| core.dialled(now, conn, outcome, todo));
+        let _ = node.turn(|core, now, actions| core.dialled(now, conn, outcome, actions));
         rx.resume(node, conn);
     }
 
@@ -238,14 +285,19 @@ impl Thread {
                 Message::Resume(conn) => self.resume(conn.slot.load(Ordering::Relaxed)),
                 Message::Listen(node, listener) => self.listen(node, listener),
                 Message::Unlisten(listener) => self.unlisten(listener.slot()),
-                Message::Arm(node, at) => self.arm(node, at),
-                Message::Dispatch(node) => drop(node.turn(|_, _, _| ())),
+                Message::Arm(timed, at) => self.arm(timed, at),
+                Message::Dispatch(node) => node.dispatch(),
                 Message::Copy(node, copies) => node.copy(copies),
                 Message::Link(node, nid, up) => {
                     let _ = node.turn(|core, now, _| core.machine.handle_link(now, nid, up));
                 }
                 Message::Stalled(node, conn) => {
                     let _ = node.turn(|core, now, _| core.machine.handle_stalled(now, conn.id));
+                }
+                Message::WindowLimited(node, conn) => {
+                    let _ = node.turn(|core, now, _| {
+                        core.machine.handle_window_limited(now, conn.id);
+                    });
                 }
                 Message::Leave(node, done) => {
                     self.leave(node);
@@ -287,7 +339,7 @@ impl Thread {
         self.remove(slot);
     }
 
-    /// Lets go of a descriptor.
+    /// Removes a descriptor.
     fn remove(&mut self, slot: usize) {
         match self.slots.remove(slot) {
             Slot::Conn(Socket { conn, .. }) => {
@@ -305,17 +357,22 @@ impl Thread {
         }
     }
 
-    fn arm(&mut self, node: Arc<node::Shared>, at: Time) {
-        // The word of a turn may arrive after the node has left.
-        if node.is_running() {
-            self.timers.set(Timer::Node(node.key), at);
-            self.nodes.insert(node.key, node);
+    fn arm(&mut self, timed: Arc<dyn Timed>, at: Time) {
+        // The message may arrive after the node was stopped.
+        if timed.node().is_running() {
+            self.timers.set(Timer::Timed(timed.key()), at);
+            self.timed.insert(timed.key(), timed);
         }
     }
 
+    /// Forgets a node.
     fn leave(&mut self, node: u64) {
-        self.timers.clear(Timer::Node(node));
-        self.nodes.remove(&node);
+        forget_deferred(node);
+        let timed = self.timed.iter().filter(|(_, timed)| timed.node().key == node);
+        for key in timed.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.timers.clear(Timer::Timed(key));
+            self.timed.remove(&key);
+        }
         let of_node = self.slots.iter().filter(|(_, slot)| slot.node().key == node);
         let of_node: Vec<usize> = of_node.map(|(slot, _)| slot).collect();
         for slot in of_node {
@@ -360,9 +417,9 @@ impl Thread {
         let now = self.runtime.now();
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Node(key) => {
-                    if let Some(node) = self.nodes.get(&key).cloned() {
-                        let _ = node.turn(|core, now, _| core.handle_timeout(now));
+                Timer::Timed(key) => {
+                    if let Some(timed) = self.timed.remove(&key) {
+                        timed.handle_timeout();
                     }
                 }
                 Timer::Listener(slot) => {
@@ -393,7 +450,7 @@ impl Slot {
 }
 
 fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
-    let _ = node.turn(|core, now, todo| core.ended(now, conn, how, todo));
+    let _ = node.turn(|core, now, actions| core.ended(now, conn, how, actions));
 }
 
 /// The mark of the thread's eventfd among the descriptors.

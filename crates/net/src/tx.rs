@@ -1,24 +1,28 @@
 //! What is to be written on one connection.
 //!
-//! Whoever adds to an idle queue writes it at once, from its own thread. While one thread writes,
-//! others only add, and the writer takes what they added. When the socket is full the queue is
-//! blocked, and the I/O thread of the connection goes on when it can.
+//! The thread that adds to an idle queue writes it at once. While one thread writes, others only
+//! add, and the writer takes what they added. When the socket is full the queue is blocked, and the
+//! I/O thread of the connection goes on when it can.
+//!
+//! What the socket has taken is reported when a message is whole. A long message that is taken
+//! slowly is reported in parts, so that the machine sees progress.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::socklnd::FrameHeader;
 use fulmar_socklnd::checksum;
 
-use crate::buffer::Piece;
 use crate::counters::Counters;
 use crate::errno_of;
 use crate::lock::Lock;
-use crate::sys::{self, Slice, Source};
+use crate::memory::Piece;
+use crate::sys::{self, Sources};
 
 /// The bytes behind a head.
 pub(crate) enum Body {
@@ -32,7 +36,7 @@ impl Body {
         match self {
             Self::Empty => 0,
             Self::Inline(bytes) => bytes.len(),
-            Self::Piece(piece) => piece.len,
+            Self::Piece(piece) => piece.len(),
         }
     }
 }
@@ -59,7 +63,7 @@ impl Item {
         let crc = match &self.body {
             Body::Empty => crc,
             Body::Inline(bytes) => checksum::update(crc, bytes),
-            Body::Piece(piece) => piece.region.checksum(piece.offset, piece.len, crc),
+            Body::Piece(piece) => piece.checksum(0, piece.len(), crc),
         };
         FrameHeader::set_checksum(&mut self.head, crc);
     }
@@ -68,8 +72,10 @@ impl Item {
 /// What a flush has done.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
-    /// So many bytes went to the socket.
+    /// So many bytes are to be reported to the machine.
     pub(crate) sent: u64,
+    /// The socket has taken bytes.
+    pub(crate) moved: bool,
     pub(crate) error: Option<Errno>,
     /// All is written, and the connection was to be closed then.
     pub(crate) finished: bool,
@@ -110,6 +116,10 @@ struct Writer {
     items: VecDeque<Item>,
     /// So many bytes of the first item are written.
     skip: usize,
+    /// So many bytes were given out to be reported,
+    reported: u64,
+    /// and when, if the first item was in part then.
+    reported_at: Option<Instant>,
 }
 
 impl Tx {
@@ -172,7 +182,7 @@ impl Tx {
         while self.refill(&mut writer, &mut flushed) {
             match writer.write(socket, counters) {
                 Ok((sent, full)) => {
-                    flushed.sent += sent as u64;
+                    flushed.moved |= sent > 0;
                     self.written.fetch_add(sent as u64, Ordering::Release);
                     if full && self.block() {
                         break;
@@ -185,6 +195,7 @@ impl Tx {
                 }
             }
         }
+        flushed.sent = writer.report(self.written());
         flushed
     }
 
@@ -219,32 +230,27 @@ impl Tx {
 impl Writer {
     /// Writes once. Returns how much went, and whether the socket is full now.
     fn write(&mut self, socket: BorrowedFd<'_>, counters: &Counters) -> io::Result<(usize, bool)> {
-        for item in self.items.iter_mut().take(SLICES_MAX / 2) {
+        for item in self.items.iter_mut().take(BATCH_MAX) {
             item.seal();
         }
-        let mut sources = [Slice::of_bytes(&[]); SLICES_MAX];
-        let mut count = 0;
-        let mut wanted = 0;
-        for (index, item) in self.items.iter().take(SLICES_MAX / 2).enumerate() {
-            let mut skip = if index == 0 { self.skip } else { 0 };
-            let body = match &item.body {
-                Body::Empty => None,
-                Body::Inline(bytes) => Some(Slice::of_bytes(bytes)),
-                Body::Piece(piece) => Some(Source::of_piece(piece)),
-            };
-            for source in [Some(Slice::of_bytes(&item.head)), body].into_iter().flatten() {
-                let skipped = skip.min(source.len());
-                skip -= skipped;
-                let source = source.skip(skipped);
-                if source.len() > 0 {
-                    sources[count] = source;
-                    count += 1;
-                    wanted += source.len();
-                }
+        let mut sources = Sources::new();
+        for (index, item) in self.items.iter().take(BATCH_MAX).enumerate() {
+            let skip = if index == 0 { self.skip } else { 0 };
+            let head = skip.min(item.head.len());
+            sources.push_bytes(&item.head[head..]);
+            let skip = skip - head;
+            match &item.body {
+                Body::Empty => {}
+                Body::Inline(bytes) => sources.push_bytes(&bytes[skip..]),
+                Body::Piece(piece) => sources.push_piece(piece, skip),
+            }
+            if sources.is_full() {
+                break;
             }
         }
         counters.writes.add(1);
-        let sent = match sys::send(socket, &sources[..count]) {
+        let wanted = sources.len();
+        let sent = match sys::send(socket, &sources) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(error),
@@ -275,17 +281,40 @@ impl Writer {
         counters.payload_bytes_out.add(payload);
         counters.head_bytes_out.add(sent - payload);
     }
+
+    /// Returns how many bytes are to be reported, of `written` in all.
+    fn report(&mut self, written: u64) -> u64 {
+        let whole = written - self.skip as u64;
+        let upto = if whole > self.reported {
+            self.reported_at = None;
+            whole
+        } else if written > self.reported {
+            // A clock is read for what does not fit into the socket only.
+            let now = Instant::now();
+            let since = *self.reported_at.get_or_insert(now);
+            if now.duration_since(since) < REPORT_INTERVAL {
+                return 0;
+            }
+            self.reported_at = Some(now);
+            written
+        } else {
+            return 0;
+        };
+        upto - std::mem::replace(&mut self.reported, upto)
+    }
 }
 
-/// How many pieces of memory one system call takes.
-const SLICES_MAX: usize = 64;
+/// So many messages are written by one system call.
+const BATCH_MAX: usize = 64;
+/// How long the machine goes without a report while the socket takes a long message.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A queue that was longer in a burst gives its memory back when it is empty.
 const IDLE_CAPACITY: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Table;
+    use crate::memory::Buffer;
     use std::io::Read;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -295,36 +324,39 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_socket_did_not_take_goes_on_where_it_stopped() {
+    fn goes_on_where_a_full_socket_stopped_and_reports_whole_messages() {
         let (a, mut b) = UnixStream::pair().unwrap();
         a.set_nonblocking(true).unwrap();
-        let table = Arc::new(Table::default());
-        let buffer = table.allocate(1 << 20);
+        let buffer = Buffer::new(1 << 20);
         let bytes: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 253) as u8).collect();
         buffer.write_at(0, &bytes);
         let (tx, counters) = (Tx::default(), Counters::default());
-        let piece = Piece { region: buffer.0, offset: 0, len: 1 << 20 };
+        let piece = Piece::new(buffer.into(), 0, 1 << 20);
         tx.push(item(b"one", Body::Inline(Arc::from(*b"two"))));
         tx.push(item(b"three", Body::Piece(piece)));
         tx.push(item(b"", Body::Empty));
         tx.close_when_written();
         let mut expected = b"onetwothree".to_vec();
         expected.extend(&bytes);
-        let (mut sent, mut got) = (0, Vec::new());
+        let (mut reported, mut got) = (Vec::new(), Vec::new());
         loop {
             let flushed = tx.flush(a.as_fd(), &counters);
             assert_eq!(flushed.error, None);
-            sent += flushed.sent as usize;
-            let mut chunk = vec![0; sent - got.len()];
+            reported.push(flushed.sent as usize);
+            let mut chunk = vec![0; tx.written() as usize - got.len()];
             b.read_exact(&mut chunk).unwrap();
             got.extend(chunk);
             if flushed.finished {
                 break;
             }
-            assert_eq!(tx.flush(a.as_fd(), &counters).sent, 0, "a blocked queue waits");
+            let idle = tx.flush(a.as_fd(), &counters);
+            assert_eq!((idle.sent, idle.moved), (0, false), "a blocked queue waits");
             assert!(tx.handle_writable());
         }
         assert!(got == expected);
+        assert_eq!(reported[0], 6, "the first is whole, the second is not");
+        assert_eq!(reported.iter().sum::<usize>(), expected.len());
+        assert_eq!(reported.iter().filter(|sent| **sent > 0).count(), 2);
         let counted = counters.snapshot();
         assert_eq!((counted.payload_bytes_out, counted.head_bytes_out), (3 + (1 << 20), 8));
         assert!(counted.writes_short > 0);
@@ -340,6 +372,20 @@ mod tests {
         let mut bytes = [0; 31];
         b.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes[4..8], checksum::of(&[0; 24], b"payload").to_le_bytes());
+    }
+
+    #[test]
+    fn a_message_that_is_taken_slowly_is_reported_in_parts() {
+        let mut writer = Writer { skip: 10, ..Writer::default() };
+        assert_eq!(writer.report(10), 0, "it is not whole");
+        writer.reported_at = Some(Instant::now() - REPORT_INTERVAL);
+        writer.skip = 30;
+        assert_eq!(writer.report(30), 30);
+        writer.skip = 40;
+        assert_eq!(writer.report(40), 0, "it was reported just now");
+        writer.skip = 0;
+        assert_eq!(writer.report(100), 70, "it is whole");
+        assert_eq!(writer.report(100), 0);
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! What nobody says to an I/O thread: that a link has gone, and that a peer has fallen silent.
+//! What no I/O thread sees: that a link is down, that a peer acknowledges nothing, and that a TCP window
+//! limits the throughput.
 //!
-//! One thread of the runtime waits for the kernel's word that links or addresses have changed, and
-//! then looks at all of them: the word itself is only a bell. About once a second it looks at the
-//! connections that have been written to, until their peers have acknowledged everything. Idle
-//! connections cost nothing, however many there are.
+//! One thread of the runtime waits for netlink messages about links and addresses, and then scans all of
+//! them: the content of a message does not matter. About once a second it checks the connections that
+//! have been written to, until their peers have acknowledged everything. Idle connections cost nothing,
+//! however many there are.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,14 +17,15 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use socket2::SockRef;
 use tracing::warn;
 
 use crate::conn::Conn;
 use crate::interfaces;
 use crate::lock::Lock;
-use crate::node;
 use crate::runtime::{Message, Shared};
-use crate::sys::{self, TcpInfo};
+use crate::shared as node;
+use crate::sys::{self, Limits, TcpInfo};
 
 /// The list of what is watched.
 pub(crate) struct Watch {
@@ -46,8 +48,10 @@ struct Lists {
 struct Entry {
     node: Weak<node::Shared>,
     conn: Weak<Conn>,
-    /// The node knows that nothing arrives.
-    told: bool,
+    /// The node knows that nothing is acknowledged.
+    silent: bool,
+    /// At the last check.
+    limits: Option<Limits>,
 }
 
 impl Watch {
@@ -82,7 +86,7 @@ impl Watch {
         }
         let (node, conn) = (Arc::downgrade(node), Arc::downgrade(conn));
         let mut lists = self.lists.lock();
-        lists.conns.push(Entry { node, conn, told: false });
+        lists.conns.push(Entry { node, conn, silent: false, limits: None });
         let first = lists.conns.len() == 1;
         drop(lists);
         if first {
@@ -151,7 +155,7 @@ impl Watch {
 
     fn look_at_conns(&self, runtime: &Shared) {
         let mut entries = std::mem::take(&mut self.lists.lock().conns);
-        entries.retain_mut(|entry| entry.look(runtime));
+        entries.retain_mut(|entry| entry.check(runtime));
         self.lists.lock().conns.append(&mut entries);
     }
 }
@@ -198,26 +202,68 @@ impl Looks {
 }
 
 impl Entry {
-    /// Returns whether to look again.
-    fn look(&mut self, runtime: &Shared) -> bool {
+    /// Returns whether to check the connection again.
+    fn check(&mut self, runtime: &Shared) -> bool {
         let (Some(node), Some(conn)) = (self.node.upgrade(), self.conn.upgrade()) else {
             return false;
         };
         if conn.is_ended() {
             return false;
         }
-        // Whoever writes from here on lists the connection anew, unless it stays.
+        // A write from here on lists the connection anew, unless it stays.
         conn.watched.store(false, Ordering::Release);
         let Some(socket) = conn.try_socket().filter(|socket| sys::outstanding(*socket) > 0) else {
             return false;
         };
-        let silent = sys::tcp_info(socket).is_some_and(|info| is_silent(&info));
-        if silent && !self.told {
-            runtime.post(node.home, Message::Stalled(node, conn.clone()));
+        let info = sys::tcp_info(socket);
+        let silent = info.as_ref().is_some_and(is_silent);
+        if silent && !self.silent {
+            runtime.post(node.home, Message::Stalled(node.clone(), conn.clone()));
         }
-        self.told = silent;
+        self.silent = silent;
+        if let Some(info) = info {
+            let before = self.limits.replace(info.limits);
+            let limit = before.and_then(|before| limit(before, info.limits));
+            if limit.is_some_and(|limit| !widened(limit, socket)) {
+                runtime.post(node.home, Message::WindowLimited(node, conn.clone()));
+            }
+        }
         !conn.watched.swap(true, Ordering::AcqRel)
     }
+}
+
+/// What limits the throughput of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// The send buffer.
+    Buffer,
+    /// The window of the receiver.
+    Receiver,
+}
+
+/// Returns what limited a connection between two checks for most of the time.
+///
+/// Where packets take longer than they could, they wait in a queue of the path: it is full, and a larger
+/// window would only lose some of them.
+fn limit(before: Limits, now: Limits) -> Option<Limit> {
+    if now.round_trip > now.round_trip_min + now.round_trip_min / 8 {
+        return None;
+    }
+    let busy = now.busy.saturating_sub(before.busy);
+    let receiver = now.receiver.saturating_sub(before.receiver);
+    let buffer = now.buffer.saturating_sub(before.buffer);
+    if busy < BUSY_MIN || receiver + buffer < busy / 2 {
+        return None;
+    }
+    Some(if buffer >= receiver { Limit::Buffer } else { Limit::Receiver })
+}
+
+/// Makes the window of a connection larger by a half, if this end can.
+fn widened(limit: Limit, socket: BorrowedFd<'_>) -> bool {
+    let size = SockRef::from(&socket).send_buffer_size().unwrap_or(usize::MAX);
+    limit == Limit::Buffer
+        && size < SEND_BUFFER_MAX
+        && sys::force_send_buffer(socket, (size + size / 2).min(SEND_BUFFER_MAX))
 }
 
 /// Returns whether TCP sends the same again and again and hears nothing. A peer that has no room is
@@ -257,8 +303,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 /// So many times the same was sent in vain: after some 1.4 s where round trips are short.
 const VAIN_MIN: u32 = 3;
-/// So long nothing was heard.
+/// So long nothing has come from the peer.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
+/// A connection that had less to send between two checks is not limited.
+const BUSY_MIN: Duration = Duration::from_millis(500);
+/// No send buffer is made larger: a quarter of what 100 Gbit/s hold in 50 ms.
+const SEND_BUFFER_MAX: usize = 160 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -266,13 +316,8 @@ mod tests {
 
     #[test]
     fn silence_is_neither_loss_nor_a_peer_without_room() {
-        let silent = TcpInfo {
-            retransmits: 3,
-            window: 0,
-            unacked: 1,
-            vain: 3,
-            silence: Duration::from_secs(2),
-        };
+        let (silence, limits) = (Duration::from_secs(2), Limits::default());
+        let silent = TcpInfo { unacked: 1, vain: 3, silence, limits };
         assert!(is_silent(&silent));
         assert!(!is_silent(&TcpInfo { vain: 2, ..silent }), "some loss");
         assert!(!is_silent(&TcpInfo { unacked: 0, ..silent }), "nothing on its way: no room");
@@ -305,6 +350,25 @@ mod tests {
         assert_eq!(looks.timeout(start + INTERVAL / 2, false), Some(INTERVAL / 2));
         assert_eq!(looks.timeout(start + INTERVAL / 2, true), Some(INTERVAL));
         assert_eq!(looks.timeout(start + 9 * INTERVAL, false), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_connection_is_limited_by_what_kept_it_back_for_most_of_the_time() {
+        let ms = Duration::from_millis;
+        let at = |busy, receiver, buffer| Limits {
+            busy: ms(busy),
+            receiver: ms(receiver),
+            buffer: ms(buffer),
+            round_trip: ms(51),
+            round_trip_min: ms(50),
+        };
+        let before = at(10_000, 4000, 3000);
+        assert_eq!(limit(before, at(11_000, 4600, 3100)), Some(Limit::Receiver));
+        assert_eq!(limit(before, at(11_000, 4100, 3600)), Some(Limit::Buffer));
+        assert_eq!(limit(before, at(11_000, 4200, 3200)), None, "the path limits it");
+        assert_eq!(limit(before, at(10_400, 4400, 3000)), None, "there was little to send");
+        let queued = Limits { round_trip: ms(57), ..at(11_000, 4100, 3600) };
+        assert_eq!(limit(before, queued), None, "packets wait in a queue");
     }
 
     #[test]

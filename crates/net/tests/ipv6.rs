@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Host, pattern};
 use fulmar_lnet::{EventKind, MdOptions};
-use fulmar_net::Runtime;
+use fulmar_net::{Buffer, Runtime};
 
 const INSIDE: &str = "FULMAR_TEST_NAMESPACE";
 const SET_UP: &str = "ip link set lo up && ip -6 address add fd00::1/128 dev lo nodad && \
@@ -40,15 +40,15 @@ fn talk() {
     let runtime = Runtime::new(Some(2)).unwrap();
     let a = Host::start_at(&runtime, "fd00::1".parse().unwrap(), |_| ());
     let b = Host::start_at(&runtime, "fd00::2".parse().unwrap(), |_| ());
-    let reply = a.node.ping(b.id(), None, Duration::from_secs(5)).unwrap();
+    let reply = a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     assert_eq!(reply.nids, [b.nid]);
-    b.node.discover(a.nid, true).unwrap();
-    common::eventually("three connections", || b.node.connections().len() == 3);
+    b.admin.discover(a.nid, true).unwrap();
+    common::eventually("three connections", || b.admin.connections().len() == 3);
     let staged = b.node.io_counters().payload_bytes_staged_in;
     for size in [1, 928, 1 << 20] {
-        let (source, target) = (a.node.allocate(size), b.node.allocate(size));
+        let (source, target) = (Buffer::new(size), Buffer::new(size));
         source.write_at(0, &pattern(size, size));
-        let (_, stored) = b.offer(size as u64, &target, MdOptions::OP_PUT);
+        let stored = b.offer(size as u64, &target, MdOptions::OP_PUT);
         let acknowledged = a.put(b.id(), size as u64, &source);
         stored.wait(EventKind::Put);
         acknowledged.wait(EventKind::Ack);

@@ -9,11 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Host, PATIENCE, PORT, address, eventually, options, pattern, put, whole};
+use common::{Host, PATIENCE, PORT, PORTAL, address, at, eventually, options, pattern};
 use fulmar_base::Errno;
-use fulmar_lnet::{Event, EventKind, MdOptions};
+use fulmar_lnet::{Event, EventDone, EventKind, MdId, MdOptions, Op, ServiceConfig};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
-use fulmar_net::{NiAddress, NiOptions, Node, Runtime, StartError};
+use fulmar_net::exchange::anyone;
+use fulmar_net::{
+    Buffer, Delivery, Descriptor, Handler, NiAddress, NiOptions, Node, Runtime, Service,
+    StartError, Tap,
+};
+use fulmar_node::{Crossing, Node as Machine};
 use fulmar_socklnd::AcceptMode;
 
 /// The tests that count what the whole process holds, and all others, take turns.
@@ -37,21 +42,19 @@ fn a_thousand_connections_leave_nothing_behind() {
             let hub = &hub;
             scope.spawn(move || {
                 for peer in part {
-                    peer.node.ping(hub.id(), None, PATIENCE).unwrap();
+                    peer.admin.ping(hub.id(), None, PATIENCE).unwrap();
                 }
             });
         }
     });
-    eventually("three connections with each", || {
-        hub.node.with_machine(|machine| machine.socklnd().conns().len()) >= 3 * PEERS
-    });
+    eventually("three connections with each", || hub.admin.connections().len() >= 3 * PEERS);
     // Both ends of each connection are here, and the nodes with their portals.
     let grown = resident().saturating_sub(at_first) / (2 * 3 * PEERS);
     assert!(grown < 12 << 10, "{grown} bytes are resident for each end of a connection");
     for peer in &peers {
         peer.node.stop();
     }
-    eventually("the hub has no connection", || hub.node.connections().is_empty());
+    eventually("the hub has no connection", || hub.admin.connections().is_empty());
     hub.node.stop();
     drop((hub, peers, runtime));
     nothing_left_since(before);
@@ -72,11 +75,10 @@ fn a_node_stops_in_the_middle_of_traffic() {
             a.node.stop()
         }
         stopping.store(true, Ordering::Relaxed);
-        let buffer = a.node.allocate(1);
+        let buffer = Buffer::new(1);
         if round % 2 == 1 {
-            let (handler, _events) = common::recorder();
-            let refused = a.node.md_bind(whole(&buffer), handler);
-            assert_eq!(refused, Err(Errno::ESHUTDOWN));
+            let refused = a.exchange.begin_put(at(b.id(), 7), &buffer, 0);
+            assert_eq!(refused.unwrap_err(), Errno::ESHUTDOWN);
         }
         a.node.stop();
         b.node.stop();
@@ -93,18 +95,18 @@ fn a_peer_that_stops_reading_hurts_nobody_else() {
     // A handler that waits stops the only thread that reads for the peer.
     let hold = Arc::new(Mutex::new(()));
     let held = hold.lock().unwrap();
-    let sink = stuck.node.allocate(1 << 20);
+    let sink = Buffer::new(1 << 20);
     let waiting = hold.clone();
-    let handler = move |_: &Node, _: &Event| drop(waiting.lock());
+    let handler = move |_: &Service, _: &mut Vec<Delivery>| drop(waiting.lock());
     let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
-    stuck.offer_to(7, &sink, options, Arc::new(handler));
-    let bulk = a.node.allocate(1 << 20);
+    serve(&stuck.node, &sink, Arc::new(handler));
+    let bulk = Buffer::new(1 << 20);
     let stuck_puts: Vec<_> = (0..16).map(|_| a.put(stuck.id(), 7, &bulk)).collect();
     std::thread::sleep(Duration::from_millis(100));
 
-    let (source, target) = (a.node.allocate(1 << 20), b.node.allocate(1 << 20));
+    let (source, target) = (Buffer::new(1 << 20), Buffer::new(1 << 20));
     source.write_at(0, &pattern(1, 1 << 20));
-    let (_, stored) = b.offer(7, &target, options);
+    let stored = b.offer(7, &target, options);
     let started = Instant::now();
     for _ in 0..20 {
         a.put(b.id(), 7, &source).wait(EventKind::Ack);
@@ -134,7 +136,7 @@ fn silent_and_babbling_callers_are_sent_away() {
     let mut babbling = TcpStream::connect(at).unwrap();
     babbling.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
     let peer = Host::start(&runtime);
-    peer.node.ping(host.id(), None, Duration::from_secs(5)).unwrap();
+    peer.admin.ping(host.id(), None, Duration::from_secs(5)).unwrap();
     for stream in silent.iter_mut().chain([&mut babbling]) {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let end = stream.read(&mut [0; 64]);
@@ -151,25 +153,25 @@ fn interfaces_come_and_go_while_the_node_runs() {
     let _guard = alone();
     let runtime = Runtime::new(Some(2)).unwrap();
     let (a, b) = (Host::start(&runtime), Host::start(&runtime));
-    a.node.ping(b.id(), None, Duration::from_secs(5)).unwrap();
+    a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     let second = address();
     for _ in 0..3 {
-        let nid = b.node.add_ni(NiOptions::at(second)).unwrap();
+        let nid = b.admin.add_ni(NiOptions::at(second)).unwrap();
         let other = NiOptions { net: "tcp7".parse().unwrap(), ..NiOptions::at(second) };
-        let other = b.node.add_ni(other).unwrap();
+        let other = b.admin.add_ni(other).unwrap();
         let id = ProcessId::lustre(nid);
         // It was lost a moment ago and is not called again at once.
-        eventually("an answer", || a.node.ping(id, None, Duration::from_secs(5)).is_ok());
-        let reply = a.node.ping(id, None, Duration::from_secs(5)).unwrap();
+        eventually("an answer", || a.admin.ping(id, None, Duration::from_secs(5)).is_ok());
+        let reply = a.admin.ping(id, None, Duration::from_secs(5)).unwrap();
         assert_eq!(reply.nids, [b.nid, nid, other]);
-        b.node.remove_ni(nid).unwrap();
+        b.admin.remove_ni(nid).unwrap();
         assert!(TcpStream::connect((second, PORT)).is_ok(), "another interface has the address");
-        b.node.remove_ni(other).unwrap();
+        b.admin.remove_ni(other).unwrap();
         let error = TcpStream::connect((second, PORT)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
-        a.node.ping(b.id(), None, Duration::from_secs(5)).unwrap();
+        a.admin.ping(b.id(), None, Duration::from_secs(5)).unwrap();
     }
-    assert_eq!(b.node.remove_ni(Nid::of_ip(Net::TCP, second)), Err(Errno::ENOENT));
+    assert_eq!(b.admin.remove_ni(Nid::of_ip(Net::TCP, second)), Err(Errno::ENOENT));
     a.node.stop();
     b.node.stop();
 }
@@ -222,29 +224,44 @@ fn a_node_that_takes_no_calls_makes_them() {
     });
     let host = Host::start(&runtime);
     assert!(TcpStream::connect((deaf.nid.ip().unwrap(), PORT)).is_err());
-    deaf.node.ping(host.id(), None, Duration::from_secs(5)).unwrap();
-    host.node.ping(deaf.id(), None, Duration::from_secs(5)).unwrap();
+    deaf.admin.ping(host.id(), None, Duration::from_secs(5)).unwrap();
+    host.admin.ping(deaf.id(), None, Duration::from_secs(5)).unwrap();
     deaf.node.stop();
     host.node.stop();
+}
+
+/// Panics, under the node's lock, once it is armed.
+#[derive(Debug, Default)]
+struct Trap(AtomicBool);
+
+impl Tap for Trap {
+    fn posted(&self, _: &Op, _: Result<MdId, Errno>) {}
+
+    fn crossing(&self, _: &Machine, _: &Crossing) {
+        assert!(!self.0.load(Ordering::Relaxed), "this is a test");
+    }
+
+    fn event(&self, _: &Event) {}
+
+    fn handled(&self, _: EventDone) {}
 }
 
 #[test]
 fn a_panic_costs_one_node_and_a_handler_only_itself() {
     let _guard = alone();
     let runtime = Runtime::new(Some(1)).unwrap();
-    let (a, b, c) = (Host::start(&runtime), Host::start(&runtime), Host::start(&runtime));
-    let sink = b.node.allocate(8);
-    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
-    let handler = |_: &Node, _: &Event| panic!("this is a test");
-    b.offer_to(7, &sink, options, Arc::new(handler));
-    let source = a.node.allocate(8);
-    a.put(b.id(), 7, &source).wait(EventKind::Ack);
+    let (a, c) = (Host::start(&runtime), Host::start(&runtime));
+    let trap = Arc::new(Trap::default());
+    let b = Host::start_with(&runtime, |options| options.tap = Some(trap.clone()));
+    let handler = |_: &Service, _: &mut Vec<Delivery>| panic!("this is a test");
+    serve(&b.node, &Buffer::new(8), Arc::new(handler));
+    a.put(b.id(), 7, Buffer::new(8)).wait(EventKind::Ack);
     eventually("the panic", || b.node.io_counters().handler_panics == 1);
 
-    let failed = b.node.call(|_, _| panic!("this is a test"));
-    assert_eq!(failed, Err::<(), _>(Errno::EIO));
-    assert_eq!(b.node.ping(a.id(), None, PATIENCE), Err(Errno::EIO));
-    a.node.ping(c.id(), None, Duration::from_secs(5)).unwrap();
+    trap.0.store(true, Ordering::Relaxed);
+    assert_eq!(b.admin.ping(a.id(), None, PATIENCE), Err(Errno::EIO));
+    assert_eq!(b.admin.set_ni_enabled(b.nid, false), Err(Errno::EIO));
+    a.admin.ping(c.id(), None, Duration::from_secs(5)).unwrap();
     for host in [a, b, c] {
         host.node.stop();
     }
@@ -255,36 +272,72 @@ fn a_handler_may_not_wait_for_the_node() {
     let _guard = alone();
     let runtime = Runtime::new(Some(1)).unwrap();
     let (a, b) = (Host::start(&runtime), Host::start(&runtime));
-    let sink = b.node.allocate(8);
     let answer = Arc::new(Mutex::new(None));
-    let (seen, peer) = (answer.clone(), a.id());
-    let handler = move |node: &Node, _: &Event| {
-        *seen.lock().unwrap() = Some(node.ping(peer, None, PATIENCE));
+    let (seen, peer, admin) = (answer.clone(), a.id(), b.admin.clone());
+    let handler = move |_: &Service, _: &mut Vec<Delivery>| {
+        *seen.lock().unwrap() = Some(admin.ping(peer, None, PATIENCE));
     };
-    b.offer_to(7, &sink, MdOptions::OP_PUT, Arc::new(handler));
-    a.put(b.id(), 7, &a.node.allocate(8)).wait(EventKind::Ack);
+    serve(&b.node, &Buffer::new(8), Arc::new(handler));
+    a.put(b.id(), 7, Buffer::new(8)).wait(EventKind::Ack);
     let error = answer.lock().unwrap().take().unwrap().unwrap_err();
     assert_eq!(error, Errno(35), "EDEADLK");
     a.node.stop();
     b.node.stop();
 }
 
+#[test]
+fn a_handler_may_close_its_service_and_stop_its_node() {
+    let _guard = alone();
+    let before = (descriptors(), io_threads());
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let (a, b) = (Host::start(&runtime), Host::start(&runtime));
+    let sink = Buffer::new(8);
+    let calls = Arc::new(AtomicU64::new(0));
+    let seen = calls.clone();
+    let handler = move |service: &Service, _: &mut Vec<Delivery>| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        service.close();
+    };
+    serve(&b.node, &sink, Arc::new(handler));
+    a.put(b.id(), 7, Buffer::new(8)).wait(EventKind::Ack);
+    let dropped = a.put(b.id(), 7, Buffer::new(8));
+    dropped.wait(EventKind::Send);
+    let node = b.node.clone();
+    serve(&b.node, &sink, Arc::new(move |_: &Service, _: &mut Vec<Delivery>| node.stop()));
+    a.put(b.id(), 7, Buffer::new(8)).wait(EventKind::Send);
+    eventually("the end of the node", || {
+        b.admin.set_ni_enabled(b.nid, false) == Err(Errno::ESHUTDOWN)
+    });
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "a closed service is not called");
+    a.node.stop();
+    drop((a, b, dropped, runtime));
+    nothing_left_since(before);
+}
+
+/// Opens a service that takes whatever is stored at the tests' portal.
+fn serve(node: &Node, sink: &Buffer, handler: Arc<dyn Handler>) -> Service {
+    let service = node.open_service(ServiceConfig::default(), handler).unwrap();
+    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
+    service.attach(PORTAL, anyone(7), Descriptor::over(sink).options(options)).unwrap();
+    service
+}
+
 /// Has `a` store at `b` without end. Returns the count of acknowledgements, and how to end it.
 fn storm(a: &Host, b: &Host, len: usize) -> (Arc<AtomicU64>, Arc<AtomicBool>) {
     let (acks, stopping) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let sink = b.node.allocate(len);
-    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
-    b.offer_to(7, &sink, options, Arc::new(|_: &Node, _: &Event| ()));
-    for _ in 0..16 {
-        let (acks, stopping, target) = (acks.clone(), stopping.clone(), b.id());
-        let handler = move |node: &Node, event: &Event| {
-            if event.kind == EventKind::Ack && !stopping.load(Ordering::Relaxed) {
-                acks.fetch_add(1, Ordering::Relaxed);
-                let _ = node.put(put(event.md, target, 7));
+    serve(&b.node, &Buffer::new(len), Arc::new(|_: &Service, _: &mut Vec<Delivery>| ()));
+    let (count, stop, target) = (acks.clone(), stopping.clone(), at(b.id(), 7));
+    let handler = move |service: &Service, events: &mut Vec<Delivery>| {
+        for Delivery { event, .. } in events.drain(..) {
+            if event.kind == EventKind::Ack && !stop.load(Ordering::Relaxed) {
+                count.fetch_add(1, Ordering::Relaxed);
+                let _ = service.put_again(event.md, target.put());
             }
-        };
-        let md = a.node.md_bind(whole(&a.node.allocate(len)), Arc::new(handler)).unwrap();
-        a.node.put(put(md, b.id(), 7)).unwrap();
+        }
+    };
+    let service = a.node.open_service(ServiceConfig::default(), Arc::new(handler)).unwrap();
+    for _ in 0..16 {
+        service.put(Descriptor::over(Buffer::new(len)), target.put()).unwrap();
     }
     (acks, stopping)
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use common::{Events, Host, eventually, pattern};
 use fulmar_lnet::{EventKind, MdOptions, views};
 use fulmar_lnet_wire::{Nid, ProcessId};
-use fulmar_net::Runtime;
+use fulmar_net::{Buffer, Runtime};
 
 const ROLE: &str = "FULMAR_TEST_ROLE";
 const NEAR: &str = "10.9.0.1";
@@ -76,7 +76,7 @@ fn near() {
 
 /// The far port leaves the bridge: links stay up, and nothing arrives.
 fn packets_vanish(sender: &Sender) {
-    let retired = || sender.host.node.with_machine(|node| node.socklnd().counters().retired);
+    let retired = || sender.host.admin.counters().retired;
     shell("ip link set port2 nomaster");
     let vanished = sender.begin();
     eventually("the connections are retired", || retired() == 3);
@@ -100,7 +100,7 @@ fn link_goes(sender: &Sender, gone: &str, back: &str) {
 
 fn link_is_up(host: &Host) -> bool {
     let is_up = |ni: views::Ni| ni.nid == host.nid && !ni.fatal;
-    host.node.with_machine(|node| node.lnet().nis().into_iter().any(is_up))
+    host.admin.nis().into_iter().any(is_up)
 }
 
 struct Sender {
@@ -110,13 +110,13 @@ struct Sender {
 
 impl Sender {
     fn begin(&self) -> Events {
-        let source = self.host.node.allocate(5000);
+        let source = Buffer::new(5000);
         source.write_at(0, &pattern(1, 5000));
         self.host.put(ProcessId::lustre(self.far), 7, &source)
     }
 
     fn conns(&self) -> usize {
-        self.host.node.connections().len()
+        self.host.admin.connections().len()
     }
 }
 
@@ -127,7 +127,7 @@ fn far() {
     shell("ip link set lo up && ip address add 10.9.0.2/24 dev far && ip link set far up");
     let runtime = Runtime::new(Some(1)).unwrap();
     let host = Host::start_at(&runtime, FAR.parse().unwrap(), |_| ());
-    let target = host.node.allocate(1 << 20);
+    let target = Buffer::new(1 << 20);
     let _offered = host.offer(7, &target, MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE));
     println!("ready");
     std::io::stdin().read_line(&mut String::new()).unwrap();

@@ -40,14 +40,8 @@ const HEALTH_MAX: u32 = 1000;
 /// nevertheless.
 pub fn broken(node: &Node, idle: bool) -> Vec<String> {
     let judged = [at_work(node, false), if idle { at_rest(node) } else { Ok(()) }];
-    let mut broken: Vec<String> =
-        judged.into_iter().filter_map(Result::err).map(|finding| finding.to_string()).collect();
-    if let Some(selftest) = node.selftest() {
-        let rests = if idle { selftest.is_idle() } else { Ok(()) };
-        let judged = [selftest.check_invariants(), rests].into_iter().filter_map(Result::err);
-        broken.extend(judged.map(|what| format!("selftest: {what}")));
-    }
-    broken
+    let findings = judged.into_iter().filter_map(Result::err);
+    findings.map(|finding| finding.to_string()).collect()
 }
 
 /// Judges what must hold at any time. `insensitive` says that the node's health sensitivity is 0.

@@ -1,43 +1,43 @@
 //! One node, as a pure machine: the LNet core over its LNDs.
 //!
 //! This is what the driver runs over real sockets and the simulator over virtual ones. It only
-//! carries messages between [`Lnet`] and [`Socklnd`], which do not know each other.
+//! carries messages between [`Lnet`] and the LNDs, which do not know each other, and knows no
+//! service by name.
 //!
-//! After each `handle_*` and each [`Node::apply`], drain [`Node::poll_output`] in order:
+//! After each `handle_*` and each call of a handle, drain [`Node::poll_output`] in order:
 //!
 //! ```text
-//! Dial            -> open a connection, then handle_dialled
-//! Write           -> append to what is written on the connection, then handle_sent(bytes)
-//! Close           -> close it, and before anything else handle_stopped(bytes)
+//! Stream Dial     -> open a connection, then handle_dialled
+//!        Write    -> append to what is written on the connection, then handle_sent(bytes)
+//!        Close    -> close it, and before anything else handle_stopped(bytes)
 //! Resume          -> need() of the connection has changed: read on
-//! Copy            -> copy between two buffers, then handle_copied
-//! Event           -> call the handler, then handle_event_done if the event asks for it
-//! Task            -> memory and questions of the selftest: handle_checked, handle_measured
-//! Answer          -> tell whoever gave the command
+//! Copy            -> copy between two memories, then handle_copied
+//! Event           -> to the queue of its service; when it is handled, handle_event_done if it asks
 //! Pinged, Discovered, Notice -> tell whoever asked
 //! Crossing        -> tell whoever watches the node
 //! ```
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod check;
+mod lnd;
 mod outputs;
-mod selftest;
+mod service;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use fulmar_base::{ConnId, Errno, Time};
-use fulmar_lnet::{self as lnet, CopyId, EventDone, Lnet, NiTunables, Received, RxId, SendFailure};
+use fulmar_lnd::{Closed, DialError, Lnd as Interface, Need};
+use fulmar_lnet::{self as lnet, CopyId, EventDone, Lnet, ServiceConfig, ServiceId};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::selftest::{Damage, Usage};
-use fulmar_socklnd::{self as socklnd, Closed, DialError, Need, SendError, Socklnd};
+use fulmar_socklnd::{self as socklnd, Socklnd};
 
-pub use fulmar_selftest::console::{Answer as ConsoleAnswer, Keyed};
-pub use fulmar_selftest::{
-    CommandId, Config as SelftestConfig, Contents, Notice as SelftestNotice, QuestionId, Selftest,
-    Task,
-};
+pub use admin::Admin;
 pub use outputs::{Crossing, Notice, Output};
+pub use service::ServiceHandle;
+
+use lnd::Lnd;
 
 /// Settings of a node.
 #[derive(Clone, Debug)]
@@ -48,28 +48,15 @@ pub struct Config {
     pub socklnd: socklnd::Config,
 }
 
-/// One network interface of a node, on a `tcp` network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NiConfig {
-    /// Its NID.
-    pub nid: Nid,
-    /// Its credits.
-    pub tunables: NiTunables,
-    /// Constant for the life of the interface and never used again: nanoseconds of wall clock.
-    pub incarnation: u64,
-    /// How many connections of each bulk kind are opened to a peer; at least 1.
-    pub conns_per_peer: u32,
-}
-
 /// LNet over its LNDs.
 #[derive(Debug)]
 pub struct Node {
     lnet: Lnet,
-    socklnd: Socklnd,
-    selftest: Option<selftest::Service>,
+    /// The socket LND is the first.
+    lnds: Vec<Lnd>,
     /// The connection whose bytes are being handled: its owner looks at `need` by itself.
     reading: Option<ConnId>,
-    /// Somebody watches what passes between the core and the LNDs.
+    /// Crossings are reported.
     watched: bool,
     outputs: VecDeque<Output>,
 }
@@ -79,95 +66,44 @@ impl Node {
     pub fn new(config: Config) -> Self {
         Self {
             lnet: Lnet::new(config.lnet),
-            socklnd: Socklnd::new(config.socklnd),
-            selftest: None,
+            lnds: vec![Lnd::Socket(Box::new(Socklnd::new(config.socklnd)))],
             reading: None,
             watched: false,
             outputs: VecDeque::new(),
         }
     }
 
-    /// Adds a network interface.
+    /// Adds an LND.
     ///
     /// # Errors
-    /// As [`Lnet::add_ni`].
-    pub fn add_ni(&mut self, now: Time, ni: NiConfig) -> Result<(), Errno> {
-        let NiConfig { nid, tunables, incarnation, conns_per_peer } = ni;
-        let lnd_timeout = self.socklnd.config().timeout;
-        self.lnet.add_ni(now, lnet::NiConfig { nid, tunables, lnd_timeout })?;
-        self.socklnd.add_ni(socklnd::NiConfig { nid, incarnation, conns_per_peer });
-        self.pump(now);
+    /// EEXIST if another serves the same type of networks.
+    pub fn add_lnd(&mut self, lnd: Box<dyn Interface>) -> Result<(), Errno> {
+        if self.lnds.iter().any(|other| other.net_type() == lnd.net_type()) {
+            return Err(Errno::EEXIST);
+        }
+        self.lnds.push(Lnd::Other(lnd));
         Ok(())
     }
 
-    /// Removes a network interface and closes its connections.
-    ///
-    /// # Errors
-    /// As [`Lnet::remove_ni`].
-    pub fn remove_ni(&mut self, now: Time, nid: Nid) -> Result<(), Errno> {
-        self.lnet.remove_ni(now, nid)?;
-        self.socklnd.remove_ni(now, nid);
-        self.pump(now);
-        Ok(())
+    /// Makes a service, with a queue of events of its own.
+    pub fn open_service(&mut self, config: ServiceConfig) -> ServiceId {
+        self.lnet.open_service(config)
     }
 
-    /// Calls the API of the core, and carries what comes of it to the LNDs.
-    pub fn apply<R>(&mut self, now: Time, call: impl FnOnce(&mut Lnet) -> R) -> R {
-        let result = call(&mut self.lnet);
-        self.pump(now);
-        result
+    /// Returns what a service may do.
+    pub fn service(&mut self, now: Time, id: ServiceId) -> ServiceHandle<'_> {
+        ServiceHandle::new(self, now, id)
     }
 
-    /// Makes the node a test node and a console of LNet selftest.
-    ///
-    /// # Errors
-    /// EALREADY if it is one; EPERM if the application has taken a portal of selftest in another
-    /// mode.
-    pub fn open_selftest(&mut self, now: Time, config: SelftestConfig) -> Result<(), Errno> {
-        if self.selftest.is_some() {
-            return Err(Errno::EALREADY);
-        }
-        self.selftest = Some(selftest::Service::open(now, config, &mut self.lnet)?);
-        self.pump(now);
-        Ok(())
+    /// Returns what an administrator may do.
+    pub fn admin(&mut self, now: Time) -> Admin<'_> {
+        Admin::new(self, now)
     }
 
-    /// Returns the selftest machine, to look at.
-    pub fn selftest(&self) -> Option<&Selftest> {
-        self.selftest.as_ref().map(|service| &service.machine)
-    }
-
-    /// Gives a command to the console, which ends with [`Output::Answer`].
-    ///
-    /// # Errors
-    /// EOPNOTSUPP if the node has no selftest.
-    pub fn selftest_command(&mut self, now: Time, command: Keyed) -> Result<CommandId, Errno> {
-        let service = self.selftest.as_mut().ok_or(Errno::EOPNOTSUPP)?;
-        let id = service.command(now, &self.lnet, command);
-        self.pump(now);
-        Ok(id)
-    }
-
-    /// Takes the outcome of an [`Task::Check`].
-    pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
-        if let Some(service) = &mut self.selftest {
-            service.machine.handle_checked(now, id, result);
-        }
-        self.pump(now);
-    }
-
-    /// Takes the answer to an [`Task::Measure`].
-    pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
-        if let Some(service) = &mut self.selftest {
-            service.machine.handle_measured(now, id, usage);
-        }
-        self.pump(now);
-    }
-
-    /// Has every message that passes between the core and an LND told by [`Output::Crossing`], or
-    /// not any more.
-    pub fn tell_crossings(&mut self, tell: bool) {
-        self.watched = tell;
+    /// Has every message that passes between the core and an LND reported by
+    /// [`Output::Crossing`], or not any more.
+    pub fn report_crossings(&mut self, report: bool) {
+        self.watched = report;
     }
 
     /// Returns the core, to look at.
@@ -177,40 +113,39 @@ impl Node {
 
     /// Returns the socket LND, to look at.
     pub fn socklnd(&self) -> &Socklnd {
-        &self.socklnd
+        match &self.lnds[..] {
+            [Lnd::Socket(socket), ..] => socket,
+            lnds => unreachable!("the socket LND is the first of {lnds:?}"),
+        }
     }
 
-    /// Changes how many bulk connections are opened to each peer of an interface.
-    pub fn set_conns_per_peer(&mut self, nid: Nid, conns: u32) {
-        self.socklnd.set_conns_per_peer(nid, conns);
+    fn socket(&mut self) -> &mut Socklnd {
+        match &mut self.lnds[..] {
+            [Lnd::Socket(socket), ..] => socket,
+            lnds => unreachable!("the socket LND is the first of {lnds:?}"),
+        }
     }
 
-    /// Closes every connection with a peer.
-    pub fn close_peer(&mut self, now: Time, peer: Nid) {
-        self.socklnd.close_peer(now, peer);
-        self.pump(now);
-    }
-
-    /// Takes a connection that the listener accepted, or refuses it: then close it.
+    /// Takes a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,
         now: Time,
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Option<ConnId> {
-        let conn = self.socklnd.handle_accepted(now, local, remote);
+        let conn = self.socket().handle_accepted(now, local, remote);
         self.pump(now);
         conn
     }
 
-    /// Takes the outcome of an [`Output::Dial`]: our address, or why there is no connection.
+    /// Takes the outcome of a dial: our address, or why there is no connection.
     pub fn handle_dialled(
         &mut self,
         now: Time,
         conn: ConnId,
         result: Result<SocketAddr, DialError>,
     ) {
-        self.socklnd.handle_dialled(now, conn, result);
+        self.socket().handle_dialled(now, conn, result);
         self.pump(now);
     }
 
@@ -219,8 +154,8 @@ impl Node {
     pub fn handle_bytes(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> usize {
         self.reading = Some(conn);
         let mut rest = bytes;
-        while !rest.is_empty() && matches!(self.socklnd.need(conn), Need::Bytes(_)) {
-            let used = self.socklnd.handle_bytes(now, conn, rest);
+        while !rest.is_empty() && matches!(self.need(conn), Need::Bytes(_)) {
+            let used = self.socket().handle_bytes(now, conn, rest);
             self.pump(now);
             assert!(used > 0, "a machine that needs bytes takes some");
             rest = rest.get(used..).unwrap_or_default();
@@ -229,76 +164,89 @@ impl Node {
         bytes.len() - rest.len()
     }
 
-    /// Takes word that `len` bytes went where [`Need::Payload`] said.
+    /// Takes note that `len` bytes went where [`Need::Payload`] said.
     pub fn handle_payload(&mut self, now: Time, conn: ConnId, len: u32, crc: Option<u32>) {
         self.reading = Some(conn);
-        self.socklnd.handle_payload(now, conn, len, crc);
+        self.socket().handle_payload(now, conn, len, crc);
         self.pump(now);
         self.reading = None;
     }
 
-    /// Takes word that the socket has taken `bytes` more of what was to be written.
+    /// Takes note that the socket has taken `bytes` more of what was to be written.
     pub fn handle_sent(&mut self, now: Time, conn: ConnId, bytes: u64) {
-        self.socklnd.handle_sent(now, conn, bytes);
+        self.socket().handle_sent(now, conn, bytes);
         self.pump(now);
     }
 
-    /// Takes the answer to an [`Output::Close`]: nothing more is written, and so many more bytes
-    /// had been taken by the socket.
+    /// Takes the answer to [`Close`](fulmar_lnd::Stream::Close): nothing more is written, and the
+    /// socket had taken so many more bytes.
     pub fn handle_stopped(&mut self, now: Time, conn: ConnId, bytes: u64) {
-        self.socklnd.handle_stopped(now, conn, bytes);
+        self.socket().handle_stopped(now, conn, bytes);
         self.pump(now);
     }
 
-    /// Takes word that the link or the address of a network interface has gone, or is there again.
+    /// Takes note that the link or the address of a network interface has gone, or is there again.
     pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
         // The core first: what it has to send goes another way then.
         self.lnet.handle_link(now, nid, up);
-        self.socklnd.handle_link(now, nid, up);
+        if let Some(lnd) = self.lnd_of(nid) {
+            lnd.handle_link(now, nid, up);
+        }
         self.pump(now);
     }
 
-    /// Takes word that TCP has heard nothing on a connection for some time though it sent.
+    /// Takes note that TCP sends the same bytes again and again on a connection and hears nothing.
     pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
-        self.socklnd.handle_stalled(now, conn);
+        self.socket().handle_stalled(now, conn);
         self.pump(now);
     }
 
-    /// Takes word that a connection has ended, and that its socket had taken so many more `bytes`.
+    /// Takes note that a TCP window limits what is sent on a connection, and cannot be made larger.
+    pub fn handle_window_limited(&mut self, now: Time, conn: ConnId) {
+        self.socket().handle_window_limited(now, conn);
+        self.pump(now);
+    }
+
+    /// Takes the end of a connection, as its socket reports it. The socket had taken `bytes` more
+    /// than [`Node::handle_sent`] has reported: the messages that end among them may have arrived.
     pub fn handle_closed(&mut self, now: Time, conn: ConnId, bytes: u64, how: Closed) {
-        // In one go: what may be sent because of the one must not go to what the other ends.
-        self.socklnd.handle_sent(now, conn, bytes);
-        self.socklnd.handle_closed(now, conn, how);
+        if bytes > 0 {
+            self.socket().handle_sent(now, conn, bytes);
+        }
+        self.socket().handle_closed(now, conn, how);
         self.pump(now);
     }
 
-    /// Takes word that an [`Output::Copy`] is done.
+    /// Takes the end of an [`Output::Copy`].
     pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
-        self.apply(now, |lnet| lnet.handle_copied(now, copy));
+        self.lnet.handle_copied(now, copy);
+        self.pump(now);
     }
 
-    /// Takes word that the handler of an event has returned.
+    /// Takes note that the handler of an event has returned.
     pub fn handle_event_done(&mut self, now: Time, done: EventDone) {
-        self.apply(now, |lnet| lnet.handle_event_done(now, done));
+        self.lnet.handle_event_done(now, done);
+        self.pump(now);
+    }
+
+    /// Takes note that an LND of [`Node::add_lnd`] has outputs.
+    pub fn handle_lnd_ready(&mut self, now: Time) {
+        self.pump(now);
     }
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.socklnd.handle_timeout(now);
-        self.lnet.handle_timeout(now);
-        if let Some(service) = &mut self.selftest {
-            service.machine.handle_timeout(now);
+        for lnd in &mut self.lnds {
+            lnd.handle_timeout(now);
         }
+        self.lnet.handle_timeout(now);
         self.pump(now);
     }
 
     /// Returns when to call [`Node::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let selftest = self.selftest().and_then(Selftest::poll_timeout);
-        [self.socklnd.poll_timeout(), self.lnet.poll_timeout(), selftest]
-            .into_iter()
-            .flatten()
-            .min()
+        let lnds = self.lnds.iter().filter_map(Lnd::poll_timeout);
+        lnds.chain(self.lnet.poll_timeout()).min()
     }
 
     /// Returns the next thing to do, if any.
@@ -308,55 +256,43 @@ impl Node {
 
     /// Returns what is to be read from a connection next.
     pub fn need(&self, conn: ConnId) -> Need {
-        self.socklnd.need(conn)
+        self.socklnd().need(conn)
     }
 
-    /// Carries messages between the core, its LNDs and its services until none has more to say.
+    fn lnd_of(&mut self, nid: Nid) -> Option<&mut Lnd> {
+        let kind = nid.net().kind();
+        self.lnds.iter_mut().find(|lnd| lnd.net_type() == kind)
+    }
+
+    /// Carries messages between the core and its LNDs until none has more to say.
     fn pump(&mut self, now: Time) {
         loop {
-            if let Some(output) = self.socklnd.poll_output() {
-                self.route_socklnd(now, output);
+            if let Some(output) = self.lnds.iter_mut().find_map(Lnd::poll_output) {
+                self.route_lnd(now, output);
             } else if let Some(output) = self.lnet.poll_output() {
                 self.route_lnet(now, output);
-            } else if !self.serve(now) {
+            } else {
                 break;
             }
         }
     }
 
-    /// Does one thing that a service wants; tells whether there was one.
-    fn serve(&mut self, now: Time) -> bool {
-        let Some(service) = &mut self.selftest else { return false };
-        let Some(wish) = service.machine.poll_output() else { return false };
-        self.outputs.extend(service.carry_out(now, &mut self.lnet, wish));
-        true
-    }
-
-    fn route_socklnd(&mut self, now: Time, output: socklnd::Output) {
-        use socklnd::Output as From;
-        let output = match output {
-            From::Dial { conn, local, remote } => Output::Dial { conn, local, remote },
-            From::Write { conn, head, payload, checksum } => {
-                Output::Write { conn, head, payload, checksum }
+    fn route_lnd(&mut self, now: Time, output: fulmar_lnd::Output) {
+        use fulmar_lnd::Output as From;
+        match output {
+            From::Stream(stream) => self.outputs.push_back(Output::Stream(stream)),
+            From::Notice(notice) => self.outputs.push_back(Output::Notice(Notice::Lnd(notice))),
+            From::Path { ni, peer, state } => self.lnet.handle_path(now, ni, peer, state),
+            From::Received(received) => {
+                self.crossing(|| Crossing::Received(received));
+                self.lnet.handle_received(now, received);
             }
-            From::Close { conn, flush } => Output::Close { conn, flush },
-            From::Notice(notice) => Output::Notice(Notice::Socklnd(notice)),
-            From::Path { ni, peer, news } => return self.lnet.handle_path(now, ni, peer, news),
-            From::Received { conn, ni, from, header } => {
-                self.crossing(|| Crossing::Received { conn, ni, peer: from.nid, header });
-                let (rx, from) = (rx_of(conn), from.nid);
-                return self.lnet.handle_received(now, Received { rx, ni, from, header });
-            }
-            From::Completed { conn, result } => {
-                return self.lnet.handle_receive_done(now, rx_of(conn), result);
-            }
+            From::Completed { rx, result } => self.lnet.handle_receive_done(now, rx, result),
             From::Sent { message, result } => {
                 self.crossing(|| Crossing::Returned { message, sent: result.is_ok() });
-                let result = result.map_err(|error| (failure(error), error.errno()));
-                return self.lnet.handle_sent(now, message, result);
+                self.lnet.handle_sent(now, message, result);
             }
-        };
-        self.outputs.push_back(output);
+        }
     }
 
     fn crossing(&mut self, crossing: impl FnOnce() -> Crossing) {
@@ -369,30 +305,20 @@ impl Node {
         use lnet::Output as From;
         let output = match output {
             From::Send(request) => {
-                let lnet::SendRequest { message, ni, next_hop, header, payload } = request;
-                self.crossing(|| {
-                    let payload = payload.clone();
-                    Crossing::Handed { message, ni, peer: next_hop, header, payload }
-                });
-                let request = socklnd::SendRequest { message, ni, next_hop, header, payload };
-                return self.socklnd.send(now, request);
+                self.crossing(|| Crossing::Handed(request.clone()));
+                let lnd = self.lnd_of(request.ni).expect("an interface has an LND");
+                return lnd.send(now, request);
             }
-            From::Verdict { rx, verdict } => {
-                let conn = ConnId(rx.0);
-                self.socklnd.handle_verdict(now, conn, verdict);
-                if self.reading == Some(conn) {
+            From::Verdict { ni, conn, rx, verdict } => {
+                let Some(lnd) = self.lnd_of(ni) else { return };
+                lnd.handle_verdict(now, conn, rx, verdict);
+                if self.reading == Some(conn) || !matches!(self.lnd_of(ni), Some(Lnd::Socket(_))) {
                     return;
                 }
                 Output::Resume { conn }
             }
             From::Copy { copy, from, to } => Output::Copy { copy, from, to },
-            From::Event(event) => Output::Event(event),
-            From::Service { event, bytes } => {
-                if let Some(service) = &mut self.selftest {
-                    service.handle_event(now, &mut self.lnet, &event, bytes);
-                }
-                return;
-            }
+            From::Event { service, event, bytes } => Output::Event { service, event, bytes },
             From::Allocate { buffer, len } => Output::Allocate { buffer, len },
             From::Release { buffer } => Output::Release { buffer },
             From::Pinged { query, result } => Output::Pinged { query, result },
@@ -400,20 +326,5 @@ impl Node {
             From::Notice(notice) => Output::Notice(Notice::Lnet(notice)),
         };
         self.outputs.push_back(output);
-    }
-}
-
-/// A connection receives one message at a time, so its number names the message too.
-fn rx_of(conn: ConnId) -> RxId {
-    RxId(conn.0)
-}
-
-fn failure(error: SendError) -> SendFailure {
-    match error {
-        SendError::Local(_) => SendFailure::LocalError,
-        SendError::LocalDropped(_) => SendFailure::LocalDropped,
-        SendError::RemoteDropped(_) => SendFailure::RemoteDropped,
-        SendError::RemoteError(_) => SendFailure::RemoteError,
-        SendError::NetworkTimeout => SendFailure::NetworkTimeout,
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulmar_base::{BufferId, Errno, Span};
+use fulmar_base::{BufferId, Span};
 use fulmar_lnet_wire::selftest::Check;
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
 
 use crate::console::Answer;
+use crate::notice::Notice;
 
 /// Settings of the machine. Defaults are those of the module's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,31 +254,4 @@ pub struct Done {
     pub len: u32,
     /// The bytes themselves, of [`Output::OfferReply`] and [`Output::GetBytes`].
     pub bytes: Vec<u8>,
-}
-
-/// Something worth a line in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Notice {
-    /// A console has taken this node into its session.
-    SessionBegun { name: String, console: Nid },
-    /// The session has ended.
-    SessionEnded { name: String, console: Nid, why: SessionEnd },
-    /// Data of a transfer are not what was sent: the first wrong word of it.
-    Corrupted { peer: ProcessId, offset: usize, got: u64 },
-    /// A request that is no request.
-    BadRequest { from: ProcessId, reason: &'static str },
-    /// An RPC of a test failed.
-    RpcFailed { peer: ProcessId, service: &'static str, errno: Errno },
-}
-
-/// Why a session has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionEnd {
-    /// Its console said so.
-    Removed,
-    /// Its console was silent for too long.
-    Expired,
-    /// Another console took the node by force.
-    Replaced,
 }

@@ -12,9 +12,10 @@ use fulmar_lnet_wire::selftest::{
 use fulmar_wire::Order;
 
 use crate::Selftest;
-use crate::api::{Done, Notice, Output};
+use crate::api::{Done, Output};
 use crate::machine::Question;
 use crate::memory::{BULK_LEN_MAX, Loan};
+use crate::notice::Notice;
 use crate::rpc::{Bulk, Call, CallId, Caller};
 use crate::serve::{Client, Operation};
 use crate::unit::{Failure, UnitId};

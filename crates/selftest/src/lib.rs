@@ -1,9 +1,10 @@
 //! LNet selftest as a pure machine: a test node, and a console that drives test nodes.
 //!
-//! The owner carries messages and bulk over LNet: it does what [`Selftest::poll_output`] says and
-//! tells by [`Selftest::handle_request`] and [`Selftest::handle_done`] what happened. Requests to
-//! portals 50 and 51 come to us whole; what is offered at portal 52 is offered one by one. After
-//! each input the owner drains [`Selftest::poll_output`], in order.
+//! [`SelftestService`] is the machine as a service of LNet, which is what hosts run. [`Selftest`]
+//! itself says by [`Selftest::poll_output`] what LNet is to carry, and takes by
+//! [`Selftest::handle_request`] and [`Selftest::handle_done`] what happened. Requests to portals 50
+//! and 51 come whole; what is offered at portal 52 is offered one by one. After each input the owner
+//! drains [`Selftest::poll_output`], in order.
 //!
 //! ```text
 //! LNet           handle_request                               a request for one of our services
@@ -31,18 +32,21 @@ mod framework;
 mod install;
 mod machine;
 mod memory;
+mod notice;
 mod ping;
 mod rpc;
 mod serve;
+mod service;
 mod session;
 mod stat;
 mod unit;
 
 pub use api::{
-    Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, QuestionId, Request,
-    SessionEnd, Task,
+    Access, CommandId, Config, Contents, Done, OperationId, Output, QuestionId, Request, Task,
 };
 pub use machine::Selftest;
+pub use notice::{Notice, SessionEnd};
+pub use service::{HostRequest, SelftestService};
 
 #[cfg(test)]
 mod tests;

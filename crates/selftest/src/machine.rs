@@ -7,11 +7,12 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::selftest::{Check, Damage, LnetCounters, Usage};
 use fulmar_wire::Order;
 
-use crate::api::{CommandId, Config, Done, Notice, OperationId, Output, QuestionId, Request, Task};
+use crate::api::{CommandId, Config, Done, OperationId, Output, QuestionId, Request, Task};
 use crate::brw::Transfer;
 use crate::console::{Console, Keyed};
 use crate::framework::Framework;
 use crate::memory::Memory;
+use crate::notice::Notice;
 use crate::rpc::{Caller, Rpcs};
 use crate::serve::{Client, Operation, Server};
 use crate::session::Sessions;

@@ -15,9 +15,10 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
 
 use crate::Selftest;
-use crate::api::{Done, Notice, OperationId, Output, Request};
+use crate::api::{Done, OperationId, Output, Request};
 use crate::brw::Transfer;
 use crate::install::Installation;
+use crate::notice::Notice;
 
 /// RPCs of the load that are served at a time: each may hold a buffer of a transfer.
 const SERVED_MAX: usize = 4096;

@@ -15,9 +15,10 @@ use fulmar_lnet_wire::selftest::{
 };
 
 use crate::Selftest;
-use crate::api::{Notice, SessionEnd};
+
 use crate::batch::Batch;
 use crate::framework::Outcome;
+use crate::notice::{Notice, SessionEnd};
 use crate::stat::Measures;
 
 /// A session, current or zombie.

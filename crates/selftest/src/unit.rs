@@ -18,10 +18,10 @@ use fulmar_lnet_wire::ProcessId;
 use fulmar_lnet_wire::selftest::{BatchId, Damage, Test};
 
 use crate::Selftest;
-use crate::api::Notice;
 use crate::brw::{self, Transfers};
 use crate::machine::Question;
 use crate::memory::Loan;
+use crate::notice::Notice;
 use crate::ping;
 use crate::rpc::{CallId, Finished};
 use crate::serve::count;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::Forwarding;
 use fulmar_lnet_wire::Nid;
-use fulmar_node::Selftest;
+use fulmar_selftest::Selftest;
 
 use crate::HostId;
 use crate::administrator::Administrators;
@@ -269,10 +269,10 @@ impl Cluster {
     }
 
     fn is_idle(&self) -> bool {
-        let mut nodes = self.world.host_ids().filter_map(|host| self.world.node(host));
-        nodes.all(|node| {
-            let selftest = node.selftest().map_or(Ok(()), Selftest::is_idle);
-            node.lnet().is_idle().is_ok() && selftest.is_ok()
+        self.world.host_ids().all(|host| {
+            let node = self.world.node(host).map_or(Ok(()), |node| node.lnet().is_idle());
+            let selftest = self.world.selftest(host).map_or(Ok(()), Selftest::is_idle);
+            node.is_ok() && selftest.is_ok()
         })
     }
 }

@@ -4,7 +4,9 @@ use fulmar_base::{Errno, Span};
 use fulmar_lnet::{Event, EventDone, PingReply, QueryId};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Header, Nid};
-use fulmar_node::{CommandId, ConsoleAnswer, Notice};
+use fulmar_node::Notice;
+use fulmar_selftest::CommandId;
+use fulmar_selftest::console::Answer as ConsoleAnswer;
 
 use crate::{HostId, TcpId};
 
@@ -49,6 +51,13 @@ pub enum Signal {
         host: HostId,
         /// What.
         notice: Notice,
+    },
+    /// Something for the log of the node's selftest.
+    SelftestNotice {
+        /// The node.
+        host: HostId,
+        /// What.
+        notice: fulmar_selftest::Notice,
     },
     /// The node has an LNet message written on a connection.
     Wrote {
@@ -113,6 +122,7 @@ impl Signal {
             | Self::Answered { host, .. }
             | Self::Commanded { host, .. }
             | Self::Notice { host, .. }
+            | Self::SelftestNotice { host, .. }
             | Self::Wrote { host, .. }
             | Self::Taken { host, .. }
             | Self::Ended { host, .. }

@@ -28,7 +28,7 @@ fn until(cluster: &mut Cluster, what: &str, holds: impl Fn(&Cluster) -> bool) ->
 fn two_nodes_discover_each_other() {
     let mut cluster = cluster(&Options::plain(2));
     let nid = cluster.world.nid(B);
-    let query = cluster.world.apply(A, |lnet, now| lnet.discover(now, nid, true)).unwrap();
+    let query = cluster.world.admin(A, |admin| admin.discover(nid, true)).unwrap();
     until(&mut cluster, "the discovery ends", |c| c.workload.answer(A, query).is_some());
     let reply = cluster.workload.answer(A, query).unwrap().as_ref().unwrap();
     assert_eq!((reply.primary, reply.nids.as_slice()), (nid, [nid].as_slice()));

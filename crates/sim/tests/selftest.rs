@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_node::{CommandId, SelftestConfig};
 use fulmar_selftest::console::{
     Command, DataCheck, NodeAnswer, NodeError, NodeState, Reply, Stats, Target, TestSpec,
 };
+use fulmar_selftest::{CommandId, Config as SelftestConfig};
 use fulmar_sim::options::{Faults, Network, Selftest};
 use fulmar_sim::{Cluster, HostId, Log, Options, run};
 
@@ -148,8 +148,8 @@ fn brw(write: bool, size: u32, check: DataCheck) -> TestSpec {
 
 fn is_idle(cluster: &Cluster, host: HostId) -> bool {
     let node = cluster.world.node(host).expect("it is up");
-    node.lnet().is_idle().is_ok()
-        && node.selftest().is_some_and(|selftest| selftest.is_idle().is_ok())
+    let selftest = cluster.world.selftest(host).expect("it has one");
+    node.lnet().is_idle().is_ok() && selftest.is_idle().is_ok()
 }
 
 #[test]

@@ -5,12 +5,11 @@
 //! calling                                         Hello --> judged by the peer's connections
 //! ```
 
+use fulmar_lnd::NiConfig;
 use fulmar_lnet_wire::acceptor::ConnRequest;
 use fulmar_lnet_wire::socklnd::{ConnKind, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 use fulmar_wire::{DecodeError, Order};
-
-use crate::NiConfig;
 
 /// The order of everything that we write, so that traces compare.
 pub(crate) const OUR_ORDER: Order = Order::Little;
@@ -141,16 +140,20 @@ fn hello(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Hello {
 mod tests {
     use super::*;
 
-    const NI: NiConfig = NiConfig {
-        nid: Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0001),
-        incarnation: 1_787_000_000_123_456_789,
-        conns_per_peer: 1,
-    };
+    fn ni() -> NiConfig {
+        NiConfig {
+            nid: Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0001),
+            tunables: Default::default(),
+            incarnation: 1_787_000_000_123_456_789,
+            conns_per_peer: 1,
+            conns_max: 1,
+        }
+    }
     const PEER: Nid = Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0002);
 
     #[test]
     fn a_call_is_read_however_it_is_cut_and_the_rest_is_left() {
-        let mut bytes = call(&NI, PEER, Version::V3, ConnKind::BULK_IN);
+        let mut bytes = call(&ni(), PEER, Version::V3, ConnKind::BULK_IN);
         assert_eq!(bytes.len(), 16 + 56);
         bytes.extend([0xc1; 24]);
         for chunk in 1..bytes.len() {
@@ -166,7 +169,7 @@ mod tests {
             }
             assert_eq!(at, 72);
             assert_eq!(steps[0], Step::Asked(PEER));
-            let hello = hello(&NI, PEER, Version::V3, ConnKind::BULK_IN);
+            let hello = hello(&ni(), PEER, Version::V3, ConnKind::BULK_IN);
             assert_eq!(steps[1], Step::Greeted(hello, Order::Little));
         }
     }

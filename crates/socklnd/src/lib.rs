@@ -22,7 +22,7 @@
 //! where it belongs.
 //!
 //! A connection ends once: when the owner says so, by [`Socklnd::handle_closed`] or a failed
-//! [`Socklnd::handle_dialled`], or when the machine says so, by [`Output::Close`]. After that
+//! [`Socklnd::handle_dialled`], or when the machine says so, by [`Stream::Close`]. After that
 //! neither speaks of it again, but for the owner's answer to the latter,
 //! [`Socklnd::handle_stopped`]; what the owner says too late is ignored.
 //!
@@ -56,8 +56,5 @@ mod rx;
 mod tests;
 mod zero_copy;
 
-pub use api::{
-    AcceptMode, Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output,
-    PeerInfo, SendError, SendRequest,
-};
+pub use api::{AcceptMode, Config, ConnInfo, Counters, PeerInfo};
 pub use endpoint::Socklnd;

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fulmar_base::{ConnId, PathNews, Time};
+use fulmar_base::{ConnId, Time};
+use fulmar_lnd::{PathState, SendRequest};
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
+use crate::Config;
 use crate::zero_copy::ZeroCopy;
-use crate::{Config, SendRequest};
 
 /// Names a peer: connections belong to a pair of NIDs, not to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,8 +55,10 @@ pub(crate) struct Peer {
     pub(crate) queue: VecDeque<Queued>,
     /// What it was asked to acknowledge.
     pub(crate) zero_copy: ZeroCopy,
+    /// How many connections for bulk that we send are opened beyond those of the interface.
+    pub(crate) more_out: u32,
     /// What the owner was told of the way to the peer last.
-    pub(crate) told: Option<PathNews>,
+    pub(crate) told: Option<PathState>,
 }
 
 /// An open connection.
@@ -197,16 +200,17 @@ impl Peer {
 
     /// Returns which connection is missing in the set, if any. Spec: lnet-wire §5.2.
     pub(crate) fn missing(&self, conns_per_peer: u32) -> Option<ConnKind> {
-        let wanted = conns_per_peer as usize;
+        let wanted_in = conns_per_peer as usize;
+        let wanted_out = wanted_in + self.more_out as usize;
         let have =
             |kind| self.count(|link| link.in_set && link.retired.is_none() && link.kind == kind);
         let (bulk_in, bulk_out) = (have(ConnKind::BULK_IN), have(ConnKind::BULK_OUT));
         let tired = self.dialler.refusals >= REFUSALS_MAX && bulk_in > 0 && bulk_out > 0;
         if have(ConnKind::CONTROL) == 0 {
             Some(ConnKind::CONTROL)
-        } else if tired || bulk_in.min(bulk_out) >= wanted {
+        } else if tired || (bulk_in >= wanted_in && bulk_out >= wanted_out) {
             None
-        } else if bulk_in < wanted && (bulk_in <= bulk_out || bulk_out >= wanted) {
+        } else if bulk_in < wanted_in && (bulk_in <= bulk_out || bulk_out >= wanted_out) {
             Some(ConnKind::BULK_IN)
         } else {
             Some(ConnKind::BULK_OUT)
@@ -237,6 +241,11 @@ impl Peer {
     /// Returns the connections that only finish what they have.
     pub(crate) fn retired(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(|link| link.retired.is_some())
+    }
+
+    /// Returns how many connections new messages are put on that carry bulk which we send.
+    pub(crate) fn bulk_out(&self) -> usize {
+        self.active().filter(|link| link.kind == ConnKind::BULK_OUT).count()
     }
 
     fn count(&self, counted: impl Fn(&Link) -> bool) -> usize {

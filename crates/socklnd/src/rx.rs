@@ -9,11 +9,12 @@
 //! ```
 
 use fulmar_base::{Sink, Time};
+use fulmar_lnd::{Need, RxId};
 use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Version};
 use fulmar_wire::{DecodeError, Order};
 
-use crate::{Need, checksum};
+use crate::checksum;
 
 /// The receiving half of a connection.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(crate) struct Rx {
 enum State {
     Header,
     Judging(Message),
-    Waiting(Message),
-    Body(Message, Body),
+    Waiting(Message, RxId),
+    Body(Message, RxId, Body),
 }
 
 /// What must be remembered of a message until it is complete.
@@ -80,6 +81,7 @@ pub(crate) enum Event {
 /// A message that has been read to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complete {
+    pub(crate) rx: RxId,
     pub(crate) payload_len: u32,
     /// To be acknowledged, unless 0.
     pub(crate) cookie: u64,
@@ -118,23 +120,26 @@ impl Rx {
     pub(crate) fn stalled_since(&self) -> Option<Time> {
         let owed = match self.state {
             State::Header => !self.partial.is_empty(),
-            State::Judging(_) | State::Waiting(_) => false,
+            State::Judging(_) | State::Waiting(..) => false,
             State::Body(..) => true,
         };
         owed.then_some(self.last)
     }
 
-    /// Returns whether a header was passed on whose message is not complete.
-    pub(crate) fn in_message(&self) -> bool {
-        !matches!(self.state, State::Header)
+    /// Returns the message that LNet has named and that is not complete.
+    pub(crate) fn in_message(&self) -> Option<RxId> {
+        match self.state {
+            State::Header | State::Judging(_) => None,
+            State::Waiting(_, rx) | State::Body(_, rx, _) => Some(rx),
+        }
     }
 
     pub(crate) fn need(&self) -> Need {
         match &self.state {
             State::Header => Need::Bytes(self.header_len() - self.partial.len()),
             State::Judging(_) => Need::Verdict,
-            State::Waiting(_) => Need::Wait,
-            State::Body(message, body) => match body.sink {
+            State::Waiting(..) => Need::Wait,
+            State::Body(message, _, body) => match body.sink {
                 Sink::Inline { len } => Need::Bytes(len as usize),
                 sink => Need::Payload { sink, crc: message.check.map(|check| check.state) },
             },
@@ -148,7 +153,7 @@ impl Rx {
                 self.last = now;
                 self.take_header(bytes)
             }
-            State::Body(message, body) => {
+            State::Body(message, _, body) => {
                 let Sink::Inline { len } = body.sink else { return (0, Ok(Event::More)) };
                 self.last = now;
                 let taken = bytes.len().min(len as usize);
@@ -160,7 +165,7 @@ impl Rx {
                 }
                 (taken, self.finish_part())
             }
-            State::Judging(_) | State::Waiting(_) => (0, Ok(Event::More)),
+            State::Judging(_) | State::Waiting(..) => (0, Ok(Event::More)),
         }
     }
 
@@ -175,7 +180,7 @@ impl Rx {
         crc: Option<u32>,
     ) -> Result<Event, Fault> {
         self.last = now;
-        let State::Body(message, body) = &mut self.state else {
+        let State::Body(message, _, body) = &mut self.state else {
             panic!("{len} bytes of payload arrived, and none were asked for");
         };
         body.sink = match body.sink {
@@ -193,7 +198,7 @@ impl Rx {
     ///
     /// # Panics
     /// If there is none, or if the sink is larger than its payload.
-    pub(crate) fn receive(&mut self, now: Time, sink: Sink) -> Result<Event, Fault> {
+    pub(crate) fn receive(&mut self, now: Time, rx: RxId, sink: Sink) -> Result<Event, Fault> {
         let mut message = self.judged();
         // The peer is not to blame for the time that the judge took.
         self.last = now;
@@ -208,7 +213,7 @@ impl Rx {
             Sink::Discard { .. } | Sink::Span(_) => Vec::new(),
         };
         let body = Body { sink, rest: message.payload_len - len, inline };
-        self.state = State::Body(message, body);
+        self.state = State::Body(message, rx, body);
         self.finish_part()
     }
 
@@ -216,8 +221,8 @@ impl Rx {
     ///
     /// # Panics
     /// If there is no message to be judged.
-    pub(crate) fn wait(&mut self) {
-        self.state = State::Waiting(self.judged());
+    pub(crate) fn wait(&mut self, rx: RxId) {
+        self.state = State::Waiting(self.judged(), rx);
     }
 
     /// Forgets the message at hand, as its owner has.
@@ -231,7 +236,7 @@ impl Rx {
 
     fn judged(&self) -> Message {
         match self.state {
-            State::Judging(message) | State::Waiting(message) => message,
+            State::Judging(message) | State::Waiting(message, _) => message,
             State::Header | State::Body(..) => panic!("no message waits for a verdict"),
         }
     }
@@ -334,7 +339,7 @@ impl Rx {
 
     /// Goes on when a sink is full: to the rest of the payload, or to the next header.
     fn finish_part(&mut self) -> Result<Event, Fault> {
-        let State::Body(message, body) = &mut self.state else { return Ok(Event::More) };
+        let State::Body(message, rx, body) = &mut self.state else { return Ok(Event::More) };
         if !body.sink.is_empty() {
             return Ok(Event::More);
         }
@@ -344,9 +349,9 @@ impl Rx {
         }
         confirm(message.check)?;
         let inline = std::mem::take(&mut body.inline);
-        let Message { payload_len, cookie, .. } = *message;
+        let (rx, Message { payload_len, cookie, .. }) = (*rx, *message);
         self.state = State::Header;
-        Ok(Event::Complete(Complete { payload_len, cookie, inline }))
+        Ok(Event::Complete(Complete { rx, payload_len, cookie, inline }))
     }
 }
 

@@ -12,8 +12,7 @@
 use std::collections::BTreeMap;
 
 use fulmar_base::{ConnId, MessageId, Time};
-
-use crate::SendError;
+use fulmar_lnd::SendError;
 
 /// What one peer has to acknowledge. LNet's credits bound how much that is.
 #[derive(Debug, Default)]

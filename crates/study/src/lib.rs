@@ -8,11 +8,13 @@
 //! ```
 //!
 //! [`predict()`] is one scenario; [`sc11`] a sweep of hundreds beside the closed model of `tune`;
-//! [`scale`] one of 10,000 nodes. The machines are those that run over real sockets.
+//! [`scale`] one of 10,000 nodes. The machines are those that run over real sockets. [`chart`] draws the
+//! pictures.
 // It runs scenarios on all cores, and looks at the clock to say how long that took.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
+pub mod chart;
 mod meter;
 mod network;
 mod parallel;

@@ -9,17 +9,19 @@ use crate::repository::read;
 /// The crates from the bottom up. A crate may depend only on crates of lower rows: those of one
 /// row do not know each other.
 pub const LAYERS: &[&[&str]] = &[
-    &["base", "chart"],
+    &["base", "text"],
     &["wire", "tune"],
     &["lnet-wire"],
+    &["lnd"],
     &["socklnd", "lnet", "trace"],
     &["selftest"],
     &["node"],
     &["net", "sim", "link"],
     &["study"],
-    &["control", "proof"],
-    &["doctor"],
-    &["cli", "bench"],
+    &["control"],
+    &["doctor", "lst", "daemon"],
+    &["cli"],
+    &["testbed"],
 ];
 
 /// Crates that are tools for developers; nobody depends on them.

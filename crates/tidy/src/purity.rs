@@ -4,8 +4,20 @@ use crate::Finding;
 use crate::source::Source;
 
 /// Crates that see no sockets, files, threads, clocks, environment or other sources of chance.
-pub const PURE: &[&str] =
-    &["base", "wire", "lnet-wire", "socklnd", "lnet", "selftest", "trace", "node", "sim", "tune"];
+pub const PURE: &[&str] = &[
+    "base",
+    "text",
+    "wire",
+    "lnet-wire",
+    "lnd",
+    "socklnd",
+    "lnet",
+    "selftest",
+    "trace",
+    "node",
+    "sim",
+    "tune",
+];
 
 /// Crates that may hold `unsafe`.
 pub const UNSAFE: &[&str] = &["net", "fuse"];

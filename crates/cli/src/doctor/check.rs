@@ -1,6 +1,6 @@
 //! The end that examines.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use fulmar_doctor::examine::Progress;
 use fulmar_doctor::finding::Needs;
 use fulmar_doctor::{Check, Level, Options, Report, bundle, examine, render};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{CheckArgs, WRONG};
 use crate::context::{complain, print};
@@ -62,11 +63,13 @@ fn run(args: &CheckArgs, requests: &[Options]) -> ExitCode {
         if let Some(target) = options.target.as_ref().filter(|_| live) {
             print(&format!("Examining the path to {target}:\n"));
         }
-        let report = examine(options, &mut |progress| {
-            if live {
-                show(progress);
-            }
-        });
+        let running = match live {
+            true => ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout()),
+            false => ProgressBar::hidden(),
+        };
+        let running = running.with_style(ProgressStyle::default_spinner());
+        let report = examine(options, &mut |progress| show(&running, &progress));
+        running.finish_and_clear();
         if live {
             print("\n");
         }
@@ -101,12 +104,10 @@ fn document(reports: &[Report]) -> String {
     text.expect("a report is a document") + "\n"
 }
 
-/// Shows which check is made, and then what came of it in its place.
-fn show(progress: Progress<'_>) {
-    let mut out = std::io::stdout().lock();
-    let _ = match progress {
-        Progress::Begins(check) => write!(out, "  {} ...", check.word()),
-        Progress::Ended(checked) => writeln!(out, "\r\x1b[K{}", render::progress(checked)),
-    };
-    let _ = out.flush();
+/// Shows which check is being made, and a line for each that has ended.
+fn show(running: &ProgressBar, progress: &Progress<'_>) {
+    match progress {
+        Progress::Begins(check) => running.set_message(format!("{} ...", check.word())),
+        Progress::Ended(checked) => running.println(render::progress(checked)),
+    }
 }

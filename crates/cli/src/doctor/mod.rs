@@ -86,7 +86,7 @@ struct CheckArgs {
     streams: u32,
     /// Rate of datagrams on the wire of Ethernet, such as 1Gbit
     #[arg(long, value_name = "RATE", default_value = "100Mbit",
-        value_parser = fulmar_doctor::text::parse_rate)]
+        value_parser = fulmar_doctor::far::parse_rate)]
     udp_rate: u64,
     /// Port of "fulmar doctor serve" at the far end
     #[arg(long, default_value_t = fulmar_doctor::far::PORT)]

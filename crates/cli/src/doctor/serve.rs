@@ -48,7 +48,7 @@ fn line(notice: &Notice) -> String {
         Notice::Began(who) => format!("{who} examines\n"),
         Notice::Ended(who, time) => format!("{who} is done after {:.1} s\n", time.as_secs_f64()),
         Notice::Refused(who, why) => {
-            fulmar_doctor::text::printable(&format!("{who} was sent away: {why}")) + "\n"
+            fulmar_text::printable(&format!("{who} was sent away: {why}")) + "\n"
         }
     }
 }

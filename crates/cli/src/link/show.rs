@@ -1,9 +1,11 @@
 //! What a link has carried, for people and for programs.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use fulmar_link::{Counters, DIRECTIONS, Line, Size};
+use fulmar_link::{Counters, DIRECTIONS, Line};
+use fulmar_text::{Table, bytes, fixed, grouped, left, right};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 /// Shows a link.
@@ -12,31 +14,28 @@ pub(super) struct Show {
     lines: [Line; 2],
     begun: Instant,
     last: (Duration, [Counters; 2]),
-    /// How many lines of a table are on the terminal, which the next one replaces.
-    drawn: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Form {
-    /// A table that is drawn again each second.
-    Live,
-    /// A table at the end.
-    Plain,
+    /// A table at the end, and on a terminal one that is drawn again each second.
+    Table(ProgressBar),
     Json,
 }
 
 impl Show {
     pub(super) fn new(json: bool, lines: [Line; 2]) -> Self {
-        let form = match (json, std::io::stdout().is_terminal()) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Live,
-            (false, false) => Form::Plain,
+        let live = || {
+            // It is hidden where standard output is not a terminal.
+            let live = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+            live.with_style(ProgressStyle::with_template("{msg}").expect("the template is valid"))
         };
+        let form = if json { Form::Json } else { Form::Table(live()) };
         let last = (Duration::ZERO, [Counters::default(); 2]);
-        Self { form, lines, begun: Instant::now(), last, drawn: 0 }
+        Self { form, lines, begun: Instant::now(), last }
     }
 
-    /// Says that it works, and what to know.
+    /// Shows that the link is up, and `notes` for people.
     pub(super) fn started(&mut self, notes: &[String]) {
         match self.form {
             Form::Json => {
@@ -47,69 +46,49 @@ impl Show {
                 });
                 print(&format!("{}\n", json!({"started": {"a_to_b": ab, "b_to_a": ba}})));
             }
-            Form::Live | Form::Plain => {
-                print(&format!("{}\n{}\n", told(&self.lines), notes.join("\n")));
-            }
+            Form::Table(_) => print(&format!("{}\n{}\n", told(&self.lines), notes.join("\n"))),
         }
     }
 
-    /// Shows how it goes.
+    /// Shows the counters; it is called once a second.
     pub(super) fn second(&mut self, counters: [Counters; 2]) {
         let now = self.begun.elapsed();
         let rates = rates(&self.last.1, &counters, now.saturating_sub(self.last.0));
-        match self.form {
-            Form::Live => {
-                let table = table(&counters, rates, "\x1b[K");
-                print(&redrawn(self.drawn, &table));
-                self.drawn = table.lines().count();
-            }
+        match &self.form {
+            Form::Table(live) => live.set_message(table(&counters, rates)),
             Form::Json => print(&format!("{}\n", as_json("second", now, &counters, rates))),
-            Form::Plain => {}
         }
         self.last = (now, counters);
     }
 
-    /// Says what came of it.
+    /// Shows the totals when the link ends.
     pub(super) fn ended(&mut self, counters: [Counters; 2]) {
-        let now = self.begun.elapsed();
-        let rates = rates(&Default::default(), &counters, now);
-        match self.form {
-            Form::Json => print(&format!("{}\n", as_json("ended", now, &counters, rates))),
-            Form::Live | Form::Plain => {
-                let seconds = now.as_secs_f64();
-                print(&format!("\n{seconds:.1} s in all:\n{}", table(&counters, rates, "")));
-            }
-        }
+        print(&self.totals("\n", counters));
     }
 
-    /// Says the same after a command, to whom standard output belongs.
+    /// Shows the totals after a command, to which standard output belongs.
     pub(super) fn command_ended(&mut self, counters: [Counters; 2]) {
+        crate::context::complain(&self.totals("The link: ", counters));
+    }
+
+    fn totals(&self, start: &str, counters: [Counters; 2]) -> String {
         let now = self.begun.elapsed();
         let rates = rates(&Default::default(), &counters, now);
-        let text = match self.form {
+        match &self.form {
             Form::Json => format!("{}\n", as_json("ended", now, &counters, rates)),
-            Form::Live | Form::Plain => {
-                format!("The link, in {:.1} s:\n{}", now.as_secs_f64(), table(&counters, rates, ""))
+            Form::Table(live) => {
+                live.finish_and_clear();
+                let seconds = now.as_secs_f64();
+                format!("{start}{seconds:.1} s in all\n{}", table(&counters, rates))
             }
-        };
-        crate::context::complain(&text);
+        }
     }
 }
 
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody who reads is no reason to stop carrying.
+    // A reader that has gone away does not end the link.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Returns what draws a table over one of so many lines, of which each is erased. A terminal that
-/// is narrow cuts the lines off: if it wrapped them, there would be more than the cursor goes up.
-fn redrawn(lines: usize, table: &str) -> String {
-    let back = match lines {
-        0 => String::new(),
-        lines => format!("\x1b[{lines}A"),
-    };
-    format!("\x1b[?7l{back}{table}\x1b[?7h")
 }
 
 /// Returns bits per second that arrived.
@@ -133,7 +112,7 @@ fn told(lines: &[Line; 2]) -> String {
 fn words(line: &Line) -> String {
     let ms = |time: Duration| format!("{}ms", time.as_nanos() as f64 / 1e6);
     let mut text =
-        format!("rate {} delay {} queue {}", line.rate, ms(line.delay), Size(line.queue_bytes()));
+        format!("rate {} delay {} queue {}", line.rate, ms(line.delay), bytes(line.queue_bytes()));
     if !line.jitter.is_zero() {
         text += &format!(" jitter {}", ms(line.jitter));
     }
@@ -146,58 +125,49 @@ fn words(line: &Line) -> String {
     text
 }
 
-const HEADINGS: [&str; 9] = [
-    "direction",
-    "Gbit/s",
-    "segments",
-    "queue",
-    "queue max",
-    "overflow",
-    "lost",
-    "reordered",
-    "late (worst)",
-];
-const WIDTHS: [usize; 9] = [9, 7, 11, 8, 9, 8, 8, 9, 14];
-
-/// Returns a heading and a line for each direction; `end` stands at each line's end.
-fn table(counters: &[Counters; 2], rates: [f64; 2], end: &str) -> String {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
+/// Returns a heading and a line for each direction.
+fn table(counters: &[Counters; 2], rates: [f64; 2]) -> String {
+    let columns = [
+        ("Gbit/s", 7),
+        ("segments", 11),
+        ("queue", 8),
+        ("queue max", 9),
+        ("overflow", 8),
+        ("lost", 8),
+        ("reordered", 9),
+        ("late (worst)", 14),
+    ];
+    let columns = columns.map(|(heading, width)| right(heading).at_least(width));
+    let mut table = Table::new([left("direction")].into_iter().chain(columns));
     for (which, of) in counters.iter().enumerate() {
-        rows.push([
+        table.row([
             DIRECTIONS[which].to_owned(),
-            format!("{:.3}", rates[which] / 1e9),
-            of.delivered.to_string(),
-            Size(of.queue_bytes).to_string(),
-            Size(of.queue_max_bytes).to_string(),
-            of.overflowed.to_string(),
-            of.lost.to_string(),
-            of.reordered.to_string(),
+            fixed(rates[which] / 1e9, 3),
+            grouped(of.delivered),
+            bytes(of.queue_bytes),
+            bytes(of.queue_max_bytes),
+            grouped(of.overflowed),
+            grouped(of.lost),
+            grouped(of.reordered),
             format!("{:.0} ({:.0}) µs", of.lateness_mean_us, of.lateness_max_us),
         ]);
     }
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(WIDTHS).enumerate().map(|(column, (cell, width))| {
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        text += &format!("{}{end}\n", cells.collect::<Vec<_>>().join("  "));
-    }
-    text + &warnings(counters, end)
+    format!("{table}{}", warnings(counters))
 }
 
-/// Says what should not happen.
-fn warnings(counters: &[Counters; 2], end: &str) -> String {
+/// Returns a line for each kind of packet that was dropped without being asked for.
+fn warnings(counters: &[Counters; 2]) -> String {
     let mut text = String::new();
     for (direction, of) in DIRECTIONS.iter().zip(counters) {
         if of.missed > 0 {
             let missed = of.missed;
             text += &format!(
-                "{direction}: {missed} packets dropped: this machine is too busy for the rate{end}\n"
+                "{direction}: {missed} packets dropped: this machine is too busy for the rate\n"
             );
         }
         if of.refused > 0 {
             let refused = of.refused;
-            text += &format!("{direction}: {refused} segments came to an end that is down{end}\n");
+            text += &format!("{direction}: {refused} segments came to an end that is down\n");
         }
     }
     text
@@ -236,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_lines_up_and_says_what_should_not_be() {
+    fn the_table_lines_up_and_warns_of_dropped_packets() {
         let rates = rates(&Default::default(), &carried(), Duration::from_secs(1));
         let expected = "\
 direction   Gbit/s     segments     queue  queue max  overflow      lost  reordered    late (worst)
@@ -244,17 +214,11 @@ a to b      10.000          130       0 B   60.2 MiB         1         2        
 b to a       0.000            7       0 B        0 B         0         0          0        0 (0) µs
 b to a: 3 packets dropped: this machine is too busy for the rate
 ";
-        assert_eq!(table(&carried(), rates, ""), expected);
+        assert_eq!(table(&carried(), rates), expected);
     }
 
     #[test]
-    fn a_table_is_drawn_over_the_last_and_wraps_nowhere() {
-        assert_eq!(redrawn(0, "a\nb\n"), "\x1b[?7la\nb\n\x1b[?7h");
-        assert_eq!(redrawn(3, "a\nb\n"), "\x1b[?7l\x1b[3Aa\nb\n\x1b[?7h");
-    }
-
-    #[test]
-    fn programs_get_every_counter() {
+    fn json_has_every_counter() {
         let value = as_json("second", Duration::from_millis(1500), &carried(), [8e9, 0.0]);
         let second = &value["second"];
         assert_eq!(second["seconds"], 1.5);
@@ -264,7 +228,7 @@ b to a: 3 packets dropped: this machine is too busy for the rate
     }
 
     #[test]
-    fn a_line_is_told_in_the_words_that_make_it() {
+    fn a_line_is_described_in_the_words_of_its_options() {
         let mut line = Line::new("10Gbit".parse().unwrap(), Duration::from_micros(25_250));
         assert_eq!(told(&[line, line]), "Each way: rate 10Gbit delay 25.25ms queue 60.2 MiB");
         let other = line;

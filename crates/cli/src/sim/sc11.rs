@@ -1,12 +1,14 @@
 //! `fulmar sim sc11`.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fulmar_study::sc11::{self, Study, Summary};
 use fulmar_study::{Direction, sc11::grid};
+use fulmar_text::{Table, fixed, left, right};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::context::{complain, print};
 
@@ -48,20 +50,19 @@ pub(crate) fn main(args: &Args) -> ExitCode {
 /// Returns whether the model is right.
 fn run(args: &Args) -> Result<bool, String> {
     if let Some(directory) = &args.out {
-        // A wish that cannot be granted is better known before than after a minute.
+        // The sweep takes a minute: a directory that cannot be made is reported before it.
         fs::create_dir_all(directory).map_err(|error| {
             format!("cannot make the directory {}: {error}; name another one", directory.display())
         })?;
     }
-    let terminal = std::io::stderr().is_terminal();
+    let style = ProgressStyle::with_template("[{bar:40}] {pos} of {len} points");
+    let bar = ProgressBar::no_length();
+    bar.set_style(style.expect("the template is valid").progress_chars("##."));
     let study = sc11::run(|done, all| {
-        if terminal {
-            complain(&format!("\r{done} of {all} points"));
-        }
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
     });
-    if terminal {
-        complain("\r                          \r");
-    }
+    bar.finish_and_clear();
     let study = study.map_err(|error| format!("a point cannot be simulated: {error}"))?;
     let summary = study.summary();
     match args.json {
@@ -86,30 +87,28 @@ fn run(args: &Args) -> Result<bool, String> {
 fn table(study: &Study, summary: &Summary) -> String {
     let mut text = format!(
         "Payload in GB/s of {} clients over 50.5 ms and 2 x 50 Gb/s, which carry {:.2}; 1 MiB a \
-         transfer\n\n",
+         transfer, by RPCs under way of each client\n\n",
         grid::CLIENTS,
         sc11::line_rate() / 1e9
     );
-    text += &format!("{:37}RPCs under way of each client\n", "");
-    text += &format!("{:6} {:12} {:>12}", "", "credits", "peer_credits");
-    for concurrency in &grid::CONCURRENCIES {
-        text += &format!(" {concurrency:>6}");
-    }
-    text.push('\n');
+    let names = [left("test"), left("credits"), right("peer_credits")].into_iter();
+    let loads = grid::CONCURRENCIES.map(|concurrency| right(format!("{concurrency} RPCs")));
+    let mut rates = Table::new(names.chain(loads));
     for direction in [Direction::Write, Direction::Read] {
         for hold in grid::Hold::ALL.into_iter().rev() {
             for peer_credits in grid::PEER_CREDITS {
                 let usual = grid::Key::usual(direction, hold, peer_credits);
-                text += &format!("{:6} {:12} {peer_credits:>12}", direction.name(), hold.name());
-                for concurrency in &grid::CONCURRENCIES {
-                    let key = grid::Key { concurrency: *concurrency, ..usual };
+                let names = [direction.name(), hold.name()].map(str::to_owned);
+                let carried = grid::CONCURRENCIES.map(|concurrency| {
+                    let key = grid::Key { concurrency, ..usual };
                     let rate = study.get(&key).map_or(0.0, |p| p.simulated.bytes_per_second);
-                    text += &format!(" {:>6.2}", rate / 1e9);
-                }
-                text.push('\n');
+                    fixed(rate / 1e9, 2)
+                });
+                rates.row(names.into_iter().chain([peer_credits.to_string()]).chain(carried));
             }
         }
     }
+    text += &rates.to_string();
     text += &format!(
         "\n{} points in {:.1} s; the closed model is about {} of them: {:.2} % apart on the \
          average, {:.2} % at worst, {} beyond 5 %\n",

@@ -1,11 +1,12 @@
 //! `fulmar sim scale`.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use fulmar_study::Direction;
 use fulmar_study::scale::{self, Buffers, Scale, Size};
+use fulmar_text::{Table, bytes, left};
+use indicatif::ProgressBar;
 
 use crate::context::{complain, print};
 
@@ -65,13 +66,10 @@ pub(crate) fn main(args: &Args) -> ExitCode {
         measured: Duration::from_secs(args.seconds),
         ..Size::default()
     };
-    let terminal = std::io::stderr().is_terminal();
-    let progress = |what: &str| {
-        if terminal {
-            complain(&format!("{what} ...\n"));
-        }
-    };
-    match scale::run(size, progress) {
+    let step = ProgressBar::new_spinner();
+    let result = scale::run(size, |what: &str| step.set_message(format!("{what} ...")));
+    step.finish_and_clear();
+    match result {
         Ok(scale) if args.json => {
             let text = serde_json::to_string_pretty(&scale).expect("plain numbers");
             print(&format!("{text}\n"));
@@ -136,7 +134,11 @@ fn table(scale: &Scale) -> String {
                 scale.steps_per_second()
             ),
         ),
-        ("memory", format!("{:.2} GiB", scale.memory as f64 / f64::from(1 << 30))),
+        ("memory", bytes(scale.memory)),
     ];
-    rows.iter().map(|(name, value)| format!("{name:22}{value}\n")).collect()
+    let mut table = Table::new([left(""), left("")]);
+    for (name, value) in rows {
+        table.row([name, &value]);
+    }
+    table.to_string()
 }

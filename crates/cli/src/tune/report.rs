@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use fulmar_text::{Table, bit_rate, bytes, count, duration, hanging, left, percent, right};
 use fulmar_tune::advice::{Advice, Place, Setting};
 use fulmar_tune::model::{Bound, Direction, Kind, Prediction, Term};
 use fulmar_tune::present::Present;
-use fulmar_tune::text::{bits_per_second, bytes, count, duration, percent};
 use fulmar_tune::texts::{self, Names};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(super) fn text(advice: &Advice, host: Option<&Host>, names: &Names) -> Strin
     if !advice.warnings.is_empty() {
         out.push('\n');
         for warning in &advice.warnings {
-            out.push_str(&folded("Mind: ", warning));
+            out.push_str(&hanging("Warning: ", warning, WIDTH));
         }
     }
     out.push('\n');
@@ -52,8 +52,8 @@ pub(super) fn text(advice: &Advice, host: Option<&Host>, names: &Names) -> Strin
 /// What the path needs, what the advice gives it, and what there would be without.
 fn verdict(advice: &Advice, host: Option<&Host>) -> String {
     let Advice { site, path, plan, prediction, load, .. } = advice;
-    let line = bits_per_second(site.line_bits as f64 / 8.);
-    let (payload, rtt) = (bits_per_second(path.rate as f64), duration(path.rtt));
+    let line = bit_rate(site.line_bits as f64);
+    let (payload, rtt) = (bit_rate(8. * path.rate as f64), duration(path.rtt));
     let mut out = format!(
         "Path        {line}, {rtt}: {payload} of payload, {} under way when it is full\n",
         bytes(path.bytes_in_flight())
@@ -73,11 +73,12 @@ fn verdict(advice: &Advice, host: Option<&Host>) -> String {
         if load.pairs > 1 { " for each pair" } else { "" },
         duration(prediction.rpc_time)
     );
-    out.push_str(&folded("Load        ", &load_line));
-    out.push_str(&folded("As advised  ", &told(advice, prediction)));
+    out.push_str(&hanging("Load        ", &load_line, WIDTH));
+    out.push_str(&hanging("As advised  ", &told(advice, prediction), WIDTH));
     if let Some(host) = host {
         let now = host.present.predict(site, load);
-        out.push_str(&folded("As it is    ", &format!("{} ({})", told(advice, &now), host.lnet)));
+        let line = format!("{} ({})", told(advice, &now), host.lnet);
+        out.push_str(&hanging("As it is    ", &line, WIDTH));
     }
     out
 }
@@ -85,7 +86,7 @@ fn verdict(advice: &Advice, host: Option<&Host>) -> String {
 /// A prediction in a line, with the formula of what binds.
 fn told(advice: &Advice, prediction: &Prediction) -> String {
     let rate = prediction.bytes_per_second;
-    let rates = bits_per_second(rate);
+    let rates = bit_rate(8. * rate);
     if prediction.bound == Bound::Line {
         return format!("{rates}: the line is full, nothing else binds");
     }
@@ -118,31 +119,32 @@ const HEADINGS: [(Place, &str); 6] = [
     (Place::Device, "Network device"),
 ];
 
-/// Setting, now, advised, why.
+/// Returns each setting with its value now, the advised value and the reason.
 fn table(advice: &Advice, host: Option<&Host>) -> String {
     let rows: Vec<Row<'_>> =
         advice.settings.iter().map(|setting| Row::new(setting, host.map(|h| &h.present))).collect();
-    let width = |of: fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
-    let name = INDENT + width(|row| row.setting.name.len());
-    let now = width(|row| row.now.len()).max("usual".len());
-    let advised = width(|row| row.advised.len()).max("ADVISED".len());
     let before = if host.is_some() { "NOW" } else { "USUAL" };
-    let mut out = format!("{:name$}  {before:>now$}  {:>advised$}  WHY\n", "SETTING", "ADVISED");
+    let mut values = Table::new([left("SETTING"), right(before), right("ADVISED")]);
+    for row in &rows {
+        values.row([&format!("{:INDENT$}{}", "", row.setting.name), &row.now, &row.advised]);
+    }
+    let values = values.to_string();
+    let mut values = values.lines();
+    let mut out = format!("{}  WHY\n", values.next().unwrap_or_default());
+    let rows: Vec<(Row<'_>, &str)> = rows.into_iter().zip(values).collect();
     for (place, heading) in HEADINGS {
-        let here = || rows.iter().filter(|row| row.setting.place == place);
+        let here = || rows.iter().filter(|(row, _)| row.setting.place == place);
         if here().next().is_some() {
             let _ = writeln!(out, "{heading}");
         }
-        let (same, other): (Vec<_>, Vec<_>) = here().partition(|row| row.is_same);
-        for row in other {
-            let label = format!("{:INDENT$}{}", "", row.setting.name);
-            let start = format!("{label:name$}  {:>now$}  {:>advised$}  ", row.now, row.advised);
-            out.push_str(&folded(&start, &row.why));
+        let (same, other): (Vec<_>, Vec<_>) = here().partition(|(row, _)| row.is_same);
+        for (row, values) in other {
+            out += &hanging(&format!("{values}  "), &row.why, WIDTH);
         }
         if !same.is_empty() {
-            let list = same.iter().map(|row| format!("{} {}", row.setting.name, row.advised));
+            let list = same.iter().map(|(row, _)| format!("{} {}", row.setting.name, row.advised));
             let list = list.collect::<Vec<_>>().join(", ");
-            out.push_str(&folded(&format!("{:INDENT$}as they are: ", ""), &list));
+            out += &hanging(&format!("{:INDENT$}unchanged: ", ""), &list, WIDTH);
         }
     }
     out
@@ -153,7 +155,7 @@ struct Row<'a> {
     now: String,
     advised: String,
     why: String,
-    /// It need not be touched.
+    /// The advised value is the present one.
     is_same: bool,
 }
 
@@ -166,7 +168,7 @@ impl<'a> Row<'a> {
         if let Some(without) = &setting.without {
             let usual = shown(setting.name, &setting.usual);
             let _ =
-                write!(why, "; {usual} would carry {}", bits_per_second(without.bytes_per_second));
+                write!(why, "; {usual} would carry {}", bit_rate(8. * without.bytes_per_second));
         }
         let is_same = now == advised;
         Self { setting, now, advised, why, is_same }
@@ -196,7 +198,7 @@ fn memory(advice: &Advice) -> String {
         let list: Vec<String> =
             shares.iter().map(|share| format!("{} {}", bytes(share.bytes), share.what)).collect();
         let line = format!("at most {}: {}", bytes(total), list.join(", "));
-        out.push_str(&folded(&format!("{:12}", format!("Per {who}")), &line));
+        out.push_str(&hanging(&format!("{:12}", format!("Per {who}")), &line, WIDTH));
     }
     match memory.limit {
         Some(limit) => {
@@ -204,26 +206,5 @@ fn memory(advice: &Advice) -> String {
         }
         None => out.push_str("            whether that fits is not known: give --memory\n"),
     }
-    out
-}
-
-/// `text` after `start`, in lines of a terminal that begin below its first word.
-fn folded(start: &str, text: &str) -> String {
-    let indent = start.chars().count();
-    let mut out = start.to_owned();
-    let mut column = indent;
-    for word in text.split_whitespace() {
-        let len = word.chars().count();
-        if column > indent && column + 1 + len > WIDTH {
-            let _ = write!(out, "\n{:indent$}", "");
-            column = indent;
-        } else if column > indent {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += len;
-    }
-    out.push('\n');
     out
 }

@@ -81,7 +81,7 @@ fn a_host_tells_what_its_files_say() {
     let advice = advice(&["--for", "kernel"]);
     let text = report::text(&advice, Some(&host), &Names::default());
     let told =
-        "Bound by peer_credits: 2 pairs x 16 credits x 1 MiB / (89.1 us + 50.5 ms round trip)";
+        "Bound by peer_credits: 2 pairs x 16 credits x 1 MiB / (89.1 µs + 50.5 ms round trip)";
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains(told), "{text}");
     assert!(text.contains("(the kernel's LNet, by its parameters)"), "{text}");

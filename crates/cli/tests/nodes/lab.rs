@@ -62,7 +62,7 @@ impl Lab {
         let len = ready
             .recv(&mut state)
             .unwrap_or_else(|_| panic!("not ready: {}", std::fs::read_to_string(&log).unwrap()));
-        assert_eq!(&state[..len], b"READY=1");
+        assert_eq!(state[..len].trim_ascii_end(), b"READY=1");
         node
     }
 

@@ -206,13 +206,13 @@ impl FromStr for GlobalKey {
 
 impl serde::Serialize for GlobalKey {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        crate::text::serialize(self, s)
+        crate::as_text::serialize(self, s)
     }
 }
 
 impl<'de> serde::Deserialize<'de> for GlobalKey {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        crate::text::deserialize(d)
+        crate::as_text::deserialize(d)
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_lnet::NiTunables;
+use fulmar_lnd::NiTunables;
 use fulmar_lnet_wire::{Net, NetType, Nid};
 use thiserror::Error;
 

@@ -2,6 +2,7 @@
 //!
 //! Everything is read with its place in the text, so that an error points at it.
 
+mod cpts;
 mod diagnostic;
 mod globals;
 mod interfaces;
@@ -19,6 +20,7 @@ mod tests;
 
 use fulmar_lnet_wire::Nid;
 
+pub use cpts::Cores;
 pub use diagnostic::{Diagnostic, Position, Source};
 pub use globals::{GlobalKey, set, set_all};
 pub use interfaces::{

@@ -85,7 +85,7 @@ pub struct Ip2NetsConf {
     /// What each NI gets, and the interfaces that are considered, if they are named.
     pub ni: NiConf,
     /// Local addresses to which the entry applies; none for all.
-    #[serde(with = "crate::text::list")]
+    #[serde(with = "crate::as_text::list")]
     pub ranges: Vec<AddressPattern>,
 }
 

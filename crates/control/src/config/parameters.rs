@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_lnet::{Globals, NiTunables, RouterBuffers, RoutingConfig};
+use fulmar_lnd::NiTunables;
+use fulmar_lnet::{Globals, RouterBuffers, RoutingConfig};
 use fulmar_socklnd::AcceptMode;
 
+use super::cpts::Pattern;
 use super::diagnostic::{Diagnostic, Text};
 use super::globals::{self, GlobalKey};
 
@@ -13,6 +15,7 @@ use super::globals::{self, GlobalKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Module {
+    Libcfs,
     Lnet,
     Ksocklnd,
     LnetSelftest,
@@ -21,6 +24,7 @@ pub enum Module {
 impl Module {
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         match name {
+            "libcfs" => Some(Self::Libcfs),
             "lnet" => Some(Self::Lnet),
             "ksocklnd" => Some(Self::Ksocklnd),
             "lnet_selftest" => Some(Self::LnetSelftest),
@@ -30,6 +34,7 @@ impl Module {
 
     fn parameters(self) -> &'static [(&'static str, Kind)] {
         match self {
+            Self::Libcfs => LIBCFS,
             Self::Lnet => LNET,
             Self::Ksocklnd => KSOCKLND,
             Self::LnetSelftest => LNET_SELFTEST,
@@ -42,16 +47,18 @@ impl Module {
 enum Kind {
     Number(i64, i64),
     OneOf(&'static [&'static str]),
-    Any,
+    Cpts,
 }
 
-use Kind::{Any, Number, OneOf};
+use Kind::{Cpts, Number, OneOf};
 
 const FLAG: Kind = Number(0, 1);
 const COUNT: Kind = Number(0, u32::MAX as i64);
 const SOME: Kind = Number(1, u32::MAX as i64);
 const PORT: Kind = Number(1, u16::MAX as i64);
 const SIGNED: Kind = Number(i32::MIN as i64, i32::MAX as i64);
+
+const LIBCFS: &[(&str, Kind)] = &[("cpu_npartitions", COUNT), ("cpu_pattern", Cpts)];
 
 const LNET: &[(&str, Kind)] = &[
     ("accept", OneOf(&["secure", "all", "none"])),
@@ -65,7 +72,7 @@ const LNET: &[(&str, Kind)] = &[
     ("check_routers_before_use", FLAG),
     ("config_on_load", FLAG),
     ("cpu_npartitions", COUNT),
-    ("cpu_pattern", Any),
+    ("cpu_pattern", Cpts),
     ("dead_router_check_interval", SIGNED),
     ("enable_sysctl_setup", FLAG),
     ("forwarding", OneOf(&["", "enabled", "disabled"])),
@@ -160,7 +167,8 @@ impl Parameters {
             OneOf(words) if !words.contains(&value.s) => {
                 return Err(value.unknown(&format!("value for {known}:"), words));
             }
-            OneOf(_) | Any => {}
+            Cpts if !value.trim().s.is_empty() => drop(Pattern::parse(value)?),
+            OneOf(_) | Cpts => {}
         }
         self.values.insert((module, known), value.s.to_owned());
         Ok(())

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use fulmar_lnet::{NiTunables, views};
+use fulmar_lnd::NiTunables;
+use fulmar_lnet::views;
 use fulmar_lnet_wire::{Nid, ProcessId};
 use serde::{Deserialize, Serialize};
 

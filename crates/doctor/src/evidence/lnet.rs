@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use fulmar_control::api::{Client, Ping};
 use fulmar_lnet_wire::ping::Features;
 use fulmar_lnet_wire::{Nid, ProcessId};
+use fulmar_net::exchange::{Exchange, feature_names};
 use fulmar_net::{NiAddress, NiOptions, Node, Runtime};
-use fulmar_proof::exchange::{feature_names, ping_info};
 use fulmar_socklnd::AcceptMode;
 use serde::{Deserialize, Serialize};
 
@@ -151,7 +151,7 @@ fn by_own(nid: Nid, remote: SocketAddr, timeout: Duration) -> LnetSeen {
         let node = Node::start(&runtime, settings)?;
         let mut ni = NiOptions::at(local);
         (ni.net, ni.address) = (nid.net(), NiAddress::Ip(local));
-        if let Err(error) = node.add_ni(ni) {
+        if let Err(error) = node.admin().add_ni(ni) {
             node.stop();
             return Err(error.into());
         }
@@ -175,17 +175,19 @@ const PINGS_TIME_MAX: Duration = Duration::from_secs(1);
 fn ask_with(node: &Node, peer: ProcessId, local: IpAddr, timeout: Duration) -> LnetSeen {
     let by = format!("a node of this program at {local}");
     let begun = Instant::now();
-    let reply = match node.ping(peer, None, timeout) {
+    let admin = node.admin();
+    let reply = match admin.ping(peer, None, timeout) {
         Ok(reply) => reply,
         Err(errno) => return LnetSeen::Silent { by, why: errno.to_string() },
     };
     let first_us = begun.elapsed().as_micros() as u64;
-    let conn = node.connections().into_iter().find(|conn| conn.info.peer.nid == peer.nid);
-    let info = ping_info(node, peer, timeout).ok();
+    let conn = admin.connections().into_iter().find(|conn| conn.info.peer.nid == peer.nid);
+    let exchange = Exchange::open(node);
+    let info = exchange.and_then(|exchange| exchange.ping_info(peer, timeout)).ok();
     let (begun, mut times) = (Instant::now(), Vec::new());
     while times.len() < PINGS && begun.elapsed() < PINGS_TIME_MAX {
         let sent = Instant::now();
-        if node.ping(peer, None, timeout).is_err() {
+        if admin.ping(peer, None, timeout).is_err() {
             break;
         }
         times.push(sent.elapsed().as_micros() as u64);

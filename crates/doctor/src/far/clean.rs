@@ -4,8 +4,9 @@
 //! such words are kept only if they are what a kernel would say, and all others are made harmless
 //! to read.
 
+use fulmar_text::printable;
+
 use crate::evidence::{Device, Host};
-use crate::text::printable;
 
 /// Characters of a text from the other end that are shown.
 const WORDS_MAX: usize = 300;

@@ -68,5 +68,19 @@ pub const GREETINGS_MAX: usize = 16;
 /// Such callers from one address.
 pub const GREETINGS_FROM_ONE_MAX: usize = 4;
 
+/// Reads a rate of datagrams, from 1 kbit/s to [`RATE_MAX`]: `1Gbit`, `200M`, `64000`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    match fulmar_base::quantity::rate(text)? {
+        bits @ 1_000..=RATE_MAX => Ok(bits),
+        _ => {
+            let most = RATE_MAX / 1_000_000_000;
+            Err(format!("{text}: a rate is between 1 kbit/s and {most} Gbit/s"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

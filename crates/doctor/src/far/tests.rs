@@ -372,3 +372,12 @@ fn a_far_end_that_talks_without_end_is_cut_off() {
     let error = examiner(at).host().unwrap_err().to_string();
     assert!(error.contains("says what is not understood"), "{error}");
 }
+
+#[test]
+fn a_rate_is_within_what_a_far_end_accepts() {
+    assert_eq!(parse_rate("10Gbps"), Ok(10_000_000_000));
+    assert_eq!((parse_rate("1k"), parse_rate("400G")), (Ok(1_000), Ok(RATE_MAX)));
+    for text in ["", "fast", "1", "999", "400.1G", "9999G"] {
+        assert!(parse_rate(text).is_err(), "{text}");
+    }
+}

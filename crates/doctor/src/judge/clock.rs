@@ -1,9 +1,10 @@
 //! Clocks.
 
+use fulmar_text::{duration, micros};
+
 use crate::evidence::Host;
 use crate::finding::{Finding, Level, Place};
 use crate::measure::ClockSeen;
-use crate::text::{duration, micros};
 
 /// Judges the clocks of both hosts, and how far they are apart.
 pub fn clock(hosts: &[(Place, &Host)], apart: Option<ClockSeen>) -> Vec<Finding> {

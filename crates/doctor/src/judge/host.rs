@@ -1,8 +1,9 @@
 //! Processors, limits of processes, and hints of a firewall.
 
+use fulmar_text::percent;
+
 use crate::evidence::Host;
 use crate::finding::{Finding, Level, Place};
-use crate::text::percent;
 
 /// Judges how the speed of processors is governed.
 pub fn cpu(place: Place, host: &Host) -> Vec<Finding> {

@@ -1,8 +1,9 @@
 //! Latency over message sizes.
 
+use fulmar_text::{bit_rate, bytes, micros};
+
 use crate::finding::{Finding, Level, Place};
 use crate::measure::LatencyRow;
-use crate::text::{bytes, micros, rate};
 
 /// Judges messages of many sizes.
 pub fn latency(rows: &[LatencyRow]) -> Vec<Finding> {
@@ -14,7 +15,7 @@ pub fn latency(rows: &[LatencyRow]) -> Vec<Finding> {
             "{} takes {}, {} at best; 95 % of {} within {}",
             bytes(last.size.into()),
             micros(last.one_way.median_us),
-            rate(rows.iter().map(|row| row.rate).fold(0.0, f64::max)),
+            bit_rate(rows.iter().map(|row| row.rate).fold(0.0, f64::max)),
             bytes(first.size.into()),
             micros(first.one_way.p95_us)
         ),

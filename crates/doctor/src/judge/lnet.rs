@@ -1,8 +1,9 @@
 //! The node of LNet at the far end.
 
+use fulmar_text::micros;
+
 use crate::evidence::{LnetAnswer, LnetSeen};
 use crate::finding::{Finding, Level, Place};
-use crate::text::micros;
 
 /// Judges what a node answered. `nid` is the one that was asked, `open` whether its port takes
 /// connections.

@@ -51,8 +51,3 @@ impl PathNeed {
 
 /// A path of this round trip is long: a megabyte is on its way at 1 Gbit/s.
 const LONG_US: f64 = 8_000.0;
-
-/// Returns a word for one, and another for more.
-fn plural<'a>(count: u64, one: &'a str, more: &'a str) -> &'a str {
-    if count == 1 { one } else { more }
-}

@@ -1,8 +1,9 @@
 //! TCP port 988.
 
+use fulmar_text::micros;
+
 use crate::evidence::{PortOutcome, PortSeen};
 use crate::finding::{Finding, Level, Place};
-use crate::text::micros;
 
 /// Judges what came of knocking at the port of LNet.
 pub fn port(seen: &PortSeen) -> Vec<Finding> {

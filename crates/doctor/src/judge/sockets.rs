@@ -1,9 +1,10 @@
 //! Limits of socket buffers, held against what the path needs.
 
+use fulmar_text::{bit_rate, bytes, micros};
+
 use super::PathNeed;
 use crate::evidence::TcpSettings;
 use crate::finding::{Finding, Level, Place};
-use crate::text::{bytes, micros, rate};
 
 /// A buffer of so many times what is on its way carries it all: half of a receive buffer is for
 /// what packets cost besides their payload, and a lost one holds a round trip's more.
@@ -58,7 +59,7 @@ fn held_against(place: Place, name: &str, limits: [u64; 3], path: PathNeed) -> F
     let evidence = format!(
         "{} at most; {} over {} have {} on their way, and need {}",
         bytes(most),
-        rate(path.rate),
+        bit_rate(path.rate),
         micros(path.round_trip_us),
         bytes(full),
         bytes(need)
@@ -68,7 +69,7 @@ fn held_against(place: Place, name: &str, limits: [u64; 3], path: PathNeed) -> F
     }
     // With many connections each carries a share.
     let level = if most.saturating_mul(4) >= need { Level::Note } else { Level::Warning };
-    let what = format!("{name} lets one connection carry {} at most", rate(at_most));
+    let what = format!("{name} lets one connection carry {} at most", bit_rate(at_most));
     let mend = format!("sysctl -w net.ipv4.{name}=\"{least} {first} {}\"", advice(need));
     Finding::new(level, place, what, evidence).mend(mend)
 }
@@ -77,7 +78,7 @@ fn alone(place: Place, name: &str, limits: [u64; 3]) -> Finding {
     let [least, first, most] = limits;
     let at_most = carries(most, OCEAN.round_trip_us);
     let evidence =
-        format!("{} at most: one connection carries {} over 50 ms", bytes(most), rate(at_most));
+        format!("{} at most: one connection carries {} over 50 ms", bytes(most), bit_rate(at_most));
     if at_most >= MODEST {
         return Finding::ok(place, format!("{name} suits long paths"), evidence);
     }
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(PATH.bytes(), 62_500_000);
         let found = sockets(Place::Here, &settings(6 << 20), Some(PATH));
         assert_eq!((found[0].level, found[1].level), (Level::Warning, Level::Ok));
-        assert!(found[0].what.contains("503.3 Mbit/s"), "{}", found[0].what);
+        assert!(found[0].what.contains("503 Mbit/s"), "{}", found[0].what);
         let mend = "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 134217728\"";
         assert_eq!(found[0].mend.as_deref(), Some(mend));
         assert_eq!(sockets(Place::Here, &settings(128 << 20), Some(PATH))[0].level, Level::Ok);
@@ -135,7 +136,7 @@ mod tests {
     fn a_host_alone_is_told_what_it_allows_over_an_ocean() {
         let found = sockets(Place::Here, &settings(6 << 20), None);
         assert_eq!((found[0].level, found[1].level), (Level::Note, Level::Ok));
-        assert!(found[0].evidence.contains("503.3 Mbit/s over 50 ms"), "{}", found[0].evidence);
+        assert!(found[0].evidence.contains("503 Mbit/s over 50 ms"), "{}", found[0].evidence);
     }
 
     #[test]

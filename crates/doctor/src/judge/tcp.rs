@@ -1,9 +1,10 @@
 //! Throughput of TCP, what holds it down, and what waits behind it.
 
-use super::{PathNeed, plural};
+use fulmar_text::{bit_rate, bytes, count, micros, percent};
+
+use super::PathNeed;
 use crate::finding::{Finding, Level, Place};
 use crate::measure::{TcpRun, Way};
-use crate::text::{bytes, micros, percent, rate};
 
 /// What the links of both ends carry, in bits per second, as far as that is known, and the devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,9 +34,8 @@ pub fn tcp(runs: &[TcpRun], path: PathNeed, lines: &Lines) -> Vec<Finding> {
 const SHARE_LEAST: f64 = 0.5;
 
 fn rate_of(run: &TcpRun, lines: &Lines) -> Finding {
-    let connections = plural(run.streams.into(), "connection", "connections");
-    let what =
-        format!("TCP {}, {} {connections}: {}", run.way.word(), run.streams, rate(run.settled));
+    let connections = count(run.streams, "connection");
+    let what = format!("TCP {}, {connections}: {}", run.way.word(), bit_rate(run.settled));
     let share = lines.rate.filter(|line| *line > 0.0).map(|line| run.settled / line);
     let evidence = format!(
         "{} in {:.1} s, {} sent again, window {}{}",
@@ -71,7 +71,7 @@ fn sides(runs: &[TcpRun]) -> Option<Finding> {
     let (out, back) = (best(Way::Out)?, best(Way::Back)?);
     (out.min(back) < out.max(back) * SIDES_LEAST).then(|| {
         let what = "one way carries much less than the other";
-        let evidence = format!("{} to the far end, {} from it", rate(out), rate(back));
+        let evidence = format!("{} to the far end, {} from it", bit_rate(out), bit_rate(back));
         let mend = "compare both hosts' findings; the ways may differ: traceroute from both ends";
         Finding::new(Level::Warning, Place::Path, what, evidence).mend(mend)
     })
@@ -92,11 +92,10 @@ fn retransmits(run: &TcpRun, path: PathNeed) -> Option<Finding> {
     };
     let what = format!("TCP {} is sent again: {}", run.way.word(), percent(share));
     let evidence = format!(
-        "{} of {} segments, {} {}",
+        "{} of {} segments, {}",
         run.sender.retransmits,
         run.sender.segments,
-        run.streams,
-        plural(run.streams.into(), "connection", "connections")
+        count(run.streams, "connection")
     );
     let mend = "a queue on the path is too short for the bursts, or a link loses: pace (tc qdisc \
                 replace dev DEV root fq) and compare the check udp";
@@ -111,15 +110,9 @@ fn limits(run: &TcpRun) -> Vec<Finding> {
         Way::Out => (Place::Here, Place::There),
         Way::Back => (Place::There, Place::Here),
     };
-    let connections = plural(run.streams.into(), "connection", "connections");
-    let evidence = |share: f64| {
-        format!(
-            "{} of the time on {} {connections} {}",
-            percent(share),
-            run.streams,
-            run.way.word()
-        )
-    };
+    let connections = count(run.streams, "connection");
+    let evidence =
+        |share: f64| format!("{} of the time on {connections} {}", percent(share), run.way.word());
     let mut found = Vec::new();
     let share = run.limited(run.sender.receiver_limited_us);
     if share >= LIMITED_LEAST {
@@ -152,7 +145,7 @@ fn one_against_many(runs: &[TcpRun]) -> Option<Finding> {
     (gain >= MANY_GAIN).then(|| {
         let what = format!("{} connections carry {gain:.1} times as much as one", many.streams);
         let evidence =
-            format!("{} and {}, {}", rate(many.settled), rate(one.settled), one.way.word());
+            format!("{} and {}, {}", bit_rate(many.settled), bit_rate(one.settled), one.way.word());
         let mend = format!(
             "lnetctl net set --net tcp --conns-per-peer {0} at both ends; or: options ksocklnd \
              conns_per_peer={0}",
@@ -176,11 +169,10 @@ fn bloat(runs: &[TcpRun], path: PathNeed, lines: &Lines) -> Option<Finding> {
         _ => Level::Ok,
     };
     let evidence = format!(
-        "round trip {} idle; under load {} ({} {})",
+        "round trip {} idle; under load {} ({})",
         micros(path.round_trip_us),
         micros(worst.median_us),
-        run.streams,
-        plural(run.streams.into(), "connection", "connections"),
+        count(run.streams, "connection"),
     );
     if level == Level::Ok {
         return Some(Finding::ok(Place::Path, "small packets pass beside a load", evidence));

@@ -1,8 +1,9 @@
 //! Datagrams at a chosen rate.
 
+use fulmar_text::{bit_rate, micros, percent};
+
 use crate::finding::{Finding, Level, Place};
 use crate::measure::{UdpSeen, UdpWay, Way};
-use crate::text::{micros, percent, rate};
 
 /// Judges loss, order and jitter both ways.
 pub fn udp(seen: &UdpSeen) -> Vec<Finding> {
@@ -27,7 +28,7 @@ fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
         one.sent.saturating_sub(one.seen.received),
         one.sent,
         seen.size,
-        rate(sent),
+        bit_rate(sent),
         one.seen.reordered,
         micros(one.seen.jitter_us)
     );
@@ -72,7 +73,7 @@ fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
     if sent < seen.wanted as f64 * 0.9 {
         let sender = if way == Way::Out { Place::Here } else { Place::There };
         let what = "the sender could not send datagrams so fast";
-        let evidence = format!("{} of {}", rate(sent), rate(seen.wanted as f64));
+        let evidence = format!("{} of {}", bit_rate(sent), bit_rate(seen.wanted as f64));
         found.push(Finding::new(Level::Note, sender, what, evidence));
     }
     found

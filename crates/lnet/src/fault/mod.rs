@@ -18,9 +18,9 @@ mod tests;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
+use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::{Header, Nid, NidMatch};
 
-use crate::api::SendFailure;
 use crate::{Lnet, views};
 
 use rule::Rule;
@@ -64,7 +64,7 @@ impl Faults {
 
     /// Returns how the sending of a message shall fail, if it shall.
     #[inline]
-    pub(crate) fn fail_sent(&mut self, now: Time, header: &Header) -> Option<SendFailure> {
+    pub(crate) fn fail_sent(&mut self, now: Time, header: &Header) -> Option<FailureClass> {
         if self.drops.is_empty() {
             return None;
         }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
+use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::{Body, Header, Nid, NidMatch};
 
-use crate::api::SendFailure;
 use crate::views;
 
 /// What a rule does, as commands choose between them.
@@ -49,7 +49,7 @@ impl MessageTypes {
 pub enum FaultEffect {
     /// It is dropped when it is received, or its sending fails.
     Drop {
-        /// Not 0: sending fails with one of these classes, bit `1 << class` of [`SendFailure`]
+        /// Not 0: sending fails with one of these classes, bit `1 << class` of [`FailureClass`]
         /// each; [`FaultRule::ANY_FAILURE`] for any class.
         failures: u32,
         /// It is the rule's turn with probability ½; needs an interval, which else is ignored.
@@ -90,7 +90,7 @@ impl FaultRule {
     pub const ANY_FAILURE: u32 = u32::MAX;
     /// The bits of all classes of failure.
     const FAILURES: u32 =
-        ((1 << (SendFailure::NetworkTimeout as u32 + 1)) - 1) & !((1 << FIRST_CLASS) - 1);
+        ((1 << (FailureClass::NetworkTimeout as u32 + 1)) - 1) & !((1 << FIRST_CLASS) - 1);
 
     /// Returns which commands are about the rule.
     pub fn kind(&self) -> FaultKind {
@@ -257,7 +257,7 @@ impl Rule {
     ///
     /// Any class is drawn first, whatever the rule says; one that it does not name gives way to
     /// the nearest that it does, the lower of two.
-    pub(super) fn failure(&self, rng: &mut Rng) -> SendFailure {
+    pub(super) fn failure(&self, rng: &mut Rng) -> FailureClass {
         let FaultEffect::Drop { failures, .. } = self.rule.effect else {
             unreachable!("only rules that drop make sends fail")
         };
@@ -282,18 +282,18 @@ impl Rule {
 }
 
 /// The number of the first class.
-const FIRST_CLASS: u32 = SendFailure::LocalInterrupt as u32;
+const FIRST_CLASS: u32 = FailureClass::LocalInterrupt as u32;
 
 /// The classes in the order of their numbers.
-const CLASSES: [SendFailure; 10] = [
-    SendFailure::LocalInterrupt,
-    SendFailure::LocalDropped,
-    SendFailure::LocalAborted,
-    SendFailure::LocalNoRoute,
-    SendFailure::LocalError,
-    SendFailure::LocalTimeout,
-    SendFailure::RemoteError,
-    SendFailure::RemoteDropped,
-    SendFailure::RemoteTimeout,
-    SendFailure::NetworkTimeout,
+const CLASSES: [FailureClass; 10] = [
+    FailureClass::LocalInterrupt,
+    FailureClass::LocalDropped,
+    FailureClass::LocalAborted,
+    FailureClass::LocalNoRoute,
+    FailureClass::LocalError,
+    FailureClass::LocalTimeout,
+    FailureClass::RemoteError,
+    FailureClass::RemoteDropped,
+    FailureClass::RemoteTimeout,
+    FailureClass::NetworkTimeout,
 ];

@@ -185,8 +185,8 @@ fn the_newest_rule_is_tried_first_and_one_that_fires_ends_the_search() {
 
 #[test]
 fn a_failure_is_of_a_class_that_the_rule_names() {
-    let class = |class: SendFailure| 1 << class as u32;
-    let (early, late) = (class(SendFailure::LocalDropped), class(SendFailure::RemoteTimeout));
+    let class = |class: FailureClass| 1 << class as u32;
+    let (early, late) = (class(FailureClass::LocalDropped), class(FailureClass::RemoteTimeout));
     let drawn = |rule| {
         let mut faults = faults(9, &[rule]);
         let mut seen = Vec::new();
@@ -198,17 +198,17 @@ fn a_failure_is_of_a_class_that_the_rule_names() {
         seen.dedup();
         seen
     };
-    assert_eq!(drawn(failing(late)), [SendFailure::RemoteTimeout]);
-    let both = [SendFailure::LocalDropped, SendFailure::RemoteTimeout];
+    assert_eq!(drawn(failing(late)), [FailureClass::RemoteTimeout]);
+    let both = [FailureClass::LocalDropped, FailureClass::RemoteTimeout];
     assert_eq!(drawn(failing(early | late)), both);
     assert_eq!(drawn(failing(FaultRule::ANY_FAILURE)).len(), 10);
     assert_eq!(drawn(every(dropping(0))).len(), 10);
-    assert_eq!(drawn(every(failing(early))), [SendFailure::LocalDropped]);
+    assert_eq!(drawn(every(failing(early))), [FailureClass::LocalDropped]);
 }
 
 #[test]
 fn a_rule_acts_when_messages_are_received_or_when_they_are_sent() {
-    let timeout = 1 << SendFailure::LocalTimeout as u32;
+    let timeout = 1 << FailureClass::LocalTimeout as u32;
     for (rule, on_receipt, on_sending) in [
         (dropping(0), true, false),
         (failing(timeout), false, true),

@@ -10,8 +10,8 @@ fn tight(peer_credits: u32, credits: u32) -> NiConfig {
 /// Posts `count` PUTs to `target` and returns their descriptors in order.
 fn post(s: &mut Script, target: Nid, count: u64) -> Vec<MdId> {
     let one = |n| {
-        let md = s.lnet.md_bind(Md { user: n, ..bound(100, 1) }).unwrap();
-        s.lnet.put(s.now, put(md, target)).unwrap();
+        let md = s.lnet.md_bind(SERVICE, Md { user: n, ..bound(100, 1) }, Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, put(target)).unwrap();
         md
     };
     (0..count).map(one).collect()
@@ -131,7 +131,7 @@ fn a_message_whose_descriptor_is_unlinked_in_the_queue_is_canceled_in_its_turn()
     let mut s = Script::acquainted_with(&[tight(1, 100)]);
     let mds = post(&mut s, tcp(2), 2);
     let first = s.sent_one();
-    s.lnet.md_unlink(s.now, mds[1]).unwrap();
+    s.lnet.md_unlink(s.now, SERVICE, mds[1]).unwrap();
     assert_eq!(s.events(), []);
     s.done(&first);
     let events = s.events();
@@ -151,7 +151,7 @@ fn removing_an_interface_fails_what_is_queued_and_lets_the_rest_finish() {
     assert_eq!(events.len(), 3);
     assert!(events.iter().all(|event| event.status == Err(Errno::ESHUTDOWN)));
     assert_eq!(s.lnet.peers(), [], "it can no longer be reached");
-    s.lnet.add_ni(s.now, tight(2, 100)).unwrap();
+    s.lnet.add_ni(s.now, tight(2, 100), LND_TIMEOUT).unwrap();
     for sent in &flying {
         s.done(sent);
     }
@@ -163,12 +163,12 @@ fn removing_an_interface_fails_what_is_queued_and_lets_the_rest_finish() {
 #[test]
 fn interfaces_need_credits_and_their_own_nid() {
     let mut s = Script::new();
-    assert_eq!(s.lnet.add_ni(s.now, ni(tcp(1))), Err(Errno::EEXIST));
-    assert_eq!(s.lnet.add_ni(s.now, ni(Nid::LOOPBACK)), Err(Errno::EEXIST));
+    assert_eq!(s.lnet.add_ni(s.now, ni(tcp(1)), LND_TIMEOUT), Err(Errno::EEXIST));
+    assert_eq!(s.lnet.add_ni(s.now, ni(Nid::LOOPBACK), LND_TIMEOUT), Err(Errno::EEXIST));
     let zero = NiConfig { nid: tcp(5), ..tight(0, 9) };
-    assert_eq!(s.lnet.add_ni(s.now, zero), Err(Errno::EINVAL));
+    assert_eq!(s.lnet.add_ni(s.now, zero, LND_TIMEOUT), Err(Errno::EINVAL));
     let cut = NiConfig { nid: tcp(5), ..tight(9, 4) };
-    s.lnet.add_ni(s.now, cut).unwrap();
+    s.lnet.add_ni(s.now, cut, LND_TIMEOUT).unwrap();
     assert_eq!(s.lnet.nis()[2].tunables.peer_credits, 4);
     assert_eq!(s.lnet.remove_ni(s.now, tcp(6)), Err(Errno::ENOENT));
 }
@@ -207,8 +207,8 @@ fn a_peer_without_multi_rail_sees_one_nid_of_ours() {
     }
     assert_eq!(used.len(), 1);
     for source in [tcp(1), tcp(11)] {
-        let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-        s.lnet.put(s.now, Put { source: Some(source), ..put(md, tcp(2)) }).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, Put { source: Some(source), ..put(tcp(2)) }).unwrap();
         assert_eq!(s.sent_one().ni, source, "unless it is told otherwise");
     }
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::peer::PeerState;
 
 fn post(s: &mut Script, target: Nid) -> MdId {
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, target)).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(target)).unwrap();
     md
 }
 
@@ -112,7 +112,7 @@ fn a_ping_that_is_not_answered_fails_what_waits_after_the_transaction_timeout() 
     s.lnet.handle_sent(
         s.now,
         again.message,
-        Err((SendFailure::RemoteDropped, Errno::ECONNREFUSED)),
+        Err(SendError { class: FailureClass::RemoteDropped, errno: Errno::ECONNREFUSED }),
     );
     assert_eq!(s.event().status, Err(Errno::ECONNREFUSED));
     s.lnet.is_idle().unwrap();
@@ -144,7 +144,11 @@ fn a_push_that_comes_first_does_for_the_ping_that_fails() {
     s.done(&sent[0]);
     s.answer_push(&sent[1]);
     assert!(is_put(&s.sent_one()));
-    s.lnet.handle_sent(s.now, ping.message, Err((SendFailure::LocalError, Errno::EIO)));
+    s.lnet.handle_sent(
+        s.now,
+        ping.message,
+        Err(SendError { class: FailureClass::LocalError, errno: Errno::EIO }),
+    );
     post(&mut s, tcp(2));
     assert!(is_put(&s.sent_one()));
 }
@@ -224,7 +228,7 @@ fn a_ping_is_answered_with_the_part_that_it_asks_for() {
 fn each_change_of_the_interfaces_is_pushed_with_a_higher_sequence() {
     let mut s = multi_rail(&[tcp(2)]);
     assert_eq!(s.lnet.ping_info().sequence, 1);
-    s.lnet.add_ni(s.now, ni(tcp(11))).unwrap();
+    s.lnet.add_ni(s.now, ni(tcp(11)), LND_TIMEOUT).unwrap();
     let push = s.sent_one();
     assert_eq!(payload_info(&push.payload).sequence, 2);
     s.lnet.remove_ni(s.now, tcp(11)).unwrap();
@@ -269,11 +273,9 @@ fn switching_discovery_off_is_pushed_and_changes_the_features() {
 
 #[test]
 fn without_discovery_each_peer_is_pinged_once_and_stays_as_it_is() {
-    let mut lnet = Lnet::new(Config {
-        globals: Globals { discovery: false, ..Globals::default() },
-        ..config()
-    });
-    lnet.add_ni(Time::ZERO, ni(tcp(1))).unwrap();
+    let mut lnet =
+        node(Config { globals: Globals { discovery: false, ..Globals::default() }, ..config() });
+    lnet.add_ni(Time::ZERO, ni(tcp(1)), LND_TIMEOUT).unwrap();
     lnet.start(Time::ZERO);
     let mut s = Script { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() };
     post(&mut s, tcp(2));
@@ -296,8 +298,8 @@ fn the_nids_of_a_multi_rail_peer_become_one_peer() {
         match_bits: 5,
         ..catch_all()
     };
-    let me = s.lnet.me_attach(PORTAL, me).unwrap();
-    s.lnet.md_attach(s.now, me, posted(9, MdOptions::OP_PUT)).unwrap();
+    let me = s.lnet.me_attach(SERVICE, PORTAL, me).unwrap();
+    s.lnet.md_attach(s.now, SERVICE, me, posted(9, MdOptions::OP_PUT), Memory::Buffer).unwrap();
     let rx = s.receive_from(tcp(3), 9, put_body(Handle::NONE));
     s.verdicts();
     s.received(rx, &[]);
@@ -313,8 +315,8 @@ fn an_entry_for_another_nid_of_the_peer_matches_it() {
     let mut s = multi_rail(&[tcp(2), tcp(3)]);
     let id = ProcessId { nid: tcp(3), pid: Pid::ANY };
     let me = Me { match_id: id, ignore_bits: 0, match_bits: 5, ..catch_all() };
-    let me = s.lnet.me_attach(PORTAL, me).unwrap();
-    s.lnet.md_attach(s.now, me, posted(9, MdOptions::OP_PUT)).unwrap();
+    let me = s.lnet.me_attach(SERVICE, PORTAL, me).unwrap();
+    s.lnet.md_attach(s.now, SERVICE, me, posted(9, MdOptions::OP_PUT), Memory::Buffer).unwrap();
     let rx = s.receive_from(tcp(2), 9, put_body(Handle::NONE));
     assert!(matches!(s.sink(), (got, Sink::Span(_)) if got == rx));
 }
@@ -322,8 +324,8 @@ fn an_entry_for_another_nid_of_the_peer_matches_it() {
 #[test]
 fn an_answer_may_come_from_another_nid_of_the_peer() {
     let mut s = multi_rail(&[tcp(2), tcp(3)]);
-    let md = s.lnet.md_bind(bound(40, 2)).unwrap();
-    s.lnet.put(s.now, Put { ack: true, ..put(md, tcp(2)) }).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(40, 2), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, Put { ack: true, ..put(tcp(2)) }).unwrap();
     let sent = s.sent_one();
     let Body::Put { ack, .. } = sent.header.body else { panic!() };
     let other = if sent.next_hop == tcp(2) { tcp(3) } else { tcp(2) };

@@ -7,8 +7,8 @@ use super::*;
 #[test]
 fn a_put_gives_one_send_event_and_its_descriptor_goes_with_it() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(bound(100, 1)).unwrap();
-    s.lnet.put(s.now, put(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(100, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(tcp(2))).unwrap();
     let sent = s.sent_one();
     assert_eq!((sent.ni, sent.next_hop), (tcp(1), tcp(2)));
     assert_eq!((sent.header.source, sent.header.target), (tcp(1), tcp(2)));
@@ -20,7 +20,7 @@ fn a_put_gives_one_send_event_and_its_descriptor_goes_with_it() {
     let event = s.event();
     assert_eq!((event.kind, event.status, event.unlinked), (EventKind::Send, Ok(()), true));
     assert_eq!((event.user, event.md, event.match_bits), (70, md, 5));
-    assert_eq!(s.lnet.put(s.now, put(md, tcp(2))), Err(Errno::ENOENT));
+    assert_eq!(s.lnet.put(s.now, SERVICE, md, put(tcp(2))), Err(Errno::ENOENT));
     s.lnet.is_idle().unwrap();
 }
 
@@ -108,8 +108,8 @@ fn an_answer_is_known_even_if_the_peer_record_was_made_anew() {
 #[test]
 fn a_get_gives_send_and_reply_and_its_data_goes_to_the_front_of_the_sink() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(Md { offset: 4096, ..bound(50, 2) }).unwrap();
-    s.lnet.get(s.now, get(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, Md { offset: 4096, ..bound(50, 2) }, Memory::Buffer).unwrap();
+    s.lnet.get(s.now, SERVICE, md, get(tcp(2))).unwrap();
     let sent = s.sent_one();
     let Body::Get { reply, sink_len: 50, .. } = sent.header.body else { panic!("{sent:?}") };
     assert_eq!(sent.payload, Payload::Empty);
@@ -129,8 +129,8 @@ fn a_get_gives_send_and_reply_and_its_data_goes_to_the_front_of_the_sink() {
 fn a_reply_longer_than_the_sink_is_cut_or_dropped() {
     for (options, cut) in [(MdOptions::TRUNCATE, true), (MdOptions::default(), false)] {
         let mut s = Script::acquainted();
-        let md = s.lnet.md_bind(Md { options, ..bound(50, 2) }).unwrap();
-        s.lnet.get(s.now, get(md, tcp(2))).unwrap();
+        let md = s.lnet.md_bind(SERVICE, Md { options, ..bound(50, 2) }, Memory::Buffer).unwrap();
+        s.lnet.get(s.now, SERVICE, md, get(tcp(2))).unwrap();
         let sent = s.sent_one();
         let Body::Get { reply, .. } = sent.header.body else { panic!() };
         s.receive(60, Body::Reply { handle: reply });
@@ -149,8 +149,8 @@ fn a_reply_longer_than_the_sink_is_cut_or_dropped() {
 #[test]
 fn a_connection_that_dies_in_the_middle_of_a_reply_fails_it() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(bound(50, 2)).unwrap();
-    s.lnet.get(s.now, get(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(50, 2), Memory::Buffer).unwrap();
+    s.lnet.get(s.now, SERVICE, md, get(tcp(2))).unwrap();
     let sent = s.sent_one();
     let Body::Get { reply, .. } = sent.header.body else { panic!() };
     let rx = s.receive(50, Body::Reply { handle: reply });
@@ -204,8 +204,8 @@ fn a_descriptor_is_tracked_when_it_or_the_node_says_so() {
         let mut s = Script::acquainted();
         let globals = Globals { response_tracking: mode, ..Globals::default() };
         s.lnet.set_globals(s.now, globals).unwrap();
-        let md = s.lnet.md_bind(Md { options, ..bound(9, 2) }).unwrap();
-        s.lnet.put(s.now, Put { ack: true, ..put(md, tcp(2)) }).unwrap();
+        let md = s.lnet.md_bind(SERVICE, Md { options, ..bound(9, 2) }, Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, Put { ack: true, ..put(tcp(2)) }).unwrap();
         assert_eq!(s.lnet.stats().rst_alloc, tracked, "mode {mode}, {options:?}");
     }
 }
@@ -213,20 +213,20 @@ fn a_descriptor_is_tracked_when_it_or_the_node_says_so() {
 #[test]
 fn unlinking_an_idle_descriptor_gives_its_only_event() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.md_unlink(s.now, md).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.md_unlink(s.now, SERVICE, md).unwrap();
     let event = s.event();
     assert_eq!((event.kind, event.status, event.unlinked), (EventKind::Unlink, Ok(()), true));
-    assert_eq!(s.lnet.md_unlink(s.now, md), Err(Errno::ENOENT));
+    assert_eq!(s.lnet.md_unlink(s.now, SERVICE, md), Err(Errno::ENOENT));
 }
 
 #[test]
 fn a_failed_send_is_in_the_event_and_in_the_counters() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(tcp(2))).unwrap();
     let sent = s.sent_one();
-    let failure = (SendFailure::RemoteDropped, Errno::ECONNREFUSED);
+    let failure = SendError::remote_dropped(Errno::ECONNREFUSED);
     s.lnet.handle_sent(s.now, sent.message, Err(failure));
     assert_eq!(s.event().status, Err(Errno::ECONNREFUSED));
     let stats = s.lnet.stats();
@@ -244,8 +244,8 @@ fn what_cannot_be_sent_is_the_status_of_the_send_event() {
         (tcp(2), Some(tcp(9)), Errno::EINVAL),
         (tcp1(2), Some(tcp(1)), Errno::EHOSTUNREACH),
     ] {
-        let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-        s.lnet.put(s.now, Put { source, ..put(md, target) }).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, Put { source, ..put(target) }).unwrap();
         let event = s.event();
         assert_eq!((event.kind, event.status), (EventKind::Send, Err(status)));
         assert!(event.unlinked);
@@ -256,24 +256,27 @@ fn what_cannot_be_sent_is_the_status_of_the_send_event() {
 #[test]
 fn descriptors_that_make_no_sense_are_refused() {
     let mut s = Script::new();
-    let wrong = |md| Lnet::new(config()).md_bind(md);
+    let wrong = |md| node(config()).md_bind(SERVICE, md, Memory::Buffer);
     assert_eq!(wrong(bound((1 << 20) + 1, 1)), Err(Errno::EINVAL));
     assert_eq!(wrong(posted(9, MdOptions::OP_PUT)), Err(Errno::EINVAL));
     assert_eq!(wrong(Md { offset: u64::MAX, ..bound(9, 1) }), Err(Errno::EINVAL));
     let big = Md { options: MdOptions::MAX_SIZE, max_size: 10, ..bound(9, 1) };
     assert_eq!(wrong(big), Err(Errno::EINVAL));
-    let me = s.lnet.me_attach(PORTAL, catch_all()).unwrap();
-    assert_eq!(s.lnet.md_attach(s.now, me, bound(9, 1)), Err(Errno::EINVAL));
-    assert_eq!(s.lnet.me_unlink(s.now, me), Err(Errno::ENOENT), "the entry went too");
+    let me = s.lnet.me_attach(SERVICE, PORTAL, catch_all()).unwrap();
+    assert_eq!(
+        s.lnet.md_attach(s.now, SERVICE, me, bound(9, 1), Memory::Buffer),
+        Err(Errno::EINVAL)
+    );
+    assert_eq!(s.lnet.me_unlink(s.now, SERVICE, me), Err(Errno::ENOENT), "the entry went too");
 }
 
 #[test]
 fn handles_look_like_those_of_a_kernel_and_are_never_used_twice() {
-    let mut lnet = Lnet::new(config());
+    let mut lnet = node(config());
     let mut cookies = Vec::new();
     for _ in 0..3 {
-        let md = lnet.md_bind(bound(9, 1)).unwrap();
-        lnet.md_unlink(Time::ZERO, md).unwrap();
+        let md = lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        lnet.md_unlink(Time::ZERO, SERVICE, md).unwrap();
         cookies.push(md.0);
     }
     assert_eq!(cookies, [1, 5, 9]);
@@ -297,8 +300,8 @@ fn latencies_are_measured_at_both_interfaces() {
 
 /// Puts 40 bytes with an acknowledgement to node 2 and returns what the LND gets.
 fn acked_put(s: &mut Script) -> SendRequest {
-    let md = s.lnet.md_bind(bound(40, 2)).unwrap();
-    s.lnet.put(s.now, Put { ack: true, ..put(md, tcp(2)) }).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(40, 2), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, Put { ack: true, ..put(tcp(2)) }).unwrap();
     s.sent_one()
 }
 

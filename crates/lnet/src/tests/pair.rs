@@ -32,7 +32,8 @@ struct Pair {
     nodes: [Node; 2],
     /// `wires[n]` leads to node `n`.
     wires: [Wire; 2],
-    rx: u64,
+    /// The names of the next messages that the nodes receive.
+    rx: [u64; 2],
     buffers: u64,
     /// How many PUTs and GETs returned without an error, and how many SEND events there were.
     requests: u64,
@@ -41,8 +42,8 @@ struct Pair {
 fn node(n: u32, rng: &mut Rng) -> Node {
     let credits = rng.between(1, 12) as u32;
     let tunables = NiTunables { peer_credits: 4, credits, ..NiTunables::default() };
-    let mut lnet = Lnet::new(config());
-    lnet.add_ni(Time::ZERO, NiConfig { tunables, ..ni(tcp(n)) }).unwrap();
+    let mut lnet = super::node(config());
+    lnet.add_ni(Time::ZERO, NiConfig { tunables, ..ni(tcp(n)) }, LND_TIMEOUT).unwrap();
     lnet.start(Time::ZERO);
     lnet.set_lazy(Time::ZERO, PORTAL + 1, true).unwrap();
     Node {
@@ -89,7 +90,7 @@ impl Pair {
         let mut rng = Rng::new(seed);
         let nodes = [node(1, &mut rng), node(2, &mut rng)];
         let wires = Default::default();
-        Self { rng, now: Time::ZERO, nodes, wires, rx: 0, buffers: 0, requests: 0 }
+        Self { rng, now: Time::ZERO, nodes, wires, rx: [0; 2], buffers: 0, requests: 0 }
     }
 
     fn buffer(&mut self, n: usize, len: u64, fill: u8) -> BufferId {
@@ -128,7 +129,7 @@ impl Pair {
     fn replace_ni(&mut self, n: usize) {
         let Node { nid, lnet, .. } = &mut self.nodes[n];
         lnet.remove_ni(self.now, *nid).unwrap();
-        lnet.add_ni(self.now, ni(*nid)).unwrap();
+        lnet.add_ni(self.now, ni(*nid), LND_TIMEOUT).unwrap();
     }
 
     fn post_request(&mut self, n: usize) {
@@ -142,13 +143,13 @@ impl Pair {
         let threshold = if is_put && !ack { 1 } else { 2 };
         let md = Md { buffer, user: fill.into(), ..bound(len, threshold) };
         let lnet = &mut self.nodes[n].lnet;
-        let md = lnet.md_bind(md).unwrap();
+        let md = lnet.md_bind(SERVICE, md, Memory::Buffer).unwrap();
         let result = match is_put {
             true => {
                 let header_data = fill.into();
-                lnet.put(self.now, Put { ack, portal, header_data, ..put(md, target) })
+                lnet.put(self.now, SERVICE, md, Put { ack, portal, header_data, ..put(target) })
             }
-            false => lnet.get(self.now, Get { portal, ..get(md, target) }),
+            false => lnet.get(self.now, SERVICE, md, Get { portal, ..get(target) }),
         };
         result.unwrap();
         self.requests += 1;
@@ -167,8 +168,8 @@ impl Pair {
             Md { buffer, threshold, max_size: 4096, auto_unlink: true, ..posted(10_000, options) };
         let portal = PORTAL + self.rng.below(2) as u32;
         let lnet = &mut self.nodes[n].lnet;
-        let me = lnet.me_attach(portal, catch_all()).unwrap();
-        lnet.md_attach(self.now, me, md).unwrap();
+        let me = lnet.me_attach(SERVICE, portal, catch_all()).unwrap();
+        lnet.md_attach(self.now, SERVICE, me, md, Memory::Buffer).unwrap();
     }
 
     fn finish_send(&mut self, n: usize) {
@@ -190,7 +191,7 @@ impl Pair {
         let newest = self.nodes[n].lnet.mds.iter().last().map(|(id, _)| id.0).unwrap_or(1);
         let md = MdId(1 + 4 * self.rng.below(newest / 4 + 1));
         if self.rng.one_in(4) {
-            let _ = self.nodes[n].lnet.md_unlink(self.now, md);
+            let _ = self.nodes[n].lnet.md_unlink(self.now, SERVICE, md);
         }
     }
 
@@ -201,11 +202,13 @@ impl Pair {
         }
         let Some((request, bytes)) = self.wires[n].queue.pop_front() else { return };
         assert_eq!(request.next_hop, self.nodes[n].nid);
-        self.rx += 1;
-        let rx = RxId(self.rx);
+        let rx = RxId(self.rx[n]);
+        self.rx[n] += 1;
         self.wires[n].stalled = Some((rx, bytes));
         let (ni, from, header) = (request.next_hop, request.ni, request.header);
-        self.nodes[n].lnet.handle_received(self.now, Received { rx, ni, from, header });
+        self.nodes[n]
+            .lnet
+            .handle_received(self.now, Received { conn: ConnId(rx.0), ni, from, header });
     }
 
     /// The connection to node `n` dies, with the message that is on it.
@@ -235,7 +238,7 @@ impl Pair {
                 self.nodes[n].sending.push(request.message);
                 self.wires[1 - n].queue.push_back((request, bytes));
             }
-            Output::Verdict { rx, verdict: Verdict::Receive(sink) } => {
+            Output::Verdict { rx, verdict: Verdict::Receive(sink), .. } => {
                 let (waiting, bytes) = self.wires[n].stalled.take().unwrap();
                 assert_eq!(waiting, rx);
                 let inline = self.nodes[n].write(sink, &bytes);
@@ -248,8 +251,7 @@ impl Pair {
                 self.nodes[n].write(to, &bytes);
                 self.nodes[n].lnet.handle_copied(self.now, copy);
             }
-            Output::Event(event) => self.handle_event(n, event),
-            Output::Service { .. } => panic!("no service is here"),
+            Output::Event { event, .. } => self.handle_event(n, event),
             Output::Allocate { .. } | Output::Release { .. } => unreachable!("nobody routes"),
             Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
         }

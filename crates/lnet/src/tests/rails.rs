@@ -8,8 +8,8 @@ pub(super) fn two_rails() -> Script {
 }
 
 fn send(s: &mut Script) -> SendRequest {
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(tcp(2))).unwrap();
     s.sent_one()
 }
 
@@ -19,8 +19,12 @@ fn health(s: &Script) -> (Vec<u32>, Vec<u32>) {
     (ours, theirs)
 }
 
-fn fail(s: &mut Script, request: &SendRequest, failure: SendFailure) {
-    s.lnet.handle_sent(s.now, request.message, Err((failure, Errno::EIO)));
+fn fail(s: &mut Script, request: &SendRequest, failure: FailureClass) {
+    s.lnet.handle_sent(
+        s.now,
+        request.message,
+        Err(SendError { class: failure, errno: Errno::EIO }),
+    );
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn two_networks_with_a_peer_take_turns_too() {
 fn what_one_rail_did_not_deliver_goes_by_the_other_with_one_event() {
     let mut s = two_rails();
     let first = send(&mut s);
-    fail(&mut s, &first, SendFailure::LocalDropped);
+    fail(&mut s, &first, FailureClass::LocalDropped);
     let second = s.sent_one();
     assert_ne!(second.ni, first.ni);
     let (ours, _) = health(&s);
@@ -78,10 +82,10 @@ fn what_one_rail_did_not_deliver_goes_by_the_other_with_one_event() {
 #[test]
 fn what_may_have_arrived_is_not_sent_again() {
     for failure in [
-        SendFailure::RemoteError,
-        SendFailure::RemoteTimeout,
-        SendFailure::NetworkTimeout,
-        SendFailure::LocalError,
+        FailureClass::RemoteError,
+        FailureClass::RemoteTimeout,
+        FailureClass::NetworkTimeout,
+        FailureClass::LocalError,
     ] {
         let mut s = two_rails();
         let sent = send(&mut s);
@@ -95,7 +99,7 @@ fn what_may_have_arrived_is_not_sent_again() {
 fn a_peer_with_one_nid_is_not_held_to_account() {
     let mut s = Script::multi_rail(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2)]);
     let sent = send(&mut s);
-    fail(&mut s, &sent, SendFailure::RemoteDropped);
+    fail(&mut s, &sent, FailureClass::RemoteDropped);
     assert_eq!(s.event().status, Err(Errno::EIO));
     assert_eq!(health(&s), (vec![1000, 1000], vec![1000]));
 }
@@ -105,12 +109,12 @@ fn retries_are_counted_and_bounded() {
     let mut s = two_rails();
     let mut sent = send(&mut s);
     for _ in 0..2 {
-        fail(&mut s, &sent, SendFailure::LocalDropped);
+        fail(&mut s, &sent, FailureClass::LocalDropped);
         s.wait(1);
         let again = s.sent().into_iter().find(|sent| !matches!(sent.header.body, Body::Get { .. }));
         sent = again.expect("it is sent again");
     }
-    fail(&mut s, &sent, SendFailure::LocalDropped);
+    fail(&mut s, &sent, FailureClass::LocalDropped);
     assert_eq!(s.event().status, Err(Errno::EIO));
     let stats = s.lnet.stats();
     assert_eq!((stats.resend_count, stats.failed_resends, stats.local_dropped_count), (2, 1, 3));
@@ -122,7 +126,7 @@ fn without_sensitivity_health_never_changes() {
     let globals = Globals { health_sensitivity: 0, ..s.lnet.globals().clone() };
     s.lnet.set_globals(s.now, globals).unwrap();
     let sent = send(&mut s);
-    fail(&mut s, &sent, SendFailure::LocalDropped);
+    fail(&mut s, &sent, FailureClass::LocalDropped);
     assert_eq!(s.event().status, Err(Errno::EIO), "and nothing is sent again");
     assert_eq!(health(&s), (vec![1000, 1000], vec![1000, 1000]));
 }
@@ -131,9 +135,9 @@ fn without_sensitivity_health_never_changes() {
 fn a_given_source_decides_the_pair() {
     let mut s = two_rails();
     for _ in 0..6 {
-        let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-        let request = Put { source: Some(tcp(11)), ..put(md, tcp(12)) };
-        s.lnet.put(s.now, request).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        let request = Put { source: Some(tcp(11)), ..put(tcp(12)) };
+        s.lnet.put(s.now, SERVICE, md, request).unwrap();
         let sent = s.sent_one();
         assert_eq!((sent.ni, sent.next_hop), (tcp(11), tcp(12)));
         s.done(&sent);
@@ -194,8 +198,8 @@ fn what_waits_for_a_rail_that_fails_goes_by_the_other() {
     let mut s = Script::multi_rail(&[narrow(tcp(1)), narrow(tcp(11))], &[tcp(2), tcp(12)]);
     let first: Vec<SendRequest> = (0..2).map(|_| send(&mut s)).collect();
     for _ in 0..4 {
-        let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-        s.lnet.put(s.now, put(md, tcp(2))).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, put(tcp(2))).unwrap();
     }
     assert_eq!(s.sent(), []);
     s.lnet.handle_link(s.now, tcp(1), false);
@@ -317,7 +321,7 @@ fn nobody_speaks_for_the_interfaces_of_others() {
 #[test]
 fn a_path_on_which_nothing_arrives_is_left_until_it_is_open_again() {
     let mut s = two_rails();
-    s.lnet.handle_path(s.now, tcp(1), tcp(2), PathNews::Stalled);
+    s.lnet.handle_path(s.now, tcp(1), tcp(2), PathState::Stalled);
     assert_eq!(health(&s), (vec![900, 1000], vec![900, 1000]));
     for _ in 0..4 {
         let sent = send(&mut s);
@@ -325,7 +329,7 @@ fn a_path_on_which_nothing_arrives_is_left_until_it_is_open_again() {
         s.done(&sent);
         s.drain();
     }
-    s.lnet.handle_path(s.now, tcp(1), tcp(2), PathNews::Up);
+    s.lnet.handle_path(s.now, tcp(1), tcp(2), PathState::Up);
     s.lnet.handle_timeout(s.now);
     let pings = s.sent();
     assert!(pings.iter().all(|ping| matches!(ping.header.body, Body::Get { .. })), "{pings:?}");
@@ -363,7 +367,7 @@ fn recovery_pings_come_ever_less_often() {
         for ping in s.sent() {
             assert_eq!(ping.next_hop, tcp(12));
             times.push(s.now.as_secs());
-            fail(&mut s, &ping, SendFailure::RemoteDropped);
+            fail(&mut s, &ping, FailureClass::RemoteDropped);
         }
     }
     assert_eq!(times, [1, 2, 4, 8, 16, 32, 64]);
@@ -398,8 +402,8 @@ fn a_rail_that_is_asked_and_silent_is_left_while_another_answers() {
     let mut s = two_rails();
     let mut lost = None;
     for _ in 0..2 {
-        let md = s.lnet.md_bind(bound(9, 2)).unwrap();
-        s.lnet.put(s.now, Put { ack: true, ..put(md, tcp(2)) }).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 2), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, Put { ack: true, ..put(tcp(2)) }).unwrap();
         let sent = s.sent_one();
         s.done(&sent);
         if sent.next_hop == tcp(12) {

@@ -5,8 +5,8 @@ use fulmar_base::Payload;
 use super::*;
 
 fn attach(s: &mut Script, me: Me, md: Md) -> MdId {
-    let me = s.lnet.me_attach(PORTAL, me).unwrap();
-    s.lnet.md_attach(s.now, me, md).unwrap()
+    let me = s.lnet.me_attach(SERVICE, PORTAL, me).unwrap();
+    s.lnet.md_attach(s.now, SERVICE, me, md, Memory::Buffer).unwrap()
 }
 
 fn discarded(s: &mut Script) -> bool {
@@ -123,15 +123,15 @@ fn what_is_too_long_is_dropped_without_trying_further() {
 fn an_exhausted_descriptor_takes_no_more_and_goes_with_its_entry() {
     let mut s = Script::acquainted();
     let md = Md { threshold: Some(2), auto_unlink: true, ..posted(100, MdOptions::OP_PUT) };
-    let me = s.lnet.me_attach(PORTAL, catch_all()).unwrap();
-    let md = s.lnet.md_attach(s.now, me, md).unwrap();
+    let me = s.lnet.me_attach(SERVICE, PORTAL, catch_all()).unwrap();
+    let md = s.lnet.md_attach(s.now, SERVICE, me, md, Memory::Buffer).unwrap();
     let first = s.receive_put(10);
     let second = s.receive_put(10);
     s.verdicts();
     s.receive_put(10);
     assert!(discarded(&mut s), "the third finds nothing although both are under way");
-    assert_eq!(s.lnet.md_unlink(s.now, md), Err(Errno::ENOENT));
-    assert_eq!(s.lnet.me_unlink(s.now, me), Err(Errno::ENOENT));
+    assert_eq!(s.lnet.md_unlink(s.now, SERVICE, md), Err(Errno::ENOENT));
+    assert_eq!(s.lnet.me_unlink(s.now, SERVICE, me), Err(Errno::ENOENT));
     s.received(second, &[]);
     assert!(!s.event().unlinked);
     s.received(first, &[]);
@@ -196,7 +196,7 @@ fn entries_that_ignore_bits_come_first_then_the_order_counts() {
     let masked = Me { match_bits: 4, ignore_bits: 1, ..catch_all() };
     let last = attach(&mut s, masked, md(4));
     assert_eq!(hit(&mut s), 4);
-    s.lnet.md_unlink(s.now, last).unwrap();
+    s.lnet.md_unlink(s.now, SERVICE, last).unwrap();
     s.events();
     assert_eq!(hit(&mut s), 2);
 }
@@ -219,7 +219,7 @@ fn bits_nid_and_pid_must_match() {
         let rx = s.receive_put(1);
         assert_eq!(!discarded(&mut s), matches, "{me:?}");
         s.received(rx, &[]);
-        s.lnet.md_unlink(s.now, md).unwrap();
+        s.lnet.md_unlink(s.now, SERVICE, md).unwrap();
         s.drain();
     }
     attach(&mut s, base, posted(100, MdOptions::OP_GET));
@@ -232,14 +232,14 @@ fn the_first_entry_of_a_portal_decides_what_the_others_are() {
     let mut s = Script::new();
     let id = ProcessId::lustre(tcp(2));
     let unique = Me { match_id: id, ignore_bits: 0, ..catch_all() };
-    let first = s.lnet.me_attach(3, unique).unwrap();
-    assert_eq!(s.lnet.me_attach(3, catch_all()), Err(Errno::EPERM));
-    s.lnet.me_unlink(s.now, first).unwrap();
-    assert_eq!(s.lnet.me_attach(3, catch_all()), Err(Errno::EPERM), "for ever");
-    s.lnet.me_attach(4, catch_all()).unwrap();
-    assert_eq!(s.lnet.me_attach(4, unique), Err(Errno::EPERM));
-    assert_eq!(s.lnet.me_attach(64, unique), Err(Errno::EINVAL));
-    assert_eq!(s.lnet.me_attach(0, catch_all()), Err(Errno::EPERM), "the machine's own");
+    let first = s.lnet.me_attach(SERVICE, 3, unique).unwrap();
+    assert_eq!(s.lnet.me_attach(SERVICE, 3, catch_all()), Err(Errno::EPERM));
+    s.lnet.me_unlink(s.now, SERVICE, first).unwrap();
+    assert_eq!(s.lnet.me_attach(SERVICE, 3, catch_all()), Err(Errno::EPERM), "for ever");
+    s.lnet.me_attach(SERVICE, 4, catch_all()).unwrap();
+    assert_eq!(s.lnet.me_attach(SERVICE, 4, unique), Err(Errno::EPERM));
+    assert_eq!(s.lnet.me_attach(SERVICE, 64, unique), Err(Errno::EINVAL));
+    assert_eq!(s.lnet.me_attach(SERVICE, 0, catch_all()), Err(Errno::EPERM), "the machine's own");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn unlinking_while_the_payload_arrives_fails_the_put_and_forbids_its_ack() {
     let md = attach(&mut s, catch_all(), posted(100, MdOptions::OP_PUT));
     let rx = s.receive(30, put_body(THEIRS));
     s.verdicts();
-    s.lnet.md_unlink(s.now, md).unwrap();
+    s.lnet.md_unlink(s.now, SERVICE, md).unwrap();
     assert_eq!(s.events(), []);
     s.received(rx, &[]);
     let event = s.event();
@@ -361,7 +361,7 @@ fn unlinking_while_the_handler_runs_does_not_take_the_ack_back() {
     let rx = s.receive(30, put_body(THEIRS));
     s.received(rx, &[]);
     let done = s.event().done.unwrap();
-    s.lnet.md_unlink(s.now, md).unwrap();
+    s.lnet.md_unlink(s.now, SERVICE, md).unwrap();
     assert_eq!(s.event().kind, EventKind::Unlink);
     s.lnet.handle_event_done(s.now, done);
     assert!(matches!(s.sent_one().header.body, Body::Ack { .. }));
@@ -370,13 +370,17 @@ fn unlinking_while_the_handler_runs_does_not_take_the_ack_back() {
 #[test]
 fn removing_an_entry_unlinks_its_descriptor() {
     let mut s = Script::acquainted();
-    let me = s.lnet.me_attach(PORTAL, Me { unlink: false, ..catch_all() }).unwrap();
-    let md = s.lnet.md_attach(s.now, me, posted(9, MdOptions::OP_PUT)).unwrap();
-    assert_eq!(s.lnet.md_attach(s.now, me, posted(9, MdOptions::OP_PUT)), Err(Errno::EBUSY));
-    s.lnet.md_unlink(s.now, md).unwrap();
-    s.lnet.md_attach(s.now, me, posted(9, MdOptions::OP_PUT)).unwrap();
+    let me = s.lnet.me_attach(SERVICE, PORTAL, Me { unlink: false, ..catch_all() }).unwrap();
+    let md =
+        s.lnet.md_attach(s.now, SERVICE, me, posted(9, MdOptions::OP_PUT), Memory::Buffer).unwrap();
+    assert_eq!(
+        s.lnet.md_attach(s.now, SERVICE, me, posted(9, MdOptions::OP_PUT), Memory::Buffer),
+        Err(Errno::EBUSY)
+    );
+    s.lnet.md_unlink(s.now, SERVICE, md).unwrap();
+    s.lnet.md_attach(s.now, SERVICE, me, posted(9, MdOptions::OP_PUT), Memory::Buffer).unwrap();
     s.drain();
-    s.lnet.me_unlink(s.now, me).unwrap();
+    s.lnet.me_unlink(s.now, SERVICE, me).unwrap();
     assert_eq!(s.event().kind, EventKind::Unlink);
-    assert_eq!(s.lnet.me_unlink(s.now, me), Err(Errno::ENOENT));
+    assert_eq!(s.lnet.me_unlink(s.now, SERVICE, me), Err(Errno::ENOENT));
 }

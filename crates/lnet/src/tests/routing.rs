@@ -55,8 +55,8 @@ pub(super) fn router(buffers: RouterBuffers) -> Script {
         ..config()
     };
     let mut lnet = Lnet::new(config);
-    lnet.add_ni(Time::ZERO, ni(tcp(1))).unwrap();
-    lnet.add_ni(Time::ZERO, ni(tcp1(1))).unwrap();
+    lnet.add_ni(Time::ZERO, ni(tcp(1)), LND_TIMEOUT).unwrap();
+    lnet.add_ni(Time::ZERO, ni(tcp1(1)), LND_TIMEOUT).unwrap();
     lnet.start(Time::ZERO);
     let mut s = Script { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() };
     for node in [tcp(2), tcp(3), far(2), far(3)] {
@@ -97,8 +97,8 @@ fn freed(s: &mut Script) -> Vec<BufferId> {
 fn a_message_to_a_remote_network_goes_by_the_gateway_and_names_its_target() {
     let mut s = with_routes(&[route(tcp(9))]);
     acquaint(&mut s, far(2));
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, far(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
     let sent = s.sent_one();
     assert_eq!((sent.ni, sent.next_hop), (tcp(1), tcp(9)));
     assert_eq!((sent.header.source, sent.header.target), (tcp(1), far(2)));
@@ -119,18 +119,22 @@ fn routes_that_make_no_sense_are_refused() {
     let elsewhere = Nid::small(Net(Net::TCP.0 + 7), 1);
     assert_eq!(refused(route(elsewhere)), Errno::EHOSTUNREACH);
     assert_eq!(refused(route(Nid::LOOPBACK)), Errno::EINVAL);
-    assert_eq!(s.lnet.add_ni(s.now, ni(tcp1(1))), Err(Errno::EUSERS), "a route leads there");
+    assert_eq!(
+        s.lnet.add_ni(s.now, ni(tcp1(1)), LND_TIMEOUT),
+        Err(Errno::EUSERS),
+        "a route leads there"
+    );
     assert_eq!(s.lnet.route_del(s.now, Some(Net::TCP), None), Err(Errno::ENOENT));
     s.lnet.route_del(s.now, None, Some(tcp(9))).unwrap();
     assert_eq!((s.lnet.routes(), s.lnet.routers()), (vec![], vec![]));
-    s.lnet.add_ni(s.now, ni(tcp1(1))).unwrap();
+    s.lnet.add_ni(s.now, ni(tcp1(1)), LND_TIMEOUT).unwrap();
 }
 
 #[test]
 fn without_a_route_there_is_no_path() {
     let mut s = Script::new();
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, far(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
     assert_eq!(s.event().status, Err(Errno::EHOSTUNREACH));
 }
 
@@ -142,8 +146,8 @@ fn priority_beats_hops_and_hops_beat_rotation() {
     let mut s = with_routes(&[urgent, near, also_near]);
     acquaint(&mut s, far(2));
     let next = |s: &mut Script| {
-        let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-        s.lnet.put(s.now, put(md, far(2))).unwrap();
+        let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+        s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
         let sent = s.sent_one();
         s.done(&sent);
         s.drain();
@@ -194,7 +198,8 @@ fn a_gateway_that_does_not_answer_is_dead_until_something_comes_from_it() {
         match check.next_hop == tcp(8) {
             true => answer_check(&mut s, &check, &router_info(1, &[tcp(8), far(8)])),
             false => {
-                let lost = Err((SendFailure::NetworkTimeout, Errno::ETIMEDOUT));
+                let lost =
+                    Err(SendError { class: FailureClass::NetworkTimeout, errno: Errno::ETIMEDOUT });
                 s.lnet.handle_sent(s.now, check.message, lost);
             }
         }
@@ -203,8 +208,8 @@ fn a_gateway_that_does_not_answer_is_dead_until_something_comes_from_it() {
     assert_eq!(up, [false, true]);
     assert!(s.notices().contains(&Notice::GatewayDown { gateway: tcp(9) }));
     acquaint(&mut s, far(2));
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, far(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
     assert_eq!(s.sent_one().next_hop, tcp(8));
     s.receive_from(tcp(9), 0, ping_body(0, 272));
     assert!(s.lnet.routes()[0].up);
@@ -215,10 +220,10 @@ fn a_gateway_that_does_not_answer_is_dead_until_something_comes_from_it() {
 fn what_a_dead_gateway_did_not_take_goes_by_the_other() {
     let mut s = with_routes(&[route(tcp(9)), route(tcp(8))]);
     acquaint(&mut s, far(2));
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, far(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
     let first = s.sent_one();
-    let refused = Err((SendFailure::RemoteDropped, Errno::ECONNREFUSED));
+    let refused = Err(SendError { class: FailureClass::RemoteDropped, errno: Errno::ECONNREFUSED });
     s.lnet.handle_sent(s.now, first.message, refused);
     let second = s.sent_one();
     assert_ne!(second.next_hop, first.next_hop);
@@ -475,8 +480,8 @@ fn a_router_that_is_switched_off_drops_whoever_waits_though_one_wakes_another() 
         ..config()
     };
     let mut lnet = Lnet::new(config);
-    lnet.add_ni(Time::ZERO, ni(tcp(1))).unwrap();
-    lnet.add_ni(Time::ZERO, ni(tcp1(1))).unwrap();
+    lnet.add_ni(Time::ZERO, ni(tcp(1)), LND_TIMEOUT).unwrap();
+    lnet.add_ni(Time::ZERO, ni(tcp1(1)), LND_TIMEOUT).unwrap();
     lnet.start(Time::ZERO);
     let mut s = Script { lnet, now: Time::ZERO, rx: 0, outputs: Vec::new() };
     let holds = passing(&mut s, tcp(2), far(2), 5000);
@@ -506,8 +511,8 @@ fn a_policy_prefers_a_gateway_for_all_peers_behind_it_whichever_was_there_first(
     acquaint(&mut s, far(2));
     let next_hops = |s: &mut Script| {
         let hop = |_| {
-            let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-            s.lnet.put(s.now, put(md, far(2))).unwrap();
+            let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+            s.lnet.put(s.now, SERVICE, md, put(far(2))).unwrap();
             let sent = s.sent_one();
             s.done(&sent);
             s.drain();

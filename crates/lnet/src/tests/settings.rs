@@ -37,8 +37,8 @@ fn health_that_is_switched_off_takes_the_retries_with_it() {
 #[test]
 fn reset_statistics_start_from_what_is_alive() {
     let mut s = Script::acquainted();
-    let md = s.lnet.md_bind(bound(9, 1)).unwrap();
-    s.lnet.put(s.now, put(md, tcp(2))).unwrap();
+    let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();
+    s.lnet.put(s.now, SERVICE, md, put(tcp(2))).unwrap();
     assert!(s.lnet.stats().send_count > 0);
     s.lnet.reset_stats();
     let stats = s.lnet.stats();
@@ -58,8 +58,8 @@ fn strangers_cannot_fill_the_memory() {
             payload_len: 0,
             body: put_body(Handle::NONE),
         };
+        let received = Received { conn: ConnId(1), ni: tcp(1), from, header };
         s.rx += 1;
-        let received = Received { rx: RxId(s.rx), ni: tcp(1), from, header };
         s.lnet.handle_received(s.now, received);
         while s.lnet.poll_output().is_some() {}
     }

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod names;
+mod outputs;
 mod player;
 mod recording;
 mod scripts;

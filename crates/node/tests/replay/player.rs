@@ -12,16 +12,17 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use fulmar_base::{BufferId, ConnId, Errno, Payload, Time};
+use fulmar_base::{BufferId, ConnId, Time};
+use fulmar_lnd::{Need, NiConfig, NiTunables};
 use fulmar_lnet::{
-    Get, Md, MdOptions, Me, MePosition, NiTunables, Put, RouteConfig, RoutingConfig,
+    Get, Md, MdOptions, Me, MePosition, Memory, Put, RouteConfig, RoutingConfig, ServiceConfig,
+    ServiceId,
 };
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::selftest::{BULK_PORTAL, REQUEST_PORTAL};
-use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello};
+use fulmar_lnet_wire::socklnd::FrameHeader;
 use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId, RESERVED_PORTAL};
-use fulmar_node::{Config, NiConfig, Node, Output};
-use fulmar_socklnd::{DialError, Need};
+use fulmar_node::{Config, Node};
 use fulmar_wire::Order;
 
 use crate::buffers::Buffers;
@@ -37,40 +38,42 @@ const SELFTEST: RangeInclusive<u32> = REQUEST_PORTAL..=BULK_PORTAL;
 
 /// A message that our machine has sent.
 #[derive(Debug)]
-struct Sent {
-    conn: usize,
-    header: Header,
+pub(crate) struct Sent {
+    pub(crate) conn: usize,
+    pub(crate) header: Header,
     /// As far as we know the payload.
-    bytes: Option<Vec<u8>>,
+    pub(crate) bytes: Option<Vec<u8>>,
 }
 
 /// Our end of a recorded connection.
 #[derive(Debug, Default)]
-struct End {
+pub(crate) struct End {
     /// The machine's name for it.
-    conn: Option<ConnId>,
+    pub(crate) conn: Option<ConnId>,
     /// What the machine wrote that is not decoded yet.
-    written: Vec<u8>,
+    pub(crate) written: Vec<u8>,
     /// How often each cookie of the peer was acknowledged.
-    acknowledged: BTreeMap<u64, u32>,
+    pub(crate) acknowledged: BTreeMap<u64, u32>,
 }
 
 pub(crate) struct Player<'a> {
-    recording: &'a Recording,
+    pub(crate) recording: &'a Recording,
     ours: Vec<Nid>,
-    node: Node,
+    pub(crate) node: Node,
+    /// The upper layers of the recorded node.
+    service: ServiceId,
     /// The selftest above the machine, if it is our own.
-    upper: Option<Upper>,
+    pub(crate) upper: Option<Upper>,
     /// The router buffers of the machine.
-    buffers: Buffers,
+    pub(crate) buffers: Buffers,
     /// Routes that are not configured yet.
     routes: Vec<RouteConfig>,
-    now: Time,
-    ends: Vec<End>,
+    pub(crate) now: Time,
+    pub(crate) ends: Vec<End>,
     /// Connections that our machine has asked for and the recording has not shown yet.
-    dialled: VecDeque<(ConnId, std::net::IpAddr, SocketAddr)>,
+    pub(crate) dialled: VecDeque<(ConnId, std::net::IpAddr, SocketAddr)>,
     /// Sent, and not yet seen in the recording.
-    sent: Vec<Sent>,
+    pub(crate) sent: Vec<Sent>,
     /// What the recording calls a handle of ours, and what our machine calls it.
     handles: BTreeMap<Handle, Handle>,
     /// Bytes of the recorded peer's messages that are to be acknowledged: connection and cookie.
@@ -117,19 +120,21 @@ impl<'a> Player<'a> {
         let mut node = Node::new(Config { lnet, socklnd: fulmar_socklnd::Config::default() });
         let now = Time::from_secs(1);
         if late {
-            node.apply(now, |lnet| lnet.start(now));
+            node.admin(now).start();
         }
         for &nid in ours {
             let incarnation = recording.incarnation(nid);
             let tunables = NiTunables::default();
-            let ni = NiConfig { nid, tunables, incarnation, conns_per_peer: 1 };
-            node.add_ni(now, ni).expect("the interface is new");
+            let ni = NiConfig { nid, tunables, incarnation, conns_per_peer: 1, conns_max: 1 };
+            node.admin(now).add_ni(ni).expect("the interface is new");
         }
         if !late {
-            node.apply(now, |lnet| lnet.start(now));
+            node.admin(now).start();
         }
-        if let Some(upper) = &upper {
-            node.open_selftest(now, upper.config()).expect("the portals are free");
+        let service = node.open_service(ServiceConfig::default());
+        let mut upper = upper;
+        if let Some(upper) = &mut upper {
+            upper.open(now, &mut node);
         }
         let mut ends = Vec::new();
         ends.resize_with(recording.conns.len(), End::default);
@@ -137,6 +142,7 @@ impl<'a> Player<'a> {
             recording,
             ours: ours.to_vec(),
             node,
+            service,
             upper,
             buffers: Buffers::default(),
             routes: Vec::new(),
@@ -178,7 +184,7 @@ impl<'a> Player<'a> {
         self.node.lnet().check_invariants().expect("the machine is consistent");
         self.node.lnet().is_idle().expect("the machine is idle");
         if let Some(upper) = &self.upper {
-            upper.finish(&self.node);
+            upper.finish();
         }
         assert!(self.routes.is_empty(), "never configured: {:?}", self.routes);
     }
@@ -187,7 +193,7 @@ impl<'a> Player<'a> {
     fn add_routes(&mut self) {
         let now = self.now;
         for route in std::mem::take(&mut self.routes) {
-            let added = self.node.apply(now, |lnet| lnet.route_add(now, route));
+            let added = self.node.admin(now).route_add(route);
             added.unwrap_or_else(|errno| panic!("{route:?}: {errno}"));
         }
         self.drain();
@@ -216,21 +222,27 @@ impl<'a> Player<'a> {
                 auto_unlink: false,
                 user: 0,
             };
-            let now = self.now;
-            self.node.apply(now, |lnet| {
-                let me = lnet.me_attach(portal, me).expect("the portal is free");
-                lnet.md_attach(now, me, md).expect("the descriptor is sound");
-            });
+            let mut service = self.node.service(self.now, self.service);
+            let me = service.me_attach(portal, me).expect("the portal is free");
+            service.md_attach(me, md, Memory::Buffer).expect("the descriptor is sound");
         }
     }
 
     fn advance_to(&mut self, time: Time) {
-        while let Some(at) = self.node.poll_timeout().filter(|at| *at <= time) {
+        while let Some(at) = self.next_timeout().filter(|at| *at <= time) {
             self.now = self.now.max(at);
             self.node.handle_timeout(self.now);
+            if let Some(upper) = &mut self.upper {
+                upper.handle_timeout(self.now);
+            }
             self.drain();
         }
         self.now = self.now.max(time);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let upper = self.upper.as_ref().and_then(Upper::poll_timeout);
+        self.node.poll_timeout().into_iter().chain(upper).min()
     }
 
     /// Tells whether a step is one of ours or made to us. Whether to call while the other node
@@ -418,7 +430,7 @@ impl<'a> Player<'a> {
                 let next = self.node.poll_timeout().filter(|at| *at <= latest);
                 let Some(next) = next else { return };
                 self.advance_to(next);
-            } else if !upper.may_command(portal) || !upper.command(self.now, &mut self.node) {
+            } else if !upper.may_command(portal) || !upper.command(self.now, &self.node) {
                 return;
             }
             self.drain();
@@ -439,28 +451,30 @@ impl<'a> Player<'a> {
             auto_unlink: true,
             user: 0,
         };
-        self.node.apply(now, |lnet| match header.body {
+        match header.body {
             Body::Get { portal: RESERVED_PORTAL, sink_len: ADMIN_SINK, .. } => {
-                lnet.ping(now, target, source, Duration::from_secs(180));
+                self.node.admin(now).ping(target, source, Duration::from_secs(180));
             }
             Body::Get { portal: RESERVED_PORTAL, .. } => {
-                lnet.discover(now, header.target, false);
+                self.node.admin(now).discover(header.target, false);
             }
             Body::Put { portal, match_bits, header_data, offset, ack } if portal != 0 => {
                 let ack = ack != Handle::NONE;
                 let md = Md { threshold: Some(1 + u32::from(ack)), ..md };
-                let md = lnet.md_bind(md).expect("the descriptor is sound");
-                let put = Put { md, ack, source, target, portal, match_bits, offset, header_data };
-                lnet.put(now, put).expect("the put is sound");
+                let mut service = self.node.service(now, self.service);
+                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is sound");
+                let put = Put { ack, source, target, portal, match_bits, offset, header_data };
+                service.put(md, put).expect("the put is sound");
             }
             Body::Get { portal, match_bits, offset, sink_len, .. } => {
                 let md = Md { len: sink_len.into(), threshold: Some(2), ..md };
-                let md = lnet.md_bind(md).expect("the descriptor is sound");
-                let get = Get { md, source, target, portal, match_bits, offset };
-                lnet.get(now, get).expect("the get is sound");
+                let mut service = self.node.service(now, self.service);
+                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is sound");
+                let get = Get { source, target, portal, match_bits, offset };
+                service.get(md, get).expect("the get is sound");
             }
             _ => {}
-        });
+        }
         self.drain();
     }
 
@@ -472,97 +486,9 @@ impl<'a> Player<'a> {
         let bytes = alike.map(|(index, sent)| (index, sent.bytes.as_deref().unwrap_or_default()));
         upper.names.choose(bytes, recorded, payload)
     }
-
-    fn drain(&mut self) {
-        while let Some(output) = self.node.poll_output() {
-            match output {
-                Output::Dial { conn, local, remote } => {
-                    if self.recording.conns.iter().any(|recorded| recorded.passive == remote) {
-                        self.dialled.push_back((conn, local, remote));
-                    } else {
-                        let absent = Err(DialError(Errno::EHOSTUNREACH));
-                        self.node.handle_dialled(self.now, conn, absent);
-                    }
-                }
-                Output::Write { conn, head, payload, checksum } => {
-                    assert!(!checksum, "checksums are for version 2");
-                    self.written(conn, &head, payload);
-                }
-                Output::Event(event) => {
-                    if event.status.is_err() {
-                        self.failures.push(format!("{event:?}"));
-                    }
-                    if let Some(done) = event.done {
-                        self.node.handle_event_done(self.now, done);
-                    }
-                }
-                Output::Pinged { result, .. } | Output::Discovered { result, .. } => {
-                    if let Err(errno) = result {
-                        self.failures.push(format!("a ping or a discovery: {errno}"));
-                    }
-                }
-                Output::Close { conn, .. } if self.is_refused(conn) => {}
-                Output::Close { conn, .. } => self.failures.push(format!("{conn:?} was closed")),
-                Output::Resume { .. } => {}
-                Output::Allocate { buffer, len } => self.buffers.allocate(buffer, len),
-                Output::Release { buffer } => self.buffers.release(buffer),
-                Output::Notice(notice) => println!("{} {notice}", self.now),
-                Output::Copy { copy, from, .. } => {
-                    assert_eq!(from, Payload::Empty, "nobody moves bulk to himself here");
-                    self.node.handle_copied(self.now, copy);
-                }
-                other => {
-                    let upper = self.upper.as_mut().expect("only selftest wants this");
-                    upper.handle_output(self.now, &mut self.node, other);
-                }
-            }
-        }
-    }
-
-    /// Returns whether the recorded node refused the call as well.
-    fn is_refused(&self, conn: ConnId) -> bool {
-        let end = self.ends.iter().position(|end| end.conn == Some(conn));
-        end.is_some_and(|end| self.recording.lost.contains(&end))
-    }
-
-    fn written(&mut self, conn: ConnId, head: &[u8], payload: Payload) {
-        let end = self.ends.iter().position(|end| end.conn == Some(conn)).expect("an open one");
-        let len = head.len() as u64 + u64::from(payload.len());
-        self.node.handle_sent(self.now, conn, len);
-        let frame = match head.get(..FrameHeader::LEN) {
-            Some(bytes) if !is_handshake(head) => {
-                FrameHeader::decode(bytes, Order::Little).expect("we write frames")
-            }
-            _ => return self.ends[end].written.extend_from_slice(head),
-        };
-        if frame.kind == FrameKind::NOOP {
-            let [zero, cookie] = frame.cookies;
-            assert_eq!(zero, 0, "we acknowledge one cookie at a time");
-            if cookie != FrameHeader::KEEPALIVE {
-                *self.ends[end].acknowledged.entry(cookie).or_default() += 1;
-            }
-            return;
-        }
-        assert_eq!(frame, FrameHeader::lnet(), "we ask for no acknowledgement");
-        let header =
-            Header::decode(&head[FrameHeader::LEN..], form(head)).expect("we write headers");
-        let bytes = match (&mut self.upper, payload) {
-            (_, Payload::Span(span)) if self.buffers.has(span) => Some(self.buffers.bytes(span)),
-            (Some(upper), payload) => Some(upper.bytes_of(&payload)),
-            (None, Payload::Inline(bytes)) => Some(bytes.to_vec()),
-            (None, _) => None,
-        };
-        self.sent.push(Sent { conn: end, header, bytes });
-    }
 }
 
-/// An acceptor's request, with or without the hello that follows it, or a hello.
-fn is_handshake(head: &[u8]) -> bool {
-    let magic = head.first_chunk().map(|magic| u32::from_le_bytes(*magic));
-    matches!(magic, Some(Hello::MAGIC | fulmar_lnet_wire::acceptor::ConnRequest::MAGIC))
-}
-
-fn form(head: &[u8]) -> HeaderForm {
+pub(crate) fn form(head: &[u8]) -> HeaderForm {
     match head.len() - FrameHeader::LEN {
         96 => HeaderForm::Large,
         _ => HeaderForm::Small,

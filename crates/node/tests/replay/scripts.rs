@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
-use fulmar_node::ConsoleAnswer;
+use fulmar_selftest::console::Answer as ConsoleAnswer;
 use fulmar_selftest::console::{
     Command, DataCheck, NodeError, NodesReply, Reply, Target, TestSpec,
 };

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fulmar_base::{BufferId, Payload, Sink, Span, Time};
+use fulmar_lnet::{Event, Service, ServiceId};
 use fulmar_lnet_wire::Header;
 use fulmar_lnet_wire::selftest::{
     FRAMEWORK_PORTAL, GOOD, LnetCounters, REQUEST_PORTAL, Usage, WORD, fill, fill_poison, verify,
 };
-use fulmar_node::{CommandId, ConsoleAnswer, Contents, Keyed, Node, Output, SelftestConfig, Task};
-use fulmar_selftest::console::{Command, Reply};
+use fulmar_node::Node;
+use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, Keyed, Reply};
+use fulmar_selftest::{CommandId, Config, Contents, HostRequest, SelftestService, Task};
 
 use crate::names::Names;
 use crate::scripts::{Expected, Script};
@@ -26,7 +28,8 @@ pub(crate) struct Start {
 
 /// The selftest of the node whose place we took.
 pub(crate) struct Upper {
-    config: SelftestConfig,
+    service: SelftestService,
+    id: ServiceId,
     script: VecDeque<(Command, Expected)>,
     /// The command that is not answered yet.
     asked: Option<(CommandId, Expected)>,
@@ -38,7 +41,9 @@ impl Upper {
     pub(crate) fn new(start: Start) -> Self {
         let wall_clock = u64::from(start.base) * 1_000_000_000;
         Self {
-            config: SelftestConfig { wall_clock, ..SelftestConfig::default() },
+            service: SelftestService::new(Config { wall_clock, ..Config::default() }),
+            // The player's own memory is the first service, this is the second.
+            id: ServiceId(1),
             script: start.script.into(),
             asked: None,
             buffers: BTreeMap::new(),
@@ -46,8 +51,44 @@ impl Upper {
         }
     }
 
-    pub(crate) fn config(&self) -> SelftestConfig {
-        self.config.clone()
+    /// Opens the portals of the selftest.
+    pub(crate) fn open(&mut self, now: Time, node: &mut Node) {
+        self.id = node.open_service(SelftestService::CONFIG);
+        node.service(now, self.id).post(SelftestService::portals(), |opened| {
+            opened.expect("the portals are free");
+        });
+    }
+
+    /// Gives an event to the selftest, if it is its.
+    pub(crate) fn handle_event(
+        &mut self,
+        now: Time,
+        service: ServiceId,
+        event: &Event,
+        bytes: Vec<u8>,
+    ) -> bool {
+        if service == self.id {
+            self.service.handle_event(now, event, bytes);
+        }
+        service == self.id
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.service.poll_timeout()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.service.handle_timeout(now);
+    }
+
+    /// Does what the selftest wants; tells whether there was anything.
+    pub(crate) fn serve(&mut self, now: Time, node: &mut Node) -> bool {
+        let mut served = false;
+        while let Some(request) = node.service(now, self.id).serve(&mut self.service) {
+            served = true;
+            self.handle_request(now, node, request);
+        }
+        served
     }
 
     /// Returns whether a message that is missing may follow from the next command: a request of
@@ -60,14 +101,15 @@ impl Upper {
     }
 
     /// Gives the next command, unless the last is not answered; tells whether it did.
-    pub(crate) fn command(&mut self, now: Time, node: &mut Node) -> bool {
+    pub(crate) fn command(&mut self, now: Time, node: &Node) -> bool {
         if self.asked.is_some() {
             return false;
         }
         let Some((command, expected)) = self.script.pop_front() else { return false };
         println!("{now} {command:?}");
-        let id = node.selftest_command(now, Keyed { key: 379, command });
-        self.asked = Some((id.expect("the node has selftest"), expected));
+        let own = node.lnet().first_small_nid();
+        let id = self.service.command(now, own, Keyed { key: 379, command });
+        self.asked = Some((id, expected));
         true
     }
 
@@ -89,10 +131,10 @@ impl Upper {
         }
     }
 
-    /// Does what only the owner of the node can do.
-    pub(crate) fn handle_output(&mut self, now: Time, node: &mut Node, output: Output) {
-        match output {
-            Output::Task(Task::Allocate { buffer, len, contents }) => {
+    /// Does what only the host can do.
+    fn handle_request(&mut self, now: Time, node: &Node, request: HostRequest) {
+        match request {
+            HostRequest::Task(Task::Allocate { buffer, len, contents }) => {
                 let mut bytes = vec![0; len as usize];
                 match contents {
                     Contents::Zeros => {}
@@ -100,18 +142,24 @@ impl Upper {
                 }
                 assert_eq!(self.buffers.insert(buffer, bytes), None, "{buffer:?} is used twice");
             }
-            Output::Task(Task::Release { buffer }) => {
+            HostRequest::Task(Task::Release { buffer }) => {
                 self.buffers.remove(&buffer).expect("what is released was allocated");
             }
-            Output::Task(Task::Check { id, span, check, order }) => {
+            HostRequest::Task(Task::Check { id, span, check, order }) => {
                 let bytes = self.bytes_mut(span);
                 let result = verify(bytes, 0, check, order);
                 fill_poison(bytes);
-                node.handle_checked(now, id, result);
+                self.service.handle_checked(now, id, result);
             }
-            Output::Task(Task::Measure { id }) => node.handle_measured(now, id, Usage::default()),
-            Output::Answer { command, answer } => self.handle_answer(command, &answer),
-            other => panic!("{other:?}"),
+            HostRequest::Task(Task::Measure { id }) => {
+                self.service.handle_measured(now, id, Usage::default());
+            }
+            HostRequest::Count { id } => {
+                self.service.handle_counted(now, id, &node.lnet().stats());
+            }
+            HostRequest::Answer { command, answer } => self.handle_answer(command, &answer),
+            HostRequest::Notice(notice) => println!("{now} {notice}"),
+            HostRequest::Task(Task::Damage { .. }) => panic!("nobody asked for damage"),
         }
     }
 
@@ -150,11 +198,11 @@ impl Upper {
     }
 
     /// Requires that all is said and nothing left behind.
-    pub(crate) fn finish(&self, node: &Node) {
+    pub(crate) fn finish(&self) {
         assert_eq!(self.asked, None);
         assert!(self.script.is_empty(), "never asked for: {:?}", self.script);
         self.names.finish();
-        let selftest = node.selftest().expect("the node has selftest");
+        let selftest = self.service.machine();
         selftest.check_invariants().expect("the selftest is consistent");
         selftest.is_idle().expect("the selftest is idle");
         assert!(self.buffers.is_empty(), "never released: {:?}", self.buffers.keys());

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
-use fulmar_node::{CommandId, ConsoleAnswer, Keyed};
-use fulmar_selftest::console::Command;
+use fulmar_selftest::CommandId;
+use fulmar_selftest::console::{Answer as ConsoleAnswer, Command, Keyed};
 
 use crate::HostId;
 use crate::options::Options;

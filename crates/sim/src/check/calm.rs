@@ -2,8 +2,9 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet::EventKind;
-use fulmar_node::{ConsoleAnswer, Notice};
-use fulmar_selftest::console::{NodeAnswer, Reply};
+use fulmar_node::Notice;
+use fulmar_selftest::Notice as SelftestNotice;
+use fulmar_selftest::console::{Answer as ConsoleAnswer, NodeAnswer, Reply};
 
 use super::ledger::{Expect, Ledger};
 use super::{Verdict, require};
@@ -38,6 +39,14 @@ impl Calm {
                 self.notices += 1;
                 require(is_harmless(notice), CHECKER, || format!("{host}: {notice}"))
             }
+            Signal::SelftestNotice { host, notice } => {
+                self.notices += 1;
+                let harmless = matches!(
+                    notice,
+                    SelftestNotice::SessionBegun { .. } | SelftestNotice::SessionEnded { .. }
+                );
+                require(harmless, CHECKER, || format!("{host}: {notice}"))
+            }
             _ => Ok(()),
         }
     }
@@ -58,9 +67,8 @@ impl Calm {
 }
 
 fn is_harmless(notice: &Notice) -> bool {
+    use fulmar_lnd::Notice as Lnd;
     use fulmar_lnet::Notice as Lnet;
-    use fulmar_selftest::Notice as Selftest;
-    use fulmar_socklnd::Notice as Socklnd;
     match notice {
         // A response can come in time and be waited for in vain: the PUT was meant to be dropped.
         Notice::Lnet(notice) => matches!(
@@ -71,10 +79,7 @@ fn is_harmless(notice: &Notice) -> bool {
                 | Lnet::GatewayUp { .. }
                 | Lnet::Routing { .. }
         ),
-        Notice::Socklnd(notice) => matches!(notice, Socklnd::PeerUp { .. }),
-        Notice::Selftest(notice) => {
-            matches!(notice, Selftest::SessionBegun { .. } | Selftest::SessionEnded { .. })
-        }
+        Notice::Lnd(notice) => matches!(notice, Lnd::PeerUp { .. }),
     }
 }
 

@@ -1,8 +1,7 @@
 //! What holds of every selftest, whatever goes wrong in the network.
 
 use fulmar_base::Time;
-use fulmar_node::{Notice, Selftest};
-use fulmar_selftest::Notice as From;
+use fulmar_selftest::{Notice, Selftest};
 
 use super::{Verdict, require};
 use crate::HostId;
@@ -27,12 +26,10 @@ impl Selftests {
 
     /// What a transfer brings is good if the transfer ends well, and nodes understand each other.
     pub(super) fn observe(&self, signal: &Signal) -> Verdict {
-        let Signal::Notice { host, notice: Notice::Selftest(notice) } = signal else {
-            return Ok(());
-        };
+        let Signal::SelftestNotice { host, notice } = signal else { return Ok(()) };
         let is_bad = match notice {
-            From::Corrupted { .. } => !self.damaging,
-            From::BadRequest { .. } => true,
+            Notice::Corrupted { .. } => !self.damaging,
+            Notice::BadRequest { .. } => true,
             _ => false,
         };
         require(!is_bad, CHECKER, || format!("{host}: {notice:?}"))
@@ -41,15 +38,14 @@ impl Selftests {
 
 /// Judges a node when it has been told everything.
 pub(super) fn settled(world: &World, host: HostId) -> Verdict {
-    let selftest = world.node(host).and_then(|node| node.selftest());
-    let own = selftest.map_or(Ok(()), Selftest::check_invariants);
+    let own = world.selftest(host).map_or(Ok(()), Selftest::check_invariants);
     require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))
 }
 
 /// Judges each node when it should have nothing to do.
 pub(super) fn idle(world: &World, now: Time) -> Verdict {
     for host in world.host_ids() {
-        let Some(selftest) = world.node(host).and_then(|node| node.selftest()) else { continue };
+        let Some(selftest) = world.selftest(host) else { continue };
         let idle = selftest.is_idle();
         require(idle.is_ok(), "idle", || format!("{host} at {now}: {idle:?}"))?;
         let left = world.selftest_buffers(host);

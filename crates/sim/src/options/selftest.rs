@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fulmar_base::{Rng, Time};
-use fulmar_node::SelftestConfig;
+use fulmar_selftest::Config as SelftestConfig;
 
 use super::{Cut, Options, pick};
 

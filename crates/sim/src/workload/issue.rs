@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Span};
-use fulmar_lnet::{Get, Md, MdId, MdOptions, Put};
+use fulmar_lnet::{Get, Md, MdId, MdOptions, Memory, Put};
 use fulmar_lnet_wire::{MTU, Nid, ProcessId};
 
 use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, only, portals};
@@ -147,9 +147,9 @@ impl Workload {
         let target = self.address(world, from, to);
         let patience = Duration::from_secs(60);
         let force = self.rng.one_in(2);
-        let query = world.apply(from, |lnet, now| match kind {
-            Kind::Ping => lnet.ping(now, target, None, patience),
-            _ => lnet.discover(now, target.nid, force),
+        let query = world.admin(from, |admin| match kind {
+            Kind::Ping => admin.ping(target, None, patience),
+            _ => admin.discover(target.nid, force),
         });
         if let Some(query) = query {
             self.queries.insert((from, query), None);
@@ -253,8 +253,8 @@ impl Workload {
         let (md, to) = self.addressed(world, ledger, number, target.host);
         let source = ledger.operations[number].pair.and_then(|(source, _)| source);
         let Target { portal, match_bits, offset, .. } = target;
-        let put = Put { md, ack, source, target: to, portal, match_bits, offset, header_data };
-        let result = world.apply(from, |lnet, now| lnet.put(now, put));
+        let put = Put { ack, source, target: to, portal, match_bits, offset, header_data };
+        let result = world.application(from, |service| service.put(md, put));
         assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
         Some(number)
     }
@@ -272,8 +272,8 @@ impl Workload {
         let (md, to) = self.addressed(world, ledger, number, target.host);
         let source = ledger.operations[number].pair.and_then(|(source, _)| source);
         let Target { portal, match_bits, offset, .. } = target;
-        let get = Get { md, source, target: to, portal, match_bits, offset };
-        let result = world.apply(from, |lnet, now| lnet.get(now, get));
+        let get = Get { source, target: to, portal, match_bits, offset };
+        let result = world.application(from, |service| service.get(md, get));
         assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
         Some(number)
     }
@@ -335,7 +335,7 @@ impl Workload {
             auto_unlink: true,
             user: number as u64,
         };
-        let bound = world.apply(from, |lnet, _| lnet.md_bind(md))?;
+        let bound = world.application(from, |service| service.md_bind(md, Memory::Buffer))?;
         let id = bound.expect("our descriptors are sound");
         let key = MdKey { host: from, life: world.life(from), md: id };
         ledger.declare_md(key, md, Some(number));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, Rng, Time};
-use fulmar_lnet::{Md, MdId, MdOptions, Me, MePosition, PingReply, QueryId};
+use fulmar_lnet::{Md, MdId, MdOptions, Me, MePosition, Memory, PingReply, QueryId};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 
 use crate::HostId;
@@ -117,7 +117,7 @@ impl Workload {
 
     /// Prepares a node that has just started.
     pub fn begin(&mut self, world: &mut World, ledger: &mut Ledger, host: HostId) {
-        world.apply(host, |lnet, now| lnet.set_lazy(now, portals::REQUEST, true));
+        world.application(host, |service| service.set_lazy(portals::REQUEST, true));
         let fresh = self.buffer();
         // Nobody writes it, so every life of a node serves the same region.
         let buffer = *self.regions.entry(host).or_insert(fresh);
@@ -173,7 +173,7 @@ impl Workload {
         if let Some(record) = ledger.mds.get_mut(&key) {
             record.unlink_asked = true;
         }
-        let result = world.apply(key.host, |lnet, now| lnet.md_unlink(now, key.md));
+        let result = world.application(key.host, |service| service.md_unlink(key.md));
         world.note(key.host, &format!("md{}", key.md.0), format_args!("unlink {result:?}"));
     }
 
@@ -202,9 +202,9 @@ impl Workload {
         md: Md,
     ) -> Option<MdId> {
         let life = world.life(host);
-        let attached = world.apply(host, |lnet, now| {
-            let me = lnet.me_attach(portal, me).expect("our match entries fit their portals");
-            lnet.md_attach(now, me, md).expect("our descriptors are sound")
+        let attached = world.application(host, |service| {
+            let me = service.me_attach(portal, me).expect("our match entries fit their portals");
+            service.md_attach(me, md, Memory::Buffer).expect("our descriptors are sound")
         })?;
         ledger.declare_md(MdKey { host, life, md: attached }, md, None);
         world.note(host, &format!("md{}", attached.0), format_args!("attach at {portal}"));

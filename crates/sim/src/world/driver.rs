@@ -3,37 +3,112 @@
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Payload, Sink, Span};
-use fulmar_lnet::{CopyId, Event, EventDone};
+use fulmar_lnd::Stream;
+use fulmar_lnet::{Batch, CopyId, Event, EventDone, Service};
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::selftest::Usage;
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind};
 use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
-use fulmar_node::{Output, Task};
+use fulmar_node::Output;
+use fulmar_selftest::{HostRequest, SelftestService, Task};
 use fulmar_wire::Order;
 
+use super::host::SELFTEST;
 use super::{Happening, HostId, Planted, Todo, World};
 use crate::options::Canary;
 use crate::signal::Signal;
 
 impl World {
-    /// Does everything that a node wants done, and arms its timer.
+    /// Does everything that a node and its services want done, and arms its timer.
     pub(super) fn drain(&mut self, host: HostId) {
-        while let Some(output) = self.host_mut(host).node.as_mut().and_then(|n| n.poll_output()) {
-            self.output(host, output);
+        loop {
+            while let Some(output) = self.host_mut(host).node.as_mut().and_then(|n| n.poll_output())
+            {
+                self.output(host, output);
+            }
+            if !self.serve_selftest(host) {
+                break;
+            }
         }
         self.touched.insert(host);
         self.arm(host);
     }
 
+    /// Does the posts of the selftest, and what it requests of its host next. Returns whether there
+    /// was anything.
+    fn serve_selftest(&mut self, host: HostId) -> bool {
+        let now = self.shown(host);
+        let this = self.host_mut(host);
+        let (Some(node), Some(selftest)) = (&mut this.node, &mut this.selftest) else {
+            return false;
+        };
+        let Some(mut batch) = Batch::take(selftest) else { return false };
+        let mut results = Vec::with_capacity(batch.ops.len());
+        let ops = std::mem::take(&mut batch.ops);
+        node.service(now, SELFTEST).post(ops, |result| results.push(result));
+        batch.report(now, selftest, results);
+        if let Some(request) = batch.request {
+            self.request(host, request);
+        }
+        true
+    }
+
+    /// Does what the selftest requests of its host.
+    fn request(&mut self, host: HostId, request: HostRequest) {
+        let now = self.shown(host);
+        match request {
+            HostRequest::Task(Task::Allocate { buffer, len, contents }) => {
+                self.allocate(host, buffer, len, contents);
+            }
+            HostRequest::Task(Task::Release { buffer }) => self.release(host, buffer),
+            HostRequest::Task(Task::Damage { span, .. }) => self.damage(host, span),
+            HostRequest::Task(Task::Check { id, span, .. }) => {
+                let found = self.look_at(host, span);
+                self.with_selftest(host, |selftest| selftest.handle_checked(now, id, found));
+            }
+            HostRequest::Task(Task::Measure { id }) => {
+                let usage = Usage::default();
+                self.with_selftest(host, |selftest| selftest.handle_measured(now, id, usage));
+            }
+            HostRequest::Count { id } => {
+                let Some(stats) = self.node(host).map(|node| node.lnet().stats()) else { return };
+                self.with_selftest(host, |selftest| selftest.handle_counted(now, id, &stats));
+            }
+            HostRequest::Answer { command, answer } => {
+                let subject = format!("c{}", command.0);
+                self.log.line(self.now, host, subject, format_args!("{answer:?}"));
+                self.signals.push_back(Signal::Commanded { host, command, answer });
+            }
+            HostRequest::Notice(notice) => {
+                self.log.line(self.now, host, "-", format_args!("notice {notice}"));
+                self.signals.push_back(Signal::SelftestNotice { host, notice });
+            }
+        }
+    }
+
+    fn with_selftest(&mut self, host: HostId, call: impl FnOnce(&mut SelftestService)) {
+        if let Some(selftest) = &mut self.host_mut(host).selftest {
+            call(selftest);
+        }
+    }
+
     fn output(&mut self, host: HostId, output: Output) {
         match output {
-            Output::Dial { conn, local, remote } => self.dial(host, conn, local, remote),
-            Output::Write { conn, head, payload, .. } => self.write(host, conn, head, payload),
-            Output::Close { conn, flush } => self.close(host, conn, flush),
+            Output::Stream(Stream::Dial { conn, local, remote }) => {
+                self.dial(host, conn, local, remote);
+            }
+            Output::Stream(Stream::Write { conn, head, payload, .. }) => {
+                self.write(host, conn, head, payload);
+            }
+            Output::Stream(Stream::Close { conn, flush }) => self.close(host, conn, flush),
             Output::Resume { conn } => self.resume(host, conn),
             Output::Copy { copy, from, to } => self.copy(host, copy, from, to),
-            Output::Event(event) => self.event(host, event),
+            Output::Event { service: SELFTEST, event, bytes } => {
+                let now = self.shown(host);
+                self.with_selftest(host, |selftest| selftest.handle_event(now, &event, bytes));
+            }
+            Output::Event { event, .. } => self.event(host, event),
             Output::Pinged { query, result } | Output::Discovered { query, result } => {
                 let text = if result.is_ok() { "ok" } else { "failed" };
                 self.log.line(self.now, host, format!("q{}", query.0), format_args!("{text}"));
@@ -41,28 +116,6 @@ impl World {
             }
             Output::Allocate { buffer, len } => self.allocate_router_buffer(host, buffer, len),
             Output::Release { buffer } => self.release_router_buffer(host, buffer),
-            Output::Task(Task::Allocate { buffer, len, contents }) => {
-                self.allocate(host, buffer, len, contents);
-            }
-            Output::Task(Task::Release { buffer }) => self.release(host, buffer),
-            Output::Task(Task::Damage { span, .. }) => self.damage(host, span),
-            Output::Task(Task::Check { id, span, .. }) => {
-                let (now, found) = (self.shown(host), self.look_at(host, span));
-                if let Some(node) = &mut self.host_mut(host).node {
-                    node.handle_checked(now, id, found);
-                }
-            }
-            Output::Task(Task::Measure { id }) => {
-                let now = self.shown(host);
-                if let Some(node) = &mut self.host_mut(host).node {
-                    node.handle_measured(now, id, Usage::default());
-                }
-            }
-            Output::Answer { command, answer } => {
-                let subject = format!("c{}", command.0);
-                self.log.line(self.now, host, subject, format_args!("{answer:?}"));
-                self.signals.push_back(Signal::Commanded { host, command, answer });
-            }
             Output::Notice(notice) => {
                 self.log.line(self.now, host, "-", format_args!("notice {notice}"));
                 self.signals.push_back(Signal::Notice { host, notice });

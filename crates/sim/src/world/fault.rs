@@ -29,7 +29,9 @@ impl World {
     /// Kills the node of a host. Its connections are reset, or, if it goes silently, as in a power
     /// failure, its peers learn of it only by what they send.
     pub fn crash(&mut self, host: HostId, silently: bool) {
-        if self.host_mut(host).node.take().is_none() {
+        let this = self.host_mut(host);
+        this.selftest = None;
+        if this.node.take().is_none() {
             return;
         }
         self.note(host, "-", format_args!("FAULT crash, silently {silently}"));
@@ -106,7 +108,7 @@ impl World {
         let (now, nids) = (self.shown(host), self.nids(peer));
         for nid in nids {
             if let Some(node) = &mut self.host_mut(host).node {
-                node.close_peer(now, nid);
+                node.admin(now).close_peer(nid);
             }
         }
         self.drain(host);

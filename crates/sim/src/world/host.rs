@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use fulmar_base::{BufferId, ConnId, Errno, Time};
-use fulmar_lnet::{Globals, NiTunables, RoutingConfig};
+use fulmar_lnd::{NiConfig, NiTunables};
+use fulmar_lnet::{Globals, RoutingConfig, Service, ServiceConfig, ServiceId};
 use fulmar_lnet_wire::Pid;
 use fulmar_lnet_wire::socklnd::Version;
-use fulmar_node::{Config, NiConfig, Node, SelftestConfig};
+use fulmar_node::{Config, Node};
+use fulmar_selftest::{Config as SelftestConfig, SelftestService};
 
 use super::forge::Lie;
 use super::router::RouterBuffer;
@@ -61,6 +63,8 @@ impl fmt::Display for HostId {
 pub(super) struct Host {
     /// `None` while it is down.
     pub(super) node: Option<Node>,
+    /// The selftest of the node, if the options of the run have one.
+    pub(super) selftest: Option<SelftestService>,
     /// Counts the lives of the node.
     pub(super) life: u32,
     /// What it takes for the time.
@@ -104,6 +108,7 @@ impl Host {
     pub(super) fn new(ports: usize, clock: Clock) -> Self {
         Self {
             node: None,
+            selftest: None,
             life: 0,
             clock,
             links: vec![Link::default(); ports],
@@ -115,6 +120,21 @@ impl Host {
             connections: BTreeMap::new(),
             stalled: BTreeSet::new(),
             next_port: 0,
+        }
+    }
+
+    /// Returns when the node or its selftest is to be called next, while it is up.
+    fn poll_timeout(&self) -> Option<Time> {
+        let selftest = self.selftest.as_ref().and_then(Service::poll_timeout);
+        self.node.as_ref()?.poll_timeout().into_iter().chain(selftest).min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(node) = &mut self.node {
+            node.handle_timeout(now);
+        }
+        if let Some(selftest) = &mut self.selftest {
+            selftest.handle_timeout(now);
         }
     }
 
@@ -130,9 +150,11 @@ impl World {
     pub(super) fn start(&mut self, host: HostId) {
         let now = self.now;
         let node = self.new_node(host).expect("our own configuration is good");
+        let selftest = self.new_selftest();
         let this = self.host_mut(host);
         assert!(this.node.is_none(), "{host} runs already");
         this.node = Some(node);
+        this.selftest = selftest;
         this.armed = None;
         let life = this.life;
         for link in &mut this.links {
@@ -167,18 +189,29 @@ impl World {
             },
         });
         for port in options.ports(host) {
-            node.add_ni(now, self.ni_config(port, birth))?;
+            node.admin(now).add_ni(self.ni_config(port, birth))?;
         }
-        node.apply(now, |lnet| lnet.start(now));
+        node.admin(now).start();
         for route in self.routes.get(&host).into_iter().flatten().copied() {
-            node.apply(now, |lnet| lnet.route_add(now, route))?;
+            node.admin(now).route_add(route)?;
         }
-        if let Some(selftest) = &options.selftest {
-            // Each life reads the clock when it begins.
-            let wall_clock = WALL_CLOCK + time.0;
-            node.open_selftest(now, SelftestConfig { wall_clock, ..selftest.config.clone() })?;
+        assert_eq!(node.open_service(ServiceConfig::default()), APPLICATION);
+        if options.selftest.is_some() {
+            assert_eq!(node.open_service(SelftestService::CONFIG), SELFTEST);
+            let mut opened = Ok(());
+            node.service(now, SELFTEST).post(SelftestService::portals(), |result| {
+                opened = opened.and(result.map(drop));
+            });
+            opened?;
         }
         Ok(node)
+    }
+
+    fn new_selftest(&self) -> Option<SelftestService> {
+        let selftest = self.options.selftest.as_ref()?;
+        // Each life reads the clock when it begins.
+        let wall_clock = WALL_CLOCK + self.now.0;
+        Some(SelftestService::new(SelftestConfig { wall_clock, ..selftest.config.clone() }))
     }
 
     pub(super) fn ni_config(&self, port: Port, incarnation: u64) -> NiConfig {
@@ -189,14 +222,15 @@ impl World {
             ..NiTunables::default()
         };
         let conns_per_peer = options.conns_per_peer;
-        NiConfig { nid: options.nid(port), tunables, incarnation, conns_per_peer }
+        let (nid, conns_max) = (options.nid(port), conns_per_peer);
+        NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max }
     }
 
     /// Sees to it that the node is called when it wants to be.
     pub(super) fn arm(&mut self, host: HostId) {
         let now = self.now;
         let this = self.host_mut(host);
-        let Some(at) = this.node.as_ref().and_then(Node::poll_timeout) else { return };
+        let Some(at) = this.poll_timeout() else { return };
         let at = this.clock.when(at).max(now);
         if this.armed.is_none_or(|armed| at < armed) {
             this.armed = Some(at);
@@ -227,11 +261,10 @@ impl World {
             return self.queue.push(at, Happening::Timer { host, at });
         }
         this.armed = None;
-        let Some(node) = &mut this.node else { return };
         let now = this.clock.show(now);
-        if node.poll_timeout().is_some_and(|due| due <= now) {
-            node.handle_timeout(now);
-            let due = node.poll_timeout();
+        if this.poll_timeout().is_some_and(|due| due <= now) {
+            this.handle_timeout(now);
+            let due = this.poll_timeout();
             self.drain(host);
             if due.is_some_and(|due| due <= now) {
                 self.broken(host, format!("handle_timeout at {now} leaves a deadline of {due:?}"));
@@ -241,6 +274,10 @@ impl World {
     }
 }
 
+/// The service of the applications that the workload plays; the first of each node.
+pub(super) const APPLICATION: ServiceId = ServiceId(0);
+/// The selftest, where there is one; the second of each node.
+pub(super) const SELFTEST: ServiceId = ServiceId(1);
 /// Some morning of 2026, in nanoseconds since 1970.
 const WALL_CLOCK: u64 = 1_780_000_000_000_000_000;
 /// An address names a host, and above this bit one of its interfaces.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fulmar_base::{BufferId, Payload, Span};
 use fulmar_lnet_wire::selftest::{Damage, WORD};
-use fulmar_node::Contents;
+use fulmar_selftest::Contents;
 
 use super::{HostId, World};
 

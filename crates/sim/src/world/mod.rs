@@ -23,10 +23,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Errno, Rng, Time};
-use fulmar_lnet::{CopyId, EventDone, Lnet, RouteConfig};
+use fulmar_lnd::{Closed, DialError};
+use fulmar_lnet::{CopyId, EventDone, RouteConfig};
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_node::{CommandId, Keyed, Node};
-use fulmar_socklnd::{Closed, DialError};
+use fulmar_node::{Admin, Node, ServiceHandle};
+use fulmar_selftest::console::Keyed;
+use fulmar_selftest::{CommandId, Selftest, SelftestService};
 
 pub use forge::Lie;
 pub use host::{HostId, Port};
@@ -243,12 +245,30 @@ impl World {
         &self.log
     }
 
-    /// Calls the API of a node, unless it is down.
-    pub fn apply<R>(&mut self, host: HostId, call: impl FnOnce(&mut Lnet, Time) -> R) -> Option<R> {
+    /// Has an administrator do something with a node, unless it is down.
+    pub fn admin<R>(&mut self, host: HostId, call: impl FnOnce(&mut Admin<'_>) -> R) -> Option<R> {
         let now = self.shown(host);
-        let result = self.host_mut(host).node.as_mut()?.apply(now, |lnet| call(lnet, now));
+        let result = call(&mut self.host_mut(host).node.as_mut()?.admin(now));
         self.drain(host);
         Some(result)
+    }
+
+    /// Has the application of a node do something, unless the node is down.
+    pub fn application<R>(
+        &mut self,
+        host: HostId,
+        call: impl FnOnce(&mut ServiceHandle<'_>) -> R,
+    ) -> Option<R> {
+        let now = self.shown(host);
+        let node = self.host_mut(host).node.as_mut()?;
+        let result = call(&mut node.service(now, host::APPLICATION));
+        self.drain(host);
+        Some(result)
+    }
+
+    /// Returns the selftest of a node, unless it has none or is down.
+    pub fn selftest(&self, host: HostId) -> Option<&Selftest> {
+        self.host(host).selftest.as_ref().map(SelftestService::machine)
     }
 
     /// Gives a command to the console of a node, unless it is down.
@@ -258,7 +278,10 @@ impl World {
     pub fn command(&mut self, host: HostId, command: Keyed) -> Option<Result<CommandId, Errno>> {
         let (time, now) = (self.now, self.shown(host));
         let text = format!("{:?}", command.command);
-        let id = self.host_mut(host).node.as_mut()?.selftest_command(now, command);
+        let this = self.host_mut(host);
+        let own = this.node.as_ref()?.lnet().first_small_nid();
+        let selftest = this.selftest.as_mut().ok_or(Errno::EOPNOTSUPP);
+        let id = selftest.map(|selftest| selftest.command(now, own, command));
         let subject = id.map_or("-".to_owned(), |id| format!("c{}", id.0));
         self.log.line(time, host, subject, format_args!("{text}"));
         self.drain(host);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Span, Time};
-use fulmar_socklnd::{Closed, DialError};
+use fulmar_lnd::{Closed, DialError};
 
 use super::{Happening, HostId, Planted, Port, TcpId, Todo, World};
 use crate::fabric::Way;

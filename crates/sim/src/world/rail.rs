@@ -45,7 +45,7 @@ impl World {
         }
         let (now, nid) = (self.shown(port.host), self.nid_of(port));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
-        let removed = node.remove_ni(now, nid);
+        let removed = node.admin(now).remove_ni(nid);
         self.note(port.host, &port.to_string(), format_args!("FAULT remove {nid} {removed:?}"));
         self.link_mut(port).removed = true;
         self.drain(port.host);
@@ -63,14 +63,14 @@ impl World {
         let incarnation = (self.now.0 + 1) << 12 | u64::from(port.host.0 & 0xfff);
         let (now, ni) = (self.shown(port.host), self.ni_config(port, incarnation));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
-        let added = node.add_ni(now, ni);
+        let added = node.admin(now).add_ni(ni);
         self.note(port.host, &port.to_string(), format_args!("FAULT add again {added:?}"));
         if added.is_err() {
             self.broken(port.host, format!("{port} cannot be added: {added:?}"));
         }
         // The routes by its network went with it; the others are still there.
         for route in self.routes.get(&port.host).cloned().unwrap_or_default() {
-            let _ = self.apply(port.host, |lnet, now| lnet.route_add(now, route));
+            let _ = self.admin(port.host, |admin| admin.route_add(route));
         }
         self.drain(port.host);
         self.tell_links(port.host);
@@ -79,7 +79,7 @@ impl World {
     /// Takes an interface out of use, or puts it back, by the administrator's word.
     pub fn switch_ni(&mut self, port: Port, enabled: bool) {
         let nid = self.nid_of(port);
-        let done = self.apply(port.host, |lnet, now| lnet.set_ni_enabled(now, nid, enabled));
+        let done = self.admin(port.host, |admin| admin.set_ni_enabled(nid, enabled));
         let subject = port.to_string();
         self.note(port.host, &subject, format_args!("FAULT enabled {enabled} {done:?}"));
     }
@@ -87,7 +87,7 @@ impl World {
     /// Gives the administrator's word as to messages for others. Returns what came of it, unless
     /// the node is down.
     pub fn set_forwarding(&mut self, host: HostId, word: Forwarding) -> Option<Result<(), Errno>> {
-        let done = self.apply(host, |lnet, now| lnet.set_forwarding(now, word));
+        let done = self.admin(host, |admin| admin.set_forwarding(word));
         self.note(host, "-", format_args!("FAULT forwarding {word:?} {done:?}"));
         done
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use fulmar_base::{ConnId, Sink, Span};
-use fulmar_socklnd::{Closed, Need};
+use fulmar_lnd::{Closed, Need};
 
 use super::{Happening, HostId, TcpId, Todo, World};
 use crate::tcp::{EndState, Segment, Side};

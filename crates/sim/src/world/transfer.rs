@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
-use fulmar_socklnd::Closed;
+use fulmar_lnd::Closed;
 
 use super::{Happening, Port, TcpId, Todo, World};
 use crate::fabric::Way;

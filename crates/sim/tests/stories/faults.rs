@@ -29,13 +29,13 @@ fn puts(rate: u32, effect: FaultEffect) -> FaultRule {
 }
 
 fn add(cluster: &mut Cluster, host: HostId, rule: FaultRule) {
-    cluster.world.apply(host, |lnet, now| lnet.fault_add(now, rule)).unwrap().unwrap();
+    cluster.world.admin(host, |admin| admin.fault_add(rule)).unwrap().unwrap();
 }
 
 /// Removes all rules of a kind.
 fn del(cluster: &mut Cluster, host: HostId, kind: FaultKind) {
     let any = NidMatch::Any;
-    let gone = cluster.world.apply(host, |lnet, now| lnet.fault_del(now, kind, any, any));
+    let gone = cluster.world.admin(host, |admin| admin.fault_del(kind, any, any));
     assert_eq!(gone, Some(1));
 }
 

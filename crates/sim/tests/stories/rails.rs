@@ -67,10 +67,10 @@ fn a_peer_without_discovery_sees_one_face_until_it_is_multi_rail() {
     assert!(sent.contains(&0), "one interface has sent all: {sent:?}");
     for host in [A, B] {
         let on = Globals { discovery: true, ..Globals::default() };
-        cluster.world.apply(host, |lnet, now| lnet.set_globals(now, on)).unwrap().unwrap();
+        cluster.world.admin(host, |admin| admin.set_globals(on)).unwrap().unwrap();
     }
     let nid = cluster.world.nid(B);
-    let query = cluster.world.apply(A, |lnet, now| lnet.discover(now, nid, true)).unwrap();
+    let query = cluster.world.admin(A, |admin| admin.discover(nid, true)).unwrap();
     until(&mut cluster, "the discovery ends", |c| c.workload.answer(A, query).is_some());
     pass(&mut cluster, 1);
     let before = puts(&cluster, A).0;
@@ -104,8 +104,8 @@ fn who_lies_about_himself_is_not_believed() {
             crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0])));
         cluster.world.lie(B, lie);
         let nid = cluster.world.nid(B);
-        let query = cluster.world.apply(A, |lnet, now| lnet.discover(now, nid, true)).unwrap();
-        until(&mut cluster, "A hears the lie", |c| log_has(c, "cannot be understood"));
+        let query = cluster.world.admin(A, |admin| admin.discover(nid, true)).unwrap();
+        until(&mut cluster, "A hears the lie", |c| log_has(c, "cannot use what"));
         assert!(known(&cluster, A, nid).len() < 2, "{lie:?} is believed");
         until(&mut cluster, "A asks again", |c| c.workload.answer(A, query).is_some());
         assert_eq!(known(&cluster, A, nid), cluster.world.nids(B), "{lie:?}");

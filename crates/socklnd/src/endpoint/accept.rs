@@ -11,7 +11,9 @@ use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake, Step};
 use crate::peer::{CallJudgement, Known, PeerKey};
-use crate::{AcceptMode, NiConfig, Notice};
+use fulmar_lnd::{NiConfig, Notice};
+
+use crate::AcceptMode;
 
 impl Socklnd {
     pub(super) fn accept(

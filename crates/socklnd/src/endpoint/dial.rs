@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, PathNews, Time};
+use fulmar_base::{ConnId, Errno, Time};
+use fulmar_lnd::{Notice, Output, PathState, SendError, Stream};
 use fulmar_lnet_wire::socklnd::{ConnKind, Hello};
 use fulmar_wire::Order;
 
@@ -12,7 +13,6 @@ use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake};
 use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
-use crate::{Notice, Output, SendError};
 
 impl Socklnd {
     /// Does what the state of the peer calls for when something has changed: dials it, or forgets
@@ -33,7 +33,8 @@ impl Socklnd {
             }
             return;
         }
-        if peer.queue.is_empty() && (down || !(peer.dialler.begun || urgent)) {
+        let opens = peer.dialler.begun || urgent || peer.more_out > 0;
+        if peer.queue.is_empty() && (down || !opens) {
             // Who only calls us decides how many connections there are.
             if !down && peer.active().next().is_none() {
                 self.tell_lost(key);
@@ -61,13 +62,13 @@ impl Socklnd {
         );
         peer.dialler.begun = true;
         peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
-        let stalled = peer.told == Some(PathNews::Stalled);
+        let stalled = peer.told == Some(PathState::Stalled);
         let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
         let patience = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
         let patience = patience.min(peer.dialler.deadline);
         self.timers.set(Timer::Conn(conn), patience.max(now));
         self.counters.dialled += 1;
-        self.outputs.push_back(Output::Dial { conn, local, remote });
+        self.outputs.push_back(Output::Stream(Stream::Dial { conn, local, remote }));
     }
 
     /// The connection stands: says what it shall be for.
@@ -155,7 +156,7 @@ impl Socklnd {
         self.notice(Notice::Unreachable { peer: key.peer.nid, errno, retry });
         if unconnected {
             // Before the failures, so that what is sent again goes another way.
-            self.tell(key, PathNews::Down);
+            self.tell(key, PathState::Down);
         }
         for queued in queue {
             self.fail_message(&queued.request, dial_error(down, errno));
@@ -224,8 +225,8 @@ impl Socklnd {
 fn dial_error(down: bool, errno: Errno) -> SendError {
     match errno {
         // The address has gone, and word of it is on its way.
-        Errno::EADDRNOTAVAIL => SendError::LocalDropped(errno),
-        _ if down => SendError::LocalDropped(errno),
+        Errno::EADDRNOTAVAIL => SendError::local_dropped(errno),
+        _ if down => SendError::local_dropped(errno),
         // A kernel takes the first for a failure of the network, and gives up messages that it
         // could have sent another way: without a connection nothing was delivered.
         Errno::ETIMEDOUT
@@ -233,8 +234,8 @@ fn dial_error(down: bool, errno: Errno) -> SendError {
         | Errno::EHOSTUNREACH
         | Errno::ENETUNREACH
         | Errno::ECONNREFUSED
-        | Errno::ECONNRESET => SendError::RemoteDropped(errno),
-        other => SendError::Local(other),
+        | Errno::ECONNRESET => SendError::remote_dropped(errno),
+        other => SendError::local_error(other),
     }
 }
 

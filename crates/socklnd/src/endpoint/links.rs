@@ -1,7 +1,8 @@
 //! Opening and closing: what changes for a peer when a connection comes or goes.
 //! Spec: lnet-wire §5.7.
 
-use fulmar_base::{ConnId, Errno, PathNews, Time};
+use fulmar_base::{ConnId, Errno, Time};
+use fulmar_lnd::{Closed, Notice, Output, PathState, SendError, Stream};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::Version;
 
@@ -11,7 +12,6 @@ use crate::conn::{Agreement, Open, Phase, Tx};
 use crate::peer::{Dialling, Link, PeerKey};
 use crate::rx::{Fault, Rx};
 use crate::zero_copy::ZeroCopy;
-use crate::{Closed, Notice, Output, SendError};
 
 /// Why an open connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Socklnd {
                 self.timers.set(Timer::Keepalive(key), now + self.config.keepalive);
             }
             self.notice(Notice::PeerUp { ni: key.ni, peer: key.peer });
-            self.tell(key, PathNews::Up);
+            self.tell(key, PathState::Up);
         }
         self.flush_queue(now, &key);
     }
@@ -176,7 +176,7 @@ impl Socklnd {
     /// Tells the owner to close a connection whose handshake is not over.
     pub(super) fn close_conn(&mut self, conn: ConnId, flush: bool) {
         self.forget_conn(conn);
-        self.outputs.push_back(Output::Close { conn, flush });
+        self.outputs.push_back(Output::Stream(Stream::Close { conn, flush }));
     }
 
     /// Forgets a connection that is closed already.
@@ -197,10 +197,12 @@ impl Socklnd {
         let Some(conn) = self.conns.remove(&id) else { return false };
         self.timers.clear(Timer::Conn(id));
         if close {
-            self.outputs.push_back(Output::Close { conn: id, flush: false });
+            self.outputs.push_back(Output::Stream(Stream::Close { conn: id, flush: false }));
         }
-        if matches!(&conn.phase, Phase::Open(open) if open.rx.in_message()) {
-            self.outputs.push_back(Output::Completed { conn: id, result: Err(cause.errno()) });
+        if let Phase::Open(open) = &conn.phase
+            && let Some(rx) = open.rx.in_message()
+        {
+            self.outputs.push_back(Output::Completed { rx, result: Err(cause.errno()) });
         }
         let ours = cause == Cause::Removed || self.is_down(&key.ni);
         let peer = self.peers.get_mut(key).expect("a peer with a connection is known");
@@ -264,8 +266,8 @@ pub(super) struct Ending {
 /// Returns the class of a message that nobody has received, since its end was never written: it
 /// may be sent again. Spec: lnet-behaviour §11.3.
 pub(super) fn undelivered(ours: bool, errno: Errno) -> SendError {
-    if ours { SendError::LocalDropped(errno) } else { SendError::RemoteDropped(errno) }
+    if ours { SendError::local_dropped(errno) } else { SendError::remote_dropped(errno) }
 }
 
 /// What becomes of a message that was written whole, and whose acknowledgement will not come.
-const UNACKNOWLEDGED: SendError = SendError::Local(Errno::EIO);
+const UNACKNOWLEDGED: SendError = SendError::local_error(Errno::EIO);

@@ -8,18 +8,21 @@ mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Bound;
+use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, Time, Timers, Verdict};
-use fulmar_lnet_wire::Nid;
+use fulmar_base::{ConnId, Errno, Time, Timers};
+use fulmar_lnd::{
+    Closed, DialError, Lnd, Need, NiConfig, Notice, Output, RxId, SendError, SendRequest, Verdict,
+};
+use fulmar_lnet_wire::socklnd::ConnKind;
+use fulmar_lnet_wire::{NetType, Nid};
 use fulmar_wire::DecodeError;
 
 use crate::conn::{Conn, Phase};
 use crate::handshake::Step;
 use crate::peer::{Peer, PeerKey};
-use crate::{
-    Closed, Config, ConnInfo, Counters, DialError, Need, NiConfig, Notice, Output, PeerInfo,
-    SendError, SendRequest,
-};
+use crate::{Config, ConnInfo, Counters, PeerInfo};
 use links::{Cause, Ending};
 
 /// The socket LND of a node: all its TCP network interfaces.
@@ -72,23 +75,11 @@ impl Socklnd {
         }
     }
 
-    /// Adds a network interface, or changes the settings of the one with its NID.
-    pub fn add_ni(&mut self, ni: NiConfig) {
-        self.nis.insert(ni.nid, ni);
-    }
-
-    /// Removes a network interface: closes its connections and fails the messages that wait for one.
-    pub fn remove_ni(&mut self, _now: Time, nid: Nid) {
-        if self.nis.remove(&nid).is_some() {
-            self.close_ni(nid);
-            self.down.remove(&nid);
-        }
-    }
-
     /// Sets how many connections of each bulk kind the interface opens to a peer from now on.
     pub fn set_conns_per_peer(&mut self, nid: Nid, n: u32) {
         if let Some(ni) = self.nis.get_mut(&nid) {
             ni.conns_per_peer = n;
+            ni.conns_max = n;
         }
     }
 
@@ -107,7 +98,7 @@ impl Socklnd {
         self.accept(now, canonical(local), canonical(remote))
     }
 
-    /// Takes the outcome of [`Output::Dial`]: our own address, or why there is no connection.
+    /// Takes the outcome of [`Stream::Dial`]: our own address, or why there is no connection.
     pub fn handle_dialled(
         &mut self,
         now: Time,
@@ -125,22 +116,22 @@ impl Socklnd {
         }
     }
 
-    /// Takes word that the link of an interface, or its address, has gone or is there again. An
-    /// interface that nothing was said of is up.
-    ///
-    /// Nothing that was written is taken back: if the link returns soon, TCP delivers it.
-    pub fn handle_link(&mut self, now: Time, ni: Nid, up: bool) {
-        if self.nis.contains_key(&ni) {
-            self.link(now, ni, up);
-        }
-    }
-
-    /// Takes word that TCP has been sending the same bytes on an open connection for some time and
+    /// Takes note that TCP has been sending the same bytes on an open connection for some time and
     /// hears nothing: not even that the peer has no room.
     pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
         if let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&conn) {
             let key = open.key;
             self.path_stalled(now, key, conn);
+        }
+    }
+
+    /// Takes note that a TCP window limits what is sent on an open connection, and cannot be made
+    /// larger.
+    pub fn handle_window_limited(&mut self, now: Time, conn: ConnId) {
+        if let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&conn)
+            && open.kind == ConnKind::BULK_OUT
+        {
+            self.widen(now, open.key);
         }
     }
 
@@ -179,7 +170,7 @@ impl Socklnd {
         }
     }
 
-    /// Takes word that `len` bytes went where [`Need::Payload`] said, with the checksum state
+    /// Takes note that `len` bytes went where [`Need::Payload`] said, with the checksum state
     /// after them if one was given.
     ///
     /// # Panics
@@ -190,28 +181,7 @@ impl Socklnd {
         self.handle_event(now, conn, event);
     }
 
-    /// Takes the answer to [`Output::Received`]. After [`Verdict::Reject`] the message is over,
-    /// without an [`Output::Completed`].
-    ///
-    /// # Panics
-    /// If the connection has no message to be judged, or the sink is larger than its payload.
-    pub fn handle_verdict(&mut self, now: Time, conn: ConnId, verdict: Verdict) {
-        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else { return };
-        match verdict {
-            Verdict::Receive(sink) => {
-                let event = open.rx.receive(now, sink);
-                self.handle_event(now, conn, event);
-            }
-            Verdict::Wait => open.rx.wait(),
-            Verdict::Reject => {
-                open.rx.abandon();
-                self.counters.malformed += 1;
-                self.fail_conn(now, conn, Cause::Protocol);
-            }
-        }
-    }
-
-    /// Takes word that so many more of the bytes asked for by [`Output::Write`] are in the socket.
+    /// Takes note that so many more of the bytes asked for by [`Stream::Write`] are in the socket.
     ///
     /// # Panics
     /// If so many were never asked for.
@@ -219,7 +189,7 @@ impl Socklnd {
         self.sent(now, conn, bytes);
     }
 
-    /// Takes the answer to [`Output::Close`]: nothing more is written on the connection, and so
+    /// Takes the answer to [`Stream::Close`]: nothing more is written on the connection, and so
     /// many bytes had gone into the socket beyond what [`Self::handle_sent`] has told. A message
     /// whose last byte is not among them reaches nobody.
     ///
@@ -235,20 +205,6 @@ impl Socklnd {
         self.closed(now, conn, how);
     }
 
-    /// Sends a message; [`Output::Sent`] says how that ends.
-    pub fn send(&mut self, now: Time, request: SendRequest) {
-        self.route(now, request);
-    }
-
-    /// Closes the connections with a peer, or with all if `peer` is [`Nid::ANY`].
-    pub fn close_peer(&mut self, now: Time, peer: Nid) {
-        let all = self.peers.keys().filter(|key| peer.is_any() || key.peer.nid == peer);
-        for key in all.copied().collect::<Vec<_>>() {
-            self.close_links(&key, Cause::Disconnected);
-            self.settle(now, key);
-        }
-    }
-
     /// Returns what the connection needs next.
     pub fn need(&self, conn: ConnId) -> Need {
         match self.conns.get(&conn).map(|conn| &conn.phase) {
@@ -262,7 +218,14 @@ impl Socklnd {
 
     /// Returns the open connections, the oldest first.
     pub fn conns(&self) -> Vec<ConnInfo> {
-        let open = self.conns.iter().filter_map(|(&id, conn)| match &conn.phase {
+        self.conns_after(None).collect()
+    }
+
+    /// Returns the open connections in the order of their names, from the one after `after`.
+    pub fn conns_after(&self, after: Option<ConnId>) -> impl Iterator<Item = ConnInfo> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.conns.range((from, Bound::Unbounded));
+        let open = later.filter_map(|(&id, conn)| match &conn.phase {
             Phase::Open(open) => Some((id, conn, open)),
             Phase::Dialling(_) | Phase::Calling(..) | Phase::Called(..) => None,
         });
@@ -277,13 +240,19 @@ impl Socklnd {
             queued: conn.tx.queued(),
             opened: open.opened,
         })
-        .collect()
     }
 
     /// Returns the peers, by NID.
     pub fn peers(&self) -> Vec<PeerInfo> {
+        self.peers_after(None).collect()
+    }
+
+    /// Returns the peers, by NID, from the one after that of `after`.
+    pub fn peers_after(&self, after: Option<&PeerInfo>) -> impl Iterator<Item = PeerInfo> {
+        let key = |info: &PeerInfo| PeerKey { ni: info.ni, peer: info.peer };
+        let from = after.map_or(Bound::Unbounded, |info| Bound::Excluded(key(info)));
         let port = self.config.accept_port;
-        let info = |(key, peer): (&PeerKey, &Peer)| PeerInfo {
+        let info = move |(key, peer): (&PeerKey, &Peer)| PeerInfo {
             ni: key.ni,
             peer: key.peer,
             dials: peer.dialler.begun,
@@ -291,35 +260,12 @@ impl Socklnd {
             conns: peer.links.len(),
             queued_messages: peer.queue.len(),
         };
-        self.peers.iter().map(info).collect()
+        self.peers.range((from, Bound::Unbounded)).map(info)
     }
 
     /// Returns how often each thing happened.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// Returns the next thing to do, if any.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
-    /// Returns when to call [`Self::handle_timeout`] next, if at all.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
-    }
-
-    /// Takes the passing of time.
-    pub fn handle_timeout(&mut self, now: Time) {
-        // What these set is not due before the next call, however short the settings.
-        let due: Vec<_> = std::iter::from_fn(|| self.timers.pop_due(now)).collect();
-        for timer in due {
-            match timer {
-                Timer::Conn(conn) => self.handle_conn_timer(now, conn),
-                Timer::Dial(key) => self.handle_dial_timer(now, key),
-                Timer::Keepalive(key) => self.handle_keepalive_timer(now, key),
-            }
-        }
     }
 
     fn handle_conn_timer(&mut self, now: Time, id: ConnId) {
@@ -371,6 +317,93 @@ impl Socklnd {
     fn fail_message(&mut self, request: &SendRequest, error: SendError) {
         let message = request.message;
         self.outputs.push_back(Output::Sent { message, result: Err(error) });
+    }
+}
+
+impl Lnd for Socklnd {
+    fn net_type(&self) -> NetType {
+        NetType::TCP
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    fn add_ni(&mut self, _now: Time, ni: &NiConfig) {
+        self.nis.insert(ni.nid, ni.clone());
+    }
+
+    fn remove_ni(&mut self, _now: Time, nid: Nid) {
+        if self.nis.remove(&nid).is_some() {
+            self.close_ni(nid);
+            self.down.remove(&nid);
+        }
+    }
+
+    fn send(&mut self, now: Time, request: SendRequest) {
+        self.route(now, request);
+    }
+
+    /// # Panics
+    /// If the connection is open and has no message to be judged, or the sink is larger than its
+    /// payload.
+    fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict) {
+        let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else {
+            // The connection ended between the header and the verdict.
+            if verdict != Verdict::Reject {
+                let result = Err(Errno::ECONNRESET);
+                self.outputs.push_back(Output::Completed { rx, result });
+            }
+            return;
+        };
+        match verdict {
+            Verdict::Receive(sink) => {
+                let event = open.rx.receive(now, rx, sink);
+                self.handle_event(now, conn, event);
+            }
+            Verdict::Wait => open.rx.wait(rx),
+            Verdict::Reject => {
+                open.rx.abandon();
+                self.counters.malformed += 1;
+                self.fail_conn(now, conn, Cause::Protocol);
+            }
+        }
+    }
+
+    /// Nothing that was written is taken back: if the link returns soon, TCP delivers it. An
+    /// interface of which nothing was reported is up.
+    fn handle_link(&mut self, now: Time, ni: Nid, up: bool) {
+        if self.nis.contains_key(&ni) {
+            self.link(now, ni, up);
+        }
+    }
+
+    fn close_peer(&mut self, now: Time, peer: Nid) {
+        let all = self.peers.keys().filter(|key| peer.is_any() || key.peer.nid == peer);
+        for key in all.copied().collect::<Vec<_>>() {
+            self.close_links(&key, Cause::Disconnected);
+            self.settle(now, key);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        // What these set is not due before the next call, however short the settings.
+        let due: Vec<_> = std::iter::from_fn(|| self.timers.pop_due(now)).collect();
+        for timer in due {
+            match timer {
+                Timer::Conn(conn) => self.handle_conn_timer(now, conn),
+                Timer::Dial(key) => self.handle_dial_timer(now, key),
+                Timer::Keepalive(key) => self.handle_keepalive_timer(now, key),
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
     }
 }
 

@@ -11,13 +11,13 @@
 
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, PathNews, Time};
+use fulmar_base::{ConnId, Errno, Time};
+use fulmar_lnd::{Notice, Output, PathState};
 use fulmar_lnet_wire::Nid;
 
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
 use crate::peer::{Dialling, PeerKey};
-use crate::{Notice, Output};
 
 impl Socklnd {
     pub(super) fn is_down(&self, ni: &Nid) -> bool {
@@ -25,27 +25,27 @@ impl Socklnd {
     }
 
     /// Tells the owner of the way to a peer, unless it knows.
-    pub(super) fn tell(&mut self, key: PeerKey, news: PathNews) {
+    pub(super) fn tell(&mut self, key: PeerKey, state: PathState) {
         if let Some(peer) = self.peers.get_mut(&key)
-            && peer.told != Some(news)
+            && peer.told != Some(state)
         {
-            peer.told = Some(news);
-            self.path(key, news);
+            peer.told = Some(state);
+            self.path(key, state);
         }
     }
 
-    pub(super) fn path(&mut self, key: PeerKey, news: PathNews) {
+    pub(super) fn path(&mut self, key: PeerKey, state: PathState) {
         if key.can_be_dialled() {
             let PeerKey { ni, peer } = key;
-            self.outputs.push_back(Output::Path { ni, peer: peer.nid, news });
+            self.outputs.push_back(Output::Path { ni, peer: peer.nid, state });
         }
     }
 
     /// Tells the owner that nothing is left of the way to a peer, if there was one.
     pub(super) fn tell_lost(&mut self, key: PeerKey) {
         let told = self.peers.get(&key).and_then(|peer| peer.told);
-        if matches!(told, Some(PathNews::Up | PathNews::Stalled)) {
-            self.tell(key, PathNews::Down);
+        if matches!(told, Some(PathState::Up | PathState::Stalled)) {
+            self.tell(key, PathState::Down);
         }
     }
 
@@ -57,7 +57,7 @@ impl Socklnd {
         }
         self.retire(now, &key);
         self.notice(Notice::Stalled { ni: key.ni, peer: key.peer });
-        self.tell(key, PathNews::Stalled);
+        self.tell(key, PathState::Stalled);
         self.reopen(now, key);
     }
 
@@ -107,7 +107,7 @@ impl Socklnd {
                 link.retired = link.retired.filter(|since| !blinked(since));
             }
             peer.dialler.returning = false;
-            self.tell(key, PathNews::Up);
+            self.tell(key, PathState::Up);
             self.flush_queue(now, &key);
             return self.settle(now, key);
         }
@@ -117,6 +117,23 @@ impl Socklnd {
         if let Dialling::BackedOff = peer.dialler.state {
             peer.dialler.state = Dialling::Idle;
         }
+        self.settle(now, key);
+    }
+
+    /// Opens more connections to a peer to which TCP windows limit what is sent: twice as many as there
+    /// are, up to the limit of the interface. Nothing changes before those are open, or if the peer
+    /// cannot be dialled.
+    pub(super) fn widen(&mut self, now: Time, key: PeerKey) {
+        let Some(ni) = self.nis.get(&key.ni).filter(|_| key.can_be_dialled()) else { return };
+        let (usual, limit) = (ni.conns_per_peer.max(1), ni.conns_max);
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        let wanted = usual + peer.more_out;
+        if wanted >= limit || peer.bulk_out() < wanted as usize {
+            return;
+        }
+        let conns = limit.min(2 * wanted);
+        peer.more_out = conns - usual;
+        self.notice(Notice::WindowLimited { peer: key.peer.nid, conns });
         self.settle(now, key);
     }
 
@@ -152,7 +169,8 @@ impl Socklnd {
             }
         }
         self.counters.retired += retired;
-        let excess = peer.links.len().saturating_sub(SETS_MAX * (1 + 2 * conns_per_peer as usize));
+        let set = 1 + (2 * conns_per_peer + peer.more_out) as usize;
+        let excess = peer.links.len().saturating_sub(SETS_MAX * set);
         for conn in peer.links.iter().take(excess).map(|link| link.conn).collect::<Vec<_>>() {
             self.drop_link(key, conn, Cause::Spent, true);
         }
@@ -180,7 +198,7 @@ impl Socklnd {
         if (connected || alone) && heard > since && !down {
             // The way is good in both directions, and this connection is alive.
             link.retired = None;
-            self.tell(key, PathNews::Up);
+            self.tell(key, PathState::Up);
             return self.flush_queue(now, &key);
         }
         if alone {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Time};
+use fulmar_lnd::{Output, Received, SendError, SendRequest, Stream};
 use fulmar_lnet_wire::header::HeaderForm;
 use fulmar_lnet_wire::socklnd::{FrameHeader, Version};
 use fulmar_lnet_wire::{Header, Pid, ProcessId};
@@ -11,12 +12,12 @@ use fulmar_wire::DecodeError;
 
 use super::links::{Cause, undelivered};
 use super::{Socklnd, Timer};
+use crate::Counters;
 use crate::conn::{Conn, Open, Phase, Written};
 use crate::handshake::OUR_ORDER;
 use crate::peer::{Dialling, PeerKey, Queued, is_large};
 use crate::rx::{Complete, Event, Fault};
 use crate::zero_copy::Acknowledged;
-use crate::{Counters, Output, SendError, SendRequest};
 
 impl Socklnd {
     /// Puts a message on a connection, or in the queue for one.
@@ -43,13 +44,18 @@ impl Socklnd {
         let conn = self.conns.get_mut(&id).expect("connections that are written to are known");
         conn.tx.push(now, head.len() as u64, written);
         let checksum = written == Written::Noop && self.checksums(id);
-        self.outputs.push_back(Output::Write { conn: id, head, payload: Payload::Empty, checksum });
+        self.outputs.push_back(Output::Stream(Stream::Write {
+            conn: id,
+            head,
+            payload: Payload::Empty,
+            checksum,
+        }));
     }
 
     /// Writes to a connection that is closed next, so that its end is nobody's concern.
     pub(super) fn write_last(&mut self, conn: ConnId, head: Vec<u8>) {
         let (payload, checksum) = (Payload::Empty, false);
-        self.outputs.push_back(Output::Write { conn, head, payload, checksum });
+        self.outputs.push_back(Output::Stream(Stream::Write { conn, head, payload, checksum }));
     }
 
     pub(super) fn sent(&mut self, now: Time, id: ConnId, bytes: u64) {
@@ -130,10 +136,10 @@ impl Socklnd {
 
     fn enqueue(&mut self, now: Time, key: PeerKey, request: SendRequest) {
         if !self.nis.contains_key(&key.ni) {
-            return self.fail_message(&request, SendError::Local(Errno::ENODEV));
+            return self.fail_message(&request, SendError::local_error(Errno::ENODEV));
         }
         if key.dial_addrs(self.config.accept_port).is_none() {
-            return self.fail_message(&request, SendError::RemoteError(Errno::EHOSTUNREACH));
+            return self.fail_message(&request, SendError::remote_error(Errno::EHOSTUNREACH));
         }
         let down = self.is_down(&key.ni);
         let peer = self.peers.entry(key).or_default();
@@ -174,7 +180,7 @@ impl Socklnd {
         let form = version.header_form();
         if form == HeaderForm::Small && (header.target.is_large() || header.source.is_large()) {
             // A router's neighbour may be too old for the ends of the route.
-            let result = Err(SendError::Local(Errno::EOPNOTSUPP));
+            let result = Err(SendError::local_error(Errno::EOPNOTSUPP));
             return self.outputs.push_back(Output::Sent { message, result });
         }
         let asks = self.config.zc_min_payload.is_some_and(|least| payload.len() >= least);
@@ -196,7 +202,7 @@ impl Socklnd {
         let len = head.len() as u64 + u64::from(payload.len());
         conn.tx.push(now, len, written);
         let checksum = version == Version::V2 && self.config.enable_csum;
-        self.outputs.push_back(Output::Write { conn: id, head, payload, checksum });
+        self.outputs.push_back(Output::Stream(Stream::Write { conn: id, head, payload, checksum }));
     }
 
     fn receive(&mut self, id: ConnId, mut header: Header) {
@@ -207,13 +213,14 @@ impl Socklnd {
             header.source_pid = key.peer.pid;
         }
         self.counters.messages_received += 1;
-        self.outputs.push_back(Output::Received { conn: id, ni: key.ni, from: key.peer, header });
+        let received = Received { conn: id, ni: key.ni, from: key.peer.nid, header };
+        self.outputs.push_back(Output::Received(received));
     }
 
     fn complete(&mut self, now: Time, id: ConnId, complete: Complete) {
-        let Complete { payload_len, cookie, inline } = complete;
+        let Complete { rx, payload_len, cookie, inline } = complete;
         self.counters.payload_received += u64::from(payload_len);
-        self.outputs.push_back(Output::Completed { conn: id, result: Ok(inline) });
+        self.outputs.push_back(Output::Completed { rx, result: Ok(inline) });
         if cookie == 0 {
             return;
         }

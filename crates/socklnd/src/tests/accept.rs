@@ -12,7 +12,11 @@ fn ends_with(script: &mut Script, bytes: &[u8], word: Option<Vec<u8>>) {
     match word {
         None => assert_eq!(deeds, [close(conn)]),
         Some(word) => {
-            let [Output::Write { head, .. }, Output::Close { flush: true, .. }] = &deeds[..] else {
+            let [
+                Output::Stream(Stream::Write { head, .. }),
+                Output::Stream(Stream::Close { flush: true, .. }),
+            ] = &deeds[..]
+            else {
                 panic!("{deeds:#?}")
             };
             assert_eq!(*head, word);
@@ -57,7 +61,7 @@ fn a_big_endian_request_is_understood() {
     let mut bytes = hex("ac ce 71 00 00 00 00 01 00 02 00 00 0a 00 00 02");
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Big, &mut bytes);
     script.feed(conn, &bytes);
-    let [Output::Write { head, .. }] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
     assert_eq!(head[..4], hex("63 69 72 45"));
     assert_eq!(answer_kind(head), ConnKind::CONTROL);
 }
@@ -68,7 +72,9 @@ fn every_version_and_kind_is_answered_in_kind() {
         for theirs in [ConnKind::ANY, ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT] {
             let mut script = Script::new();
             let conn = script.call(&hello(LOW, theirs, version));
-            let [Output::Write { head, .. }] = &script.deeds()[..] else { panic!() };
+            let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else {
+                panic!()
+            };
             let (answer, _, _) = Hello::decode(head).unwrap().unwrap();
             assert_eq!((answer.version, Some(answer.kind)), (version, theirs.mirror()));
             assert_eq!(answer.source, ProcessId::lustre(OURS));
@@ -128,13 +134,16 @@ fn an_interface_of_ipv6_speaks_version_4_only() {
     let ours = Nid::of_ip(Net::TCP, "fd00:99::2".parse().unwrap());
     let theirs = Nid::of_ip(Net::TCP, "fd00:99::1".parse().unwrap());
     let mut script = Script::new();
-    script.machine.add_ni(ni(ours));
+    script.machine.add_ni(Time::ZERO, &ni(ours));
     let conn = script.accepted(theirs);
     let mut bytes = request(ours);
     assert_eq!(bytes.len(), 28);
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(conn, &bytes);
-    let [Output::Write { head, .. }, Output::Close { flush: true, .. }] = &script.deeds()[..]
+    let [
+        Output::Stream(Stream::Write { head, .. }),
+        Output::Stream(Stream::Close { flush: true, .. }),
+    ] = &script.deeds()[..]
     else {
         panic!()
     };
@@ -174,7 +183,7 @@ fn an_unprivileged_caller_that_claims_another_address_gets_an_identity_of_its_ow
         script.feed(conn, &bytes);
         let header =
             Header { source: nid, source_pid: from.pid, ..put_header(claimed, OURS, 9, 0) };
-        script.expect(Output::Received { conn, ni: OURS, from, header });
+        script.expect(Output::Received(Received { conn, ni: OURS, from: from.nid, header }));
     }
 }
 
@@ -184,16 +193,16 @@ fn an_invented_identity_is_answered_on_its_connection_and_never_dialled() {
     let nid = Nid::of_ip(Net::TCP, "10.0.0.9".parse().unwrap());
     let conn = script.accepted_from(addr(nid, 40_000)).unwrap();
     script.feed(conn, &called_with(&hello(LOW, ConnKind::CONTROL, Version::V3)));
-    let [Output::Write { head, .. }] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
     script.machine.handle_sent(script.now, conn, head.len() as u64);
     let mut reply = put(nid, 5, 0);
     reply.header.target_pid = Pid(40_000 | Pid::USER_FLAG);
     script.machine.send(script.now, reply.clone());
     assert_eq!(script.written().0, conn);
     script.deeds();
-    script.machine.handle_closed(script.now, conn, crate::Closed::Eof);
+    script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
     script.machine.send(script.now, reply);
-    script.expect(failed(5, SendError::RemoteError(Errno::EHOSTUNREACH)));
+    script.expect(failed(5, SendError::remote_error(Errno::EHOSTUNREACH)));
 }
 
 #[test]
@@ -210,9 +219,9 @@ fn who_dials_at_the_same_time_and_has_the_lower_nid_is_refused() {
     script.send(LOW, 1, 0);
     script.dialled();
     let conn = script.call(&hello(LOW, ConnKind::CONTROL, Version::V3));
-    let [Output::Write { head, .. }, end] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. }), end] = &script.deeds()[..] else { panic!() };
     assert_eq!(answer_kind(head), ConnKind::NONE);
-    assert_eq!(*end, Output::Close { conn, flush: true });
+    assert_eq!(*end, Output::Stream(Stream::Close { conn, flush: true }));
     assert_eq!(script.machine.counters().refused_races, 1);
 }
 
@@ -223,7 +232,9 @@ fn who_dials_at_the_same_time_and_has_the_higher_nid_is_accepted() {
     let attempt = script.dialled();
     script.connected(attempt);
     let conn = script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
-    let [Output::Write { .. }, Output::Write { conn: to, .. }] = script.deeds()[..] else {
+    let [Output::Stream(Stream::Write { .. }), Output::Stream(Stream::Write { conn: to, .. })] =
+        script.deeds()[..]
+    else {
         panic!()
     };
     assert_eq!(to, conn, "what waited goes out on the connection of the peer");
@@ -258,8 +269,8 @@ fn a_peer_that_restarted_loses_its_old_connections_and_comes_back() {
     let conn = script.call(&new);
     let outputs = script.expect_notice(&Notice::Restarted { peer: LOW });
     assert!(outputs.contains(&close(old)));
-    assert!(outputs.contains(&failed(1, SendError::RemoteDropped(Errno::ECONNRESET))));
-    assert!(outputs.contains(&Output::Close { conn, flush: true }));
+    assert!(outputs.contains(&failed(1, SendError::remote_dropped(Errno::ECONNRESET))));
+    assert!(outputs.contains(&Output::Stream(Stream::Close { conn, flush: true })));
     script.call(&new);
     assert_eq!(script.machine.conns().len(), 1);
 }
@@ -271,7 +282,7 @@ fn a_peer_that_changes_its_version_loses_its_old_connections() {
     let conn = script.call(&hello(LOW, ConnKind::BULK_IN, Version::V2));
     let deeds = script.deeds();
     assert_eq!(deeds[0], close(old));
-    assert_eq!(deeds[2], Output::Close { conn, flush: true });
+    assert_eq!(deeds[2], Output::Stream(Stream::Close { conn, flush: true }));
     assert_eq!(script.machine.peers(), []);
 }
 
@@ -279,7 +290,7 @@ fn a_peer_that_changes_its_version_loses_its_old_connections() {
 fn a_restart_is_no_matter_when_no_connection_is_left() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
-    script.machine.handle_closed(script.now, old, crate::Closed::Eof);
+    script.machine.handle_closed(script.now, old, fulmar_lnd::Closed::Eof);
     script.call(&Hello { source_incarnation: 1, ..hello(LOW, ConnKind::ANY, Version::V2) });
     assert_eq!(script.machine.conns().len(), 1);
 }
@@ -291,7 +302,7 @@ fn a_peer_may_open_many_connections_of_a_kind_but_not_any_number() {
         script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     }
     let conn = script.call(&hello(LOW, ConnKind::CONTROL, Version::V3));
-    assert_eq!(script.deeds()[1], Output::Close { conn, flush: true });
+    assert_eq!(script.deeds()[1], Output::Stream(Stream::Close { conn, flush: true }));
     script.opened_by(LOW, ConnKind::BULK_IN, Version::V3);
 }
 

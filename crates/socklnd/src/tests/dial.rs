@@ -1,14 +1,14 @@
 //! Dialling: lnet-wire §4.7, §5.2 to §5.6; lnet-behaviour §11.4.
 
 use super::*;
-use crate::{Closed, DialError};
+use fulmar_lnd::{Closed, DialError};
 
 #[test]
 fn nothing_is_dialled_until_something_is_sent() {
     let mut script = Script::new();
     assert_eq!(script.machine.poll_timeout(), None);
     script.send(HIGH, 1, 0);
-    let [Output::Dial { local, remote, .. }] = script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Dial { local, remote, .. })] = script.deeds()[..] else { panic!() };
     assert_eq!((local, remote), (OURS.ip().unwrap(), addr(HIGH, 988)));
 }
 
@@ -19,9 +19,15 @@ fn connections_are_opened_one_after_the_other() {
     script.send(HIGH, 1, 0);
     script.opens(HIGH, ConnKind::CONTROL);
     let first = script.deeds();
-    assert!(matches!(first[..], [Output::Write { .. }, Output::Dial { .. }]), "{first:#?}");
+    assert!(
+        matches!(
+            first[..],
+            [Output::Stream(Stream::Write { .. }), Output::Stream(Stream::Dial { .. })]
+        ),
+        "{first:#?}"
+    );
     // Took the dial above: go on with it by hand.
-    let Output::Dial { conn, .. } = first[1] else { panic!() };
+    let Output::Stream(Stream::Dial { conn, .. }) = first[1] else { panic!() };
     let ours = script.connected(conn);
     assert_eq!(ours.kind, ConnKind::BULK_IN);
     script.answer(conn, &hello(HIGH, ConnKind::BULK_OUT, Version::V3));
@@ -57,14 +63,21 @@ fn a_connection_from_elsewhere_carries_messages_but_is_not_of_the_set() {
     let first = script.machine.conns()[0].conn;
     script.machine.handle_closed(script.now, first, Closed::Eof);
     let deeds = script.deeds();
-    assert!(matches!(deeds[..], [Output::Close { .. }, Output::Close { .. }, Output::Dial { .. }]));
+    assert!(matches!(
+        deeds[..],
+        [
+            Output::Stream(Stream::Close { .. }),
+            Output::Stream(Stream::Close { .. }),
+            Output::Stream(Stream::Dial { .. })
+        ]
+    ));
     script.send(HIGH, 7, 0);
     assert_eq!(script.written().0, conn);
 }
 
 #[test]
 fn the_classes_of_a_failure_to_connect() {
-    let dropped = SendError::RemoteDropped;
+    let dropped = SendError::remote_dropped;
     for (errno, error) in [
         (Errno::ECONNREFUSED, dropped(Errno::ECONNREFUSED)),
         (Errno::EHOSTUNREACH, dropped(Errno::EHOSTUNREACH)),
@@ -72,8 +85,8 @@ fn the_classes_of_a_failure_to_connect() {
         (Errno::ENETDOWN, dropped(Errno::ENETDOWN)),
         (Errno::ECONNRESET, dropped(Errno::ECONNRESET)),
         (Errno::ETIMEDOUT, dropped(Errno::ETIMEDOUT)),
-        (Errno::EADDRINUSE, SendError::Local(Errno::EADDRINUSE)),
-        (Errno::EADDRNOTAVAIL, SendError::LocalDropped(Errno::EADDRNOTAVAIL)),
+        (Errno::EADDRINUSE, SendError::local_error(Errno::EADDRINUSE)),
+        (Errno::EADDRNOTAVAIL, SendError::local_dropped(Errno::EADDRNOTAVAIL)),
     ] {
         let mut script = Script::new();
         script.send(HIGH, 1, 0);
@@ -82,7 +95,7 @@ fn the_classes_of_a_failure_to_connect() {
         script.machine.handle_dialled(script.now, conn, Err(DialError(errno)));
         let retry = Duration::from_secs(1);
         let outputs = script.expect_notice(&Notice::Unreachable { peer: HIGH, errno, retry });
-        let down = Output::Path { ni: OURS, peer: HIGH, news: PathNews::Down };
+        let down = Output::Path { ni: OURS, peer: HIGH, state: PathState::Down };
         assert_eq!(outputs[1..], [down, failed(1, error), failed(2, error)]);
     }
 }
@@ -99,7 +112,7 @@ fn the_delay_doubles_from_one_second_to_sixty_and_a_send_during_it_fails_at_once
         script.expect_notice(&Notice::Unreachable { peer: HIGH, errno, retry });
         script.wait(retry - Duration::from_nanos(1));
         script.send(HIGH, 2, 0);
-        script.expect(failed(2, SendError::RemoteDropped(Errno::EHOSTUNREACH)));
+        script.expect(failed(2, SendError::remote_dropped(Errno::EHOSTUNREACH)));
         script.wait(Duration::from_nanos(1));
         script.expect_nothing();
     }
@@ -150,11 +163,11 @@ fn a_failure_to_complete_the_set_does_not_stop_what_there_is() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let control = script.opens(HIGH, ConnKind::CONTROL);
-    let Some(Output::Dial { conn, .. }) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
     script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ECONNREFUSED)));
     script.expect_nothing();
     script.send(HIGH, 2, 8192);
-    let [Output::Write { conn, .. }] = script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { conn, .. })] = script.deeds()[..] else { panic!() };
     assert_eq!(conn, control);
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::BULK_IN);
@@ -168,7 +181,7 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
-    let dropped = SendError::RemoteDropped(Errno::ETIMEDOUT);
+    let dropped = SendError::remote_dropped(Errno::ETIMEDOUT);
     assert_eq!(script.deeds(), [close(conn), failed(1, dropped)]);
     script.machine.handle_dialled(script.now, conn, Ok(addr(OURS, 1023)));
     script.expect_nothing();
@@ -218,7 +231,7 @@ fn wrong_answers_are_failures() {
     ] {
         let (_, conn, outputs) = answered(&bytes);
         assert!(outputs.contains(&close(conn)), "{bytes:02x?}: {outputs:#?}");
-        assert!(outputs.contains(&failed(1, SendError::Local(Errno::EPROTO))));
+        assert!(outputs.contains(&failed(1, SendError::local_error(Errno::EPROTO))));
     }
 }
 
@@ -236,7 +249,7 @@ fn an_end_instead_of_an_answer_is_a_failure() {
     let conn = script.dialled();
     script.connected(conn);
     script.machine.handle_closed(script.now, conn, Closed::Eof);
-    script.expect(failed(1, SendError::RemoteDropped(Errno::ECONNRESET)));
+    script.expect(failed(1, SendError::remote_dropped(Errno::ECONNRESET)));
 }
 
 #[test]
@@ -263,7 +276,7 @@ fn messages_do_not_wait_for_ever_for_a_peer_that_refuses() {
         script.expect(close(conn));
     }
     script.wait_secs(1);
-    script.expect(failed(1, SendError::RemoteDropped(Errno::ETIMEDOUT)));
+    script.expect(failed(1, SendError::remote_dropped(Errno::ETIMEDOUT)));
     assert_eq!(script.machine.peers(), []);
 }
 
@@ -278,7 +291,9 @@ fn three_refusals_are_enough_when_there_is_one_of_each_kind() {
     hello(HIGH, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(rail, &bytes);
     for refusal in 1..=3 {
-        let Some(Output::Dial { conn, .. }) = script.deeds().pop() else { panic!("{refusal}") };
+        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else {
+            panic!("{refusal}")
+        };
         script.connected(conn);
         script.answer(conn, &hello(HIGH, ConnKind::NONE, Version::V3));
         script.expect(close(conn));
@@ -291,11 +306,15 @@ fn three_refusals_are_enough_when_there_is_one_of_each_kind() {
 #[test]
 fn a_refusal_in_another_version_is_tried_again_at_once_in_that_version() {
     let (mut script, _, outputs) = answered(&encoded(&hello(HIGH, ConnKind::NONE, Version::V2)));
-    let [Output::Close { .. }, Output::Dial { conn, .. }] = outputs[..] else { panic!() };
+    let [Output::Stream(Stream::Close { .. }), Output::Stream(Stream::Dial { conn, .. })] =
+        outputs[..]
+    else {
+        panic!()
+    };
     assert_eq!(script.connected(conn).version, Version::V2);
     script.answer(conn, &hello(HIGH, ConnKind::CONTROL, Version::V2));
     assert_eq!(script.machine.conns()[0].version, Version::V2);
-    let Some(Output::Dial { conn, .. }) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
     assert_eq!(script.connected(conn).version, Version::V2, "the version is remembered");
 }
 
@@ -304,7 +323,7 @@ fn a_peer_cannot_make_us_dial_in_circles() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let mut dials = 0;
-    while let Some(Output::Dial { conn, .. }) = script.deeds().pop() {
+    while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() {
         dials += 1;
         let other = match script.connected(conn).version {
             Version::V3 => Version::V2,
@@ -331,14 +350,14 @@ fn an_answer_of_a_restarted_peer_closes_the_old_connections_and_is_tried_again()
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let control = script.opens(HIGH, ConnKind::CONTROL);
-    let Some(Output::Dial { conn, .. }) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
     script.connected(conn);
     let none = Hello { source_incarnation: 9, ..hello(HIGH, ConnKind::NONE, Version::V3) };
     script.answer(conn, &none);
     let outputs = script.expect_notice(&Notice::Restarted { peer: HIGH });
     assert!(outputs.contains(&close(control)));
     // The message on the old connection has failed, and so there is nothing to dial for.
-    assert!(outputs.contains(&failed(1, SendError::RemoteDropped(Errno::ECONNRESET))));
+    assert!(outputs.contains(&failed(1, SendError::remote_dropped(Errno::ECONNRESET))));
     script.send(HIGH, 2, 0);
     script.dialled();
 }
@@ -348,17 +367,21 @@ fn version_4_is_offered_over_ipv6() {
     let ours = Nid::of_ip(Net::TCP, "fd00:99::2".parse().unwrap());
     let theirs = Nid::of_ip(Net::TCP, "fd00:99::3".parse().unwrap());
     let mut script = Script::new();
-    script.machine.add_ni(ni(ours));
+    script.machine.add_ni(Time::ZERO, &ni(ours));
     let header = put_header(ours, theirs, 1, 0);
     let request = SendRequest { ni: ours, next_hop: theirs, header, ..put(HIGH, 1, 0) };
     script.machine.send(script.now, request);
     let conn = script.dialled();
     script.machine.handle_dialled(script.now, conn, Ok(addr(ours, 1023)));
-    let [Output::Write { head, .. }] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
     assert_eq!(head.len(), 28 + 80);
     script.machine.handle_sent(script.now, conn, head.len() as u64);
     script.answer(conn, &hello(theirs, ConnKind::CONTROL, Version::V4));
-    let [Output::Write { head, .. }, Output::Dial { .. }] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. }), Output::Stream(Stream::Dial { .. })] =
+        &script.deeds()[..]
+    else {
+        panic!()
+    };
     assert_eq!(head.len(), 24 + 96);
 }
 
@@ -368,9 +391,9 @@ fn what_cannot_be_dialled_fails_at_once() {
     let other_family = Nid::of_ip(Net::TCP, "fd00:99::3".parse().unwrap());
     let request = SendRequest { next_hop: other_family, ..put(HIGH, 1, 0) };
     script.machine.send(script.now, request);
-    script.expect(failed(1, SendError::RemoteError(Errno::EHOSTUNREACH)));
+    script.expect(failed(1, SendError::remote_error(Errno::EHOSTUNREACH)));
     script.machine.send(script.now, SendRequest { ni: LOW, ..put(HIGH, 2, 0) });
-    script.expect(failed(2, SendError::Local(Errno::ENODEV)));
+    script.expect(failed(2, SendError::local_error(Errno::ENODEV)));
     assert_eq!(script.machine.peers(), []);
 }
 
@@ -385,7 +408,7 @@ fn an_interface_that_goes_takes_everything_along() {
     for conn in [all[0], all[1], all[2], attempt] {
         assert!(deeds.contains(&close(conn)));
     }
-    assert!(deeds.contains(&failed(2, SendError::LocalDropped(Errno::ESHUTDOWN))));
+    assert!(deeds.contains(&failed(2, SendError::local_dropped(Errno::ESHUTDOWN))));
     assert_eq!(script.machine.poll_timeout(), None);
     assert_eq!(script.machine.peers(), []);
 }
@@ -416,7 +439,7 @@ fn whatever_is_answered_every_message_ends() {
         for _ in 0..100 {
             for deed in script.deeds() {
                 match deed {
-                    Output::Dial { conn, .. } => {
+                    Output::Stream(Stream::Dial { conn, .. }) => {
                         script.machine.handle_dialled(script.now, conn, Ok(addr(OURS, 1023)));
                         let mut answer = encoded(&Hello {
                             source_incarnation: rng.below(2),
@@ -427,7 +450,7 @@ fn whatever_is_answered_every_message_ends() {
                         answer[48] = [1, 2, 3, 255][rng.below(4) as usize];
                         script.feed(conn, &answer);
                     }
-                    Output::Write { conn, head, .. } => {
+                    Output::Stream(Stream::Write { conn, head, .. }) => {
                         script.machine.handle_sent(script.now, conn, head.len() as u64);
                     }
                     Output::Sent { .. } => answers += 1,

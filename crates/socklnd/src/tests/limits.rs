@@ -1,8 +1,8 @@
 //! What callers without manners cannot do.
 
 use super::*;
-use crate::Closed;
 use fulmar_base::Rng;
+use fulmar_lnd::Closed;
 
 #[test]
 fn silent_callers_cost_little_hurt_nobody_and_go_away() {
@@ -57,7 +57,7 @@ fn garbage_is_harmless() {
         let mut script = Script::with(open_to_all());
         let conn = script.accepted(LOW);
         let bytes = plausible(&mut rng);
-        let (mut at, mut open) = (0, 0);
+        let mut at = 0;
         for _ in 0..500 {
             let end = bytes.len().min(at + rng.between(1, 200) as usize);
             at += script.feed(conn, &bytes[at..end]);
@@ -69,14 +69,18 @@ fn garbage_is_harmless() {
             }
         }
         script.machine.handle_closed(script.now, conn, Closed::Eof);
-        for deed in script.deeds() {
-            match deed {
-                Output::Received { .. } => open += 1,
-                Output::Completed { .. } => open -= 1,
-                _ => {}
-            }
+        let begun_and_ended = |outputs: Vec<Output>| {
+            let begun = outputs.iter().filter(|output| matches!(output, Output::Received(_)));
+            let ended = outputs.iter().filter(|output| matches!(output, Output::Completed { .. }));
+            (begun.count(), ended.count())
+        };
+        let (begun, mut ended) = begun_and_ended(script.deeds());
+        if begun > ended {
+            // The connection ended before the last message was judged.
+            script.judge(conn, Verdict::Wait);
+            ended += begun_and_ended(script.deeds()).1;
         }
-        assert_eq!(open, 0, "seed {seed}");
+        assert_eq!(begun, ended, "seed {seed}");
         assert_eq!(script.machine.need(conn), Need::Nothing);
         assert_eq!(script.machine.poll_timeout(), None, "seed {seed}");
     }

@@ -7,19 +7,22 @@ mod pair;
 mod paths;
 mod receive;
 mod send;
+mod windows;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Errno, MessageId, PathNews, Payload, Sink, Time, Verdict};
+use fulmar_base::{ConnId, Errno, MessageId, Payload, Sink, Time};
+use fulmar_lnd::{
+    Lnd, Need, NiConfig, Notice, Output, PathState, Received, RxId, SendError, SendRequest, Stream,
+    Verdict,
+};
 use fulmar_lnet_wire::acceptor::ConnRequest;
 use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId};
 use fulmar_wire::Order;
 
-use crate::{
-    AcceptMode, Config, Need, NiConfig, Notice, Output, SendError, SendRequest, Socklnd, checksum,
-};
+use crate::{AcceptMode, Config, Socklnd, checksum};
 
 /// The machine under test has the NID in the middle, so that it loses and wins races.
 const LOW: Nid = Nid::small(Net::TCP, 0x0a00_0001);
@@ -41,7 +44,7 @@ impl Script {
 
     fn with(config: Config) -> Self {
         let mut machine = Socklnd::new(config);
-        machine.add_ni(ni(OURS));
+        machine.add_ni(Time::ZERO, &ni(OURS));
         Self { machine, now: Time::from_secs(1_000) }
     }
 
@@ -49,7 +52,7 @@ impl Script {
     fn outputs(&mut self) -> Vec<Output> {
         let mut outputs = Vec::new();
         while let Some(output) = self.machine.poll_output() {
-            if let Output::Close { conn, .. } = output {
+            if let Output::Stream(Stream::Close { conn, .. }) = output {
                 self.machine.handle_stopped(self.now, conn, 0);
             }
             outputs.push(output);
@@ -141,7 +144,9 @@ impl Script {
     fn opened_by(&mut self, peer: Nid, kind: ConnKind, version: Version) -> ConnId {
         let theirs = kind.mirror().unwrap();
         let conn = self.call(&hello(peer, theirs, version));
-        let [Output::Write { conn: to, head, .. }] = &self.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.deeds()[..] else {
+            panic!()
+        };
         assert_eq!(*to, conn);
         assert_eq!(answer_kind(head), kind);
         self.machine.handle_sent(self.now, conn, head.len() as u64);
@@ -152,7 +157,7 @@ impl Script {
     #[track_caller]
     fn dialled(&mut self) -> ConnId {
         let deeds = self.deeds();
-        let [Output::Dial { conn, .. }] = deeds[..] else { panic!("{deeds:#?}") };
+        let [Output::Stream(Stream::Dial { conn, .. })] = deeds[..] else { panic!("{deeds:#?}") };
         conn
     }
 
@@ -160,7 +165,9 @@ impl Script {
     #[track_caller]
     fn connected(&mut self, conn: ConnId) -> Hello {
         self.machine.handle_dialled(self.now, conn, Ok(addr(OURS, 1023)));
-        let [Output::Write { conn: to, head, .. }] = &self.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.deeds()[..] else {
+            panic!()
+        };
         assert_eq!(*to, conn);
         self.machine.handle_sent(self.now, conn, head.len() as u64);
         let (_, used) = ConnRequest::decode(head).unwrap().unwrap();
@@ -194,8 +201,11 @@ impl Script {
         let written = self.machine.poll_output();
         assert!(matches!(written, Some(Output::Notice(Notice::PeerUp { .. }))), "{written:?}");
         let news = self.machine.poll_output();
-        assert_eq!(news, Some(Output::Path { ni: OURS, peer, news: PathNews::Up }));
-        let Some(Output::Write { conn, head, .. }) = self.machine.poll_output() else { panic!() };
+        assert_eq!(news, Some(Output::Path { ni: OURS, peer, state: PathState::Up }));
+        let Some(Output::Stream(Stream::Write { conn, head, .. })) = self.machine.poll_output()
+        else {
+            panic!()
+        };
         assert_eq!(conn, control);
         let bulk_in = self.opens(peer, ConnKind::BULK_IN);
         let bulk_out = self.opens(peer, ConnKind::BULK_OUT);
@@ -214,7 +224,9 @@ impl Script {
     #[track_caller]
     fn written(&mut self) -> (ConnId, Vec<u8>) {
         let mut deeds = self.deeds();
-        let Some(Output::Write { conn, head, payload, .. }) = deeds.pop() else { panic!() };
+        let Some(Output::Stream(Stream::Write { conn, head, payload, .. })) = deeds.pop() else {
+            panic!()
+        };
         assert_eq!(deeds, []);
         self.machine.handle_sent(self.now, conn, head.len() as u64 + u64::from(payload.len()));
         (conn, head)
@@ -222,12 +234,13 @@ impl Script {
 
     /// Receives the message that waits on a connection.
     fn judge(&mut self, conn: ConnId, verdict: Verdict) {
-        self.machine.handle_verdict(self.now, conn, verdict);
+        self.machine.handle_verdict(self.now, conn, rx_on(conn), verdict);
     }
 }
 
 fn ni(nid: Nid) -> NiConfig {
-    NiConfig { nid, incarnation: OUR_INCARNATION, conns_per_peer: 1 }
+    let tunables = Default::default();
+    NiConfig { nid, tunables, incarnation: OUR_INCARNATION, conns_per_peer: 1, conns_max: 1 }
 }
 
 fn addr(nid: Nid, port: u16) -> SocketAddr {
@@ -310,11 +323,16 @@ fn failed(name: u64, error: SendError) -> Output {
 }
 
 fn close(conn: ConnId) -> Output {
-    Output::Close { conn, flush: false }
+    Output::Stream(Stream::Close { conn, flush: false })
 }
 
 fn completed(conn: ConnId, result: Result<Vec<u8>, Errno>) -> Output {
-    Output::Completed { conn, result }
+    Output::Completed { rx: rx_on(conn), result }
+}
+
+/// One message at a time is received on a connection: the tests name it after that.
+fn rx_on(conn: ConnId) -> RxId {
+    RxId(conn.0)
 }
 
 fn inline(len: u32) -> Verdict {

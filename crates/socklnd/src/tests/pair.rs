@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::{Closed, DialError};
 use fulmar_base::{BufferId, Rng, Span};
+use fulmar_lnd::{Closed, DialError, FailureClass};
 
 const NIDS: [Nid; 2] = [LOW, HIGH];
 
@@ -38,7 +38,7 @@ impl Pair {
     fn new(seed: u64, config: &Config) -> Self {
         let node = |nid: Nid| {
             let mut node = Socklnd::new(config.clone());
-            node.add_ni(ni(nid));
+            node.add_ni(Time::ZERO, &ni(nid));
             node
         };
         Self {
@@ -178,16 +178,20 @@ impl Pair {
     fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].poll_output() {
             match output {
-                Output::Dial { conn, remote, .. } => self.dials.push_back(((node, conn), remote)),
-                Output::Write { conn, head, payload, checksum } => {
+                Output::Stream(Stream::Dial { conn, remote, .. }) => {
+                    self.dials.push_back(((node, conn), remote))
+                }
+                Output::Stream(Stream::Write { conn, head, payload, checksum }) => {
                     self.write((node, conn), head, &payload, checksum);
                 }
-                Output::Close { conn, flush } => {
+                Output::Stream(Stream::Close { conn, flush }) => {
                     self.close((node, conn), flush);
                     self.nodes[node].handle_stopped(self.now, conn, 0);
                 }
-                Output::Received { conn, header, .. } => self.judge((node, conn), &header),
-                Output::Completed { conn, result } => self.complete((node, conn), result),
+                Output::Received(Received { conn, header, .. }) => {
+                    self.judge((node, conn), &header)
+                }
+                Output::Completed { rx, result } => self.complete((node, ConnId(rx.0)), result),
                 Output::Sent { message, result } => self.sent.push((node, message.0, result)),
                 Output::Path { .. } => {}
                 Output::Notice(notice) => self.notices.push(notice),
@@ -230,7 +234,7 @@ impl Pair {
             0..500 => Sink::Inline { len },
             _ => Sink::Span(Span { buffer: BufferId(name), offset: 0, len }),
         };
-        self.nodes[end.0].handle_verdict(self.now, end.1, Verdict::Receive(sink));
+        self.nodes[end.0].handle_verdict(self.now, end.1, rx_on(end.1), Verdict::Receive(sink));
     }
 
     fn complete(&mut self, end: End, result: Result<Vec<u8>, Errno>) {
@@ -325,7 +329,8 @@ fn a_node_that_restarts_is_taken_back() {
         pair.run_for(3);
         // It loses its memory, and its sockets without a word to the other end.
         let mut node = Socklnd::new(Config::default());
-        node.add_ni(NiConfig { incarnation: OUR_INCARNATION + 1, ..ni(NIDS[0]) });
+        let ni = NiConfig { incarnation: OUR_INCARNATION + 1, ..ni(NIDS[0]) };
+        node.add_ni(Time::ZERO, &ni);
         // Names of connections are never used again: the old life's stay out of the new one's way.
         for _ in 0..100 {
             let conn = node.handle_accepted(pair.now, addr(LOW, 988), addr(HIGH, 1)).unwrap();
@@ -350,7 +355,7 @@ fn a_peer_that_comes_up_late_is_reached_in_the_end() {
         pair.send(0, name);
         pair.run_for(60);
     }
-    let refused = Err(SendError::RemoteDropped(Errno::ECONNREFUSED));
+    let refused = Err(SendError::remote_dropped(Errno::ECONNREFUSED));
     assert_eq!(pair.sent[..3], [(0, 0, refused), (0, 1, refused), (0, 2, refused)]);
     assert_eq!(pair.sent[3], (0, 3, Ok(())));
 }
@@ -417,7 +422,10 @@ fn whatever_ways_fail_and_return_nothing_that_was_dropped_has_arrived() {
         for (node, name, result) in &pair.sent {
             let arrived = pair.received.iter().filter(|got| **got == (1 - node, *name)).count();
             match result {
-                Err(SendError::LocalDropped(_) | SendError::RemoteDropped(_)) => {
+                Err(SendError {
+                    class: FailureClass::LocalDropped | FailureClass::RemoteDropped,
+                    ..
+                }) => {
                     assert_eq!(arrived, 0, "seed {seed}: message {name} was dropped: {result:?}");
                 }
                 _ => assert!(arrived <= 1, "seed {seed}: message {name} arrived twice"),

@@ -1,18 +1,18 @@
 //! Ways that fail and come back: lnet-behaviour §8.8, §11.4, §14.1.
 
 use super::*;
-use crate::{Closed, DialError};
+use fulmar_lnd::{Closed, DialError};
 
-fn path(news: PathNews) -> Output {
-    Output::Path { ni: OURS, peer: HIGH, news }
+fn path(state: PathState) -> Output {
+    Output::Path { ni: OURS, peer: HIGH, state }
 }
 
 /// Takes the outputs that are news of the way to `HIGH`, and all deeds.
-fn news_and_deeds(script: &mut Script) -> (Vec<PathNews>, Vec<Output>) {
+fn news_and_deeds(script: &mut Script) -> (Vec<PathState>, Vec<Output>) {
     let (mut news, mut deeds) = (Vec::new(), Vec::new());
     for output in script.outputs() {
         match output {
-            Output::Path { news: told, .. } => news.push(told),
+            Output::Path { state: told, .. } => news.push(told),
             Output::Notice(_) => {}
             deed => deeds.push(deed),
         }
@@ -25,8 +25,8 @@ fn stalled(script: &mut Script) -> ([ConnId; 3], ConnId) {
     let all = script.opens_all(HIGH);
     script.machine.handle_stalled(script.now, all[2]);
     let (news, deeds) = news_and_deeds(script);
-    assert_eq!(news, [PathNews::Stalled]);
-    let [Output::Dial { conn, .. }] = deeds[..] else { panic!("{deeds:#?}") };
+    assert_eq!(news, [PathState::Stalled]);
+    let [Output::Stream(Stream::Dial { conn, .. })] = deeds[..] else { panic!("{deeds:#?}") };
     (all, conn)
 }
 
@@ -34,11 +34,11 @@ fn stalled(script: &mut Script) -> ([ConnId; 3], ConnId) {
 fn a_way_is_up_with_its_first_connection_and_down_with_its_last() {
     let mut script = Script::new();
     script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
-    assert_eq!(news_and_deeds(&mut script).0, [PathNews::Up]);
+    assert_eq!(news_and_deeds(&mut script).0, [PathState::Up]);
     let second = script.call(&hello(HIGH, ConnKind::BULK_IN, Version::V3));
     assert_eq!(news_and_deeds(&mut script).0, []);
     script.machine.handle_closed(script.now, second, Closed::ReadError(Errno::ECONNRESET));
-    assert_eq!(news_and_deeds(&mut script).0, [PathNews::Down]);
+    assert_eq!(news_and_deeds(&mut script).0, [PathState::Down]);
 }
 
 #[test]
@@ -66,11 +66,15 @@ fn what_was_written_stays_and_new_messages_wait_for_a_new_connection() {
     script.connected(dial);
     script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
     let (news, deeds) = news_and_deeds(&mut script);
-    assert_eq!(news, [PathNews::Up]);
-    let [Output::Write { conn, .. }, Output::Dial { .. }] = deeds[..] else { panic!("{deeds:#?}") };
+    assert_eq!(news, [PathState::Up]);
+    let [Output::Stream(Stream::Write { conn, .. }), Output::Stream(Stream::Dial { .. })] =
+        deeds[..]
+    else {
+        panic!("{deeds:#?}")
+    };
     assert_eq!(conn, dial, "the message that waited goes by the new connection");
     script.feed(all[0], &message(HIGH, Version::V3, Order::Little, FrameHeader::lnet(), 0));
-    assert!(matches!(script.deeds()[..], [Output::Received { .. }]), "retired is not deaf");
+    assert!(matches!(script.deeds()[..], [Output::Received(_)]), "retired is not deaf");
 }
 
 #[test]
@@ -102,14 +106,16 @@ fn a_stalled_way_is_tried_every_four_seconds_for_a_minute_and_then_as_any_other(
         told.extend(news.into_iter().map(|news| (news, script.now)));
         for deed in deeds {
             match deed {
-                Output::Dial { conn, .. } => {
+                Output::Stream(Stream::Dial { conn, .. }) => {
                     attempts.push(script.now);
                     dial = conn;
                 }
-                Output::Close { conn, .. } => assert_eq!(conn, dial, "an attempt ends"),
+                Output::Stream(Stream::Close { conn, .. }) => {
+                    assert_eq!(conn, dial, "an attempt ends")
+                }
                 Output::Sent { message, result } => {
                     assert!(script.now >= began + Duration::from_secs(50));
-                    let error = SendError::RemoteDropped(Errno::ETIMEDOUT);
+                    let error = SendError::remote_dropped(Errno::ETIMEDOUT);
                     assert_eq!((message, result), (MessageId(2), Err(error)));
                 }
                 deed => panic!("{deed:?}"),
@@ -120,11 +126,11 @@ fn a_stalled_way_is_tried_every_four_seconds_for_a_minute_and_then_as_any_other(
         assert!(pair[1].since(pair[0]) <= Duration::from_secs(4), "{pair:?}");
     }
     assert!(attempts.len() >= 15, "{attempts:?}");
-    let [(PathNews::Down, at)] = told[..] else { panic!("{told:?}") };
+    let [(PathState::Down, at)] = told[..] else { panic!("{told:?}") };
     assert!((60..66).contains(&at.since(began).as_secs()), "{at}");
     script.send(HIGH, 3, 0);
     let deeds = script.deeds();
-    let fails = failed(3, SendError::RemoteDropped(Errno::EHOSTUNREACH));
+    let fails = failed(3, SendError::remote_dropped(Errno::EHOSTUNREACH));
     assert!(deeds.is_empty() || deeds == [fails], "{deeds:?}");
 }
 
@@ -136,7 +142,10 @@ fn an_answer_that_nobody_listens_ends_the_haste() {
     let refused = Errno::ECONNREFUSED;
     script.machine.handle_dialled(script.now, dial, Err(DialError(refused)));
     let outputs = script.outputs();
-    assert_eq!(outputs[1..], [path(PathNews::Down), failed(2, SendError::RemoteDropped(refused))]);
+    assert_eq!(
+        outputs[1..],
+        [path(PathState::Down), failed(2, SendError::remote_dropped(refused))]
+    );
 }
 
 #[test]
@@ -166,7 +175,7 @@ fn who_counts_the_retired_connections_is_rid_of_them() {
     assert_eq!(script.deeds(), expected);
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::CONTROL);
-    assert!(script.outputs().contains(&path(PathNews::Up)));
+    assert!(script.outputs().contains(&path(PathState::Up)));
 }
 
 #[test]
@@ -194,7 +203,7 @@ fn a_retired_connection_without_life_ends_in_time_and_one_with_life_is_used_agai
     for second in 0..400 {
         for deed in script.deeds() {
             match deed {
-                Output::Dial { conn, .. } => {
+                Output::Stream(Stream::Dial { conn, .. }) => {
                     let refused = Err(DialError(Errno::ECONNREFUSED));
                     script.machine.handle_dialled(script.now, conn, refused);
                 }
@@ -250,11 +259,11 @@ fn a_connection_that_lives_is_used_again_where_our_calls_are_refused() {
     let mut up = false;
     for second in 0..120 {
         for output in script.outputs() {
-            if let Output::Dial { conn, .. } = output {
+            if let Output::Stream(Stream::Dial { conn, .. }) = output {
                 let refused = Err(DialError(Errno::ECONNREFUSED));
                 script.machine.handle_dialled(script.now, conn, refused);
             }
-            up |= output == path(PathNews::Up);
+            up |= output == path(PathState::Up);
         }
         if second == 30 {
             script.feed(conn, &noop([0, 1]));
@@ -283,7 +292,7 @@ fn a_message_is_lost_or_delivered_as_its_last_byte_was_written_or_not() {
             said.push(output);
         }
     }
-    let lost = failed(3, SendError::RemoteDropped(Errno::ECONNRESET));
+    let lost = failed(3, SendError::remote_dropped(Errno::ECONNRESET));
     assert_eq!(said, [Output::Sent { message: MessageId(2), result: Ok(()) }, lost]);
 }
 
@@ -294,7 +303,7 @@ fn a_link_that_goes_down_retires_everything_and_fails_what_waits() {
     script.send(LOW, 2, 0);
     let attempt = script.dialled();
     script.machine.handle_link(script.now, OURS, false);
-    let lost = SendError::LocalDropped(Errno::ENETDOWN);
+    let lost = SendError::local_dropped(Errno::ENETDOWN);
     assert_eq!(news_and_deeds(&mut script), (vec![], vec![close(attempt), failed(2, lost)]));
     script.machine.handle_link(script.now, OURS, false);
     script.wait_secs(100);
@@ -304,10 +313,10 @@ fn a_link_that_goes_down_retires_everything_and_fails_what_waits() {
     let attempt = script.dialled();
     script.wait_secs(3);
     let deeds = script.deeds();
-    let lost = SendError::LocalDropped(Errno::ETIMEDOUT);
+    let lost = SendError::local_dropped(Errno::ETIMEDOUT);
     assert_eq!(deeds, [close(attempt), failed(3, lost)]);
     script.send(HIGH, 4, 0);
-    script.expect(failed(4, SendError::LocalDropped(Errno::ENETDOWN)));
+    script.expect(failed(4, SendError::local_dropped(Errno::ENETDOWN)));
 }
 
 #[test]
@@ -329,7 +338,7 @@ fn a_link_that_returns_is_used_at_once_by_all_who_were_connected() {
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::CONTROL);
     let (news, _) = news_and_deeds(&mut script);
-    assert_eq!(news, [PathNews::Up]);
+    assert_eq!(news, [PathState::Up]);
 }
 
 #[test]
@@ -340,7 +349,7 @@ fn a_link_that_blinks_costs_no_connection() {
         script.machine.handle_link(script.now, OURS, false);
         script.wait(Duration::from_millis(1_900));
         script.machine.handle_link(script.now, OURS, true);
-        assert_eq!(news_and_deeds(&mut script), (vec![PathNews::Up], vec![]));
+        assert_eq!(news_and_deeds(&mut script), (vec![PathState::Up], vec![]));
     }
     script.send(HIGH, 2, 0);
     assert_eq!(script.written().0, control);
@@ -386,7 +395,7 @@ fn an_interface_that_goes_while_its_link_is_down_leaves_nothing() {
     let deeds = script.deeds();
     assert!(all.iter().all(|conn| deeds.contains(&close(*conn))));
     assert_eq!((script.machine.peers(), script.machine.poll_timeout()), (vec![], None));
-    script.machine.add_ni(ni(OURS));
+    script.machine.add_ni(Time::ZERO, &ni(OURS));
     script.send(HIGH, 3, 0);
     script.opens(HIGH, ConnKind::CONTROL);
 }
@@ -403,7 +412,7 @@ fn a_late_acknowledgement_of_what_a_retired_connection_carried_costs_the_new_one
     script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
     script.dialled();
     script.machine.handle_closed(script.now, all[2], Closed::ReadError(Errno::ECONNRESET));
-    script.expect(failed(2, SendError::Local(Errno::EIO)));
+    script.expect(failed(2, SendError::local_error(Errno::EIO)));
     // The peer had received it, and has only this connection left to say so.
     script.feed(dial, &noop([0, 2]));
     script.expect_nothing();

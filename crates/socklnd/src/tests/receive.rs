@@ -53,7 +53,12 @@ fn a_message_is_received_however_it_is_cut_in_every_version_and_order() {
                     if !judged && script.machine.need(conn) == Need::Verdict {
                         let header = put_header(HIGH, OURS, 9, 5);
                         let from = ProcessId::lustre(HIGH);
-                        script.expect(Output::Received { conn, ni: OURS, from, header });
+                        script.expect(Output::Received(Received {
+                            conn,
+                            ni: OURS,
+                            from: from.nid,
+                            header,
+                        }));
                         script.judge(conn, inline(5));
                         judged = true;
                     }
@@ -117,27 +122,38 @@ fn a_rejected_message_ends_the_connection_and_its_siblings() {
     script.feed(conn, &framed(10));
     script.feed(sibling, &framed(10));
     script.deeds();
+    script.judge(sibling, Verdict::Wait);
     script.judge(conn, Verdict::Reject);
     let gone = completed(sibling, Err(Errno::EPROTO));
     assert_eq!(script.deeds(), [close(conn), close(sibling), gone]);
-    script.judge(sibling, inline(10));
-    script.expect_nothing();
 }
 
 #[test]
 fn a_message_that_is_cut_off_by_the_end_has_failed() {
-    for verdict in [None, Some(Verdict::Wait), Some(Verdict::Receive(span(10))), Some(inline(10))] {
+    for verdict in [Verdict::Wait, Verdict::Receive(span(10)), inline(10)] {
         let (mut script, conn) = open();
         script.feed(conn, &framed(10));
         script.deeds();
-        if let Some(verdict) = verdict {
-            script.judge(conn, verdict);
-        }
-        script.machine.handle_closed(script.now, conn, crate::Closed::Eof);
+        script.judge(conn, verdict);
+        script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
         script.expect(completed(conn, Err(Errno::ECONNRESET)));
         script.machine.handle_payload(script.now, conn, 5, None);
         script.machine.handle_sent(script.now, conn, 5);
         script.expect_nothing();
+    }
+}
+
+#[test]
+fn a_verdict_on_a_connection_that_has_ended_fails_the_message() {
+    for (verdict, fails) in [(Verdict::Wait, true), (inline(10), true), (Verdict::Reject, false)] {
+        let (mut script, conn) = open();
+        script.feed(conn, &framed(10));
+        script.deeds();
+        script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
+        script.expect_nothing();
+        script.judge(conn, verdict);
+        let failed = completed(conn, Err(Errno::ECONNRESET));
+        assert_eq!(script.deeds(), if fails { vec![failed] } else { vec![] });
     }
 }
 
@@ -186,7 +202,7 @@ fn every_zero_copy_request_is_acknowledged_once_on_its_connection_after_the_payl
             script.expect_nothing();
             script.feed(conn, &bytes[bytes.len() - 1..]);
             let (payload, head) = (Payload::Empty, noop([0, 0x2a]));
-            let ack = Output::Write { conn, head, payload, checksum: false };
+            let ack = Output::Stream(Stream::Write { conn, head, payload, checksum: false });
             assert_eq!(script.deeds(), [completed(conn, result.clone()), ack]);
             assert_eq!(script.machine.counters().zc_acks_sent, 1);
         }
@@ -242,7 +258,7 @@ fn keepalives_may_come_in_any_number_and_anywhere_between_messages() {
     let bytes = [noop([0, 1]), noop([0, 1]), framed(0)].concat();
     script.feed(conn, &bytes[..30]);
     script.feed(conn, &bytes[30..]);
-    assert!(matches!(script.deeds()[..], [Output::Received { .. }]));
+    assert!(matches!(script.deeds()[..], [Output::Received(_)]));
     assert_eq!(script.machine.counters().keepalives_received, 2);
 }
 

@@ -1,7 +1,7 @@
 //! Sending: lnet-wire §5.7, §6.4 to §6.6.
 
 use super::*;
-use crate::Closed;
+use fulmar_lnd::Closed;
 use fulmar_wire::testing::hex;
 
 #[test]
@@ -11,7 +11,9 @@ fn a_message_is_its_frame_its_header_and_its_payload() {
     let request = put(HIGH, 1, 8);
     script.machine.send(script.now, request.clone());
     let deeds = script.deeds();
-    let [Output::Write { head, payload, checksum: false, .. }] = &deeds[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, payload, checksum: false, .. })] = &deeds[..] else {
+        panic!()
+    };
     assert_eq!(
         head[..24],
         hex("c1 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00")
@@ -45,12 +47,14 @@ fn checksums_are_asked_for_on_version_2_only() {
         let mut script = Script::with(Config { enable_csum, ..Config::default() });
         let conn = script.opened_by(HIGH, ConnKind::CONTROL, version);
         script.send(HIGH, 1, 8);
-        let [Output::Write { checksum, .. }] = script.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { checksum, .. })] = script.deeds()[..] else { panic!() };
         assert_eq!(checksum, expected);
         let frame = FrameHeader { cookies: [5, 0], ..FrameHeader::lnet() };
         script.feed(conn, &message(HIGH, version, Order::Little, frame, 0));
         script.judge(conn, inline(0));
-        let Some(Output::Write { checksum, .. }) = script.deeds().pop() else { panic!() };
+        let Some(Output::Stream(Stream::Write { checksum, .. })) = script.deeds().pop() else {
+            panic!()
+        };
         assert_eq!(checksum, expected);
     }
 }
@@ -101,7 +105,7 @@ fn among_equals_the_one_with_the_least_to_do_then_the_one_that_rested_longest() 
         (0..3).map(|_| script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3)).collect();
     let mut sends = |name, len| {
         script.send(HIGH, name, len);
-        let [Output::Write { conn, .. }] = script.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { conn, .. })] = script.deeds()[..] else { panic!() };
         conn
     };
     assert_eq!([sends(1, 5000), sends(2, 4000), sends(3, 3000)], conns[..]);
@@ -128,7 +132,7 @@ fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
         (Closed::WriteError(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
         (Closed::WriteError(Errno::ECONNRESET), Errno::ECONNRESET),
     ] {
-        let error = SendError::RemoteDropped(errno);
+        let error = SendError::remote_dropped(errno);
         let mut script = Script::new();
         let [control, bulk_in, bulk_out] = script.opens_all(HIGH);
         let other = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
@@ -152,7 +156,7 @@ fn peers_are_seen_to_come_and_go() {
     script.expect_notice(&Notice::PeerUp { ni, peer });
     script.machine.handle_closed(script.now, conn, Closed::Eof);
     let errno = Errno::ECONNRESET;
-    let down = Output::Path { ni, peer: HIGH, news: PathNews::Down };
+    let down = Output::Path { ni, peer: HIGH, state: PathState::Down };
     assert_eq!(script.outputs(), [Output::Notice(Notice::PeerDown { ni, peer, errno }), down]);
 }
 
@@ -180,7 +184,7 @@ fn a_peer_that_stops_reading_is_given_up_after_the_timeout() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
-    let error = SendError::RemoteDropped(Errno::ETIMEDOUT);
+    let error = SendError::remote_dropped(Errno::ETIMEDOUT);
     assert_eq!(script.deeds(), [close(conn), failed(1, error)]);
     assert_eq!(script.machine.counters().stalled, 1);
 }
@@ -242,7 +246,7 @@ fn a_header_that_does_not_fit_the_connection_is_not_sent() {
     let mut request = put(HIGH, 1, 0);
     request.header.source = Nid::of_ip(Net::TCP, "fd00::1".parse().unwrap());
     script.machine.send(script.now, request);
-    script.expect(failed(1, SendError::Local(Errno::EOPNOTSUPP)));
+    script.expect(failed(1, SendError::local_error(Errno::EOPNOTSUPP)));
 }
 
 fn asking() -> Script {
@@ -268,7 +272,7 @@ fn a_message_that_asks_to_be_acknowledged_is_sent_when_it_is() {
     let frame = FrameHeader { cookies: [0, 2], ..FrameHeader::lnet() };
     script.feed(conn, &message(HIGH, Version::V3, Order::Little, frame, 0));
     let deeds = script.deeds();
-    let [Output::Received { .. }, sent] = &deeds[..] else { panic!("{deeds:#?}") };
+    let [Output::Received(_), sent] = &deeds[..] else { panic!("{deeds:#?}") };
     assert_eq!(*sent, Output::Sent { message: MessageId(2), result: Ok(()) });
     assert_eq!(script.machine.counters().zc_acks_received, 2);
 }
@@ -292,8 +296,8 @@ fn what_was_written_and_not_acknowledged_ends_with_its_connection_and_is_not_sen
     script.deeds();
     script.machine.handle_closed(script.now, conn, Closed::Eof);
     let expected = [
-        failed(1, SendError::Local(Errno::EIO)),
-        failed(2, SendError::RemoteDropped(Errno::ECONNRESET)),
+        failed(1, SendError::local_error(Errno::EIO)),
+        failed(2, SendError::remote_dropped(Errno::ECONNRESET)),
     ];
     assert_eq!(script.deeds(), expected);
 }
@@ -301,8 +305,8 @@ fn what_was_written_and_not_acknowledged_ends_with_its_connection_and_is_not_sen
 #[test]
 fn the_end_of_a_close_decides_what_was_written() {
     for (bytes, error) in [
-        (96 + 24 + (1 << 20), SendError::Local(Errno::EIO)),
-        (1 << 20, SendError::RemoteDropped(Errno::ESHUTDOWN)),
+        (96 + 24 + (1 << 20), SendError::local_error(Errno::EIO)),
+        (1 << 20, SendError::remote_dropped(Errno::ESHUTDOWN)),
     ] {
         let mut script = asking();
         let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V4);
@@ -324,5 +328,5 @@ fn a_peer_that_acknowledges_nothing_is_left() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(2);
-    assert_eq!(script.deeds()[..2], [close(conn), failed(1, SendError::Local(Errno::EIO))]);
+    assert_eq!(script.deeds()[..2], [close(conn), failed(1, SendError::local_error(Errno::EIO))]);
 }

@@ -1,12 +1,11 @@
 //! The pictures of the study, and their numbers.
 
-use fulmar_chart::{Axis, Chart, HeatMap, Panel, Picture, Scale, Series, Style, Unit};
-
 use super::grid::{
     BESIDE, CONCURRENCIES, Distance, Hold, Key, NODES, PEER_CREDITS, SIZES, USUAL_CONCURRENCY,
     what_fills,
 };
-use super::{Study, line_rate};
+use super::{Point, Study, line_rate};
+use crate::chart::{Axis, Chart, HeatMap, Panel, Picture, Scale, Series, Style, Unit};
 use crate::scenario::Direction;
 
 /// A picture and the points that it shows.
@@ -225,30 +224,43 @@ fn heat(study: &Study) -> Figure {
     }
 }
 
-/// The columns of [`csv`].
-const COLUMNS: &str = "direction,credits_held,round_trip_ms,peer_credits,concurrency,bytes,clients,\
-                       servers,bytes_per_second,closed_bytes_per_second,error,binds,closed_binds,\
-                       mean_latency_ms";
-
 /// Returns a line for each of these points.
 pub(super) fn csv(study: &Study, keys: &[Key]) -> String {
-    let mut text = format!("{COLUMNS}\n");
-    for point in keys.iter().filter_map(|key| study.get(key)) {
-        let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
-        text += &format!(
-            "{},{},{:.2},{peer_credits},{concurrency},{size},{clients},{},{:.0},{:.0},{:.4},{},{},\
-             {:.3}\n",
-            direction.name(),
-            hold.name(),
-            distance.round_trip().as_secs_f64() * 1e3,
-            point.key.servers(),
-            point.simulated.bytes_per_second,
-            point.closed.bytes_per_second,
-            point.error,
-            point.simulated.binding.name(),
-            point.closed.bound.name(),
-            point.simulated.mean_latency.as_secs_f64() * 1e3,
-        );
-    }
-    text
+    let columns = [
+        "direction",
+        "credits_held",
+        "round_trip_ms",
+        "peer_credits",
+        "concurrency",
+        "bytes",
+        "clients",
+        "servers",
+        "bytes_per_second",
+        "closed_bytes_per_second",
+        "error",
+        "binds",
+        "closed_binds",
+        "mean_latency_ms",
+    ];
+    fulmar_text::csv(&columns, keys.iter().filter_map(|key| study.get(key)).map(fields))
+}
+
+fn fields(point: &Point) -> [String; 14] {
+    let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
+    [
+        direction.name().to_owned(),
+        hold.name().to_owned(),
+        format!("{:.2}", distance.round_trip().as_secs_f64() * 1e3),
+        peer_credits.to_string(),
+        concurrency.to_string(),
+        size.to_string(),
+        clients.to_string(),
+        point.key.servers().to_string(),
+        format!("{:.0}", point.simulated.bytes_per_second),
+        format!("{:.0}", point.closed.bytes_per_second),
+        format!("{:.4}", point.error),
+        point.simulated.binding.name().to_owned(),
+        point.closed.bound.name().to_owned(),
+        format!("{:.3}", point.simulated.mean_latency.as_secs_f64() * 1e3),
+    ]
 }

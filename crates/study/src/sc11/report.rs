@@ -1,7 +1,8 @@
-//! What the study comes to, in words.
+//! The results of the study, in words.
 
 use std::collections::BTreeMap;
 
+use fulmar_text::{Table, fixed, left, right};
 use fulmar_tune::model::Bound;
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use super::grid::{
 use super::{Point, Study, line_rate};
 use crate::scenario::Direction;
 
-/// What the study comes to, in numbers.
+/// The results of the study, in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many points there are.
@@ -58,8 +59,7 @@ pub(super) fn markdown(study: &Study) -> String {
     let summary = summary(study);
     let mut text = String::from("# What fills 100 Gb/s over an ocean\n\n");
     text += &conditions(&summary);
-    text += &filling();
-    text += &filling_table(study);
+    text += &what_fills(study);
     text += &beside_the_model(study, &summary);
     text += &where_it_does_not_apply(study);
     text += &if_all_begin_at_once(study);
@@ -91,21 +91,19 @@ fn conditions(summary: &Summary) -> String {
 /// The most RPCs of a client.
 const MOST: u32 = CONCURRENCIES[CONCURRENCIES.len() - 1];
 
-fn filling() -> String {
-    format!(
-        "## What fills the pipe\n\n\
-     The least RPCs under way of each client with which all of them fill 95 % of the trunks \
-     with 1 MiB a transfer, and what they carry with {MOST}.\n\n\
-     | | peer_credits | write: RPCs | at {MOST}, GB/s | read: RPCs | at {MOST}, GB/s |\n\
-     |---|---:|---:|---:|---:|---:|\n"
-    )
-}
-
-fn filling_table(study: &Study) -> String {
-    let mut text = String::new();
+fn what_fills(study: &Study) -> String {
+    let at_most = format!("at {MOST}, GB/s");
+    let mut table = Table::new([
+        left(""),
+        right("peer_credits"),
+        right("write: RPCs"),
+        right(&*at_most),
+        right("read: RPCs"),
+        right(at_most),
+    ]);
     for hold in Hold::ALL.into_iter().rev() {
         for peer_credits in PEER_CREDITS {
-            text += &format!("| {} | {peer_credits} |", hold.name());
+            let mut row = vec![hold.name().to_owned(), peer_credits.to_string()];
             for direction in [Direction::Write, Direction::Read] {
                 let usual = Key::usual(direction, hold, peer_credits);
                 let rate = |concurrency| {
@@ -113,22 +111,45 @@ fn filling_table(study: &Study) -> String {
                     point.map_or(0.0, |point| point.simulated.bytes_per_second)
                 };
                 let fills = CONCURRENCIES.iter().find(|n| rate(**n) >= 0.95 * line_rate());
-                let fills = fills.map_or("none".to_owned(), u32::to_string);
-                text += &format!(" {fills} | {:.2} |", rate(MOST) / 1e9);
+                row.push(fills.map_or("none".to_owned(), u32::to_string));
+                row.push(fixed(rate(MOST) / 1e9, 2));
             }
-            text.push('\n');
+            table.row(row);
         }
     }
-    text
+    format!(
+        "## What fills the pipe\n\n\
+         The least RPCs under way of each client with which all of them fill 95 % of the trunks \
+         with 1 MiB a transfer, and what they carry with {MOST}.\n\n{}",
+        table.markdown()
+    )
 }
 
 fn beside_the_model(study: &Study, summary: &Summary) -> String {
-    let mut text = format!(
+    let mut bounds: BTreeMap<Bound, Vec<f64>> = BTreeMap::new();
+    for point in study.points.iter().filter(|point| why_not(point).is_none()) {
+        bounds.entry(point.closed.bound).or_default().push(point.error.abs());
+    }
+    let mut table = Table::new([
+        left("what binds, by the model"),
+        right("points"),
+        right("mean difference"),
+        right("largest difference"),
+    ]);
+    for (bound, errors) in bounds {
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        let worst = errors.iter().copied().fold(0.0, f64::max);
+        table.row([
+            bound.name().to_owned(),
+            errors.len().to_string(),
+            format!("{} %", fixed(mean * 100.0, 2)),
+            format!("{} %", fixed(worst * 100.0, 2)),
+        ]);
+    }
+    format!(
         "\n## Beside the closed model\n\n\
-         The closed model applies to {} of {} points. {}, on the average they are {:.1} % apart, \
-         the worst {:.1} %.\n\n\
-         | what binds, says the model | points | apart on the average | the worst |\n\
-         |---|---:|---:|---:|\n",
+         The closed model applies to {} of {} points. {}; the mean difference is {:.1} %, the \
+         largest {:.1} %.\n\n{}",
         summary.compared,
         summary.points,
         match summary.beyond {
@@ -137,63 +158,55 @@ fn beside_the_model(study: &Study, summary: &Summary) -> String {
         },
         summary.mean_error * 100.0,
         summary.max_error * 100.0,
-    );
-    let mut bounds: BTreeMap<Bound, Vec<f64>> = BTreeMap::new();
-    for point in study.points.iter().filter(|point| why_not(point).is_none()) {
-        bounds.entry(point.closed.bound).or_default().push(point.error.abs());
-    }
-    for (bound, errors) in bounds {
-        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-        let worst = errors.iter().copied().fold(0.0, f64::max);
-        text += &format!(
-            "| {} | {} | {:.2} % | {:.2} % |\n",
-            bound.name(),
-            errors.len(),
-            mean * 100.0,
-            worst * 100.0
-        );
-    }
-    text
+        table.markdown()
+    )
 }
 
 fn where_it_does_not_apply(study: &Study) -> String {
     let mut reasons: BTreeMap<&str, Vec<&Point>> = BTreeMap::new();
     for point in &study.points {
         let beyond = point.error.abs() > ALLOWED;
-        let reason = why_not(point).or(beyond.then_some("Nothing that we know of."));
+        let reason = why_not(point).or(beyond.then_some("The cause is not known."));
         if let Some(reason) = reason {
             reasons.entry(reason).or_default().push(point);
         }
     }
     let mut text = String::from("\n## Where it does not apply, and why\n");
     if reasons.is_empty() {
-        text += "\nNowhere among these points.\n";
+        text += "\nIt applies to all of these points.\n";
     }
     for (reason, points) in reasons {
-        text += &format!("\n{reason}\n\n{POINTS_TITLE}\n");
+        let names = ["", "credits", "round trip"].map(left).into_iter();
+        let numbers =
+            ["peer_credits", "RPCs", "bytes", "clients", "simulated, GB/s", "closed, GB/s", ""];
+        let mut table = Table::new(names.chain(numbers.map(right)));
         for point in points {
-            text += &row(point);
+            table.row(row(point));
         }
+        text += &format!("\n{reason}\n\n{}", table.markdown());
     }
     text
 }
 
 fn if_all_begin_at_once(study: &Study) -> String {
-    let mut text = String::from(TOGETHER_TITLE);
+    let names = ["", "credits"].map(left).into_iter();
+    let numbers = ["RPCs", "clients", "in turn, GB/s", "at once, GB/s", ""].map(right);
+    let mut table = Table::new(names.chain(numbers));
     for point in &study.together {
         let Key { direction, hold, concurrency, clients, .. } = point.key;
         let in_turn = study.get(&point.key).map_or(0.0, |point| point.simulated.bytes_per_second);
         let together = point.simulated.bytes_per_second;
-        text += &format!(
-            "| {} | {} | {concurrency} | {clients} | {:.2} | {:.2} | {:+.1} % |\n",
-            direction.name(),
-            hold.name(),
-            in_turn / 1e9,
-            together / 1e9,
-            (together / in_turn - 1.0) * 100.0,
-        );
+        table.row([
+            direction.name().to_owned(),
+            hold.name().to_owned(),
+            concurrency.to_string(),
+            clients.to_string(),
+            fixed(in_turn / 1e9, 2),
+            fixed(together / 1e9, 2),
+            difference(together / in_turn - 1.0),
+        ]);
     }
-    text
+    TOGETHER_TITLE.to_owned() + &table.markdown()
 }
 
 const TOGETHER_TITLE: &str = "
@@ -201,26 +214,27 @@ const TOGETHER_TITLE: &str = "
 
 Above, the clients begin one after the other within two round trips, and the ocean's delay varies by \
 0.2 ms. If they begin at one moment, as the ranks of a job do, their RPCs meet at the trunks, and \
-requests wait there behind data. Such convoys live for hundreds of round trips.
+requests wait there behind data. Such convoys last for hundreds of round trips.
 
-| | credits | RPCs | clients | in turn, GB/s | at once, GB/s | |
-|---|---|---:|---:|---:|---:|---:|
 ";
 
-const POINTS_TITLE: &str = "\
-| | credits | round trip | peer_credits | RPCs | bytes | clients | simulated, GB/s | closed, GB/s | |
-|---|---|---|---:|---:|---:|---:|---:|---:|---:|";
-
-fn row(point: &Point) -> String {
+fn row(point: &Point) -> [String; 10] {
     let Key { direction, hold, distance, peer_credits, concurrency, size, clients } = point.key;
-    format!(
-        "| {} | {} | {} | {peer_credits} | {concurrency} | {size} | {clients} | {:.3} | {:.3} | \
-         {:+.1} % |\n",
-        direction.name(),
-        hold.name(),
-        distance.name(),
-        point.simulated.bytes_per_second / 1e9,
-        point.closed.bytes_per_second / 1e9,
-        point.error * 100.0,
-    )
+    [
+        direction.name().to_owned(),
+        hold.name().to_owned(),
+        distance.name().to_owned(),
+        peer_credits.to_string(),
+        concurrency.to_string(),
+        size.to_string(),
+        clients.to_string(),
+        fixed(point.simulated.bytes_per_second / 1e9, 3),
+        fixed(point.closed.bytes_per_second / 1e9, 3),
+        difference(point.error),
+    ]
+}
+
+/// Returns a relative difference, with its sign.
+fn difference(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
 }

@@ -1,10 +1,10 @@
 //! What a node keeps in memory for the settings, and what is done if it is too much.
 
+use fulmar_text::count;
 use serde::Serialize;
 
 use super::{Plan, Site};
 use crate::model::Kind;
-use crate::text::count;
 
 /// The part of a node's memory that all of it together may take.
 const PART: f64 = 0.5;

@@ -1,9 +1,10 @@
 //! Every setting with its reason, and what the reasons do not say.
 
+use fulmar_text::{bit_rate, bytes, count, duration, percent};
+
 use super::plan::{self, Congestion, Plan, usual};
 use super::{Advice, Place, Setting, Site, Without};
 use crate::model::{Bound, Hold, Kind, Load, Settings, cubic_window, predict, segment_bytes};
-use crate::text::{bits_per_second, bytes, count, duration, percent};
 
 /// Below this part of its line a site should know why.
 const FULL: f64 = 0.95;
@@ -62,7 +63,7 @@ impl List<'_> {
 
     fn flight_text(&self) -> String {
         let Self { site, plan, .. } = self;
-        let rate = bits_per_second(site.rate() as f64);
+        let rate = bit_rate(8. * site.rate() as f64);
         let trips = plan.in_flight as f64 / plan::HEADROOM / site.rate().max(1) as f64;
         let time = duration(std::time::Duration::from_secs_f64(trips / plan.scale));
         let scale = if plan.scale < 1. { format!(" x {:.2}", plan.scale) } else { String::new() };
@@ -100,11 +101,11 @@ impl List<'_> {
         let one = Settings { bulk_connections: 1, socket_buffer, ..*model };
         let one = predict(&site.path(), load, &one);
         if one.bytes_per_second < self.full_rate() {
-            why += &format!("; one would carry {}", bits_per_second(one.bytes_per_second));
+            why += &format!("; one would carry {}", bit_rate(8. * one.bytes_per_second));
         }
         self.add(place, "conns_per_peer", "by speed", plan.conns_per_peer, why);
         if plan::is_kernel(site) {
-            let why = "one thread copies about 10 Gb/s: a rule of thumb, for each CPU partition";
+            let why = "one thread copies about 10 Gbit/s: a rule of thumb, for each CPU partition";
             self.add(place, "nscheds", "0 (auto)", plan.nscheds.max(6), why);
             let why = "16 KiB and more is sent without a copy, for a credit of a round trip; \
                        2097152 would turn that round: a copy, and no wait";
@@ -292,7 +293,7 @@ pub(super) fn warnings(advice: &Advice) -> Vec<String> {
              then carries {}",
             bytes(limit),
             plan.scale * 100.,
-            bits_per_second(prediction.bytes_per_second)
+            bit_rate(8. * prediction.bytes_per_second)
         ));
     } else if part < FULL && prediction.bound == Bound::Concurrency {
         let pairs = (f64::from(site.nodes.max(1)) / part).ceil();
@@ -307,7 +308,7 @@ pub(super) fn warnings(advice: &Advice) -> Vec<String> {
         warnings.push(format!("{name} leave {part} of the line"));
     }
     if site.rate() < path.rate {
-        let (rate, line) = (bits_per_second(site.rate() as f64), bits_per_second(path.rate as f64));
+        let (rate, line) = (bit_rate(8. * site.rate() as f64), bit_rate(8. * path.rate as f64));
         warnings.push(format!(
             "{}{} carry {rate} of the line's {line}: that is aimed at",
             count(site.nodes.max(1), "node"),

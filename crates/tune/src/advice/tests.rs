@@ -172,6 +172,6 @@ fn each_setting_that_the_model_knows_says_what_is_lost_without_it() {
     };
     assert_eq!(
         term(Bound::PeerCredits),
-        "2 pairs x 840 credits x 1 MiB / (84.7 us + 50.5 ms round trip)"
+        "2 pairs x 840 credits x 1 MiB / (84.7 µs + 50.5 ms round trip)"
     );
 }

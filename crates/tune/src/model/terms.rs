@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use fulmar_text::{bit_rate, bytes, count, duration};
+
 use super::{Bound, Direction, Hold, Kind, Load, Path, Settings, Term};
-use crate::text::{bits_per_second, bytes, count, duration};
 
 /// What the terms and the waves are made of.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +123,7 @@ impl Facts {
             vec![term(Bound::Line, "payload of the narrowest line".into(), self.path.rate as f64)];
         if let Some(nic) = settings.nic {
             let nodes = load.clients.min(load.servers).max(1);
-            let nic_rate = bits_per_second(nic.rate as f64);
+            let nic_rate = bit_rate(8. * nic.rate as f64);
             let text = format!("{} x {nic_rate}", count(nodes, "node"));
             terms.push(term(Bound::Nic, text, f64::from(nodes) * nic.rate as f64));
         }
@@ -178,7 +179,7 @@ impl Facts {
         let Some(routers) = self.settings.routers else { return };
         let number = f64::from(routers.count.max(1));
         let who = count(routers.count.max(1), "router");
-        let text = format!("{who} x {}", bits_per_second(routers.rate as f64));
+        let text = format!("{who} x {}", bit_rate(8. * routers.rate as f64));
         terms.push(term(Bound::Router, text, number * routers.rate as f64));
         let senders = self.load.senders().max(1);
         let credits = routers.router_credits.max(1);

@@ -49,7 +49,7 @@ fn eight_credits_held_for_50_ms_carry_160_mib_per_second() {
     close_to(&prediction, 159. * MIB as f64);
     assert_eq!(prediction.bound, Bound::PeerCredits);
     let term = prediction.terms.iter().find(|term| term.what == Bound::PeerCredits).unwrap();
-    assert_eq!(term.formula, "1 pair x 8 credits x 1 MiB / (84.7 us + 50 ms round trip)");
+    assert_eq!(term.formula, "1 pair x 8 credits x 1 MiB / (84.7 µs + 50 ms round trip)");
 }
 
 #[test]

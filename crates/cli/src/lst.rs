@@ -1,0 +1,71 @@
+//! `fulmar lst`: finds the node, and gives the words to [`fulmar_lst`].
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command, Error, FromArgMatches};
+
+use crate::context::{Which, complain};
+use crate::shell;
+
+/// What clap reads of `fulmar lst`: its description, and nothing else.
+#[derive(Debug)]
+pub(crate) struct Args {}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        fulmar_lst::document(Which::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self {})
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Runs the tool with `args`, of which the first is its name.
+pub(crate) fn main(args: &[OsString]) -> ExitCode {
+    let (which, words) = match take_control(words_of(args)) {
+        Ok(taken) => taken,
+        Err(wrong) => {
+            complain(&format!("lst: {wrong}\n"));
+            return ExitCode::from(fulmar_lst::status::USAGE);
+        }
+    };
+    let connect = || which.client();
+    ExitCode::from(match words.is_empty() {
+        true => shell::run("lst", |line| fulmar_lst::run(&connect, &words_of(&line))),
+        false => fulmar_lst::run(&connect, &words),
+    })
+}
+
+/// Returns the words behind the name of the tool.
+fn words_of(args: &[OsString]) -> Vec<String> {
+    args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Takes the option that names the control socket out of the words, wherever it is.
+fn take_control(words: Vec<String>) -> Result<(Which, Vec<String>), String> {
+    let (mut control, mut rest) = (None, Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--control" {
+            control = Some(words.next().ok_or("--control needs a value: PATH")?);
+        } else if let Some(path) = word.strip_prefix("--control=") {
+            control = Some(path.to_owned());
+        } else {
+            rest.push(word);
+        }
+    }
+    Ok((Which::at(control.map(PathBuf::from)), rest))
+}

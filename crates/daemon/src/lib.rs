@@ -1,0 +1,266 @@
+//! The running node: the driver with its configuration, its control socket and its metrics.
+//!
+//! [`run`] starts a node as a [`NodeConfig`] says and serves the administration API until a signal
+//! ends it. The API is [`Admin`], which `admin` implements over the driver's node.
+#![forbid(unsafe_code)]
+// The crate is a process: it takes signals, writes a log and talks to the service manager.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod admin;
+mod networks;
+mod routing;
+mod rules;
+mod selftest;
+mod views;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_control::api::{Admin, AdminError, BindError, Server};
+use fulmar_control::config::{
+    Cores, Interface, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
+};
+use fulmar_lnet_wire::Nid;
+use fulmar_net::{Node, Options, Runtime, StartError};
+use sd_notify::NotifyState;
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+
+use admin::Daemon;
+use networks::Networks;
+
+pub use selftest::Selftest;
+
+/// Why a node does not run. The first line of the text says what failed, a second one what to do.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// The networks of the configuration do not fit the interfaces of this machine.
+    #[error("{error}\nhelp: {}", error.help)]
+    Resolve {
+        /// What does not fit.
+        error: ResolveError,
+    },
+    /// The global values contradict each other.
+    #[error("the global values do not go together: {0}")]
+    Globals(String),
+    /// The CPTs do not fit this machine.
+    #[error("the CPTs cannot be made: {0}\nhelp: change cpu_npartitions or cpu_pattern")]
+    Cpts(String),
+    /// The control socket or the metrics' port cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The driver does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A part of the configuration was refused.
+    #[error("the configuration cannot be applied: {what}: {error}")]
+    Configure {
+        /// The part, such as `peer 10.0.0.1@tcp`.
+        what: String,
+        /// Why.
+        error: Errno,
+    },
+    /// A route was refused.
+    #[error("the configuration cannot be applied: {what}: {error}\nhelp: {hint}")]
+    Route {
+        /// Which route.
+        what: String,
+        /// Why.
+        error: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The operating system refused something.
+    #[error("the system refuses: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs a node until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Why it does not start.
+pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
+    log();
+    warn_of_old_names(config);
+    let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+    let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
+    let mut options = Options::default();
+    options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
+    options.config.lnet.routing = config.routing(&own);
+    options.config.socklnd = config.options.parameters.socklnd();
+    options.nis = specs.iter().map(networks::options).collect();
+    let port = options.config.socklnd.accept_port;
+    let server = bind(config)?;
+    let runtime = threads(config)?;
+    let node = Node::start(&runtime, options)?;
+    let networks = Networks::new(config.options.parameters.clone(), specs.clone());
+    let daemon = match configured(&node, config, networks, &own) {
+        Ok(daemon) => Arc::new(daemon),
+        Err(error) => {
+            node.stop();
+            return Err(error);
+        }
+    };
+    for spec in &specs {
+        tracing::info!("{} on {} listens at port {port}", spec.nid, spec.interface);
+    }
+    tracing::info!("control socket: {}", server.path().display());
+    if let Some(address) = server.metrics_address() {
+        tracing::info!("metrics: http://{address}/metrics");
+    }
+    let served = serve(server, daemon);
+    node.stop();
+    tracing::info!("stopped");
+    Ok(served?)
+}
+
+/// Starts the I/O threads: as many as there are cores, or those of the CPTs that are configured.
+fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
+    let parameters = &config.options.parameters;
+    let machine = Cores { usable: fulmar_net::usable_cores(), nodes: fulmar_net::numa_nodes() };
+    let cpts = parameters.cpts(&machine).map_err(DaemonError::Cpts)?;
+    Ok(match cpts.is_empty() {
+        true => Runtime::new(parameters.nscheds())?,
+        false => Runtime::with_cpts(&cpts, parameters.nscheds())?,
+    })
+}
+
+/// Writes the log to standard error; `FULMAR_LOG` says how much of it, `info` if it is not set.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FULMAR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let terminal = io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(terminal)
+        .with_writer(io::stderr)
+        .init();
+}
+
+fn bind(config: &NodeConfig) -> Result<Server, BindError> {
+    match &config.control {
+        Some(path) => Server::bind(Path::new(path), config.metrics),
+        None => Server::bind_default(config.metrics),
+    }
+}
+
+/// Warns of parameters under names that are deprecated.
+fn warn_of_old_names(config: &NodeConfig) {
+    for old in ["live_router_check_interval", "dead_router_check_interval"] {
+        if config.options.parameters.text(Module::Lnet, old).is_some() {
+            tracing::warn!("{old} is an old name: write alive_router_check_interval");
+        }
+    }
+}
+
+/// Gives a node its roles and its configuration.
+fn configured(
+    node: &Node,
+    config: &NodeConfig,
+    networks: Networks,
+    own: &[Nid],
+) -> Result<Daemon, DaemonError> {
+    let wanted = config.roles.contains(&Role::Selftest);
+    let opened = wanted.then(|| Selftest::open(node, config.options.parameters.selftest()));
+    let selftest = opened
+        .transpose()
+        .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
+    let daemon = Daemon::new(node.admin(), networks, selftest);
+    configure(&daemon, config, own)?;
+    Ok(daemon)
+}
+
+/// Applies routes, peers and selection policies.
+fn configure(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
+    configure_routes(daemon, config, own)?;
+    configure_peers(daemon, config)?;
+    if config.routing(own).check_routers_before_use {
+        daemon.discover_routers();
+    }
+    Ok(())
+}
+
+/// Adds the routes of `routes=`, some of which may be for other nodes, and those of lnet.conf, which
+/// are for this node.
+fn configure_routes(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
+    for route in config.shared_routes(own) {
+        match daemon.add_route(&route) {
+            Ok(()) | Err(Errno::EEXIST | Errno::EHOSTUNREACH) => {}
+            Err(error) => return Err(no_route(&route, error)),
+        }
+    }
+    for route in &config.lnet.routes {
+        daemon.import_route(route).map_err(|error| no_route(route, error))?;
+    }
+    Ok(())
+}
+
+fn no_route(route: &RouteConf, error: Errno) -> DaemonError {
+    let why = AdminError::route_add(error, route);
+    let what = format!("the route to {} by {}", route.net, route.gateway);
+    let hint = why.hint.unwrap_or_default();
+    DaemonError::Route { what, error: why.descr, hint }
+}
+
+fn configure_peers(daemon: &Daemon, config: &NodeConfig) -> Result<(), DaemonError> {
+    for peer in &config.lnet.peers {
+        let add = fulmar_control::api::PeerAdd { peer: peer.clone(), lock_primary: false };
+        daemon.peer_add(add).map_err(|error| DaemonError::Configure {
+            what: format!("peer {}", peer.primary),
+            error: Errno(-error.errno),
+        })?;
+    }
+    daemon
+        .import_udsp(&config.lnet.udsp)
+        .map_err(|error| DaemonError::Configure { what: "udsp".into(), error: Errno(-error.errno) })
+}
+
+/// Serves the control socket until a signal says to stop.
+fn serve(server: Server, daemon: Arc<Daemon>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        notify(NotifyState::Ready);
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            notify(NotifyState::Stopping);
+        };
+        server.serve(daemon, stop).await
+    });
+    // Pings that are still under way must not delay the end.
+    runtime.shutdown_background();
+    served
+}
+
+/// Reports the state to the service manager, if one asked for it by `NOTIFY_SOCKET`.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!("cannot notify the service manager: {error}");
+    }
+}
+
+/// The interfaces of this machine.
+struct Host;
+
+impl Interfaces for Host {
+    fn list(&self) -> Vec<Interface> {
+        let found = fulmar_net::interfaces().unwrap_or_else(|error| {
+            tracing::error!("cannot list the network interfaces: {error}");
+            Vec::new()
+        });
+        let describe = |one: fulmar_net::Interface| Interface {
+            name: one.name,
+            ips: one.addresses,
+            up: one.up,
+            speed_mbps: one.speed.and_then(|speed| u32::try_from(speed).ok()),
+        };
+        found.into_iter().map(describe).collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! The console of the node, as the commands see it, and the clock.
+
+use std::time::{Duration, Instant};
+
+use fulmar_control::api::{AdminError, CallError, Client, Lst};
+use fulmar_selftest::console::{Answer, Command, Keyed};
+use thiserror::Error;
+
+use crate::Connect;
+
+/// Where the commands go.
+pub(super) trait Console {
+    /// Executes a command, which may take half a minute.
+    fn ask(&mut self, command: Command) -> Result<Answer, CallFailure>;
+}
+
+/// Why a command did not reach a console, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(super) struct CallFailure(pub(super) String);
+
+impl From<CallError> for CallFailure {
+    fn from(error: CallError) -> Self {
+        Self(match error {
+            CallError::Refused(AdminError { descr, hint: Some(hint), .. }) => {
+                format!("{descr}\n# hint: {hint}")
+            }
+            error => error.to_string(),
+        })
+    }
+}
+
+/// The console of the node behind the control socket.
+pub(super) struct Remote<'a> {
+    connect: &'a Connect<'a>,
+    /// Found by the first command: some need none.
+    client: Option<Client>,
+    key: u32,
+}
+
+impl<'a> Remote<'a> {
+    pub(super) fn new(connect: &'a Connect<'a>, key: u32) -> Self {
+        Self { connect, client: None, key }
+    }
+}
+
+impl Console for Remote<'_> {
+    fn ask(&mut self, command: Command) -> Result<Answer, CallFailure> {
+        let client = self.client.get_or_insert_with(self.connect);
+        let keyed = Keyed { key: self.key, command };
+        Ok(client.call(&Lst { keyed })?.answer)
+    }
+}
+
+/// The clock by which commands wait.
+pub(super) trait Clock {
+    /// Returns the time since some moment.
+    fn now(&self) -> Duration;
+    /// Waits until that time.
+    fn wait_until(&mut self, time: Duration);
+}
+
+/// The clock of the system.
+#[derive(Debug)]
+pub(super) struct SystemClock(Instant);
+
+impl SystemClock {
+    pub(super) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wait_until(&mut self, time: Duration) {
+        std::thread::sleep(time.saturating_sub(self.now()));
+    }
+}

@@ -1,0 +1,245 @@
+//! The value of `--sweep`: `concurrency=1..64x2,size=4k,64k,1M`.
+//!
+//! ```text
+//! grid  = axis { "," axis }
+//! axis  = ("concurrency" | "size") "=" item { "," item }
+//! item  = VALUE | VALUE ".." VALUE ("x" FACTOR | "+" STEP)
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::plan::{CONCURRENCY_MAX, size};
+
+/// The values of each setting to measure; none of a setting that does not vary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Grid {
+    pub(super) sizes: Vec<u32>,
+    pub(super) concurrencies: Vec<u32>,
+}
+
+/// One point of a grid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) size: Option<u32>,
+    pub(super) concurrency: Option<u32>,
+}
+
+/// Where a grid is wrong, and how to correct it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("column {column}: {mistake}")]
+pub(super) struct GridError {
+    column: usize,
+    mistake: String,
+}
+
+/// The most points of a grid.
+const POINTS_MAX: usize = 1024;
+
+impl Grid {
+    /// Returns every point: all concurrencies of the first size, then those of the next.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let axis = |values: &[u32]| match values {
+            [] => vec![None],
+            values => values.iter().copied().map(Some).collect(),
+        };
+        let concurrencies = axis(&self.concurrencies);
+        let row = |size| {
+            concurrencies.iter().map(move |concurrency| Point { size, concurrency: *concurrency })
+        };
+        axis(&self.sizes).into_iter().flat_map(row).collect()
+    }
+}
+
+impl FromStr for Grid {
+    type Err = GridError;
+
+    fn from_str(text: &str) -> Result<Self, GridError> {
+        let (mut grid, mut axis, mut column) = (Self::default(), None, 1);
+        for piece in text.split(',') {
+            let (at, item) = match piece.split_once('=') {
+                None => (column, piece),
+                Some((name, item)) => {
+                    let next =
+                        Axis::named(name).map_err(|mistake| GridError { column, mistake })?;
+                    if !grid.values(next).is_empty() {
+                        let mistake = format!("{name} is there already: put its values together");
+                        return Err(GridError { column, mistake });
+                    }
+                    axis = Some(next);
+                    (column + name.chars().count() + 1, item)
+                }
+            };
+            let wrong = |mistake| GridError { column: at, mistake };
+            let axis = axis.ok_or_else(|| {
+                wrong(format!("{piece:?} belongs to nothing: write concurrency= or size= first"))
+            })?;
+            let more = axis.item(item).map_err(wrong)?;
+            let values = grid.values(axis);
+            if let Some(again) = more.iter().find(|value| values.contains(value)) {
+                return Err(wrong(format!("{} is there already", axis.text(*again))));
+            }
+            values.extend(more);
+            if grid.points().len() > POINTS_MAX {
+                return Err(wrong(format!("the grid has more than {POINTS_MAX} points")));
+            }
+            column += piece.chars().count() + 1;
+        }
+        Ok(grid)
+    }
+}
+
+impl Grid {
+    fn values(&mut self, axis: Axis) -> &mut Vec<u32> {
+        match axis {
+            Axis::Size => &mut self.sizes,
+            Axis::Concurrency => &mut self.concurrencies,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Axis {
+    Size,
+    Concurrency,
+}
+
+impl Axis {
+    fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "size" => Ok(Self::Size),
+            "concurrency" => Ok(Self::Concurrency),
+            _ => Err(format!("{name:?} cannot be swept: concurrency and size can")),
+        }
+    }
+
+    fn value(self, text: &str) -> Result<u32, String> {
+        match self {
+            Self::Size => size(text),
+            Self::Concurrency => match text.parse() {
+                Ok(value) if (1..=CONCURRENCY_MAX).contains(&i64::from(value)) => Ok(value),
+                _ => Err(format!("{text:?} is no concurrency: write 1 to {CONCURRENCY_MAX}")),
+            },
+        }
+    }
+
+    fn text(self, value: u32) -> String {
+        match self {
+            Self::Size => Size(value).to_string(),
+            Self::Concurrency => value.to_string(),
+        }
+    }
+
+    /// Reads one value or a range of them.
+    fn item(self, text: &str) -> Result<Vec<u32>, String> {
+        let Some((low, rest)) = text.split_once("..") else { return Ok(vec![self.value(text)?]) };
+        let Some(at) = rest.find(['x', '+']) else {
+            return Err(format!(
+                "{text:?} has no step: write {text}x2 to double it each time, or {text}+{low} to \
+                 add {low}"
+            ));
+        };
+        let (high, step) = (&rest[..at], &rest[at + 1..]);
+        let (low, high) = (self.value(low)?, self.value(high)?);
+        if low > high {
+            let (low, high) = (self.text(low), self.text(high));
+            return Err(format!("{low}..{high} runs backwards: write {high}..{low}"));
+        }
+        let mut values = vec![low];
+        let next: Box<dyn Fn(u32) -> u32> = match rest[at..].starts_with('x') {
+            true => {
+                let factor = step.parse::<u32>().ok().filter(|factor| *factor >= 2);
+                let factor =
+                    factor.ok_or_else(|| format!("{step:?} is no factor: write 2 or more"))?;
+                Box::new(move |value| value.saturating_mul(factor))
+            }
+            false => {
+                let step = self.value(step)?;
+                Box::new(move |value| value.saturating_add(step))
+            }
+        };
+        let mut value = next(low);
+        while value <= high {
+            values.push(value);
+            value = next(value);
+        }
+        Ok(values)
+    }
+}
+
+/// A number of bytes as the user writes it: `4k`, `1M`, `1000`.
+pub(super) struct Size(pub(super) u32);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes.is_multiple_of(1 << 20) => write!(f, "{}M", bytes >> 20),
+            bytes if bytes.is_multiple_of(1 << 10) => write!(f, "{}k", bytes >> 10),
+            bytes => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.size.map(|size| format!("size {}", Size(size)));
+        let concurrency = self.concurrency.map(|number| format!("concurrency {number}"));
+        let parts: Vec<String> = size.into_iter().chain(concurrency).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_multiply_or_add_and_lists_continue_until_the_next_name() {
+        let grid: Grid = "concurrency=1..64x2,size=4k,64k,1M".parse().unwrap();
+        assert_eq!(grid.concurrencies, [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(grid.sizes, [4096, 65536, 1 << 20]);
+        assert_eq!(grid.points().len(), 21);
+        assert_eq!(grid.points()[7], Point { size: Some(65536), concurrency: Some(1) });
+        let grid: Grid = "size=4k..1Mx16,concurrency=3,8..20+6".parse().unwrap();
+        assert_eq!(
+            (grid.sizes, grid.concurrencies),
+            (vec![4096, 65536, 1 << 20], vec![3, 8, 14, 20])
+        );
+        let grid: Grid = "concurrency=5..100x3".parse().unwrap();
+        assert_eq!(grid.concurrencies, [5, 15, 45]);
+        assert_eq!(grid.points()[0], Point { size: None, concurrency: Some(5) });
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_its_column_and_its_correction() {
+        for (text, error) in [
+            (
+                "1..4x2",
+                "column 1: \"1..4x2\" belongs to nothing: write concurrency= or size= first",
+            ),
+            (
+                "concurrency=1,width=2",
+                "column 15: \"width\" cannot be swept: concurrency and size can",
+            ),
+            (
+                "size=4k,1..4",
+                "column 9: \"1..4\" has no step: write 1..4x2 to double it each time, or 1..4+1 to \
+                 add 1",
+            ),
+            (
+                "size=4k,,8k",
+                "column 9: \"\" is no size: write a number of bytes, such as 4096, 64k or 1M",
+            ),
+            ("concurrency=8..2x2", "column 13: 8..2 runs backwards: write 2..8"),
+            ("concurrency=1..8x1", "column 13: \"1\" is no factor: write 2 or more"),
+            ("concurrency=2000", "column 13: \"2000\" is no concurrency: write 1 to 1024"),
+            ("size=4k,4k", "column 9: 4k is there already"),
+            ("size=4k,size=8k", "column 9: size is there already: put its values together"),
+            ("concurrency=1..1024+1,size=4k,8k", "column 31: the grid has more than 1024 points"),
+        ] {
+            assert_eq!(text.parse::<Grid>().unwrap_err().to_string(), error);
+        }
+    }
+}

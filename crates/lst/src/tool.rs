@@ -1,0 +1,288 @@
+//! The context of every command: the console, the clock, the two outputs; and how commands fail.
+//! Spec: lnet-selftest §15.3, §15.4.
+
+use std::io::Write;
+
+use fulmar_base::Errno;
+use fulmar_control::tool::Status;
+use fulmar_lnet_wire::{Nid, ProcessId};
+use fulmar_selftest::console::{Answer, Command, NodeAnswer, NodeError, Reply};
+
+use super::console::{Clock, Console};
+use super::nids::ListError;
+
+/// Exit statuses besides 0.
+pub mod status {
+    use super::Status;
+
+    /// The command line is wrong; the usage is printed.
+    pub const USAGE: Status = 4;
+    /// A local error.
+    pub const LOCAL: Status = 255;
+    /// A node did not answer.
+    pub const RPC: Status = 254;
+    /// All nodes answered, and some refused.
+    pub const FRAMEWORK: Status = 253;
+}
+
+/// The longest name of a session, a group or a batch, in bytes.
+pub(super) const NAME_LEN_MAX: usize = 31;
+
+/// The result of a command; an error is its status, and everything has been printed already.
+pub(super) type Ran<T = ()> = Result<T, Status>;
+
+/// Values of the user's environment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Environment {
+    /// `LST_SESSION`.
+    pub(super) session: Option<String>,
+    /// `LST_FEATURES`.
+    pub(super) features: Option<String>,
+    /// The name of a session that is given none: `user@host`.
+    pub(super) name: String,
+}
+
+/// The subject of a command, for its error messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    /// `session`, `group`, `batch`, `test`, ….
+    pub(super) object: &'a str,
+    /// The start of messages for errors without a text of their own: `Failed to add group c`.
+    pub(super) failed: &'a str,
+}
+
+/// The context of every command.
+pub(super) struct Tool<'a> {
+    pub(super) console: &'a mut dyn Console,
+    pub(super) clock: &'a mut dyn Clock,
+    pub(super) out: &'a mut dyn Write,
+    pub(super) err: &'a mut dyn Write,
+    pub(super) environment: &'a Environment,
+}
+
+impl Tool<'_> {
+    /// Writes to standard output. If the reader has gone the command ends.
+    pub(super) fn print(&mut self, text: &str) -> Ran {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        written.map_err(|_| status::LOCAL)
+    }
+
+    /// Writes a line to standard error.
+    pub(super) fn complain(&mut self, line: &str) {
+        let _ = writeln!(self.err, "{line}");
+    }
+
+    /// Prints what to do as a comment, which scripts ignore.
+    pub(super) fn hint(&mut self, text: &str) {
+        self.complain(&format!("# hint: {}", text.replace('\n', "\n# ")));
+    }
+
+    /// Fails for a local reason.
+    pub(super) fn fail<T>(&mut self, line: &str) -> Ran<T> {
+        self.complain(line);
+        Err(status::LOCAL)
+    }
+
+    /// Asks the console; the caller handles an errno.
+    pub(super) fn call(&mut self, command: Command) -> Ran<Answer> {
+        self.console.ask(command).map_err(|failure| {
+            self.complain(&format!("lst: {failure}"));
+            status::LOCAL
+        })
+    }
+
+    /// Asks the console, or prints why there is no reply.
+    pub(super) fn ask(&mut self, about: About<'_>, command: Command) -> Ran<Reply> {
+        self.call(command)?.map_err(|errno| self.refused(about, errno))
+    }
+
+    /// Asks the console to do something, and returns the nodes that did not.
+    pub(super) fn tell(&mut self, about: About<'_>, command: Command) -> Ran<Vec<Failure>> {
+        match self.ask(about, command)? {
+            Reply::Done => Ok(Vec::new()),
+            Reply::Nodes(reply) => Ok(failures(&reply.nodes)),
+            reply => Err(self.garbled(&reply)),
+        }
+    }
+
+    /// Prints an error that does not concern a node.
+    pub(super) fn refused(&mut self, about: About<'_>, errno: Errno) -> Status {
+        let About { object, failed } = about;
+        self.complain(&match errno {
+            Errno::ESRCH => "No session exists".into(),
+            Errno::ESHUTDOWN => "Session is shutting down".into(),
+            Errno::EACCES => "Unmatched session key or not root".into(),
+            Errno::ENOENT => format!("Can't find {object} in current session"),
+            Errno::EINVAL => "Invalid parameters list in command line".into(),
+            Errno::EEXIST => format!("{object} already exists"),
+            errno => format!("{failed}: {errno}"),
+        });
+        if let Some(hint) = local_hint(object, errno) {
+            self.hint(hint);
+        }
+        status::LOCAL
+    }
+
+    /// Prints that a reply is of the wrong kind.
+    pub(super) fn garbled(&mut self, reply: &Reply) -> Status {
+        self.complain(&format!("lst: unexpected answer of the node: {reply:?}"));
+        self.hint("is the node of the same release as lst?");
+        status::LOCAL
+    }
+
+    /// Prints why a list of NIDs cannot be read.
+    pub(super) fn bad_list(&mut self, error: &ListError) -> Status {
+        self.complain(&error.to_string());
+        self.hint(&error.hint());
+        status::LOCAL
+    }
+
+    /// Requires a name that is not too long.
+    pub(super) fn check_name(&mut self, name: &str) -> Ran {
+        match name.len() {
+            0 => Err(status::USAGE),
+            1..=NAME_LEN_MAX => Ok(()),
+            _ => self.fail(&format!("Name length is limited to {NAME_LEN_MAX}")),
+        }
+    }
+
+    /// Prints which nodes did not do `operation`, and what to do about it.
+    pub(super) fn check_nodes(&mut self, operation: &str, failed: &[Failure]) -> Ran {
+        self.name_failed(operation, failed);
+        self.conclude(failed)
+    }
+
+    /// Prints which nodes did not do `operation`.
+    pub(super) fn name_failed(&mut self, operation: &str, failed: &[Failure]) {
+        for Failure { nid, error } in failed {
+            let node = ProcessId::lustre(*nid);
+            self.complain(&match error {
+                NodeError::Rpc(errno) => format!("{operation} RPC failed on {node}: {errno}"),
+                NodeError::Framework(errno) => {
+                    format!("operation {operation} failed on {node}: {errno}")
+                }
+            });
+        }
+    }
+
+    /// Prints on how many nodes a session could not be ended.
+    pub(super) fn check_ended(&mut self, failed: &[Failure]) -> Ran {
+        let of = |which: fn(NodeError) -> Option<Errno>| {
+            let mut errors = failed.iter().filter_map(|failure| which(failure.error));
+            errors.next().map(|first| (1 + errors.count(), first))
+        };
+        if let Some((count, errno)) = of(rpc) {
+            self.complain(&format!("[RPC] Failed to send {count} session RPCs: {errno}"));
+        }
+        if let Some((count, errno)) = of(framework) {
+            self.complain(&format!("[FWK] Failed to end session on {count} nodes: {errno}"));
+        }
+        for Failure { nid, error } in failed {
+            let (NodeError::Rpc(errno) | NodeError::Framework(errno)) = error;
+            self.complain(&format!("# {}: {errno}", ProcessId::lustre(*nid)));
+        }
+        self.conclude(failed)
+    }
+
+    /// Prints what to do about the first node that failed, and returns the status.
+    pub(super) fn conclude(&mut self, failed: &[Failure]) -> Ran {
+        if let Some(Failure { nid, error }) = failed.first() {
+            self.hint(&node_hint(*nid, *error));
+        }
+        verdict(failed)
+    }
+}
+
+/// A node that did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) nid: Nid,
+    pub(super) error: NodeError,
+}
+
+/// Returns the nodes that failed.
+pub(super) fn failures<T>(answers: &[NodeAnswer<T>]) -> Vec<Failure> {
+    let failure = |answer: &NodeAnswer<T>| {
+        let error = *answer.result.as_ref().err()?;
+        Some(Failure { nid: answer.nid, error })
+    };
+    answers.iter().filter_map(failure).collect()
+}
+
+/// Returns the status that failures of nodes lead to.
+pub(super) fn verdict(failed: &[Failure]) -> Ran {
+    match failed.iter().any(|failure| rpc(failure.error).is_some()) {
+        true => Err(status::RPC),
+        false if failed.is_empty() => Ok(()),
+        false => Err(status::FRAMEWORK),
+    }
+}
+
+/// Returns the error of a node that did not answer.
+pub(super) fn rpc(error: NodeError) -> Option<Errno> {
+    match error {
+        NodeError::Rpc(errno) => Some(errno),
+        NodeError::Framework(_) => None,
+    }
+}
+
+/// Returns the error of a node that refused.
+pub(super) fn framework(error: NodeError) -> Option<Errno> {
+    match error {
+        NodeError::Rpc(_) => None,
+        NodeError::Framework(errno) => Some(errno),
+    }
+}
+
+fn local_hint(object: &str, errno: Errno) -> Option<&'static str> {
+    Some(match (object, errno) {
+        (_, Errno::ESRCH) => "begin one: lst new_session NAME",
+        (_, Errno::ESHUTDOWN) => {
+            "nobody used it for as long as its --timeout says; begin another: \
+             lst new_session --force NAME"
+        }
+        (_, Errno::EACCES) => {
+            "LST_SESSION must be the key of the session, which \"lst show_session\" prints; to \
+             replace the session: lst new_session --force NAME"
+        }
+        ("session", Errno::EEXIST) => {
+            "end it: lst end_session; or replace it: lst new_session --force NAME"
+        }
+        (_, Errno::EEXIST) => "choose another name",
+        ("batch", Errno::ENOENT) => "\"lst list_batch\" names the batches",
+        ("test", Errno::ENOENT) => {
+            "\"lst list_batch\" names the batches, and \"lst list_batch BATCH\" lists their tests"
+        }
+        (_, Errno::ENOENT) => "\"lst list_group\" names the groups",
+        ("test", Errno::EINVAL | Errno::EBUSY) => {
+            "a test is added while its batch does not run, to groups that have active nodes, and \
+             --distribute asks for no more servers than there are"
+        }
+        ("test", Errno::ENETDOWN) => {
+            "every node of both groups must be active: \"lst list_group --all GROUP\" shows them, \
+             \"lst update_group GROUP --refresh\" tries again"
+        }
+        ("group", Errno::EBUSY) => "a test uses the group: only end_session frees it",
+        _ => return None,
+    })
+}
+
+fn node_hint(nid: Nid, error: NodeError) -> String {
+    match error {
+        NodeError::Rpc(_) => {
+            format!("is {nid} up, and does it run selftest? Try: lnetctl ping {nid}")
+        }
+        NodeError::Framework(Errno::EBUSY) => format!(
+            "{nid} is in another session, or runs this batch already; \
+             \"lst new_session --force\" takes nodes away from other sessions"
+        ),
+        NodeError::Framework(Errno::ESRCH | Errno::ENOENT) => format!(
+            "{nid} has left the session or lost the batch, as after a restart: \
+             lst update_group GROUP --refresh, and add the tests again"
+        ),
+        NodeError::Framework(Errno::EPROTO) => {
+            format!("{nid} knows other features: set LST_FEATURES=0 before new_session")
+        }
+        NodeError::Framework(_) => format!("the log of {nid} may say more"),
+    }
+}

@@ -1,0 +1,247 @@
+//! The queues of events of a node's services.
+//!
+//! ```text
+//! idle -- event --> ready -- a thread claims it --> busy -- released --> idle, or ready again
+//! ```
+//!
+//! They have a lock of their own. Events are pushed under the node's lock, so that their order is the
+//! machine's; a thread claims and releases them without it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use fulmar_lnet::{Event, ServiceId};
+
+use crate::memory::Memory;
+use crate::service::Handler;
+
+/// An event on its way to its service.
+#[derive(Debug)]
+pub struct Delivery {
+    /// What happened.
+    pub event: Event,
+    /// What came, if the descriptor is over [`Room`](crate::Source::Room).
+    pub bytes: Vec<u8>,
+    /// The memory of a descriptor that is no more; freed when the event was handled.
+    _memory: Option<Memory>,
+}
+
+impl Delivery {
+    pub(crate) fn new(event: Event, bytes: Vec<u8>, memory: Option<Memory>) -> Self {
+        Self { event, bytes, _memory: memory }
+    }
+}
+
+/// The events of one service, for a thread that handles them.
+pub(crate) struct Claim {
+    pub(crate) service: ServiceId,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) events: Vec<Delivery>,
+}
+
+/// What is left of a service that is closed, to be finished without a lock.
+#[must_use]
+pub(crate) struct Closed {
+    handler: Arc<dyn Handler>,
+    /// Those that nobody has claimed.
+    pub(crate) events: Vec<Delivery>,
+}
+
+impl Closed {
+    /// Notifies the handler.
+    pub(crate) fn finish(self) {
+        drop(self.events);
+        self.handler.closed();
+    }
+}
+
+/// The queues of all services.
+#[derive(Default)]
+pub(crate) struct Queues {
+    services: BTreeMap<ServiceId, Slot>,
+    /// Services with events that nobody handles, in the order in which they became so.
+    ready: VecDeque<ServiceId>,
+    /// How many services are being served.
+    busy: usize,
+}
+
+struct Slot {
+    handler: Arc<dyn Handler>,
+    events: Vec<Delivery>,
+    /// An empty list with the capacity of an earlier one.
+    spare: Vec<Delivery>,
+    busy: bool,
+    /// It goes when the thread that serves it returns.
+    closed: bool,
+}
+
+impl Queues {
+    pub(crate) fn open(&mut self, service: ServiceId, handler: Arc<dyn Handler>) {
+        let (events, spare) = (Vec::new(), Vec::new());
+        let slot = Slot { handler, events, spare, busy: false, closed: false };
+        let before = self.services.insert(service, slot);
+        assert!(before.is_none(), "{service:?} is opened once");
+    }
+
+    /// Ends a service: no more events are handed out. `None` if that was done before.
+    pub(crate) fn close(&mut self, service: ServiceId) -> Option<Closed> {
+        self.ready.retain(|ready| *ready != service);
+        let slot = self.services.get_mut(&service).filter(|slot| !slot.closed)?;
+        slot.closed = true;
+        let closed =
+            Closed { handler: slot.handler.clone(), events: std::mem::take(&mut slot.events) };
+        if !slot.busy {
+            self.services.remove(&service);
+        }
+        Some(closed)
+    }
+
+    /// Appends an event; gives it back if the service is closed.
+    pub(crate) fn push(&mut self, service: ServiceId, delivery: Delivery) -> Option<Delivery> {
+        let open = self.services.get_mut(&service).filter(|slot| !slot.closed);
+        let Some(slot) = open else { return Some(delivery) };
+        if slot.events.is_empty() && !slot.busy {
+            self.ready.push_back(service);
+        }
+        slot.events.push(delivery);
+        None
+    }
+
+    /// Gives the events of a service that is ready to a thread, which calls [`Queues::release`] when
+    /// they are handled.
+    pub(crate) fn claim(&mut self) -> Option<Claim> {
+        let service = self.ready.pop_front()?;
+        let slot = self.services.get_mut(&service).expect("a service with events is known");
+        slot.busy = true;
+        self.busy += 1;
+        let spare = std::mem::take(&mut slot.spare);
+        let events = std::mem::replace(&mut slot.events, spare);
+        Some(Claim { service, handler: slot.handler.clone(), events })
+    }
+
+    /// Takes a service back whose events are handled, and the emptied list of them.
+    pub(crate) fn release(&mut self, service: ServiceId, mut events: Vec<Delivery>) {
+        debug_assert!(events.is_empty(), "all events are handled");
+        self.busy -= 1;
+        let slot = self.services.get_mut(&service).expect("a busy service is known");
+        slot.busy = false;
+        if slot.closed {
+            self.services.remove(&service);
+            return;
+        }
+        events.shrink_to(IDLE_CAPACITY);
+        slot.spare = events;
+        if !slot.events.is_empty() {
+            self.ready.push_back(service);
+        }
+    }
+
+    /// Returns whether a service waits for a thread.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Returns how many services are being served.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy
+    }
+
+    /// Ends every service.
+    pub(crate) fn clear(&mut self) -> Vec<Closed> {
+        let services: Vec<ServiceId> = self.services.keys().copied().collect();
+        services.into_iter().filter_map(|service| self.close(service)).collect()
+    }
+}
+
+/// A list that was longer in a burst gives its memory back.
+const IDLE_CAPACITY: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use fulmar_base::Errno;
+    use fulmar_lnet::{EventKind, MdId};
+    use fulmar_lnet_wire::{Nid, ProcessId};
+
+    use super::*;
+    use crate::service::Service;
+
+    const A: ServiceId = ServiceId(1);
+    const B: ServiceId = ServiceId(2);
+
+    fn delivery(user: u64) -> Delivery {
+        let event = Event {
+            kind: EventKind::Send,
+            status: Ok::<(), Errno>(()),
+            md: MdId(user),
+            user,
+            target: ProcessId::ANY,
+            initiator: ProcessId::ANY,
+            source: ProcessId::ANY,
+            sender: Nid::ANY,
+            portal: 0,
+            match_bits: 0,
+            rlength: 0,
+            mlength: 0,
+            offset: 0,
+            header_data: 0,
+            unlinked: false,
+            done: None,
+        };
+        Delivery::new(event, Vec::new(), None)
+    }
+
+    fn queues() -> Queues {
+        let mut queues = Queues::default();
+        for service in [A, B] {
+            queues.open(service, Arc::new(|_: &Service, _: &mut Vec<Delivery>| {}));
+        }
+        queues
+    }
+
+    fn users(claim: &Claim) -> Vec<u64> {
+        claim.events.iter().map(|delivery| delivery.event.user).collect()
+    }
+
+    #[test]
+    fn one_thread_at_a_time_handles_a_service_and_others_other_services() {
+        let mut queues = queues();
+        assert!(queues.push(A, delivery(1)).is_none() && queues.push(B, delivery(2)).is_none());
+        let first = queues.claim().unwrap();
+        assert_eq!((first.service, users(&first)), (A, vec![1]));
+        queues.push(A, delivery(3));
+        queues.push(A, delivery(4));
+        assert_eq!(queues.claim().unwrap().service, B);
+        assert!(queues.claim().is_none() && queues.busy() == 2);
+        queues.release(A, Vec::new());
+        let again = queues.claim().unwrap();
+        assert_eq!((again.service, users(&again)), (A, vec![3, 4]));
+    }
+
+    #[test]
+    fn a_closed_service_gets_no_more_events() {
+        let mut queues = queues();
+        queues.push(A, delivery(1));
+        assert_eq!(queues.close(A).unwrap().events.len(), 1);
+        assert!(queues.claim().is_none() && !queues.services.contains_key(&A));
+        assert!(queues.push(A, delivery(2)).is_some(), "it is given back");
+        queues.push(B, delivery(3));
+        queues.claim().unwrap();
+        assert!(queues.close(B).unwrap().events.is_empty());
+        assert!(queues.close(B).is_none());
+        assert!(queues.push(B, delivery(4)).is_some());
+        queues.release(B, Vec::new());
+        assert!(queues.services.is_empty() && queues.busy() == 0);
+    }
+
+    #[test]
+    fn clearing_leaves_only_what_is_being_served() {
+        let mut queues = queues();
+        queues.push(A, delivery(1));
+        queues.push(B, delivery(2));
+        queues.claim().unwrap();
+        drop(queues.clear());
+        assert!(!queues.is_ready() && queues.services.contains_key(&A));
+        queues.release(A, Vec::new());
+        assert!(queues.services.is_empty() && queues.busy() == 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! A node, as the threads share it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, PoisonError};
+
+use fulmar_base::Time;
+use fulmar_lnet_wire::Nid;
+use fulmar_node::Node as Machine;
+
+use crate::actions::Actions;
+use crate::core::{Core, State};
+use crate::counters::Counters;
+use crate::listener::Listener;
+use crate::lock::Lock;
+use crate::notices::Log;
+use crate::queues::{Closed, Queues};
+use crate::runtime::{self, Message};
+use crate::tap::Tap;
+use crate::thread::Timed;
+use crate::turn::in_handler;
+
+/// A node, as the threads share it.
+pub(crate) struct Shared {
+    /// Names the node in the tables of the threads.
+    pub(crate) key: u64,
+    pub(crate) runtime: Arc<runtime::Shared>,
+    /// The thread that calls the node for its timeouts.
+    pub(crate) home: usize,
+    pub(crate) core: Lock<Core>,
+    /// Locked after `core`, if both are.
+    pub(crate) queues: Lock<Queues>,
+    /// Notified when a thread has handled the events of a service of a node that has ended.
+    pub(crate) quiet: Condvar,
+    pub(crate) counters: Counters,
+    /// By address, with the number of network interfaces that have it.
+    pub(crate) listeners: Lock<BTreeMap<IpAddr, (Arc<Listener>, usize)>>,
+    /// The CPTs of addresses whose connections are bound to some.
+    pub(crate) cpts: Lock<BTreeMap<IpAddr, Vec<usize>>>,
+    /// Network interfaces whose links are watched, and whether they are up.
+    pub(crate) links: Lock<BTreeMap<Nid, bool>>,
+    pub(crate) log: Log,
+    /// The time for which the node's lock is held is measured.
+    pub(crate) lock_times: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        runtime: &Arc<runtime::Shared>,
+        machine: Machine,
+        name: String,
+        tap: Option<Arc<dyn Tap>>,
+        lock_times: bool,
+    ) -> Arc<Self> {
+        let key = runtime.next_key();
+        Arc::new(Self {
+            key,
+            runtime: runtime.clone(),
+            home: key as usize % runtime.threads(),
+            core: Lock::new(Core::new(machine, tap)),
+            queues: Lock::default(),
+            quiet: Condvar::new(),
+            counters: Counters::default(),
+            listeners: Lock::default(),
+            cpts: Lock::default(),
+            links: Lock::default(),
+            log: Log::new(name),
+            lock_times,
+        })
+    }
+
+    /// Looks at what the lock guards.
+    pub(crate) fn view<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
+        look(&self.core.lock())
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.view(|core| core.state == State::Running)
+    }
+
+    /// Returns the I/O thread for a new connection at one of our addresses.
+    pub(crate) fn assign(&self, local: IpAddr) -> usize {
+        let cpts = self.cpts.lock();
+        self.runtime.assign(cpts.get(&local).map(Vec::as_slice))
+    }
+
+    /// Ends the node: nothing of it is left in any thread when this returns.
+    pub(crate) fn stop(self: &Arc<Self>) {
+        let mut actions = Actions::default();
+        let remains = self.core.lock().clear(State::Stopped, &mut actions);
+        self.clear_queues();
+        drop(remains);
+        let listeners = std::mem::take(&mut *self.listeners.lock());
+        for (listener, _) in listeners.into_values() {
+            self.runtime.post(self.home, Message::Unlisten(listener));
+        }
+        self.carry_out(actions);
+        self.runtime.leave(self.key);
+    }
+
+    /// Ends every service, and waits for those who handle events.
+    fn clear_queues(&self) {
+        let mut queues = self.queues.lock();
+        let closed = queues.clear();
+        if !in_handler() {
+            while queues.busy() > 0 {
+                queues = self.quiet.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        drop(queues);
+        closed.into_iter().for_each(Closed::finish);
+    }
+}
+
+impl Timed for Shared {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn node(&self) -> &Shared {
+        self
+    }
+
+    fn handle_timeout(self: Arc<Self>) {
+        let _ = self.turn(|core, now: Time, _| core.handle_timeout(now));
+    }
+}

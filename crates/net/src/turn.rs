@@ -1,0 +1,359 @@
+//! Turns: a call of a node's machine, and what comes of it.
+//!
+//! ```text
+//! turn:  lock { report what became of earlier actions; call the machine; collect } -> Actions
+//!        loop {
+//!            dial, write, copy, answer; handle the events of a service      (without the lock)
+//!            lock { report what became of that; collect }                   -> Actions
+//!        } until nothing comes of it
+//! ```
+//!
+//! Any thread takes turns: an I/O thread when a socket has something, an application's when it calls
+//! the API. The events of a service are handled by one thread at a time, in order: whichever finds
+//! events and nobody who handles them. If there are several such services, another thread is told.
+//! What a handler posts is done when it has returned, so that many small messages leave by one system
+//! call.
+//!
+//! That a few small messages were written is reported together with whatever the thread has to report
+//! next, or when it has nothing else to do.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet::EventDone;
+use smallvec::{SmallVec, smallvec};
+use tracing::error;
+
+use crate::actions::{Actions, LoopCopy, Rare, Report};
+use crate::conn::Conn;
+use crate::core::{Core, State};
+use crate::dial;
+use crate::notices;
+use crate::queues::{Claim, Closed};
+use crate::runtime::Message;
+use crate::service::Service;
+use crate::shared::Shared;
+use crate::thread::Thread;
+
+thread_local! {
+    /// The nodes whose handlers this thread is calling, innermost last, and what the handlers'
+    /// calls want done.
+    static HANDLING: RefCell<Vec<(u64, Actions)>> = const { RefCell::new(Vec::new()) };
+    /// What machines learn a little later.
+    static DEFERRED: RefCell<Vec<(Arc<Shared>, Report)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns whether this thread is calling a handler, which must not wait.
+pub(crate) fn in_handler() -> bool {
+    HANDLING.with_borrow(|levels| !levels.is_empty())
+}
+
+/// Reports what this thread has put off, and returns whether there was anything.
+pub(crate) fn report_deferred() -> bool {
+    let deferred = DEFERRED.take();
+    let any = !deferred.is_empty();
+    for (node, report) in deferred {
+        node.conclude(report);
+    }
+    any
+}
+
+/// Forgets what this thread has put off for a node.
+pub(crate) fn forget_deferred(key: u64) {
+    let gone = DEFERRED.with_borrow_mut(|deferred| {
+        deferred.extract_if(.., |(node, _)| node.key == key).collect::<Vec<_>>()
+    });
+    drop(gone);
+}
+
+impl Shared {
+    /// Calls into the machine, and does what comes of it.
+    ///
+    /// # Errors
+    /// ESHUTDOWN if the node was stopped, EIO if its machine has failed.
+    pub(crate) fn turn<R>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&mut Core, Time, &mut Actions) -> R,
+    ) -> Result<R, Errno> {
+        let mut actions = Actions::default();
+        let deferred = self.take_deferred();
+        let result = self.locked(&mut actions, deferred, call);
+        self.carry_out(actions);
+        result
+    }
+
+    /// Runs `call`, whose turns only collect what is to be done; then does it.
+    pub(crate) fn together<R>(self: &Arc<Self>, call: impl FnOnce() -> R) -> R {
+        let level = Level::enter(self.key);
+        let result = call();
+        self.carry_out(level.leave());
+        result
+    }
+
+    /// Writes what waits, and does what comes of it.
+    pub(crate) fn flush(self: &Arc<Self>, conn: &Arc<Conn>) {
+        self.carry_out(Actions { flush: smallvec![conn.clone()], ..Actions::default() });
+    }
+
+    /// Handles the events of services that nobody serves.
+    pub(crate) fn dispatch(self: &Arc<Self>) {
+        self.carry_out(Actions { dispatch: true, ..Actions::default() });
+    }
+
+    /// Reports what became of actions, and does what comes of it.
+    fn conclude(self: &Arc<Self>, report: Report) {
+        let mut actions = Actions::default();
+        let _ = self.locked(&mut actions, report, |_, _, _| ());
+        self.carry_out(actions);
+    }
+
+    /// Calls the machine under the lock. A panic in there costs this node, and no other.
+    fn locked<R>(
+        self: &Arc<Self>,
+        actions: &mut Actions,
+        report: Report,
+        call: impl FnOnce(&mut Core, Time, &mut Actions) -> R,
+    ) -> Result<R, Errno> {
+        let mut core = self.core.lock();
+        match core.state {
+            State::Running => {}
+            State::Failed => return Err(Errno::EIO),
+            State::Stopped => return Err(Errno::ESHUTDOWN),
+        }
+        let locked = self.lock_times.then(Instant::now);
+        let now = self.runtime.now();
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            core.report(now, report, actions);
+            let result = call(&mut core, now, actions);
+            core.drain(now, self, actions);
+            while core.has_events() {
+                core.deliver(now, self, actions);
+            }
+            core.arm(actions);
+            result
+        }));
+        core.lock.turns += 1;
+        if let Some(locked) = locked {
+            core.lock.held += locked.elapsed();
+        }
+        called.map_err(|_| {
+            let remains = core.clear(State::Failed, actions);
+            drop(core);
+            let closed = self.queues.lock().clear();
+            drop(remains);
+            closed.into_iter().for_each(Closed::finish);
+            error!(
+                node = self.log.name(),
+                "the node has failed and is closed: this is a defect, please report it"
+            );
+            Errno::EIO
+        })
+    }
+
+    /// Does what is to be done, reports it, and goes on until nothing comes of it.
+    pub(crate) fn carry_out(self: &Arc<Self>, mut actions: Actions) {
+        if self.leave_to_outer(&mut actions) {
+            return;
+        }
+        let mut rounds = 0;
+        loop {
+            let mut report = Report::default();
+            self.perform(&mut actions, &mut report);
+            if std::mem::take(&mut actions.dispatch) {
+                if rounds < ROUNDS_MAX {
+                    rounds += 1;
+                    actions = self.serve(&mut report.handled);
+                    self.perform(&mut actions, &mut report);
+                } else {
+                    // The thread has others to serve, or is the application's.
+                    self.runtime.post(self.home, Message::Dispatch(self.clone()));
+                }
+            }
+            let more = actions.dispatch;
+            if !more && report.can_wait() && Thread::is_current() {
+                return self.defer(report);
+            }
+            if report.is_empty() {
+                if more {
+                    continue;
+                }
+                return;
+            }
+            report.merge(self.take_deferred());
+            let _ = self.locked(&mut actions, report, |_, _, _| ());
+            actions.dispatch |= more;
+        }
+    }
+
+    /// In a handler of this node, leaves `actions` to the turn that called the handler.
+    fn leave_to_outer(&self, actions: &mut Actions) -> bool {
+        HANDLING.with_borrow_mut(|levels| {
+            let outer = levels.iter_mut().rev().find(|(key, _)| *key == self.key);
+            outer.map(|(_, outer)| outer.merge(std::mem::take(actions))).is_some()
+        })
+    }
+
+    /// Puts a report off until this thread reports something else of the node, or is idle.
+    fn defer(self: &Arc<Self>, report: Report) {
+        if report.is_empty() {
+            return;
+        }
+        DEFERRED.with_borrow_mut(|deferred| {
+            match deferred.iter_mut().find(|(node, _)| node.key == self.key) {
+                Some((_, earlier)) => earlier.merge(report),
+                None => deferred.push((self.clone(), report)),
+            }
+        });
+    }
+
+    fn take_deferred(&self) -> Report {
+        let found = DEFERRED.with_borrow_mut(|deferred| {
+            let place = deferred.iter().position(|(node, _)| node.key == self.key)?;
+            Some(deferred.swap_remove(place))
+        });
+        found.map_or_else(Report::default, |(_, report)| report)
+    }
+
+    /// Does everything but handling events.
+    fn perform(self: &Arc<Self>, actions: &mut Actions, report: &mut Report) {
+        if let Some(rare) = actions.rare.as_mut() {
+            self.dial(std::mem::take(&mut rare.dial), report);
+        }
+        for conn in actions.flush.drain(..) {
+            let flushed = conn.flush(&self.counters);
+            if flushed.finished || (flushed.error.is_some() && conn.is_ended()) {
+                let message = Message::Forget { conn: conn.clone(), linger: false };
+                self.runtime.post(conn.thread, message);
+            }
+            if flushed.moved {
+                self.runtime.watch.written(self, &conn);
+            }
+            if flushed.sent > 0 || flushed.error.is_some() {
+                report.flushed.push((conn, flushed));
+            }
+        }
+        if let Some(rare) = actions.rare.take() {
+            self.perform_rare(*rare);
+        }
+        if let Some(at) = actions.arm.take() {
+            self.runtime.post(self.home, Message::Arm(self.clone(), at));
+        }
+    }
+
+    /// Begins to open connections.
+    fn dial(self: &Arc<Self>, dials: Vec<(Arc<Conn>, IpAddr, SocketAddr)>, report: &mut Report) {
+        for (conn, local, remote) in dials {
+            match dial::dial(local, remote, &self.runtime.unprivileged) {
+                Ok(socket) => {
+                    conn.set_socket(socket);
+                    let thread = conn.thread;
+                    let message = Message::Register { node: self.clone(), conn, dialling: true };
+                    self.runtime.post(thread, message);
+                }
+                Err(errno) => report.not_dialled.push((conn, errno)),
+            }
+        }
+    }
+
+    /// Does what is rarely to be done, but for dialling, which comes first.
+    fn perform_rare(self: &Arc<Self>, rare: Rare) {
+        for (conn, linger) in rare.close {
+            self.runtime.post(conn.thread, Message::Forget { conn, linger });
+        }
+        for conn in rare.resume {
+            self.runtime.post(conn.thread, Message::Resume(conn));
+        }
+        if !rare.copy.is_empty() {
+            // Not here and now: what a node sends to itself may go on for ever.
+            self.runtime.post(self.home, Message::Copy(self.clone(), rare.copy));
+        }
+        for answer in rare.answers {
+            answer();
+        }
+        for notice in rare.notices {
+            let (now, level) = (self.runtime.now(), notices::level(&notice));
+            self.log.write(now, level, &notice, &self.counters);
+        }
+    }
+
+    /// Copies what the node sends to itself.
+    pub(crate) fn copy(self: &Arc<Self>, copies: Vec<LoopCopy>) {
+        for (_, ends) in &copies {
+            if let Some((from, to)) = ends {
+                to.copy_from(from);
+                self.counters.payload_bytes_looped.add(to.len());
+            }
+        }
+        let _ = self.turn(|core, now, _| {
+            for (copy, _) in copies {
+                core.machine.handle_copied(now, copy);
+            }
+        });
+    }
+
+    /// Handles the events of a service that nobody serves, if there is one. Returns what its handler
+    /// wants done.
+    fn serve(self: &Arc<Self>, handled: &mut SmallVec<[EventDone; 4]>) -> Actions {
+        let (claim, more) = {
+            let mut queues = self.queues.lock();
+            (queues.claim(), queues.is_ready())
+        };
+        let Some(Claim { service, handler, mut events }) = claim else {
+            return Actions::default();
+        };
+        if more {
+            self.runtime.post_to_another(Message::Dispatch(self.clone()));
+        }
+        handled.extend(events.iter().filter_map(|delivery| delivery.event.done));
+        self.counters.events.add(events.len());
+        let level = Level::enter(self.key);
+        let service = Service::new(self.clone(), service);
+        let called = catch_unwind(AssertUnwindSafe(|| handler.handle(&service, &mut events)));
+        if called.is_err() {
+            self.counters.handler_panics.add(1);
+            error!(
+                node = self.log.name(),
+                service = service.id().0,
+                "a handler panicked; its events count as handled"
+            );
+        }
+        events.clear();
+        let mut actions = level.leave();
+        let mut queues = self.queues.lock();
+        queues.release(service.id(), events);
+        actions.dispatch |= queues.is_ready();
+        drop(queues);
+        self.quiet.notify_all();
+        actions
+    }
+}
+
+/// Marks that this thread calls a handler of a node.
+struct Level;
+
+impl Level {
+    fn enter(key: u64) -> Self {
+        HANDLING.with_borrow_mut(|levels| levels.push((key, Actions::default())));
+        Self
+    }
+
+    /// Returns what the handler's calls want done.
+    fn leave(self) -> Actions {
+        std::mem::forget(self);
+        HANDLING.with_borrow_mut(Vec::pop).expect("a level was entered").1
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        // Only a panic comes here.
+        HANDLING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// After so many rounds a thread lets another handle the events.
+const ROUNDS_MAX: usize = 16;

@@ -1,0 +1,120 @@
+//! The kernel's counters: bytes of interfaces, processor time and memory of processes.
+
+use std::fs;
+use std::time::Instant;
+
+use super::{Host, Program};
+
+/// Reads the counters of a host's interfaces.
+#[derive(Debug)]
+pub struct Meter {
+    /// The kernel shows the counters of a process's namespace, so there must be a process.
+    inside: Program,
+}
+
+/// What an interface has carried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct Carried {
+    pub at: Instant,
+    pub received: u64,
+    pub sent: u64,
+}
+
+impl Meter {
+    /// Prepares to read the counters of a host.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn new(host: &Host) -> Result<Self, String> {
+        let mut inside = Program::start(&mut host.command("cat".as_ref()))?;
+        // Only when it answers is it in the namespace.
+        inside.write_line("there")?;
+        inside.wait_for("there")?;
+        Ok(Self { inside })
+    }
+
+    /// Returns what an interface has carried.
+    ///
+    /// # Errors
+    /// If there is no such interface.
+    pub fn read(&self, interface: &str) -> Result<Carried, String> {
+        let path = format!("/proc/{}/net/dev", self.inside.id());
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let (received, sent) =
+            counters(&text, interface).ok_or_else(|| format!("{path} has no {interface}"))?;
+        Ok(Carried { at: Instant::now(), received, sent })
+    }
+}
+
+/// Returns the bytes received and sent of an interface. See proc(5), `net/dev`.
+fn counters(text: &str, interface: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
+    let numbers: Vec<u64> = line?.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    Some((*numbers.first()?, *numbers.get(8)?))
+}
+
+/// Returns the processor time of a process, user and system, in seconds.
+///
+/// # Errors
+/// If it has ended.
+pub fn cpu_seconds(process: u32) -> Result<f64, String> {
+    times_from(&format!("/proc/{process}/stat"), UTIME)
+}
+
+/// Returns the processor time of all children of this process that have been waited for, in seconds.
+///
+/// # Errors
+/// If /proc cannot be read.
+pub fn children_cpu_seconds() -> Result<f64, String> {
+    times_from("/proc/self/stat", CUTIME)
+}
+
+/// The numbers of fields of proc(5) `stat`: the user time, which the system time follows.
+const UTIME: usize = 14;
+const CUTIME: usize = 16;
+
+/// Returns the sum of a field with a time and of the next one, in seconds.
+fn times_from(path: &str, field: usize) -> Result<f64, String> {
+    let stat = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    // The second field is a name in parentheses and may hold spaces.
+    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').skip(field - 3).take(2));
+    let ticks: Option<f64> = fields.and_then(|fields| fields.map(|n| n.parse::<f64>().ok()).sum());
+    Ok(ticks.ok_or_else(|| format!("{path} has too few fields"))? / TICKS_PER_SECOND)
+}
+
+/// Returns the resident memory of a process in MiB.
+///
+/// # Errors
+/// If it has ended.
+pub fn resident_mib(process: u32) -> Result<f64, String> {
+    let path = format!("/proc/{process}/status");
+    let status = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = kib.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    Ok(kib.ok_or_else(|| format!("{path} has no VmRSS"))? / 1024.0)
+}
+
+/// Linux shows this unit to user space on every architecture that Rust supports.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_the_name_of_the_interface() {
+        let text = "Inter-|   Receive | Transmit\n face |bytes packets\n    \
+                    lo:  5 1 0 0 0 0 0 0  6 1 0 0 0 0 0 0\n  \
+                    eth1: 1200 9 0 0 0 0 0 0 3400 8 0 0 0 0 0 0\n";
+        assert_eq!(counters(text, "eth1"), Some((1200, 3400)));
+        assert_eq!(counters(text, "eth"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_has_run() {
+        let id = std::process::id();
+        assert!(resident_mib(id).unwrap() > 0.1);
+        assert!(cpu_seconds(id).unwrap() >= 0.0);
+    }
+}

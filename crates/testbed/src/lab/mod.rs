@@ -1,0 +1,133 @@
+//! A laboratory on one machine: hosts, cables and switches, with nodes in the hosts.
+//!
+//! A host is a network namespace. Its interfaces are ends of virtual cables, which lead to another
+//! host or to a port of a [`Switch`]. An interface can be limited to the rate of a real link, taken
+//! down, and made to lose everything silently. Programs run in a host; [`Node`] is one of them, with
+//! its control socket. A [`Resident`] is a node of this process whose sockets are in a host.
+//!
+//! All of it needs root, and is removed when it is dropped. What a killed run has left behind is
+//! removed by the next.
+
+mod host;
+mod meter;
+mod resident;
+mod switch;
+mod traffic;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fulmar::demo::ocean::Runner;
+
+pub use fulmar::demo::ocean::{Lst, LstLine, LstReport, LstRunning, Node, Settings};
+pub use fulmar_link::{Program, Rate, check_allowed};
+
+pub use host::Host;
+pub use meter::{Carried, Meter, children_cpu_seconds, cpu_seconds, resident_mib};
+pub use resident::Resident;
+pub use switch::Switch;
+pub use traffic::{Flood, Load, Server, bytes_per_second};
+
+/// Names for hosts, a directory for their files, and the binaries that run in them.
+#[derive(Debug)]
+pub struct Lab {
+    runner: Runner,
+    binaries: PathBuf,
+}
+
+impl Lab {
+    /// Prepares for hosts. The binaries `fulmar` and `fulmar-traffic` are in the directory
+    /// `binaries`; see [`binaries`].
+    ///
+    /// # Errors
+    /// Why there can be no network namespaces here.
+    pub fn new(binaries: &Path) -> Result<Self, String> {
+        let runner = Runner::new(&binaries.join(FULMAR))?;
+        Ok(Self { runner, binaries: binaries.to_owned() })
+    }
+
+    /// Returns a laboratory for a test, with the binaries of this build. Where that is not allowed it
+    /// returns `None` and prints a line that begins with `NOT RUN`.
+    ///
+    /// # Panics
+    /// If the binaries have not been built.
+    pub fn or_not_run() -> Option<Self> {
+        let binaries = binaries().unwrap_or_else(|why| panic!("{why}"));
+        Self::new(&binaries).map_err(|why| not_run(&why)).ok()
+    }
+
+    /// Does the same for a test that runs neither of the two binaries.
+    pub fn hosts_or_not_run() -> Option<Self> {
+        Self::new(Path::new("")).map_err(|why| not_run(&why)).ok()
+    }
+
+    /// Makes a host without any cable.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn host(&self, name: &str) -> Result<Host, String> {
+        Host::new(self.runner.namespace(name)?, name)
+    }
+
+    /// Makes a switch.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn switch(&self, name: &str) -> Result<Switch, String> {
+        Switch::new(self.host(&format!("switch-{name}"))?)
+    }
+
+    /// Starts a node on a host, and returns when it is ready.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn node(&self, host: &Host, settings: &Settings) -> Result<Node, String> {
+        Node::start(&self.runner, host.shared(), settings)
+    }
+
+    /// Returns the path of a temporary file, which is removed with the laboratory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.runner.path(name)
+    }
+
+    /// Returns the binary that nodes run.
+    pub fn fulmar(&self) -> &Path {
+        self.runner.fulmar()
+    }
+
+    /// Returns the binary of test traffic.
+    fn traffic(&self) -> PathBuf {
+        self.binaries.join(TRAFFIC)
+    }
+}
+
+const FULMAR: &str = "fulmar";
+const TRAFFIC: &str = "fulmar-traffic";
+
+/// Returns the directory of the build that this program is part of, where cargo puts binaries.
+///
+/// # Errors
+/// If a binary is missing there: which command builds it.
+pub fn binaries() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("no path: {error}"))?;
+    let directory = program.parent().unwrap_or(Path::new("."));
+    // Test programs are one level below the binaries.
+    let directory = match directory.ends_with("deps") {
+        true => directory.parent().unwrap_or(directory),
+        false => directory,
+    };
+    let release = if directory.ends_with("release") { " --release" } else { "" };
+    for (binary, package) in [(FULMAR, "fulmar"), (TRAFFIC, "fulmar-testbed")] {
+        let path = directory.join(binary);
+        if !path.exists() {
+            let path = path.display();
+            return Err(format!("{path} is missing: run cargo build{release} -p {package}"));
+        }
+    }
+    Ok(directory.to_owned())
+}
+
+/// Prints why a test did not run, to standard error itself: cargo shows that of passing tests too.
+pub fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nNOT RUN: {why}");
+}

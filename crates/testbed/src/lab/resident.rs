@@ -1,0 +1,74 @@
+//! Nodes of this process whose sockets are in hosts.
+
+use std::sync::Arc;
+
+use fulmar_net::{Node, Options, Runtime};
+
+use super::Host;
+use crate::witness::{Terms, Witness};
+
+/// A node whose sockets are on a host, while its memory and its tables are here. A [`Witness`]
+/// checks it all the time; it is stopped when this is dropped.
+#[derive(Debug)]
+pub struct Resident {
+    node: Node,
+    witness: Arc<Witness>,
+    /// After the node.
+    _runtime: Runtime,
+    /// After the node: the namespace must outlive it.
+    host: Host,
+}
+
+impl Resident {
+    /// Starts a node on a host, with a thread of its own.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn start(host: &Host, options: Options, terms: Terms) -> Result<Self, String> {
+        let witness = Witness::new(terms);
+        let options = Options { tap: Some(witness.clone()), ..options };
+        let (runtime, node) = host.inside(|| {
+            let runtime = Runtime::new(Some(1)).map_err(|error| error.to_string())?;
+            let node = Node::start(&runtime, options).map_err(|error| error.to_string())?;
+            Ok::<_, String>((runtime, node))
+        })??;
+        Ok(Self { node, witness, _runtime: runtime, host: host.clone() })
+    }
+
+    /// Returns its host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns its witness.
+    pub fn witness(&self) -> &Arc<Witness> {
+        &self.witness
+    }
+
+    /// Returns the node, for reading. Calls that open connections are made on its host: see
+    /// [`Resident::act`].
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Calls the node on its host.
+    ///
+    /// # Panics
+    /// If its namespace cannot be entered.
+    pub fn act<R>(&self, act: impl FnOnce(&Node) -> R) -> R {
+        self.host.inside(|| act(&self.node)).expect("the host outlives its node")
+    }
+
+    /// Waits until the node has nothing left to do, and returns which invariants were ever broken.
+    pub fn judged(&self) -> Option<String> {
+        self.witness.look(&self.node);
+        self.witness.rest(&self.node);
+        self.witness.found()
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}

@@ -1,0 +1,77 @@
+//! The texts that `fulmar tune` prints, applied as they are.
+
+use fulmar::demo::ocean::{DEVICE, SHORES, Sites};
+use fulmar_link::{Namespace, set_congestion};
+use fulmar_tune::advice::Advice;
+use fulmar_tune::texts::{self, Block, Language, Names};
+
+use crate::lab::{LstReport, Settings, not_run};
+
+/// Applies the texts of an advice to two nodes without routers: the configuration file, the settings
+/// of TCP and of the device, and the command that measures. Returns the payload in bytes per second.
+///
+/// Settings of the whole machine, `net.core`, are not touched.
+///
+/// # Errors
+/// Which text does not work.
+pub fn as_printed(sites: &Sites, advice: &Advice) -> Result<f64, String> {
+    let names = Names {
+        net: "tcp".into(),
+        interface: DEVICE.into(),
+        clients: format!("{}@tcp", SHORES[0]),
+        servers: format!("{}@tcp", SHORES[1]),
+    };
+    let blocks = texts::blocks(advice, &names);
+    for host in sites.ends() {
+        for line in text(&blocks, Language::Sysctl)?.lines() {
+            set(host, line)?;
+        }
+        for line in text(&blocks, Language::Device)?.lines() {
+            follow(host, line)?;
+        }
+    }
+    let settings = || text(&blocks, Language::Node).map(Settings::verbatim);
+    let [a, b] = sites.ends();
+    let a = sites.start(a, &settings()?)?;
+    let _b = sites.start(b, &settings()?)?;
+    let command = text(&blocks, Language::Lst)?.trim();
+    let words = command
+        .strip_prefix("fulmar ")
+        .ok_or_else(|| format!("{command:?} is not a command of fulmar"))?;
+    let output = a.tool(&words.replacen("lst run", "lst run --json", 1)).output();
+    let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let report: LstReport = serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
+    report.rate()
+}
+
+fn text(blocks: &[Block], language: Language) -> Result<&str, String> {
+    let block = blocks.iter().find(|block| block.language == language);
+    block.map(|block| block.text.as_str()).ok_or_else(|| format!("{language:?} is not printed"))
+}
+
+/// Runs a command that sets a device. Not every kernel has the queue that is advised; TCP paces
+/// itself without it.
+fn follow(host: &Namespace, command: &str) -> Result<(), String> {
+    match host.run("sh", &["-ec", command]) {
+        Err(why) if why.to_string().contains("qdisc kind is unknown") => {
+            not_run(&format!("{command}: this kernel has no such queue"));
+            Ok(())
+        }
+        result => result.map(drop).map_err(|error| error.to_string()),
+    }
+}
+
+/// Sets what a line of sysctl.d says, if it is a site's own.
+fn set(host: &Namespace, line: &str) -> Result<(), String> {
+    match line.split_once('=') {
+        Some((name, value)) if name.trim() == "net.ipv4.tcp_congestion_control" => {
+            set_congestion(host.name(), value.trim()).map_err(|error| error.to_string())
+        }
+        Some((name, value)) if name.starts_with("net.ipv4.") => {
+            let setting = format!("{}={}", name.trim(), value.trim());
+            host.run("sysctl", &["-qw", &setting]).map(drop).map_err(|error| error.to_string())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,62 @@
+//! Waiting for events and conditions.
+
+use std::time::{Duration, Instant};
+
+use fulmar_base::Errno;
+use fulmar_lnet::{Event, EventKind};
+use fulmar_net::exchange;
+
+/// Nothing that works takes longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The events of a descriptor, in the order in which they came.
+pub(crate) struct Events(pub(crate) exchange::Events);
+
+impl Events {
+    /// Returns the next event, which must be of `kind` and successful.
+    #[track_caller]
+    pub(crate) fn wait(&self, kind: EventKind) -> Event {
+        let (event, status) = self.wait_for_end(kind);
+        assert_eq!(status, Ok(()), "{event:?}");
+        event
+    }
+
+    /// Returns the next event of `kind`, passing over others, and its status.
+    #[track_caller]
+    pub(crate) fn wait_for_end(&self, kind: EventKind) -> (Event, Result<(), Errno>) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.0.next(left) {
+                Some(event) if event.kind == kind => return (event, event.status),
+                Some(_) => {}
+                None => panic!("no {kind:?}"),
+            }
+        }
+    }
+
+    /// Returns the next event, whatever it is.
+    #[track_caller]
+    pub(crate) fn next(&self) -> Event {
+        self.0.next(PATIENCE).expect("an event comes")
+    }
+
+    pub(crate) fn unlink(&self) {
+        self.0.unlink();
+    }
+
+    /// Returns the events that have come and were not taken yet.
+    pub(crate) fn rest(&self) -> Vec<Event> {
+        std::iter::from_fn(|| self.0.next(Duration::ZERO)).collect()
+    }
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it never comes to be that {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the invariants that cannot be checked by watching alone, between nodes of this process
+//! whose sockets are in network namespaces. A witness checks each node as well, from start to end.
+//!
+//! `fulmar_testbed::witness::table` names the test of each invariant.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod common;
+mod credits;
+mod events;
+mod faults;
+mod operations;
+mod peers;
+mod rails;
+mod routers;
+mod stranger;

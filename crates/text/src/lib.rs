@@ -1,0 +1,19 @@
+//! Text for people: numbers and quantities with units, tables, wrapped lines. And for programs:
+//! comma-separated values.
+//!
+//! Every command writes its numbers and tables with this crate, so that one quantity looks the same
+//! everywhere. Formats that belong to Lustre's own tools, such as the output of `lnetctl`, are not
+//! made here.
+#![forbid(unsafe_code)]
+
+mod csv;
+mod lines;
+mod number;
+mod quantity;
+mod table;
+
+pub use csv::{csv, field, number_field};
+pub use lines::{hanging, printable, printable_lines, wrap};
+pub use number::{count, fixed, grouped, significant};
+pub use quantity::{bit_rate, byte_rate, bytes, duration, micros, percent};
+pub use table::{Column, Table, UNKNOWN, left, or_unknown, right};
