@@ -12,6 +12,8 @@
 //! └── Checks               independent judges of the Signals
 //! ```
 //!
+//! [`ideal`] is a network of another kind, for nodes that a test drives by itself.
+//!
 //! Bulk has no bytes here: a segment names the memory that it was written from, so a megabyte
 //! costs as much as one byte, and where each byte came from is known exactly.
 #![forbid(unsafe_code)]
@@ -23,6 +25,7 @@ mod clock;
 mod cluster;
 mod fabric;
 pub mod faults;
+pub mod ideal;
 mod lane;
 mod log;
 pub mod options;
