@@ -1,4 +1,4 @@
-//! What a turn leaves to be done without the node's lock, and what came of it.
+//! What a turn leaves to be done without the node's lock, and the results.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::tx::Flushed;
 
 /// What is to be done without the lock.
 ///
-/// Every message makes a few of these, so what it needs is here and what is rare is apart.
+/// Every message makes a few of these: what it needs is in place, what is rare is boxed.
 #[derive(Default)]
 pub(crate) struct Actions {
     /// Connections with something to write.
     pub(crate) flush: SmallVec<[Arc<Conn>; 2]>,
     /// When the node is to be called for its timeouts.
     pub(crate) arm: Option<Time>,
-    /// Services have events that nobody handles.
+    /// Services have events that no thread handles.
     pub(crate) dispatch: bool,
     pub(crate) rare: Option<Box<Rare>>,
 }
@@ -38,16 +38,16 @@ pub(crate) struct Rare {
     pub(crate) close: Vec<(Arc<Conn>, bool)>,
     pub(crate) resume: Vec<Arc<Conn>>,
     pub(crate) copy: Vec<LoopCopy>,
-    /// Answers for those who wait.
+    /// Answers to callers that wait.
     pub(crate) answers: Vec<Box<dyn FnOnce() + Send>>,
     pub(crate) notices: Vec<Notice>,
-    /// Memory and events that are not needed any more, to be dropped.
+    /// Memory and events to be dropped.
     pub(crate) released: Vec<Memory>,
     pub(crate) unclaimed: Vec<Delivery>,
 }
 
 impl Actions {
-    /// Adds what another call of the same thread wants done.
+    /// Adds the actions of another call of the same thread.
     pub(crate) fn merge(&mut self, other: Self) {
         for conn in other.flush {
             self.flush(conn);
@@ -68,7 +68,7 @@ impl Actions {
     }
 
     pub(crate) fn flush(&mut self, conn: Arc<Conn>) {
-        // The connections of one batch are few; one that is listed twice costs an idle look.
+        // The connections of one batch are few; one that is listed twice costs a flush of nothing.
         if !self.flush.iter().rev().take(4).any(|listed| Arc::ptr_eq(listed, &conn)) {
             self.flush.push(conn);
         }
@@ -79,7 +79,7 @@ impl Actions {
     }
 }
 
-/// What became of [`Actions`].
+/// The results of [`Actions`].
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) flushed: SmallVec<[(Arc<Conn>, Flushed); 2]>,
@@ -92,15 +92,14 @@ impl Report {
         self.flushed.is_empty() && self.not_dialled.is_empty() && self.handled.is_empty()
     }
 
-    /// Adds what became of later actions.
+    /// Adds the results of later actions.
     pub(crate) fn merge(&mut self, other: Self) {
         self.flushed.extend(other.flushed);
         self.not_dialled.extend(other.not_dialled);
         self.handled.extend(other.handled);
     }
 
-    /// Returns whether the machine may learn of it a little later: a few small messages were
-    /// written.
+    /// Returns whether the report can be deferred: only a few small messages were written.
     pub(crate) fn can_wait(&self) -> bool {
         let small = |(_, flushed): &(Arc<Conn>, Flushed)| {
             flushed.error.is_none() && flushed.sent <= SMALL_MAX
@@ -109,5 +108,5 @@ impl Report {
     }
 }
 
-/// Reports of more bytes than this are not put off: other messages may wait for their credits.
+/// Reports of more bytes than this are not deferred: other messages may wait for their credits.
 const SMALL_MAX: u64 = 512;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Payload, Sink, Time};
@@ -21,13 +21,13 @@ use crate::conn::Conn;
 use crate::counters::Counters;
 use crate::memories::{DescriptorKey, Memories};
 use crate::memory::Piece;
-use crate::queues::Delivery;
+use crate::queues::{Delivery, Queues};
 use crate::rx::{Next, Placed};
 use crate::shared::Shared;
 use crate::tap::Tap;
 use crate::tx::{Body, Item};
 
-/// How a ping or a discovery ends.
+/// The result of a ping or a discovery.
 pub(crate) type Answer = Result<PingReply, Errno>;
 
 /// What a node's lock guards.
@@ -35,11 +35,9 @@ pub(crate) struct Core {
     pub(crate) machine: Machine,
     pub(crate) state: State,
     pub(crate) conns: BTreeMap<ConnId, Arc<Conn>>,
-    /// Who waits for the answers to which queries.
+    /// The senders to those that wait for the answers to queries.
     pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
     memories: Memories,
-    /// Events on their way to the queues of their services.
-    events: Vec<(ServiceId, Delivery)>,
     /// When the node is called for its timeouts at the latest.
     armed: Time,
     pub(crate) lock: LockUse,
@@ -73,7 +71,6 @@ impl Core {
             conns: BTreeMap::new(),
             queries: BTreeMap::new(),
             memories: Memories::default(),
-            events: Vec::new(),
             armed: Time::MAX,
             lock: LockUse::default(),
             tap,
@@ -101,7 +98,7 @@ impl Core {
             });
             results.push(key.map(|()| MdId(0)));
         }
-        // Only a tap wants to see them.
+        // They are kept for a tap only.
         let seen = if self.tap.is_some() { ops.clone() } else { SmallVec::new() };
         let (mut places, mut seen) = (posted.iter(), seen.iter());
         let (memories, tap) = (&mut self.memories, &self.tap);
@@ -118,8 +115,9 @@ impl Core {
         debug_assert!(places.next().is_none() && results.len() >= first);
     }
 
-    /// Collects what the machine wants done.
+    /// Collects the outputs of the machine, and puts events into the queues of their services.
     pub(crate) fn drain(&mut self, now: Time, node: &Shared, actions: &mut Actions) {
+        let mut queues: Option<MutexGuard<'_, Queues>> = None;
         while let Some(output) = self.machine.poll_output() {
             match output {
                 Output::Stream(stream) => self.stream(now, stream, node, actions),
@@ -130,10 +128,16 @@ impl Core {
                     let ends = self.ends(from, to);
                     actions.rare().copy.push((copy, ends));
                 }
-                Output::Event { service, event, bytes } => self.event(service, event, bytes),
+                Output::Event { service, event, bytes } => {
+                    let delivery = self.delivery(event, bytes);
+                    let queues = queues.get_or_insert_with(|| node.queues.lock());
+                    if let Some(delivery) = queues.push(service, delivery) {
+                        self.not_handled(now, delivery, actions);
+                    }
+                }
                 Output::Pinged { query, result } | Output::Discovered { query, result } => {
                     if let Some(waiting) = self.queries.remove(&query) {
-                        // The one who waits may have given up.
+                        // The one that waits may have given up.
                         let answer = move || drop(waiting.try_send(result));
                         actions.rare().answers.push(Box::new(answer));
                     }
@@ -150,6 +154,7 @@ impl Core {
                 }
             }
         }
+        actions.dispatch |= queues.is_some_and(|queues| queues.is_ready());
     }
 
     fn stream(&mut self, now: Time, stream: Stream, node: &Shared, actions: &mut Actions) {
@@ -198,43 +203,26 @@ impl Core {
         }
     }
 
-    fn event(&mut self, service: ServiceId, event: Event, bytes: Vec<u8>) {
+    fn delivery(&mut self, event: Event, bytes: Vec<u8>) -> Delivery {
         let key = DescriptorKey(event.user);
         let event = Event { user: self.memories.user(key), ..event };
         if let Some(tap) = &self.tap {
             tap.event(&event);
         }
         let memory = if event.unlinked { self.memories.remove(key) } else { None };
-        self.events.push((service, Delivery::new(event, bytes, memory)));
+        Delivery::new(event, bytes, memory)
     }
 
-    /// Puts events into the queues of their services. Events of a service that is closed are handled
-    /// by nobody, which the machine learns at once.
-    pub(crate) fn deliver(&mut self, now: Time, node: &Shared, actions: &mut Actions) {
-        let mut unhandled = Vec::new();
-        {
-            let mut queues = node.queues.lock();
-            for (service, delivery) in self.events.drain(..) {
-                unhandled.extend(queues.push(service, delivery));
-            }
-            actions.dispatch |= queues.is_ready();
+    /// Takes an event of a service that is closed. Nobody handles it, which the machine learns at
+    /// once.
+    fn not_handled(&mut self, now: Time, delivery: Delivery, actions: &mut Actions) {
+        if let Some(done) = delivery.event.done {
+            self.machine.handle_event_done(now, done);
         }
-        for delivery in unhandled {
-            if let Some(done) = delivery.event.done {
-                self.machine.handle_event_done(now, done);
-            }
-            actions.rare().unclaimed.push(delivery);
-        }
-        // What that has caused, other than further events, is there already.
-        self.drain(now, node, actions);
+        actions.rare().unclaimed.push(delivery);
     }
 
-    /// Returns whether events wait for [`Core::deliver`].
-    pub(crate) fn has_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-
-    /// Asks to be called earlier than agreed, if the machine wants that.
+    /// Requests an earlier call, if the machine has an earlier deadline.
     pub(crate) fn arm(&mut self, actions: &mut Actions) {
         if let Some(next) = self.machine.poll_timeout()
             && next < self.armed
@@ -269,7 +257,7 @@ impl Core {
         }
     }
 
-    /// Takes the passing of time, as agreed by [`Actions::arm`].
+    /// Handles the timeout that [`Actions::arm`] requested.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.armed = Time::MAX;
         if self.machine.poll_timeout().is_some_and(|at| at <= now) {
@@ -376,7 +364,7 @@ impl Core {
         }
     }
 
-    /// Gives up everything that the node holds. What is returned is to be dropped without the lock.
+    /// Releases everything that the node holds. The caller drops what is returned without the lock.
     pub(crate) fn clear(&mut self, state: State, actions: &mut Actions) -> impl Sized + use<> {
         self.state = state;
         for (_, conn) in std::mem::take(&mut self.conns) {
@@ -384,6 +372,6 @@ impl Core {
             actions.rare().close.push((conn, false));
         }
         let memories = std::mem::take(&mut self.memories);
-        (memories, std::mem::take(&mut self.queries), std::mem::take(&mut self.events))
+        (memories, std::mem::take(&mut self.queries))
     }
 }

@@ -1,6 +1,6 @@
 //! Running a service that is a pure machine.
 //!
-//! The machine has a lock of its own, which is held while it is fed and while what it posts is handed
+//! The machine has a lock of its own, which is held while it handles inputs and while its posts are handed
 //! to LNet, so that the order of posts is the machine's. What comes of the posts is done after that.
 
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::service::{Handler, Service};
 use crate::shared::Shared;
 use crate::thread::Timed;
 
-/// What a service that is a machine requests of its surroundings.
+/// The host of a service that is a machine.
 pub trait Host: Send + Sync + 'static {
     /// The machine.
     type Service: lnet::Service<Request: Send> + Send + 'static;
@@ -40,10 +40,10 @@ pub trait Host: Send + Sync + 'static {
     fn closed(&self) {}
 }
 
-/// Work for a machine that is done without its lock. It returns what tells the machine the result.
+/// Work for a machine that is done without its lock. It returns a closure that reports the result.
 pub type Job<S> = Box<dyn FnOnce() -> JobDone<S> + Send>;
 
-/// Tells a machine the result of a [`Job`].
+/// Reports the result of a [`Job`] to its machine.
 pub type JobDone<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 
 /// A machine that runs as a service of a node. Clones are handles to the same one.
@@ -97,7 +97,7 @@ impl<H: Host> Running<H> {
         Ok(Self(inner))
     }
 
-    /// Calls the machine, and does what it wants done.
+    /// Calls the machine, and handles its outputs.
     pub fn call<R>(&self, call: impl FnOnce(&mut H::Service, Time) -> R) -> R {
         self.0.with(|machine, now| call(machine, now))
     }
@@ -126,7 +126,7 @@ impl<H: Host> fmt::Debug for Running<H> {
 }
 
 impl<H: Host> Inner<H> {
-    /// Calls the machine, and does what it wants done until it wants nothing more.
+    /// Calls the machine, and handles its outputs until there are none.
     fn with<R>(self: &Arc<Self>, call: impl FnOnce(&mut H::Service, Time) -> R) -> R {
         self.service.node().together(|| {
             let (mut state, now) = (self.state.lock(), self.service.now());
@@ -146,7 +146,7 @@ impl<H: Host> Inner<H> {
         })
     }
 
-    /// Does what the machine wants done; returns what is to be done without its lock.
+    /// Handles the outputs of the machine; returns the jobs to be done without its lock.
     fn pump(&self, now: Time, state: &mut State<H::Service>) -> Vec<Job<H::Service>> {
         let mut jobs = Vec::new();
         while let Some(mut batch) = lnet::Batch::take(&mut state.machine) {
@@ -175,7 +175,7 @@ impl<H: Host> Inner<H> {
         Posting::new(op, memory)
     }
 
-    /// Asks to be called earlier than agreed, if the machine wants that.
+    /// Requests an earlier call, if the machine has an earlier deadline.
     fn arm(self: &Arc<Self>, mut state: MutexGuard<'_, State<H::Service>>) {
         use lnet::Service as _;
         if let Some(next) = state.machine.poll_timeout()

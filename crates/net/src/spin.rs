@@ -1,15 +1,15 @@
-//! Whether a thread that has nothing to do looks again for a while before it sleeps.
+//! Whether a thread that has nothing to do polls for a while before it sleeps.
 
 use std::time::Duration;
 
-/// Learns whether looking again pays.
+/// Learns whether polling pays.
 #[derive(Debug)]
 pub(crate) struct Spin {
-    /// The thread has handled small messages since it last looked.
+    /// The thread has handled small messages since it last polled.
     small: bool,
-    /// Rises when looking again finds something, and falls when it does not.
+    /// Rises when polling finds something, and falls when it does not.
     score: u32,
-    /// How often the thread has slept at once since it last tried.
+    /// How often the thread has slept without polling since it last polled.
     skipped: u32,
 }
 
@@ -20,12 +20,12 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Takes note that a connection was read, which carries small messages or does not.
+    /// Notes that a connection was read that carries small messages, or does not.
     pub(crate) fn note(&mut self, small: bool) {
         self.small |= small;
     }
 
-    /// Returns for how long to look again; `None` to sleep at once.
+    /// Returns how long to poll; `None` to sleep at once.
     pub(crate) fn begin(&mut self) -> Option<Duration> {
         if !std::mem::take(&mut self.small) {
             return None;
@@ -40,7 +40,7 @@ impl Spin {
         Some(LIMIT)
     }
 
-    /// Takes note whether looking again has found something.
+    /// Notes whether polling has found something.
     pub(crate) fn end(&mut self, found: bool) {
         self.score =
             if found { (self.score + 1).min(SCORE_MAX) } else { self.score.saturating_sub(1) };
@@ -49,9 +49,9 @@ impl Spin {
 
 /// A round trip over a local network, or two wake-ups of a thread.
 const LIMIT: Duration = Duration::from_micros(40);
-/// So many looks in vain, and the thread sleeps at once,
+/// After so many polls without a result the thread sleeps at once,
 const SCORE_MAX: u32 = 16;
-/// but tries again every so often.
+/// but for every so many sleeps it polls once.
 const SKIPPED_MAX: u32 = 64;
 
 #[cfg(test)]
@@ -72,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_vain_become_rare_and_pay_again_when_something_is_found() {
+    fn polls_without_a_result_become_rare_until_one_has_a_result() {
         let mut spin = Spin::default();
-        let looks = |spin: &mut Spin, found: bool, rounds: u32| {
+        let polls = |spin: &mut Spin, found: bool, rounds: u32| {
             let mut count = 0;
             for _ in 0..rounds {
                 spin.note(true);
@@ -85,9 +85,9 @@ mod tests {
             }
             count
         };
-        assert_eq!(looks(&mut spin, false, 8), 8);
-        assert_eq!(looks(&mut spin, false, 640), 10);
-        assert!(looks(&mut spin, true, 80) > 16);
-        assert_eq!(looks(&mut spin, true, 100), 100);
+        assert_eq!(polls(&mut spin, false, 8), 8);
+        assert_eq!(polls(&mut spin, false, 640), 10);
+        assert!(polls(&mut spin, true, 80) > 16);
+        assert_eq!(polls(&mut spin, true, 100), 100);
     }
 }

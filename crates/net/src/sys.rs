@@ -192,8 +192,8 @@ pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
 pub(crate) struct TcpInfo {
     /// Segments on their way that the peer has not acknowledged.
     pub(crate) unacked: u32,
-    /// How often the same segment was sent again in vain.
-    pub(crate) vain: u32,
+    /// How often the same segment was sent again in unanswered.
+    pub(crate) unanswered: u32,
     /// For how long nothing has come from the peer.
     pub(crate) silence: Duration,
     pub(crate) limits: Limits,
@@ -218,7 +218,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let info = raw_tcp_info(socket).ok()?;
     Some(TcpInfo {
         unacked: info.unacked,
-        vain: info.retransmits.into(),
+        unanswered: info.retransmits.into(),
         silence: Duration::from_millis(info.last_ack_recv.into()),
         limits: Limits {
             busy: Duration::from_micros(info.busy_time),

@@ -1,7 +1,7 @@
 //! One I/O thread: it waits for sockets, timers and messages, and takes the turns that follow.
 //!
-//! A thread that has just handled small messages looks again for some microseconds before it sleeps,
-//! so that an answer is not late by a wake-up.
+//! A thread that has just handled small messages polls for some microseconds before it sleeps, so that
+//! an answer is not delayed by a wake-up.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,14 +36,14 @@ pub(crate) struct Thread {
     /// What is called for its timeouts, by key.
     timed: BTreeMap<u64, Arc<dyn Timed>>,
     timers: Timers<Timer>,
-    /// Slots that had more than their share to read.
+    /// Slots with more to read than their share of a round.
     hungry: Vec<usize>,
     scratch: Box<Scratch>,
     spin: Spin,
     exit: bool,
 }
 
-/// What a thread calls at a time that it has asked for.
+/// What a thread calls at a requested time.
 pub(crate) trait Timed: Send + Sync {
     /// Names it; never used twice.
     fn key(&self) -> u64;
@@ -66,7 +66,7 @@ struct Socket {
     dialling: bool,
     /// It is listed as [`Thread::hungry`].
     hungry: bool,
-    /// The kernel has said that the stream ends, which it says only once.
+    /// The kernel has reported the end of the stream, which it reports only once.
     ending: bool,
 }
 
@@ -148,13 +148,13 @@ impl Thread {
         }
     }
 
-    /// Looks again for a while, if that is likely to find something; returns whether it did.
+    /// Polls for a while, if that is likely to find something; returns whether it did.
     fn spin(&mut self, events: &mut Vec<epoll::Event>) -> bool {
         let mailbox = self.runtime.mailbox(self.index);
         let Some(limit) = self.spin.begin() else { return mailbox.has_messages() };
         let started = Instant::now();
         loop {
-            // Whoever answers what was just written may be waiting for this very core.
+            // The one that answers may need this very core.
             std::thread::yield_now();
             self.poll(events, Some(Duration::ZERO));
             let found = !events.is_empty() || mailbox.has_messages();
@@ -227,7 +227,7 @@ impl Thread {
                 Step::More(len) => bytes += len,
                 Step::Empty if *ending => {}
                 Step::Blocked => {
-                    // The end, if any, is yet to come, and will be told.
+                    // The end of the stream, if any, comes with a later event.
                     *ending = false;
                     return;
                 }
@@ -261,7 +261,7 @@ impl Thread {
             return;
         };
         match listener.accept(node) {
-            // The epoll descriptor tells as long as somebody calls.
+            // The descriptor is level-triggered: epoll reports it until nobody calls.
             Stop::Empty | Stop::Yield => {}
             Stop::Exhausted(error) => {
                 node.counters.accept_failures.add(1);

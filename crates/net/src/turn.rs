@@ -8,9 +8,10 @@
 //!        } until nothing comes of it
 //! ```
 //!
-//! Any thread takes turns: an I/O thread when a socket has something, an application's when it calls
-//! the API. The events of a service are handled by one thread at a time, in order: whichever finds
-//! events and nobody who handles them. If there are several such services, another thread is told.
+//! Any thread takes turns: an I/O thread when a socket is ready, a thread of an application when it
+//! calls the API. The events of a service are handled by one thread at a time, in order: the one that
+//! finds events of a service that no other thread serves. If there are several such services, another
+//! thread is notified.
 //! What a handler posts is done when it has returned, so that many small messages leave by one system
 //! call.
 //!
@@ -40,10 +41,10 @@ use crate::shared::Shared;
 use crate::thread::Thread;
 
 thread_local! {
-    /// The nodes whose handlers this thread is calling, innermost last, and what the handlers'
-    /// calls want done.
+    /// The nodes whose handlers this thread is calling, innermost last, and the actions that the
+    /// handlers' calls have caused.
     static HANDLING: RefCell<Vec<(u64, Actions)>> = const { RefCell::new(Vec::new()) };
-    /// What machines learn a little later.
+    /// Reports that are deferred.
     static DEFERRED: RefCell<Vec<(Arc<Shared>, Report)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn in_handler() -> bool {
     HANDLING.with_borrow(|levels| !levels.is_empty())
 }
 
-/// Reports what this thread has put off, and returns whether there was anything.
+/// Makes the deferred reports of this thread, and returns whether there were any.
 pub(crate) fn report_deferred() -> bool {
     let deferred = DEFERRED.take();
     let any = !deferred.is_empty();
@@ -62,7 +63,7 @@ pub(crate) fn report_deferred() -> bool {
     any
 }
 
-/// Forgets what this thread has put off for a node.
+/// Forgets the deferred reports of this thread for a node.
 pub(crate) fn forget_deferred(key: u64) {
     let gone = DEFERRED.with_borrow_mut(|deferred| {
         deferred.extract_if(.., |(node, _)| node.key == key).collect::<Vec<_>>()
@@ -99,7 +100,7 @@ impl Shared {
         self.carry_out(Actions { flush: smallvec![conn.clone()], ..Actions::default() });
     }
 
-    /// Handles the events of services that nobody serves.
+    /// Handles the events of services that no thread serves.
     pub(crate) fn dispatch(self: &Arc<Self>) {
         self.carry_out(Actions { dispatch: true, ..Actions::default() });
     }
@@ -130,9 +131,6 @@ impl Shared {
             core.report(now, report, actions);
             let result = call(&mut core, now, actions);
             core.drain(now, self, actions);
-            while core.has_events() {
-                core.deliver(now, self, actions);
-            }
             core.arm(actions);
             result
         }));
@@ -197,7 +195,7 @@ impl Shared {
         })
     }
 
-    /// Puts a report off until this thread reports something else of the node, or is idle.
+    /// Defers a report until this thread makes another one to the node, or is idle.
     fn defer(self: &Arc<Self>, report: Report) {
         if report.is_empty() {
             return;

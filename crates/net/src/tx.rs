@@ -104,7 +104,7 @@ enum State {
     #[default]
     Idle,
     Writing,
-    /// Somebody is writing, and the socket has said that it takes more.
+    /// A thread is writing, and the socket has become writable meanwhile.
     WritingAgain,
     /// The socket was full.
     Blocked,
@@ -123,7 +123,7 @@ struct Writer {
 }
 
 impl Tx {
-    /// Appends a write; the caller sees to it that it is flushed.
+    /// Appends a write; the caller flushes it.
     pub(crate) fn push(&self, item: Item) {
         let mut queue = self.queue.lock();
         if !queue.stopped {
@@ -141,7 +141,7 @@ impl Tx {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Takes word that the socket takes bytes again, and returns whether to flush.
+    /// Notes that the socket is writable again, and returns whether to flush.
     pub(crate) fn handle_writable(&self) -> bool {
         let mut queue = self.queue.lock();
         match queue.state {
@@ -218,7 +218,7 @@ impl Tx {
         true
     }
 
-    /// Takes word that the socket is full, and returns whether it still is.
+    /// Notes that the socket is full, and returns whether it still is.
     fn block(&self) -> bool {
         let mut queue = self.queue.lock();
         let again = queue.state == State::WritingAgain;

@@ -1,4 +1,4 @@
-//! What no I/O thread sees: that a link is down, that a peer acknowledges nothing, and that a TCP window
+//! What no I/O thread can see: a link that is down, a peer that acknowledges nothing, a TCP window that
 //! limits the throughput.
 //!
 //! One thread of the runtime waits for netlink messages about links and addresses, and then scans all of
@@ -40,17 +40,17 @@ struct Lists {
     /// Nodes with links to watch.
     nodes: Vec<Weak<node::Shared>>,
     conns: Vec<Entry>,
-    /// An interface was added whose link may have changed since it was looked at.
-    look: bool,
+    /// An interface was added: its link may have changed before it was watched.
+    added: bool,
 }
 
-/// A connection with bytes that its peer had not acknowledged when they were last looked at.
+/// A connection with bytes that were not acknowledged at the last check.
 struct Entry {
     node: Weak<node::Shared>,
     conn: Weak<Conn>,
-    /// The node knows that nothing is acknowledged.
+    /// The node was notified that nothing is acknowledged.
     silent: bool,
-    /// At the last check.
+    /// The counters of TCP at the last check.
     limits: Option<Limits>,
 }
 
@@ -63,10 +63,10 @@ impl Watch {
     /// Ends the thread.
     pub(crate) fn exit(&self) {
         self.exit.store(true, Ordering::Release);
-        self.ring();
+        self.wake_thread();
     }
 
-    /// Watches the link of an interface, of which the node believes that it is `up`.
+    /// Watches the link of an interface; `up` is the state that the node knows.
     pub(crate) fn add(&self, node: &Arc<node::Shared>, nid: Nid, up: bool) {
         node.links.lock().insert(nid, up);
         let mut lists = self.lists.lock();
@@ -74,12 +74,12 @@ impl Watch {
         if !lists.nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(node)) {
             lists.nodes.push(Arc::downgrade(node));
         }
-        lists.look = true;
+        lists.added = true;
         drop(lists);
-        self.ring();
+        self.wake_thread();
     }
 
-    /// Takes word that a connection was written to. Costs a look at a flag if it is listed.
+    /// Notes that a connection was written to. One that is listed costs the read of a flag.
     pub(crate) fn written(&self, node: &Arc<node::Shared>, conn: &Arc<Conn>) {
         if conn.watched.load(Ordering::Relaxed) || conn.watched.swap(true, Ordering::AcqRel) {
             return;
@@ -90,56 +90,58 @@ impl Watch {
         let first = lists.conns.len() == 1;
         drop(lists);
         if first {
-            self.ring();
+            self.wake_thread();
         }
     }
 
-    /// What the thread does.
+    /// The body of the thread.
     pub(crate) fn run(&self, runtime: &Shared) {
-        let bell = listen();
-        if let Err(error) = &bell {
+        let netlink = open_netlink();
+        if let Err(error) = &netlink {
             warn!(
-                "cannot hear of links that go down ({error}): that they have is only noticed when \
-                 peers do not answer"
+                "cannot subscribe to link changes ({error}): a link that goes down is only noticed \
+                 when peers do not answer"
             );
         }
-        let bell = bell.ok();
-        let mut looks = Looks { conns: Instant::now(), failed: None };
+        let netlink = netlink.ok();
+        let mut schedule = Schedule { conns: Instant::now(), failed: None };
         while !self.exit.load(Ordering::Acquire) {
             let idle = self.lists.lock().conns.is_empty();
-            let rung = self.wait(bell.as_ref(), looks.timeout(Instant::now(), idle));
-            // Taken in any case: one look is enough for an interface that is there and new.
-            let added = std::mem::take(&mut self.lists.lock().look);
-            if looks.at_links(Instant::now(), rung || added, || self.look_at_links(runtime)) {
-                // In a storm of changes the next look is at many of them.
+            let changed = self.wait(netlink.as_ref(), schedule.timeout(Instant::now(), idle));
+            // Cleared in any case: one scan sees both the change and the new interface.
+            let added = std::mem::take(&mut self.lists.lock().added);
+            let scan = || self.scan_links(runtime);
+            if schedule.scan_links(Instant::now(), changed || added, scan) {
+                // Of many changes in a row, one scan sees several.
                 std::thread::sleep(PAUSE);
             }
-            if looks.conns.elapsed() >= INTERVAL {
-                self.look_at_conns(runtime);
-                looks.conns = Instant::now();
+            if schedule.conns.elapsed() >= INTERVAL {
+                self.check_conns(runtime);
+                schedule.conns = Instant::now();
             }
         }
     }
 
-    fn ring(&self) {
-        // It cannot be full: that takes 2^64 rings that nobody heard.
+    fn wake_thread(&self) {
+        // The counter cannot overflow: that takes 2^64 writes without a read.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for a word or for time to pass, and returns whether links may have changed.
-    fn wait(&self, bell: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
+    /// Waits for netlink, for a wake-up or for the timeout; returns whether links may have changed.
+    fn wait(&self, netlink: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-        fds.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        fds.extend(netlink.map(|netlink| PollFd::new(netlink, PollFlags::IN)));
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return false;
         }
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        fds.get(1).zip(bell).is_some_and(|(fd, bell)| !fd.revents().is_empty() && drain(bell))
+        let ready = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        ready && netlink.is_some_and(drain)
     }
 
-    /// Tells the nodes which of their links are not what they were.
-    fn look_at_links(&self, runtime: &Shared) -> io::Result<()> {
+    /// Notifies the nodes of the links that have changed.
+    fn scan_links(&self, runtime: &Shared) -> io::Result<()> {
         let found = interfaces::links()?;
         let nodes = self.lists.lock().nodes.clone();
         for node in nodes.iter().filter_map(Weak::upgrade) {
@@ -153,47 +155,47 @@ impl Watch {
         Ok(())
     }
 
-    fn look_at_conns(&self, runtime: &Shared) {
+    fn check_conns(&self, runtime: &Shared) {
         let mut entries = std::mem::take(&mut self.lists.lock().conns);
         entries.retain_mut(|entry| entry.check(runtime));
         self.lists.lock().conns.append(&mut entries);
     }
 }
 
-/// When was looked at what.
-struct Looks {
-    /// At connections, for the last time.
+/// When to scan links and check connections next.
+struct Schedule {
+    /// When the connections were last checked.
     conns: Instant,
-    /// At the links, in vain. That look is owed: the bell does not ring for it again.
+    /// When a scan of the links failed. It is repeated, since netlink does not notify again.
     failed: Option<Instant>,
 }
 
-impl Looks {
-    /// Returns when to look again though nobody asks; `idle` if there are no connections.
+impl Schedule {
+    /// Returns how long to wait if nothing is notified; `idle` if no connection is listed.
     fn timeout(&self, now: Instant, idle: bool) -> Option<Duration> {
         let conns = (!idle).then_some(self.conns);
         let last = conns.into_iter().chain(self.failed).min()?;
         Some(INTERVAL.saturating_sub(now.saturating_duration_since(last)))
     }
 
-    /// Looks at the links if somebody has asked for it, or a look is owed; returns whether it did.
-    fn at_links(
+    /// Scans the links if that is `needed`, or if a failed scan is due again; returns whether it did.
+    fn scan_links(
         &mut self,
         now: Instant,
-        asked: bool,
-        look: impl FnOnce() -> io::Result<()>,
+        needed: bool,
+        scan: impl FnOnce() -> io::Result<()>,
     ) -> bool {
-        let owed = self.failed.is_some_and(|at| now.saturating_duration_since(at) >= INTERVAL);
-        if !asked && !owed {
+        let again = self.failed.is_some_and(|at| now.saturating_duration_since(at) >= INTERVAL);
+        if !needed && !again {
             return false;
         }
         let before = self.failed.take();
-        if let Err(error) = look() {
+        if let Err(error) = scan() {
             self.failed = Some(now);
             if before.is_none() {
                 warn!(
-                    "cannot see which links are up ({error}): trying again every {INTERVAL:?}; \
-                     until then a link that has changed is only noticed when peers do not answer"
+                    "cannot read the states of links ({error}): trying again every {INTERVAL:?}; \
+                     until then a change is only noticed when peers do not answer"
                 );
             }
         }
@@ -210,7 +212,7 @@ impl Entry {
         if conn.is_ended() {
             return false;
         }
-        // A write from here on lists the connection anew, unless it stays.
+        // A write from here on lists the connection again, unless it stays listed.
         conn.watched.store(false, Ordering::Release);
         let Some(socket) = conn.try_socket().filter(|socket| sys::outstanding(*socket) > 0) else {
             return false;
@@ -266,14 +268,14 @@ fn widened(limit: Limit, socket: BorrowedFd<'_>) -> bool {
         && sys::force_send_buffer(socket, (size + size / 2).min(SEND_BUFFER_MAX))
 }
 
-/// Returns whether TCP sends the same again and again and hears nothing. A peer that has no room is
-/// heard to say so.
+/// Returns whether TCP repeats the same bytes without any answer. A peer without buffer space does
+/// answer.
 fn is_silent(info: &TcpInfo) -> bool {
-    info.unacked > 0 && info.vain >= VAIN_MIN && info.silence >= SILENCE_MIN
+    info.unacked > 0 && info.unanswered >= UNANSWERED_MIN && info.silence >= SILENCE_MIN
 }
 
-/// Opens a socket on which the kernel tells of links and addresses.
-fn listen() -> io::Result<OwnedFd> {
+/// Opens a netlink socket that notifies of changes of links and addresses.
+fn open_netlink() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = AddressFamily::NETLINK;
     let bell = socket_with(family, SocketType::RAW, flags, None)?;
@@ -281,29 +283,28 @@ fn listen() -> io::Result<OwnedFd> {
     Ok(bell)
 }
 
-/// Takes everything that the kernel has told, and returns whether that was anything.
+/// Reads all notifications, and returns whether there were any.
 fn drain(bell: &OwnedFd) -> bool {
-    let mut heard = false;
+    let mut any = false;
     loop {
-        // What is longer than this is cut, and what is in it does not matter.
+        // A longer message is cut: its content does not matter.
         match recv(bell, &mut [0_u8; 64], RecvFlags::DONTWAIT) {
-            // It has told more than there was room for.
-            Ok(_) | Err(Errno::NOBUFS) => heard = true,
-            Err(_) => return heard,
+            // More was notified than the socket's buffer holds.
+            Ok(_) | Err(Errno::NOBUFS) => any = true,
+            Err(_) => return any,
         }
     }
 }
 
 /// Links, and addresses of IPv4 and IPv6: RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-/// How often connections are looked at that have something outstanding, and links after a look at
-/// them that failed.
+/// The interval of checks of connections with bytes outstanding, and of scans after one that failed.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long links are not looked at again after they were.
+/// The least time between two scans of the links.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So many times the same was sent in vain: after some 1.4 s where round trips are short.
-const VAIN_MIN: u32 = 3;
-/// So long nothing has come from the peer.
+/// Retransmissions without an answer: after some 1.4 s where round trips are short.
+const UNANSWERED_MIN: u32 = 3;
+/// For so long nothing came from the peer.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 /// A connection that had less to send between two checks is not limited.
 const BUSY_MIN: Duration = Duration::from_millis(500);
@@ -317,39 +318,45 @@ mod tests {
     #[test]
     fn silence_is_neither_loss_nor_a_peer_without_room() {
         let (silence, limits) = (Duration::from_secs(2), Limits::default());
-        let silent = TcpInfo { unacked: 1, vain: 3, silence, limits };
+        let silent = TcpInfo { unacked: 1, unanswered: 3, silence, limits };
         assert!(is_silent(&silent));
-        assert!(!is_silent(&TcpInfo { vain: 2, ..silent }), "some loss");
+        assert!(!is_silent(&TcpInfo { unanswered: 2, ..silent }), "some loss");
         assert!(!is_silent(&TcpInfo { unacked: 0, ..silent }), "nothing on its way: no room");
-        assert!(!is_silent(&TcpInfo { silence: Duration::from_secs(1), ..silent }), "heard");
+        assert!(
+            !is_silent(&TcpInfo { silence: Duration::from_secs(1), ..silent }),
+            "the peer answers"
+        );
     }
 
     #[test]
-    fn a_look_at_the_links_that_fails_is_made_again_and_one_that_does_not_is_enough() {
+    fn a_failed_scan_is_repeated_and_a_good_one_is_not() {
         let start = Instant::now();
-        let mut looks = Looks { conns: start, failed: None };
+        let mut schedule = Schedule { conns: start, failed: None };
         let fails = || Err(io::Error::from(Errno::MFILE));
-        assert_eq!(looks.timeout(start, true), None);
-        assert!(!looks.at_links(start, false, || unreachable!("nobody asked")));
-        assert!(looks.at_links(start, true, fails));
-        assert_eq!(looks.timeout(start, true), Some(INTERVAL));
+        assert_eq!(schedule.timeout(start, true), None);
+        assert!(!schedule.scan_links(start, false, || unreachable!("no scan is needed")));
+        assert!(schedule.scan_links(start, true, fails));
+        assert_eq!(schedule.timeout(start, true), Some(INTERVAL));
         let soon = start + INTERVAL / 2;
-        assert!(!looks.at_links(soon, false, || unreachable!("it is too soon")));
-        assert_eq!(looks.timeout(soon, true), Some(INTERVAL / 2));
-        assert!(looks.at_links(start + INTERVAL, false, fails));
-        assert_eq!(looks.timeout(start + INTERVAL, true), Some(INTERVAL));
-        assert!(looks.at_links(start + INTERVAL, true, || Ok(())), "the bell is always heard");
-        assert_eq!(looks.timeout(start + INTERVAL, true), None);
-        assert!(!looks.at_links(start + 3 * INTERVAL, false, || unreachable!("none is owed")));
+        assert!(!schedule.scan_links(soon, false, || unreachable!("it is too soon")));
+        assert_eq!(schedule.timeout(soon, true), Some(INTERVAL / 2));
+        assert!(schedule.scan_links(start + INTERVAL, false, fails));
+        assert_eq!(schedule.timeout(start + INTERVAL, true), Some(INTERVAL));
+        assert!(
+            schedule.scan_links(start + INTERVAL, true, || Ok(())),
+            "a notification is never ignored"
+        );
+        assert_eq!(schedule.timeout(start + INTERVAL, true), None);
+        assert!(!schedule.scan_links(start + 3 * INTERVAL, false, || unreachable!("none is due")));
     }
 
     #[test]
-    fn connections_are_looked_at_whatever_is_owed() {
+    fn a_failed_scan_does_not_delay_the_check_of_connections() {
         let start = Instant::now();
-        let looks = Looks { conns: start, failed: Some(start + INTERVAL / 2) };
-        assert_eq!(looks.timeout(start + INTERVAL / 2, false), Some(INTERVAL / 2));
-        assert_eq!(looks.timeout(start + INTERVAL / 2, true), Some(INTERVAL));
-        assert_eq!(looks.timeout(start + 9 * INTERVAL, false), Some(Duration::ZERO));
+        let schedule = Schedule { conns: start, failed: Some(start + INTERVAL / 2) };
+        assert_eq!(schedule.timeout(start + INTERVAL / 2, false), Some(INTERVAL / 2));
+        assert_eq!(schedule.timeout(start + INTERVAL / 2, true), Some(INTERVAL));
+        assert_eq!(schedule.timeout(start + 9 * INTERVAL, false), Some(Duration::ZERO));
     }
 
     #[test]
@@ -372,8 +379,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_can_be_heard() {
-        let bell = listen().unwrap();
-        assert!(!drain(&bell), "nothing has changed");
+    fn netlink_is_quiet_while_nothing_changes() {
+        let netlink = open_netlink().unwrap();
+        assert!(!drain(&netlink));
     }
 }
