@@ -9,14 +9,14 @@ use fulmar_link::{Counters, End, Link, LinkError, Namespace, Options, Tcp};
 use super::node::{Node, Runner, Settings};
 use super::{MTU, Ocean, iperf3};
 
-/// Two sites that are joined by a link. The link is removed before the namespaces.
+/// Two sites joined by a link. The link is removed before the namespaces.
 #[derive(Debug)]
 pub struct Sites {
     ocean: Ocean,
     link: LinkGuard,
-    /// A's and B's, where the link ends.
+    /// The namespaces of sites A and B at the ends of the link.
     shores: [Arc<Namespace>; 2],
-    /// The nodes' own, if there are routers at the link.
+    /// The namespaces of the nodes, if there are routers at the link.
     inland: Option<[Arc<Namespace>; 2]>,
     runner: Runner,
 }
@@ -33,31 +33,31 @@ impl std::fmt::Debug for LinkGuard {
 pub const DEVICE: &str = "wan0";
 /// The port of iperf3 servers; nothing else runs in the namespace.
 const IPERF3_PORT: u16 = 5201;
-/// Its addresses: A's and B's.
+/// Addresses of the ends of the link: A's and B's.
 pub const SHORES: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
-/// The addresses of the hosts behind routers, and those of the routers on their side.
+/// The addresses of the hosts behind routers, and those of the routers on that side.
 pub(super) const INLAND: [&str; 2] = ["10.1.0.1", "10.3.0.1"];
 pub(super) const GATES: [&str; 2] = ["10.1.0.254", "10.3.0.254"];
 
 impl Sites {
-    /// Makes the sites, for nodes of the binary `fulmar`. The buffers of TCP are made large enough
-    /// for the link, in these namespaces only.
+    /// Creates the sites, for nodes of the binary `fulmar`. The buffers of TCP are made large
+    /// enough for the link, in these namespaces only.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn new(fulmar: &Path, ocean: Ocean) -> Result<Self, String> {
         Self::with(Runner::new(fulmar)?, ocean)
     }
 
-    /// Makes the sites with the system's default settings of TCP.
+    /// Creates the sites with the default TCP settings of the system.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn with_default_tcp(fulmar: &Path, ocean: Ocean) -> Result<Self, String> {
         Self::make(Runner::new(fulmar)?, ocean)
     }
 
-    /// Does the same with a runner that exists.
+    /// Creates the sites with an existing runner.
     pub(super) fn with(runner: Runner, ocean: Ocean) -> Result<Self, String> {
         let sites = Self::make(runner, ocean)?;
         let congestion = Some(ocean.congestion().name().to_owned());
@@ -92,12 +92,12 @@ impl Sites {
         Ok(Self { ocean, link: LinkGuard(link), shores, inland, runner })
     }
 
-    /// Returns the link's rate and round trip.
+    /// Returns the rate and round trip of the link.
     pub fn ocean(&self) -> &Ocean {
         &self.ocean
     }
 
-    /// Returns the namespaces where the link ends.
+    /// Returns the namespaces at the ends of the link.
     pub fn shores(&self) -> [&Arc<Namespace>; 2] {
         self.shores.each_ref()
     }
@@ -110,12 +110,12 @@ impl Sites {
     /// Starts a node in one of the namespaces.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the node does not start.
     pub fn start(&self, at: &Arc<Namespace>, settings: &Settings) -> Result<Node, String> {
         Node::start(&self.runner, at, settings)
     }
 
-    /// Returns what the link has carried each way.
+    /// Returns the counters of the link in each direction.
     pub fn counters(&self) -> [Counters; 2] {
         self.link.0.counters()
     }
@@ -124,7 +124,7 @@ impl Sites {
     /// `warmup`; `None` where iperf3 is not installed.
     ///
     /// # Errors
-    /// What iperf3 printed.
+    /// The output of iperf3.
     pub fn iperf3(&self, warmup: Duration, duration: Duration) -> Result<Option<f64>, String> {
         let seconds = |time: Duration| time.as_secs_f64().ceil().max(1.0) as u32;
         if !iperf3::is_installed() {
@@ -138,7 +138,7 @@ impl Sites {
     }
 }
 
-/// Joins the namespace of a node to that of the router of its site.
+/// Connects the namespace of a node to that of the router of its site.
 fn cable(node: &Namespace, router: &Namespace, side: usize) -> Result<(), LinkError> {
     node.cable("eth0", (router, "eth0"))?;
     for (end, address) in [(node, INLAND[side]), (router, GATES[side])] {

@@ -1,4 +1,4 @@
-//! What `lst` carries across the link.
+//! Trials of `lst` across the link.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use fulmar_tune::model::Direction;
 use super::sites::{DEVICE, GATES, INLAND, SHORES};
 use super::{Lst, Node, Settings, Setup, Sites};
 
-/// How long a trial is.
+/// Durations of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// The time before, in which TCP opens its windows.
+    /// Warm-up, in which TCP opens its windows.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// Measurement.
     pub duration: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Trial {
     /// Runs `lst` from one site to the other, and returns the payload in bytes per second.
     ///
     /// # Errors
-    /// If nodes do not start, or RPCs failed.
+    /// Fails if nodes do not start or RPCs failed.
     pub fn run(&self, sites: &Sites, setup: &Setup) -> Result<f64, String> {
         let nodes = Nodes::start(sites, setup)?;
         let test = match setup.direction {
@@ -36,7 +36,7 @@ impl Trial {
     }
 }
 
-/// The nodes of a trial, which end with it.
+/// The nodes of a trial, stopped at its end.
 struct Nodes {
     ends: [Node; 2],
     nids: [String; 2],
@@ -68,7 +68,7 @@ impl Nodes {
         };
         let ends = [end(0, a)?, end(1, b)?];
         let nids = [0, 1].map(|side| format!("{}@{}", INLAND[side], NETS[side]));
-        // A node that has called a router too early tries again after a while.
+        // A node that called a router too early retries after a while.
         for (side, node) in ends.iter().enumerate() {
             let ping = format!("lnetctl ping --timeout 2 {}", nids[1 - side]);
             node.wait_until("connected to the other", |node| node.run(&ping).is_ok())?;
