@@ -23,7 +23,7 @@ pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use node::{Node, Runner, Settings};
 pub use predict::{Predicted, predict};
 pub use show::{Options, run};
-pub use sites::{DEVICE, SHORES, Sites};
+pub use sites::{DEVICE, LINK_IPS, Sites};
 pub use trial::Trial;
 
 /// A long link between two sites.
