@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [FAMILY] : measures Fulmar against its yardsticks, side by side on this machine.
+# bench.sh [FAMILY] : measures Fulmar against its baselines, side by side on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

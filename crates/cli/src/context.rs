@@ -1,4 +1,4 @@
-//! What every command of the tools needs: the node, and how to print.
+//! Context that every tool command needs: the node and the output format.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use fulmar_control::show::{ErrorObject, exit};
 pub(crate) use fulmar_control::tool::{Status, complain, print};
 use fulmar_control::value::{Dialect, Report};
 
-/// Options that say which node is meant.
+/// Options that select the node.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct NodeArgs {
     /// Control socket of the node [default: /run/fulmar/control.sock, else
     /// $XDG_RUNTIME_DIR/fulmar/control.sock]
     #[arg(long, global = true, env = "FULMAR_CONTROL", hide_env_values = true, value_name = "PATH",
@@ -18,13 +18,13 @@ pub(crate) struct Which {
     control: Option<PathBuf>,
 }
 
-impl Which {
-    /// Names the socket as the option does: if it is not given, by the environment or by default.
+impl NodeArgs {
+    /// Takes the socket of the option, else that of the environment, else the default.
     pub(crate) fn at(control: Option<PathBuf>) -> Self {
         Self { control: control.or_else(|| std::env::var_os("FULMAR_CONTROL").map(PathBuf::from)) }
     }
 
-    /// Returns the control socket; `None` where it is by default.
+    /// Returns the path of the control socket; `None` if it is the default.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.control.as_deref()
     }
@@ -37,9 +37,9 @@ impl Which {
     }
 }
 
-/// Options that say how to print.
+/// Options that select the output format.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct How {
+pub(crate) struct OutputArgs {
     /// Print JSON
     #[arg(long, global = true, help_heading = COMMON, display_order = 101)]
     json: bool,
@@ -58,16 +58,16 @@ pub(crate) enum DialectArg {
     Cyaml,
 }
 
-/// How a command's failure is told: two families of commands differ in form and status.
+/// How a command reports a failure: two families of commands differ in format and exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Those that changed in 2.16: net, peer, route, import, ….
+    /// Commands that changed in 2.16: net, peer, route, import, ….
     Listing,
-    /// Those that did not: stats, global, set, udsp, ….
+    /// Commands that did not change: stats, global, set, udsp, ….
     Classic,
 }
 
-/// The node, and how to print.
+/// The node and the output format of a command.
 #[derive(Debug)]
 pub(crate) struct Context {
     tool: &'static str,
@@ -77,7 +77,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(tool: &'static str, which: &Which, how: &How) -> Self {
+    pub(crate) fn new(tool: &'static str, which: &NodeArgs, how: &OutputArgs) -> Self {
         let dialect = match how.dialect {
             DialectArg::Netlink => Dialect::Netlink,
             DialectArg::Cyaml => Dialect::Cyaml,
@@ -85,8 +85,8 @@ impl Context {
         Self { tool, client: which.client(), json: how.json, dialect }
     }
 
-    /// Asks the node and has `print` show the reply, or tells why there is none.
-    pub(crate) fn ask<O: Operation>(
+    /// Calls the node; prints the reply with `print`, or reports the error.
+    pub(crate) fn query<O: Operation>(
         &self,
         form: Form,
         op: &str,
@@ -100,15 +100,15 @@ impl Context {
         }
     }
 
-    /// Asks the node to do something, which is silent if it succeeds.
-    pub(crate) fn tell<O: Operation<Reply = ()>>(
+    /// Calls the node for an operation that prints nothing if it succeeds.
+    pub(crate) fn execute<O: Operation<Reply = ()>>(
         &self,
         form: Form,
         op: &str,
         object: &str,
         operation: &O,
     ) -> Status {
-        self.ask(form, op, object, operation, |()| 0)
+        self.query(form, op, object, operation, |()| 0)
     }
 
     /// Prints a report.
@@ -119,7 +119,7 @@ impl Context {
         })
     }
 
-    /// Tells why a call failed.
+    /// Reports why a call failed.
     pub(crate) fn failed(&self, form: Form, op: &str, object: &str, error: CallError) -> Status {
         match error {
             CallError::Refused(error) => self.refuse(form, op, object, &error),
@@ -144,7 +144,7 @@ impl Context {
             (false, Form::Classic) => described.to_classic(),
         });
         if let Some(hint) = &error.hint {
-            // A comment, so that what reads the object as YAML still can.
+            // A comment, so that programs can still parse the object as YAML.
             complain(&format!("# hint: {}\n", hint.replace('\n', "\n# ")));
         }
         match form {

@@ -1,4 +1,4 @@
-//! Faults on purpose: the options that `lnetctl fault` and `lctl net_drop_add` share.
+//! Fault injection: the options that `lnetctl fault` and `lctl net_drop_add` share.
 //! Spec: lnet-admin §14, §19.4.
 
 use clap::Args;
@@ -6,7 +6,7 @@ use fulmar_control::api::{FaultAdd, FaultDel};
 use fulmar_control::config::{FAULT_TYPES, FaultAction, FaultConf, HEALTH_ERRORS};
 use fulmar_lnet_wire::{NidMatch, PORTALS};
 
-/// Between whom.
+/// Source and destination.
 #[derive(Debug, Args)]
 struct Between {
     /// Messages from this NID; "*@tcp" for a network, "*" for any
@@ -17,15 +17,15 @@ struct Between {
     dest: Option<NidMatch>,
 }
 
-/// What rules of both kinds have.
+/// Options of rules of both kinds.
 #[derive(Debug, Args)]
 struct Common {
     #[command(flatten)]
     between: Between,
-    /// One message of every N, at a random place among them
+    /// Match one message of every N, at a random place among them
     #[arg(short, long, value_name = "N")]
     rate: Option<u32>,
-    /// One message in every N seconds, at a random second of them
+    /// Match one message in every N seconds, at a random second
     #[arg(short, long, value_name = "SECONDS")]
     interval: Option<u32>,
     /// PUTs and GETs to this portal, 0 to 63; may be repeated
@@ -41,16 +41,16 @@ struct Common {
 pub(crate) struct DropArgs {
     #[command(flatten)]
     common: Common,
-    /// Messages that this NID of the node receives
+    /// Messages received at this NID of the node
     #[arg(short = 'o', long = "local_nid", alias = "local-nid", value_name = "NID")]
     local: Option<NidMatch>,
-    /// Have sending fail like this, as local_timeout or random do; may be repeated
+    /// Make sending fail with this error, such as local_timeout or random; may be repeated
     #[arg(short = 'e', long = "health_error", alias = "health-error", value_name = "NAME")]
     health_errors: Vec<String>,
     /// Drop each message with probability 1/2; needs an interval
     #[arg(short = 'n', long)]
     random: bool,
-    /// Drop every message, and have every sending fail
+    /// Drop every message, and make every send fail
     #[arg(short = 'x', long = "drop_all", alias = "drop-all")]
     drop_all: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) struct DropArgs {
 pub(crate) struct DelayArgs {
     #[command(flatten)]
     common: Common,
-    /// How long
+    /// Delay of each message
     #[arg(short, long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     latency: u32,
 }
@@ -70,7 +70,7 @@ pub(crate) struct DelayArgs {
 pub(crate) struct DelArgs {
     #[command(flatten)]
     between: Between,
-    /// All of them
+    /// Remove all rules
     #[arg(short, long)]
     all: bool,
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_a_rule() {
+    fn options_become_a_rule() {
         let words = "-s 10.0.0.1@tcp -d *@tcp -r 100 -p 3 -p 12 -m PUT -m get -e local_timeout \
                      --health_error remote_error";
         let rule = read::<DropArgs>(words).request().unwrap().rule;
@@ -189,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_make_a_rule_is_told_as_ever() {
+    fn invalid_rules_are_refused_with_the_texts_of_lustre() {
         let either = "rate or interval but not both at the same time.";
-        for (words, told) in [
+        for (words, expected) in [
             ("-s * -r 1", "Please provide both source and destination of drop rule".to_owned()),
             ("-s * -d *", format!("please provide either drop {either}")),
             ("-s * -d * -r 1 -i 1", format!("please provide either drop {either}")),
@@ -200,16 +200,16 @@ mod tests {
             ("-s * -d * -r 1 -m PUSH", "unknown message type PUSH".to_owned()),
             ("-s * -d * -r 1 -p 64", "invalid portal: 64".to_owned()),
         ] {
-            assert_eq!(read::<DropArgs>(words).request(), Err(told), "{words}");
+            assert_eq!(read::<DropArgs>(words).request(), Err(expected), "{words}");
         }
-        let told = read::<DropArgs>("-s * -d * -r 1 -e slow").request().unwrap_err();
-        assert!(told.starts_with("unknown health error slow: use one of local_interrupt, "));
-        for (words, told) in [
+        let expected = read::<DropArgs>("-s * -d * -r 1 -e slow").request().unwrap_err();
+        assert!(expected.starts_with("unknown health error slow: use one of local_interrupt, "));
+        for (words, expected) in [
             ("-s * -d * -l 1", format!("please provide either delay {either}")),
             ("-d * -r 1", "Please provide both source and destination of delay rule".to_owned()),
             ("-s * -d * -r 1", "latency cannot be zero".to_owned()),
         ] {
-            assert_eq!(read::<DelayArgs>(words).request(), Err(told), "{words}");
+            assert_eq!(read::<DelayArgs>(words).request(), Err(expected), "{words}");
         }
     }
 

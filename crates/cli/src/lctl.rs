@@ -15,21 +15,21 @@ use fulmar_control::config::RouteConf;
 use fulmar_control::show::{exit, tables};
 use fulmar_lnet_wire::{Net, NetType, Nid, ProcessId};
 
-use crate::context::{Context, How, Status, Which, complain, print};
+use crate::context::{Context, NodeArgs, OutputArgs, Status, complain, print};
 use crate::shell;
 
 /// The longest wait for an answer to a ping, in seconds.
 const TIMEOUT_MAX: u32 = 120;
 
-/// Look at a node's network in the words of Lustre's lctl
+/// Show and change a node's network with the commands of Lustre's lctl
 ///
 /// Without a command, lctl reads commands line by line from standard input.
 #[derive(Debug, Parser)]
 #[command(name = "lctl", version, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
-    /// Network that a command is about
+    which: NodeArgs,
+    /// Network that the command is for
     #[arg(long, global = true)]
     net: Option<Net>,
     /// List every command
@@ -62,7 +62,7 @@ enum Command {
     },
     /// Ask a node for its NIDs
     Ping {
-        /// Whom to ask
+        /// Node to ping
         nid: ProcessId,
         /// How long to wait, in seconds
         timeout: Option<u32>,
@@ -75,7 +75,7 @@ enum Command {
     InterfaceList,
     /// Close the connections with a peer, or with all: --net tcp disconnect 10.0.0.2@tcp
     Disconnect {
-        /// The peer
+        /// NID of the peer; all if omitted
         nid: Option<Nid>,
     },
     /// Print the routes to other networks
@@ -85,23 +85,23 @@ enum Command {
     AddRoute {
         /// Router on a network of this node
         gateway: Nid,
-        /// How many routers a message passes
+        /// How many routers a message passes through
         #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
         hops: Option<u32>,
-        /// Smaller is preferred
+        /// Lower is preferred
         #[arg(default_value_t = 0)]
         priority: u32,
     },
     /// Remove a route to a network: --net tcp1 del_route 10.0.0.9@tcp
     DelRoute {
-        /// Its router
+        /// NID of the router
         gateway: Nid,
     },
-    /// Have messages to and from a NID fail
+    /// Make messages to and from a NID fail
     Fail {
         /// The NID; "_all_" for every NID
         nid: String,
-        /// How many times; -1 for ever, 0 no more
+        /// How many times; -1 without limit, 0 to stop
         #[arg(default_value_t = -1, allow_hyphen_values = true,
             value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)))]
         count: i64,
@@ -110,7 +110,7 @@ enum Command {
     Fault(faults::Command),
     /// Print statistics: nis, peers, stats, routers, routes, buffers
     GetParam {
-        /// Which
+        /// Table to print
         #[arg(required = true,
             value_parser = ["nis", "peers", "stats", "routers", "routes", "buffers"])]
         names: Vec<String>,
@@ -136,14 +136,14 @@ fn execute(words: Vec<OsString>) -> Status {
             })
         }
         Ok(Args { which, net, command: Some(command), .. }) => {
-            run(command, net, &Context::new("lctl", &which, &How::default()))
+            run(command, net, &Context::new("lctl", &which, &OutputArgs::default()))
                 .unwrap_or_else(|status| status)
         }
         Err(error) => shell::usage(Args::command(), &error, &words),
     }
 }
 
-/// A status, on either side: the left one saves a word where a call fails.
+/// A status on both sides, so that `?` returns that of a failed call.
 type Ran = Result<Status, Status>;
 
 fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
@@ -231,7 +231,7 @@ fn network(action: &str, context: &Context) -> Ran {
         }
         _ => {
             complain(&format!(
-                "lctl: \"{action}\" is neither up nor down; to choose a network, write --net {action}\n"
+                "lctl: \"{action}\" is not up or down; to select a network, write --net {action}\n"
             ));
             Err(exit::BAD_PARAM)
         }

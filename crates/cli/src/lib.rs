@@ -1,8 +1,8 @@
 //! `fulmar`: a node of Lustre's network in userspace, and the tools to run it.
 //!
-//! One binary, whose main function is [`main`]. Called by the name `lnetctl`, `lctl` or `lst` it is
+//! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl` or `lst` it acts as
 //! that tool. [`demo`] and [`interop`] are public for tests and benchmarks.
-// The crate meets the world: it is a command line.
+// This crate is the command line: it may print and read the environment.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
@@ -51,11 +51,11 @@ enum Command {
     Man(manual::Man),
 }
 
-/// Runs the command that the arguments of the process name.
+/// Runs the command that the process arguments name.
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let called = args.first().and_then(|path| Path::new(path).file_name()?.to_str());
-    // The tools have their own statuses and words for what is wrong with a command line.
+    // These tools have their own exit statuses and messages for an invalid command line.
     match (called, args.get(1).and_then(|arg| arg.to_str())) {
         (Some("lnetctl"), _) => return lnetctl::main(args),
         (Some("lctl"), _) => return lctl::main(args),
@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
         Command::Completion(args) => args.print(),
         Command::Man(args) => args.write(),
         Command::Lnetctl(_) | Command::Lctl(_) | Command::Lst(_) => {
-            unreachable!("they were called above")
+            unreachable!("these commands are handled above")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `fulmar lst`: finds the node, and gives the words to [`fulmar_lst`].
+//! `fulmar lst`: finds the node, and passes the arguments to [`fulmar_lst`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, Error, FromArgMatches};
 
-use crate::context::{Which, complain};
+use crate::context::{NodeArgs, complain};
 use crate::shell;
 
-/// What clap reads of `fulmar lst`: its description, and nothing else.
+/// Tells clap the description of `fulmar lst`; [`fulmar_lst`] parses the rest.
 #[derive(Debug)]
 pub(crate) struct Args {}
 
 impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
-        fulmar_lst::document(Which::augment_args(command))
+        fulmar_lst::document(NodeArgs::augment_args(command))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -49,13 +49,13 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
     })
 }
 
-/// Returns the words behind the name of the tool.
+/// Returns the arguments after the name of the tool.
 fn words_of(args: &[OsString]) -> Vec<String> {
     args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Takes the option that names the control socket out of the words, wherever it is.
-fn take_control(words: Vec<String>) -> Result<(Which, Vec<String>), String> {
+/// Takes the option for the control socket out of the arguments, at any position.
+fn take_control(words: Vec<String>) -> Result<(NodeArgs, Vec<String>), String> {
     let (mut control, mut rest) = (None, Vec::new());
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
@@ -67,5 +67,5 @@ fn take_control(words: Vec<String>) -> Result<(Which, Vec<String>), String> {
             rest.push(word);
         }
     }
-    Ok((Which::at(control.map(PathBuf::from)), rest))
+    Ok((NodeArgs::at(control.map(PathBuf::from)), rest))
 }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::Fulmar;
 use crate::context::{complain, print};
 
-/// Print what makes a shell complete fulmar's commands
+/// Print a shell completion script
 ///
 /// For bash: fulmar completion bash > /etc/bash_completion.d/fulmar
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ impl Man {
         let Some(dir) = self.dir else {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(Fulmar::command()).render(&mut page);
-            rendered.expect("memory takes any page");
+            rendered.expect("writing to memory does not fail");
             return ExitCode::from(print(&String::from_utf8_lossy(&page)));
         };
         match clap_mangen::generate_to(Fulmar::command(), &dir) {
@@ -47,8 +47,8 @@ impl Man {
             Err(error) => {
                 let dir = dir.display();
                 complain(&format!(
-                    "fulmar: cannot write manual pages to {dir}: {error}; make the directory, or \
-                     name another with --dir\n"
+                    "fulmar: cannot write manual pages to {dir}: {error}; create the directory, or \
+                     give another one with --dir\n"
                 ));
                 ExitCode::FAILURE
             }

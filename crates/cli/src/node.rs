@@ -1,4 +1,4 @@
-//! `fulmar node`: from a file and options to a configuration, and the start.
+//! `fulmar node`: builds the configuration from a file and options, and starts the node.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use crate::context::complain;
 
 /// Run a node
 ///
-/// What the node does stands in a file: lnet.conf as "lnetctl export --backup" writes it, with a key
-/// "node" for what only Fulmar has; or lines of modprobe.d, such as "options lnet networks=tcp(eth0)".
-/// Options of the command line come before what the file says. Without either, the node is on tcp at
-/// the first interface that other nodes can reach.
+/// The configuration is read from a file: lnet.conf as "lnetctl export --backup" writes it, with a
+/// key "node" for settings of Fulmar; or modprobe.d lines such as "options lnet
+/// networks=tcp(eth0)". Command line options override the file. Without either, the node is on tcp
+/// at the first interface that other nodes can reach.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File to read
+    /// Configuration file
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Networks and their interfaces, such as 'tcp(eth0),tcp1(eth1)'; an address may stand for an
-    /// interface
+    /// Networks and their interfaces, such as 'tcp(eth0),tcp1(eth1)'; an address may replace an
+    /// interface name
     #[arg(long, value_name = "NETS")]
     networks: Option<String>,
-    /// What the node does besides LNet: selftest, which "fulmar lst" drives
+    /// Additional role of the node: selftest, for "fulmar lst"
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// Whose connections are taken: secure (from ports below 1024), all, or none
+    /// Which connections to accept: secure (from ports below 1024), all, or none
     #[arg(long, value_name = "WHOSE")]
     accept: Option<String>,
     /// TCP port of this node and of its peers [default: 988]
@@ -36,16 +36,16 @@ pub(crate) struct Args {
     /// $XDG_RUNTIME_DIR/fulmar/control.sock]
     #[arg(long, env = "FULMAR_CONTROL", hide_env_values = true, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Address and port where Prometheus may fetch /metrics, such as 127.0.0.1:9988
+    /// Address and port to serve /metrics for Prometheus, such as 127.0.0.1:9988
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// Read the configuration, say what is wrong with it, and stop
+    /// Check the configuration, report errors, and exit
     #[arg(long)]
     check: bool,
 }
 
-/// The request was wrong.
-const WRONG: u8 = 2;
+/// Exit status for an invalid request.
+const INVALID: u8 = 2;
 
 pub(crate) fn main(args: Args) -> ExitCode {
     let check = args.check;
@@ -54,41 +54,41 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(config) => run(&config),
         Err(message) => {
             complain(&format!("{message}\n"));
-            ExitCode::from(WRONG)
+            ExitCode::from(INVALID)
         }
     }
 }
 
-/// Reads the file and puts the options in its place.
+/// Reads the file and applies the options.
 fn configure(args: Args) -> Result<NodeConfig, String> {
     let mut config = match &args.config {
         Some(path) => {
             let name = path.display();
             let text = std::fs::read_to_string(path).map_err(|error| {
-                format!("fulmar: cannot read {name}: {error}; name the file of the node with -c")
+                format!("fulmar: cannot read {name}: {error}; give the configuration file with -c")
             })?;
-            NodeConfig::parse(&Source::new(name.to_string(), text)).map_err(told)?
+            NodeConfig::parse(&Source::new(name.to_string(), text)).map_err(describe)?
         }
         None => NodeConfig::default(),
     };
     if let Some(networks) = &args.networks {
-        config.set_networks(networks).map_err(told)?;
+        config.set_networks(networks).map_err(describe)?;
     }
     for (name, value) in [("accept", &args.accept), ("accept_port", &args.accept_port)] {
         if let Some(value) = value {
-            config.set(Module::Lnet, name, value).map_err(told)?;
+            config.set(Module::Lnet, name, value).map_err(describe)?;
         }
     }
     for role in &args.roles {
-        config.add_role(role).map_err(told)?;
+        config.add_role(role).map_err(describe)?;
     }
     config.control = args.control.or(config.control);
     config.metrics = args.metrics.or(config.metrics);
-    config.globals().map_err(|error| format!("fulmar: the global values: {error}"))?;
+    config.globals().map_err(|error| format!("fulmar: invalid global values: {error}"))?;
     Ok(config)
 }
 
-fn told(error: Diagnostic) -> String {
+fn describe(error: Diagnostic) -> String {
     error.to_string()
 }
 

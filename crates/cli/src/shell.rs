@@ -1,4 +1,4 @@
-//! The tools without a command on their command line: they read commands line by line.
+//! The interactive mode of the tools, which reads commands from standard input.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
@@ -10,8 +10,8 @@ use fulmar_control::tool::{BUILT_IN, command_table, unknown_command};
 
 use crate::context::{Status, complain, print};
 
-/// Runs the lines of standard input. Without a terminal the first failure ends it, unless
-/// `ignore_errors` came before.
+/// Runs the lines of standard input. If it is not a terminal, stops at the first failure unless
+/// `ignore_errors` was given before.
 pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Status {
     let stdin = std::io::stdin();
     let terminal = stdin.is_terminal();
@@ -21,7 +21,7 @@ pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Stat
     for line in stdin.lock().lines() {
         let Ok(line) = line else { break };
         let Some(words) = shlex::split(line.trim()) else {
-            complain(&format!("{tool}: a quote is never closed in: {line}\n"));
+            complain(&format!("{tool}: missing closing quote in: {line}\n"));
             status = exit::BAD_PARAM;
             if terminal {
                 prompt();
@@ -46,7 +46,7 @@ pub(crate) fn run(tool: &str, execute: impl Fn(Vec<OsString>) -> Status) -> Stat
     status
 }
 
-/// Reports what is wrong with a command line, or prints the help that it asks for.
+/// Reports an error of the command line, or prints the help that it requests.
 pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -> Status {
     let tool = command.get_name();
     let word = error.get(clap::error::ContextKind::InvalidSubcommand);
@@ -66,7 +66,7 @@ pub(crate) fn usage(command: Command, error: &clap::Error, words: &[OsString]) -
     }
 }
 
-/// Returns the help of the command that `words` lead to.
+/// Returns the help of the command that `words` select.
 fn help_of(mut command: Command, words: &[OsString]) -> String {
     command.build();
     let mut at = &command;
@@ -76,7 +76,7 @@ fn help_of(mut command: Command, words: &[OsString]) -> String {
     at.clone().render_help().to_string()
 }
 
-/// Reports a word that is not a command.
+/// Reports an unknown command.
 pub(crate) fn unknown(tool: &str, word: &str) -> Status {
     complain(&unknown_command(tool, word));
     exit::FAILED

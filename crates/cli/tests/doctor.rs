@@ -1,10 +1,10 @@
-//! `fulmar doctor` on one host. What needs two ends is tried in the testbed.
+//! `fulmar doctor` on one host. Checks that need two hosts are tested in the testbed.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::process::Command;
 
 #[test]
-fn a_wrong_request_has_another_status_than_a_finding() {
+fn invalid_requests_and_findings_have_different_statuses() {
     let doctor = |words: &[&str]| {
         let fulmar = env!("CARGO_BIN_EXE_fulmar");
         let output = Command::new(fulmar).arg("doctor").args(words).output().unwrap();
@@ -12,7 +12,7 @@ fn a_wrong_request_has_another_status_than_a_finding() {
         (output.status.code().unwrap(), text)
     };
     let (status, text) = doctor(&["--only", "tcp"]);
-    assert_eq!((status, text.contains("tcp needs a far end: fulmar doctor HOST")), (2, true));
+    assert_eq!((status, text.contains("tcp needs a remote host: fulmar doctor HOST")), (2, true));
     let (status, text) = doctor(&["--only", "cpu", "--skip", "cpu"]);
     assert_eq!((status, text.contains("no check is left")), (2, true), "{text}");
     assert_eq!(doctor(&["no-such-host.invalid", "--only", "names"]).0, 1);

@@ -1,4 +1,4 @@
-//! The checks that are made of a real Lustre node, made of a node of our own.
+//! The checks for a real Lustre node, run against a Fulmar node.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,7 +12,7 @@ use fulmar_socklnd::AcceptMode;
 /// Unprivileged, so that the tests need not run as root.
 const PORT: u16 = 19888;
 
-/// Returns an address that no other test has.
+/// Returns an address that no other test uses.
 fn address(test: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(127, 20 + (std::process::id() % 200) as u8, test, host).into()
 }
@@ -45,7 +45,7 @@ fn run(options: &interop::Options) -> (bool, String) {
 }
 
 #[test]
-fn a_node_of_our_own_passes_every_check_again_and_again() {
+fn a_fulmar_node_passes_every_check_repeatedly() {
     let (own, peer) = (address(1, 1), address(1, 2));
     let (_runtime, node) = start(peer, true);
     for _run in 0..2 {
@@ -66,7 +66,7 @@ fn a_node_without_discovery_fails_the_checks_of_discovery() {
 }
 
 #[test]
-fn without_a_listener_the_first_check_says_what_to_examine() {
+fn without_a_listener_the_first_check_explains_the_failure() {
     let (passed, text) = run(&options(address(3, 1), address(3, 2)));
     assert!(!passed && text.ends_with("0 of 13 checks passed.\n"), "{text}");
     assert!(text.contains("FAIL  TCP connection and hello"), "{text}");
@@ -74,14 +74,14 @@ fn without_a_listener_the_first_check_says_what_to_examine() {
 }
 
 #[test]
-fn a_nid_that_is_not_on_tcp_is_refused() {
+fn nids_on_other_networks_than_tcp_are_refused() {
     let options = interop::Options::new("127.0.0.1@o2ib".parse().unwrap());
     let error = interop::run(&options, &mut Vec::new()).unwrap_err().to_string();
-    assert_eq!(error, "127.0.0.1@o2ib is on a network that is not supported: name a NID on tcp");
+    assert_eq!(error, "127.0.0.1@o2ib is on a network that is not supported: use a NID on tcp");
 }
 
 #[test]
-fn an_interface_is_named_by_its_address_or_its_name() {
+fn interfaces_are_given_by_address_or_name() {
     assert_eq!(interop::interface("fd00::1"), NiAddress::Ip("fd00::1".parse().unwrap()));
     assert_eq!(interop::interface("eth0"), NiAddress::Interface("eth0".into()));
 }

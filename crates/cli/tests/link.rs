@@ -1,4 +1,4 @@
-//! `fulmar link` as its user sees it.
+//! `fulmar link` from the command line.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const FULMAR: &str = env!("CARGO_BIN_EXE_fulmar");
 
-/// Says whether this test may make namespaces; if not, loudly.
+/// Returns whether this test can create namespaces; if not, prints a notice.
 fn allowed() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -30,7 +30,7 @@ fn is_there(name: &str) -> [bool; 2] {
     ["a", "b"].map(|side| Path::new(&format!("/run/netns/fulmar-{name}-{side}")).exists())
 }
 
-/// Starts sites, and returns when they are there.
+/// Starts sites and waits until they exist.
 fn start(name: &str) -> Child {
     let mut command = Command::new(FULMAR);
     command.args(["link", "sites", "--name", name, "--json"]).stdout(Stdio::piped());
@@ -47,7 +47,7 @@ fn send(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn a_command_runs_between_the_sites_and_its_failure_is_told() {
+fn a_command_runs_at_site_a_and_its_failure_is_reported() {
     if !allowed() {
         return;
     }
@@ -66,7 +66,7 @@ fn a_command_runs_between_the_sites_and_its_failure_is_told() {
 }
 
 #[test]
-fn a_link_that_fails_ends_its_command_and_is_told() {
+fn a_failed_link_ends_its_command_and_is_reported() {
     if !allowed() {
         return;
     }
@@ -95,7 +95,7 @@ fn an_interrupt_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_killed_run_has_left_is_swept_by_the_next() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next() {
     if !allowed() {
         return;
     }
@@ -104,12 +104,12 @@ fn what_a_killed_run_has_left_is_swept_by_the_next() {
     let mut other = start(&lives);
     first.kill().unwrap();
     first.wait().unwrap();
-    // Its devices have gone with it; the names have not.
+    // The killed run leaves namespaces, but no devices.
     let inside = ["-n", &format!("fulmar-{killed}-a"), "link", "show"].map(str::to_owned);
     let links = Command::new("ip").args(inside).output().unwrap();
     assert!(!String::from_utf8_lossy(&links.stdout).contains("wan0"), "{links:?}");
     assert_eq!(is_there(&killed), [true; 2]);
-    // The next run has another name, and leaves alone who lives.
+    // A run with another name removes them, but not those of a running one.
     let next = fulmar(&["sites", "--name", &name("next"), "--", "true"]);
     assert!(next.status.success(), "{next:?}");
     assert_eq!(is_there(&killed), [false; 2]);
@@ -117,7 +117,7 @@ fn what_a_killed_run_has_left_is_swept_by_the_next() {
     let taken = fulmar(&["sites", "--name", &lives, "--", "true"]);
     assert_eq!(taken.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&taken.stderr).contains("choose another --name"), "{taken:?}");
-    // Nor does a run from within a namespace, which sees the names of all.
+    // A run inside a namespace, which sees all names, does not remove them either.
     let nested = name("nested");
     let words = ["netns", "exec", &format!("fulmar-{lives}-a"), FULMAR, "link", "sites"];
     let mut inside = Command::new("ip");
@@ -133,7 +133,7 @@ fn runs_that_start_together_all_start() {
     if !allowed() {
         return;
     }
-    // A run that was killed leaves to sweep, under the name that one of these takes.
+    // Leaves namespaces of a killed run, under a name that one of these runs uses.
     let names = ["one", "two", "three"].map(name);
     let mut killed = start(&names[1]);
     killed.kill().unwrap();
@@ -151,7 +151,7 @@ fn runs_that_start_together_all_start() {
 }
 
 #[test]
-fn a_request_that_is_wrong_is_refused_with_what_is_right() {
+fn invalid_requests_are_refused_with_valid_examples() {
     for (words, said) in [
         (&["--a", "x"][..], "--b"),
         (&["--a", "x", "--b", "y", "--rate", "10GB/s"], "write bits, such as 10Gbit"),

@@ -1,4 +1,4 @@
-//! `fulmar sim` as its user sees it.
+//! `fulmar sim` from the command line.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::Write;
@@ -20,7 +20,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file that goes when this goes.
+/// A file that is removed on drop.
 struct Removed(PathBuf);
 
 impl Removed {
@@ -36,7 +36,7 @@ impl Drop for Removed {
 }
 
 #[test]
-fn a_seed_is_the_same_run_twice_line_by_line() {
+fn a_seed_gives_the_same_log_twice() {
     let run = || fulmar(&["run", "--seed", "4", "--log"]);
     let (one, other) = (run(), run());
     assert!(one.status.success(), "{}", err(&one));
@@ -45,7 +45,7 @@ fn a_seed_is_the_same_run_twice_line_by_line() {
 }
 
 #[test]
-fn a_log_whose_reader_has_gone_ends_without_a_word() {
+fn a_log_with_a_closed_reader_ends_silently() {
     for words in [&["run", "--log"][..], &["swarm", "--seeds", "0..1"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -55,10 +55,10 @@ fn a_log_whose_reader_has_gone_ends_without_a_word() {
 }
 
 #[test]
-fn a_swarm_says_which_seed_found_what_was_planted_and_that_none_did() {
+fn a_swarm_reports_which_seed_found_the_defect_or_that_none_did() {
     let found = fulmar(&["swarm", "--seeds", "0..200", "--canary", "lost-sent"]);
     assert_eq!(found.status.code(), Some(1), "{}", err(&found));
-    assert!(out(&found).starts_with("lost-sent is found by seed "), "{}", out(&found));
+    assert!(out(&found).starts_with("lost-sent was found by seed "), "{}", out(&found));
     let again = out(&found).lines().last().unwrap().to_owned();
     let words: Vec<&str> = again.split(' ').skip(2).collect();
     let pcap = Removed::new("again.pcapng");
@@ -66,14 +66,14 @@ fn a_swarm_says_which_seed_found_what_was_planted_and_that_none_did() {
     assert_eq!(again.status.code(), Some(1));
     assert!(err(&again).contains("FAILED credits: "), "{}", err(&again));
     assert!(pcap.0.exists(), "{}", err(&again));
-    let well = fulmar(&["swarm", "--seeds", "3..5"]);
-    assert!(well.status.success() && out(&well).contains("2 seeds, "), "{}", out(&well));
+    let clean = fulmar(&["swarm", "--seeds", "3..5"]);
+    assert!(clean.status.success() && out(&clean).contains("2 seeds, "), "{}", out(&clean));
 }
 
 #[test]
-fn a_wrong_word_is_named() {
+fn invalid_options_are_reported() {
     for (words, says) in [
-        (&["swarm", "--seeds", "7"][..], "a range, as in 0..200"),
+        (&["swarm", "--seeds", "7"][..], "a range, such as 0..200"),
         (&["swarm", "--seeds", "7..7"], "no seed"),
         (&["run", "--canary", "tweety"], "lost-sent, lost-resume"),
         (&["run", "--nodes", "1"], "1 is not in 2..=10000"),
@@ -86,13 +86,13 @@ fn a_wrong_word_is_named() {
 }
 
 #[test]
-fn tshark_reads_what_was_said() {
+fn tshark_reads_the_capture() {
     if Command::new("tshark").arg("--version").output().is_err() {
         let _ = writeln!(std::io::stderr(), "\nNOT RUN: tshark is needed: scripts/need.sh tshark");
         return;
     }
-    let pcap = Removed::new("said.pcapng");
-    let run = fulmar(&["run", "--seed", "4", "--log", "--pcap", "said.pcapng"]);
+    let pcap = Removed::new("run.pcapng");
+    let run = fulmar(&["run", "--seed", "4", "--log", "--pcap", "run.pcapng"]);
     assert!(run.status.success(), "{}", err(&run));
     let mut tshark = Command::new("tshark");
     tshark.arg("-r").arg(&pcap.0).args(["-d", "tcp.port==988,lnet", "-Y", "lnet"]);
@@ -102,7 +102,7 @@ fn tshark_reads_what_was_said() {
     let of = |number: &str| types.split([',', '\n']).filter(|text| *text == number).count();
     let written = |name: &str| out(&run).lines().filter(|line| line.ends_with(name)).count();
     for (number, name) in [("0", " ACK"), ("1", " PUT"), ("2", " GET"), ("3", " REPLY")] {
-        // What a fault has cut short is not there.
+        // Messages truncated by a fault are missing.
         let (read, written) = (of(number), written(name));
         assert!(
             read > 0 && read <= written && read * 10 >= written * 9,

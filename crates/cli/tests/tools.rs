@@ -1,4 +1,4 @@
-//! The binary, as a user runs it, against a node that lives in memory.
+//! The binary from the command line, against a simulated node.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use fulmar_control::testing::FakeNode;
 
 const RECORDED: &str = include_str!("../../../testdata/cli/lnet-node2.txt");
 
-/// Returns what `command` printed on a real node.
+/// Returns the output of `command` on a real node.
 fn recorded(command: &str) -> &'static str {
     let prompt = format!("$ {command}\n");
     let start = RECORDED.find(&prompt).expect("the command is recorded") + prompt.len();
@@ -23,7 +23,7 @@ struct Node {
     handle: Option<ServerHandle>,
 }
 
-/// What a command did: its status, standard output and standard error.
+/// Result of a command: its status, standard output and standard error.
 type Ran = (i32, String, String);
 
 impl Node {
@@ -55,8 +55,8 @@ impl Node {
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
-    /// Runs what must succeed and returns what it printed.
-    fn says(&self, words: &str) -> String {
+    /// Runs a command that must succeed, and returns its output.
+    fn output(&self, words: &str) -> String {
         let (status, out, err) = self.run(words);
         assert_eq!((status, err.as_str()), (0, ""), "{words}\n{out}");
         out
@@ -75,14 +75,14 @@ fn lists_are_printed_in_either_dialect_and_as_json() {
     let node = Node::start("lists");
     let netlink = "net:\n-     net type: tcp\n      local NI(s):\n      -     nid: 10.0.0.1@tcp\n            \
          status: up\n            interfaces:\n                  0: eth0\n";
-    assert_eq!(node.says("lnetctl net show"), netlink);
-    assert!(node.says("lnetctl net show -v").contains("conns_per_peer: 4\n"));
-    assert!(node.says("lnetctl net show -v2 --net tcp").contains("health value: 1000\n"));
-    assert!(node.says("lnetctl net show --verbose=4").contains("udsp info:\n"));
+    assert_eq!(node.output("lnetctl net show"), netlink);
+    assert!(node.output("lnetctl net show -v").contains("conns_per_peer: 4\n"));
+    assert!(node.output("lnetctl net show -v2 --net tcp").contains("health value: 1000\n"));
+    assert!(node.output("lnetctl net show --verbose=4").contains("udsp info:\n"));
     assert!(
-        node.says("lnetctl --dialect cyaml net show").starts_with("net:\n    - net type: tcp\n")
+        node.output("lnetctl --dialect cyaml net show").starts_with("net:\n    - net type: tcp\n")
     );
-    let json = node.says("lnetctl net show --json");
+    let json = node.output("lnetctl net show --json");
     assert!(
         json.starts_with("{\"net\":[{\"net type\":\"tcp\",\"local NI(s)\":[{\"nid\":"),
         "{json}"
@@ -96,25 +96,25 @@ fn lists_are_printed_in_either_dialect_and_as_json() {
         "debug recovery --local",
         "lnet configure --all",
     ] {
-        assert_eq!(node.says(&format!("lnetctl {nothing}")), "", "{nothing}");
+        assert_eq!(node.output(&format!("lnetctl {nothing}")), "", "{nothing}");
     }
-    assert_eq!(node.says("lnetctl global show"), recorded("lnetctl global show"));
+    assert_eq!(node.output("lnetctl global show"), recorded("lnetctl global show"));
     assert_eq!(
-        node.says("lnetctl cpt-of-nid 10.0.0.2@tcp"),
+        node.output("lnetctl cpt-of-nid 10.0.0.2@tcp"),
         "cpt-of-nid:\n- nid: 10.0.0.2@tcp\n  cpt: 0\n"
     );
     assert_eq!(
-        node.says("lnetctl debug nidlist 10.0.[0-3].*@tcp 10.0.4.1@tcp"),
+        node.output("lnetctl debug nidlist 10.0.[0-3].*@tcp 10.0.4.1@tcp"),
         "nidlist parsed to: 10.0.[0-3].*@tcp\n10.0.4.1@tcp does not match nidlist 10.0.[0-3].*@tcp\n"
     );
-    assert!(node.says("lnetctl stats show").contains("\n    send_count: 7\n"));
+    assert!(node.output("lnetctl stats show").contains("\n    send_count: 7\n"));
 }
 
 #[test]
-fn a_node_says_whether_it_is_sound() {
+fn debug_check_reports_broken_invariants() {
     let node = Node::start("check");
-    assert_eq!(node.says("lnetctl debug check"), "all invariants hold\n");
-    assert_eq!(node.says("lnetctl debug check --json"), "{\"broken\":[]}\n");
+    assert_eq!(node.output("lnetctl debug check"), "all invariants hold\n");
+    assert_eq!(node.output("lnetctl debug check --json"), "{\"broken\":[]}\n");
     let left = "invariant 3: 1 messages are left";
     let check = "lnetctl debug check --idle --timeout 0";
     assert_eq!(node.run(check), (1, format!("{left}\n"), String::new()));
@@ -123,26 +123,26 @@ fn a_node_says_whether_it_is_sound() {
 }
 
 #[test]
-fn peers_and_nets_come_and_go() {
+fn peers_and_nets_are_added_and_removed() {
     let node = Node::start("changes");
-    assert_eq!(node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp --nid 10.0.[1-2].2@tcp"), "");
-    let peers = node.says("lnetctl peer show --nid 10.0.1.2@tcp -v 1");
+    assert_eq!(node.output("lnetctl peer add --prim_nid 10.0.0.2@tcp --nid 10.0.[1-2].2@tcp"), "");
+    let peers = node.output("lnetctl peer show --nid 10.0.1.2@tcp -v 1");
     assert!(peers.contains("min_tx_credits: -3\n"), "{peers}");
-    assert_eq!(node.says("lnetctl peer list"), "peer list:\n-     nid: 10.0.0.2@tcp\n");
-    assert_eq!(node.says("lnetctl peer del --prim_nid 10.0.0.2@tcp"), "");
-    assert_eq!(node.says("lnetctl peer list"), "");
-    assert_eq!(node.says("lnetctl net add --net tcp1 --if eth0 --credits 99"), "");
-    assert!(node.says("lnetctl net show --net tcp1 -v").contains("credits: 99\n"));
-    assert_eq!(node.says("lctl list_nids"), "10.0.0.1@tcp\n10.0.0.1@tcp1\n");
-    assert_eq!(node.says("lctl list_nids all"), "0@lo\n10.0.0.1@tcp\n10.0.0.1@tcp1\n");
-    assert_eq!(node.says("lnetctl net del --net tcp1"), "");
-    assert_eq!(node.says("lnetctl set retry_count 0x3"), "");
-    assert!(node.says("lnetctl global show").contains("retry_count: 3\n"));
-    assert_eq!(node.says("lnetctl stats reset"), "");
-    assert!(node.says("lnetctl stats show").contains("\n    send_count: 0\n"));
+    assert_eq!(node.output("lnetctl peer list"), "peer list:\n-     nid: 10.0.0.2@tcp\n");
+    assert_eq!(node.output("lnetctl peer del --prim_nid 10.0.0.2@tcp"), "");
+    assert_eq!(node.output("lnetctl peer list"), "");
+    assert_eq!(node.output("lnetctl net add --net tcp1 --if eth0 --credits 99"), "");
+    assert!(node.output("lnetctl net show --net tcp1 -v").contains("credits: 99\n"));
+    assert_eq!(node.output("lctl list_nids"), "10.0.0.1@tcp\n10.0.0.1@tcp1\n");
+    assert_eq!(node.output("lctl list_nids all"), "0@lo\n10.0.0.1@tcp\n10.0.0.1@tcp1\n");
+    assert_eq!(node.output("lnetctl net del --net tcp1"), "");
+    assert_eq!(node.output("lnetctl set retry_count 0x3"), "");
+    assert!(node.output("lnetctl global show").contains("retry_count: 3\n"));
+    assert_eq!(node.output("lnetctl stats reset"), "");
+    assert!(node.output("lnetctl stats show").contains("\n    send_count: 0\n"));
 }
 
-/// Commands that fail, their status, and part of what they say.
+/// Commands that fail, their status, and part of their message.
 const REFUSED: &[(&str, i32, &str)] = &[
     (
         "lnetctl net add --net tcp9 --if nosuch0",
@@ -186,7 +186,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
         "---\ndel:\n-     route:\n      errno: -2\n      descr: ! \"failed to delete route\"\n",
     ),
     ("lnetctl net set --nid 10.0.0.7@tcp --state down", 234, "errno: -19\n"),
-    ("lnetctl debug recovery", 234, "# hint: say which NIDs: --local for "),
+    ("lnetctl debug recovery", 234, "# hint: select NIDs: --local for "),
     ("lctl add_route 10.0.0.9@tcp", 255, "You must say '--net <network>' before 'add_route'\n"),
     ("lnetctl net show --net tcp7", 234, "errno: -3\n"),
     ("lnetctl peer add --nid 10.0.0.2@tcp", 234, "descr: ! \"missing primary NID\""),
@@ -219,7 +219,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
 ];
 
 #[test]
-fn failures_have_the_form_and_the_status_of_the_tools() {
+fn failures_have_the_format_and_status_of_the_tools() {
     let node = Node::start("failures");
     for (command, status) in [
         ("lnetctl ping bogus", 234),
@@ -237,98 +237,98 @@ fn failures_have_the_form_and_the_status_of_the_tools() {
             .collect();
         assert_eq!(object, recorded(command), "{command}");
     }
-    for (command, status, told) in REFUSED {
+    for (command, status, expected) in REFUSED {
         let (got, _, err) = node.run(command);
-        assert!(got == *status && err.contains(told), "{command}: {got}\n{err}");
+        assert!(got == *status && err.contains(expected), "{command}: {got}\n{err}");
     }
     let (status, out, _) = node.run("lnetctl net");
     assert!(status == 234 && out.contains("Usage: lnetctl net"), "{status} {out}");
 }
 
 #[test]
-fn routes_come_and_go() {
+fn routes_are_added_and_removed() {
     let node = Node::start("routes");
     let tcp8 = "--net tcp8 --gateway 10.0.0.55@tcp";
-    assert_eq!(node.says(&format!("lnetctl route add {tcp8} --hop 1 --priority 2")), "");
+    assert_eq!(node.output(&format!("lnetctl route add {tcp8} --hop 1 --priority 2")), "");
     let shown = "route:\n-     net: tcp8\n      gateway: 10.0.0.55@tcp\n";
     let verbose =
         format!("{shown}      hop: 1\n      priority: 2\n      state: up\n      type: multi-hop\n");
-    assert_eq!(node.says("lnetctl route show"), shown);
-    assert_eq!(node.says("lnetctl route show -v"), verbose);
-    let all = node.says("lnetctl route show -v 4");
+    assert_eq!(node.output("lnetctl route show"), shown);
+    assert_eq!(node.output("lnetctl route show -v"), verbose);
+    let all = node.output("lnetctl route show -v 4");
     assert!(all.starts_with(&format!("{verbose}      statistics:\n")), "{all}");
     assert!(all.contains("latency_max_nsec: 2000\n"), "{all}");
     let line = "net               tcp8 hops 1 gw                    10.0.0.55@tcp up pri 2\n";
-    assert_eq!(node.says("lctl show_route"), line);
-    assert_eq!(node.says("lctl route_list"), line);
-    assert!(node.says("lctl get_param routers").ends_with("4          1    up 10.0.0.55@tcp\n"));
-    assert_eq!(node.says(&format!("lnetctl route del {tcp8}")), "");
-    assert_eq!(node.says("lnetctl route show"), "");
-    node.says("lnetctl route add --net tcp8 --gateway 10.0.0.[1-4]@tcp --hop -1");
-    assert_eq!(node.says("lnetctl route show").matches("net: tcp8\n").count(), 4);
-    let one = node.says("lnetctl route show --gateway 10.0.0.3@tcp --hop -1 -v");
+    assert_eq!(node.output("lctl show_route"), line);
+    assert_eq!(node.output("lctl route_list"), line);
+    assert!(node.output("lctl get_param routers").ends_with("4          1    up 10.0.0.55@tcp\n"));
+    assert_eq!(node.output(&format!("lnetctl route del {tcp8}")), "");
+    assert_eq!(node.output("lnetctl route show"), "");
+    node.output("lnetctl route add --net tcp8 --gateway 10.0.0.[1-4]@tcp --hop -1");
+    assert_eq!(node.output("lnetctl route show").matches("net: tcp8\n").count(), 4);
+    let one = node.output("lnetctl route show --gateway 10.0.0.3@tcp --hop -1 -v");
     assert!(one.matches("gateway").count() == 1 && one.contains("hop: -1\n"), "{one}");
-    assert_eq!(node.says("lnetctl route show --net tcp9"), "");
-    assert_eq!(node.says("lctl --net tcp9 add_route 10.0.0.9@tcp 3 7"), "");
-    assert!(node.says("lctl route_list").contains("tcp9 hops 3 gw "));
-    assert_eq!(node.says("lctl --net tcp9 del_route 10.0.0.9@tcp"), "");
+    assert_eq!(node.output("lnetctl route show --net tcp9"), "");
+    assert_eq!(node.output("lctl --net tcp9 add_route 10.0.0.9@tcp 3 7"), "");
+    assert!(node.output("lctl route_list").contains("tcp9 hops 3 gw "));
+    assert_eq!(node.output("lctl --net tcp9 del_route 10.0.0.9@tcp"), "");
     let (status, out, _) = node.run("lnetctl route add --hop 1");
-    let told = "missing mandatory parameters:'net , gateway'\n";
-    assert_eq!((status, out.as_str()), (234, told));
+    let expected = "missing mandatory parameters:'net , gateway'\n";
+    assert_eq!((status, out.as_str()), (234, expected));
 }
 
 #[test]
 fn a_node_becomes_a_router_and_drains() {
     let node = Node::start("drains");
-    assert_eq!(node.says("lnetctl routing show -v 4"), "");
-    let idle = node.says("lnetctl routing drain");
-    assert_eq!(idle, "This node forwards nothing: there is nothing to drain.\n");
-    assert_eq!(node.says("lnetctl set routing 1"), "");
-    let shown = node.says("lnetctl routing show");
+    assert_eq!(node.output("lnetctl routing show -v 4"), "");
+    let idle = node.output("lnetctl routing drain");
+    assert_eq!(idle, "This node is not a router: there is nothing to drain.\n");
+    assert_eq!(node.output("lnetctl set routing 1"), "");
+    let shown = node.output("lnetctl routing show");
     assert!(shown.starts_with("routing:\n    - cpt[0]:\n          tiny:\n"), "{shown}");
     let end = "    - enable: 1\nbuffers:\n    tiny: 2048\n    small: 16384\n    large: 1024\n";
     assert!(shown.ends_with(end), "{shown}");
-    assert!(node.says("lnetctl routing show -v").contains("      state: enabled\n"));
-    let backup = node.says("lnetctl export --backup");
+    assert!(node.output("lnetctl routing show -v").contains("      state: enabled\n"));
+    let backup = node.output("lnetctl export --backup");
     assert!(backup.contains("\nrouting:\n    enable: 1\nbuffers:\n    tiny: 2048\n"), "{backup}");
-    let drained = node.says("lnetctl routing drain");
+    let drained = node.output("lnetctl routing drain");
     assert!(drained.starts_with("Draining: ") && drained.contains("\nDrained: "), "{drained}");
-    assert!(node.says("lnetctl routing show -v").contains("      state: disabled\n"));
-    node.says("lnetctl set routing 1");
+    assert!(node.output("lnetctl routing show -v").contains("      state: disabled\n"));
+    node.output("lnetctl set routing 1");
     let (status, out, err) = node.run("lnetctl routing drain --timeout 0");
     assert!(status == 146 && !out.contains("Drained"), "{status} {out}");
-    assert!(err.contains("descr: \"still draining after 0 s: nothing in hand, "), "{err}");
-    let json = node.says("lnetctl --json routing show -v");
+    assert!(err.contains("descr: \"still draining after 0 s: no messages left, "), "{err}");
+    let json = node.output("lnetctl --json routing show -v");
     assert!(json.contains("\"state\":\"disabled\""), "{json}");
 }
 
 #[test]
-fn rails_are_taken_out_and_recover() {
+fn rails_are_disabled_and_recover() {
     let node = Node::start("rails");
-    node.says("lnetctl net set --nid 10.0.0.1@tcp --state down");
+    node.output("lnetctl net set --nid 10.0.0.1@tcp --state down");
     assert!(
-        node.says("lnetctl net show").contains("nid: 10.0.0.1@tcp\n            status: down\n")
+        node.output("lnetctl net show").contains("nid: 10.0.0.1@tcp\n            status: down\n")
     );
-    assert!(node.says("lnetctl net show -v").contains("            enabled: false\n"));
-    node.says("lnetctl net set --nid 10.0.0.1@tcp --state up");
-    assert!(!node.says("lnetctl net show -v").contains("enabled"));
-    assert_eq!(node.says("lnetctl debug recovery --local --peer"), "");
-    node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp");
-    node.says("lnetctl net set --all --health 500");
-    assert!(node.says("lnetctl net show -v 2").contains("health value: 500\n"));
+    assert!(node.output("lnetctl net show -v").contains("            enabled: false\n"));
+    node.output("lnetctl net set --nid 10.0.0.1@tcp --state up");
+    assert!(!node.output("lnetctl net show -v").contains("enabled"));
+    assert_eq!(node.output("lnetctl debug recovery --local --peer"), "");
+    node.output("lnetctl peer add --prim_nid 10.0.0.2@tcp");
+    node.output("lnetctl net set --all --health 500");
+    assert!(node.output("lnetctl net show -v 2").contains("health value: 500\n"));
     assert_eq!(
-        node.says("lnetctl debug recovery --local --peer"),
+        node.output("lnetctl debug recovery --local --peer"),
         "Local NI recovery:\n      nid-0: 10.0.0.1@tcp\n\
          Peer NI recovery:\n      nid-0: 10.0.0.2@tcp\n"
     );
-    node.says("lnetctl peer set --all --health 2000");
-    assert!(node.says("lnetctl peer show -v 2").contains("health value: 1000\n"));
+    node.output("lnetctl peer set --all --health 2000");
+    assert!(node.output("lnetctl peer show -v 2").contains("health value: 1000\n"));
     let (status, _, err) = node.run("lnetctl net set --all --state down");
     assert!(status == 234 && err.contains("cannot be used with"), "{status} {err}");
 }
 
 #[test]
-fn pings_print_those_that_answer_and_then_those_that_do_not() {
+fn pings_print_answers_and_then_failures() {
     let node = Node::start("pings");
     let (status, out, err) = node.run("lnetctl ping 10.0.0.2@tcp 10.0.0.99@tcp -t 1");
     assert_eq!(
@@ -340,10 +340,10 @@ fn pings_print_those_that_answer_and_then_those_that_do_not() {
             ""
         )
     );
-    assert!(node.says("lnetctl discover --force 10.0.0.[2-3]@tcp").contains("nid: 10.0.0.3@tcp"));
+    assert!(node.output("lnetctl discover --force 10.0.0.[2-3]@tcp").contains("nid: 10.0.0.3@tcp"));
     let (status, out, err) = node.run("lnetctl --dialect cyaml ping 10.0.0.99@tcp");
     assert!(status == 255 && out.is_empty() && err.contains("descr: \"failed to ping"), "{err}");
-    assert_eq!(node.says("lctl ping 10.0.0.2@tcp 5"), "12345-0@lo\n10.0.0.2@tcp\n");
+    assert_eq!(node.output("lctl ping 10.0.0.2@tcp 5"), "12345-0@lo\n10.0.0.2@tcp\n");
     let (status, out, _) = node.run("lctl ping 10.0.0.99@tcp");
     assert_eq!((status, out.as_str()), (143, "failed to ping 10.0.0.99@tcp: No route to host\n"));
 }
@@ -351,26 +351,28 @@ fn pings_print_those_that_answer_and_then_those_that_do_not() {
 #[test]
 fn an_export_can_be_imported() {
     let node = Node::start("export");
-    node.says("lnetctl peer add --prim_nid 10.0.0.2@tcp");
-    node.says("lnetctl export --backup lnet.conf");
-    let backup = node.says("lnetctl export --backup");
+    node.output("lnetctl peer add --prim_nid 10.0.0.2@tcp");
+    node.output("lnetctl export --backup lnet.conf");
+    let backup = node.output("lnetctl export --backup");
     assert_eq!(std::fs::read_to_string(node.directory.join("lnet.conf")).unwrap(), backup);
-    node.says("lnetctl net del --net tcp");
-    node.says("lnetctl peer del --prim_nid 10.0.0.2@tcp");
-    node.says("lnetctl import lnet.conf");
-    assert_eq!(node.says("lnetctl export --backup"), backup);
-    assert!(node.says("lnetctl import --show lnet.conf").starts_with("net:\n-     net type: tcp"));
+    node.output("lnetctl net del --net tcp");
+    node.output("lnetctl peer del --prim_nid 10.0.0.2@tcp");
+    node.output("lnetctl import lnet.conf");
+    assert_eq!(node.output("lnetctl export --backup"), backup);
+    assert!(
+        node.output("lnetctl import --show lnet.conf").starts_with("net:\n-     net type: tcp")
+    );
     let (status, _, err) = node.run_with(
         "lnetctl import",
         "route:\n- net: tcp8\n  gateway: 10.0.0.55@tcp\n  hop: -1\nrouting:\n  enable: 1\nbuffers:\n  large: 9\n",
     );
     assert_eq!((status, err.as_str()), (0, ""));
-    let backup = node.says("lnetctl export --backup");
+    let backup = node.output("lnetctl export --backup");
     for part in ["\n-     net: tcp8\n      gateway: 10.0.0.55@tcp\n", "\n    large: 9\n"] {
         assert!(backup.contains(part), "{part:?} is missing in:\n{backup}");
     }
-    node.says("lnetctl export --backup lnet.conf");
-    let shown = node.says("lnetctl import --show lnet.conf");
+    node.output("lnetctl export --backup lnet.conf");
+    let shown = node.output("lnetctl import --show lnet.conf");
     assert!(shown.contains("\nroute:\n-     net: tcp8\n"), "{shown}");
     let (status, _, err) = node.run_with("lnetctl import", "net:\n  - net tipe: tcp\n");
     assert_eq!(status, 234);
@@ -384,7 +386,7 @@ fn an_export_can_be_imported() {
 #[test]
 fn commands_are_read_line_by_line() {
     let node = Node::start("lines");
-    let lines = "net show\n\n# nothing\nstats reset\nquit\nnonsense\n";
+    let lines = "net show\n\n# a comment\nstats reset\nquit\nnonsense\n";
     let (status, out, err) = node.run_with("lnetctl", lines);
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out.starts_with("net:\n-     net type: tcp"), "{out}");
@@ -398,7 +400,7 @@ fn commands_are_read_line_by_line() {
 }
 
 #[test]
-fn the_tools_answer_to_their_own_names() {
+fn the_tools_run_by_their_own_names() {
     let node = Node::start("names");
     for (name, words) in [("lnetctl", "net show"), ("lctl", "list_nids"), ("lst", "list-commands")]
     {
@@ -410,34 +412,35 @@ fn the_tools_answer_to_their_own_names() {
             .output()
             .unwrap();
         assert!(output.status.success());
-        let same = node.says(&format!("{name} {words}"));
+        let same = node.output(&format!("{name} {words}"));
         assert_eq!(String::from_utf8(output.stdout).unwrap(), same);
     }
 }
 
 #[test]
-fn lctl_prints_the_lines_of_lctl() {
+fn lctl_prints_the_format_of_lustre() {
     let node = Node::start("lctl");
     assert_eq!(
-        node.says("lctl --net tcp conn_list"),
+        node.output("lctl --net tcp conn_list"),
         "12345-10.0.0.2@tcp   C[0]10.0.0.1->10.0.0.2:988 87040/131072 nonagle\n"
     );
-    assert_eq!(node.says("lctl --net tcp peer_list"), "<no peers>\n");
-    assert_eq!(node.says("lctl --net tcp disconnect 10.0.0.2@tcp"), "");
-    assert_eq!(node.says("lctl show_route"), "");
-    assert_eq!(node.says("lctl which_nid 10.0.0.9@o2ib 10.0.0.9@tcp"), "10.0.0.9@tcp\n");
+    assert_eq!(node.output("lctl --net tcp peer_list"), "<no peers>\n");
+    assert_eq!(node.output("lctl --net tcp disconnect 10.0.0.2@tcp"), "");
+    assert_eq!(node.output("lctl show_route"), "");
+    assert_eq!(node.output("lctl which_nid 10.0.0.9@o2ib 10.0.0.9@tcp"), "10.0.0.9@tcp\n");
     let routes = format!("routes=\n{}", recorded("cat /sys/kernel/debug/lnet/routes"));
-    assert_eq!(node.says("lctl get_param routes"), routes);
-    assert!(node.says("lctl get_param nis stats").contains("stats=\n0 0 0 7 0 0 0 0 0 0 0\n"));
+    assert_eq!(node.output("lctl get_param routes"), routes);
+    assert!(node.output("lctl get_param nis stats").contains("stats=\n0 0 0 7 0 0 0 0 0 0 0\n"));
 }
 
 #[test]
-fn lst_asks_the_console_of_the_node() {
+fn lst_uses_the_console_of_the_node() {
     let node = Node::start("lst");
     let (status, out, err) = node.run("lst show_session");
     assert_eq!((status, out.as_str()), (255, ""));
-    let told = "lst: this node has no selftest role\n# hint: start it with \"fulmar node --role ";
-    assert!(err.starts_with(told), "{err}");
+    let expected =
+        "lst: this node has no selftest role\n# hint: start it with \"fulmar node --role ";
+    assert!(err.starts_with(expected), "{err}");
     let (status, _, err) = node.run("lst show_session --control /nonexistent/x.sock");
     assert!(status == 255 && err.starts_with("lst: no node answers at /nonexistent"), "{err}");
     let (status, out, _) = node.run_with("lst", "help\nquit\nnonsense\n");
@@ -446,7 +449,7 @@ fn lst_asks_the_console_of_the_node() {
 }
 
 #[test]
-fn without_a_node_one_line_says_what_to_do() {
+fn without_a_node_one_line_gives_a_remedy() {
     let node = Node::start("absent");
     let (status, out, err) = node.run("lnetctl --control /nonexistent/x.sock net show");
     assert_eq!((status, out.as_str()), (254, ""));
@@ -471,7 +474,7 @@ fn a_node_checks_its_configuration() {
 }
 
 #[test]
-fn a_demonstration_whose_reader_has_gone_ends_without_a_word() {
+fn a_demo_with_a_closed_reader_ends_silently() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
@@ -484,9 +487,9 @@ fn a_demonstration_whose_reader_has_gone_ends_without_a_word() {
 fn completion_and_manual_pages_are_written() {
     let node = Node::start("pages");
     for shell in ["bash", "zsh", "fish"] {
-        assert!(node.says(&format!("completion {shell}")).contains("lnetctl"));
+        assert!(node.output(&format!("completion {shell}")).contains("lnetctl"));
     }
-    node.says("man --dir .");
+    node.output("man --dir .");
     let page = std::fs::read_to_string(node.directory.join("fulmar-lnetctl-net-add.1")).unwrap();
     assert!(page.contains("Add interfaces to a network"), "{page}");
     let page = std::fs::read_to_string(node.directory.join("fulmar-lst-add_test.1")).unwrap();

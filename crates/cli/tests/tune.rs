@@ -1,4 +1,4 @@
-//! What `fulmar tune` prints is given to the tools that it is for.
+//! The tools accept the output of `fulmar tune`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fulmar_control::api::{Server, ServerHandle};
 use fulmar_control::testing::FakeNode;
 
-/// A directory with the control socket of a node that lives in memory.
+/// A directory with the control socket of a simulated node.
 struct Desk {
     directory: PathBuf,
     handle: Option<ServerHandle>,
@@ -49,7 +49,7 @@ impl Drop for Desk {
 }
 
 #[test]
-fn a_node_takes_the_files_that_are_printed() {
+fn a_node_accepts_the_printed_files() {
     let desk = Desk::new("files");
     let files = ["--format node", "--format modprobe --for kernel --routers 2"];
     for (at, words) in files.into_iter().enumerate() {
@@ -68,7 +68,7 @@ fn a_node_takes_the_files_that_are_printed() {
 }
 
 #[test]
-fn the_tools_take_the_lines_that_are_printed() {
+fn the_tools_accept_the_printed_lines() {
     let desk = Desk::new("lines");
     let lines = desk.text("--format lnetctl --net tcp --device eth0 --routers 1");
     for line in lines.lines().filter(|line| !line.starts_with('#')) {
@@ -82,11 +82,11 @@ fn the_tools_take_the_lines_that_are_printed() {
 }
 
 #[test]
-fn statuses_tell_whether_the_line_is_filled() {
+fn the_exit_status_shows_whether_the_line_is_full() {
     let desk = Desk::new("statuses");
     let (status, out, _) = desk.run("tune --rate 100Gbit --rtt 50.5ms --nodes 2 --memory 64G");
     assert_eq!(status, 0, "{out}");
-    assert!(out.contains("the line is full, nothing else binds"), "{out}");
+    assert!(out.contains("the line is the bottleneck"), "{out}");
     let (status, out, _) = desk.run("tune --rate 100Gbit --rtt 50.5ms --nodes 2 --memory 1G");
     assert_eq!(status, 1);
     assert!(out.contains("Warning: half of the memory is 512 MiB"), "{out}");
@@ -96,7 +96,7 @@ fn statuses_tell_whether_the_line_is_filled() {
     }
     let (status, _, err) = desk.run("tune --rate 1G --rtt 50ms --format lctl");
     assert_eq!(status, 2);
-    assert!(err.starts_with("fulmar tune: there is no such text for this"), "{err}");
+    assert!(err.starts_with("fulmar tune: this format is not available here"), "{err}");
 }
 
 #[test]
@@ -104,20 +104,20 @@ fn a_round_trip_that_cannot_be_measured_is_a_failure() {
     let desk = Desk::new("unmeasured");
     let (status, out, err) = desk.run("tune --rate 1G --to no.such.host.invalid");
     assert_eq!((status, out.as_str()), (1, ""), "{err}");
-    let told = "fulmar tune: \"no.such.host.invalid\" is no host that can be found: ";
-    assert!(err.starts_with(told), "{err}");
-    // No socket is connected to a broadcast.
+    let expected = "fulmar tune: cannot resolve \"no.such.host.invalid\": ";
+    assert!(err.starts_with(expected), "{err}");
+    // TCP cannot connect to a broadcast address.
     let (status, out, err) = desk.run("tune --rate 1G --to 255.255.255.255@tcp");
     assert_eq!((status, out.as_str()), (1, ""), "{err}");
-    let told = "fulmar tune: cannot measure the round trip to 255.255.255.255:988: ";
-    assert!(err.starts_with(told) && err.ends_with("; give it by --rtt\n"), "{err}");
+    let expected = "fulmar tune: cannot measure the round trip to 255.255.255.255:988: ";
+    assert!(err.starts_with(expected) && err.ends_with("; give it with --rtt\n"), "{err}");
 }
 
 #[test]
-fn a_node_that_runs_is_asked_what_it_has() {
+fn a_running_node_provides_its_settings() {
     let desk = Desk::new("asked");
     let out = desk.text("").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(out.contains("the Fulmar node that runs here, by 10.0.0.1@tcp"), "{out}");
+    assert!(out.contains("the running Fulmar node, interface 10.0.0.1@tcp"), "{out}");
     let value: serde_json::Value = serde_json::from_str(&desk.text("--json")).unwrap();
     assert_eq!(value["host"]["present"]["values"]["conns_per_peer"], "4");
     assert!(value["now"]["bytes_per_second"].as_f64().unwrap() > 0.);

@@ -1,4 +1,4 @@
-//! A running node, as an administrator sees it.
+//! The administration API of a running node.
 
 use std::sync::mpsc;
 use std::thread;
@@ -29,8 +29,8 @@ use crate::views;
 
 /// The timeout of a ping whose caller gives none, in seconds.
 const PING_TIMEOUT: u32 = 180;
-/// How many nodes are asked at once.
-const ASKED_MAX: usize = 64;
+/// Number of nodes that are queried concurrently.
+const CONCURRENT_QUERIES_MAX: usize = 64;
 
 pub(super) type Result<T> = std::result::Result<T, AdminError>;
 
@@ -74,7 +74,7 @@ impl Daemon {
         self.networks.add(&self.node, specs).map_err(|error| start_error(&error))
     }
 
-    /// Returns the NIs to which a command applies.
+    /// Returns the NIs that a command selects.
     fn meant(&self, keep: impl Fn(&NiSpec) -> bool) -> Vec<Nid> {
         self.networks.all().iter().filter(|spec| keep(spec)).map(|spec| spec.nid).collect()
     }
@@ -127,17 +127,17 @@ impl Daemon {
         self.forget_udsp(&conf.udsp)
     }
 
-    /// Discovers gateways of routes, so that the routes are used as soon as they can be.
+    /// Discovers the gateways of routes, so that the routes become usable early.
     pub(crate) fn discover_routers(&self) {
         let gateways: Vec<Nid> = self.routers().iter().map(|router| router.nid).collect();
         for answer in self.ask_all(&gateways, None, |node, nid| node.discover(nid, true)) {
             if let Err(errno) = answer.result {
-                tracing::warn!("router {} cannot be discovered: {}", answer.nid, Errno(errno));
+                tracing::warn!("cannot discover router {}: {}", answer.nid, Errno(errno));
             }
         }
     }
 
-    /// Asks every node at once, and waits for each no longer than `timeout`.
+    /// Queries all nodes concurrently, each with `timeout`.
     fn ask_all(
         &self,
         nids: &[Nid],
@@ -148,21 +148,21 @@ impl Daemon {
         + 'static,
     ) -> Vec<Answer> {
         let mut answers = Vec::new();
-        for group in nids.chunks(ASKED_MAX) {
+        for group in nids.chunks(CONCURRENT_QUERIES_MAX) {
             let asked: Vec<_> = group
                 .iter()
                 .map(|&nid| {
                     let (node, ask) = (self.node.clone(), ask.clone());
-                    let (tell, told) = mpsc::channel();
-                    thread::spawn(move || tell.send(ask(&node, nid)));
-                    (nid, told)
+                    let (sender, answer) = mpsc::channel();
+                    thread::spawn(move || sender.send(ask(&node, nid)));
+                    (nid, answer)
                 })
                 .collect();
             let end = timeout.map(|timeout| Instant::now() + timeout);
-            for (nid, told) in asked {
+            for (nid, answer) in asked {
                 let result = match end {
-                    None => told.recv().unwrap_or(Err(Errno::ESHUTDOWN)),
-                    Some(end) => told
+                    None => answer.recv().unwrap_or(Err(Errno::ESHUTDOWN)),
+                    Some(end) => answer
                         .recv_timeout(end.saturating_duration_since(Instant::now()))
                         .unwrap_or(Err(Errno::ETIMEDOUT)),
                 };
@@ -230,7 +230,7 @@ impl Admin for Daemon {
     fn net_set(&self, request: NetSet) -> Result<()> {
         let NetSet { nid, net, conns_per_peer, lnd_timeout, .. } = request;
         if lnd_timeout.is_some() {
-            let descr = "a timeout of its own of an NI is not supported by this node yet";
+            let descr = "a timeout for a single NI is not supported yet";
             return Err(AdminError::new(Errno::EOPNOTSUPP, descr));
         }
         let meant = self.meant(|spec| match (nid, net) {
@@ -387,7 +387,7 @@ impl Admin for Daemon {
         Ok(Nids { nids: self.meant(|_| true) })
     }
 
-    /// Returns our NID by which the nearest of the given NIDs is reached, as `lctl` does.
+    /// Returns the NID of this node that reaches the nearest of the given NIDs, as `lctl` does.
     fn which_nid(&self, request: WhichNid) -> Result<WhichReply> {
         let (specs, routes) = (self.networks.all(), self.routes());
         let reached = |nid: &Nid| {

@@ -1,9 +1,9 @@
 //! The running node: the driver with its configuration, its control socket and its metrics.
 //!
-//! [`run`] starts a node as a [`NodeConfig`] says and serves the administration API until a signal
+//! [`run`] starts a node from a [`NodeConfig`] and serves the administration API until a signal
 //! ends it. The API is [`Admin`], which `admin` implements over the driver's node.
 #![forbid(unsafe_code)]
-// The crate is a process: it takes signals, writes a log and talks to the service manager.
+// This crate is a process: it handles signals, writes a log and notifies the service manager.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod admin;
@@ -33,29 +33,30 @@ use networks::Networks;
 
 pub use selftest::Selftest;
 
-/// Why a node does not run. The first line of the text says what failed, a second one what to do.
+/// Why a node does not run. The first line of the text describes the failure, a second one a
+/// remedy.
 #[derive(Debug, Error)]
 pub enum DaemonError {
     /// The networks of the configuration do not fit the interfaces of this machine.
     #[error("{error}\nhelp: {}", error.help)]
     Resolve {
-        /// What does not fit.
+        /// The mismatch.
         error: ResolveError,
     },
     /// The global values contradict each other.
-    #[error("the global values do not go together: {0}")]
+    #[error("inconsistent global values: {0}")]
     Globals(String),
     /// The CPTs do not fit this machine.
-    #[error("the CPTs cannot be made: {0}\nhelp: change cpu_npartitions or cpu_pattern")]
+    #[error("cannot create the CPTs: {0}\nhelp: change cpu_npartitions or cpu_pattern")]
     Cpts(String),
-    /// The control socket or the metrics' port cannot be opened.
+    /// The control socket or the metrics port cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The driver does not start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// A part of the configuration was refused.
-    #[error("the configuration cannot be applied: {what}: {error}")]
+    #[error("cannot apply the configuration: {what}: {error}")]
     Configure {
         /// The part, such as `peer 10.0.0.1@tcp`.
         what: String,
@@ -63,27 +64,27 @@ pub enum DaemonError {
         error: Errno,
     },
     /// A route was refused.
-    #[error("the configuration cannot be applied: {what}: {error}\nhelp: {hint}")]
+    #[error("cannot apply the configuration: {what}: {error}\nhelp: {hint}")]
     Route {
-        /// Which route.
+        /// The route.
         what: String,
         /// Why.
         error: String,
-        /// What to do.
+        /// A remedy.
         hint: String,
     },
-    /// The operating system refused something.
-    #[error("the system refuses: {0}")]
+    /// The operating system refused an operation.
+    #[error("system error: {0}")]
     System(#[from] io::Error),
 }
 
 /// Runs a node until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// Why it does not start.
+/// Why the node does not start.
 pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     log();
-    warn_of_old_names(config);
+    warn_of_deprecated_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
     let mut options = Options::default();
@@ -116,7 +117,7 @@ pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     Ok(served?)
 }
 
-/// Starts the I/O threads: as many as there are cores, or those of the CPTs that are configured.
+/// Starts the I/O threads: one for each core, or those of the configured CPTs.
 fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
     let parameters = &config.options.parameters;
     let machine = Cores { usable: fulmar_net::usable_cores(), nodes: fulmar_net::numa_nodes() };
@@ -127,7 +128,7 @@ fn threads(config: &NodeConfig) -> Result<Runtime, DaemonError> {
     })
 }
 
-/// Writes the log to standard error; `FULMAR_LOG` says how much of it, `info` if it is not set.
+/// Writes the log to standard error; `FULMAR_LOG` sets the level, `info` by default.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FULMAR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -147,16 +148,16 @@ fn bind(config: &NodeConfig) -> Result<Server, BindError> {
     }
 }
 
-/// Warns of parameters under names that are deprecated.
-fn warn_of_old_names(config: &NodeConfig) {
+/// Warns of deprecated parameter names.
+fn warn_of_deprecated_names(config: &NodeConfig) {
     for old in ["live_router_check_interval", "dead_router_check_interval"] {
         if config.options.parameters.text(Module::Lnet, old).is_some() {
-            tracing::warn!("{old} is an old name: write alive_router_check_interval");
+            tracing::warn!("{old} is deprecated: use alive_router_check_interval");
         }
     }
 }
 
-/// Gives a node its roles and its configuration.
+/// Applies roles and configuration to a node.
 fn configured(
     node: &Node,
     config: &NodeConfig,
@@ -183,8 +184,8 @@ fn configure(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), Da
     Ok(())
 }
 
-/// Adds the routes of `routes=`, some of which may be for other nodes, and those of lnet.conf, which
-/// are for this node.
+/// Adds the routes of `routes=`, which may include routes of other nodes, and those of lnet.conf,
+/// which are for this node.
 fn configure_routes(daemon: &Daemon, config: &NodeConfig, own: &[Nid]) -> Result<(), DaemonError> {
     for route in config.shared_routes(own) {
         match daemon.add_route(&route) {
@@ -218,7 +219,7 @@ fn configure_peers(daemon: &Daemon, config: &NodeConfig) -> Result<(), DaemonErr
         .map_err(|error| DaemonError::Configure { what: "udsp".into(), error: Errno(-error.errno) })
 }
 
-/// Serves the control socket until a signal says to stop.
+/// Serves the control socket until a signal arrives.
 fn serve(server: Server, daemon: Arc<Daemon>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
@@ -234,12 +235,12 @@ fn serve(server: Server, daemon: Arc<Daemon>) -> io::Result<()> {
         };
         server.serve(daemon, stop).await
     });
-    // Pings that are still under way must not delay the end.
+    // Pings in progress must not delay the shutdown.
     runtime.shutdown_background();
     served
 }
 
-/// Reports the state to the service manager, if one asked for it by `NOTIFY_SOCKET`.
+/// Reports the state to the service manager, if `NOTIFY_SOCKET` is set.
 fn notify(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!("cannot notify the service manager: {error}");

@@ -1,4 +1,4 @@
-//! The NIs of a running node, as they were configured.
+//! The configuration of the NIs of a running node.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use fulmar_control::config::{NiSpec, Parameters};
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Admin, NiAddress, NiOptions, StartError};
 
-/// The configuration of NIs that the machine does not keep.
+/// The configuration of NIs, of which the machine keeps only a part.
 pub(crate) struct Networks {
     /// The defaults of an NI.
     pub(crate) parameters: Parameters,
@@ -14,20 +14,20 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// Keeps the configuration with which the node was started.
+    /// Stores the configuration with which the node was started.
     pub(crate) fn new(parameters: Parameters, specs: Vec<NiSpec>) -> Self {
         specs.iter().for_each(warn);
         Self { parameters, specs: Mutex::new(specs) }
     }
 
-    /// Adds NIs to the running node: all, or none.
+    /// Adds NIs to the running node: all or none.
     pub(crate) fn add(&self, node: &Admin, specs: &[NiSpec]) -> Result<(), StartError> {
         let mut known = self.specs();
         let before = known.len();
         for spec in specs {
             if let Err(error) = node.add_ni(options(spec)) {
                 for added in known.drain(before..) {
-                    // It was added a moment ago, and may have been removed since.
+                    // It was just added; it may already have been removed.
                     let _ = node.remove_ni(added.nid);
                 }
                 return Err(error);
@@ -45,14 +45,14 @@ impl Networks {
         Ok(())
     }
 
-    /// Changes the configuration that is kept of an NI.
+    /// Changes the stored configuration of an NI.
     pub(crate) fn update(&self, nid: Nid, change: impl FnOnce(&mut NiSpec)) {
         if let Some(spec) = self.specs().iter_mut().find(|spec| spec.nid == nid) {
             change(spec);
         }
     }
 
-    /// Returns every NI, in the order of configuration.
+    /// Returns all NIs, in the order of configuration.
     pub(crate) fn all(&self) -> Vec<NiSpec> {
         self.specs().clone()
     }
@@ -69,7 +69,7 @@ fn warn(spec: &NiSpec) {
     }
 }
 
-/// Returns the driver's options of an NI.
+/// Returns the options of an NI for the driver.
 pub(crate) fn options(spec: &NiSpec) -> NiOptions {
     let ip = spec.nid.ip().expect("an NI on tcp has an IP address");
     NiOptions {

@@ -44,8 +44,8 @@ impl Daemon {
         routes.iter().try_for_each(delete)
     }
 
-    /// Adds a route of an lnet.conf, at the start or later. It is not an error if the same route
-    /// exists.
+    /// Adds a route of an lnet.conf, at start or on import. An identical existing route is not an
+    /// error.
     pub(super) fn import_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
         let there = || self.routes().iter().any(|known| known.to_conf() == known_form(route));
         match self.add_route(route) {
@@ -54,8 +54,8 @@ impl Daemon {
         }
     }
 
-    /// Adds the routes of an lnet.conf. The others are added even if one is refused: the file may be
-    /// shared by several nodes.
+    /// Adds the routes of an lnet.conf. Continues after a refused route: several nodes may share
+    /// the file.
     pub(super) fn import_routes(&self, routes: &[RouteConf]) -> Option<AdminError> {
         let refused = routes.iter().filter_map(|route| {
             self.import_route(route).err().map(|errno| AdminError::route_add(errno, route))
@@ -83,7 +83,7 @@ impl Daemon {
             .map_err(|errno| AdminError::routing(errno, "routing"))
     }
 
-    /// Changes the numbers of buffers that are given. They have an effect when the node is a router.
+    /// Changes the given numbers of buffers. They take effect when the node is a router.
     pub(super) fn set_buffers(&self, counts: &BuffersConf, what: &str) -> Result<()> {
         if *counts == BuffersConf::default() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Daemon {
         let refused = |what: &str, errno: Errno| {
             let error = AdminError::new(errno, format!("cannot set {what} of peer: {errno}"));
             match errno {
-                Errno::ENOENT => error.with_hint("\"lnetctl peer list\" names the peers"),
+                Errno::ENOENT => error.with_hint("\"lnetctl peer list\" lists the peers"),
                 _ => error,
             }
         };
@@ -127,7 +127,7 @@ impl Daemon {
                 self.node.set_peer_state(nid, state).map_err(|errno| refused("state", errno))
             }
             (None, Some(_)) => Err(AdminError::new(Errno::EINVAL, "invalid peer state param")
-                .with_hint("a state is that of one peer: say --nid NID")),
+                .with_hint("a state applies to one peer: give --nid NID")),
         }
     }
 
@@ -137,7 +137,7 @@ impl Daemon {
     }
 }
 
-/// The part of a route's configuration that a node keeps.
+/// Returns the part of a route configuration that a node keeps.
 fn known_form(route: &RouteConf) -> RouteConf {
     RouteConf { health_sensitivity: None, ..route.clone() }
 }

@@ -8,7 +8,7 @@ use fulmar_control::show::Fault;
 use crate::admin::{Daemon, Result};
 
 impl Daemon {
-    /// Returns the selection policies, each with its index.
+    /// Returns the selection policies with their indices.
     pub(super) fn udsp(&self) -> Vec<UdspConf> {
         UdspConf::numbered(self.node.udsp())
     }
@@ -22,7 +22,7 @@ impl Daemon {
                     "a rule has --src, --dst, --src with --dst, or --dst with --rte; only the \
                      first two have a priority",
                 ),
-                Errno::EALREADY => error.with_hint("there is such a rule: see udsp show"),
+                Errno::EALREADY => error.with_hint("the rule exists already: see udsp show"),
                 _ => error,
             }
         })
@@ -33,7 +33,7 @@ impl Daemon {
         rules.iter().try_for_each(|rule| self.add_udsp(rule))
     }
 
-    /// Removes the rules that have the same criteria as these, whatever their index.
+    /// Removes the rules with the same criteria as `rules`, whatever their index.
     pub(super) fn forget_udsp(&self, rules: &[UdspConf]) -> Result<()> {
         for rule in rules {
             let criteria = |conf: &UdspConf| (conf.src.clone(), conf.dst.clone(), conf.rte.clone());

@@ -1,4 +1,4 @@
-//! Views of the machine as values of the administration API.
+//! Conversion of views of the node into values of the administration API.
 
 use fulmar_base::Time;
 use fulmar_control::config::NiSpec;
@@ -10,9 +10,9 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_net::ConnDetails;
 use fulmar_socklnd::PeerInfo;
 
-/// Groups NIs by network, in the order in which the machine has them.
+/// Groups NIs by network, in the order of the node.
 ///
-/// `cpts` is how many CPTs there are.
+/// `cpts` is the number of CPTs.
 pub(crate) fn nets(
     nis: Vec<views::Ni>,
     specs: &[NiSpec],
@@ -59,7 +59,7 @@ fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32, now: Time) -> Ni {
     }
 }
 
-/// Shows an open connection.
+/// Converts an open connection.
 pub(crate) fn connection(conn: &ConnDetails) -> Connection {
     let kind = match conn.info.kind {
         ConnKind::CONTROL => 'C',
@@ -81,7 +81,7 @@ pub(crate) fn connection(conn: &ConnDetails) -> Connection {
     }
 }
 
-/// Shows a peer of the socket LND.
+/// Converts a peer of the socket LND.
 pub(crate) fn socklnd_peer(peer: &PeerInfo) -> SocklndPeer {
     let dialled = if peer.dials { peer.ni.ip().zip(peer.remote) } else { None };
     SocklndPeer {

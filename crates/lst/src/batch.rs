@@ -12,19 +12,19 @@ use super::tables::{self, STATES};
 use super::tool::{About, Ran, Tool, failures, framework, status};
 use super::{Key, Subcommand};
 
-/// The default batch; every session has it.
+/// The default batch, which every session has.
 pub(super) const BATCH: &str = "batch";
-/// How the state of a batch is written.
+/// State codes of a batch in the output.
 const IDLE: u32 = 0xb0;
 const RUNNING: u32 = 0xb1;
-/// The time between two queries of a batch that is stopping.
+/// Interval between two queries of a stopping batch.
 const POLL: Duration = Duration::from_secs(1);
 /// The timeout of such a query, in seconds.
 const POLL_TIMEOUT: u32 = 30;
 
 pub(super) const ADD_BATCH: Subcommand = Subcommand {
     name: "add_batch",
-    about: "Make a batch: tests that run together",
+    about: "Create a batch: tests that run together",
     usage: "Usage: lst add_batch NAME",
     options: &[],
     operands: "NAME",
@@ -37,18 +37,23 @@ pub(super) const RUN: Subcommand = Subcommand {
     name: "run",
     about: "Start the tests of a batch",
     usage: "Usage: lst run [--timeout TIME] [NAME]",
-    options: &[Opt::valued('t', "timeout", "SECONDS", "Taken and not used, as in every release")],
+    options: &[Opt::valued(
+        't',
+        "timeout",
+        "SECONDS",
+        "Accepted and not used, as in every release",
+    )],
     operands: "[BATCH]",
-    note: "With --from and --to it runs one test and prints what it measures: see lst run --help",
+    note: "With --from and --to it runs one test and prints the results: see lst run --help",
     key: Key::Needed,
     run,
 };
 
 pub(super) const STOP: Subcommand = Subcommand {
     name: "stop",
-    about: "Stop the tests of a batch, and wait for that",
+    about: "Stop the tests of a batch, and wait until they have stopped",
     usage: "Usage: lst stop [--force] BATCH_NAME",
-    options: &[Opt::flag('f', "force", "Give up RPCs that are under way")],
+    options: &[Opt::flag('f', "force", "Abort RPCs in flight")],
     operands: "[BATCH]",
     note: "",
     key: Key::Needed,
@@ -60,10 +65,10 @@ pub(super) const LIST_BATCH: Subcommand = Subcommand {
     about: "Print the names of the batches, or the tests or nodes of one",
     usage: "Usage: lst list_batch NAME [--test ID] [--server]",
     options: &[
-        Opt::valued('t', "test", "ID", "One test alone; they are numbered from 1"),
-        Opt::flag('s', "server", "The servers and not the clients"),
+        Opt::valued('t', "test", "ID", "Only this test; numbers start at 1"),
+        Opt::flag('s', "server", "Servers instead of clients"),
         Opt::flag('a', "active", "Nodes that are in the session"),
-        Opt::flag('i', "invalid", "Nodes that are not"),
+        Opt::flag('i', "invalid", "Nodes that are not in the session"),
         Opt::flag('l', "all", "All nodes"),
     ],
     operands: "[NAME]",
@@ -76,7 +81,7 @@ fn add_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let batch = line.operand().ok_or(status::USAGE)?.to_owned();
     tool.check_name(&batch)?;
     let about = About { object: "batch", failed: &format!("Failed to add batch {batch}") };
-    let failed = tool.tell(about, Command::AddBatch { batch })?;
+    let failed = tool.execute(about, Command::AddBatch { batch })?;
     tool.conclude(&failed)
 }
 
@@ -84,7 +89,7 @@ fn run(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let batch = line.operand_or(BATCH).ok_or(status::USAGE)?;
     let timeout = line.number("timeout", 0).ok_or(status::USAGE)?;
     let about = About { object: "batch", failed: &format!("Failed to start batch {batch}") };
-    let failed = tool.tell(about, Command::Run { batch: batch.to_owned(), timeout })?;
+    let failed = tool.execute(about, Command::Run { batch: batch.to_owned(), timeout })?;
     tool.check_nodes("Run batch", &failed)?;
     tool.print(&format!("{batch} is running now\n"))
 }
@@ -93,7 +98,7 @@ fn stop(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let batch = line.operand_or(BATCH).ok_or(status::USAGE)?.to_owned();
     let about = About { object: "batch", failed: &format!("Failed to stop batch {batch}") };
     let force = line.has("force");
-    let mut failed = tool.tell(about, Command::Stop { batch: batch.clone(), force })?;
+    let mut failed = tool.execute(about, Command::Stop { batch: batch.clone(), force })?;
     failed.retain(|failure| framework(failure.error) != Some(Errno::EPERM));
     tool.check_nodes("stop batch", &failed)?;
     loop {
@@ -101,7 +106,7 @@ fn stop(tool: &mut Tool<'_>, line: &Line) -> Ran {
         let query = Command::Query { batch: batch.clone(), test: 0, servers, timeout };
         let reply = tool.ask(about, query)?;
         let Reply::Active(answers) = reply else { return Err(tool.garbled(&reply)) };
-        // A node that does not answer may run for ever: it is reported, and not waited for.
+        // A node that does not answer may never stop: it is reported, but not waited for.
         tool.check_nodes("stop batch", &failures(&answers))?;
         let running = answers.iter().filter(|answer| answer.result.is_ok_and(|n| n > 0)).count();
         if running == 0 {
@@ -132,7 +137,7 @@ fn list_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
             one.ok_or_else(|| tool.refused(About { object: "test", ..about }, Errno::ENOENT))?
         }
     };
-    let states = states_asked(line);
+    let states = selected_states(line);
     if states.is_empty() {
         let mut text = if test == 0 { head(batch, &info) } else { String::new() };
         let first = test.max(1);
@@ -149,7 +154,7 @@ fn list_batch(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.print(&format!("{lines}Total {total} nodes\n"))
 }
 
-/// Returns the number of the test, 0 for all.
+/// Returns the number of the test; 0 means all.
 pub(super) fn test_number(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
     match line.number("test", 0) {
         Some(0) if line.has("test") => {}
@@ -159,7 +164,7 @@ pub(super) fn test_number(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
     tool.fail("Invalid test id, test id starts from 1")
 }
 
-fn states_asked(line: &Line) -> Vec<NodeState> {
+fn selected_states(line: &Line) -> Vec<NodeState> {
     let wanted = |state: &NodeState| {
         let option = if *state == NodeState::Active { "active" } else { "invalid" };
         line.has("all") || line.has(option)

@@ -1,4 +1,4 @@
-//! The console of the node, as the commands see it, and the clock.
+//! Interface of the commands to the console of the node, and the clock.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use crate::Connect;
 
-/// Where the commands go.
+/// The console that executes commands.
 pub(super) trait Console {
     /// Executes a command, which may take half a minute.
     fn ask(&mut self, command: Command) -> Result<Answer, CallFailure>;
 }
 
-/// Why a command did not reach a console, and what to do about it.
+/// Why a command did not reach a console, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub(super) struct CallFailure(pub(super) String);
@@ -33,7 +33,7 @@ impl From<CallError> for CallFailure {
 /// The console of the node behind the control socket.
 pub(super) struct Remote<'a> {
     connect: &'a Connect<'a>,
-    /// Found by the first command: some need none.
+    /// Connected by the first command: some commands need none.
     client: Option<Client>,
     key: u32,
 }
@@ -52,11 +52,11 @@ impl Console for Remote<'_> {
     }
 }
 
-/// The clock by which commands wait.
+/// The clock that commands use to wait.
 pub(super) trait Clock {
-    /// Returns the time since some moment.
+    /// Returns the time since an arbitrary start.
     fn now(&self) -> Duration;
-    /// Waits until that time.
+    /// Waits until `time`.
     fn wait_until(&mut self, time: Duration);
 }
 

@@ -1,4 +1,4 @@
-//! The commands as clap describes them, for help, completion and the manual. They are parsed by
+//! Description of the commands for clap: help, completion and the manual. They are parsed by
 //! [`Line`](super::Line): clap's abbreviations, messages and statuses are not those of `lst`.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -6,15 +6,15 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use super::load::{MeshArgs, RunArgs};
 use super::{MESH, Opt, SUBCOMMANDS, Subcommand, batch};
 
-const ABOUT: &str = "Drive LNet selftest from this node, in the words of Lustre's lst";
+const ABOUT: &str = "Control LNet selftest from this node with the commands of Lustre's lst";
 const LONG_ABOUT: &str = "\
-Drive LNet selftest from this node, in the words of Lustre's lst
+Control LNet selftest from this node with the commands of Lustre's lst
 
-A session takes nodes, with or without Fulmar, into groups; a batch has tests between groups. \
-LST_SESSION must be set to a number of the user's choice, such as $$. Without a command, lst reads \
-commands line by line from standard input.";
+A session has groups of nodes, which may run Fulmar or the kernel's LNet, and batches of tests \
+between groups. Set LST_SESSION to a number of your choice, such as $$. Without a command, lst \
+reads commands line by line from standard input.";
 
-/// `run` has two meanings; the description is that of the one with the more options.
+/// `run` has two meanings; the description is that of the one with more options.
 const BATCH_HELP: &str = "Without --from and --to: lst run [--timeout SECONDS] [BATCH] starts the \
                           tests of a batch.";
 

@@ -12,7 +12,7 @@ use super::{Key, Subcommand};
 
 pub(super) const ADD_GROUP: Subcommand = Subcommand {
     name: "add_group",
-    about: "Take nodes into the session, as a group with a name",
+    about: "Add nodes to the session, as a named group",
     usage: "Usage: lst group NAME IDs [IDs]...",
     options: &[],
     operands: "NAME IDs...",
@@ -23,7 +23,7 @@ pub(super) const ADD_GROUP: Subcommand = Subcommand {
 
 pub(super) const DEL_GROUP: Subcommand = Subcommand {
     name: "del_group",
-    about: "Delete a group: nodes that are in no other leave the session",
+    about: "Delete a group; its nodes leave the session unless they are in another group",
     usage: "Usage: lst del_group NAME",
     options: &[],
     operands: "NAME",
@@ -34,15 +34,15 @@ pub(super) const DEL_GROUP: Subcommand = Subcommand {
 
 pub(super) const UPDATE_GROUP: Subcommand = Subcommand {
     name: "update_group",
-    about: "Try again the nodes of a group, or remove some",
+    about: "Retry the nodes of a group, or remove some of them",
     usage: "Usage: lst update_group NAME [--clean] [--refresh] [--remove IDs]",
     options: &[
-        Opt::flag('f', "refresh", "Try again the nodes that are not active"),
+        Opt::flag('f', "refresh", "Retry the nodes that are not active"),
         Opt::valued(
             'c',
             "clean",
             "STATE",
-            "Remove nodes that are active, busy, down or unknown, or invalid: all but active",
+            "Remove nodes in this state: active, busy, down, unknown; invalid: all but active",
         ),
         Opt::valued('r', "remove", "IDs", "Remove these nodes, such as 10.0.0.[1-4]@tcp"),
     ],
@@ -54,7 +54,7 @@ pub(super) const UPDATE_GROUP: Subcommand = Subcommand {
 
 pub(super) const LIST_GROUP: Subcommand = Subcommand {
     name: "list_group",
-    about: "Print the names of the groups, or the nodes of some",
+    about: "Print the names of the groups, or the nodes of some groups",
     usage: "Usage: lst list_group [--active] [--busy] [--down] [--unknown] GROUP ...",
     options: &[
         Opt::flag('a', "active", "Nodes that are in the session"),
@@ -78,7 +78,7 @@ fn add_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let wanted = features(tool)?;
     let failed = format!("Failed to add group {group}");
     let about = About { object: "group", failed: &failed };
-    tool.tell(about, Command::AddGroup { group: group.clone() })?;
+    tool.execute(about, Command::AddGroup { group: group.clone() })?;
     let mut adding = Adding { about, features: wanted, added: false, failed: Vec::new() };
     let mut ended = Ok(());
     for list in lists {
@@ -99,7 +99,7 @@ fn add_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     }
     if !adding.added {
         tool.complain(&format!("No nodes added successfully, deleting group {group}"));
-        // The reason why nothing was added has been printed, and decides the status.
+        // The reason was printed before, and decides the status.
         if let Ok(Reply::Done | Reply::Nodes(_)) =
             tool.call(Command::DeleteGroup { group: group.clone() })?
         {
@@ -109,18 +109,18 @@ fn add_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     ended.and(tool.conclude(&adding.failed))
 }
 
-/// A group that is being filled.
+/// A group under construction.
 struct Adding<'a> {
     about: About<'a>,
-    /// Of the session, as far as is known.
+    /// Features of the session, as far as known.
     features: u32,
-    /// Whether any node was added.
+    /// Whether a node was added.
     added: bool,
     failed: Vec<Failure>,
 }
 
 impl Adding<'_> {
-    /// Takes the console's answer about the nodes of a list.
+    /// Handles the answer of the console about the nodes of a list.
     fn take(&mut self, tool: &mut Tool<'_>, list: &str, answer: Answer) -> Ran {
         let reply = match answer {
             Ok(Reply::Nodes(reply)) => reply,
@@ -141,7 +141,7 @@ impl Adding<'_> {
         let failed = failures(&reply.nodes);
         let refuses = |failure: &Failure| framework(failure.error) == Some(Errno::EPROTO);
         mention_features(tool, failed.iter().any(refuses));
-        // Nodes that were in the session before are added without being asked again.
+        // Nodes that are already in the session are added without another request.
         self.added |= failed.is_empty() || failed.len() < reply.nodes.len();
         if failed.is_empty() {
             return tool.print(&format!("{list} are added to session\n"));
@@ -164,7 +164,7 @@ fn mention_features(tool: &mut Tool<'_>, differ: bool) {
 fn del_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let group = line.operand().ok_or(status::USAGE)?;
     let about = About { object: "group", failed: &format!("Failed to delete group {group}") };
-    let failed = tool.tell(about, Command::DeleteGroup { group: group.to_owned() })?;
+    let failed = tool.execute(about, Command::DeleteGroup { group: group.to_owned() })?;
     let failed = without_left(failed);
     if failed.is_empty() {
         return tool.print("Group is deleted\n");
@@ -173,7 +173,7 @@ fn del_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.check_ended(&failed)
 }
 
-/// Leaves out nodes that are in no session, as was asked for.
+/// Leaves out nodes that are in no session, which is the requested state.
 pub(super) fn without_left(mut failed: Vec<Failure>) -> Vec<Failure> {
     failed.retain(|failure| framework(failure.error) != Some(Errno::ESRCH));
     failed
@@ -189,16 +189,16 @@ fn update_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let failed = match (line.value("clean"), line.value("remove")) {
         (Some(state), _) => {
             let states = states_named(state).ok_or_else(|| {
-                tool.complain(&format!("lst update_group: there is no state {state}"));
+                tool.complain(&format!("lst update_group: unknown state {state}"));
                 status::USAGE
             })?;
-            without_left(tool.tell(about, Command::CleanGroup { group, states })?)
+            without_left(tool.execute(about, Command::CleanGroup { group, states })?)
         }
         (_, Some(list)) => {
             let nodes = expand(list).map_err(|error| tool.bad_list(&error))?;
-            without_left(tool.tell(about, Command::RemoveNodes { group, nodes })?)
+            without_left(tool.execute(about, Command::RemoveNodes { group, nodes })?)
         }
-        _ => tool.tell(about, Command::RefreshGroup { group })?,
+        _ => tool.execute(about, Command::RefreshGroup { group })?,
     };
     tool.check_nodes("Updating group", &failed)
 }
@@ -234,7 +234,7 @@ fn list_group(tool: &mut Tool<'_>, line: &Line) -> Ran {
             Ok(reply) => return Err(tool.garbled(&reply)),
             // Scripts rely on this: an unknown group ends the listing without an error.
             Err(Errno::ENOENT) => {
-                tool.hint(&format!("there is no group \"{group}\": the listing ends here"));
+                tool.hint(&format!("unknown group \"{group}\": the listing ends here"));
                 return Ok(());
             }
             Err(errno) => return Err(tool.refused(about, errno)),

@@ -1,12 +1,12 @@
 //! `lst`: the console tool of LNet selftest, with the commands of Lustre's `lst`, and with `lst run
-//! --from … --to …` and `lst mesh`, which measure a path by one command. Spec: lnet-selftest §15 to
+//! --from … --to …` and `lst mesh`, which measure paths with one command. Spec: lnet-selftest §15 to
 //! §17.
 //!
-//! The node owns the session. Each command asks the node's console through the control socket and
-//! prints the answer. [`run`] does one command and returns its exit [`status`]; [`document()`] describes
-//! the commands for help, completion and manual pages.
+//! The node owns the session. Each command calls the console of the node through the control socket
+//! and prints the answer. [`run`] runs one command and returns its exit [`status`]; [`document()`]
+//! describes the commands for help, completion and manual pages.
 #![forbid(unsafe_code)]
-// The crate is a command-line tool: it reads clocks and the environment, and takes signals.
+// This crate is a command-line tool: it may read clocks and the environment, and handle signals.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod batch;
@@ -38,17 +38,17 @@ use self::console::{Remote, SystemClock};
 use self::options::{Line, Opt};
 use self::tool::{Environment, NAME_LEN_MAX, Ran, Tool};
 
-/// Finds the node whose console is asked. Commands that need no node do not call it.
+/// Connects to the node. Commands that need no node do not call it.
 pub type Connect<'a> = dyn Fn() -> Client + 'a;
 
 /// One subcommand.
 struct Subcommand {
     name: &'static str,
     about: &'static str,
-    /// Printed if the words behind it are wrong.
+    /// Printed if the arguments are invalid.
     usage: &'static str,
     options: &'static [Opt],
-    /// What follows the options, for the manual.
+    /// Operands, for the manual.
     operands: &'static str,
     /// Further notes for the help.
     note: &'static str,
@@ -63,7 +63,7 @@ enum Key {
     Unused,
 }
 
-/// In the order in which they are listed.
+/// All subcommands, in the order of the listing.
 const SUBCOMMANDS: [Subcommand; 16] = [
     session::NEW_SESSION,
     session::END_SESSION,
@@ -91,12 +91,12 @@ Without any parameters, interactive mode is invoked
 Try 'lst help <COMMAND>', or 'lst --list-commands' for a list of commands.
 ";
 
-/// Runs one command, given as the words behind `lst`, and returns its exit status. Output and errors
-/// are printed.
+/// Runs one command, given as the arguments of `lst`, prints output and errors, and returns its
+/// exit status.
 pub fn run(connect: &Connect<'_>, words: &[String]) -> Status {
     match words {
         [word, rest @ ..] if word == MESH => return load::mesh(connect, rest),
-        [word, rest @ ..] if word == batch::RUN.name && means_load(rest) => {
+        [word, rest @ ..] if word == batch::RUN.name && selects_measurement(rest) => {
             return load::run(connect, rest);
         }
         _ => {}
@@ -112,8 +112,8 @@ pub fn run(connect: &Connect<'_>, words: &[String]) -> Status {
     dispatch(&mut tool, words)
 }
 
-/// Returns whether the words behind `run` are a test and not a batch.
-fn means_load(words: &[String]) -> bool {
+/// Returns whether the arguments of `run` select a measurement and not a batch.
+fn selects_measurement(words: &[String]) -> bool {
     let begins = |word: &String| {
         let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
         ["--from", "--to", "--help"].contains(&name)
@@ -196,7 +196,7 @@ impl Environment {
         Self { session: variable("LST_SESSION"), features: variable("LST_FEATURES"), name }
     }
 
-    /// Returns the key of the session: any number of 32 bits but 0.
+    /// Returns the key of the session: any 32-bit number except 0.
     fn key(&self) -> Option<u32> {
         let number: i64 = self.session.as_deref()?.trim().parse().ok()?;
         let key = u32::try_from(number).ok().or_else(|| Some(i32::try_from(number).ok()? as u32));

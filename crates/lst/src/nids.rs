@@ -1,14 +1,14 @@
-//! Lists of NIDs as `lst` writes them. Spec: lnet-selftest §15.6.
+//! Lists of NIDs in the syntax of `lst`. Spec: lnet-selftest §15.6.
 //!
 //! Numbers in brackets stand for each of them: `192.168.1.[2,10-12]@tcp`, `10.0.[0-6/2].1@o2ib`.
 
 use fulmar_lnet_wire::Nid;
 use thiserror::Error;
 
-/// The most NIDs of one list: as many as fit one request to the node.
+/// The largest number of NIDs in one list: as many as fit into one request to the node.
 const NIDS_MAX: usize = 16_384;
 
-/// Why a list cannot be read.
+/// Why a list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ListError {
     #[error("Syntax error in \"{0}\"")]
@@ -18,7 +18,7 @@ pub(super) enum ListError {
 }
 
 impl ListError {
-    /// Returns what to write instead.
+    /// Returns a remedy.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Syntax(_) => format!(
@@ -26,17 +26,17 @@ impl ListError {
                  {NIDS_MAX} nodes"
             ),
             Self::Nid(text) => match text.parse::<Nid>() {
-                Ok(_) => "selftest knows only NIDs with an address of four bytes".into(),
+                Ok(_) => "selftest supports only NIDs with 4-byte addresses".into(),
                 Err(error) => error.to_string(),
             },
         }
     }
 }
 
-/// Returns the NIDs that a list stands for; the leftmost brackets vary slowest.
+/// Returns the NIDs of a list; the leftmost brackets vary slowest.
 ///
 /// # Errors
-/// Whether the brackets or a NID cannot be read.
+/// Whether the brackets or a NID are invalid.
 pub(super) fn expand(list: &str) -> Result<Vec<Nid>, ListError> {
     let texts = expand_text(list).ok_or_else(|| ListError::Syntax(list.to_owned()))?;
     texts.iter().map(|text| nid(text)).collect()
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_lists_are_reported() {
         for list in [
             "10.0.0.[2-1]@tcp",
             "10.0.0.[1-1]@tcp",

@@ -1,11 +1,11 @@
-//! Options as GNU getopt reads them: also between operands, and with long names abbreviated.
+//! Options as GNU getopt parses them: also between operands, and with abbreviated long names.
 
 /// An option of a subcommand.
 #[derive(Debug)]
 pub(super) struct Opt {
     pub(super) short: Option<char>,
     pub(super) long: &'static str,
-    /// What its value is, if it has one.
+    /// Name of its value, if it has one.
     pub(super) value: Option<&'static str>,
     pub(super) help: &'static str,
 }
@@ -25,7 +25,7 @@ impl Opt {
     }
 }
 
-/// The words behind a subcommand, parsed.
+/// The parsed arguments of a subcommand.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     options: Vec<(&'static str, Option<String>)>,
@@ -36,7 +36,7 @@ impl Line {
     /// Separates options from operands.
     ///
     /// # Errors
-    /// Which option is wrong.
+    /// Which option is invalid.
     pub(super) fn parse(table: &'static [Opt], words: &[String]) -> Result<Self, String> {
         let mut line = Self::default();
         let mut words = words.iter();
@@ -79,7 +79,8 @@ impl Line {
         Ok(())
     }
 
-    /// Reads letters behind one dash; the rest of them is the value of the first that has one.
+    /// Parses letters after one dash; the rest of them is the value of the first option that takes
+    /// one.
     fn short(
         &mut self,
         table: &'static [Opt],
@@ -89,7 +90,7 @@ impl Line {
         let mut rest = letters.chars();
         while let Some(letter) = rest.next() {
             let opt = table.iter().find(|opt| opt.short == Some(letter));
-            let opt = opt.ok_or_else(|| format!("there is no option -{letter}"))?;
+            let opt = opt.ok_or_else(|| format!("unknown option -{letter}"))?;
             let Some(what) = opt.value else {
                 self.options.push((opt.long, None));
                 continue;
@@ -123,7 +124,7 @@ impl Line {
         }
     }
 
-    /// Returns the last that was given of some options.
+    /// Returns the last given of some options.
     pub(super) fn last_of(&self, longs: &[&str]) -> Option<(&'static str, &str)> {
         let given = self.options.iter().rev().find(|(name, _)| longs.contains(name))?;
         Some((given.0, given.1.as_deref().unwrap_or_default()))
@@ -143,7 +144,7 @@ impl Line {
     }
 }
 
-/// Finds the option that a name or the beginning of one means.
+/// Finds an option by its name or an abbreviation.
 fn find(table: &'static [Opt], name: &str) -> Result<&'static Opt, String> {
     if let Some(opt) = table.iter().find(|opt| opt.long == name) {
         return Ok(opt);
@@ -151,15 +152,15 @@ fn find(table: &'static [Opt], name: &str) -> Result<&'static Opt, String> {
     let meant: Vec<&Opt> = table.iter().filter(|opt| opt.long.starts_with(name)).collect();
     match meant[..] {
         [opt] => Ok(opt),
-        [] => Err(format!("there is no option --{name}")),
+        [] => Err(format!("unknown option --{name}")),
         _ => {
             let names: Vec<String> = meant.iter().map(|opt| format!("--{}", opt.long)).collect();
-            Err(format!("--{name} may mean {}", names.join(" or ")))
+            Err(format!("--{name} is ambiguous: {}", names.join(" or ")))
         }
     }
 }
 
-/// Reads a number as C does: decimal, after `0x` hexadecimal, after `0` octal.
+/// Parses a number as C does: decimal, hexadecimal after `0x`, octal after `0`.
 pub(super) fn c_number(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_be_anywhere_and_abbreviated() {
+    fn options_may_be_abbreviated_and_between_operands() {
         for text in [
             "one --timeout 5 --force two",
             "--timeo=5 one two -f",
@@ -215,21 +216,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (text, told) in [
-            ("--co 1", "--co may mean --count or --concurrency"),
-            ("--nonsense", "there is no option --nonsense"),
-            ("-x", "there is no option -x"),
+    fn invalid_options_are_reported() {
+        for (text, expected) in [
+            ("--co 1", "--co is ambiguous: --count or --concurrency"),
+            ("--nonsense", "unknown option --nonsense"),
+            ("-x", "unknown option -x"),
             ("--force=yes", "--force takes no value"),
             ("--timeout", "--timeout needs a value: SECONDS"),
             ("-ft", "-t needs a value: SECONDS"),
         ] {
-            assert_eq!(parse(text).unwrap_err(), told);
+            assert_eq!(parse(text).unwrap_err(), expected);
         }
     }
 
     #[test]
-    fn numbers_are_those_of_c() {
+    fn numbers_are_parsed_as_in_c() {
         for (text, number) in [
             ("4096", Some(4096)),
             ("0x1000", Some(4096)),

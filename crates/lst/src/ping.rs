@@ -9,12 +9,12 @@ use super::tables::state_name;
 use super::tool::{About, Ran, Tool, failures, status};
 use super::{Key, Subcommand};
 
-/// How long a node may take to answer, in seconds.
+/// Timeout of an answer, in seconds.
 const TIMEOUT: u32 = 5;
 
 pub(super) const PING: Subcommand = Subcommand {
     name: "ping",
-    about: "Ask nodes for their sessions",
+    about: "Print the sessions of nodes",
     usage: "Usage: lst ping  [--group NAME] [--batch NAME] [--session]  [--nodes IDS]",
     options: &[
         Opt::flag('s', "session", "All nodes of the session"),
@@ -22,7 +22,7 @@ pub(super) const PING: Subcommand = Subcommand {
         Opt::valued('b', "batch", "NAME", "The clients of a batch"),
         Opt::flag('v', "server", "With --batch: its servers"),
         Opt::valued('n', "nodes", "IDS", "These nodes, such as 10.0.0.[1-4]@tcp"),
-        Opt::valued('t', "timeout", "SECONDS", "How long to wait for an answer"),
+        Opt::valued('t', "timeout", "SECONDS", "Timeout of an answer"),
     ],
     operands: "",
     note: "",

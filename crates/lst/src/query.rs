@@ -11,23 +11,23 @@ use super::tables::state_name;
 use super::tool::{About, Ran, Tool, failures, framework, rpc, status, verdict};
 use super::{Key, Subcommand};
 
-/// How long a node may take to answer, and between two rounds, in seconds.
+/// Timeout of an answer, and pause between two rounds, in seconds.
 const TIMEOUT: u32 = 5;
 const DELAY: u32 = 5;
 
 pub(super) const QUERY: Subcommand = Subcommand {
     name: "query",
-    about: "Tell whether the tests of a batch run",
+    about: "Show whether the tests of a batch are running",
     usage: "Usage: lst query [--test ID] [--server] [--timeout TIME] NAME",
     options: &[
-        Opt::valued('t', "test", "ID", "One test alone; they are numbered from 1"),
-        Opt::flag('s', "server", "Ask the servers and not the clients"),
-        Opt::valued('o', "timeout", "SECONDS", "How long to wait for an answer"),
-        Opt::valued('d', "delay", "SECONDS", "Between two rounds"),
-        Opt::valued('c', "loop", "N", "How many rounds"),
-        Opt::flag('a', "active", "Print each node, but not idle ones"),
-        Opt::flag('i', "idle", "Print each node, but not running ones"),
-        Opt::flag('e', "error", "Print each node that answers with an error"),
+        Opt::valued('t', "test", "ID", "Only this test; numbers start at 1"),
+        Opt::flag('s', "server", "Query servers instead of clients"),
+        Opt::valued('o', "timeout", "SECONDS", "Timeout of an answer"),
+        Opt::valued('d', "delay", "SECONDS", "Pause between two rounds"),
+        Opt::valued('c', "loop", "N", "Number of rounds"),
+        Opt::flag('a', "active", "Print each node except idle ones"),
+        Opt::flag('i', "idle", "Print each node except running ones"),
+        Opt::flag('e', "error", "Print each node with an error"),
         Opt::flag('l', "all", "Print each node"),
     ],
     operands: "[BATCH]",
@@ -66,7 +66,7 @@ fn query(tool: &mut Tool<'_>, line: &Line) -> Ran {
     ended
 }
 
-/// How many nodes are in each state.
+/// Returns the number of nodes in each state.
 fn summary(answers: &[NodeAnswer<u32>]) -> String {
     let count = |what: fn(&NodeAnswer<u32>) -> bool| answers.iter().filter(|a| what(a)).count();
     let unknown = count(|answer| answer.result.is_err_and(|error| rpc(error).is_some()));
@@ -92,7 +92,7 @@ fn is_idle(answer: &NodeAnswer<u32>) -> bool {
     answer.result == Ok(0)
 }
 
-/// Which nodes are left out. All options but the last leave out more.
+/// Which nodes to leave out. Each option except the last leaves out more.
 struct Filter {
     idle: bool,
     running: bool,

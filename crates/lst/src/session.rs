@@ -13,16 +13,11 @@ const TIMEOUT: u32 = 300;
 
 pub(super) const NEW_SESSION: Subcommand = Subcommand {
     name: "new_session",
-    about: "Begin a session",
+    about: "Start a session",
     usage: "Usage: lst new_session [--timeout TIME] [--force] [NAME]",
     options: &[
-        Opt::valued(
-            't',
-            "timeout",
-            "SECONDS",
-            "Give the session up after so long without a command",
-        ),
-        Opt::flag('f', "force", "Replace a session that exists, here and on the nodes"),
+        Opt::valued('t', "timeout", "SECONDS", "End the session after this time without a command"),
+        Opt::flag('f', "force", "Replace an existing session, here and on the nodes"),
     ],
     operands: "[NAME]",
     note: "",
@@ -32,7 +27,7 @@ pub(super) const NEW_SESSION: Subcommand = Subcommand {
 
 pub(super) const END_SESSION: Subcommand = Subcommand {
     name: "end_session",
-    about: "End the session: its nodes stop their tests and are free",
+    about: "End the session; its nodes stop their tests and become free",
     usage: "Usage: lst end_session",
     options: &[],
     operands: "",
@@ -77,7 +72,7 @@ fn new_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
     }
 }
 
-/// Returns the features that the user wants.
+/// Returns the features that the user selects.
 pub(super) fn features(tool: &mut Tool<'_>) -> Ran<u32> {
     let Some(text) = tool.environment.features.clone() else { return Ok(FEATURES) };
     let digits = text.trim_start_matches("0x");
@@ -100,7 +95,7 @@ fn end_session(tool: &mut Tool<'_>, line: &Line) -> Ran {
         return Err(status::USAGE);
     }
     let about = About { object: "session", failed: "Failed to end session" };
-    let failed = without_left(tool.tell(about, Command::EndSession {})?);
+    let failed = without_left(tool.execute(about, Command::EndSession {})?);
     tool.check_ended(&failed)
 }
 

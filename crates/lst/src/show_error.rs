@@ -8,14 +8,14 @@ use super::targets;
 use super::tool::{Ran, Tool, failures};
 use super::{Key, Subcommand};
 
-/// How long a node may take to answer, in seconds.
+/// Timeout of an answer, in seconds.
 const TIMEOUT: u32 = 10;
 
 pub(super) const SHOW_ERROR: Subcommand = Subcommand {
     name: "show_error",
-    about: "Print which nodes have counted errors",
+    about: "Print the nodes that counted errors",
     usage: "Usage: lst show_error NAME | IDS ...",
-    options: &[Opt::flag('s', "session", "Errors of the session's tests alone")],
+    options: &[Opt::flag('s', "session", "Only errors of tests of this session")],
     operands: "GROUP|IDS...",
     note: "",
     key: Key::Needed,
@@ -37,7 +37,7 @@ fn show_error(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.conclude(&failed)
 }
 
-/// Returns the errors of a node, if there are any.
+/// Returns the errors of a node, if any.
 fn described(answer: &NodeAnswer<Stats>, session: bool) -> Option<String> {
     let node = ProcessId::lustre(answer.nid);
     let stats = match answer.result {

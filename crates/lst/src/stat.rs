@@ -11,39 +11,39 @@ use super::targets::{self, Named};
 use super::tool::{Failure, Ran, Tool, failures};
 use super::{Key, Subcommand};
 
-/// How long a node may take to answer, and between two samples, in seconds.
+/// Timeout of an answer, and interval between two samples, in seconds.
 const TIMEOUT: u32 = 5;
 const DELAY: u32 = 5;
-/// The count that stands for no end.
+/// The count that means no end.
 const ENDLESS: i64 = -1;
 
 pub(super) const STAT: Subcommand = Subcommand {
     name: "stat",
-    about: "Print how much nodes send and receive",
+    about: "Print the traffic rates of nodes",
     usage: "Usage: lst stat [--bw] [--rate] [--read] [--write] [--max] [--min]  [--avg] [--mbs] \
             [--timeout #] [--delay #] [--count #] GROUP [GROUP]",
     options: &[
-        Opt::valued('d', "delay", "SECONDS", "Between two samples"),
+        Opt::valued('d', "delay", "SECONDS", "Interval between two samples"),
         Opt {
             short: None,
             long: "count",
             value: Some("N"),
-            help: "How many results, or else without end",
+            help: "Number of results; without end by default",
         },
-        Opt::valued('t', "timeout", "SECONDS", "How long to wait for an answer"),
-        Opt::flag('a', "rate", "Messages in a second alone"),
-        Opt::flag('b', "bw", "Bytes in a second alone"),
-        Opt::flag('r', "read", "The [W] lines alone, as in every release"),
-        Opt::flag('w', "write", "The [R] lines alone, as in every release"),
-        Opt::flag('g', "avg", "The average of the nodes"),
-        Opt::flag('n', "min", "The least of the nodes"),
-        Opt::flag('x', "max", "The most of the nodes"),
-        Opt::flag('m', "mbs", "MB/s, of 10^6 bytes, in place of MiB/s"),
-        Opt::flag('l', "lnet", "What LNet counts, which is what is printed anyway"),
-        Opt::flag('c', "rpc", "What RPCs count, of which nothing is printed"),
+        Opt::valued('t', "timeout", "SECONDS", "Timeout of an answer"),
+        Opt::flag('a', "rate", "Only messages per second"),
+        Opt::flag('b', "bw", "Only bytes per second"),
+        Opt::flag('r', "read", "Only the [W] lines, as in every release"),
+        Opt::flag('w', "write", "Only the [R] lines, as in every release"),
+        Opt::flag('g', "avg", "Average over the nodes"),
+        Opt::flag('n', "min", "Minimum over the nodes"),
+        Opt::flag('x', "max", "Maximum over the nodes"),
+        Opt::flag('m', "mbs", "MB/s, of 10^6 bytes, instead of MiB/s"),
+        Opt::flag('l', "lnet", "Counters of LNet; the default"),
+        Opt::flag('c', "rpc", "Counters of RPCs; prints nothing"),
     ],
     operands: "GROUP|IDS...",
-    note: "[R] is what the nodes receive and [W] what they send. --read prints the [W] lines and \
+    note: "[R] is received and [W] is sent data of the nodes. --read prints the [W] lines and \
            --write the [R] lines, as in every release.",
     key: Key::Needed,
     run: stat,
@@ -68,13 +68,13 @@ fn stat(tool: &mut Tool<'_>, line: &Line) -> Ran {
     let mut failed = Vec::new();
     let mut printed = 0;
     while count.is_none_or(|count| printed < count) {
-        // At regular times, however long the nodes took; times that were missed are skipped.
+        // Samples at regular times, however long the nodes took; missed times are skipped.
         let beats = (tool.clock.now() - start).as_nanos() / delay.as_nanos() + 1;
         tool.clock.wait_until(start + delay.saturating_mul(beats as u32));
         let later = sample(tool, &targets, timeout)?;
         for (target, (earlier, later)) in targets.iter().zip(earlier.iter().zip(&later)) {
             let change = Change::between(earlier, later);
-            change.tell(tool, &target.name, &form)?;
+            change.print(tool, &target.name, &form)?;
             if failed.is_empty() {
                 failed = change.failed;
             }
@@ -85,7 +85,7 @@ fn stat(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.conclude(&failed)
 }
 
-/// What the nodes of one operand answer.
+/// The answers of the nodes of one operand.
 type Sample = Vec<NodeAnswer<Stats>>;
 
 fn sample(tool: &mut Tool<'_>, targets: &[Named], timeout: u32) -> Ran<Vec<Sample>> {
@@ -102,7 +102,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// Compares two samples of a node by the node's own clock. Counts and the clock wrap.
+    /// Compares two samples of a node by the clock of the node. Counts and the clock wrap.
     fn between(earlier: &Stats, later: &Stats) -> Self {
         let ms = later.running_ms.wrapping_sub(earlier.running_ms);
         if ms == 0 {
@@ -122,10 +122,10 @@ impl Rates {
 
 /// The difference of a group between two samples.
 struct Change {
-    /// Of the nodes that answered both times.
+    /// Rates of the nodes that answered both times.
     rates: Vec<Rates>,
     failed: Vec<Failure>,
-    /// Other nodes are in it.
+    /// Whether its nodes have changed.
     changed: bool,
 }
 
@@ -145,7 +145,7 @@ impl Change {
         }
     }
 
-    fn tell(&self, tool: &mut Tool<'_>, name: &str, form: &Form) -> Ran {
+    fn print(&self, tool: &mut Tool<'_>, name: &str, form: &Form) -> Ran {
         if self.changed {
             tool.complain("Group is changed, re-run stat");
         }
@@ -157,7 +157,7 @@ impl Change {
     }
 }
 
-/// What is printed.
+/// What to print.
 struct Form {
     rates: bool,
     bandwidth: bool,
@@ -166,22 +166,23 @@ struct Form {
     average: bool,
     least: bool,
     most: bool,
-    /// Bytes, and their name with the blanks behind it.
+    /// Bytes per unit, and its name with trailing blanks.
     unit: (f64, &'static str),
 }
 
 impl Form {
     fn of(line: &Line) -> Self {
         let has = |long| line.has(long);
-        // Without any of some options all of them are meant.
+        // Without any option of a kind, all of that kind apply.
         let any = |longs: &[&str]| longs.iter().any(|long| line.has(long));
         let (figures, amounts) = (any(&["avg", "min", "max"]), any(&["rate", "bw"]));
-        // RPC statistics were never written, so that there is nothing to print.
+        // No release prints RPC statistics.
         let lnet = has("lnet") || !has("rpc");
         Self {
             rates: lnet && (has("rate") || !amounts),
             bandwidth: lnet && (has("bw") || !amounts),
-            // Each option hides the other's lines: every release does so, and scripts rely on it.
+            // Each option hides the lines of the other: every release does so, and scripts rely on
+            // it.
             received: has("write") || !has("read"),
             sent: has("read") || !has("write"),
             average: has("avg") || !figures,
@@ -191,7 +192,7 @@ impl Form {
         }
     }
 
-    /// Returns the lines for the nodes of a group; none if no node was measured.
+    /// Returns the lines for the nodes of a group; empty if no node was measured.
     fn text(&self, name: &str, nodes: &[Rates]) -> String {
         let mut text = String::new();
         if nodes.is_empty() {
@@ -232,8 +233,8 @@ impl Form {
         text
     }
 
-    /// Returns the figures over the nodes. The minimum may be 0, where other releases take the next
-    /// node's: the figure is to show a node that does nothing.
+    /// Returns the figures over the nodes. The minimum may be 0, where other releases use that of
+    /// the next node: it must show an idle node.
     fn figures(&self, nodes: &[Rates], amount: fn(&Rates) -> f64) -> Vec<(&'static str, f64)> {
         let amounts = || nodes.iter().map(amount);
         let figures = [

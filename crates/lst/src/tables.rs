@@ -1,4 +1,4 @@
-//! How groups, batches and their nodes are printed. Spec: lnet-selftest §16.8, §16.13.
+//! Tables of groups, batches and their nodes. Spec: lnet-selftest §16.8, §16.13.
 
 use fulmar_lnet_wire::ProcessId;
 use fulmar_selftest::console::{NodeInfo, NodeState};
@@ -7,10 +7,10 @@ use fulmar_selftest::console::{NodeInfo, NodeState};
 pub(super) const STATES: [NodeState; 4] =
     [NodeState::Active, NodeState::Busy, NodeState::Down, NodeState::Unknown];
 
-/// The title of [`counts`].
+/// The header of [`counts`].
 pub(super) const TITLE: &str = "ACTIVE\tBUSY\tDOWN\tUNKNOWN\tTOTAL";
 
-/// Returns the word for a state.
+/// Returns the name of a state.
 pub(super) fn state_name(state: NodeState) -> &'static str {
     match state {
         NodeState::Active => "Active",
@@ -20,14 +20,14 @@ pub(super) fn state_name(state: NodeState) -> &'static str {
     }
 }
 
-/// Returns how many nodes are in each state, and how many there are.
+/// Returns the number of nodes in each state, and the total.
 pub(super) fn counts(nodes: &[NodeInfo]) -> String {
     let in_state = |state| nodes.iter().filter(|node| node.state == state).count();
     let [active, busy, down, unknown] = STATES.map(in_state);
     format!("{active}\t{busy}\t{down}\t{unknown}\t{}", nodes.len())
 }
 
-/// Returns a line for each node in one of `states`, and how many those are.
+/// Returns a line for each node in one of `states`, and the number of lines.
 pub(super) fn nodes(nodes: &[NodeInfo], states: &[NodeState]) -> (String, usize) {
     let shown = || nodes.iter().filter(|node| states.contains(&node.state));
     let line = |node: &NodeInfo| {

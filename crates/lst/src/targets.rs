@@ -1,4 +1,4 @@
-//! The nodes that `stat` and `show_error` ask: groups, or else NIDs. Spec: lnet-selftest §16.15.
+//! The nodes that `stat` and `show_error` query: groups, or NIDs. Spec: lnet-selftest §16.15.
 
 use fulmar_base::Errno;
 use fulmar_selftest::console::{Command, NodeAnswer, Reply, Stats, Target};
@@ -6,14 +6,14 @@ use fulmar_selftest::console::{Command, NodeAnswer, Reply, Stats, Target};
 use super::nids::expand;
 use super::tool::{About, Ran, Tool, status};
 
-/// Some nodes, by the name that the user gave.
+/// Nodes, with the name that the user gave.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) name: String,
     target: Target,
 }
 
-/// Resolves the operands. Empty ones, which scripts leave in place of an option, are ignored.
+/// Resolves the operands. Scripts leave empty ones in place of an option: these are ignored.
 pub(super) fn resolve(tool: &mut Tool<'_>, operands: &[String]) -> Ran<Vec<Named>> {
     let mut all = Vec::new();
     for name in operands.iter().filter(|name| !name.is_empty()) {
@@ -30,7 +30,10 @@ fn resolve_one(tool: &mut Tool<'_>, name: &str) -> Ran<Target> {
             Ok(nodes) => Ok(Target::Nodes(nodes)),
             Err(error) => {
                 tool.complain(&format!("{failed}: {}", Errno::ENOENT));
-                tool.hint(&format!("no group has this name, and it is no NID: {}", error.hint()));
+                tool.hint(&format!(
+                    "no group has this name, and it is not a NID: {}",
+                    error.hint()
+                ));
                 Err(status::LOCAL)
             }
         },
@@ -39,7 +42,7 @@ fn resolve_one(tool: &mut Tool<'_>, name: &str) -> Ran<Target> {
 }
 
 impl Named {
-    /// Asks the nodes for their counters.
+    /// Reads the counters of the nodes.
     pub(super) fn stats(&self, tool: &mut Tool<'_>, timeout: u32) -> Ran<Vec<NodeAnswer<Stats>>> {
         let about = About { object: "stat", failed: &format!("Failed to stat {}", self.name) };
         match tool.ask(about, Command::Stat { target: self.target.clone(), timeout })? {

@@ -7,12 +7,12 @@ use super::options::{Line, Opt, c_number};
 use super::tool::{About, Ran, Tool, failures, status};
 use super::{Key, Subcommand};
 
-/// The most that one transfer carries, in bytes.
+/// The largest transfer, in bytes.
 const SIZE_MAX: i64 = 1 << 20;
 const SIZE: u32 = 4096;
 /// Offsets are within a page.
 const PAGE: i64 = 4096;
-/// Data are 64-bit words: a kernel node crashes when it receives a part of one.
+/// Data is a sequence of 64-bit words: a kernel node crashes when it receives a part of one.
 const WORD: i64 = 8;
 const CONCURRENCY_MAX: u32 = 1024;
 
@@ -22,17 +22,17 @@ pub(super) const ADD_TEST: Subcommand = Subcommand {
     usage: "Usage: lst add_test [--batch BATCH] [--loop #] [--concurrency #]  [--distribute #:#] \
             [--from GROUP] [--to GROUP] TEST...",
     options: &[
-        Opt::valued('b', "batch", "NAME", "The batch, or else the one named batch"),
-        Opt::valued('c', "concurrency", "N", "RPCs that each client has under way to each server"),
+        Opt::valued('b', "batch", "NAME", "The batch; the one named batch by default"),
+        Opt::valued('c', "concurrency", "N", "RPCs in flight from each client to each server"),
         Opt::valued(
             'd',
             "distribute",
             "D:S",
-            "How many clients share how many servers, or else 1:1",
+            "How many clients share how many servers; 1:1 by default",
         ),
         Opt::valued('f', "from", "GROUP", "The clients"),
         Opt::valued('t', "to", "GROUP", "The servers"),
-        Opt::valued('l', "loop", "N", "RPCs, or else without end"),
+        Opt::valued('l', "loop", "N", "Number of RPCs; without end by default"),
     ],
     operands: "TEST...",
     note: "TEST: ping, or brw [read|write] [size=N[k|M]] [check=simple|full] [off=N]",
@@ -70,13 +70,13 @@ fn add_test(tool: &mut Tool<'_>, line: &Line) -> Ran {
     tool.print("Test was added successfully\n")
 }
 
-/// Asks for a group by itself: an error of the test does not say which one is missing.
+/// Checks that a group exists: an error of the test does not tell which one is missing.
 fn check_group(tool: &mut Tool<'_>, group: &str) -> Ran {
     match tool.call(Command::ShowGroup { group: group.to_owned() })? {
         Ok(_) => Ok(()),
         Err(errno) => {
             tool.complain(&format!("Can't get count of nodes from {group}: {errno}"));
-            tool.hint("\"lst list_group\" names the groups");
+            tool.hint("\"lst list_group\" lists the groups");
             Err(status::LOCAL)
         }
     }
@@ -88,7 +88,7 @@ fn concurrency(tool: &mut Tool<'_>, line: &Line) -> Ran<u32> {
         _ => {
             let given = line.value("concurrency").unwrap_or_default();
             tool.complain(&format!("Invalid concurrency of test: {given}"));
-            tool.hint(&format!("it is a number from 1 to {CONCURRENCY_MAX}"));
+            tool.hint(&format!("write a number from 1 to {CONCURRENCY_MAX}"));
             Err(status::LOCAL)
         }
     }
@@ -109,36 +109,36 @@ fn distribute(tool: &mut Tool<'_>, line: &Line) -> Ran<(u32, u32)> {
     }
 }
 
-/// What is wrong with the description of a test.
+/// An error in the description of a test.
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong {
+struct Invalid {
     text: String,
     hint: Option<&'static str>,
 }
 
-impl Wrong {
+impl Invalid {
     fn new(text: String, hint: &'static str) -> Self {
         Self { text, hint: Some(hint) }
     }
 }
 
-/// Reads the description of a test. `Unknow` and `postive` are the words of the tool.
-fn parse(name: &str, parameters: &[String]) -> Result<TestSpec, Wrong> {
+/// Parses the description of a test. `Unknow` and `postive` are spelled as in Lustre's tool.
+fn parse(name: &str, parameters: &[String]) -> Result<TestSpec, Invalid> {
     match &name.to_ascii_lowercase()[..] {
         "ping" => match parameters.first() {
             None => Ok(TestSpec::Ping),
             Some(parameter) => Err(unknown(parameter, "ping has no parameters")),
         },
         "brw" => parse_brw(parameters),
-        _ => Err(Wrong::new(format!("Unknow test name {name}"), "there are ping and brw")),
+        _ => Err(Invalid::new(format!("Unknow test name {name}"), "use ping or brw")),
     }
 }
 
-fn unknown(parameter: &str, hint: &'static str) -> Wrong {
-    Wrong::new(format!("Unknow parameter: {parameter}"), hint)
+fn unknown(parameter: &str, hint: &'static str) -> Invalid {
+    Invalid::new(format!("Unknow parameter: {parameter}"), hint)
 }
 
-fn parse_brw(parameters: &[String]) -> Result<TestSpec, Wrong> {
+fn parse_brw(parameters: &[String]) -> Result<TestSpec, Invalid> {
     let (mut write, mut check, mut size, mut offset) = (false, DataCheck::None, SIZE, 0);
     for parameter in parameters {
         let lower = parameter.to_ascii_lowercase();
@@ -152,7 +152,7 @@ fn parse_brw(parameters: &[String]) -> Result<TestSpec, Wrong> {
             _ => {
                 return Err(unknown(
                     parameter,
-                    "there are read, write, size=N[k|M], check=simple, check=full and off=N",
+                    "use read, write, size=N[k|M], check=simple, check=full or off=N",
                 ));
             }
         }
@@ -160,21 +160,21 @@ fn parse_brw(parameters: &[String]) -> Result<TestSpec, Wrong> {
     Ok(TestSpec::Brw { write, check, size, offset })
 }
 
-/// It is a pattern of its own on the wire.
-const NO_DISCARD: &str = "kernel nodes of most releases do not know it, and some would stop; \
-                          without check= nothing is compared either";
+/// Why the discard pattern of the wire protocol is refused.
+const NO_DISCARD: &str = "kernel nodes of most releases do not support it, and some would crash; \
+                          without check= no data is compared either";
 
-fn parse_check(value: &str) -> Result<DataCheck, Wrong> {
+fn parse_check(value: &str) -> Result<DataCheck, Invalid> {
     match value {
         "full" => Ok(DataCheck::Full),
         "simple" => Ok(DataCheck::Simple),
-        "discard" => Err(Wrong::new(format!("Unknow flag {value}"), NO_DISCARD)),
-        _ => Err(Wrong::new(format!("Unknow flag {value}"), "there are simple and full")),
+        "discard" => Err(Invalid::new(format!("Unknow flag {value}"), NO_DISCARD)),
+        _ => Err(Invalid::new(format!("Unknow flag {value}"), "use simple or full")),
     }
 }
 
-fn parse_size(value: &str) -> Result<u32, Wrong> {
-    let wrong = |hint| Wrong::new(format!("Invalid size {value}"), hint);
+fn parse_size(value: &str) -> Result<u32, Invalid> {
+    let wrong = |hint| Invalid::new(format!("Invalid size {value}"), hint);
     let (digits, unit) = match value.strip_suffix(['k', 'm']) {
         Some(digits) if value.ends_with('k') => (digits, 1 << 10),
         Some(digits) => (digits, 1 << 20),
@@ -182,29 +182,29 @@ fn parse_size(value: &str) -> Result<u32, Wrong> {
     };
     let number = c_number(digits).and_then(|number| number.checked_mul(unit));
     match number {
-        Some(size) if size > SIZE_MAX => Err(Wrong::new(
+        Some(size) if size > SIZE_MAX => Err(Invalid::new(
             format!("Size exceed limitation: {size} bytes"),
-            "one transfer carries at most 1M; for more load: --concurrency",
+            "a transfer carries at most 1M; for more load use --concurrency",
         )),
         Some(size) if size > 0 && size % WORD == 0 => Ok(size as u32),
         Some(size) if size > 0 => Err(wrong(
-            "it must be a multiple of 8: data are 64-bit words, and a kernel node that gets a \
-             part of one stops",
+            "it must be a multiple of 8: data is in 64-bit words, and a kernel node that \
+             receives a part of one crashes",
         )),
         _ => Err(wrong("write bytes, or a number with k or M: size=64k")),
     }
 }
 
-fn parse_offset(value: &str) -> Result<u32, Wrong> {
+fn parse_offset(value: &str) -> Result<u32, Invalid> {
     let number = c_number(value);
     match number {
         Some(offset) if (0..PAGE).contains(&offset) && offset % WORD == 0 => Ok(offset as u32),
-        _ => Err(Wrong::new(
+        _ => Err(Invalid::new(
             format!(
                 "Invalid offset {value}/{}, it should be postive value and multiple of 8",
                 number.unwrap_or(0)
             ),
-            "it says where in its first page the client's data begin: 0 to 4088",
+            "it is the offset of the data in the first page of the client: 0 to 4088",
         )),
     }
 }

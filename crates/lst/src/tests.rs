@@ -1,4 +1,4 @@
-//! Commands against a console whose answers are scripted.
+//! Commands against a console with scripted answers.
 
 mod commands;
 mod recorded;
@@ -27,7 +27,8 @@ struct Scripted(VecDeque<(Command, Answer)>);
 
 impl Console for Scripted {
     fn ask(&mut self, command: Command) -> Result<Answer, CallFailure> {
-        let (expected, answer) = self.0.pop_front().unwrap_or_else(|| panic!("asked {command:?}"));
+        let (expected, answer) =
+            self.0.pop_front().unwrap_or_else(|| panic!("unexpected {command:?}"));
         assert_eq!(command, expected);
         Ok(answer)
     }
@@ -51,7 +52,7 @@ impl Clock for Waiting {
     }
 }
 
-/// Both outputs of a command by themselves, and together as a terminal shows them.
+/// The two outputs of a command separately, and together as on a terminal.
 #[derive(Clone, Default)]
 struct Output {
     own: Rc<RefCell<String>>,
@@ -82,7 +83,7 @@ struct Ran {
     hints: String,
     /// Both outputs, without hints.
     screen: String,
-    /// Milliseconds.
+    /// Times that the command waited for, in milliseconds.
     waits: Vec<u128>,
 }
 
@@ -96,7 +97,7 @@ fn run_in(environment: &Environment, line: &str, script: Script) -> Ran {
     let mut tool =
         Tool { console: console_ref, clock: clock_ref, out: &mut out, err: &mut err, environment };
     let status = super::dispatch(&mut tool, &words);
-    assert!(console.0.is_empty(), "{line}: never asked {:?}", console.0);
+    assert!(console.0.is_empty(), "{line}: missing {:?}", console.0);
     let lines = |text: &RefCell<String>, hints: bool| -> String {
         let text = text.borrow();
         text.split_inclusive('\n').filter(|line| line.starts_with('#') == hints).collect()

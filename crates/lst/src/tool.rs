@@ -1,4 +1,4 @@
-//! The context of every command: the console, the clock, the two outputs; and how commands fail.
+//! The context of every command: the console, the clock and the two outputs; and how commands fail.
 //! Spec: lnet-selftest §15.3, §15.4.
 
 use std::io::Write;
@@ -15,7 +15,7 @@ use super::nids::ListError;
 pub mod status {
     use super::Status;
 
-    /// The command line is wrong; the usage is printed.
+    /// The command line is invalid; the usage is printed.
     pub const USAGE: Status = 4;
     /// A local error.
     pub const LOCAL: Status = 255;
@@ -28,7 +28,7 @@ pub mod status {
 /// The longest name of a session, a group or a batch, in bytes.
 pub(super) const NAME_LEN_MAX: usize = 31;
 
-/// The result of a command; an error is its status, and everything has been printed already.
+/// The result of a command; an error is its status, after everything was printed.
 pub(super) type Ran<T = ()> = Result<T, Status>;
 
 /// Values of the user's environment.
@@ -38,7 +38,7 @@ pub(super) struct Environment {
     pub(super) session: Option<String>,
     /// `LST_FEATURES`.
     pub(super) features: Option<String>,
-    /// The name of a session that is given none: `user@host`.
+    /// The default name of a session: `user@host`.
     pub(super) name: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Environment {
 pub(super) struct About<'a> {
     /// `session`, `group`, `batch`, `test`, ….
     pub(super) object: &'a str,
-    /// The start of messages for errors without a text of their own: `Failed to add group c`.
+    /// The start of messages for errors without their own text: `Failed to add group c`.
     pub(super) failed: &'a str,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// Writes to standard output. If the reader has gone the command ends.
+    /// Writes to standard output. Ends the command if the reader has closed it.
     pub(super) fn print(&mut self, text: &str) -> Ran {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|_| status::LOCAL)
@@ -72,18 +72,18 @@ impl Tool<'_> {
         let _ = writeln!(self.err, "{line}");
     }
 
-    /// Prints what to do as a comment, which scripts ignore.
+    /// Prints a remedy as a comment, which scripts ignore.
     pub(super) fn hint(&mut self, text: &str) {
         self.complain(&format!("# hint: {}", text.replace('\n', "\n# ")));
     }
 
-    /// Fails for a local reason.
+    /// Fails with a local error.
     pub(super) fn fail<T>(&mut self, line: &str) -> Ran<T> {
         self.complain(line);
         Err(status::LOCAL)
     }
 
-    /// Asks the console; the caller handles an errno.
+    /// Calls the console; the caller handles an errno.
     pub(super) fn call(&mut self, command: Command) -> Ran<Answer> {
         self.console.ask(command).map_err(|failure| {
             self.complain(&format!("lst: {failure}"));
@@ -91,13 +91,13 @@ impl Tool<'_> {
         })
     }
 
-    /// Asks the console, or prints why there is no reply.
+    /// Calls the console, or prints why there is no reply.
     pub(super) fn ask(&mut self, about: About<'_>, command: Command) -> Ran<Reply> {
         self.call(command)?.map_err(|errno| self.refused(about, errno))
     }
 
-    /// Asks the console to do something, and returns the nodes that did not.
-    pub(super) fn tell(&mut self, about: About<'_>, command: Command) -> Ran<Vec<Failure>> {
+    /// Calls the console for an operation, and returns the nodes that failed.
+    pub(super) fn execute(&mut self, about: About<'_>, command: Command) -> Ran<Vec<Failure>> {
         match self.ask(about, command)? {
             Reply::Done => Ok(Vec::new()),
             Reply::Nodes(reply) => Ok(failures(&reply.nodes)),
@@ -123,14 +123,14 @@ impl Tool<'_> {
         status::LOCAL
     }
 
-    /// Prints that a reply is of the wrong kind.
+    /// Prints that a reply has the wrong type.
     pub(super) fn garbled(&mut self, reply: &Reply) -> Status {
         self.complain(&format!("lst: unexpected answer of the node: {reply:?}"));
-        self.hint("is the node of the same release as lst?");
+        self.hint("is the node the same release as lst?");
         status::LOCAL
     }
 
-    /// Prints why a list of NIDs cannot be read.
+    /// Prints why a list of NIDs is invalid.
     pub(super) fn bad_list(&mut self, error: &ListError) -> Status {
         self.complain(&error.to_string());
         self.hint(&error.hint());
@@ -146,13 +146,13 @@ impl Tool<'_> {
         }
     }
 
-    /// Prints which nodes did not do `operation`, and what to do about it.
+    /// Prints which nodes failed to do `operation`, with a remedy.
     pub(super) fn check_nodes(&mut self, operation: &str, failed: &[Failure]) -> Ran {
         self.name_failed(operation, failed);
         self.conclude(failed)
     }
 
-    /// Prints which nodes did not do `operation`.
+    /// Prints which nodes failed to do `operation`.
     pub(super) fn name_failed(&mut self, operation: &str, failed: &[Failure]) {
         for Failure { nid, error } in failed {
             let node = ProcessId::lustre(*nid);
@@ -165,7 +165,7 @@ impl Tool<'_> {
         }
     }
 
-    /// Prints on how many nodes a session could not be ended.
+    /// Prints on how many nodes the session could not be ended.
     pub(super) fn check_ended(&mut self, failed: &[Failure]) -> Ran {
         let of = |which: fn(NodeError) -> Option<Errno>| {
             let mut errors = failed.iter().filter_map(|failure| which(failure.error));
@@ -184,7 +184,7 @@ impl Tool<'_> {
         self.conclude(failed)
     }
 
-    /// Prints what to do about the first node that failed, and returns the status.
+    /// Prints a remedy for the first node that failed, and returns the status.
     pub(super) fn conclude(&mut self, failed: &[Failure]) -> Ran {
         if let Some(Failure { nid, error }) = failed.first() {
             self.hint(&node_hint(*nid, *error));
@@ -193,7 +193,7 @@ impl Tool<'_> {
     }
 }
 
-/// A node that did not do what it was asked.
+/// A node that failed an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) nid: Nid,
@@ -209,7 +209,7 @@ pub(super) fn failures<T>(answers: &[NodeAnswer<T>]) -> Vec<Failure> {
     answers.iter().filter_map(failure).collect()
 }
 
-/// Returns the status that failures of nodes lead to.
+/// Returns the exit status for failures of nodes.
 pub(super) fn verdict(failed: &[Failure]) -> Ran {
     match failed.iter().any(|failure| rpc(failure.error).is_some()) {
         true => Err(status::RPC),
@@ -236,9 +236,9 @@ pub(super) fn framework(error: NodeError) -> Option<Errno> {
 
 fn local_hint(object: &str, errno: Errno) -> Option<&'static str> {
     Some(match (object, errno) {
-        (_, Errno::ESRCH) => "begin one: lst new_session NAME",
+        (_, Errno::ESRCH) => "start one: lst new_session NAME",
         (_, Errno::ESHUTDOWN) => {
-            "nobody used it for as long as its --timeout says; begin another: \
+            "it was not used for the time of its --timeout; start another: \
              lst new_session --force NAME"
         }
         (_, Errno::EACCES) => {
@@ -249,20 +249,20 @@ fn local_hint(object: &str, errno: Errno) -> Option<&'static str> {
             "end it: lst end_session; or replace it: lst new_session --force NAME"
         }
         (_, Errno::EEXIST) => "choose another name",
-        ("batch", Errno::ENOENT) => "\"lst list_batch\" names the batches",
+        ("batch", Errno::ENOENT) => "\"lst list_batch\" lists the batches",
         ("test", Errno::ENOENT) => {
-            "\"lst list_batch\" names the batches, and \"lst list_batch BATCH\" lists their tests"
+            "\"lst list_batch\" lists the batches, and \"lst list_batch BATCH\" lists their tests"
         }
-        (_, Errno::ENOENT) => "\"lst list_group\" names the groups",
+        (_, Errno::ENOENT) => "\"lst list_group\" lists the groups",
         ("test", Errno::EINVAL | Errno::EBUSY) => {
-            "a test is added while its batch does not run, to groups that have active nodes, and \
-             --distribute asks for no more servers than there are"
+            "tests can be added while the batch does not run, to groups with active nodes, and \
+             --distribute must not need more servers than there are"
         }
         ("test", Errno::ENETDOWN) => {
             "every node of both groups must be active: \"lst list_group --all GROUP\" shows them, \
-             \"lst update_group GROUP --refresh\" tries again"
+             \"lst update_group GROUP --refresh\" retries"
         }
-        ("group", Errno::EBUSY) => "a test uses the group: only end_session frees it",
+        ("group", Errno::EBUSY) => "a test uses the group: only end_session releases it",
         _ => return None,
     })
 }
@@ -274,15 +274,15 @@ fn node_hint(nid: Nid, error: NodeError) -> String {
         }
         NodeError::Framework(Errno::EBUSY) => format!(
             "{nid} is in another session, or runs this batch already; \
-             \"lst new_session --force\" takes nodes away from other sessions"
+             \"lst new_session --force\" takes nodes from other sessions"
         ),
         NodeError::Framework(Errno::ESRCH | Errno::ENOENT) => format!(
             "{nid} has left the session or lost the batch, as after a restart: \
              lst update_group GROUP --refresh, and add the tests again"
         ),
         NodeError::Framework(Errno::EPROTO) => {
-            format!("{nid} knows other features: set LST_FEATURES=0 before new_session")
+            format!("{nid} has other features: set LST_FEATURES=0 before new_session")
         }
-        NodeError::Framework(_) => format!("the log of {nid} may say more"),
+        NodeError::Framework(_) => format!("see the log of {nid}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What an administrator may do with a node.
+//! Administrative operations of a node.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use fulmar_lnet_wire::{Net, Nid, NidMatch, ProcessId};
 
 use crate::Node;
 
-/// An administrator at work: a borrowed handle. What its calls cause is carried out by the time they
-/// return; what remains for the owner is among the outputs of the node.
+/// The administrative interface: a borrowed handle. Calls are processed before they return; work
+/// for the owner is among the outputs of the node.
 #[derive(Debug)]
 pub struct Admin<'a> {
     node: &'a mut Node,
     now: Time,
 }
 
-/// Methods that only call the core, and carry what comes of it to the LNDs. Their documentation and
-/// their errors are those of the core's.
+/// Methods that call the core and pass the results to the LNDs. Their documentation and errors are
+/// those of the core.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)+) => {
         $(
@@ -72,7 +72,7 @@ impl<'a> Admin<'a> {
         self.node.socket().set_conns_per_peer(nid, conns);
     }
 
-    /// Closes every connection with a peer, or with all if it is [`Nid::ANY`].
+    /// Closes all connections with a peer, or with all if it is [`Nid::ANY`].
     pub fn close_peer(&mut self, peer: Nid) {
         for lnd in &mut self.node.lnds {
             lnd.close_peer(self.now, peer);

@@ -1,4 +1,4 @@
-//! The tables of a node, while it works and when it rests. Guards 1, 2, 3, 20 and 32 of
+//! Checks of the tables of a node, active and idle. Guards 1, 2, 3, 20 and 32 of
 //! lnet-behaviour §17.
 
 use std::fmt;
@@ -7,12 +7,12 @@ use fulmar_lnet::views::{Ni, PeerNi, Pool};
 
 use crate::Node;
 
-/// What is wrong.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The invariant, by its number in lnet-behaviour §17.
     pub number: u8,
-    /// How it is broken.
+    /// A description.
     pub text: String,
 }
 
@@ -22,21 +22,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a check says.
+/// The result of a check.
 pub type Verdict = Result<(), Finding>;
 
-/// Returns a finding on the invariant of this number unless it `holds`.
+/// Fails with this number and text unless `holds`.
 ///
 /// # Errors
-/// The finding.
+/// The broken invariant.
 pub fn require(holds: bool, number: u8, text: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(Finding { number, text: text() }) }
 }
 
-/// The health of what never failed.
+/// The initial and maximal health.
 const HEALTH_MAX: u32 = 1000;
 
-/// Returns which invariants a node breaks as it is, and if it should have nothing to do, what it has
+/// Returns the broken invariants of a node, and if it should be idle, its remaining work.
 /// nevertheless.
 pub fn broken(node: &Node, idle: bool) -> Vec<String> {
     let judged = [at_work(node, false), if idle { at_rest(node) } else { Ok(()) }];
@@ -44,13 +44,13 @@ pub fn broken(node: &Node, idle: bool) -> Vec<String> {
     findings.map(|finding| finding.to_string()).collect()
 }
 
-/// Judges what must hold at any time. `insensitive` says that the node's health sensitivity is 0.
-///
+/// Checks the invariants that hold at any time. `insensitive` means that the health sensitivity of
+/// the node is 0.
 /// # Errors
-/// What does not hold.
+/// A broken invariant.
 pub fn at_work(node: &Node, insensitive: bool) -> Verdict {
     let lnet = node.lnet();
-    // Its own sums over all messages: 2 of queues, 3 of commits.
+    // The sums of the core over all messages: 2 of queues, 3 of commits.
     let own = lnet.check_invariants();
     require(own.is_ok(), 2, || format!("{own:?}"))?;
     let (nis, peers) = (lnet.nis(), lnet.peers());
@@ -72,7 +72,7 @@ fn credits_are_within_their_bounds(nis: &[Ni], peers: &[PeerNi]) -> Verdict {
     Ok(())
 }
 
-/// 32: health stays within its bounds, and without sensitivity where it was.
+/// 32: health stays within its bounds, and unchanged without sensitivity.
 fn health_is_bounded(nis: &[Ni], peers: &[PeerNi], insensitive: bool) -> Verdict {
     let own = nis.iter().map(|ni| (ni.nid, ni.health.value));
     for (nid, health) in own.chain(peers.iter().map(|ni| (ni.nid, ni.health.value))) {
@@ -82,7 +82,7 @@ fn health_is_bounded(nis: &[Ni], peers: &[PeerNi], insensitive: bool) -> Verdict
     Ok(())
 }
 
-/// 20: memory stays within what is configured.
+/// 20: memory stays within its configured limits.
 fn pools_are_within_their_bounds(pools: &[Pool; 3]) -> Verdict {
     for pool in pools {
         let bounded = pool.credits_min <= pool.credits
@@ -93,7 +93,7 @@ fn pools_are_within_their_bounds(pools: &[Pool; 3]) -> Verdict {
     Ok(())
 }
 
-/// Judges that nothing is left in a node that has nothing to do: 1 and 3.
+/// Checks that nothing is left in an idle node: 1 and 3.
 ///
 /// # Errors
 /// What is left.
@@ -107,7 +107,7 @@ pub fn at_rest(node: &Node) -> Verdict {
     require(own.is_ok(), 1, || format!("{own:?}"))
 }
 
-/// 1: every credit is there, and nothing is queued.
+/// 1: all credits are returned, and nothing is queued.
 fn every_credit_is_back(nis: &[Ni], peers: &[PeerNi]) -> Verdict {
     let own = nis.iter().map(|ni| (ni.nid, ni.credits, ni.credits_max, 0));
     let others = peers.iter().map(|ni| (ni.nid, ni.credits, ni.credits_max, ni.queued_bytes));
@@ -140,7 +140,7 @@ mod tests {
         format!("10.0.0.{number}@tcp").parse().unwrap()
     }
 
-    /// Requires that a verdict names this invariant.
+    /// Requires that a check fails with this invariant.
     #[track_caller]
     fn is_broken(number: u8, verdict: Verdict) {
         assert_eq!(verdict.map_err(|finding| finding.number), Err(number));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_has_everything_back() {
+    fn an_idle_node_has_all_resources_back() {
         every_credit_is_back(&[own_ni(3)], &[peer_ni(2, 1000)]).unwrap();
         is_broken(1, every_credit_is_back(&[own_ni(2)], &[]));
         is_broken(1, every_credit_is_back(&[], &[peer_ni(1, 1000)]));

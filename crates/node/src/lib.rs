@@ -1,20 +1,21 @@
-//! One node, as a pure machine: the LNet core over its LNDs.
+//! One node as a pure machine: the LNet core over its LNDs.
 //!
-//! This is what the driver runs over real sockets and the simulator over virtual ones. It only
-//! carries messages between [`Lnet`] and the LNDs, which do not know each other, and knows no
-//! service by name.
+//! The driver runs it over real sockets, and the simulator over virtual ones. It only passes
+//! messages between [`Lnet`] and the LNDs, which do not know each other, and does not depend on
+//! particular services.
 //!
-//! After each `handle_*` and each call of a handle, drain [`Node::poll_output`] in order:
+//! After each `handle_*` and each call of a handle, call [`Node::poll_output`] until it returns
+//! nothing, and process the outputs in order:
 //!
 //! ```text
 //! Stream Dial     -> open a connection, then handle_dialled
-//!        Write    -> append to what is written on the connection, then handle_sent(bytes)
+//!        Write    -> append to the writes of the connection, then handle_sent(bytes)
 //!        Close    -> close it, and before anything else handle_stopped(bytes)
 //! Resume          -> need() of the connection has changed: read on
 //! Copy            -> copy between two memories, then handle_copied
-//! Event           -> to the queue of its service; when it is handled, handle_event_done if it asks
-//! Pinged, Discovered, Notice -> tell whoever asked
-//! Crossing        -> tell whoever watches the node
+//! Event           -> to the queue of its service; after its handler, handle_event_done if
+//! requested Pinged, Discovered, Notice -> report to the requester
+//! Crossing        -> report to an observer of the node
 //! ```
 #![forbid(unsafe_code)]
 
@@ -42,9 +43,9 @@ use lnd::Lnd;
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Those of the core.
+    /// Settings of the core.
     pub lnet: lnet::Config,
-    /// Those of the socket LND.
+    /// Settings of the socket LND.
     pub socklnd: socklnd::Config,
 }
 
@@ -52,17 +53,17 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Node {
     lnet: Lnet,
-    /// The socket LND is the first.
+    /// The first one is the socket LND.
     lnds: Vec<Lnd>,
-    /// The connection whose bytes are being handled: its owner looks at `need` by itself.
+    /// The connection whose bytes are being handled: its owner calls `need` in any case.
     reading: Option<ConnId>,
-    /// Crossings are reported.
+    /// Whether crossings are reported.
     watched: bool,
     outputs: VecDeque<Output>,
 }
 
 impl Node {
-    /// Returns a node without network interfaces, but for `0@lo`.
+    /// Creates a node whose only network interface is `0@lo`.
     pub fn new(config: Config) -> Self {
         Self {
             lnet: Lnet::new(config.lnet),
@@ -85,33 +86,33 @@ impl Node {
         Ok(())
     }
 
-    /// Makes a service, with a queue of events of its own.
+    /// Creates a service with its own event queue.
     pub fn open_service(&mut self, config: ServiceConfig) -> ServiceId {
         self.lnet.open_service(config)
     }
 
-    /// Returns what a service may do.
+    /// Returns the operations of a service.
     pub fn service(&mut self, now: Time, id: ServiceId) -> ServiceHandle<'_> {
         ServiceHandle::new(self, now, id)
     }
 
-    /// Returns what an administrator may do.
+    /// Returns the administrative operations.
     pub fn admin(&mut self, now: Time) -> Admin<'_> {
         Admin::new(self, now)
     }
 
-    /// Has every message that passes between the core and an LND reported by
-    /// [`Output::Crossing`], or not any more.
+    /// Sets whether every message between the core and an LND is reported by
+    /// [`Output::Crossing`].
     pub fn report_crossings(&mut self, report: bool) {
         self.watched = report;
     }
 
-    /// Returns the core, to look at.
+    /// Returns the core for inspection.
     pub fn lnet(&self) -> &Lnet {
         &self.lnet
     }
 
-    /// Returns the socket LND, to look at.
+    /// Returns the socket LND for inspection.
     pub fn socklnd(&self) -> &Socklnd {
         match &self.lnds[..] {
             [Lnd::Socket(socket), ..] => socket,
@@ -126,7 +127,7 @@ impl Node {
         }
     }
 
-    /// Takes a connection that the listener accepted. `None` refuses it: then close it.
+    /// Handles a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,
         now: Time,
@@ -138,7 +139,7 @@ impl Node {
         conn
     }
 
-    /// Takes the outcome of a dial: our address, or why there is no connection.
+    /// Handles the result of a dial: the local address, or why there is no connection.
     pub fn handle_dialled(
         &mut self,
         now: Time,
@@ -149,22 +150,22 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes bytes from a connection and returns how many were used. The rest are payload, to be
-    /// put where [`Node::need`] says, or cannot be used yet.
+    /// Handles bytes from a connection and returns how many were used. The rest are payload, to be
+    /// stored as [`Node::need`] requests, or cannot be used yet.
     pub fn handle_bytes(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> usize {
         self.reading = Some(conn);
         let mut rest = bytes;
         while !rest.is_empty() && matches!(self.need(conn), Need::Bytes(_)) {
             let used = self.socket().handle_bytes(now, conn, rest);
             self.pump(now);
-            assert!(used > 0, "a machine that needs bytes takes some");
+            assert!(used > 0, "a machine that needs bytes uses some");
             rest = rest.get(used..).unwrap_or_default();
         }
         self.reading = None;
         bytes.len() - rest.len()
     }
 
-    /// Takes note that `len` bytes went where [`Need::Payload`] said.
+    /// Handles `len` bytes of payload, stored as [`Need::Payload`] requested.
     pub fn handle_payload(&mut self, now: Time, conn: ConnId, len: u32, crc: Option<u32>) {
         self.reading = Some(conn);
         self.socket().handle_payload(now, conn, len, crc);
@@ -172,22 +173,22 @@ impl Node {
         self.reading = None;
     }
 
-    /// Takes note that the socket has taken `bytes` more of what was to be written.
+    /// Handles that the socket has accepted `bytes` more of the writes.
     pub fn handle_sent(&mut self, now: Time, conn: ConnId, bytes: u64) {
         self.socket().handle_sent(now, conn, bytes);
         self.pump(now);
     }
 
-    /// Takes the answer to [`Close`](fulmar_lnd::Stream::Close): nothing more is written, and the
-    /// socket had taken so many more bytes.
+    /// Handles the answer to [`Close`](fulmar_lnd::Stream::Close): nothing more is written, and the
+    /// socket had accepted this many more bytes.
     pub fn handle_stopped(&mut self, now: Time, conn: ConnId, bytes: u64) {
         self.socket().handle_stopped(now, conn, bytes);
         self.pump(now);
     }
 
-    /// Takes note that the link or the address of a network interface has gone, or is there again.
+    /// Handles that the link or the address of a network interface was removed or restored.
     pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
-        // The core first: what it has to send goes another way then.
+        // The core first: then its messages already take another path.
         self.lnet.handle_link(now, nid, up);
         if let Some(lnd) = self.lnd_of(nid) {
             lnd.handle_link(now, nid, up);
@@ -195,20 +196,21 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes note that TCP sends the same bytes again and again on a connection and hears nothing.
+    /// Handles a stall report: TCP retransmits the same bytes on a connection and receives nothing.
     pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
         self.socket().handle_stalled(now, conn);
         self.pump(now);
     }
 
-    /// Takes note that a TCP window limits what is sent on a connection, and cannot be made larger.
+    /// Handles a report that a TCP window limits the throughput of a connection and cannot be
+    /// enlarged.
     pub fn handle_window_limited(&mut self, now: Time, conn: ConnId) {
         self.socket().handle_window_limited(now, conn);
         self.pump(now);
     }
 
-    /// Takes the end of a connection, as its socket reports it. The socket had taken `bytes` more
-    /// than [`Node::handle_sent`] has reported: the messages that end among them may have arrived.
+    /// Handles the end of a connection, as reported by its socket. The socket had accepted `bytes`
+    /// more than [`Node::handle_sent`] reported: messages that end among them may have arrived.
     pub fn handle_closed(&mut self, now: Time, conn: ConnId, bytes: u64, how: Closed) {
         if bytes > 0 {
             self.socket().handle_sent(now, conn, bytes);
@@ -217,24 +219,24 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes the end of an [`Output::Copy`].
+    /// Handles the end of an [`Output::Copy`].
     pub fn handle_copied(&mut self, now: Time, copy: CopyId) {
         self.lnet.handle_copied(now, copy);
         self.pump(now);
     }
 
-    /// Takes note that the handler of an event has returned.
+    /// Handles that the handler of an event has returned.
     pub fn handle_event_done(&mut self, now: Time, done: EventDone) {
         self.lnet.handle_event_done(now, done);
         self.pump(now);
     }
 
-    /// Takes note that an LND of [`Node::add_lnd`] has outputs.
+    /// Handles that an LND of [`Node::add_lnd`] has outputs.
     pub fn handle_lnd_ready(&mut self, now: Time) {
         self.pump(now);
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         for lnd in &mut self.lnds {
             lnd.handle_timeout(now);
@@ -249,12 +251,12 @@ impl Node {
         lnds.chain(self.lnet.poll_timeout()).min()
     }
 
-    /// Returns the next thing to do, if any.
+    /// Returns the next output, if any.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Returns what is to be read from a connection next.
+    /// Returns what to read from a connection next.
     pub fn need(&self, conn: ConnId) -> Need {
         self.socklnd().need(conn)
     }
@@ -264,7 +266,7 @@ impl Node {
         self.lnds.iter_mut().find(|lnd| lnd.net_type() == kind)
     }
 
-    /// Carries messages between the core and its LNDs until none has more to say.
+    /// Passes messages between the core and its LNDs until none is left.
     fn pump(&mut self, now: Time) {
         loop {
             if let Some(output) = self.lnds.iter_mut().find_map(Lnd::poll_output) {

@@ -7,14 +7,14 @@ use fulmar_lnd::{Lnd as Interface, NiConfig, Output, RxId, SendRequest, Verdict}
 use fulmar_lnet_wire::{NetType, Nid};
 use fulmar_socklnd::Socklnd;
 
-/// One LND. Those that come with Fulmar are called directly.
+/// One LND. The LNDs of Fulmar are called without dynamic dispatch.
 #[derive(Debug)]
 pub(crate) enum Lnd {
     Socket(Box<Socklnd>),
     Other(Box<dyn Interface>),
 }
 
-/// Calls the LND that a variant holds.
+/// Calls the LND of a variant.
 macro_rules! each {
     ($lnd:expr, $name:ident => $call:expr) => {
         match $lnd {

@@ -1,4 +1,4 @@
-//! What a node wants done.
+//! Outputs of a node.
 
 use std::fmt;
 
@@ -6,84 +6,84 @@ use fulmar_base::{BufferId, ConnId, Errno, MessageId, Payload, Sink};
 use fulmar_lnd::{Received, SendRequest, Stream};
 use fulmar_lnet::{CopyId, Event, PingReply, QueryId, ServiceId};
 
-/// What the owner must do or know, in order.
+/// Actions and information for the owner, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Something for a TCP connection.
+    /// An action on a TCP connection.
     Stream(Stream),
-    /// What is to be read from the connection next has changed.
+    /// The next read from the connection has changed.
     Resume {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
     /// Copy bytes within this node.
     Copy {
-        /// Names the copy.
+        /// ID of the copy.
         copy: CopyId,
-        /// From there; never inline.
+        /// The source; never inline.
         from: Payload,
-        /// To there; never inline.
+        /// The destination; never inline.
         to: Sink,
     },
-    /// Make a router buffer of so many bytes, whatever they are.
+    /// Allocate a router buffer of this length, with any contents.
     Allocate {
-        /// Its name: not among those of services.
+        /// Its ID, distinct from those of services.
         buffer: BufferId,
         /// Its length.
         len: u32,
     },
     /// Free a router buffer.
     Release {
-        /// Which.
+        /// ID of the buffer.
         buffer: BufferId,
     },
-    /// For the queue of a service.
+    /// An event for the queue of a service.
     Event {
-        /// Which service.
+        /// The service.
         service: ServiceId,
-        /// What happened.
+        /// The event.
         event: Event,
-        /// What came, if the memory of the descriptor is inline.
+        /// The received data, if the memory of the descriptor is inline.
         bytes: Vec<u8>,
     },
     /// A ping has ended.
     Pinged {
-        /// Which.
+        /// ID of the ping.
         query: QueryId,
-        /// How.
+        /// The result.
         result: Result<PingReply, Errno>,
     },
     /// A discovery has ended.
     Discovered {
-        /// Which.
+        /// ID of the discovery.
         query: QueryId,
-        /// How.
+        /// The result.
         result: Result<PingReply, Errno>,
     },
-    /// Something for the log.
+    /// A notice for the log.
     Notice(Notice),
-    /// A message passes between the core and an LND: reported if
-    /// [`report_crossings`](crate::Node::report_crossings) was asked to.
+    /// A message passes between the core and an LND: reported if enabled with
+    /// [`report_crossings`](crate::Node::report_crossings).
     Crossing(Crossing),
 }
 
-/// A message at the border between the core and an LND, for those who watch a node.
+/// A message between the core and an LND, for observers of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Crossing {
-    /// The core hands it to the LND: it has its credits. It has the same name when it is sent again.
+    /// The core passes it to the LND: it has its credits. A retry has the same ID.
     Handed(SendRequest),
-    /// The LND has done with it.
+    /// The LND has completed it.
     Returned {
-        /// Which.
+        /// ID of the message.
         message: MessageId,
-        /// Whether it may be on its way.
+        /// Whether it may have been delivered.
         sent: bool,
     },
-    /// Its header has been received.
+    /// Its header was received.
     Received(Received),
 }
 
-/// Something worth a line in the log and a count, from any layer.
+/// A notice of any layer, for the log and a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Notice {

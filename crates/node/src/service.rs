@@ -1,12 +1,12 @@
-//! What a service may do with a node.
+//! Operations of a service on a node.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::{Batch, Get, Md, MdId, Me, MeId, Memory, Op, Put, Service, ServiceId};
 
 use crate::Node;
 
-/// A service at work: a borrowed handle. What its calls cause is carried out by the time they
-/// return; what remains for the owner is among the outputs of the node.
+/// The interface for a service: a borrowed handle. Calls are processed before they return; work for
+/// the owner is among the outputs of the node.
 #[derive(Debug)]
 pub struct ServiceHandle<'a> {
     node: &'a mut Node,
@@ -19,7 +19,7 @@ impl<'a> ServiceHandle<'a> {
         Self { node, now, id }
     }
 
-    /// Does a batch of operations, in order; see [`Lnet::post`](fulmar_lnet::Lnet::post).
+    /// Executes a batch of operations in order; see [`Lnet::post`](fulmar_lnet::Lnet::post).
     pub fn post(
         &mut self,
         ops: impl IntoIterator<Item = Op>,
@@ -29,8 +29,8 @@ impl<'a> ServiceHandle<'a> {
         self.node.pump(self.now);
     }
 
-    /// Does the posts that a service machine wants, and returns its next request to its host, if it
-    /// has one. For hosts of one thread; call it until it returns `None`.
+    /// Executes the posts of a service machine, and returns its next request to its host, if any.
+    /// For hosts with one thread; call it until it returns `None`.
     pub fn serve<S: Service>(&mut self, service: &mut S) -> Option<S::Request> {
         loop {
             let mut batch = Batch::take(service)?;
@@ -60,7 +60,7 @@ impl<'a> ServiceHandle<'a> {
         self.done(attached)
     }
 
-    /// Makes a memory descriptor that is the source of PUTs or the sink of GETs.
+    /// Creates a memory descriptor that is the source of PUTs or the sink of GETs.
     ///
     /// # Errors
     /// As [`Lnet::md_bind`](fulmar_lnet::Lnet::md_bind).
@@ -68,7 +68,7 @@ impl<'a> ServiceHandle<'a> {
         self.node.lnet.md_bind(self.id, md, memory)
     }
 
-    /// Unlinks a memory descriptor; its last event says when it is gone.
+    /// Unlinks a memory descriptor; its last event reports when it is gone.
     ///
     /// # Errors
     /// As [`Lnet::md_unlink`](fulmar_lnet::Lnet::md_unlink).
@@ -86,7 +86,7 @@ impl<'a> ServiceHandle<'a> {
         self.done(unlinked)
     }
 
-    /// Begins to store at another node.
+    /// Starts a PUT to another node.
     ///
     /// # Errors
     /// As [`Lnet::put`](fulmar_lnet::Lnet::put).
@@ -95,7 +95,7 @@ impl<'a> ServiceHandle<'a> {
         self.done(begun)
     }
 
-    /// Begins to fetch from another node.
+    /// Starts a GET from another node.
     ///
     /// # Errors
     /// As [`Lnet::get`](fulmar_lnet::Lnet::get).
@@ -104,7 +104,7 @@ impl<'a> ServiceHandle<'a> {
         self.done(begun)
     }
 
-    /// Has PUTs wait at a portal that no entry takes, or be dropped.
+    /// Sets whether PUTs that no entry matches wait at a portal, or are dropped.
     ///
     /// # Errors
     /// As [`Lnet::set_lazy`](fulmar_lnet::Lnet::set_lazy).
@@ -116,7 +116,7 @@ impl<'a> ServiceHandle<'a> {
     /// Ends the service; see [`Lnet::close_service`](fulmar_lnet::Lnet::close_service).
     ///
     /// # Errors
-    /// ENOENT if it is closed already.
+    /// ENOENT if it is already closed.
     pub fn close(&mut self) -> Result<(), Errno> {
         let closed = self.node.lnet.close_service(self.now, self.id);
         self.done(closed)

@@ -1,4 +1,4 @@
-//! The words in which the machine and its owner talk.
+//! Inputs and outputs of the machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use fulmar_wire::Order;
 use crate::console::Answer;
 use crate::notice::Notice;
 
-/// Settings of the machine. Defaults are those of the module's parameters.
+/// Settings of the machine. Defaults are those of the module parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How long an RPC of a test may take; zero for ever.
+    /// Timeout of an RPC of a test; zero for none.
     pub rpc_timeout: Duration,
-    /// After how long a silence of its console a node leaves a session; zero for never.
+    /// A node leaves a session after this silence of its console; zero for never.
     pub session_timeout: Duration,
-    /// How many words this node damages on purpose, to see them found.
+    /// How many words this node damages deliberately, to test their detection.
     #[doc(alias = "brw_inject_errors")]
     pub inject_errors: u32,
     /// Nanoseconds of wall clock since 1970 at [`Time::ZERO`](fulmar_base::Time::ZERO).
@@ -37,18 +37,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns how long an RPC of a test may take; `None` for ever.
+    /// Returns the timeout of an RPC of a test; `None` for none.
     pub(crate) fn load_timeout(&self) -> Option<Duration> {
         (!self.rpc_timeout.is_zero()).then_some(self.rpc_timeout)
     }
 }
 
-/// Something that LNet does for the machine. It ends with exactly one
-/// [`handle_done`](crate::Selftest::handle_done), and is then never named again.
+/// An LNet operation of the machine. It ends with exactly one
+/// [`handle_done`](crate::Selftest::handle_done); its ID is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u64);
 
-/// A question to the owner, answered once.
+/// A query to the owner, answered once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(pub u64);
 
@@ -56,202 +56,203 @@ pub struct QuestionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u64);
 
-/// What others may do with memory that is offered to them.
+/// Access that offered memory allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Store into it.
+    /// Store data.
     Put,
-    /// Fetch from it.
+    /// Fetch data.
     Get,
 }
 
-/// What memory holds when it is allocated.
+/// Initial contents of allocated memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contents {
-    /// Zeros, which are no good data, and later whatever comes.
+    /// Zeros, which fail every check; later any received data.
     Zeros,
-    /// Words of good data.
+    /// Words that pass every check.
     Good,
 }
 
-/// A request that somebody sent to one of our services.
+/// A request received by one of the services.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The match bits: the number of the service.
     pub service: u64,
-    /// Who sent it: where the reply goes. The NID in the header, not a primary one.
+    /// Sender and target of the reply. Its NID is that of the header, not a primary NID.
     pub from: ProcessId,
-    /// Our NID that it was sent to: where the reply comes from.
+    /// Local NID that received the request: the source of the reply.
     pub to: Nid,
-    /// Its bytes.
+    /// The message.
     pub bytes: &'a [u8],
 }
 
-/// What the owner must do or know, in order.
+/// Actions and information for the owner, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Accept one message of up to 160 bytes, no longer, by PUT from a process at the bulk portal.
-    /// Done with its bytes.
+    /// Accept one message of up to 160 bytes by PUT from a process at the bulk portal. Done with
+    /// the bytes of the message.
     OfferReply {
-        /// Names the offer.
+        /// ID of the offer.
         id: OperationId,
-        /// Who may.
+        /// The allowed process.
         from: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
     },
-    /// Let a process store into or fetch from memory at the bulk portal, once. Done with how many
-    /// bytes.
+    /// Let a process store into or fetch from memory at the bulk portal, once. Done with the
+    /// number of bytes.
     OfferBulk {
-        /// Names the offer.
+        /// ID of the offer.
         id: OperationId,
-        /// Who may.
+        /// The allowed process.
         from: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
-        /// What it may.
+        /// The allowed access.
         access: Access,
         /// The memory.
         span: Span,
     },
-    /// Let a process fetch a few bytes at the bulk portal, once. Done with how many.
+    /// Let a process fetch a few bytes at the bulk portal, once. Done with the number of bytes.
     OfferBytes {
-        /// Names the offer.
+        /// ID of the offer.
         id: OperationId,
-        /// Who may.
+        /// The allowed process.
         from: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
-        /// What it gets.
+        /// The bytes.
         bytes: Arc<[u8]>,
     },
-    /// Give an operation up. It is done when its memory is no longer touched: with ECANCELED, or
-    /// as if it had not been given up. Never of an operation that is done.
+    /// Cancel an operation. It is done when its memory is no longer used: with ECANCELED, or as
+    /// if it had not been cancelled. Never for a completed operation.
     Withdraw {
-        /// Which.
+        /// The operation.
         id: OperationId,
     },
-    /// Store 160 bytes at a portal of a process, without acknowledgement. Done when they are sent.
+    /// PUT 160 bytes to a portal of a process, without acknowledgement. Done when sent.
     Send {
-        /// Names it.
+        /// ID of the operation.
         id: OperationId,
-        /// Our NID, if it must be this one.
+        /// The source NID, if it must be this one.
         source: Option<Nid>,
-        /// To whom.
+        /// The target.
         target: ProcessId,
-        /// At which portal.
+        /// The portal.
         portal: u32,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
         /// The message.
         bytes: Arc<[u8]>,
     },
-    /// Store memory at the bulk portal of a process, without acknowledgement. Done when it is sent.
+    /// PUT memory to the bulk portal of a process, without acknowledgement. Done when sent.
     PutBulk {
-        /// Names it.
+        /// ID of the operation.
         id: OperationId,
-        /// Our NID.
+        /// The source NID.
         source: Nid,
-        /// To whom.
+        /// The target.
         target: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
         /// The memory.
         span: Span,
     },
-    /// Fetch memory from the bulk portal of a process. Done with how many bytes came.
+    /// GET memory from the bulk portal of a process. Done with the number of bytes received.
     GetBulk {
-        /// Names it.
+        /// ID of the operation.
         id: OperationId,
-        /// Our NID.
+        /// The source NID.
         source: Nid,
-        /// From whom.
+        /// The target.
         target: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
         /// The memory.
         span: Span,
     },
-    /// Fetch a few bytes from the bulk portal of a process. Done with the bytes.
+    /// GET a few bytes from the bulk portal of a process. Done with the bytes.
     GetBytes {
-        /// Names it.
+        /// ID of the operation.
         id: OperationId,
-        /// Our NID.
+        /// The source NID.
         source: Nid,
-        /// From whom.
+        /// The target.
         target: ProcessId,
-        /// Its match bits.
+        /// Match bits.
         match_bits: u64,
-        /// How many at most.
+        /// Maximum number of bytes.
         len: u32,
     },
-    /// Tell what LNet has counted, by [`handle_counted`](crate::Selftest::handle_counted).
+    /// Report the counters of LNet with [`handle_counted`](crate::Selftest::handle_counted).
     Count {
-        /// Names the question.
+        /// ID of the query.
         id: QuestionId,
     },
-    /// Do something that LNet has no part in.
+    /// Perform a task that does not involve LNet.
     Task(Task),
     /// A command has ended.
     Answer {
-        /// Which.
+        /// ID of the command.
         command: CommandId,
-        /// How.
+        /// The answer.
         answer: Answer,
     },
-    /// Something for the log.
+    /// A notice for the log.
     Notice(Notice),
 }
 
-/// What the owner does for the machine without LNet. The highest bit is set in the names of the
-/// buffers, so that the owner can have others.
+/// Tasks of the owner that do not involve LNet. The highest bit is set in the buffer IDs of the
+/// machine, so that the owner can use others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Allocate memory. Its name was never used before.
+    /// Allocate memory, with an ID that was never used before.
     Allocate {
-        /// Its name.
+        /// ID of the buffer.
         buffer: BufferId,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
-        /// What is in it.
+        /// Initial contents.
         contents: Contents,
     },
-    /// Free memory that nothing touches any more.
+    /// Free memory that is no longer in use.
     Release {
-        /// Which.
+        /// ID of the buffer.
         buffer: BufferId,
     },
-    /// Damage one word of memory that holds good data: add to it.
+    /// Damage one word of memory with good data, by addition.
     Damage {
-        /// Which 8 bytes.
+        /// The 8 bytes of the word.
         span: Span,
-        /// How much.
+        /// The number to add.
         add: u64,
     },
-    /// Compare memory with good data, then poison it; tell by
+    /// Compare memory with good data, then poison it; report with
     /// [`handle_checked`](crate::Selftest::handle_checked).
     Check {
-        /// Names the question.
+        /// ID of the query.
         id: QuestionId,
         /// The memory.
         span: Span,
-        /// How much of it.
+        /// Extent of the check.
         check: Check,
-        /// The byte order of who filled it.
+        /// The byte order of the sender of the data.
         order: Order,
     },
-    /// Tell what this node has cost, by [`handle_measured`](crate::Selftest::handle_measured).
+    /// Report the resource usage of the node with
+    /// [`handle_measured`](crate::Selftest::handle_measured).
     Measure {
-        /// Names the question.
+        /// ID of the query.
         id: QuestionId,
     },
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Bytes that were moved.
+    /// Number of bytes transferred.
     pub len: u32,
-    /// The bytes themselves, of [`Output::OfferReply`] and [`Output::GetBytes`].
+    /// The bytes, for [`Output::OfferReply`] and [`Output::GetBytes`].
     pub bytes: Vec<u8>,
 }

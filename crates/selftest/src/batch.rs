@@ -10,19 +10,19 @@ use crate::framework::Outcome;
 use crate::session::SessionNumber;
 use crate::unit::InstanceId;
 
-/// A batch as a node knows it: the tests that were installed here, in order of arrival.
+/// A batch as known by a node: the tests installed here, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) instances: Vec<Role>,
-    /// How many of them have running units.
+    /// How many of its tests have running units.
     pub(crate) active: usize,
 }
 
-/// This node's part in a test.
+/// The role of this node in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Client(InstanceId),
-    /// Nothing to do: the services answer in any case.
+    /// No work: the services answer in any case.
     Server,
 }
 
@@ -79,7 +79,7 @@ impl Selftest {
         let batch = self.batch_of(request)?;
         let clients: Vec<_> = batch.clients().collect();
         for instance in clients {
-            // A forced stop does not abort what a plain stop has left to its end.
+            // A forced stop does not abort RPCs that a plain stop lets complete.
             if self.instances.stop(instance) && request.argument != 0 {
                 self.abort_instance(instance);
             }
@@ -105,7 +105,7 @@ impl Selftest {
         session.batches.get_mut(&request.batch).ok_or(Errno::ENOENT)
     }
 
-    /// Stops everything in a session that has ended, at once.
+    /// Stops all tests of a session that has ended, at once.
     pub(crate) fn abort_session(&mut self, number: SessionNumber) {
         let batches = &self.sessions.get_mut(number).batches;
         let clients: Vec<_> = batches.values().flat_map(Batch::clients).collect();
@@ -115,10 +115,10 @@ impl Selftest {
         }
     }
 
-    /// Takes the end of the last unit of an instance.
+    /// Handles the end of the last unit of an instance.
     pub(crate) fn instance_ended(&mut self, number: SessionNumber, batch: BatchId) {
         let session = self.sessions.get_mut(number);
-        let batch = session.batches.get_mut(&batch).expect("a batch lives as long as its session");
+        let batch = session.batches.get_mut(&batch).expect("a batch exists as long as its session");
         batch.active -= 1;
         session.active -= usize::from(!batch.is_active());
         self.bury(number);

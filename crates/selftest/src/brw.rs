@@ -1,8 +1,8 @@
-//! The BRW test: bulk reads and writes, from both ends. Spec: lnet-selftest §6.1, §10.
+//! The BRW test: bulk reads and writes, client and server side. Spec: lnet-selftest §6.1, §10.
 //!
-//! The server moves the data, before it replies. Who sends fills every word; where in its memory a
-//! transfer begins is nobody's business, so the offset of a test's parameters is checked and
-//! forgotten.
+//! The server transfers the data before it replies. The sender fills every word; the offset of the
+//! data within local memory has no effect on the peer, so the offset parameter of a test is checked
+//! and then ignored.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{
@@ -20,10 +20,10 @@ use crate::rpc::{Bulk, Call, CallId, Caller};
 use crate::serve::{Client, Operation};
 use crate::unit::{Failure, UnitId};
 
-/// The page of our side: the unit of lengths where no feature says bytes.
+/// Page size of this side: the unit of lengths without the feature of byte lengths.
 const PAGE: u32 = 4096;
 
-/// What the units of a test do.
+/// The parameters of the units of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfers {
     pub(crate) direction: Direction,
@@ -32,10 +32,10 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// Reads the parameters of a test; `None` if they are no good.
+    /// Parses the parameters of a test; `None` if invalid.
     ///
-    /// A client sends nothing that a kernel server does not survive: lengths that are no multiple
-    /// of a word, and DISCARD, which only the latest know. Spec: lnet-selftest §10.1, §21.
+    /// A client sends nothing that crashes a kernel server: lengths that are not a multiple of a
+    /// word, and DISCARD, which only the latest releases support. Spec: lnet-selftest §10.1, §21.
     pub(crate) fn of_test(kind: &TestKind) -> Option<Self> {
         let (direction, flags, len, offset) = match *kind {
             TestKind::Brw { direction, flags, len, offset } => {
@@ -55,7 +55,7 @@ impl Transfers {
     }
 }
 
-/// A transfer that we serve.
+/// A transfer on the server side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub(crate) client: Client,
@@ -67,7 +67,7 @@ pub(crate) struct Transfer {
 }
 
 impl Selftest {
-    /// Moves the data of a request, or refuses it.
+    /// Starts the transfer of a request, or refuses it.
     pub(crate) fn serve_brw(&mut self, client: Client, order: Order, features: u32, brw: &Brw) {
         if let Err((errno, features)) = validate(brw, features) {
             let status = errno.0 as u32;
@@ -88,8 +88,8 @@ impl Selftest {
         });
     }
 
-    /// Takes the end of the bulk. If it failed the client gets no reply: it could not tell whether
-    /// the data may still come.
+    /// Handles the end of the bulk transfer. After a failure the client gets no reply, since it
+    /// could not tell whether the data may still arrive.
     pub(crate) fn transferred(&mut self, transfer: Transfer, result: Result<Done, Errno>) {
         let Transfer { client, direction, loan, .. } = transfer;
         let counters = &mut self.server.counters;
@@ -116,7 +116,7 @@ impl Selftest {
         }
     }
 
-    /// Takes what was found in the data that a client has written.
+    /// Handles the result of the check of data that a client wrote.
     pub(crate) fn transfer_checked(&mut self, transfer: Transfer, result: Result<(), Damage>) {
         self.memory.give_back_checked(transfer.loan);
         let Transfer { client, features, .. } = transfer;
@@ -160,7 +160,7 @@ impl Selftest {
     }
 }
 
-/// Judges a reply. The data are another matter.
+/// Checks the status of a reply; the data is checked separately.
 pub(crate) fn judge(reply: &Body) -> Result<(), Failure> {
     match reply {
         Body::BrwReply(BrwReply { status: 0 }) => Ok(()),
@@ -172,8 +172,8 @@ pub(crate) fn judge(reply: &Body) -> Result<(), Failure> {
     }
 }
 
-/// Returns why a request is refused, and the features of the reply, which is 0 where a kernel
-/// server leaves it unset.
+/// Returns why a request is refused, and the features of the reply: 0 where a kernel server leaves
+/// the field unset.
 fn validate(brw: &Brw, features: u32) -> Result<(), (Errno, u32)> {
     let is_known =
         Direction::KNOWN.contains(&brw.direction) && Check::KNOWN.contains(&Check(brw.flags));
@@ -192,7 +192,7 @@ fn validate(brw: &Brw, features: u32) -> Result<(), (Errno, u32)> {
     }
 }
 
-/// Returns whether a transfer may have this length.
+/// Returns whether the length of a transfer is valid.
 fn is_transfer(len: u32) -> bool {
     (1..=BULK_LEN_MAX).contains(&len) && len.is_multiple_of(WORD as u32)
 }

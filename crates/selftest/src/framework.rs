@@ -1,4 +1,4 @@
-//! The framework services, one request at a time: what holds for all of them.
+//! The framework services, one request at a time: common parts.
 //! Spec: lnet-selftest §5, §8, §9.1.
 
 use std::collections::VecDeque;
@@ -17,21 +17,21 @@ pub(crate) struct Framework {
     pub(crate) is_serving: bool,
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// A reply, with the features of the session.
     Reply(Body),
-    /// A reply to one whose features are not the session's, with those that we know.
+    /// A reply to a request with other features than the session, with the supported ones.
     Mismatch(Body),
     /// No reply.
     Drop,
-    /// [`Selftest::framework_served`] is called later.
+    /// Later, through [`Selftest::framework_served`].
     Later,
 }
 
 impl Selftest {
-    /// Serves the request whose turn it is, if there is one.
+    /// Serves the next request, if any.
     pub(crate) fn serve_framework(&mut self, now: Time) -> bool {
         if self.framework.is_serving {
             return false;
@@ -59,11 +59,11 @@ impl Selftest {
             Body::Batch(request) => self.batch(now, &request),
             Body::Test(test) => self.test(client, order, test),
             Body::Stat(request) => self.stat(client, request),
-            other => unreachable!("{other:?} is not of the framework"),
+            other => unreachable!("{other:?} is not a framework request"),
         }
     }
 
-    /// Ends the service of a request, unless it goes on, and starts the session's timer anew.
+    /// Completes a request, unless it continues, and restarts the timer of the session.
     pub(crate) fn framework_served(&mut self, now: Time, client: Client, outcome: Outcome) {
         match outcome {
             Outcome::Later => return,
@@ -81,7 +81,7 @@ impl Selftest {
         }
     }
 
-    /// Refuses what speaks of features that we do not know or that the session has not.
+    /// Refuses requests with unsupported features, or with features that the session does not have.
     fn refuse_features(&self, incoming: &Incoming) -> Option<Body> {
         let current = self.sessions.current();
         let (body, features) = (&incoming.body, incoming.features);

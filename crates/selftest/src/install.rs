@@ -1,4 +1,4 @@
-//! Installing a test; a client first fetches whom to talk to. Spec: lnet-selftest §5.6, §7.3.
+//! Installation of a test; a client first fetches its destinations. Spec: lnet-selftest §5.6, §7.3.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::ProcessId;
@@ -13,13 +13,13 @@ use crate::framework::Outcome;
 use crate::serve::{Client, Operation};
 use crate::unit::{Instance, Load};
 
-/// The most units for each destination.
+/// The largest number of units for each destination.
 const CONCURRENCY_MAX: u32 = 1024;
-/// More destinations than this are a mistake: 256 pages of them.
+/// The largest number of destinations: 256 pages of them.
 const DESTINATIONS_MAX: u32 = 256 * Destination::COUNT_MAX;
-/// Batches of a session. A console that is not out to fill our memory has a few.
+/// The largest number of batches of a session, against exhaustion of memory.
 const BATCHES_MAX: usize = 1024;
-/// Tests of a batch, likewise.
+/// The largest number of tests of a batch, likewise.
 const TESTS_MAX: usize = 1024;
 
 /// A test whose destinations are being fetched.
@@ -39,8 +39,8 @@ impl Selftest {
             let installed = self.install(&test, Role::Server);
             return self.test_reply(installed);
         }
-        // A longer list does not arrive whole: the console lays it out in pages with gaps, and
-        // offers no more bytes than it has without them.
+        // A longer list would arrive incomplete: the console lays it out in pages with gaps, but
+        // offers only as many bytes as it has without the gaps.
         if test.destinations > Destination::COUNT_MAX {
             return self.test_reply(Err(Errno::EINVAL));
         }
@@ -51,7 +51,7 @@ impl Selftest {
         Outcome::Later
     }
 
-    /// Takes the destinations of a test. If they did not come there is no reply.
+    /// Handles the destinations of a test. If they did not arrive there is no reply.
     pub(crate) fn destinations_fetched(
         &mut self,
         now: Time,
@@ -78,8 +78,8 @@ impl Selftest {
         self.framework_served(now, client, outcome);
     }
 
-    /// Checks what can be checked before the destinations are here. A batch is made by the first
-    /// test that names it, even if nothing comes of that test.
+    /// Checks the request before the destinations arrive. The first test of a batch creates it,
+    /// even if the test fails.
     fn may_install(&mut self, test: &Test) -> Result<(), Errno> {
         let is_good = test.loops != 0
             && (1..=CONCURRENCY_MAX).contains(&test.concurrency)

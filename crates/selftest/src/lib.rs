@@ -1,13 +1,13 @@
-//! LNet selftest as a pure machine: a test node, and a console that drives test nodes.
+//! LNet selftest as a pure machine: a test node, and a console that controls test nodes.
 //!
-//! [`SelftestService`] is the machine as a service of LNet, which is what hosts run. [`Selftest`]
-//! itself says by [`Selftest::poll_output`] what LNet is to carry, and takes by
-//! [`Selftest::handle_request`] and [`Selftest::handle_done`] what happened. Requests to portals 50
-//! and 51 come whole; what is offered at portal 52 is offered one by one. After each input the owner
-//! drains [`Selftest::poll_output`], in order.
+//! [`SelftestService`] is the machine as a service of LNet, for hosts. [`Selftest`] itself returns
+//! operations for LNet from [`Selftest::poll_output`], and gets their results through
+//! [`Selftest::handle_request`] and [`Selftest::handle_done`]. Requests to portals 50 and 51 arrive
+//! complete; offers at portal 52 are made one by one. After each input the owner calls
+//! [`Selftest::poll_output`] until it returns nothing, and processes the outputs in order.
 //!
 //! ```text
-//! LNet           handle_request                               a request for one of our services
+//! LNet           handle_request                               a request to one of the services
 //!                Output::{Offer*, Send, PutBulk, Get*}        -> handle_done, once for each
 //! memory         Task::{Allocate, Release, Damage}
 //!                Task::Check                                  -> handle_checked
@@ -17,9 +17,10 @@
 //! clock          poll_timeout                                 -> handle_timeout
 //! ```
 //!
-//! Where we differ from a kernel node on purpose: a session expires at its time and not up to 8 s
-//! later; what it has running is aborted even if a plain stop was to let it end; destinations that
-//! a console cannot hand over whole are refused; so are transfers of part of a word.
+//! Deliberate differences from a kernel node: a session expires at its time and not up to 8 s
+//! later; its running RPCs are then aborted even if a plain stop was to let them complete;
+//! destinations that a console cannot hand over completely are refused; so are transfers of part of
+//! a word.
 //!
 //! Spec: lnet-selftest §2 to §14.
 #![forbid(unsafe_code)]

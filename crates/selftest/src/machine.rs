@@ -1,4 +1,4 @@
-//! The machine as its owner sees it: inputs, outputs and time.
+//! The public interface of the machine: inputs, outputs and time.
 
 use std::collections::VecDeque;
 
@@ -36,21 +36,21 @@ pub struct Selftest {
     pub(crate) outputs: VecDeque<Output>,
 }
 
-/// What the owner was asked.
+/// A query to the owner.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// Whether what a client has written is good.
+    /// Whether data written by a client is good.
     Transfer(Transfer),
-    /// Whether what a unit has read is good.
+    /// Whether data read by a unit is good.
     Unit(UnitId),
-    /// What LNet has counted.
+    /// The counters of LNet.
     Counters(Client),
-    /// What the node has cost; then buckets from that one on are told too.
+    /// The resource usage of the node; the reply has the buckets from this one on, too.
     Cost(Client, usize),
 }
 
 impl Selftest {
-    /// Makes a node that is in no session.
+    /// Creates a node that is in no session.
     pub fn new(config: Config) -> Self {
         Self {
             rpcs: Rpcs::new(&config),
@@ -68,16 +68,16 @@ impl Selftest {
         }
     }
 
-    /// Takes a message that was sent to portal 50 or 51.
+    /// Handles a message that was sent to portal 50 or 51.
     pub fn handle_request(&mut self, now: Time, request: Request<'_>) {
         self.receive(now, request);
         self.settle(now);
     }
 
-    /// Takes the end of an operation.
+    /// Handles the end of an operation.
     ///
     /// # Panics
-    /// If the machine did not ask for it, or has been told already.
+    /// If the operation does not exist or has already ended.
     pub fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
         match id.server_number() {
             Some(number) => self.server_done(now, number, result),
@@ -86,45 +86,45 @@ impl Selftest {
         self.settle(now);
     }
 
-    /// Takes the answer to [`Task::Check`].
+    /// Handles the answer to [`Task::Check`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
         match self.questions.remove(id.0) {
             Some(Question::Transfer(transfer)) => self.transfer_checked(transfer, result),
             Some(Question::Unit(unit)) => self.unit_checked(now, unit, result),
-            other => panic!("{id:?} is not about data but {other:?}"),
+            other => panic!("{id:?} is not a check but {other:?}"),
         }
         self.settle(now);
     }
 
-    /// Takes the answer to [`Output::Count`].
+    /// Handles the answer to [`Output::Count`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_counted(&mut self, now: Time, id: QuestionId, lnet: LnetCounters) {
         match self.questions.remove(id.0) {
             Some(Question::Counters(client)) => self.counted(now, client, lnet),
-            other => panic!("{id:?} is not about counters but {other:?}"),
+            other => panic!("{id:?} is not a counter query but {other:?}"),
         }
         self.settle(now);
     }
 
-    /// Takes the answer to [`Task::Measure`].
+    /// Handles the answer to [`Task::Measure`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
         match self.questions.remove(id.0) {
             Some(Question::Cost(client, first)) => self.measured(now, client, first, usage),
-            other => panic!("{id:?} is not about the node but {other:?}"),
+            other => panic!("{id:?} is not a measurement but {other:?}"),
         }
         self.settle(now);
     }
 
-    /// Takes a command of an administrator; [`Output::Answer`] answers it. `nid` is our first small
-    /// NID that is not `0@lo`, by which sessions of our console are known.
+    /// Handles a command of an administrator; [`Output::Answer`] answers it. `nid` is the first
+    /// local NID of 4 bytes except `0@lo`; it identifies sessions of the console.
     pub fn command(&mut self, now: Time, nid: Option<Nid>, command: Keyed) -> CommandId {
         let id = CommandId(self.next_command);
         self.next_command += 1;
@@ -133,7 +133,7 @@ impl Selftest {
         id
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.rpcs.handle_timeout(now);
         self.expire_session(now);
@@ -153,16 +153,16 @@ impl Selftest {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Returns the next thing to do, if any.
+    /// Returns the next output, if any.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // Memory first: what is allocated is for what follows, and what is released is so because
+        // Memory first: later outputs use what is allocated, and none uses what is released.
         // nothing that follows names it.
         let task = self.memory.poll_output().map(Output::Task);
         let output = task.or_else(|| self.outputs.pop_front());
         output.or_else(|| self.rpcs.poll_output())
     }
 
-    /// Does what an input has made possible.
+    /// Processes the consequences of an input.
     fn settle(&mut self, now: Time) {
         loop {
             if let Some(finished) = self.rpcs.poll_finished() {
@@ -190,21 +190,21 @@ impl Selftest {
         self.outputs.push_back(Output::Notice(notice));
     }
 
-    /// Names a question to the owner.
+    /// Returns a new query ID for the owner.
     pub(crate) fn ask(&mut self, question: Question) -> QuestionId {
         QuestionId(self.questions.insert(question))
     }
 
-    /// Asks whether data are good that came from a machine of this byte order.
+    /// Requests a check of data from a machine with this byte order.
     pub(crate) fn ask_check(&mut self, question: Question, span: Span, check: Check, order: Order) {
         let id = self.ask(question);
         self.outputs.push_back(Output::Task(Task::Check { id, span, check, order }));
     }
 
-    /// Checks what must hold between any two inputs.
+    /// Checks the invariants that hold between any two inputs.
     ///
     /// # Errors
-    /// What does not hold.
+    /// A broken invariant.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.rpcs.check_invariants()?;
         self.console.check_invariants()?;
@@ -224,7 +224,7 @@ impl Selftest {
         }
     }
 
-    /// Checks that nothing is left of what has ended: no RPC, no session, no memory, of test node
+    /// Checks that nothing is left of what has ended: no RPC, session or memory, of test node and
     /// and console.
     ///
     /// # Errors

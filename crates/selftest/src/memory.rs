@@ -1,8 +1,8 @@
-//! The memory of bulk transfers: what is shared, what is kept for the next one, what is freed.
+//! The memory of bulk transfers: shared, reused and freed buffers.
 //!
-//! Most transfers share: data that nobody looks at all come from and go to one buffer, and good
-//! data all come from another. Only a receiver who checks needs memory of his own. He gets it
-//! poisoned, and checking it poisons it again, so that it is ready for the next.
+//! Most transfers share buffers: unchecked data is received into one and sent from it, and all good
+//! data is sent from another. Only a receiver that checks needs its own buffer. It is poisoned when
+//! allocated, and the check poisons it again, so that it is ready for reuse.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,17 +13,17 @@ use crate::api::{Contents, Task};
 
 /// The longest transfer, and the length of the shared buffers.
 pub(crate) const BULK_LEN_MAX: u32 = 1 << 20;
-/// How many poisoned buffers are kept while nobody uses them.
+/// How many unused poisoned buffers are kept.
 const SPARE_MAX: usize = 64;
-/// Poisoned buffers are at least this long, so that short transfers can use each other's.
+/// Minimum length of poisoned buffers, so that short transfers can reuse them.
 const CLASS_LEN_MIN: u32 = 4096;
 
-/// Set in the names of our buffers.
+/// Set in the IDs of buffers of the machine.
 const OWN_BUFFERS: u64 = 1 << 63;
 
-/// Memory that a transfer has until it gives it back.
+/// Memory lent to a transfer until it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a loan is given back"]
+#[must_use = "a loan must be returned"]
 pub(crate) struct Loan {
     pub(crate) span: Span,
     kind: Kind,
@@ -34,12 +34,12 @@ enum Kind {
     Shared,
     /// Good data with a damaged word.
     Damaged,
-    /// Of its own, to be checked.
+    /// A private buffer, to be checked.
     Poisoned,
 }
 
 impl Loan {
-    /// Returns whether what arrives here is to be checked.
+    /// Returns whether received data must be checked.
     pub(crate) fn is_checked(&self) -> bool {
         self.kind == Kind::Poisoned
     }
@@ -50,11 +50,11 @@ impl Loan {
 pub(crate) struct Memory {
     /// The shared buffers that exist.
     shared: BTreeMap<Contents, BufferId>,
-    /// Poisoned buffers that nobody uses, by length.
+    /// Unused poisoned buffers, by length.
     spare: BTreeMap<u32, Vec<BufferId>>,
     spares: usize,
     lent: usize,
-    /// How many more words are to be damaged.
+    /// How many more words to damage.
     to_damage: u32,
     next: u64,
     outputs: VecDeque<Task>,
@@ -73,7 +73,7 @@ impl Memory {
         }
     }
 
-    /// Lends memory to send `len` bytes from. Good data in every word satisfy every check.
+    /// Lends memory to send `len` bytes from. Good data in every word passes every check.
     pub(crate) fn source(&mut self, len: u32, check: Check) -> Loan {
         self.lent += 1;
         if !looks(check) {
@@ -83,7 +83,7 @@ impl Memory {
             return self.share(Contents::Good, len);
         }
         let span = Span { buffer: self.allocate(len, Contents::Good), offset: 0, len };
-        // The first word is one that every check looks at.
+        // Every check includes the first word.
         let word = Span { len: WORD as u32, ..span };
         self.outputs.push_back(Task::Damage { span: word, add: self.to_damage.into() });
         self.to_damage -= 1;
@@ -107,26 +107,26 @@ impl Memory {
         Loan { span: Span { buffer, offset: 0, len }, kind: Kind::Poisoned }
     }
 
-    /// Takes memory back that nothing touches any more, with whatever is in it.
+    /// Takes back unused memory, with any contents.
     pub(crate) fn give_back(&mut self, loan: Loan) {
-        self.lent = self.lent.checked_sub(1).expect("only what was lent comes back");
+        self.lent = self.lent.checked_sub(1).expect("only lent memory is returned");
         if loan.kind != Kind::Shared {
             self.release(loan.span.buffer);
         }
     }
 
-    /// Takes memory back that was checked, and thereby poisoned again.
+    /// Takes back memory that was checked, and so poisoned again.
     pub(crate) fn give_back_checked(&mut self, loan: Loan) {
-        assert!(loan.is_checked(), "what is shared is not checked");
+        assert!(loan.is_checked(), "shared memory is not checked");
         if self.spares == SPARE_MAX {
             return self.give_back(loan);
         }
-        self.lent = self.lent.checked_sub(1).expect("only what was lent comes back");
+        self.lent = self.lent.checked_sub(1).expect("only lent memory is returned");
         self.spares += 1;
         self.spare.entry(class(loan.span.len)).or_default().push(loan.span.buffer);
     }
 
-    /// Frees what nobody needs, once nobody is expected to need it soon.
+    /// Frees unneeded buffers, once no transfer is expected to use them soon.
     pub(crate) fn tidy(&mut self) {
         if self.lent > 0 {
             return;
@@ -137,17 +137,17 @@ impl Memory {
         self.outputs.extend(spare.chain(shared).map(|buffer| Task::Release { buffer }));
     }
 
-    /// Returns the next thing to do, if any.
+    /// Returns the next task, if any.
     pub(crate) fn poll_output(&mut self) -> Option<Task> {
         self.outputs.pop_front()
     }
 
-    /// Returns how many loans are out.
+    /// Returns the number of loans.
     pub(crate) fn lent(&self) -> usize {
         self.lent
     }
 
-    /// Returns how many loans are out and buffers kept: 0 if there is no buffer.
+    /// Returns the number of loans and kept buffers: 0 if there is no buffer.
     pub(crate) fn buffers(&self) -> usize {
         self.lent + self.spares + self.shared.len()
     }
@@ -165,7 +165,7 @@ impl Memory {
     }
 
     fn allocate(&mut self, len: u32, contents: Contents) -> BufferId {
-        assert!(len <= BULK_LEN_MAX, "a transfer of {len} bytes was let through");
+        assert!(len <= BULK_LEN_MAX, "a transfer of {len} bytes is too long");
         let buffer = BufferId(OWN_BUFFERS | self.next);
         self.next += 1;
         self.outputs.push_back(Task::Allocate { buffer, len, contents });
@@ -177,7 +177,7 @@ impl Memory {
     }
 }
 
-/// Returns whether a receiver who is told this looks at the data.
+/// Returns whether this check makes a receiver read the data.
 fn looks(check: Check) -> bool {
     matches!(check, Check::SIMPLE | Check::FULL)
 }
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn data_that_nobody_looks_at_share_one_buffer_both_ways() {
+    fn unchecked_data_shares_one_buffer_in_both_directions() {
         let mut memory = Memory::new(0);
         let [one, two] = [memory.source(8, Check::NONE), memory.sink(1 << 20, Check::DISCARD)];
         assert_eq!(one.span.buffer, two.span.buffer);
         assert_eq!(outputs(&mut memory).len(), 1);
         memory.give_back(one);
         memory.tidy();
-        assert_eq!(outputs(&mut memory), [], "the other is still out");
+        assert_eq!(outputs(&mut memory), [], "the other is still lent");
         memory.give_back(two);
         memory.tidy();
         assert!(matches!(outputs(&mut memory)[..], [Task::Release { .. }]));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checked_sink_is_used_again_and_a_failed_one_is_not() {
+    fn a_checked_sink_is_reused_and_a_failed_one_is_not() {
         let mut memory = Memory::new(0);
         let first = memory.sink(4096, Check::FULL);
         memory.give_back_checked(first);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_words_are_damaged_as_were_asked_for() {
+    fn the_requested_number_of_words_is_damaged() {
         let mut memory = Memory::new(2);
         let loans: Vec<_> = (0..3).map(|_| memory.source(64, Check::FULL)).collect();
         let added = |output| match output {

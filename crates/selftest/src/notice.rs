@@ -1,21 +1,21 @@
-//! What the machine reports to the log.
+//! Notices of the machine for the log.
 
 use std::fmt;
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::{Nid, ProcessId};
 
-/// Something worth a line in the log.
+/// A notice for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Notice {
-    /// A console has taken this node into its session.
+    /// A console has added this node to its session.
     SessionBegun { name: String, console: Nid },
     /// The session has ended.
     SessionEnded { name: String, console: Nid, why: SessionEnd },
-    /// Data of a transfer are not what was sent: the first wrong word of it.
+    /// Received data differs from the sent data; has the first wrong word.
     Corrupted { peer: ProcessId, offset: usize, got: u64 },
-    /// A request that is no request.
+    /// An invalid request.
     BadRequest { from: ProcessId, reason: &'static str },
     /// An RPC of a test failed.
     RpcFailed { peer: ProcessId, service: &'static str, errno: Errno },
@@ -24,7 +24,7 @@ pub enum Notice {
 /// Why a session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// Its console said so.
+    /// Its console ended it.
     Removed,
     /// Its console was silent for too long.
     Expired,
@@ -41,14 +41,14 @@ impl fmt::Display for Notice {
             Self::SessionEnded { name, console, why } => {
                 let why = match why {
                     SessionEnd::Removed => "its console ended it",
-                    SessionEnd::Expired => "its console has not been heard of for too long",
+                    SessionEnd::Expired => "its console was silent for too long",
                     SessionEnd::Replaced => "another console took this node by force",
                 };
                 write!(f, "left selftest session \"{name}\" of {console}: {why}")
             }
             Self::Corrupted { peer, offset, got } => write!(
                 f,
-                "selftest data from {peer} are not what was sent: the word at {offset} is \
+                "selftest data from {peer} is damaged: the word at {offset} is \
                  {got:#018x}"
             ),
             Self::BadRequest { from, reason } => {

@@ -1,4 +1,5 @@
-//! The PING test: small requests that are said back, from both ends. Spec: lnet-selftest §6.2, §11.
+//! The PING test: small requests that are echoed, client and server side. Spec: lnet-selftest §6.2,
+//! §11.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{Body, FEATURES, Ping, PingReply, Service};
@@ -11,7 +12,7 @@ use crate::unit::{Failure, UnitId};
 const NANOSECONDS: u64 = 1_000_000_000;
 
 impl Selftest {
-    /// Says a request back.
+    /// Echoes a request.
     pub(crate) fn serve_ping(&mut self, client: Client, features: u32, ping: &Ping) {
         if ping.magic != Ping::MAGIC {
             return self.drop_rpc(client);
@@ -20,7 +21,7 @@ impl Selftest {
             0 => (0, features),
             _ => (Errno::EPROTO.0 as u32, FEATURES),
         };
-        // The client looks at nothing but these two, whatever the status.
+        // The client reads only these two fields, whatever the status.
         let (magic, sequence) = (Ping::MAGIC, ping.sequence);
         self.reply(client, Body::PingReply(PingReply { status, magic, sequence }), features);
     }
@@ -52,7 +53,7 @@ impl Selftest {
     }
 }
 
-/// Judges a reply. Its status is not looked at.
+/// Checks a reply. Its status is ignored.
 pub(crate) fn judge(sequence: u32, reply: &Body) -> Result<(), Failure> {
     match reply {
         Body::PingReply(reply) if reply.magic == Ping::MAGIC && reply.sequence == sequence => {

@@ -1,7 +1,8 @@
-//! The client side of RPCs: a request out, a reply and perhaps bulk in. Spec: lnet-selftest §2.
+//! The client side of RPCs: sends a request, receives a reply and perhaps bulk. Spec: lnet-selftest
+//! §2.
 //!
-//! A call is over when its request is sent, its reply is here and its bulk is done, in whatever
-//! order; or when it failed, ran out of time or was aborted, and LNet has let go of all its memory.
+//! A call is complete when its request was sent, its reply received and its bulk done, in any
+//! order; or when it failed, timed out or was aborted, and LNet no longer uses its memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use fulmar_wire::Order;
 
 use crate::api::{Access, Config, Done, OperationId, Output};
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId(pub(crate) u64);
 
-/// Who called, in his own words.
+/// The caller, by its own number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// A unit of a test.
@@ -30,15 +31,15 @@ pub(crate) enum Caller {
 /// The bulk of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Bulk {
-    /// The server stores into it.
+    /// The server stores into the memory.
     Sink(Span),
-    /// The server fetches from it.
+    /// The server fetches from the memory.
     Source(Span),
     /// The server fetches these few bytes.
     Bytes(Arc<[u8]>),
 }
 
-/// What is to be called.
+/// The parameters of a call.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
@@ -46,11 +47,11 @@ pub(crate) struct Call {
     pub(crate) service: Service,
     pub(crate) features: u32,
     pub(crate) bulk: Option<Bulk>,
-    /// `None` for ever.
+    /// `None` for no timeout.
     pub(crate) timeout: Option<Duration>,
 }
 
-/// A call that is over.
+/// A completed call.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) call: CallId,
@@ -66,16 +67,16 @@ pub(crate) struct Finished {
 pub(crate) struct Rpcs {
     calls: Table<Pending>,
     deadlines: Timers<CallId>,
-    /// The last match bits that were given out. Replies and bulk share a portal, so they share a
-    /// counter, and a restarted node does not begin where it began before.
+    /// The last match bits used. Replies and bulk share a portal, so they share a counter, which
+    /// starts elsewhere after a restart.
     last_match_bits: u64,
-    /// `errors`, `rpcs_sent` and `rpcs_expired`; the others are the server's.
+    /// `errors`, `rpcs_sent` and `rpcs_expired`; the server counts the others.
     pub(crate) counters: RpcCounters,
     outputs: VecDeque<Output>,
     finished: VecDeque<Finished>,
 }
 
-/// A call that LNet still has a hand in.
+/// A call that LNet still works on.
 #[derive(Debug)]
 struct Pending {
     caller: Caller,
@@ -83,13 +84,13 @@ struct Pending {
     started: Time,
     /// The bits of the parts whose operations are not done.
     open: u8,
-    /// Of a bulk that the server stores: how many bytes are due.
+    /// For a bulk that the server stores: the expected number of bytes.
     due: Option<u32>,
     reply: Option<(Body, u32, Order)>,
     failed: Option<Errno>,
 }
 
-/// What LNet does for a call. An operation is named by its call and its part.
+/// The LNet operations of a call. An operation is identified by its call and its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Request = 0,
@@ -99,7 +100,7 @@ enum Part {
 
 impl Part {
     const ALL: [Self; 3] = [Self::Request, Self::Reply, Self::Bulk];
-    /// What the number of an operation has in place of a part if it is none of a call.
+    /// The value of the part field for operations of the server.
     const FOREIGN: u64 = 3;
 
     const fn bit(self) -> u8 {
@@ -112,12 +113,12 @@ impl Part {
 }
 
 impl OperationId {
-    /// Returns the name of an operation that belongs to no call: the `number`th of the server.
+    /// Returns the ID of an operation that belongs to no call: the `number`th of the server.
     pub(crate) const fn of_server(number: u64) -> Self {
         Self(number << 2 | Part::FOREIGN)
     }
 
-    /// Returns which operation of the server this is, unless it belongs to a call.
+    /// Returns the number of an operation of the server, unless it belongs to a call.
     pub(crate) const fn server_number(self) -> Option<u64> {
         if self.0 & 3 == Part::FOREIGN { Some(self.0 >> 2) } else { None }
     }
@@ -140,8 +141,8 @@ impl Rpcs {
         }
     }
 
-    /// Calls: offers the memory for what is to come, then sends the request. `body` is given the
-    /// match bits of the reply and of the bulk, 0 without bulk.
+    /// Starts a call: offers the memory for replies and bulk, then sends the request. `body` gets
+    /// the match bits of the reply and of the bulk, 0 without bulk.
     pub(crate) fn start(
         &mut self,
         now: Time,
@@ -185,17 +186,17 @@ impl Rpcs {
         id
     }
 
-    /// Gives a call up. It is finished, with `errno`, when LNet has let go of its memory. A call
-    /// that is finished already is left alone.
+    /// Cancels a call. It ends with `errno` when LNet no longer uses its memory. Completed calls
+    /// are not affected.
     pub(crate) fn abort(&mut self, call: CallId, errno: Errno) {
         if let Some(pending) = self.calls.get_mut(call.0) {
             fail(call, pending, errno, &mut self.outputs);
         }
     }
 
-    /// Takes the end of an operation of a call.
+    /// Handles the end of an operation of a call.
     pub(crate) fn handle_done(&mut self, now: Time, id: OperationId, result: Result<Done, Errno>) {
-        let (call, part) = id.part().expect("the server takes the end of its own operations");
+        let (call, part) = id.part().expect("operations of the server are handled there");
         let pending = self.calls.get_mut(call.0).expect("an operation ends before its call");
         assert!(pending.open & part.bit() != 0, "{part:?} of {call:?} has ended twice");
         pending.open &= !part.bit();
@@ -216,7 +217,7 @@ impl Rpcs {
         }
         let refused = pending.reply.as_ref().is_some_and(|(body, ..)| is_refusal(body));
         match (part, result) {
-            // The server says no and moves nothing: the bulk ends as we withdraw it.
+            // The server refuses and transfers nothing: withdrawing the bulk ends it.
             (Part::Bulk, _) if refused => {}
             (Part::Reply, Ok(_)) if refused => {
                 withdraw(call, pending, Part::Bulk, &mut self.outputs)
@@ -235,7 +236,7 @@ impl Rpcs {
         }
     }
 
-    /// Gives up the calls whose time is over.
+    /// Cancels the calls past their deadline.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(call) = self.deadlines.pop_due(now) {
             let pending = self.calls.get_mut(call.0).expect("a finished call has no deadline");
@@ -246,37 +247,37 @@ impl Rpcs {
         }
     }
 
-    /// Returns when the next call runs out of time.
+    /// Returns when the next call times out.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.deadlines.next()
     }
 
-    /// Returns the next thing to do, if any.
+    /// Returns the next output, if any.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         loop {
             match self.outputs.pop_front()? {
-                // It ended by itself in the meantime.
+                // It ended by itself meanwhile.
                 Output::Withdraw { id } if !self.is_open(id) => {}
                 output => return Some(output),
             }
         }
     }
 
-    /// Returns the next call that is over, if any.
+    /// Returns the next completed call, if any.
     pub(crate) fn poll_finished(&mut self) -> Option<Finished> {
         self.finished.pop_front()
     }
 
-    /// Returns how many calls are under way.
+    /// Returns the number of calls in progress.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Returns what is wrong with the tables, which nothing should be.
+    /// Returns an inconsistency of the tables, if any.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         for (call, pending) in self.calls.iter() {
             if pending.open == 0 {
-                return Err(format!("call {call} is over, but kept"));
+                return Err(format!("call {call} has ended, but is kept"));
             }
         }
         let is_timed = |call| self.deadlines.get(CallId(call)).is_some();
@@ -298,7 +299,7 @@ impl Rpcs {
     }
 
     fn finish(&mut self, now: Time, call: CallId) {
-        let pending = self.calls.remove(call.0).expect("a call is finished once");
+        let pending = self.calls.remove(call.0).expect("a call is completed once");
         self.deadlines.clear(call);
         let Pending { caller, started, reply, failed, .. } = pending;
         let result = match failed {
@@ -310,8 +311,8 @@ impl Rpcs {
     }
 }
 
-/// Returns what match bits are counted from: the low 16 bits of the seconds, as a kernel node has
-/// them, and then those of their fraction, or who restarts within a second would repeat himself.
+/// Returns the start of the match bits: the low 16 bits of the seconds, as in a kernel node, and
+/// then those of their fraction, so that a restart within a second does not repeat them.
 fn first_match_bits(wall_clock: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
     let fraction = ((wall_clock % SECOND) << 16) / SECOND;
@@ -326,7 +327,7 @@ fn offer(id: OperationId, from: ProcessId, match_bits: u64, bulk: Bulk) -> Outpu
     }
 }
 
-/// Notes why a call failed, and takes back what it has offered. The first reason counts.
+/// Records why a call failed, and withdraws its offers. The first reason counts.
 fn fail(call: CallId, pending: &mut Pending, errno: Errno, outputs: &mut VecDeque<Output>) {
     if pending.failed.is_none() {
         pending.failed = Some(errno);
@@ -342,7 +343,7 @@ fn withdraw(call: CallId, pending: &Pending, part: Part, outputs: &mut VecDeque<
     }
 }
 
-/// Reads a reply; `None` if it is none of this service. Spec: lnet-selftest §2.7.
+/// Decodes a reply; `None` if it belongs to another service. Spec: lnet-selftest §2.7.
 fn decode_reply(bytes: &[u8], service: Service) -> Option<(Body, u32, Order)> {
     let (message, order) = Message::decode(bytes).ok()?;
     let expected = MessageType(service.request_type()?.0 + 1);
@@ -350,7 +351,7 @@ fn decode_reply(bytes: &[u8], service: Service) -> Option<(Body, u32, Order)> {
     is_right.then_some((message.body, message.features, order))
 }
 
-/// Returns whether the server of a request with bulk has refused it.
+/// Returns whether the server has refused a request with bulk.
 fn is_refusal(body: &Body) -> bool {
     match body {
         Body::BrwReply(reply) => reply.status != 0,

@@ -1,7 +1,7 @@
 //! The server side of RPCs: requests in, replies out. Spec: lnet-selftest §2.
 //!
-//! Framework requests wait for each other, so that each finds the session as the one before it has
-//! left it. Requests of the load wait only when very many are being served.
+//! Framework requests are served one after the other, so that each sees the session as the one
+//! before left it. Load requests wait only when very many are being served.
 
 use std::collections::VecDeque;
 
@@ -20,13 +20,13 @@ use crate::brw::Transfer;
 use crate::install::Installation;
 use crate::notice::Notice;
 
-/// RPCs of the load that are served at a time: each may hold a buffer of a transfer.
+/// Load RPCs that are served at once: each may hold a buffer of a transfer.
 const SERVED_MAX: usize = 4096;
-/// Requests of either kind that wait their turn. A node must not drop a request because it is
-/// busy; this is far more than well-behaved nodes have outstanding.
+/// Requests of either kind that wait. A node must not drop a request because it is busy; this is
+/// far more than well-behaved nodes have outstanding.
 const WAITING_MAX: usize = 65_536;
 
-/// Whom a reply goes to, and from where.
+/// Target and source of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) service: Service,
@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(crate) reply_id: u64,
 }
 
-/// A request that may be answered.
+/// A valid request, to be answered.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) client: Client,
@@ -44,7 +44,7 @@ pub(crate) struct Incoming {
     pub(crate) body: Body,
 }
 
-/// What LNet does for a request.
+/// An LNet operation for a request.
 #[derive(Debug)]
 pub(crate) enum Operation {
     Reply(Client),
@@ -56,16 +56,16 @@ pub(crate) enum Operation {
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) operations: Table<Operation>,
-    /// Requests of the load that wait.
+    /// Load requests that wait.
     pub(crate) waiting: VecDeque<Incoming>,
-    /// RPCs of the load from their request to the end of their reply.
+    /// Load RPCs from their request to the end of their reply.
     pub(crate) served: usize,
-    /// All but `rpcs_sent` and `rpcs_expired`, which are the client's.
+    /// All counters but `rpcs_sent` and `rpcs_expired`, which the client counts.
     pub(crate) counters: RpcCounters,
 }
 
 impl Selftest {
-    /// Takes a request into a queue, if it is one. Spec: lnet-selftest §2.6.
+    /// Adds a request to a queue, if valid. Spec: lnet-selftest §2.6.
     pub(crate) fn receive(&mut self, now: Time, request: Request<'_>) {
         count(&mut self.server.counters.rpcs_received);
         let (message, order) = match accept(&request) {
@@ -97,7 +97,7 @@ impl Selftest {
         }
     }
 
-    /// Begins to serve a waiting request of the load, if there is one and room for it.
+    /// Starts to serve a waiting load request, if there is one and a slot for it.
     pub(crate) fn serve_load(&mut self) -> bool {
         if self.server.served == SERVED_MAX {
             return false;
@@ -110,12 +110,12 @@ impl Selftest {
         match body {
             Body::Brw(brw) => self.serve_brw(client, order, features, &brw),
             Body::Ping(ping) => self.serve_ping(client, features, &ping),
-            other => unreachable!("{other:?} is not of the load"),
+            other => unreachable!("{other:?} is not a load request"),
         }
         true
     }
 
-    /// Sends a reply: this ends the service of an RPC, but for LNet.
+    /// Sends a reply: this completes the service of an RPC, except for LNet.
     pub(crate) fn reply(&mut self, client: Client, body: Body, features: u32) {
         let id = self.operate(Operation::Reply(client));
         self.outputs.push_back(Output::Send {
@@ -128,18 +128,18 @@ impl Selftest {
         });
     }
 
-    /// Ends the service of an RPC without a reply.
+    /// Completes the service of an RPC without a reply.
     pub(crate) fn drop_rpc(&mut self, client: Client) {
         count(&mut self.server.counters.rpcs_dropped);
         self.server.served -= usize::from(client.is_load());
     }
 
-    /// Names an operation of the server.
+    /// Returns the ID of a new operation of the server.
     pub(crate) fn operate(&mut self, operation: Operation) -> OperationId {
         OperationId::of_server(self.server.operations.insert(operation))
     }
 
-    /// Takes the end of an operation of the server.
+    /// Handles the end of an operation of the server.
     pub(crate) fn server_done(&mut self, now: Time, number: u64, result: Result<Done, Errno>) {
         let operation = self.server.operations.remove(number);
         if result.as_ref().is_err_and(|errno| *errno != Errno::ECANCELED) {
@@ -157,14 +157,14 @@ impl Selftest {
 }
 
 impl Client {
-    /// Returns whether this is about the load and not about sessions and tests.
+    /// Returns whether the operation belongs to the load and not to sessions and tests.
     pub(crate) fn is_load(&self) -> bool {
         matches!(self.service, Service::BRW | Service::PING)
     }
 }
 
 impl Operation {
-    /// Returns whether this is for the load.
+    /// Returns whether the request is for the load.
     pub(crate) fn is_load(&self) -> bool {
         match self {
             Self::Reply(client) => client.is_load(),
@@ -174,27 +174,27 @@ impl Operation {
     }
 }
 
-/// Counters are 32 bits on the wire, and wrap.
+// Counters have 32 bits on the wire, and wrap.
 pub(crate) fn count(counter: &mut u32) {
     *counter = counter.wrapping_add(1);
 }
 
-/// What a reply says of the session when it says nothing.
+/// Features of a reply that has none.
 pub(crate) const NOTHING: SessionId = SessionId { nid: Nid::from_small(0), stamp: 0 };
 
 fn accept(request: &Request<'_>) -> Result<(Message, Order), &'static str> {
     if request.bytes.len() != LEN {
-        return Err("it has not 160 bytes");
+        return Err("its length is not 160 bytes");
     }
     let (message, order) = Message::decode(request.bytes).map_err(|_| "it cannot be decoded")?;
     let expected = Service(request.service).request_type();
     match expected == Some(message.body.message_type()) {
         true => Ok((message, order)),
-        false => Err("it is meant for another service"),
+        false => Err("it is for another service"),
     }
 }
 
-/// Returns where the reply to a request is awaited; `None` of what is no request.
+/// Returns the match bits of the reply to a request; `None` for other messages.
 fn reply_id(body: &Body) -> Option<u64> {
     Some(match body {
         Body::MakeSession(request) => request.reply_id,
@@ -210,10 +210,10 @@ fn reply_id(body: &Body) -> Option<u64> {
     })
 }
 
-/// Returns the reply to `request` that says no, and nothing but in which session we are.
+/// Returns a reply that refuses `request`, with only the current session in it.
 ///
 /// # Panics
-/// If `request` is none.
+/// If `request` is not a request.
 pub(crate) fn refusal(request: &Body, errno: Errno, session: SessionId) -> Body {
     let status = errno.0 as u32;
     let name = Name::EMPTY;
@@ -237,6 +237,6 @@ pub(crate) fn refusal(request: &Body, errno: Errno, session: SessionId) -> Body 
         Body::Join(_) => Body::JoinReply(JoinReply { status, session, timeout: 0, name }),
         Body::Brw(_) => Body::BrwReply(BrwReply { status }),
         Body::Ping(_) => Body::PingReply(PingReply { status, magic: 0, sequence: 0 }),
-        other => unreachable!("{other:?} is no request"),
+        other => unreachable!("{other:?} is not a request"),
     }
 }

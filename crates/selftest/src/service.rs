@@ -1,5 +1,5 @@
-//! The selftest as a service of LNet: what the machine wants carried becomes posts, and events
-//! become what it waits for.
+//! The selftest as a service of LNet: turns outputs of the machine into posts, and events into its
+//! inputs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,39 +24,39 @@ use crate::notice::Notice;
 pub struct SelftestService {
     machine: Selftest,
     operations: BTreeMap<OperationId, Operation>,
-    /// What is unlinked before the machine is asked for more.
+    /// Descriptors to unlink before further outputs of the machine.
     unlinks: VecDeque<MdId>,
 }
 
-/// What the service requests of its host.
+/// Requests of the service to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRequest {
     /// Memory, data and measurements.
     Task(Task),
-    /// Report what LNet has counted, by [`SelftestService::handle_counted`].
+    /// Report the counters of LNet with [`SelftestService::handle_counted`].
     Count {
-        /// Names the question.
+        /// ID of the query.
         id: QuestionId,
     },
     /// A command has ended.
     Answer {
-        /// Which.
+        /// ID of the command.
         command: CommandId,
-        /// How.
+        /// The answer.
         answer: Answer,
     },
-    /// Something for the log.
+    /// A notice for the log.
     Notice(Notice),
 }
 
-/// Something that LNet does for the machine, until its descriptor is unlinked.
+/// An LNet operation of the machine, until its descriptor is unlinked.
 #[derive(Debug, Default)]
 struct Operation {
-    /// Known once it is posted.
+    /// Known after the post.
     md: Option<MdId>,
-    /// The machine has given it up.
+    /// Whether the machine has cancelled it.
     withdrawn: bool,
-    /// How it ended, once that is known.
+    /// Its result, once known.
     result: Option<Result<Done, Errno>>,
 }
 
@@ -64,17 +64,17 @@ struct Operation {
 const REQUESTS: u64 = u64::MAX;
 
 impl SelftestService {
-    /// How the service uses LNet.
+    /// Options of the service for LNet.
     pub const CONFIG: ServiceConfig = ServiceConfig { own_nids_are_loopback: true };
 
-    /// Makes a node that is in no session. Its host posts [`SelftestService::portals`] first.
+    /// Creates a node that is in no session. Its host posts [`SelftestService::portals`] first.
     pub fn new(config: Config) -> Self {
         let machine = Selftest::new(config);
         Self { machine, operations: BTreeMap::new(), unlinks: VecDeque::new() }
     }
 
-    /// Returns what opens the portals at which requests arrive. A node whose application has taken
-    /// one of them in another mode refuses it with EPERM.
+    /// Returns the posts that open the request portals. Fails with EPERM on a node whose
+    /// application uses one of them in another mode.
     pub fn portals() -> Vec<Op> {
         let open = |service: ServiceNumber| {
             let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE);
@@ -89,36 +89,36 @@ impl SelftestService {
         ServiceNumber::KNOWN.iter().copied().map(open).collect()
     }
 
-    /// Returns the machine, to look at.
+    /// Returns the machine for inspection.
     pub fn machine(&self) -> &Selftest {
         &self.machine
     }
 
-    /// Takes a command of an administrator; see [`Selftest::command`].
+    /// Handles a command of an administrator; see [`Selftest::command`].
     pub fn command(&mut self, now: Time, own: Option<Nid>, command: Keyed) -> CommandId {
         self.machine.command(now, own, command)
     }
 
-    /// Takes the answer to [`Task::Check`].
+    /// Handles the answer to [`Task::Check`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
         self.machine.handle_checked(now, id, result);
     }
 
-    /// Takes the answer to [`Task::Measure`].
+    /// Handles the answer to [`Task::Measure`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_measured(&mut self, now: Time, id: QuestionId, usage: Usage) {
         self.machine.handle_measured(now, id, usage);
     }
 
-    /// Takes the answer to [`HostRequest::Count`].
+    /// Handles the answer to [`HostRequest::Count`].
     ///
     /// # Panics
-    /// If that was not asked, or is answered already.
+    /// If there is no such query, or it was answered already.
     pub fn handle_counted(&mut self, now: Time, id: QuestionId, stats: &Stats) {
         self.machine.handle_counted(now, id, counters(stats));
     }
@@ -128,7 +128,7 @@ impl SelftestService {
         ServiceOutput::Post(op)
     }
 
-    /// Returns the post or the request for something that the machine wants, if there is one.
+    /// Returns the post or host request for the next output of the machine, if any.
     fn carry_out(&mut self, output: Output) -> Option<ServiceOutput<HostRequest>> {
         let request = match output {
             Output::Withdraw { id } => {
@@ -165,7 +165,7 @@ impl Service for SelftestService {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let done = event.status.map(|()| Done { len: event.mlength, bytes });
         match event.kind {
-            // Of a GET that is on its way: the REPLY is what counts.
+            // The GET was sent: its REPLY decides.
             EventKind::Send if !event.unlinked && done.is_ok() => {}
             EventKind::Unlink => {
                 operation.result.get_or_insert(Err(Errno::ECANCELED));
@@ -178,7 +178,7 @@ impl Service for SelftestService {
             let ended = self.operations.remove(&id).and_then(|operation| operation.result);
             self.machine.handle_done(now, id, ended.unwrap_or(Err(Errno::EIO)));
         } else if event.status.is_err() {
-            // The response will not come: the last event tells when the memory is free.
+            // The response will not arrive: the last event shows when the memory is free.
             self.unlinks.push_back(event.md);
         }
     }
@@ -222,7 +222,7 @@ impl Service for SelftestService {
     }
 }
 
-/// Returns the operation of LNet that the machine wants, and its name.
+/// Returns the LNet operation for an output of the machine, with its ID.
 fn operation(output: Output) -> (OperationId, Op) {
     match output {
         Output::OfferReply { id, from, match_bits } => {
@@ -260,7 +260,7 @@ fn operation(output: Output) -> (OperationId, Op) {
         | Output::Count { .. }
         | Output::Task(_)
         | Output::Answer { .. }
-        | Output::Notice(_) => unreachable!("LNet has no part in {output:?}"),
+        | Output::Notice(_) => unreachable!("{output:?} is not an LNet operation"),
     }
 }
 
@@ -280,7 +280,7 @@ fn counters(stats: &Stats) -> LnetCounters {
     }
 }
 
-/// A descriptor for one operation.
+/// Returns a descriptor for one operation.
 fn descriptor(len: u64, user: u64) -> Md {
     Md {
         buffer: BufferId(0),

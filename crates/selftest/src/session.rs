@@ -1,4 +1,4 @@
-//! The session that the node is in, and those that it has left but not yet forgotten.
+//! The session of the node, and ended sessions that still have RPCs.
 //! Spec: lnet-selftest §5.1 to §5.3, §9.1.
 //!
 //! ```text
@@ -30,17 +30,17 @@ pub(crate) struct Session {
     pub(crate) started: Time,
     /// When it expires. `None` for never, and while a framework request is served.
     pub(crate) deadline: Option<Time>,
-    /// How often it was made, less how often it was removed.
+    /// Number of requests to enter, less those to leave.
     references: u32,
     pub(crate) batches: BTreeMap<BatchId, Batch>,
-    /// How many of them are active.
+    /// How many of its tests are active.
     pub(crate) active: usize,
     pub(crate) brw_errors: u32,
     pub(crate) ping_errors: u32,
     pub(crate) measures: Measures,
 }
 
-/// A session as this node counts them: ids may return.
+/// Local number of a session: session IDs may repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionNumber(u64);
 
@@ -135,10 +135,10 @@ impl Selftest {
         }
     }
 
-    /// Ends the current session. What is running in it is aborted; until that has ended, the
-    /// session stays as a zombie.
+    /// Ends the current session and aborts its RPCs; until these have ended, the session stays as a
+    /// zombie.
     fn end_session(&mut self, why: SessionEnd) {
-        let number = self.sessions.current.take().expect("only what has begun ends");
+        let number = self.sessions.current.take().expect("only the current session ends");
         let session = self.sessions.get_mut(number);
         session.deadline = None;
         let (name, console) = (session.name.to_string(), session.id.nid);
@@ -147,14 +147,14 @@ impl Selftest {
         self.bury(number);
     }
 
-    /// Forgets a session that has ended, once nothing runs in it.
+    /// Forgets a session that has ended, once it has no RPCs.
     pub(crate) fn bury(&mut self, number: SessionNumber) {
         let sessions = &mut self.sessions;
         let is_running = sessions.get_mut(number).active > 0;
         if sessions.current == Some(number) || is_running {
             return;
         }
-        let session = sessions.table.remove(&number).expect("it was just looked at");
+        let session = sessions.table.remove(&number).expect("it was just checked");
         for instance in session.batches.values().flat_map(Batch::clients) {
             self.instances.remove(instance);
         }
@@ -174,22 +174,22 @@ impl Sessions {
         self.current.and_then(|number| self.table.get_mut(&number))
     }
 
-    /// Returns the current session if it is the one of this id.
+    /// Returns the current session if it has this ID.
     pub(crate) fn find(&mut self, id: SessionId) -> Option<(SessionNumber, &mut Session)> {
         let number = self.current?;
         let session = self.table.get_mut(&number)?;
         (session.id == id).then_some((number, session))
     }
 
-    /// Returns a session that something runs in.
+    /// Returns a session with running RPCs.
     ///
     /// # Panics
-    /// If it is forgotten.
+    /// If it does not exist.
     pub(crate) fn get_mut(&mut self, number: SessionNumber) -> &mut Session {
-        self.table.get_mut(&number).expect("what runs keeps its session")
+        self.table.get_mut(&number).expect("a running RPC keeps its session")
     }
 
-    /// Returns the id of the current session, or the invalid one.
+    /// Returns the ID of the current session, or the invalid one.
     pub(crate) fn current_id(&self) -> SessionId {
         self.current().map_or(SessionId::INVALID, |session| session.id)
     }
@@ -202,7 +202,7 @@ impl Sessions {
         self.table.is_empty()
     }
 
-    /// Returns how many there are, zombies included.
+    /// Returns the number of sessions, zombies included.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
@@ -213,7 +213,7 @@ impl Sessions {
     }
 
     fn begin(&mut self, session: Session) {
-        assert!(self.current.is_none(), "a node is in one session");
+        assert!(self.current.is_none(), "a node is in at most one session");
         let number = SessionNumber(self.next);
         self.next += 1;
         self.table.insert(number, session);

@@ -1,4 +1,4 @@
-//! What a node tells of itself: counters for everybody, and durations for those who ask.
+//! Statistics of a node: counters for all consoles, and latencies for Fulmar consoles.
 //! Spec: lnet-selftest §5.5, §12.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::machine::Question;
 use crate::serve::{Client, refusal};
 use crate::session::Session;
 
-/// How the RPCs of a session fared that ended well.
+/// Statistics of the successful RPCs of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measures {
     rpcs: u64,
@@ -59,9 +59,9 @@ impl Selftest {
         Outcome::Reply(refusal(&Body::Stat(request), errno, session))
     }
 
-    /// Answers a query for counters with those of LNet beside our own.
+    /// Answers a query for counters with those of LNet and of this crate.
     pub(crate) fn counted(&mut self, now: Time, client: Client, lnet: LnetCounters) {
-        let found = self.sessions.current().expect("a session does not end while it is asked");
+        let found = self.sessions.current().expect("a session does not end during a query");
         let body = Body::StatReply(StatReply {
             status: 0,
             session: found.id,
@@ -78,14 +78,15 @@ impl Selftest {
         self.framework_served(now, client, Outcome::Reply(body));
     }
 
-    /// Answers a query for durations, with buckets from `first` on, and what the node has cost.
+    /// Answers a query for latencies, with buckets from `first` on, and the resource usage of the
+    /// node.
     pub(crate) fn measured(&mut self, now: Time, client: Client, first: usize, usage: Usage) {
-        let found = self.sessions.current().expect("a session does not end while it is asked");
+        let found = self.sessions.current().expect("a session does not end during a query");
         let body = Body::Measured(found.measured(first, usage));
         self.framework_served(now, client, Outcome::Reply(body));
     }
 
-    /// Returns what both sides have counted.
+    /// Returns the counters of client and server.
     fn rpc_counters(&self) -> RpcCounters {
         let (client, server) = (self.rpcs.counters, self.server.counters);
         RpcCounters {
@@ -97,7 +98,7 @@ impl Selftest {
     }
 }
 
-/// The bits of [`Stat::kind`] that name a bucket.
+/// The bits of [`Stat::kind`] with the number of a bucket.
 const BUCKET: u32 = 0xffff;
 
 impl Session {

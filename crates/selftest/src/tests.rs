@@ -1,4 +1,4 @@
-//! The machine among others, on a wire of virtual time.
+//! Several machines on a network in virtual time.
 
 mod framework;
 mod install;
@@ -21,7 +21,7 @@ use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use crate::Config;
 use wire::{LATENCY, Wire};
 
-/// The console, which the tests play.
+/// The console, simulated by the tests.
 const CONSOLE: Nid = Nid::small(Net::TCP, 0x0a00_0001);
 /// A node that is a client in most tests.
 const CLIENT: Nid = Nid::small(Net::TCP, 0x0a00_0002);
@@ -35,7 +35,7 @@ const BATCH: BatchId = BatchId(3);
 const REPLY_ID: u64 = 0x1000;
 const BULK_ID: u64 = 0x2000;
 
-/// A client and two servers on a wire, and a console that says what tests want it to.
+/// A client and two servers on a network, and a scripted console.
 struct World {
     wire: Wire,
 }
@@ -45,7 +45,7 @@ impl World {
         Self::with(Config::default())
     }
 
-    /// Makes a world whose nodes all have one configuration.
+    /// Creates a network whose nodes all have one configuration.
     fn with(config: Config) -> Self {
         let mut wire = Wire::default();
         wire.raw(CONSOLE);
@@ -55,7 +55,7 @@ impl World {
         Self { wire }
     }
 
-    /// Asks a node, and returns the body of the reply and its features.
+    /// Sends a request to a node, and returns the body of the reply and its features.
     fn say(&mut self, nid: Nid, service: Service, message: &Message) -> Option<(Body, u32)> {
         let reply = self.wire.ask(CONSOLE, nid, service, message)?;
         Some((reply.body, reply.features))
@@ -130,7 +130,7 @@ impl World {
         reply
     }
 
-    /// Takes the nodes into the session, installs a test on the client and starts it.
+    /// Adds the nodes to the session, installs a test on the client and starts it.
     fn start(&mut self, test: Test, destinations: &[Nid]) {
         for nid in [CLIENT, SERVER, SERVER_2] {
             assert_eq!(self.make_session(nid, SESSION, 0), (0, SESSION));
@@ -139,7 +139,7 @@ impl World {
         self.run();
     }
 
-    /// Ends the session everywhere and checks that nothing is left.
+    /// Ends the session on all nodes and checks that nothing is left.
     fn end(&mut self) {
         for nid in [CLIENT, SERVER, SERVER_2] {
             self.remove_session(nid, SESSION);
@@ -164,7 +164,7 @@ const fn status(errno: Errno) -> u32 {
     errno.0 as u32
 }
 
-/// A ping test for a client, of one unit for each destination.
+/// Returns a ping test for a client, with one unit for each destination.
 fn ping_test(loops: u32) -> Test {
     Test {
         reply_id: REPLY_ID,
@@ -180,7 +180,7 @@ fn ping_test(loops: u32) -> Test {
     }
 }
 
-/// A test of bulk for a client, of one unit for each destination.
+/// Returns a bulk test for a client, with one unit for each destination.
 fn brw_test(loops: u32, direction: Direction, check: Check, len: u32) -> Test {
     let kind = TestKind::Brw { direction, flags: check.0 as u16, len, offset: 0 };
     Test { kind, ..ping_test(loops) }

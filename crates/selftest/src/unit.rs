@@ -1,4 +1,4 @@
-//! Tests as a client runs them: instances, and the units that do one RPC after the other.
+//! Tests on a client: instances, and their units, which run one RPC after the other.
 //! Spec: lnet-selftest §9.3.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!            +------------------------ over, failed ---------------------->+
 //! ```
 //!
-//! A unit that goes on after a failure pauses first: what fails may fail at once, for ever.
+//! A unit that continues after a failure pauses first: RPCs may fail at once and without end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,12 +27,12 @@ use crate::rpc::{CallId, Finished};
 use crate::serve::count;
 use crate::session::{Session, SessionNumber};
 
-/// Units of all tests that are installed on a node: what their memory may come to, whatever
-/// consoles install.
+/// The largest number of units of all tests on a node: limits their memory, whatever consoles
+/// install.
 pub(crate) const UNITS_MAX: usize = 1 << 20;
-/// How long a unit waits after a failure before it goes on.
+/// Pause of a unit after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bits of a [`UnitId`] that name the unit within its instance.
+/// Bits of a [`UnitId`] that identify the unit within its instance.
 const UNIT_BITS: u32 = UNITS_MAX.ilog2();
 
 /// A test that is installed on this node as a client.
@@ -47,53 +47,53 @@ pub(crate) struct UnitId {
 }
 
 impl UnitId {
-    /// Returns the number by which [`Caller::Unit`](crate::rpc::Caller::Unit) knows it.
+    /// Returns the number for [`Caller::Unit`](crate::rpc::Caller::Unit).
     pub(crate) const fn number(self) -> u64 {
         self.instance.0 << UNIT_BITS | self.index as u64
     }
 
-    /// Returns the unit of a number.
+    /// Returns the unit with this number.
     pub(crate) const fn of_number(number: u64) -> Self {
         let index = number as usize & (UNITS_MAX - 1);
         Self { instance: InstanceId(number >> UNIT_BITS), index }
     }
 }
 
-/// What a test sends.
+/// The requests of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Ping,
     Brw(Transfers),
 }
 
-/// A test as it was installed.
+/// A test as installed.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) session: SessionNumber,
     pub(crate) batch: BatchId,
     pub(crate) features: u32,
     pub(crate) load: Load,
-    /// RPCs of each unit; negative for ever.
+    /// RPCs of each unit; negative for no limit.
     pub(crate) loops: i32,
     /// Units for each destination.
     pub(crate) concurrency: usize,
     pub(crate) stop_on_error: bool,
     pub(crate) destinations: Vec<ProcessId>,
-    /// None while it does not run.
+    /// `None` while it does not run.
     pub(crate) units: Vec<Unit>,
     /// How many units are not done.
     pub(crate) active: u32,
     stopping: bool,
 }
 
-/// One RPC after the other to one destination.
+/// Runs one RPC after the other to one destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
     remaining: i32,
     state: State,
     /// The memory of its transfer.
     pub(crate) loan: Option<Loan>,
-    /// Of its ping.
+    /// Sequence number of its ping.
     pub(crate) sequence: u32,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Unit {
 enum State {
     Idle,
     Calling(CallId),
-    /// The RPC took so long; what it brought is being looked at.
+    /// The duration of the RPC; its data is being checked.
     Checking(Duration),
     Pausing,
 }
@@ -109,11 +109,11 @@ enum State {
 /// How an RPC of a unit failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// There was no reply, or not in time.
+    /// There was no reply, or it was too late.
     Rpc(Errno),
-    /// The reply says so, or is wrong.
+    /// The reply has an error status or is wrong.
     Reply(Errno),
-    /// The data are wrong.
+    /// The data is wrong.
     Data(Damage),
 }
 
@@ -122,9 +122,9 @@ pub(crate) enum Failure {
 pub(crate) struct Instances {
     table: BTreeMap<InstanceId, Instance>,
     next: u64,
-    /// How many units they have when they run.
+    /// The number of their units when they all run.
     units: usize,
-    /// The units that pause, and until when, the earliest first.
+    /// The paused units with the end of the pause, the earliest first.
     pausing: VecDeque<(Time, UnitId)>,
 }
 
@@ -143,7 +143,7 @@ impl Selftest {
         }
     }
 
-    /// Gives up the RPCs of an instance that is stopping.
+    /// Aborts the RPCs of an instance that is stopping.
     pub(crate) fn abort_instance(&mut self, id: InstanceId) {
         for unit in &self.instances.get(id).units {
             if let State::Calling(call) = unit.state {
@@ -152,7 +152,7 @@ impl Selftest {
         }
     }
 
-    /// Takes the end of a unit's RPC.
+    /// Handles the end of the RPC of a unit.
     pub(crate) fn unit_finished(&mut self, now: Time, id: UnitId, finished: Finished) {
         let Finished { call, result, took, .. } = finished;
         let instance = self.instances.get_mut(id.instance);
@@ -174,16 +174,16 @@ impl Selftest {
         self.judged(now, id, judged.map(|()| took));
     }
 
-    /// Takes what was found in the data that a unit's RPC has brought.
+    /// Handles the result of the check of data that an RPC of a unit read.
     pub(crate) fn unit_checked(&mut self, now: Time, id: UnitId, result: Result<(), Damage>) {
         let unit = &mut self.instances.get_mut(id.instance).units[id.index];
         let State::Checking(took) = unit.state else { unreachable!("{id:?} checks nothing") };
-        let loan = unit.loan.take().expect("what is checked is lent");
+        let loan = unit.loan.take().expect("checked memory is lent");
         self.memory.give_back_checked(loan);
         self.judged(now, id, result.map(|()| took).map_err(Failure::Data));
     }
 
-    /// Goes on, or ends, after an RPC that took so long, or failed.
+    /// Continues or ends after a completed or failed RPC.
     fn judged(&mut self, now: Time, id: UnitId, result: Result<Duration, Failure>) {
         let instance = self.instances.get(id.instance);
         let (load, stopping) = (instance.load, instance.stopping);
@@ -193,7 +193,7 @@ impl Selftest {
         let session = self.sessions.get_mut(instance.session);
         match result {
             Ok(took) => session.measures.count(took, load.bytes()),
-            // An RPC that was given up has not failed.
+            // An aborted RPC is not a failure.
             Err(Failure::Rpc(_)) if stopping => {}
             Err(failure) => {
                 count(load.errors(session));
@@ -208,10 +208,10 @@ impl Selftest {
         }
     }
 
-    /// Lets the units go on that have paused for long enough.
+    /// Resumes the units whose pause is over.
     pub(crate) fn resume_units(&mut self, now: Time) {
         while self.instances.next_resume().is_some_and(|at| at <= now) {
-            let (_, id) = self.instances.pausing.pop_front().expect("it was just looked at");
+            let (_, id) = self.instances.pausing.pop_front().expect("it was just checked");
             match self.instances.get(id.instance).stopping {
                 true => self.unit_done(id),
                 false => self.next_rpc(now, id),
@@ -234,7 +234,7 @@ impl Selftest {
         let instance = self.instances.get_mut(id.instance);
         let unit = &mut instance.units[id.index];
         unit.state = State::Idle;
-        assert!(unit.loan.is_none(), "{id:?} ends with memory that it has not given back");
+        assert!(unit.loan.is_none(), "{id:?} ends with memory that it has not returned");
         instance.active -= 1;
         if instance.active == 0 {
             instance.units = Vec::new();
@@ -274,7 +274,7 @@ impl Load {
 }
 
 impl Instance {
-    /// Makes an instance that does not run.
+    /// Creates an instance that does not run.
     pub(crate) fn new(
         session: SessionNumber,
         features: u32,
@@ -297,7 +297,7 @@ impl Instance {
         }
     }
 
-    /// Returns whom a unit of it talks to.
+    /// Returns the destination of a unit.
     pub(crate) fn peer(&self, id: UnitId) -> ProcessId {
         self.destinations[id.index / self.concurrency]
     }
@@ -308,13 +308,13 @@ impl Instance {
 }
 
 impl Instances {
-    /// Returns whether the units of an instance are not too many.
+    /// Returns whether the units of an instance fit the limit.
     pub(crate) fn has_room_for(&self, instance: &Instance) -> bool {
         self.units + instance.unit_count() <= UNITS_MAX
     }
 
     pub(crate) fn add(&mut self, instance: Instance) -> InstanceId {
-        assert!(self.has_room_for(&instance), "more units than were let through");
+        assert!(self.has_room_for(&instance), "too many units");
         let id = InstanceId(self.next);
         self.next += 1;
         self.units += instance.unit_count();
@@ -328,7 +328,7 @@ impl Instances {
         self.units -= instance.unit_count();
     }
 
-    /// Asks an instance to end. Returns whether it runs and was not asked before.
+    /// Requests the end of an instance. Returns whether it runs and was not requested before.
     pub(crate) fn stop(&mut self, id: InstanceId) -> bool {
         let instance = self.get_mut(id);
         let is_news = instance.active > 0 && !instance.stopping;
@@ -341,17 +341,17 @@ impl Instances {
         self.pausing.push_back((now + PAUSE, id));
     }
 
-    /// Returns when a unit goes on that pauses.
+    /// Returns when the next paused unit continues.
     pub(crate) fn next_resume(&self) -> Option<Time> {
         self.pausing.front().map(|(at, _)| *at)
     }
 
     pub(crate) fn get(&self, id: InstanceId) -> &Instance {
-        self.table.get(&id).expect("an instance lives as long as its session")
+        self.table.get(&id).expect("an instance exists as long as its session")
     }
 
     pub(crate) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
-        self.table.get_mut(&id).expect("an instance lives as long as its session")
+        self.table.get_mut(&id).expect("an instance exists as long as its session")
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -364,7 +364,7 @@ impl Instances {
         units.filter(|unit| unit.loan.is_some()).count()
     }
 
-    /// Returns what is wrong with the tables, which nothing should be.
+    /// Returns an inconsistency of the tables, if any.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         for (id, instance) in &self.table {
             let busy = instance.units.iter().filter(|unit| unit.state != State::Idle).count();

@@ -7,28 +7,28 @@ use fulmar_base::{ConnId, Time};
 use fulmar_lnet_wire::socklnd::{ACCEPT_PORT, ConnKind, Version};
 use fulmar_lnet_wire::{Nid, ProcessId};
 
-/// Whose calls the acceptor takes.
+/// Which incoming connections the acceptor accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptMode {
-    /// Only from a privileged source port, 1023 or lower.
+    /// Only those from a privileged source port, 1023 or lower.
     Secure,
-    /// From any port. A peer on an unprivileged port whose NID has another address than itself
-    /// gets an identity of its own.
+    /// From any port. A peer on an unprivileged port whose NID has another address than its source
+    /// address gets a separate identity.
     All,
-    /// Nobody's.
+    /// None.
     None,
 }
 
-/// Settings that all network interfaces share. Defaults are those of a 2.17 node.
+/// Settings of all network interfaces. Defaults are those of a 2.17 node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whose calls are taken.
+    /// Which incoming connections are accepted.
     pub accept: AcceptMode,
-    /// The TCP port that peers listen on, and we too.
+    /// The TCP port of the local listener and of peers.
     pub accept_port: u16,
-    /// How long a caller may take for its request, and again for its hello.
+    /// Timeout of the request of an incoming connection, and again of its hello.
     pub accept_timeout: Duration,
-    /// How long anything else may stall: an answer, a message half read or half written.
+    /// Timeout of any other stall: an answer, or a partly read or written message.
     #[doc(alias = "sock_timeout")]
     pub timeout: Duration,
     /// The first delay before a failed peer is dialled again.
@@ -37,19 +37,19 @@ pub struct Config {
     /// The longest such delay.
     #[doc(alias = "max_reconnectms")]
     pub reconnect_max: Duration,
-    /// After how much silence a keepalive is sent; zero for never.
+    /// Send a keepalive after this silence; zero for never.
     pub keepalive: Duration,
     /// The smallest message, headers included, that prefers a bulk connection.
     pub min_bulk: u32,
-    /// The least payload for which the peer is asked to acknowledge the message, which is `Sent`,
-    /// and gives its credits back, only then. A kernel does so from 16 KiB. `None`: never, so that
-    /// credits are not held for a round trip. Spec: lnet-wire §6.3.
+    /// The least payload for which the peer is requested to acknowledge the message, which is
+    /// `Sent` and returns its credits only then. A kernel does so from 16 KiB. `None`: never, so
+    /// that credits are not held for a round trip. Spec: lnet-wire §6.3.
     pub zc_min_payload: Option<u32>,
     /// Send checksums on version 2 connections.
     pub enable_csum: bool,
-    /// The version offered first over IPv4; tests and old peers ask for less than 3.
+    /// The version offered first over IPv4; tests and old peers need less than 3.
     pub version: Version,
-    /// How many connections may be in their handshake at once; further callers are refused.
+    /// The largest number of incoming connections in their handshake; further ones are refused.
     pub handshakes_max: usize,
 }
 
@@ -72,7 +72,7 @@ impl Default for Config {
     }
 }
 
-/// How often each thing happened since the start.
+/// Counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Counters {
@@ -112,18 +112,18 @@ pub struct ConnInfo {
     pub version: Version,
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    /// Bytes handed to the owner and not yet taken by the socket.
+    /// Bytes passed to the owner and not yet accepted by the socket.
     pub queued: u64,
     pub opened: Time,
 }
 
-/// A peer that we have, or try to have, connections with, for `lctl peer_list`.
+/// A peer with connections, or with attempts to connect, for `lctl peer_list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PeerInfo {
     pub ni: Nid,
     pub peer: ProcessId,
-    /// Whether we dial it, and do not only answer.
+    /// Whether this node dials it, instead of only answering.
     pub dials: bool,
     pub remote: Option<SocketAddr>,
     pub conns: usize,

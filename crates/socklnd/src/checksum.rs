@@ -1,7 +1,7 @@
 //! The checksum of version 2: CRC-32 without the final inversion (JAMCRC).
 //!
-//! On version 2 it covers frame header (with a zero in place of the checksum), LNet header and
-//! payload; a peer of version 3 or 4 that sends one covers the payload only. Spec: lnet-wire §6.5.
+//! On version 2 it covers frame header (with zero as the checksum), LNet header and payload; a peer
+//! of version 3 or 4 that sends one covers only the payload. Spec: lnet-wire §6.5.
 
 use fulmar_lnet_wire::socklnd::FrameHeader;
 
@@ -10,7 +10,7 @@ pub const INITIAL: u32 = 0xffff_ffff;
 
 /// Continues over `bytes`. The state after the last byte is the checksum.
 pub fn update(state: u32, bytes: &[u8]) -> u32 {
-    // The crate speaks of finished checksums, which are inverted at both ends.
+    // The crate crc32fast uses finished checksums, which are inverted at start and end.
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);
     hasher.update(bytes);
     !hasher.finalize()
@@ -21,7 +21,7 @@ pub fn of(head: &[u8], payload: &[u8]) -> u32 {
     update(update(INITIAL, head), payload)
 }
 
-/// Returns the state after a head as it arrived, its checksum counted as zero.
+/// Returns the state after a received head, with its checksum counted as zero.
 pub(crate) fn of_received_head(head: &[u8]) -> u32 {
     let state = update(INITIAL, &head[..FrameHeader::CHECKSUM.start]);
     let state = update(state, &[0; FrameHeader::CHECKSUM.end - FrameHeader::CHECKSUM.start]);

@@ -1,4 +1,4 @@
-//! One TCP connection: in which phase it is, and what is being written on it.
+//! One TCP connection: its phase, and its write queue.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::handshake::Handshake;
 use crate::peer::{Known, PeerKey};
 use crate::rx::Rx;
 
-/// A TCP connection or an attempt at one.
+/// A TCP connection, or an attempt to open one.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) local: SocketAddr,
@@ -29,28 +29,28 @@ pub(crate) struct Conn {
 pub(crate) enum Phase {
     /// The owner is connecting.
     Dialling(PeerKey),
-    /// Our call is written, its answer has not arrived.
+    /// The request is written; its answer has not arrived.
     Calling(PeerKey, Handshake),
-    /// A caller has not said yet what it wants. With its NID once that is known to be ours.
+    /// An incoming connection without a complete request. Has the NID once it is known to be local.
     Called(Option<Nid>, Handshake),
-    /// Messages flow.
+    /// Messages can be sent.
     Open(Open),
 }
 
-/// What a handshake leads to.
+/// The result of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreement {
     pub(crate) key: PeerKey,
-    /// What the connection is for, as we see it.
+    /// The kind of the connection, as seen from this node.
     pub(crate) kind: ConnKind,
     pub(crate) known: Known,
-    /// The order of the peer's frames.
+    /// The byte order of the frames of the peer.
     pub(crate) order: Order,
-    /// We gave the peer another identity than the one it writes into its headers.
+    /// This node gave the peer another identity than the one in its headers.
     pub(crate) imposed: bool,
 }
 
-/// What an open connection is.
+/// State of an open connection.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) key: PeerKey,
@@ -58,16 +58,16 @@ pub(crate) struct Open {
     pub(crate) imposed: bool,
     pub(crate) rx: Rx,
     pub(crate) opened: Time,
-    /// The number of the last message, in the order of all messages that were sent.
+    /// The sequence number of the last message, over all sent messages.
     pub(crate) last_used: u64,
 }
 
-/// What was asked to be written and is not in the socket yet, in order.
+/// Queued writes that are not in the socket yet, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Tx {
     items: VecDeque<Item>,
     queued: u64,
-    /// When the socket last took bytes, or the queue last became non-empty.
+    /// When the socket last accepted bytes, or the queue last became non-empty.
     progress: Time,
     noops: usize,
 }
@@ -78,16 +78,16 @@ struct Item {
     written: Written,
 }
 
-/// What one write was.
+/// The contents of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Part of the handshake.
     Handshake,
     /// A frame without a message.
     Noop,
-    /// A message with so many bytes of payload.
+    /// A message with this payload length.
     Message(MessageId, u32),
-    /// The same, and it is to be acknowledged by this cookie.
+    /// The same, to be acknowledged with this cookie.
     ZeroCopy(MessageId, u32, u64),
 }
 
@@ -102,12 +102,12 @@ impl Tx {
         self.items.push_back(Item { left: len, written });
     }
 
-    /// Takes `bytes` off the front and names every write that is whole now.
+    /// Removes `bytes` from the front and returns the completed writes.
     ///
     /// # Panics
-    /// If so much was never asked for.
+    /// If more bytes are removed than were queued.
     pub(crate) fn advance(&mut self, now: Time, bytes: u64, mut done: impl FnMut(Written)) {
-        assert!(bytes <= self.queued, "{bytes} bytes sent of {} asked for", self.queued);
+        assert!(bytes <= self.queued, "{bytes} bytes sent of {} queued", self.queued);
         self.progress = now;
         self.queued -= bytes;
         let mut bytes = bytes;
@@ -128,27 +128,27 @@ impl Tx {
         }
     }
 
-    /// Returns how many bytes wait.
+    /// Returns the number of queued bytes.
     pub(crate) fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// Returns how many frames without a message wait.
+    /// Returns the number of queued frames without a message.
     pub(crate) fn noops(&self) -> usize {
         self.noops
     }
 
-    /// Returns when the socket last took bytes.
+    /// Returns when the socket last accepted bytes.
     pub(crate) fn progress(&self) -> Time {
         self.progress
     }
 
-    /// Returns since when the socket has taken nothing of what waits.
+    /// Returns since when the socket has not accepted any queued bytes.
     pub(crate) fn stalled_since(&self) -> Option<Time> {
         (!self.items.is_empty()).then_some(self.progress)
     }
 
-    /// Names the messages that were not written whole.
+    /// Returns the messages that were not written completely.
     pub(crate) fn unsent(&self) -> impl Iterator<Item = MessageId> {
         self.items.iter().filter_map(|item| match item.written {
             Written::Message(message, _) | Written::ZeroCopy(message, ..) => Some(message),
@@ -157,7 +157,7 @@ impl Tx {
     }
 }
 
-/// A queue that grew longer than this in a burst gives its memory back when it is empty.
+/// A queue that grew longer than this releases its memory when it is empty.
 const IDLE_CAPACITY: usize = 64;
 
 #[cfg(test)]

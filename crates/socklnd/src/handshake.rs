@@ -1,8 +1,8 @@
-//! What one end reads before a connection is open: the acceptor's request and the hello.
+//! Reading the handshake: the request to the acceptor and the hello.
 //!
 //! ```text
-//! called    Request -- a NID that may be ours --> Hello --> judged by the peer's connections
-//! calling                                         Hello --> judged by the peer's connections
+//! called    Request -- NID may be local --> Hello --> decided by the connections of the peer
+//! calling                                   Hello --> decided by the connections of the peer
 //! ```
 
 use fulmar_lnd::NiConfig;
@@ -11,14 +11,14 @@ use fulmar_lnet_wire::socklnd::{ConnKind, Hello, Version};
 use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 use fulmar_wire::{DecodeError, Order};
 
-/// The order of everything that we write, so that traces compare.
+/// The byte order of all writes, so that traces are comparable.
 pub(crate) const OUR_ORDER: Order = Order::Little;
 
-/// Gathers the request (if this end was called) and the hello, however the stream is cut.
+/// Collects the request (on incoming connections) and the hello from any pieces of the stream.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     stage: Stage,
-    /// The start of what the stage waits for; empty, and without memory, while nothing came.
+    /// The partial message of the current stage; empty and without memory before its first byte.
     received: Vec<u8>,
 }
 
@@ -28,38 +28,38 @@ enum Stage {
     Hello,
 }
 
-/// How far the bytes went.
+/// The result of handling bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Bytes are missing.
+    /// More bytes are needed.
     More,
-    /// A caller asks for this NID; its hello follows.
+    /// A request for this NID; its hello follows.
     Asked(Nid),
-    /// The hello is whole.
+    /// A complete hello.
     Greeted(Hello, Order),
-    /// The caller asks in another language.
+    /// A request of an unknown protocol or version.
     BadRequest(DecodeError),
-    /// The hello cannot be read.
+    /// An invalid hello.
     BadHello(DecodeError),
 }
 
 impl Handshake {
-    /// Expects what a caller says.
+    /// Starts the reader of an incoming connection.
     pub(crate) fn called() -> Self {
         Self { stage: Stage::Request, received: Vec::new() }
     }
 
-    /// Expects what answers a call.
+    /// Starts the reader of a dialled connection.
     pub(crate) fn calling() -> Self {
         Self { stage: Stage::Hello, received: Vec::new() }
     }
 
-    /// Returns how many bytes may be of use; fewer may do.
+    /// Returns how many bytes may be useful; fewer are accepted too.
     pub(crate) fn wanted(&self) -> usize {
         self.stage.len_max() - self.received.len()
     }
 
-    /// Takes bytes of one stage and returns how many. The rest belong to what follows.
+    /// Consumes bytes of one stage and returns how many. The rest belong to the next.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> (usize, Step) {
         let before = self.received.len();
         let taken = bytes.len().min(self.wanted());
@@ -93,7 +93,7 @@ impl Stage {
     }
 }
 
-/// Returns what a caller writes first.
+/// Returns the first bytes of a dialled connection.
 pub(crate) fn call(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ConnRequest::LEN_MAX + HELLO_LEN_MAX);
     ConnRequest { target: peer }.encode(&mut bytes);
@@ -101,33 +101,33 @@ pub(crate) fn call(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -
     bytes
 }
 
-/// Returns what a caller is answered. [`ConnKind::NONE`] refuses it.
+/// Returns the answer to an incoming connection. [`ConnKind::NONE`] refuses it.
 pub(crate) fn answer(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HELLO_LEN_MAX);
     hello(ni, peer, version, kind).encode(OUR_ORDER, &mut bytes);
     bytes
 }
 
-/// Returns what is said to a caller that does not speak the acceptor's language.
+/// Returns the answer to an unknown acceptor version.
 pub(crate) fn refusal() -> Vec<u8> {
     let mut bytes = Vec::new();
     ConnRequest::encode_refusal(&mut bytes);
     bytes
 }
 
-/// Returns the version that carries a NID if nothing better is known.
+/// Returns the default version for a NID.
 pub(crate) fn default_version(nid: Nid, over_ipv4: Version) -> Version {
     if nid.is_large() { Version::V4 } else { over_ipv4 }
 }
 
-/// Bytes in the longest hello that we write.
+/// Length of the longest hello that is written, in bytes.
 const HELLO_LEN_MAX: usize = 80;
 
 fn hello(ni: &NiConfig, peer: Nid, version: Version, kind: ConnKind) -> Hello {
     Hello {
         version,
         source: ProcessId::lustre(ni.nid),
-        // Nobody looks at the target's process and incarnation; kernels write zeros.
+        // The receiver ignores the target PID and incarnation; kernels write zeros.
         target: ProcessId { nid: peer, pid: Pid(0) },
         source_incarnation: ni.incarnation,
         target_incarnation: 0,
@@ -152,7 +152,7 @@ mod tests {
     const PEER: Nid = Nid::small(fulmar_lnet_wire::Net::TCP, 0x0a00_0002);
 
     #[test]
-    fn a_call_is_read_however_it_is_cut_and_the_rest_is_left() {
+    fn a_request_is_read_in_any_pieces_and_the_rest_is_left() {
         let mut bytes = call(&ni(), PEER, Version::V3, ConnKind::BULK_IN);
         assert_eq!(bytes.len(), 16 + 56);
         bytes.extend([0xc1; 24]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_no_hello() {
+    fn a_refusal_is_not_a_hello() {
         let (used, step) = Handshake::calling().take(&refusal());
         assert_eq!((used, step), (16, Step::BadHello(DecodeError::Magic { got: 0xacce_7100 })));
     }

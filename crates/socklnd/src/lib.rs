@@ -1,9 +1,10 @@
-//! The socket LND, as a pure machine: every TCP connection of a node and what is said on it.
+//! The socket LND as a pure machine: all TCP connections of a node and their protocol.
 //!
-//! Bytes and times go in, [`Output`]s come out; the owner has the sockets and the clock. After
-//! each `handle_*` and each [`Socklnd::send`] the owner drains [`Socklnd::poll_output`].
+//! Inputs are bytes and times, outputs are [`Output`]s; the owner has the sockets and the clock.
+//! After each `handle_*` and each [`Socklnd::send`] the owner calls [`Socklnd::poll_output`] until
+//! it returns nothing.
 //!
-//! Reading one connection goes like this:
+//! Reading from a connection:
 //!
 //! ```text
 //! loop {
@@ -11,36 +12,36 @@
 //!         Need::Bytes(n)      => read at least 1 byte (at most n complete the header; more
 //!                                may be offered), handle_bytes(now, conn, bytes) -> used
 //!         Need::Payload {..}  => read up to `sink.len()` bytes into `sink`, handle_payload(.., n)
-//!         Need::Verdict       => an Output::Received is being judged: handle_verdict
+//!         Need::Verdict       => an Output::Received waits for its verdict: handle_verdict
 //!         Need::Wait          => do not read; handle_verdict resumes the connection
 //!         Need::Nothing       => the connection is being dialled or is closed
 //!     }
 //! }
 //! ```
 //!
-//! `handle_bytes` stops at the end of each header, so that the rest can be read straight to
-//! where it belongs.
+//! `handle_bytes` stops at the end of each header, so that the rest can be read directly into its
+//! buffer.
 //!
-//! A connection ends once: when the owner says so, by [`Socklnd::handle_closed`] or a failed
-//! [`Socklnd::handle_dialled`], or when the machine says so, by [`Stream::Close`]. After that
-//! neither speaks of it again, but for the owner's answer to the latter,
-//! [`Socklnd::handle_stopped`]; what the owner says too late is ignored.
+//! A connection ends once: by the owner, with [`Socklnd::handle_closed`] or a failed
+//! [`Socklnd::handle_dialled`], or by the machine, with [`Stream::Close`]. After that neither uses
+//! its ID again, except for the answer of the owner to the latter, [`Socklnd::handle_stopped`];
+//! late inputs of the owner are ignored.
 //!
-//! Whether a message may be sent again by another way depends on whether its last byte was handed
-//! to a socket. So the owner first reports by [`Socklnd::handle_sent`] all that it has handed over,
-//! then the end of the connection; and when the machine ends one, it waits for that figure before
-//! it says what has become of the messages.
+//! A message may be sent again on another path only if its last byte was not passed to a socket. So
+//! the owner first reports all passed bytes with [`Socklnd::handle_sent`], then the end of the
+//! connection; and when the machine ends a connection, it waits for this number before it reports
+//! the results of the messages.
 //!
-//! A connection is *retired* when its way is not to be trusted: the link of our interface is down,
-//! or TCP sends the same bytes again and again ([`Socklnd::handle_stalled`]). No new message is put
-//! on it. What was written stays, for TCP delivers it if the way returns, and what comes is read.
-//! New messages wait for new connections, which are tried every few seconds at first.
+//! A connection is *retired* when its path is unreliable: the local link is down, or TCP
+//! retransmits repeatedly ([`Socklnd::handle_stalled`]). It takes no new messages. Written data
+//! stays, since TCP delivers it if the path recovers, and received data is read. New messages wait
+//! for new connections, which are attempted every few seconds at first.
 //!
-//! One deliberate departure from Lustre: under [`AcceptMode::All`] a kernel gives every caller
-//! with an unprivileged source port an invented identity, and then cannot match its messages with
-//! the node that it dials itself. We do so only if the NID in the caller's hello has another
-//! address than the caller: a node that says where it really is may be believed whatever its port.
-//! Unprivileged nodes, in containers and tests, can talk to each other that way.
+//! One deliberate deviation from Lustre: with [`AcceptMode::All`] a kernel gives every peer with an
+//! unprivileged source port an invented identity, and then cannot match its messages with the node
+//! that it dials itself. This crate does so only if the NID in the hello has another address than
+//! the source of the connection: a node with the correct address is trusted whatever its port. So
+//! unprivileged nodes, in containers and tests, can communicate.
 //!
 //! Spec: lnet-wire §3 to §6.
 #![forbid(unsafe_code)]

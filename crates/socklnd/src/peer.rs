@@ -1,5 +1,5 @@
-//! One peer as one of our interfaces sees it: its connections, which of them carries what, and
-//! when and how it is dialled.
+//! One peer of one local interface: its connections, their choice for messages, and the schedule of
+//! dialling.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -13,24 +13,24 @@ use fulmar_lnet_wire::{Nid, Pid, ProcessId};
 use crate::Config;
 use crate::zero_copy::ZeroCopy;
 
-/// Names a peer: connections belong to a pair of NIDs, not to a node.
+/// Identifies a peer: connections belong to a pair of NIDs, not to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PeerKey {
-    /// Our NID.
+    /// The local NID.
     pub(crate) ni: Nid,
-    /// The process at the other end.
+    /// The remote process.
     pub(crate) peer: ProcessId,
 }
 
 impl PeerKey {
-    /// Returns the key that every other key of `ni` is not below.
+    /// Returns the smallest key of `ni`.
     pub(crate) fn first_of(ni: Nid) -> Self {
         let nid = Nid::small(fulmar_lnet_wire::Net(0), 0);
         Self { ni, peer: ProcessId { nid, pid: Pid(0) } }
     }
 
-    /// Returns the addresses of a connection that we open. A process with a PID that we invented
-    /// for it can only call us.
+    /// Returns the addresses of a connection to dial. A process with an invented PID can only
+    /// connect by itself.
     pub(crate) fn dial_addrs(&self, port: u16) -> Option<(IpAddr, SocketAddr)> {
         let (local, remote) = (self.ni.ip()?, self.peer.nid.ip()?);
         let reachable =
@@ -43,22 +43,22 @@ impl PeerKey {
     }
 }
 
-/// What is known of a peer.
+/// State of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// The open connections, also those that are retired.
+    /// The open connections, including retired ones.
     pub(crate) links: Vec<Link>,
-    /// What the peer said last; forgotten with its last connection.
+    /// Data of the last hello; removed with the last connection.
     pub(crate) known: Option<Known>,
     pub(crate) dialler: Dialler,
-    /// Messages that wait for a connection. LNet's credits bound them.
+    /// Messages that wait for a connection. The credits of LNet bound them.
     pub(crate) queue: VecDeque<Queued>,
-    /// What it was asked to acknowledge.
+    /// Messages that the peer has to acknowledge.
     pub(crate) zero_copy: ZeroCopy,
-    /// How many connections for bulk that we send are opened beyond those of the interface.
+    /// How many connections for sending bulk are opened in addition to those of the interface.
     pub(crate) more_out: u32,
-    /// What the owner was told of the way to the peer last.
-    pub(crate) told: Option<PathState>,
+    /// The last reported state of the path to the peer.
+    pub(crate) reported: Option<PathState>,
 }
 
 /// An open connection.
@@ -66,14 +66,14 @@ pub(crate) struct Peer {
 pub(crate) struct Link {
     pub(crate) conn: ConnId,
     pub(crate) kind: ConnKind,
-    /// Its remote address is that of the peer's NID, so that it is one of the set that we would
-    /// open ourselves. Spec: lnet-wire §5.3.
+    /// Whether the remote address is that of the NID of the peer, so that the connection counts for
+    /// the set that this node would open. Spec: lnet-wire §5.3.
     pub(crate) in_set: bool,
-    /// Since when no new message is put on it.
+    /// Since when it takes no new messages.
     pub(crate) retired: Option<Time>,
 }
 
-/// What a hello says of the peer as a whole. Spec: lnet-wire §4.6, §5.5.
+/// The part of a hello that applies to the whole peer. Spec: lnet-wire §4.6, §5.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) version: Version,
@@ -93,23 +93,23 @@ pub(crate) struct Queued {
     pub(crate) request: SendRequest,
 }
 
-/// When the peer is dialled.
+/// When to dial the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Dialler {
     pub(crate) state: Dialling,
-    /// We have dialled the peer, and so complete the set of its connections.
+    /// Whether this node dials the peer, and so completes the set of its connections.
     pub(crate) begun: bool,
-    /// When connections that are opened one after the other must all be open.
+    /// Deadline for all connections that are opened one after the other.
     pub(crate) deadline: Time,
-    /// How often this round was begun anew without delay.
+    /// How often this round was restarted without delay.
     instant_retries: u32,
-    /// How often in a row the peer answered NONE.
+    /// Number of consecutive NONE answers of the peer.
     refusals: u32,
     /// The delay after the last failure.
     interval: Duration,
-    /// Until then the peer is dialled every few seconds, whether or not it is needed.
+    /// Until then the peer is dialled every few seconds, even without messages.
     urgent_until: Time,
-    /// There were connections when our link went down: the peer is dialled when it is up again.
+    /// There were connections when the local link went down: dial the peer when it is up again.
     pub(crate) returning: bool,
 }
 
@@ -118,13 +118,13 @@ pub(crate) enum Dialling {
     #[default]
     Idle,
     Trying(Attempt),
-    /// The peer asked us to come back, or its way is expected to: messages wait.
+    /// The peer requested another attempt, or its path is expected to recover: messages wait.
     Postponed,
     /// The peer cannot be reached: messages fail.
     BackedOff,
 }
 
-/// The connection that is being opened. There is only one at a time.
+/// The connection that is being opened, at most one at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) conn: ConnId,
@@ -132,11 +132,11 @@ pub(crate) struct Attempt {
     pub(crate) version: Version,
 }
 
-/// What becomes of a call. Spec: lnet-wire §4.6 step 6.
+/// The decision on an incoming connection. Spec: lnet-wire §4.6 step 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallJudgement {
     Accept,
-    /// We are dialling the peer ourselves, and our NID is the higher.
+    /// This node is dialling the peer, and its NID is the higher.
     LostRace,
     /// The peer has changed since its other connections were opened.
     Stale,
@@ -144,7 +144,7 @@ pub(crate) enum CallJudgement {
     Duplicate,
 }
 
-/// What an answer to our call means. Spec: lnet-wire §4.7.
+/// The result of the answer to a dialled connection. Spec: lnet-wire §4.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerJudgement {
     Agreed,
@@ -156,7 +156,7 @@ pub(crate) enum AnswerJudgement {
 }
 
 impl Peer {
-    /// Judges a caller whose connection would be of `kind` to us.
+    /// Decides on an incoming connection that would be of `kind` here.
     pub(crate) fn judge_call(
         &self,
         key: &PeerKey,
@@ -176,7 +176,7 @@ impl Peer {
         }
     }
 
-    /// Judges the answer to `attempt`.
+    /// Evaluates the answer to `attempt`.
     pub(crate) fn judge_answer(
         &self,
         key: &PeerKey,
@@ -198,7 +198,7 @@ impl Peer {
         }
     }
 
-    /// Returns which connection is missing in the set, if any. Spec: lnet-wire §5.2.
+    /// Returns the next missing connection of the set, if any. Spec: lnet-wire §5.2.
     pub(crate) fn missing(&self, conns_per_peer: u32) -> Option<ConnKind> {
         let wanted_in = conns_per_peer as usize;
         let wanted_out = wanted_in + self.more_out as usize;
@@ -226,24 +226,24 @@ impl Peer {
         self.active().filter(served).map(|link| link.conn)
     }
 
-    /// Returns the connection on which a keepalive is sent: where the peer could not send its own
-    /// without us, else any that carries messages.
+    /// Returns the connection for a keepalive: one on which the peer cannot send its own, else any
+    /// that carries messages.
     pub(crate) fn keepalive_conn(&self) -> Option<ConnId> {
         let of = |kind| self.active().find(|link| link.kind == kind).map(|link| link.conn);
         of(ConnKind::BULK_IN).or_else(|| of(ConnKind::CONTROL))
     }
 
-    /// Returns the connections that new messages are put on.
+    /// Returns the connections for new messages.
     pub(crate) fn active(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(|link| link.retired.is_none())
     }
 
-    /// Returns the connections that only finish what they have.
+    /// Returns the retired connections.
     pub(crate) fn retired(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(|link| link.retired.is_some())
     }
 
-    /// Returns how many connections new messages are put on that carry bulk which we send.
+    /// Returns the number of connections for new messages that carry sent bulk.
     pub(crate) fn bulk_out(&self) -> usize {
         self.active().filter(|link| link.kind == ConnKind::BULK_OUT).count()
     }
@@ -254,32 +254,32 @@ impl Peer {
 }
 
 impl Dialler {
-    /// Begins a round: all that is opened in it must be open by its deadline.
+    /// Starts a round: all its connections must be open by its deadline.
     pub(crate) fn begin_round(&mut self, now: Time, config: &Config) {
         self.deadline = now + config.timeout;
         self.instant_retries = 0;
     }
 
-    /// Notes that a connection was opened, by whichever end.
+    /// Records that a connection was opened, by either side.
     pub(crate) fn succeeded(&mut self) {
         self.interval = Duration::ZERO;
         self.refusals = 0;
         self.calm_down();
     }
 
-    /// Notes that the peer answered NONE, and returns how often in a row it has.
+    /// Records a NONE answer of the peer, and returns the number of consecutive ones.
     pub(crate) fn refused(&mut self) -> u32 {
         self.refusals = self.refusals.saturating_add(1);
         self.refusals
     }
 
-    /// Has the peer dialled every few seconds for a while.
+    /// Starts to dial the peer every few seconds for a while.
     pub(crate) fn hurry(&mut self, now: Time) {
         self.interval = Duration::ZERO;
         self.urgent_until = now + URGENT;
     }
 
-    /// Has the peer dialled as any other.
+    /// Ends that: dials the peer like any other.
     pub(crate) fn calm_down(&mut self) {
         self.urgent_until = Time::ZERO;
         self.returning = false;
@@ -289,13 +289,13 @@ impl Dialler {
         now < self.urgent_until
     }
 
-    /// Returns whether the peer may be dialled again at once. It cannot make us run in circles.
+    /// Returns whether the peer may be dialled again at once; limited against endless loops.
     pub(crate) fn may_retry_at_once(&mut self) -> bool {
         self.instant_retries += 1;
         self.instant_retries <= INSTANT_RETRIES_MAX
     }
 
-    /// Notes that the peer could not be reached, and returns how long to leave it alone.
+    /// Records that the peer was unreachable, and returns the delay before the next attempt.
     pub(crate) fn back_off(&mut self, config: &Config) -> Duration {
         let doubled = self.interval.saturating_mul(2);
         self.interval = doubled.max(config.reconnect_min).min(config.reconnect_max);
@@ -303,7 +303,7 @@ impl Dialler {
         self.interval
     }
 
-    /// Returns whether the last attempt failed, which must be remembered for the next.
+    /// Returns whether the last attempt failed, which the next one must know.
     pub(crate) fn is_failing(&self) -> bool {
         !self.interval.is_zero()
     }
@@ -319,7 +319,7 @@ pub(crate) fn is_large(config: &Config, version: Version, payload_len: u32) -> b
     head as u64 + u64::from(payload_len) >= u64::from(config.min_bulk)
 }
 
-/// Preferred connections before possible ones.
+/// Preferred connections rank before possible ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Preferred,
@@ -339,12 +339,12 @@ fn rank(kind: ConnKind, version: Version, large: bool) -> Option<Rank> {
     }
 }
 
-/// How long a way that was good is tried every few seconds.
+/// How long a path that worked is attempted every few seconds.
 const URGENT: Duration = Duration::from_secs(60);
-/// The most that a kernel can be told to open. Spec: lnet-wire §5.2.
+/// The largest number that a kernel can be configured to open. Spec: lnet-wire §5.2.
 const CONNS_PER_KIND_MAX: usize = 127;
-/// After so many refusals in a row a set with one connection of each kind is good enough.
+/// After this many consecutive refusals a set with one connection of each kind suffices.
 const REFUSALS_MAX: u32 = 3;
-/// A peer that has restarted or speaks another version is dialled again without delay; one that
-/// does so all the time is not.
+/// A peer that has restarted or speaks another version is dialled again without delay, but only
+/// this often.
 const INSTANT_RETRIES_MAX: u32 = 3;

@@ -1,4 +1,4 @@
-//! Reading one open connection: frames, LNet headers, and where their payload goes.
+//! Reading from one open connection: frames, LNet headers, and the destination of their payload.
 //!
 //! ```text
 //! Header -- LNet header --> Judging <-- wait --> Waiting
@@ -22,7 +22,7 @@ pub(crate) struct Rx {
     version: Version,
     order: Order,
     state: State,
-    /// The start of a header that was cut; empty, and without memory, between headers.
+    /// The start of a truncated header; empty and without memory between headers.
     partial: Vec<u8>,
     /// When the peer was last heard, or reading was last resumed.
     last: Time,
@@ -36,16 +36,16 @@ enum State {
     Body(Message, RxId, Body),
 }
 
-/// What must be remembered of a message until it is complete.
+/// State of a message until it is complete.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     payload_len: u32,
-    /// To be acknowledged, unless 0.
+    /// Cookie to be acknowledged, unless 0.
     cookie: u64,
     check: Option<Check>,
 }
 
-/// A checksum that the payload must confirm.
+/// A checksum that the payload must match.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     expected: u32,
@@ -54,46 +54,46 @@ struct Check {
 
 #[derive(Debug)]
 struct Body {
-    /// Where the next bytes go, less those that are there.
+    /// The destination of the next bytes, without those already received.
     sink: Sink,
-    /// How many bytes are forgotten after that.
+    /// How many bytes are discarded after that.
     rest: u32,
     /// The bytes of an inline sink.
     inline: Vec<u8>,
 }
 
-/// What the bytes amount to.
+/// The item that received bytes complete.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Bytes are missing.
+    /// More bytes are needed.
     More,
-    /// The peer says that it is there.
+    /// A keepalive.
     Keepalive,
-    /// The peer acknowledges messages; see [`FrameHeader::cookies`].
+    /// Acknowledgements; see [`FrameHeader::cookies`].
     Acknowledged([u64; 2]),
-    /// A message begins, which may acknowledge one of ours (unless 0); [`Rx::receive`] or its like
-    /// is awaited.
+    /// A message starts, with an acknowledgement unless 0; [`Rx::receive`] or a similar call must
+    /// follow.
     Header(Header, u64),
     /// The message is complete.
     Complete(Complete),
 }
 
-/// A message that has been read to its end.
+/// A completely received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Complete {
     pub(crate) rx: RxId,
     pub(crate) payload_len: u32,
-    /// To be acknowledged, unless 0.
+    /// Cookie to be acknowledged, unless 0.
     pub(crate) cookie: u64,
-    /// What an inline sink asked for.
+    /// The contents of an inline sink.
     pub(crate) inline: Vec<u8>,
 }
 
-/// How the peer broke the protocol.
+/// A protocol violation of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Malformed(DecodeError),
-    /// It acknowledges what never asked for it.
+    /// An acknowledgement that was never requested.
     Cookie(u64),
     Checksum {
         expected: u32,
@@ -102,7 +102,7 @@ pub(crate) enum Fault {
 }
 
 impl Rx {
-    /// Reads messages of `version`, whose frames are in `order`.
+    /// Creates a reader for messages of `version`, with frames in `order`.
     pub(crate) fn new(version: Version, order: Order, now: Time) -> Self {
         Self { version, order, state: State::Header, partial: Vec::new(), last: now }
     }
@@ -116,7 +116,7 @@ impl Rx {
         self.last
     }
 
-    /// Returns since when the peer owes the rest of a message.
+    /// Returns since when the rest of a message is missing.
     pub(crate) fn stalled_since(&self) -> Option<Time> {
         let owed = match self.state {
             State::Header => !self.partial.is_empty(),
@@ -126,7 +126,7 @@ impl Rx {
         owed.then_some(self.last)
     }
 
-    /// Returns the message that LNet has named and that is not complete.
+    /// Returns the ID of the message that is not complete.
     pub(crate) fn in_message(&self) -> Option<RxId> {
         match self.state {
             State::Header | State::Judging(_) => None,
@@ -146,7 +146,7 @@ impl Rx {
         }
     }
 
-    /// Takes bytes of a header or an inline payload, and returns how many.
+    /// Consumes bytes of a header or an inline payload, and returns how many.
     pub(crate) fn take(&mut self, now: Time, bytes: &[u8]) -> (usize, Result<Event, Fault>) {
         match &mut self.state {
             State::Header => {
@@ -169,10 +169,10 @@ impl Rx {
         }
     }
 
-    /// Notes that `len` bytes of payload went where [`Rx::need`] said.
+    /// Records that `len` bytes of payload were stored as [`Rx::need`] requested.
     ///
     /// # Panics
-    /// If no payload was asked for, or less.
+    /// If no payload was needed, or less.
     pub(crate) fn take_payload(
         &mut self,
         now: Time,
@@ -181,7 +181,7 @@ impl Rx {
     ) -> Result<Event, Fault> {
         self.last = now;
         let State::Body(message, _, body) = &mut self.state else {
-            panic!("{len} bytes of payload arrived, and none were asked for");
+            panic!("{len} bytes of payload arrived, but none were needed");
         };
         body.sink = match body.sink {
             Sink::Discard { len: left } if len <= left => Sink::Discard { len: left - len },
@@ -189,23 +189,23 @@ impl Rx {
             sink => panic!("{len} bytes of payload cannot go to {sink:?}"),
         };
         if let Some(check) = &mut message.check {
-            check.state = crc.expect("the checksum state was handed out and must come back");
+            check.state = crc.expect("the checksum state must be returned");
         }
         self.finish_part()
     }
 
-    /// Puts the message whose header was passed on into `sink`.
+    /// Stores the payload of the announced message into `sink`.
     ///
     /// # Panics
     /// If there is none, or if the sink is larger than its payload.
     pub(crate) fn receive(&mut self, now: Time, rx: RxId, sink: Sink) -> Result<Event, Fault> {
         let mut message = self.judged();
-        // The peer is not to blame for the time that the judge took.
+        // The time until the verdict does not count against the peer.
         self.last = now;
         let len = sink.len();
         assert!(len <= message.payload_len, "a sink of {len} for {} bytes", message.payload_len);
         if len < message.payload_len || matches!(sink, Sink::Discard { .. }) {
-            // What is not wanted whole is not checked either.
+            // A truncated payload is not checked either.
             message.check = None;
         }
         let inline = match sink {
@@ -217,18 +217,18 @@ impl Rx {
         self.finish_part()
     }
 
-    /// Leaves the payload where it is until the next verdict.
+    /// Suspends reading until the next verdict.
     ///
     /// # Panics
-    /// If there is no message to be judged.
+    /// If no message waits for a verdict.
     pub(crate) fn wait(&mut self, rx: RxId) {
         self.state = State::Waiting(self.judged(), rx);
     }
 
-    /// Forgets the message at hand, as its owner has.
+    /// Discards the current message, as its owner has.
     ///
     /// # Panics
-    /// If there is no message to be judged.
+    /// If no message waits for a verdict.
     pub(crate) fn abandon(&mut self) {
         self.judged();
         self.state = State::Header;
@@ -241,14 +241,14 @@ impl Rx {
         }
     }
 
-    /// Returns how many bytes a message begins with.
+    /// Returns the length of the start of a message.
     fn header_len(&self) -> usize {
         let frame = if self.version == Version::V1 { 0 } else { FrameHeader::LEN };
         frame + self.version.header_form().len()
     }
 
     fn take_header(&mut self, bytes: &[u8]) -> (usize, Result<Event, Fault>) {
-        // Usually the header is there whole, and nothing needs to be copied.
+        // Usually the header is complete, and nothing needs to be copied.
         let whole = self.partial.is_empty() && bytes.len() >= self.header_len();
         let (used, parsed) =
             if whole { self.parse_whole(bytes) } else { self.parse_partial(bytes) };
@@ -271,7 +271,7 @@ impl Rx {
         (if noop { FrameHeader::LEN } else { self.header_len() }, parsed)
     }
 
-    /// Gathers no more than the header at hand, so that the payload goes where it belongs.
+    /// Collects only the current header, so that the payload goes directly to its destination.
     fn parse_partial(&mut self, bytes: &[u8]) -> (usize, Result<Parsed, Fault>) {
         let mut used = 0;
         loop {
@@ -288,7 +288,7 @@ impl Rx {
         }
     }
 
-    /// Reads what `bytes` begin with.
+    /// Decodes the start of `bytes`.
     fn parse(&self, bytes: &[u8]) -> Result<Parsed, Fault> {
         let mut frame = FrameHeader::lnet();
         let mut lnet = bytes;
@@ -328,7 +328,7 @@ impl Rx {
         }
     }
 
-    /// Begins to check a message whose head is `head`, if its sender wants that.
+    /// Starts to check a message with this `head`, if its sender requests that.
     fn check(&self, head: &[u8], expected: u32) -> Option<Check> {
         let state = match self.version {
             Version::V1 | Version::V2 => checksum::of_received_head,
@@ -337,7 +337,7 @@ impl Rx {
         (expected != 0).then(|| Check { expected, state: state(head) })
     }
 
-    /// Goes on when a sink is full: to the rest of the payload, or to the next header.
+    /// Continues after a full sink: with the rest of the payload, or with the next header.
     fn finish_part(&mut self) -> Result<Event, Fault> {
         let State::Body(message, rx, body) = &mut self.state else { return Ok(Event::More) };
         if !body.sink.is_empty() {
@@ -356,10 +356,10 @@ impl Rx {
 }
 
 enum Parsed {
-    /// So many bytes are missing until more can be said.
+    /// The number of missing bytes until decoding can continue.
     Short(usize),
     Noop(Event),
-    /// With the cookie of ours that it acknowledges, unless 0.
+    /// With the acknowledged cookie, unless 0.
     Header(Header, Message, u64),
 }
 

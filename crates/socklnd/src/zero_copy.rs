@@ -1,34 +1,34 @@
-//! Messages that a peer was asked to acknowledge, and has not. Spec: lnet-wire §6.3.
+//! Messages that wait for an acknowledgement of the peer. Spec: lnet-wire §6.3.
 //!
 //! ```text
-//! asked -- written --> waits -- acknowledged --> sent
-//!   |                                              ^
-//!   +----- acknowledged -----> taken -- written ---+
+//! requested -- written --> waits -- acknowledged --> sent
+//!     |                                               ^
+//!     +----- acknowledged -----> taken -- written ----+
 //! ```
 //!
-//! The owner may be told that the socket took the end of a message after it was told what the peer
-//! said to it.
+//! The owner may report the write of the end of a message only after it has reported the answer of
+//! the peer to it.
 
 use std::collections::BTreeMap;
 
 use fulmar_base::{ConnId, MessageId, Time};
 use fulmar_lnd::SendError;
 
-/// What one peer has to acknowledge. LNet's credits bound how much that is.
+/// The pending acknowledgements of one peer. The credits of LNet bound them.
 #[derive(Debug, Default)]
 pub(crate) struct ZeroCopy {
-    /// How many cookies there have been.
+    /// How many cookies were used.
     drawn: u64,
     pending: BTreeMap<u64, Pending>,
 }
 
-/// What a frame with cookies says.
+/// The result of a frame with cookies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// The messages that are sent with it.
+    /// The messages that are now sent.
     pub(crate) messages: Vec<MessageId>,
-    /// How many cookies were of messages that are over: a peer acknowledges on any of its
-    /// connections, also what it received on one that we have closed since.
+    /// How many cookies belonged to completed messages: a peer may acknowledge on any of its
+    /// connections, also for one that was closed since.
     pub(crate) late: u64,
 }
 
@@ -47,7 +47,7 @@ enum State {
 }
 
 impl ZeroCopy {
-    /// Draws the cookie of a message that is about to be written on a connection.
+    /// Returns a new cookie for a message to be written on a connection.
     pub(crate) fn ask(&mut self, message: MessageId, conn: ConnId) -> u64 {
         let cookie = FIRST + self.drawn % (u64::MAX - FIRST);
         self.drawn += 1;
@@ -55,7 +55,7 @@ impl ZeroCopy {
         cookie
     }
 
-    /// Notes that a message is whole in the socket, and returns how it ends if it was acknowledged.
+    /// Records that a message is completely in the socket, and returns its result if acknowledged.
     pub(crate) fn written(&mut self, now: Time, cookie: u64) -> Option<Result<(), SendError>> {
         let pending = self.pending.get_mut(&cookie)?;
         if pending.state == State::Taken {
@@ -66,17 +66,17 @@ impl ZeroCopy {
         None
     }
 
-    /// Takes the cookies of a frame. Without `paired` the first one means nothing.
+    /// Handles the cookies of a frame. Without `paired` the first one is ignored.
     ///
     /// # Errors
-    /// A cookie that was never drawn, or whose message was acknowledged and is still here.
+    /// A cookie that was never used, or whose message was acknowledged before its write completed.
     pub(crate) fn acknowledged(
         &mut self,
         cookies: [u64; 2],
         paired: bool,
     ) -> Result<Acknowledged, u64> {
         let [first, last] = cookies;
-        // A pair that does not ascend is no range.
+        // A descending pair is not a range.
         let ranges = match first {
             first if first == 0 || !paired => vec![last..=last],
             first if first > last => vec![first..=first, last..=last],
@@ -87,7 +87,7 @@ impl ZeroCopy {
             return Err(unknown);
         }
         let named: u64 = ranges.iter().map(|range| range.end() - range.start() + 1).sum();
-        // What waits is few, however long a range is.
+        // Few messages wait, however long a range is.
         let waiting = || ranges.iter().flat_map(|range| self.pending.range(range.clone()));
         if let Some((twice, _)) = waiting().find(|(_, pending)| pending.state == State::Taken) {
             return Err(*twice);
@@ -102,7 +102,7 @@ impl ZeroCopy {
         cookie.checked_sub(FIRST).is_some_and(|before| before < self.drawn)
     }
 
-    /// Notes that a message was acknowledged, and returns it if it was written too.
+    /// Records that a message was acknowledged, and returns it if it was written too.
     fn take(&mut self, cookie: u64) -> Option<MessageId> {
         let pending = self.pending.get_mut(&cookie)?;
         if pending.state == State::Asked {
@@ -121,7 +121,7 @@ impl ZeroCopy {
         self.pending.values().find_map(since)
     }
 
-    /// Takes out what was asked on a connection, which is over.
+    /// Removes the messages of a connection that has ended.
     pub(crate) fn split_off(&mut self, conn: ConnId) -> Self {
         let of_it = self.pending.iter().filter(|(_, pending)| pending.conn == conn);
         let pending: BTreeMap<_, _> = of_it.map(|(cookie, pending)| (*cookie, *pending)).collect();
@@ -129,14 +129,14 @@ impl ZeroCopy {
         Self { drawn: 0, pending }
     }
 
-    /// Names the messages that were written whole and not acknowledged.
+    /// Returns the messages that were written completely and not acknowledged.
     pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = MessageId> {
         let waits = |pending: &&Pending| matches!(pending.state, State::Waits(_));
         self.pending.values().filter(waits).map(|pending| pending.message)
     }
 }
 
-/// 0 asks for nothing, and 1 says that somebody is there.
+/// 0 is no cookie, and 1 is a keepalive.
 const FIRST: u64 = 2;
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_two_or_a_range_of_cookies_come_back() {
+    fn one_two_or_a_range_of_cookies_are_acknowledged() {
         let mut zero_copy = waiting(7);
         assert_eq!(zero_copy.acknowledged([0, 3], true), names(&[11]));
         assert_eq!(zero_copy.acknowledged([4, 2], true), names(&[12, 10]));
@@ -174,20 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn cookies_that_were_never_drawn_are_told() {
+    fn unknown_cookies_are_reported() {
         let mut zero_copy = waiting(2);
         assert_eq!(zero_copy.acknowledged([0, 4], true), Err(4));
         assert_eq!(zero_copy.acknowledged([3, 1], true), Err(1));
         assert_eq!(zero_copy.acknowledged([2, u64::MAX], true), Err(u64::MAX));
         assert_eq!(zero_copy.acknowledged([1, 3], true), Err(1));
         assert_eq!(zero_copy.acknowledged([0, 2], true), names(&[10]));
-        // Version 2 knows neither pairs nor ranges.
+        // Version 2 has neither pairs nor ranges.
         assert_eq!(zero_copy.acknowledged([2, 3], false), names(&[11]));
         assert_eq!(ZeroCopy::default().acknowledged([0, 2], true), Err(2));
     }
 
     #[test]
-    fn cookies_of_messages_that_are_over_are_counted() {
+    fn cookies_of_completed_messages_are_counted() {
         let mut zero_copy = waiting(4);
         zero_copy.ask(MessageId(20), ConnId(2));
         zero_copy.split_off(CONN);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_may_be_heard_of_before_the_write() {
+    fn an_acknowledgement_may_precede_the_write() {
         let mut zero_copy = ZeroCopy::default();
         let cookie = zero_copy.ask(MessageId(1), CONN);
         assert_eq!(zero_copy.acknowledged([0, cookie], true), names(&[]));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_a_connection_is_what_was_asked_on_it() {
+    fn the_end_of_a_connection_ends_its_messages() {
         let mut zero_copy = waiting(2);
         let other = zero_copy.ask(MessageId(20), ConnId(2));
         assert_eq!(zero_copy.waits_since(CONN), Some(Time(0)));

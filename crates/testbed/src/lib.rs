@@ -1,11 +1,12 @@
 //! Test rigs and benchmarks: real nodes in network namespaces, with loads, faults and measurements.
 //!
-//! [`lab`] makes hosts, cables and switches on this machine. [`traffic`] is a load whose processes
-//! check all their data, [`rails`] and [`routers`] are experiments, [`printed`] applies what `fulmar
-//! tune` prints, and [`witness`] checks the invariants of LNet on a running node. The binary
-//! `fulmar-bench` measures Fulmar beside other programs. No crate of the product depends on this one.
+//! [`lab`] creates hosts, cables and switches on this machine. [`traffic`] is a load whose
+//! processes check all their data, [`rails`] and [`routers`] are experiments, [`printed`] applies
+//! what `fulmar tune` prints, and [`witness`] checks the invariants of LNet on a running node. The
+//! binary `fulmar-bench` measures Fulmar beside other programs. No crate of the product depends on
+//! this one.
 #![forbid(unsafe_code)]
-// What is tested is real: real clocks, sockets and files.
+// This crate uses real clocks, sockets and files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod lab;

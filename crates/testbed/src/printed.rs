@@ -1,25 +1,26 @@
-//! The texts that `fulmar tune` prints, applied as they are.
+//! Applies the texts that `fulmar tune` prints without changes.
 
-use fulmar::demo::ocean::{DEVICE, SHORES, Sites};
+use fulmar::demo::ocean::{DEVICE, LINK_IPS, Sites};
 use fulmar_link::{Namespace, set_congestion};
 use fulmar_tune::advice::Advice;
 use fulmar_tune::texts::{self, Block, Language, Names};
 
 use crate::lab::{LstReport, Settings, not_run};
 
-/// Applies the texts of an advice to two nodes without routers: the configuration file, the settings
-/// of TCP and of the device, and the command that measures. Returns the payload in bytes per second.
+/// Applies the texts of an advice to two nodes without routers: the configuration file, the
+/// settings of TCP and of the device, and the command that measures. Returns the payload in bytes
+/// per second.
 ///
-/// Settings of the whole machine, `net.core`, are not touched.
+/// Settings of the whole machine, `net.core`, are left out.
 ///
 /// # Errors
-/// Which text does not work.
+/// Which text fails.
 pub fn as_printed(sites: &Sites, advice: &Advice) -> Result<f64, String> {
     let names = Names {
         net: "tcp".into(),
         interface: DEVICE.into(),
-        clients: format!("{}@tcp", SHORES[0]),
-        servers: format!("{}@tcp", SHORES[1]),
+        clients: format!("{}@tcp", LINK_IPS[0]),
+        servers: format!("{}@tcp", LINK_IPS[1]),
     };
     let blocks = texts::blocks(advice, &names);
     for host in sites.ends() {
@@ -50,19 +51,19 @@ fn text(blocks: &[Block], language: Language) -> Result<&str, String> {
     block.map(|block| block.text.as_str()).ok_or_else(|| format!("{language:?} is not printed"))
 }
 
-/// Runs a command that sets a device. Not every kernel has the queue that is advised; TCP paces
-/// itself without it.
+/// Runs a command that configures a device. Not every kernel has the advised queueing discipline;
+/// TCP paces itself without it.
 fn follow(host: &Namespace, command: &str) -> Result<(), String> {
     match host.run("sh", &["-ec", command]) {
         Err(why) if why.to_string().contains("qdisc kind is unknown") => {
-            not_run(&format!("{command}: this kernel has no such queue"));
+            not_run(&format!("{command}: this kernel lacks the queueing discipline"));
             Ok(())
         }
         result => result.map(drop).map_err(|error| error.to_string()),
     }
 }
 
-/// Sets what a line of sysctl.d says, if it is a site's own.
+/// Applies a line of sysctl.d, if the setting belongs to a namespace.
 fn set(host: &Namespace, line: &str) -> Result<(), String> {
     match line.split_once('=') {
         Some((name, value)) if name.trim() == "net.ipv4.tcp_congestion_control" => {

@@ -14,32 +14,32 @@ use fulmar_text::Table;
 
 use crate::context::complain;
 
-/// See it work: two nodes on this machine, then two sites with an ocean between them
+/// Demonstrate Fulmar: two nodes on this machine, then two sites joined by a long link
 ///
-/// First two nodes at 127.0.0.2 and 127.0.0.3 ping and discover each other, and one sends the other
-/// as many messages as it can, of which the data is checked: some ten seconds, without privilege.
+/// First two nodes at 127.0.0.2 and 127.0.0.3 ping and discover each other. One sends the other as
+/// many messages as it can, and the data is checked. Takes about ten seconds; needs no privilege.
 ///
 /// Then two sites in network namespaces are joined by an emulated link of 50.5 ms, with a router at
-/// each end. `lst run` writes across it with the credits that a kernel node has by default and with
-/// those that `fulmar tune` advises, beside iperf3 if that is installed and beside what the
-/// simulator and the formula predict: some forty seconds, as root. Without root there are only the
-/// predictions. Nothing on this machine is changed.
+/// each end. `lst run` writes across it, first with the default credits of a kernel node, then with
+/// those that `fulmar tune` advises. The results are compared with iperf3, if it is installed, with
+/// the simulator and with the model. Takes about forty seconds; needs root. Without root only the
+/// predictions are shown. Nothing on this machine is changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this part
+    /// Run only this part
     #[arg(value_enum, value_name = "PART")]
     part: Option<Part>,
-    /// TCP port of the two nodes; if it is in use, one of the next is taken
+    /// TCP port of the two nodes; if it is in use, the next free one is taken
     #[arg(long, value_name = "PORT", default_value_t = nodes::Options::default().port,
         value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// What the link carries
+    /// Rate of the link
     #[arg(long, value_name = "RATE", default_value = "2Gbit")]
     rate: Rate,
-    /// From one site to the other and back
+    /// Round-trip time of the link
     #[arg(long, value_name = "TIME", default_value = "50.5ms", value_parser = words_of_time)]
     rtt: Duration,
-    /// Where the picture of the ocean goes: a file .png or .svg
+    /// File for the picture of the second part, .png or .svg
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }
@@ -74,7 +74,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if !nobody_reads(error.as_ref()) {
+            if !is_broken_pipe(error.as_ref()) {
                 complain(&format!("fulmar: {error}\n"));
             }
             ExitCode::FAILURE
@@ -82,13 +82,13 @@ pub(crate) fn main(args: Args) -> ExitCode {
     }
 }
 
-/// Returns whether an error only says that the reader of the output has gone.
-fn nobody_reads(error: &(dyn Error + 'static)) -> bool {
+/// Returns whether an error only means that the reader of the output has closed it.
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let error = error.downcast_ref::<std::io::Error>();
     error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Returns a table below a title.
+/// Returns a table, indented.
 fn indented(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("  {line}\n")).collect()
 }

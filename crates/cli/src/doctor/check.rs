@@ -1,4 +1,4 @@
-//! The end that examines.
+//! `fulmar doctor check`: the host that examines.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,7 +10,7 @@ use fulmar_doctor::finding::Needs;
 use fulmar_doctor::{Check, Level, Options, Report, bundle, examine, render};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{CheckArgs, WRONG};
+use super::{CheckArgs, INVALID};
 use crate::context::{complain, print};
 
 pub(super) fn main(args: &CheckArgs) -> ExitCode {
@@ -18,22 +18,22 @@ pub(super) fn main(args: &CheckArgs) -> ExitCode {
         Ok(requests) => run(args, &requests),
         Err(wrong) => {
             complain(&format!("fulmar: {wrong}\n"));
-            ExitCode::from(WRONG)
+            ExitCode::from(INVALID)
         }
     }
 }
 
-/// Returns what is to be examined: this host, or each far end.
+/// Returns what to examine: this host, or each remote host.
 fn requests(args: &CheckArgs) -> Result<Vec<Options>, String> {
     let only = if args.only.is_empty() { Check::ALL.to_vec() } else { args.only.clone() };
     let checks: Vec<Check> = only.into_iter().filter(|check| !args.skip.contains(check)).collect();
     if checks.is_empty() {
-        return Err("no check is left: --skip names all that --only does".to_owned());
+        return Err("no check is left: --skip excludes all checks of --only".to_owned());
     }
     let path = args.only.iter().find(|check| check.needs() != Needs::Nothing);
     if let Some(check) = path.filter(|_| args.targets.is_empty()) {
         let word = check.word();
-        return Err(format!("{word} needs a far end: fulmar doctor HOST --only {word}"));
+        return Err(format!("{word} needs a remote host: fulmar doctor HOST --only {word}"));
     }
     if args.targets.first().is_some_and(|word| word == "serve") {
         return Err("serve has options of its own: fulmar doctor serve [OPTIONS]".to_owned());
@@ -104,7 +104,7 @@ fn document(reports: &[Report]) -> String {
     text.expect("a report is a document") + "\n"
 }
 
-/// Shows which check is being made, and a line for each that has ended.
+/// Shows the running check, and a line for each completed one.
 fn show(running: &ProgressBar, progress: &Progress<'_>) {
     match progress {
         Progress::Begins(check) => running.set_message(format!("{} ...", check.word())),

@@ -1,4 +1,4 @@
-//! The end that serves.
+//! `fulmar doctor serve`: the host that serves.
 
 use std::process::ExitCode;
 
@@ -45,10 +45,10 @@ fn interrupted() -> std::io::Result<()> {
 
 fn line(notice: &Notice) -> String {
     match notice {
-        Notice::Began(who) => format!("{who} examines\n"),
-        Notice::Ended(who, time) => format!("{who} is done after {:.1} s\n", time.as_secs_f64()),
+        Notice::Began(who) => format!("{who} started checks\n"),
+        Notice::Ended(who, time) => format!("{who} finished after {:.1} s\n", time.as_secs_f64()),
         Notice::Refused(who, why) => {
-            fulmar_text::printable(&format!("{who} was sent away: {why}")) + "\n"
+            fulmar_text::printable(&format!("{who} was refused: {why}")) + "\n"
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The checks, in their order. Each returns its evidence, whether it passes or fails.
+//! The checks, in order. Each returns its evidence, whether it passes or fails.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use fulmar_wire::Order;
 use super::connection_kind as kind;
 use super::run::diagnose;
 
-/// Our node, and the one that is checked.
+/// The node of this host, and the node under test.
 pub(super) struct Probe {
     pub(super) node: Admin,
     pub(super) exchange: Exchange,
     pub(super) own: Nid,
     pub(super) peer: ProcessId,
-    /// Where it listens.
+    /// Address on which it listens.
     pub(super) remote: SocketAddr,
     pub(super) timeout: Duration,
 }
@@ -32,17 +32,17 @@ pub(super) struct Probe {
 /// Returns the evidence: `Ok` if the check passes, `Err` if it fails.
 type Check = fn(&Probe) -> Result<String, String>;
 
-/// Every check and its name.
+/// Every check with its name.
 pub(super) const CHECKS: [(&str, Check); 13] = [
     ("TCP connection and hello", hello),
     ("all kinds of connections", connections),
     ("ping", ping),
-    ("ping info, by a GET of our own", info),
+    ("ping info by a direct GET", info),
     ("GET into 16 bytes", |probe| short_sink(probe, 16)),
     ("GET into 48 bytes", |probe| short_sink(probe, 48)),
     ("discovery", discovery),
-    ("our push is acknowledged", our_push),
-    ("the peer pushes to us", their_push),
+    ("push to the peer is acknowledged", our_push),
+    ("the peer pushes to this node", their_push),
     ("PUT with ACK", put_with_ack),
     ("PUT that matches nothing is dropped", unmatched_put),
     ("the connections are still open", survival),
@@ -59,7 +59,7 @@ impl Probe {
         all.filter(|conn| conn.info.peer.nid == self.peer.nid).collect()
     }
 
-    /// Returns the NI of the peer that we know by `nid`.
+    /// Returns the peer NI with this `nid`.
     fn peer_ni(&self) -> Option<PeerNi> {
         self.node.peers().into_iter().flat_map(|peer| peer.nis).find(|ni| ni.nid == self.peer.nid)
     }
@@ -68,7 +68,7 @@ impl Probe {
         self.peer_ni().map(|ni| ni.traffic).unwrap_or_default()
     }
 
-    /// Waits until `done`, and returns whether that happened in time.
+    /// Waits until `done`; returns whether it became true in time.
     fn wait(&self, timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
         let begun = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl Probe {
 fn hello(probe: &Probe) -> Result<String, String> {
     probe.ping().map_err(|errno| diagnose(probe, errno))?;
     let connections = probe.connections();
-    let first = connections.first().ok_or("answered, but there is no connection")?;
+    let first = connections.first().ok_or("the peer answered, but there is no connection")?;
     let (info, port) = (&first.info, first.info.local.port());
     let note = if port > PRIVILEGED_MAX { ", which is not privileged" } else { "" };
     Ok(format!(
@@ -106,7 +106,7 @@ fn connections(probe: &Probe) -> Result<String, String> {
         let is_ours = conn.info.remote.port() == probe.remote.port();
         if is_ours { &mut ours } else { &mut theirs }.push(kind(conn.info.kind));
     }
-    let opened = [("we", ours), ("the peer", theirs)].into_iter();
+    let opened = [("this node", ours), ("the peer", theirs)].into_iter();
     let opened = opened.filter(|(_, kinds)| !kinds.is_empty());
     let list: Vec<String> =
         opened.map(|(who, kinds)| format!("{who} opened {}", kinds.join(", "))).collect();
@@ -136,7 +136,7 @@ fn info(probe: &Probe) -> Result<String, String> {
     ))
 }
 
-/// The REPLY brings as much as there is room for, of the same bytes.
+/// A GET into a short buffer returns as many bytes as fit, the same as a long GET returns.
 fn short_sink(probe: &Probe, room: u32) -> Result<String, String> {
     let fetch = |room: u32| {
         let buffer = Buffer::new(room as usize);
@@ -151,7 +151,7 @@ fn short_sink(probe: &Probe, room: u32) -> Result<String, String> {
         return Err(format!("{text}, but {expected} were expected"));
     }
     if part != whole[..expected] {
-        return Err(format!("{text}, but not the same bytes as a longer GET brings"));
+        return Err(format!("{text}, but the bytes differ from those of a longer GET"));
     }
     Ok(text)
 }
@@ -175,39 +175,36 @@ fn our_push(probe: &Probe) -> Result<String, String> {
         return Ok(format!("the ACK came after {}", duration(took)));
     }
     Err(match probe.traffic().sent.put {
-        0 => "we have not pushed: the peer's ping info says no to discovery or multi-rail".into(),
-        count => format!("{count} pushes were sent, and no ACK has come"),
+        0 => "this node did not push: the peer does not offer discovery and multi-rail".into(),
+        count => format!("{count} pushes were sent, but no ACK arrived"),
     })
 }
 
 fn their_push(probe: &Probe) -> Result<String, String> {
     let received = || probe.traffic().received.put;
-    let text = || format!("{} received, so that the peer has us as multi-rail", received());
-    if probe.wait(PUSH_PATIENCE, || received() > 0) {
+    let text = || format!("{} received, so the peer knows this node as multi-rail", received());
+    if probe.wait(PUSH_TIMEOUT, || received() > 0) {
         return Ok(text());
     }
-    // A node pushes its list once, and may have done so in an earlier run. It forgets that when its
-    // peer turns discovery off.
+    // A node pushes its list once, perhaps in an earlier run. It forgets that when its peer turns
+    // discovery off.
     set_discovery(probe, false)?;
     probe.node.discover(probe.peer.nid, true).map_err(unanswered)?;
     set_discovery(probe, true)?;
     probe.node.discover(probe.peer.nid, true).map_err(unanswered)?;
     if probe.wait(probe.timeout, || received() > 0) {
-        return Ok(format!("{}, after our discovery was switched off and on", text()));
+        return Ok(format!("{}, after discovery of this node was switched off and on", text()));
     }
     let served = probe.traffic().received.get;
-    Err(format!("none came; it has pinged us {served} times. Is discovery on at the peer?"))
+    Err(format!("no push arrived, but {served} pings. Is discovery switched on at the peer?"))
 }
 
 fn set_discovery(probe: &Probe, on: bool) -> Result<(), String> {
     let globals = fulmar_lnet::Globals { discovery: on, ..probe.node.globals() };
-    probe
-        .node
-        .set_globals(globals)
-        .map_err(|errno| format!("discovery cannot be switched: {errno}"))
+    probe.node.set_globals(globals).map_err(|errno| format!("cannot switch discovery: {errno}"))
 }
 
-/// The PUT has the data of a push, so that nothing changes at the peer.
+/// The PUT carries the data of a push, so that nothing changes at the peer.
 fn put_with_ack(probe: &Probe) -> Result<String, String> {
     let info = probe.node.ping_info();
     let mut payload = Vec::new();
@@ -223,13 +220,13 @@ fn put_with_ack(probe: &Probe) -> Result<String, String> {
 fn unmatched_put(probe: &Probe) -> Result<String, String> {
     let target = Target { process: probe.peer, portal: UNUSED_PORTAL, match_bits: UNUSED_BITS };
     let events = probe.exchange.begin_put(target, Buffer::new(64), 0);
-    let events = events.map_err(|errno| format!("our own node refused: {errno}"))?;
+    let events = events.map_err(|errno| format!("this node refused: {errno}"))?;
     let sent = events.wait(EventKind::Send, probe.timeout);
     let answer = events.wait(EventKind::Ack, SILENCE);
-    // Unlinking it ends the wait for its response.
+    // Unlinking it ends the wait for the response.
     events.unlink();
     match (sent, answer) {
-        (Err(errno), _) => Err(format!("it was not even sent: {errno}")),
+        (Err(errno), _) => Err(format!("it was not sent: {errno}")),
         (Ok(_), Ok(_)) => Err(format!("portal {UNUSED_PORTAL} has acknowledged it")),
         (Ok(_), Err(Errno::ETIMEDOUT)) => {
             Ok(format!("portal {UNUSED_PORTAL}: sent, and no ACK within {}", duration(SILENCE)))
@@ -269,13 +266,13 @@ fn unanswered(errno: Errno) -> String {
     }
 }
 
-/// Source ports up to here are for programs of the administrator.
+/// Highest source port that is privileged.
 const PRIVILEGED_MAX: u16 = 1023;
 const PINGS: usize = 100;
 /// The last portal, which Lustre does not use.
 const UNUSED_PORTAL: u32 = PORTALS - 1;
 const UNUSED_BITS: u64 = 0x6675_6c6d_6172_2121;
-/// How long to wait for an answer that must not come.
+/// How long to wait for an answer that must not arrive.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long the peer may take before it pushes.
-const PUSH_PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of the push of the peer.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(3);

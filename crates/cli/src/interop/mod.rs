@@ -1,4 +1,4 @@
-//! `fulmar interop`: what works with a real Lustre node, check by check.
+//! `fulmar interop`: checks interoperability with a real Lustre node.
 
 mod checks;
 mod run;
@@ -13,27 +13,28 @@ use crate::context::complain;
 
 pub use run::{Options, interface, run};
 
-/// Check what works between this machine and a real Lustre node
+/// Check interoperability of this machine with a real Lustre node
 ///
-/// Starts a node for the duration of the checks, connects it to the other, and prints a line for each check:
-/// handshake, connections, ping, discovery and more. The other node learns this one as a peer: our
-/// list of NIDs is pushed to it, our discovery may be switched off and on again to see it push its
-/// own, and one message is sent that it must drop. Its files and settings are not changed.
+/// Starts a node for the duration of the checks, connects it to the other node, and prints a line
+/// for each check: handshake, connections, ping, discovery and more. The other node learns this one
+/// as a peer: this node pushes its NIDs to it, may switch its own discovery off and on to make the
+/// other push too, and sends it one message that it must drop. Its files and settings are not
+/// changed.
 ///
-/// Nodes of the kernel accept connections from privileged ports only: run as root or with
-/// CAP_NET_BIND_SERVICE, while nothing else on this machine has the port.
+/// Kernel nodes accept connections only from privileged ports: run as root or with
+/// CAP_NET_BIND_SERVICE, while no other program on this machine uses the port.
 ///
-/// Exit status: 0 if every check passed, 1 if one failed or none could be made, 2 if the request was
-/// wrong.
+/// Exit status: 0 if every check passed, 1 if one failed or could not run, 2 if the request is
+/// invalid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The node, such as 10.0.0.1@tcp
+    /// NID of the node, such as 10.0.0.1@tcp
     #[arg(value_parser = tcp_nid)]
     nid: Nid,
-    /// Our interface, by name or address; else the one that leads to the node
+    /// Local interface, by name or address; by default the one with the route to the node
     #[arg(long, value_name = "IF|ADDR")]
     interface: Option<String>,
-    /// How long an answer may take
+    /// Timeout of an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 10,
         value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
     timeout: u64,
@@ -51,7 +52,7 @@ fn tcp_nid(text: &str) -> Result<Nid, String> {
     let nid: Nid = text.parse().map_err(|error| format!("{error}"))?;
     match nid.net().kind() == NetType::TCP && nid.ip().is_some() {
         true => Ok(nid),
-        false => Err("this network is not supported: name a NID on tcp".to_owned()),
+        false => Err("this network is not supported: use a NID on tcp".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! One node beside a real Lustre node: the checks, and their report.
+//! Runs a node to check a real Lustre node, and reports the results.
 
 use std::error::Error;
 use std::io::Write;
@@ -15,18 +15,18 @@ use fulmar_text::duration;
 
 use super::checks::{CHECKS, Probe};
 
-/// Which node is checked, and from where.
+/// The node to check, and the local settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The node.
+    /// NID of the node.
     pub nid: Nid,
-    /// Our interface; by default the one from which this machine reaches the node.
+    /// Local interface; by default the one with the route to the node.
     pub interface: Option<NiAddress>,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub timeout: Duration,
     /// The TCP port of both nodes.
     pub port: u16,
-    /// Whose connections our node accepts.
+    /// Which connections the local node accepts.
     pub accept: AcceptMode,
 }
 
@@ -49,11 +49,11 @@ pub fn interface(text: &str) -> NiAddress {
 /// Checks a node, prints the result of each check, and returns whether all passed.
 ///
 /// # Errors
-/// Why nothing could be checked, and what to do about it.
+/// Why no check could run, with a remedy.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<bool, Box<dyn Error>> {
     let is_tcp = options.nid.net().kind() == NetType::TCP;
     let address = options.nid.ip().filter(|_| is_tcp).ok_or_else(|| {
-        format!("{} is on a network that is not supported: name a NID on tcp", options.nid)
+        format!("{} is on a network that is not supported: use a NID on tcp", options.nid)
     })?;
     let remote = SocketAddr::new(address, options.port);
     let local = match &options.interface {
@@ -76,7 +76,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<bool, Box<dyn Error
     };
     writeln!(out, "Fulmar at {own} checks {} on TCP port {}.\n", options.nid, options.port)?;
     let peer = ProcessId::lustre(options.nid);
-    let checked = Exchange::open(&node).map_err(|errno| format!("our own node fails: {errno}"));
+    let checked = Exchange::open(&node).map_err(|errno| format!("this node failed: {errno}"));
     let checked = checked.map(|exchange| {
         let (node, timeout) = (node.admin(), options.timeout);
         check(&Probe { node, exchange, own, peer, remote, timeout }, out)
@@ -104,7 +104,7 @@ fn check(probe: &Probe, out: &mut dyn Write) -> std::io::Result<usize> {
         passed += usize::from(result.is_ok());
         if number == 1 && result.is_err() {
             let rest = CHECKS.len() - 1;
-            writeln!(out, "\nWithout a connection the other {rest} checks cannot be made.")?;
+            writeln!(out, "\nThe other {rest} checks need a connection.")?;
             break;
         }
     }
@@ -117,7 +117,7 @@ fn route(remote: SocketAddr) -> Result<IpAddr, String> {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     };
-    // Nothing is sent: the system only chooses the route.
+    // A UDP connect sends nothing: the system only chooses the route.
     let chosen = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(remote)?;
         socket.local_addr()
@@ -125,26 +125,26 @@ fn route(remote: SocketAddr) -> Result<IpAddr, String> {
     let ip = remote.ip();
     chosen.map(|address| address.ip()).map_err(|error| {
         format!(
-            "this machine has no route to {ip}: {error}. See `ip route get {ip}`, or name one of \
-             its interfaces"
+            "this machine has no route to {ip}: {error}. See `ip route get {ip}`, or select one of \
+             its interfaces with --interface"
         )
     })
 }
 
-/// Returns why a node does not answer, as far as a bare TCP connection tells.
+/// Returns why a node does not answer, found out with a plain TCP connection.
 pub(super) fn diagnose(probe: &Probe, errno: Errno) -> String {
     let Probe { remote, own, peer, .. } = probe;
     let (ip, port, nid) = (remote.ip(), remote.port(), peer.nid);
     match TcpStream::connect_timeout(remote, probe.timeout.min(Duration::from_secs(3))) {
         Ok(_) => format!(
-            "{errno}. Port {port} of {ip} accepts TCP connections, but not LNet's. Is {nid} one of \
-             the node's own NIDs (`lctl list_nids` there)? It refuses callers with source ports \
-             above 1023 unless accept=all is set there: run as root, or with \
-             CAP_NET_BIND_SERVICE. What it says of {own} stands in its kernel log (`dmesg`)"
+            "{errno}. Port {port} of {ip} accepts TCP connections, but not those of LNet. Is {nid} \
+             one of the node's own NIDs (`lctl list_nids` there)? It refuses source ports above \
+             1023 unless accept=all is set there: run as root, or with \
+             CAP_NET_BIND_SERVICE. Its kernel log (`dmesg`) has its messages about {own}"
         ),
         Err(error) => format!(
             "TCP port {port} of {ip} cannot be reached: {error}. Is LNet up there (`lnetctl net \
-             show`), and does a firewall between here and there let port {port} pass both ways?"
+             show`), and do firewalls on the path allow port {port} in both directions?"
         ),
     }
 }

@@ -11,7 +11,7 @@ use super::{Ran, failed};
 use crate::context::{Context, complain, print};
 use crate::fault::{DelArgs, DelayArgs, DropArgs};
 
-/// Both spellings: `net_drop_add` and, as of 2.15, `net_drop add`.
+/// Both spellings: `net_drop_add` and, from 2.15 on, `net_drop add`.
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 #[expect(clippy::enum_variant_names, reason = "the variants are words of lctl")]
@@ -23,7 +23,7 @@ pub(super) enum Command {
     NetDropAdd(DropArgs),
     /// Remove rules that drop messages
     NetDropDel(DelArgs),
-    /// Begin to count dropped messages anew
+    /// Reset the counts of dropped messages
     NetDropReset,
     /// Print the rules that drop messages
     NetDropList,
@@ -32,9 +32,9 @@ pub(super) enum Command {
     NetDelay(Delays),
     /// Add a rule that delays messages
     NetDelayAdd(DelayArgs),
-    /// Remove rules that delay messages; what they delayed goes on
+    /// Remove rules that delay messages; delayed messages are sent on
     NetDelayDel(DelArgs),
-    /// Begin to count delayed messages anew
+    /// Reset the counts of delayed messages
     NetDelayReset,
     /// Print the rules that delay messages
     NetDelayList,
@@ -46,7 +46,7 @@ pub(super) enum Drops {
     Add(DropArgs),
     /// Remove rules
     Del(DelArgs),
-    /// Begin to count anew
+    /// Reset the counts
     Reset,
     /// Print the rules
     List,
@@ -56,9 +56,9 @@ pub(super) enum Drops {
 pub(super) enum Delays {
     /// Add a rule
     Add(DelayArgs),
-    /// Remove rules; what they delayed goes on
+    /// Remove rules; delayed messages are sent on
     Del(DelArgs),
-    /// Begin to count anew
+    /// Reset the counts
     Reset,
     /// Print the rules
     List,
@@ -68,22 +68,22 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Ran {
         match self {
             Self::NetDropAdd(args) | Self::NetDrop(Drops::Add(args)) => {
-                tell(args.request(), context)
+                execute(args.request(), context)
             }
             Self::NetDelayAdd(args) | Self::NetDelay(Delays::Add(args)) => {
-                tell(args.request(), context)
+                execute(args.request(), context)
             }
             Self::NetDropDel(args) | Self::NetDrop(Drops::Del(args)) => {
-                tell(args.request(Drop), context)
+                execute(args.request(Drop), context)
             }
             Self::NetDelayDel(args) | Self::NetDelay(Delays::Del(args)) => {
-                tell(args.request(Delay), context)
+                execute(args.request(Delay), context)
             }
             Self::NetDropReset | Self::NetDrop(Drops::Reset) => {
-                tell(Ok(FaultReset { action: Drop }), context)
+                execute(Ok(FaultReset { action: Drop }), context)
             }
             Self::NetDelayReset | Self::NetDelay(Delays::Reset) => {
-                tell(Ok(FaultReset { action: Delay }), context)
+                execute(Ok(FaultReset { action: Delay }), context)
             }
             Self::NetDropList | Self::NetDrop(Drops::List) => list(Drop, context),
             Self::NetDelayList | Self::NetDelay(Delays::List) => list(Delay, context),
@@ -91,10 +91,10 @@ impl Command {
     }
 }
 
-/// Has the node do something, in silence as releases from 2.16 on do.
-fn tell<O: Operation>(request: Result<O, String>, context: &Context) -> Ran {
-    let request = request.map_err(|told| {
-        complain(&format!("{told}\n"));
+/// Calls the node; prints nothing on success, as releases from 2.16 on do.
+fn execute<O: Operation>(request: Result<O, String>, context: &Context) -> Ran {
+    let request = request.map_err(|error| {
+        complain(&format!("{error}\n"));
         exit::FAILED
     })?;
     context.client.call(&request).map_err(failed)?;
@@ -115,5 +115,5 @@ pub(super) fn fail(nid: &str, count: i64, context: &Context) -> Ran {
             exit::BAD_PARAM
         })?,
     };
-    tell(Ok(FailNid { nid, times: u32::try_from(count).ok() }), context)
+    execute(Ok(FailNid { nid, times: u32::try_from(count).ok() }), context)
 }

@@ -8,13 +8,13 @@ use fulmar_link::{
     words_of_time,
 };
 
-/// Make two network namespaces joined by a long link
+/// Create two network namespaces joined by a long link
 ///
-/// The namespaces are fulmar-NAME-a and fulmar-NAME-b, each with a device wan0. TCP's buffers in
-/// them are set to fill the link. All of it goes when this ends, and what still runs there gets
-/// SIGHUP, then SIGKILL. If this is killed itself (SIGKILL), the link goes at once, and the
-/// namespaces when "fulmar link sites" runs next. With a command, that runs at site A, and the sites
-/// last as long as it.
+/// The namespaces are fulmar-NAME-a and fulmar-NAME-b, each with a device wan0. Their TCP buffers
+/// are sized to fill the link. When this command ends it removes both; programs still running in
+/// them get SIGHUP, then SIGKILL. If it is killed (SIGKILL), the link is removed at once, and the
+/// namespaces at the next run of "fulmar link sites". A command given after -- runs at site A, and
+/// the sites exist until it ends.
 ///
 ///   fulmar link sites --rate 10Gbit --rtt 50.5ms
 ///   ip netns exec fulmar-site-b iperf3 -s
@@ -36,63 +36,63 @@ pub(super) struct SiteArgs {
     /// Congestion control of TCP at both sites, such as bbr or cubic [default: this kernel's]
     #[arg(long, value_name = "NAME")]
     pub(super) congestion: Option<String>,
-    /// The most that a socket's buffers grow to, as 256M [default: four round trips at the rate]
+    /// Limit of socket buffers, such as 256M [default: four round trips at the rate]
     #[arg(long, value_name = "SIZE")]
     pub(super) tcp_buffer: Option<Size>,
     #[command(flatten)]
     pub(super) link: LinkArgs,
     #[command(flatten)]
     pub(super) line: LineArgs,
-    /// Runs at site A, with the namespaces in $FULMAR_SITE_A and _B, addresses in $FULMAR_ADDR_A
-    /// and _B
+    /// Command to run at site A, with the namespaces in $FULMAR_SITE_A and _B, and the addresses in
+    /// $FULMAR_ADDR_A and _B
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
 }
 
-/// What the line is like.
+/// Properties of the line.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "The line, each way")]
+#[command(next_help_heading = "Properties of each direction")]
 pub(super) struct LineArgs {
-    /// What the line carries, framing of Ethernet included
+    /// Rate of the line, Ethernet framing included
     #[arg(long, value_name = "RATE", default_value = "10Gbit")]
     rate: Rate,
-    /// One way [default: half of 50.5ms]
+    /// One-way delay [default: half of 50.5ms]
     #[arg(long, value_name = "TIME", value_parser = words_of_time, conflicts_with = "rtt")]
     delay: Option<Duration>,
-    /// There and back, instead of --delay
+    /// Round-trip delay, instead of --delay
     #[arg(long, value_name = "TIME", value_parser = words_of_time)]
     rtt: Option<Duration>,
-    /// By how much the delay varies to either side; order is kept
+    /// Jitter: variation of the delay to either side; packets keep their order
     #[arg(long, value_name = "TIME", value_parser = words_of_time, default_value = "0")]
     jitter: Duration,
-    /// How many segments are lost by chance, such as 0.01% or 1e-4
+    /// Share of segments that are lost at random, such as 0.01% or 1e-4
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     loss: Share,
-    /// How many segments arrive late, so that others overtake them
+    /// Share of segments that are delayed more, so that others overtake them
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     reorder: Share,
-    /// By how much these are late
+    /// Additional delay of these segments
     #[arg(long, value_name = "TIME", value_parser = words_of_time, default_value = "1ms")]
     reorder_by: Duration,
-    /// What waits for the line at most, as 64MB or 100ms [default: one round trip at the rate]
+    /// Limit of the queue, such as 64MB or 100ms [default: one round trip at the rate]
     #[arg(long, value_name = "SIZE|TIME")]
     queue: Option<Queue>,
-    /// What is different from A to B, such as 'rate 1Gbit loss 0.1%'
+    /// Differences in the direction from A to B, such as 'rate 1Gbit loss 0.1%'
     #[arg(long, value_name = "WORDS")]
     a_to_b: Option<String>,
-    /// What is different from B to A
+    /// Differences in the direction from B to A
     #[arg(long, value_name = "WORDS")]
     b_to_a: Option<String>,
 }
 
-/// What both forms of the command take.
+/// Options of both forms of the command.
 #[derive(Debug, clap::Args)]
 pub(super) struct LinkArgs {
-    /// Longest IP packet
+    /// MTU: the longest IP packet
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MTU,
         value_parser = clap::value_parser!(u16).range(576..))]
     pub(super) mtu: u16,
-    /// What chance does: the same seed and the same traffic have the same luck
+    /// Seed of random events: the same seed and traffic give the same losses
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(super) seed: u64,
     /// Print a line of JSON each second, and one at the end
@@ -121,26 +121,26 @@ impl LineArgs {
 }
 
 impl SiteArgs {
-    /// Returns what the user should know of the sites.
-    pub(super) fn said(&self, sites: &Sites, tcp: &Tcp) -> Vec<String> {
+    /// Returns notes on the sites for the user.
+    pub(super) fn notes(&self, sites: &Sites, tcp: &Tcp) -> Vec<String> {
         let [a, b] = sites.namespaces();
-        let mut said = vec![
+        let mut notes = vec![
             format!("Site A is {}: ip netns exec {a} COMMAND", self.addr_a.join(", ")),
             format!("Site B is {}: ip netns exec {b} COMMAND", self.addr_b.join(", ")),
             format!(
-                "There net.ipv4.tcp_rmem and tcp_wmem go to {} bytes ({}).",
+                "At both sites net.ipv4.tcp_rmem and tcp_wmem are limited to {} bytes ({}).",
                 tcp.buffer,
                 Size(tcp.buffer)
             ),
         ];
         if let Some(congestion) = &tcp.congestion {
-            said.push(format!("net.ipv4.tcp_congestion_control is {congestion}."));
+            notes.push(format!("net.ipv4.tcp_congestion_control is {congestion}."));
         }
-        said.push("The sites are there until this is interrupted.".into());
-        said
+        notes.push("The sites exist until this command is interrupted.".into());
+        notes
     }
 
-    /// Returns variables of the command.
+    /// Returns environment variables of the command.
     pub(super) fn environment(&self, sites: &Sites) -> [(&'static str, String); 4] {
         let [a, b] = sites.namespaces().map(str::to_owned);
         let first = |addresses: &[String]| {
@@ -170,7 +170,9 @@ impl FromStr for EndArg {
             return Err("write it as NAMESPACE:DEVICE=ADDRESS/LENGTH".into());
         }
         if device.len() > 15 || device.contains('/') {
-            return Err(format!("{device:?} is no name of a device: 15 letters at most, no slash"));
+            return Err(format!(
+                "{device:?} is not a valid device name: at most 15 characters, no slash"
+            ));
         }
         let addresses = addresses.split(',').filter(|address| !address.is_empty());
         Ok(Self(End {
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_a_namespace_a_device_and_addresses() {
+    fn an_end_has_a_namespace_a_device_and_addresses() {
         let end = |text: &str| text.parse::<EndArg>().map(|end| end.0);
         let full = end("east:eth7=10.0.0.1/24,fd00::1/64").unwrap();
         assert_eq!((full.namespace.as_str(), full.device.as_str()), ("east", "eth7"));
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_halved_and_a_delay_is_not() {
+    fn rtt_is_halved_and_delay_is_not() {
         let delays = |words| lines(words).map(|line| line.delay.as_micros());
         assert_eq!(delays(""), [25_250; 2]);
         assert_eq!(delays("--rtt 10ms"), [5_000; 2]);
@@ -218,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn directions_differ_by_what_is_said_of_them() {
+    fn options_of_one_direction_change_only_that_direction() {
         let words = ["link", "--loss", "1%", "--a-to-b", "rate 1Gbit", "--b-to-a", "loss 0%"];
         let [there, back] = Words::parse_from(words).line.lines().unwrap();
         assert_eq!((there.rate.bits(), there.loss), (1_000_000_000, Share(0.01)));
         assert_eq!((back.rate.bits(), back.loss), (10_000_000_000, Share::NONE));
-        // A queue that nobody chose follows the rate.
+        // The default queue follows the rate.
         assert_eq!(there.queue_bytes() * 10, back.queue_bytes());
         let wrong = Words::parse_from(["link", "--a-to-b", "speed 3"]).line.lines();
         assert!(wrong.unwrap_err().to_string().contains("speed"));

@@ -1,4 +1,4 @@
-//! `fulmar link`: a long link on one machine.
+//! `fulmar link`: emulates a long link on one machine.
 
 mod args;
 mod run;
@@ -15,22 +15,22 @@ use show::Show;
 
 /// Emulate a long link between two network namespaces
 ///
-/// The link joins two network namespaces by a device in each. It sends at a rate, delays, and, if
-/// asked to, varies, loses and reorders, and it has a queue of a length, each way. It needs no
-/// netem, but root. It works until it is interrupted, and its devices go with it.
+/// The link joins two network namespaces with a device in each. In each direction it has a rate, a
+/// delay and a queue, and optionally jitter, loss and reordering. It needs root, but not netem. It
+/// works until it is interrupted; then its devices are removed.
 ///
 ///   ip netns add east; ip netns add west
 ///   fulmar link --a east:wan0=10.9.0.1/24 --b west:wan0=10.9.0.2/24 --rate 10Gbit --delay 25.25ms
 ///
-/// "fulmar link sites" makes the namespaces too.
+/// "fulmar link sites" creates the namespaces too.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(subcommand)]
     part: Option<Part>,
-    /// End A: a namespace, as "ip netns" names it or as a path; the device to make there, wan0 if
-    /// none is named; its addresses, with commas between them, if any
+    /// End A: a namespace, by its name in "ip netns" or by path; the device to create, wan0 by
+    /// default; its addresses, if any, separated by commas
     #[arg(long, value_name = "NS:DEV=ADDR", required = true)]
     a: Option<EndArg>,
     /// The same for end B
@@ -47,8 +47,8 @@ enum Part {
     Sites(SiteArgs),
 }
 
-/// The request was wrong.
-const WRONG: u8 = 2;
+/// Exit status for an invalid request.
+const INVALID: u8 = 2;
 
 pub(crate) fn main(args: Args) -> ExitCode {
     let done = match args.part {
@@ -58,21 +58,21 @@ pub(crate) fn main(args: Args) -> ExitCode {
     done.unwrap_or_else(|error| {
         complain(&format!("fulmar link: {error}\n"));
         match error {
-            LinkError::Value(_) | LinkError::Line { .. } => ExitCode::from(WRONG),
+            LinkError::Value(_) | LinkError::Line { .. } => ExitCode::from(INVALID),
             _ => ExitCode::FAILURE,
         }
     })
 }
 
 fn run_link(args: Args) -> Result<ExitCode, LinkError> {
-    let (Some(a), Some(b)) = (args.a, args.b) else { return Ok(ExitCode::from(WRONG)) };
+    let (Some(a), Some(b)) = (args.a, args.b) else { return Ok(ExitCode::from(INVALID)) };
     let lines = args.line.lines()?;
     let signals = Signals::take()?;
     let ends = [a.0, b.0];
-    let said = format!("{} to {}", ends[0].namespace, ends[1].namespace);
+    let names = format!("{} to {}", ends[0].namespace, ends[1].namespace);
     let link = Link::start(&Options { ends, lines, mtu: args.link.mtu, seed: args.link.seed })?;
     let mut show = Show::new(args.link.json, lines);
-    show.started(&[format!("The link from {said} works until it is interrupted.")]);
+    show.started(&[format!("The link from {names} works until this command is interrupted.")]);
     Ok(Watched { link: &link, show }.until_interrupted(signals))
 }
 
@@ -96,7 +96,7 @@ fn run_sites(args: &SiteArgs) -> Result<ExitCode, LinkError> {
     let mut show = Show::new(args.link.json, lines);
     let watched = match args.command.split_first() {
         None => {
-            show.started(&args.said(&sites, &tcp));
+            show.started(&args.notes(&sites, &tcp));
             Watched { link: sites.link(), show }.until_interrupted(signals)
         }
         Some((program, words)) => {

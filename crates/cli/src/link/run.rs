@@ -1,4 +1,4 @@
-//! While a link works.
+//! Runs a link until a signal or the end of a command.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub(super) struct Signals {
     hangup: Signal,
 }
 
-/// What has come.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
+enum Received {
     Nothing,
-    /// From the keyboard: to whatever runs there.
+    /// SIGINT from the keyboard, which the command receives too.
     Interrupt,
-    /// From somebody who means us.
+    /// A signal for this process only.
     End,
 }
 
 impl Signals {
-    /// Takes the signals, so that they do not end the process before it has cleaned up.
+    /// Installs signal handlers, so that the process can clean up before it ends.
     pub(super) fn take() -> Result<Self, LinkError> {
-        let failed = |error| LinkError::System { what: "cannot take signals", error };
+        let failed = |error| LinkError::System { what: "cannot install signal handlers", error };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let within = runtime.enter();
@@ -43,33 +43,33 @@ impl Signals {
         Ok(Self { runtime, interrupt, terminate, hangup })
     }
 
-    /// Waits for a signal, but no longer than that.
-    fn wait(&mut self, time: Duration) -> Came {
+    /// Waits for a signal, at most for `time`.
+    fn wait(&mut self, time: Duration) -> Received {
         self.runtime.block_on(async {
             tokio::select! {
-                _ = self.interrupt.recv() => Came::Interrupt,
-                _ = self.terminate.recv() => Came::End,
-                _ = self.hangup.recv() => Came::End,
-                () = tokio::time::sleep(time) => Came::Nothing,
+                _ = self.interrupt.recv() => Received::Interrupt,
+                _ = self.terminate.recv() => Received::End,
+                _ = self.hangup.recv() => Received::End,
+                () = tokio::time::sleep(time) => Received::Nothing,
             }
         })
     }
 }
 
-/// A link and what is shown of it.
+/// A running link and its display.
 pub(super) struct Watched<'a> {
     pub(super) link: &'a Link,
     pub(super) show: Show,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How often a command is asked whether it has ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to check whether the command has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Watched<'_> {
-    /// Shows how it goes until a signal comes.
+    /// Shows the counters until a signal arrives or the link fails.
     pub(super) fn until_interrupted(mut self, mut signals: Signals) -> ExitCode {
-        while signals.wait(SECOND) == Came::Nothing {
+        while signals.wait(SECOND) == Received::Nothing {
             self.show.second(self.link.counters());
             if let Some(failure) = self.link.failure() {
                 self.show.ended(self.link.counters());
@@ -81,7 +81,7 @@ impl Watched<'_> {
         ExitCode::SUCCESS
     }
 
-    /// Runs a command to its end, or to that of the link.
+    /// Runs a command until it ends or the link fails.
     pub(super) fn while_running(mut self, command: &mut Command, mut signals: Signals) -> ExitCode {
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -96,9 +96,9 @@ impl Watched<'_> {
                 Ok(None) => {}
                 Err(_) => break None,
             }
-            // An interrupt from the keyboard has reached the command too, which decides.
-            // What it does across a link that has failed is of no use to anybody.
-            if signals.wait(LOOK) == Came::End || self.link.failure().is_some() {
+            // The command has received the keyboard interrupt too, and decides what to do.
+            // A command is of no use across a link that has failed.
+            if signals.wait(CHECK_INTERVAL) == Received::End || self.link.failure().is_some() {
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;

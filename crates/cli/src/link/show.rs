@@ -1,4 +1,4 @@
-//! What a link has carried, for people and for programs.
+//! Output of a link, as a table or as JSON.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use fulmar_text::{Table, bytes, fixed, grouped, left, right};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-/// Shows a link.
+/// The display of a link.
 pub(super) struct Show {
     form: Form,
     lines: [Line; 2],
@@ -18,7 +18,7 @@ pub(super) struct Show {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// A table at the end, and on a terminal one that is drawn again each second.
+    /// A table at the end; on a terminal it is also redrawn every second.
     Table(ProgressBar),
     Json,
 }
@@ -26,7 +26,7 @@ enum Form {
 impl Show {
     pub(super) fn new(json: bool, lines: [Line; 2]) -> Self {
         let live = || {
-            // It is hidden where standard output is not a terminal.
+            // The bar is hidden where standard output is not a terminal.
             let live = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
             live.with_style(ProgressStyle::with_template("{msg}").expect("the template is valid"))
         };
@@ -35,7 +35,7 @@ impl Show {
         Self { form, lines, begun: Instant::now(), last }
     }
 
-    /// Shows that the link is up, and `notes` for people.
+    /// Reports that the link is up, with `notes` for people.
     pub(super) fn started(&mut self, notes: &[String]) {
         match self.form {
             Form::Json => {
@@ -46,7 +46,7 @@ impl Show {
                 });
                 print(&format!("{}\n", json!({"started": {"a_to_b": ab, "b_to_a": ba}})));
             }
-            Form::Table(_) => print(&format!("{}\n{}\n", told(&self.lines), notes.join("\n"))),
+            Form::Table(_) => print(&format!("{}\n{}\n", describe(&self.lines), notes.join("\n"))),
         }
     }
 
@@ -61,12 +61,12 @@ impl Show {
         self.last = (now, counters);
     }
 
-    /// Shows the totals when the link ends.
+    /// Shows the totals at the end of the link.
     pub(super) fn ended(&mut self, counters: [Counters; 2]) {
         print(&self.totals("\n", counters));
     }
 
-    /// Shows the totals after a command, to which standard output belongs.
+    /// Shows the totals after a command, on standard error: standard output is the command's.
     pub(super) fn command_ended(&mut self, counters: [Counters; 2]) {
         crate::context::complain(&self.totals("The link: ", counters));
     }
@@ -87,11 +87,11 @@ impl Show {
 
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A reader that has gone away does not end the link.
+    // The link goes on after the reader of the output has closed it.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Returns bits per second that arrived.
+/// Returns the rates of arrived data in bits per second.
 fn rates(before: &[Counters; 2], now: &[Counters; 2], time: Duration) -> [f64; 2] {
     let rate = |which: usize| {
         let bytes = now[which].delivered_bytes - before[which].delivered_bytes;
@@ -100,11 +100,11 @@ fn rates(before: &[Counters; 2], now: &[Counters; 2], time: Duration) -> [f64; 2
     [rate(0), rate(1)]
 }
 
-/// Says what the lines are like.
-fn told(lines: &[Line; 2]) -> String {
+/// Describes the lines.
+fn describe(lines: &[Line; 2]) -> String {
     let [there, back] = lines;
     match there == back {
-        true => format!("Each way: {}", words(there)),
+        true => format!("Each direction: {}", words(there)),
         false => format!("A to B: {}\nB to A: {}", words(there), words(back)),
     }
 }
@@ -125,7 +125,7 @@ fn words(line: &Line) -> String {
     text
 }
 
-/// Returns a heading and a line for each direction.
+/// Returns a heading and a row for each direction.
 fn table(counters: &[Counters; 2], rates: [f64; 2]) -> String {
     let columns = [
         ("Gbit/s", 7),
@@ -155,7 +155,7 @@ fn table(counters: &[Counters; 2], rates: [f64; 2]) -> String {
     format!("{table}{}", warnings(counters))
 }
 
-/// Returns a line for each kind of packet that was dropped without being asked for.
+/// Returns a warning for each kind of unintended loss.
 fn warnings(counters: &[Counters; 2]) -> String {
     let mut text = String::new();
     for (direction, of) in DIRECTIONS.iter().zip(counters) {
@@ -167,7 +167,7 @@ fn warnings(counters: &[Counters; 2]) -> String {
         }
         if of.refused > 0 {
             let refused = of.refused;
-            text += &format!("{direction}: {refused} segments came to an end that is down\n");
+            text += &format!("{direction}: {refused} segments dropped: the device is down\n");
         }
     }
     text
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_lines_up_and_warns_of_dropped_packets() {
+    fn the_table_is_aligned_and_warns_of_dropped_packets() {
         let rates = rates(&Default::default(), &carried(), Duration::from_secs(1));
         let expected = "\
 direction   Gbit/s     segments     queue  queue max  overflow      lost  reordered    late (worst)
@@ -228,12 +228,15 @@ b to a: 3 packets dropped: this machine is too busy for the rate
     }
 
     #[test]
-    fn a_line_is_described_in_the_words_of_its_options() {
+    fn a_line_is_described_by_its_options() {
         let mut line = Line::new("10Gbit".parse().unwrap(), Duration::from_micros(25_250));
-        assert_eq!(told(&[line, line]), "Each way: rate 10Gbit delay 25.25ms queue 60.2 MiB");
+        assert_eq!(
+            describe(&[line, line]),
+            "Each direction: rate 10Gbit delay 25.25ms queue 60.2 MiB"
+        );
         let other = line;
         line.change("loss 0.01% jitter 1ms reorder 1%").unwrap();
-        let text = told(&[line, other]);
+        let text = describe(&[line, other]);
         let expected = "A to B: rate 10Gbit delay 25.25ms queue 60.2 MiB jitter 1ms loss 0.01% \
                         reorder 1% by 1ms\nB to A: rate 10Gbit";
         assert!(text.starts_with(expected), "{text}");

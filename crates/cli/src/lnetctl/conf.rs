@@ -13,28 +13,28 @@ use crate::context::{Context, Form, Status, complain};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// Add what the file names; so it is without any of these
+    /// Add what the file contains; the default
     #[arg(short, long, group = "action")]
     add: bool,
-    /// Remove what the file names
+    /// Remove what the file contains
     #[arg(short, long, group = "action")]
     del: bool,
-    /// Print what the file names
+    /// Print what the file contains
     #[arg(short, long, group = "action")]
     show: bool,
     /// Run the pings and discoveries of the file
     #[arg(short, long, group = "action")]
     exec: bool,
-    /// File; else standard input
+    /// File; standard input by default
     file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Export {
-    /// Print no more than can be imported
+    /// Print only what can be imported
     #[arg(short, long)]
     backup: bool,
-    /// File to write; else standard output
+    /// File to write; standard output by default
     file: Option<PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl Import {
             (_, _, true) => execute(conf, context),
             (delete, ..) => {
                 let op = if delete { "del" } else { "add" };
-                context.tell(Form::Listing, op, "import", &api::Import { conf, delete })
+                context.execute(Form::Listing, op, "import", &api::Import { conf, delete })
             }
         }
     }
@@ -81,13 +81,13 @@ fn read(file: Option<&Path>) -> Result<Source, String> {
 }
 
 fn show_named(conf: &LnetConf, context: &Context) -> Status {
-    let nets = context.ask(Form::Listing, "show", "import", &NetShow::default(), |mut nets| {
+    let nets = context.query(Form::Listing, "show", "import", &NetShow::default(), |mut nets| {
         nets.retain(|net| conf.nets.iter().any(|named| named.net == net.net));
         context.show(&show::net_show(&nets, 0, context.dialect))
     });
     let routes = match nets {
         0 if !conf.routes.is_empty() => {
-            context.ask(Form::Listing, "show", "import", &RouteShow {}, |mut routes| {
+            context.query(Form::Listing, "show", "import", &RouteShow {}, |mut routes| {
                 let named = |route: &Route| {
                     conf.routes.iter().any(|r| (r.net, r.gateway) == (route.net, route.gateway))
                 };
@@ -100,7 +100,7 @@ fn show_named(conf: &LnetConf, context: &Context) -> Status {
     if routes != 0 || conf.peers.is_empty() {
         return routes;
     }
-    context.ask(Form::Listing, "show", "import", &PeerShow::default(), |mut peers| {
+    context.query(Form::Listing, "show", "import", &PeerShow::default(), |mut peers| {
         peers.retain(|peer| conf.peers.iter().any(|named| named.primary == peer.primary));
         context.show(&show::peer_show(&peers, 0, context.dialect))
     })
@@ -122,7 +122,7 @@ fn execute(conf: LnetConf, context: &Context) -> Status {
 
 impl Export {
     pub(super) fn run(self, context: &Context) -> Status {
-        context.ask(Form::Classic, "export", "configuration", &ExportAll {}, |export| {
+        context.query(Form::Classic, "export", "configuration", &ExportAll {}, |export| {
             let report = match self.backup {
                 true => show::backup(&export.to_conf()),
                 false => export.report(context.dialect),

@@ -13,32 +13,32 @@ use crate::context::{Context, Form, Status, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print NIDs that wait to recover: those to which messages failed, or which were told to
+    /// Print NIDs in recovery: those that failed, or that were set to recover
     Recovery {
-        /// Those of this node
+        /// NIDs of this node
         #[arg(short, long)]
         local: bool,
-        /// Those of peers
+        /// NIDs of peers
         #[arg(short, long)]
         peer: bool,
     },
-    /// Have the node check itself: its credits, queues, buffers and counts against its messages
+    /// Make the node check itself: its credits, queues, buffers and counts against its messages
     ///
-    /// Prints what does not add up, and exits with 1 if anything does not. That would be a bug of
-    /// Fulmar: please report it with what is printed.
+    /// Prints every inconsistency, and exits with 1 if there is any. That would be a bug of Fulmar:
+    /// please report it with the output.
     Check {
-        /// Also require that nothing is under way or missing any more
+        /// Also require that no message is in flight or lost
         #[arg(long)]
         idle: bool,
-        /// With --idle, wait so many seconds for that
+        /// With --idle, the time to wait for that
         #[arg(long, default_value_t = 5, requires = "idle", value_name = "SECONDS")]
         timeout: u32,
     },
-    /// Say how a list of NIDs is understood; needs no node
+    /// Show how a list of NIDs is parsed; needs no node
     Nidlist {
         /// Patterns, such as "10.0.[0-3].*@tcp 10.9.0.0/16@tcp"
         list: String,
-        /// NID that may be one of them
+        /// NID to match against the list
         nid: Option<Nid>,
     },
 }
@@ -63,9 +63,9 @@ impl Command {
 impl CptOfNid {
     pub(super) fn run(self, context: &Context) -> Status {
         match nid_list(&self.nids.join(",")) {
-            // All threads of this node serve all NIDs; only its absence can be told.
+            // All threads of this node serve all NIDs; the call only checks that the node runs.
             Ok(nids) => {
-                context.ask(Form::Listing, "cpt-of-nid", "cpt-of-nid", &ListNids {}, |_| {
+                context.query(Form::Listing, "cpt-of-nid", "cpt-of-nid", &ListNids {}, |_| {
                     context.show(&show::cpt_of_nid(&nids))
                 })
             }
@@ -88,12 +88,12 @@ fn nidlist(text: &str, nid: Option<Nid>, context: &Context) -> Status {
             return exit::BAD_PARAM;
         }
     };
-    let mut told = format!("nidlist parsed to: {list}\n");
+    let mut text = format!("nidlist parsed to: {list}\n");
     if let Some(nid) = nid {
         let verb = if list.matches(nid) { "matches" } else { "does not match" };
-        told += &format!("{nid} {verb} nidlist {list}\n");
+        text += &format!("{nid} {verb} nidlist {list}\n");
     }
-    print(&told)
+    print(&text)
 }
 
 fn check(idle: bool, timeout: u32, context: &Context) -> Status {
@@ -101,7 +101,7 @@ fn check(idle: bool, timeout: u32, context: &Context) -> Status {
     let mut broken = Vec::new();
     loop {
         let operation = DebugCheck { idle };
-        let asked = context.ask(Form::Listing, "show", "debug check", &operation, |checked| {
+        let asked = context.query(Form::Listing, "show", "debug check", &operation, |checked| {
             broken = checked.broken;
             0
         });
@@ -112,36 +112,35 @@ fn check(idle: bool, timeout: u32, context: &Context) -> Status {
         if broken.is_empty() || begun.elapsed() >= Duration::from_secs(patience.into()) {
             break;
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     let holds = broken.is_empty();
-    let told = match (context.json, holds) {
+    let text = match (context.json, holds) {
         (true, _) => serde_json::json!({ "broken": broken }).to_string(),
         (false, true) => "all invariants hold".to_owned(),
         (false, false) => broken.join("\n"),
     };
-    match print(&format!("{told}\n")) {
+    match print(&format!("{text}\n")) {
         0 if !holds => BROKEN,
         status => status,
     }
 }
 
-/// The status for a node that is not sound; no command of the kernel's has it.
+/// Exit status for an inconsistent node; no command of the kernel tools uses it.
 const BROKEN: Status = 1;
-/// How soon a node that does not rest yet is asked again.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How soon a node that is not idle is checked again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 fn recovery(local: bool, peer: bool, context: &Context) -> Status {
     if !local && !peer {
-        let error = AdminError::new(Errno::EINVAL, "no queue is named").with_hint(
-            "say which NIDs: --local for those of this node, --peer for those of others",
-        );
+        let error = AdminError::new(Errno::EINVAL, "no queue is selected")
+            .with_hint("select NIDs: --local for those of this node, --peer for those of peers");
         return context.refuse(Form::Listing, "show", "debug recovery", &error);
     }
     let mut status = 0;
     for (wanted, peers) in [(local, false), (peer, true)] {
         if wanted && status == 0 {
-            status = context.ask(
+            status = context.query(
                 Form::Listing,
                 "show",
                 "debug recovery",

@@ -1,4 +1,4 @@
-//! `fulmar lnetctl`: the words of Lustre's `lnetctl`. Spec: lnet-admin §3 to §16.
+//! `fulmar lnetctl`: the commands of Lustre's `lnetctl`. Spec: lnet-admin §3 to §16.
 
 mod conf;
 mod debug;
@@ -18,19 +18,19 @@ use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, ListNids, StatsReset, StatsShow};
 use fulmar_control::show;
 
-use crate::context::{Context, Form, How, Status, Which};
+use crate::context::{Context, Form, NodeArgs, OutputArgs, Status};
 use crate::shell;
 
-/// Show and change a node's networks, peers and settings, in the words of Lustre's lnetctl
+/// Show and change networks, peers and settings of a node with the commands of Lustre's lnetctl
 ///
 /// Without a command, lnetctl reads commands line by line from standard input.
 #[derive(Debug, Parser)]
 #[command(name = "lnetctl", version, max_term_width = 100, infer_long_args = true)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    which: NodeArgs,
     #[command(flatten)]
-    how: How,
+    how: OutputArgs,
     /// List every command
     #[arg(long)]
     list_commands: bool,
@@ -49,19 +49,19 @@ enum Command {
     /// Networks and interfaces of this node
     #[command(subcommand)]
     Net(net::Command),
-    /// Forwarding of messages for others
+    /// Forwarding of messages between networks
     #[command(subcommand)]
     Routing(routing::Command),
     /// Change a setting of the whole node
     Set(values::Set),
-    /// Read lnet.conf and do what it says
+    /// Apply a file lnet.conf
     Import(conf::Import),
     /// Print the configuration
     Export(conf::Export),
-    /// What the node has carried
+    /// Traffic counters of the node
     #[command(subcommand)]
     Stats(StatsCommand),
-    /// Look into the node
+    /// Internal state of the node
     #[command(subcommand)]
     Debug(debug::Command),
     /// Settings of the whole node
@@ -70,14 +70,14 @@ enum Command {
     /// Other nodes
     #[command(subcommand)]
     Peer(peer::Command),
-    /// Ask nodes for their NIDs
+    /// Query nodes for their NIDs
     Ping(query::Ping),
-    /// Ask nodes for their NIDs, remember them, and tell them ours
+    /// Query nodes for their NIDs, store them, and push ours
     Discover(query::Discover),
     /// Selection policies
     #[command(subcommand)]
     Udsp(rules::Udsp),
-    /// Drop or delay messages on purpose
+    /// Drop or delay messages for tests
     #[command(subcommand)]
     Fault(rules::Fault),
     /// Print the CPU partition that serves a NID
@@ -89,9 +89,9 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum LnetCommand {
-    /// Start LNet; a node that runs has done so
+    /// Start LNet; a running node has done so
     Configure {
-        /// And its networks
+        /// Its networks too
         #[arg(short, long)]
         all: bool,
         /// Prefer IPv6 addresses
@@ -106,7 +106,7 @@ enum LnetCommand {
 enum StatsCommand {
     /// Print the statistics
     Show,
-    /// Begin to count anew
+    /// Reset the counters
     Reset,
 }
 
@@ -125,7 +125,7 @@ fn execute(words: Vec<OsString>) -> Status {
     match Args::try_parse_from(&words) {
         Ok(args) if args.list_commands => shell::list_commands(&Args::command()),
         Ok(Args { command: None, .. }) => {
-            // What was said before the first line holds for each.
+            // Options given before the first line apply to each line.
             let options: Vec<OsString> = words.iter().skip(1).cloned().collect();
             shell::run("lnetctl", |line| {
                 let (tool, rest) = line.split_at(1);
@@ -152,12 +152,12 @@ fn run(command: Command, context: &Context) -> Status {
         Command::Route(command) => command.run(context),
         Command::Routing(command) => command.run(context),
         Command::Stats(StatsCommand::Show) => {
-            context.ask(Form::Classic, "show", "statistics", &StatsShow {}, |stats| {
+            context.query(Form::Classic, "show", "statistics", &StatsShow {}, |stats| {
                 context.show(&show::stats_show(&stats))
             })
         }
         Command::Stats(StatsCommand::Reset) => {
-            context.tell(Form::Classic, "reset", "statistics", &StatsReset {})
+            context.execute(Form::Classic, "reset", "statistics", &StatsReset {})
         }
         Command::Global(GlobalCommand::Show) => values::global_show(context),
         Command::Debug(command) => command.run(context),
@@ -170,9 +170,9 @@ fn run(command: Command, context: &Context) -> Status {
 
 fn lnet(command: LnetCommand, context: &Context) -> Status {
     match command {
-        // The node has LNet as long as it runs; only its absence can be told.
+        // LNet runs as long as the node does; the call only checks that the node runs.
         LnetCommand::Configure { .. } => {
-            context.ask(Form::Classic, "configure", "lnet", &ListNids {}, |_| 0)
+            context.query(Form::Classic, "configure", "lnet", &ListNids {}, |_| 0)
         }
         LnetCommand::Unconfigure => {
             let error = AdminError::new(Errno::EBUSY, "LNet configure error: LNET busy")

@@ -21,7 +21,7 @@ pub(super) enum Command {
         /// Network
         #[arg(short, long)]
         net: Option<Net>,
-        /// Interface, by the NID that it has
+        /// Interface, by its NID
         #[arg(long)]
         nid: Option<Nid>,
         /// Interface of the network
@@ -30,7 +30,7 @@ pub(super) enum Command {
     },
     /// Print networks and their interfaces
     Show {
-        /// This network alone
+        /// Only this network
         #[arg(short, long)]
         net: Option<Net>,
         /// How much to print: 1 statistics and tunables, 2 messages by type and health, 4 all
@@ -47,27 +47,27 @@ pub(super) enum Command {
         /// All interfaces
         #[arg(short, long, conflicts_with = "nid")]
         all: bool,
-        /// Health, 1000 at best; below that the interface recovers by itself
+        /// Health value, at most 1000; below that the interface recovers by itself
         #[arg(short = 't', long, value_name = "N")]
         health: Option<u32>,
-        /// Take interfaces out of use, or put them back: what is under way is finished, and peers
-        /// are told
+        /// Disable interfaces, or enable them again: messages in flight are completed, and peers
+        /// are notified
         #[arg(long, value_name = "WHICH", conflicts_with = "all")]
         state: Option<Switch>,
-        /// Connections of each bulk kind to a peer; 0 to decide by the speed of the link
+        /// Connections of each bulk kind to a peer; 0 to choose by the speed of the link
         #[arg(short = 'm', long, value_name = "N",
             value_parser = clap::value_parser!(u32).range(0..=127))]
         conns_per_peer: Option<u32>,
         /// The interfaces of this network
         #[arg(short = 'i', long)]
         net: Option<Net>,
-        /// How long the LND waits, in seconds
+        /// Timeout of the LND, in seconds
         #[arg(short, long, value_name = "SECONDS", requires = "net")]
         lnd_timeout: Option<u32>,
     },
 }
 
-/// The administrator's switch of an interface.
+/// The administrative state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Switch {
     Up,
@@ -83,37 +83,37 @@ pub(super) struct Add {
         short,
         long = "if",
         value_name = "IFS",
-        help = "Interfaces, each with its CPU partitions if need be: eth0[0,1],eth1"
+        help = "Interfaces, optionally with CPU partitions: eth0[0,1],eth1"
     )]
     interfaces: Option<String>,
-    /// Take the interface whose address is this NID's
+    /// Use the interface that has the address of this NID
     #[arg(long)]
     nid: Option<Nid>,
-    /// Networks by the addresses of this node: 'tcp(eth0) 10.0.*.*'
+    /// Rules to choose networks by the addresses of the node: 'tcp(eth0) 10.0.*.*'
     #[arg(short = 'p', long, value_name = "RULES", conflicts_with_all = ["net", "nid"])]
     ip2net: Option<String>,
-    /// Seconds; above 0 a router watches its peers
+    /// Peer timeout in seconds; if above 0 a router monitors its peers
     #[arg(short = 't', long, value_name = "SECONDS", allow_hyphen_values = true)]
     peer_timeout: Option<i32>,
-    /// Messages that may be on their way to one peer
+    /// Messages in flight to one peer
     #[arg(short = 'c', long, value_name = "N")]
     peer_credits: Option<u32>,
-    /// Messages that may be forwarded from one peer at once
+    /// Messages forwarded from one peer at once
     #[arg(short = 'b', long, value_name = "N")]
     peer_buffer_credits: Option<u32>,
-    /// Messages that may be on their way through the interface
+    /// Messages in flight on the interface
     #[arg(short = 'r', long, value_name = "N")]
     credits: Option<u32>,
     #[arg(short = 's', long, value_name = "LIST", help = "CPU partitions: [0,1]")]
     cpt: Option<String>,
-    /// Connections of each bulk kind to a peer; 0 to decide by the speed of the link
+    /// Connections of each bulk kind to a peer; 0 to choose by the speed of the link
     #[arg(short = 'm', long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(0..=127))]
     conns_per_peer: Option<u32>,
-    /// Taken and ignored: the routes of the machine are not touched
+    /// Accepted and ignored: the routes of the machine are not changed
     #[arg(short = 'k', long)]
     skip_mr_route_setup: bool,
-    /// IP type of service; -1 to leave it
+    /// IP type of service; -1 for the default
     #[arg(long, value_name = "N", allow_hyphen_values = true,
         value_parser = clap::value_parser!(i32).range(-1..=255))]
     tos: Option<i32>,
@@ -123,19 +123,19 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
             Self::Add(args) => match args.request() {
-                Ok(request) => context.tell(Form::Listing, "add", "net", &request),
+                Ok(request) => context.execute(Form::Listing, "add", "net", &request),
                 Err(error) => context.refuse(Form::Listing, "add", "net", &error),
             },
             Self::Del { net: None, nid: None, .. } => {
                 let error = AdminError::new(Errno::EINVAL, "interface / NID is missing")
-                    .with_hint("say which: --net NET, --net NET --if IF, or --nid NID");
+                    .with_hint("select it: --net NET, --net NET --if IF, or --nid NID");
                 context.refuse(Form::Listing, "del", "net", &error)
             }
             Self::Del { net, nid, interface } => {
-                context.tell(Form::Listing, "del", "net", &NetDel { net, interface, nid })
+                context.execute(Form::Listing, "del", "net", &NetDel { net, interface, nid })
             }
             Self::Show { net, verbose } => {
-                context.ask(Form::Listing, "show", "net", &NetShow { net }, |nets| {
+                context.query(Form::Listing, "show", "net", &NetShow { net }, |nets| {
                     if nets.is_empty() && net.is_some() {
                         let error = AdminError::new(Errno::ESRCH, "Network is down")
                             .with_hint("\"lnetctl net show\" lists the networks of this node");
@@ -148,19 +148,19 @@ impl Command {
                 if nid.is_none() && !all && net.is_none() {
                     let error =
                         AdminError::new(Errno::EINVAL, "Invalid option or missing argument")
-                            .with_hint("say which interfaces: --nid NID, --net NET, or --all");
+                            .with_hint("select interfaces: --nid NID, --net NET, or --all");
                     return context.refuse(Form::Listing, "set", "net", &error);
                 }
                 let enabled = state.map(|switch| switch == Switch::Up);
                 let request = NetSet { nid, net, health, conns_per_peer, lnd_timeout, enabled };
-                context.tell(Form::Listing, "set", "net", &request)
+                context.execute(Form::Listing, "set", "net", &request)
             }
         }
     }
 }
 
 impl Add {
-    /// Makes one NI of each interface, all with the same settings.
+    /// Returns a request for one NI for each interface, all with the same settings.
     fn request(self) -> Result<NetAdd, AdminError> {
         let wrong = |descr: &'static str| {
             move |error: Diagnostic| {
@@ -182,7 +182,7 @@ impl Add {
             None => {
                 let text = "creating a local NI needs at least one interface";
                 return Err(AdminError::new(Errno::EINVAL, text)
-                    .with_hint("say which: --net tcp --if eth0"));
+                    .with_hint("select them: --net tcp --if eth0"));
             }
         };
         for ni in nis.iter_mut().chain(ip2nets.iter_mut().map(|entry| &mut entry.ni)) {
@@ -205,7 +205,7 @@ impl Add {
             None => {
                 let text = "missing mandatory parameters in NI config: 'net'";
                 return Err(
-                    AdminError::new(Errno::EINVAL, text).with_hint("say which network: --net tcp")
+                    AdminError::new(Errno::EINVAL, text).with_hint("select a network: --net tcp")
                 );
             }
         };

@@ -22,7 +22,7 @@ pub(super) enum Command {
         /// The peer is not multi-rail
         #[arg(long = "non_mr", alias = "non-mr")]
         non_mr: bool,
-        /// The primary NID stays, whatever the peer says
+        /// Keep the primary NID, whatever the peer reports
         #[arg(long = "lock_prim", alias = "lock-prim")]
         lock_prim: bool,
     },
@@ -31,10 +31,10 @@ pub(super) enum Command {
         /// Primary NID of the peer
         #[arg(long = "prim_nid", alias = "prim-nid", value_name = "NID")]
         primary: Option<Nid>,
-        /// NIDs to remove; else the whole peer
+        /// NIDs to remove; the whole peer by default
         #[arg(long, value_name = "NIDS")]
         nid: Option<String>,
-        /// Even if the primary NID is locked
+        /// Remove it even if the primary NID is locked
         #[arg(long)]
         force: bool,
     },
@@ -60,10 +60,10 @@ pub(super) enum Command {
         /// All peers
         #[arg(long, conflicts_with = "nid")]
         all: bool,
-        /// Health, 1000 at best; below that the peer's NID recovers by itself
+        /// Health value, at most 1000; below that the peer NI recovers by itself
         #[arg(long, value_name = "N")]
         health: Option<u32>,
-        /// State as a number; for tests alone
+        /// State as a number; for tests only
         #[arg(long, value_name = "N")]
         state: Option<u32>,
     },
@@ -81,30 +81,30 @@ impl Command {
                     PeerAdd { peer, lock_primary: lock_prim }
                 });
                 match request {
-                    Ok(request) => context.tell(Form::Listing, "add", "peer", &request),
+                    Ok(request) => context.execute(Form::Listing, "add", "peer", &request),
                     Err(error) => context.refuse(Form::Listing, "add", "peer", &error),
                 }
             }
             Self::Del { primary, nid, force } => match named(primary, nid.as_deref()) {
                 Ok((primary, nids)) => {
                     let request = PeerDel { primary, nids, force };
-                    context.tell(Form::Listing, "del", "peer", &request)
+                    context.execute(Form::Listing, "del", "peer", &request)
                 }
                 Err(error) => context.refuse(Form::Listing, "del", "peer", &error),
             },
             Self::Show { nid, verbose } => {
-                context.ask(Form::Listing, "show", "peer", &PeerShow { nid }, |peers| {
+                context.query(Form::Listing, "show", "peer", &PeerShow { nid }, |peers| {
                     context.show(&show::peer_show(&peers, verbose, context.dialect))
                 })
             }
             Self::List => {
-                context.ask(Form::Listing, "show", "peer", &PeerShow::default(), |peers| {
+                context.query(Form::Listing, "show", "peer", &PeerShow::default(), |peers| {
                     context.show(&show::peer_list(&peers))
                 })
             }
             Self::Set { nid, health, state, .. } => {
                 let request = PeerSet { nid, health, state };
-                context.tell(Form::Listing, "set", "peer", &request)
+                context.execute(Form::Listing, "set", "peer", &request)
             }
         }
     }
@@ -112,7 +112,7 @@ impl Command {
 
 fn named(primary: Option<Nid>, nids: Option<&str>) -> Result<(Nid, Vec<Nid>), AdminError> {
     let primary = primary.ok_or_else(|| {
-        AdminError::new(Errno::EINVAL, "missing primary NID").with_hint("say which: --prim_nid NID")
+        AdminError::new(Errno::EINVAL, "missing primary NID").with_hint("give it: --prim_nid NID")
     })?;
     let nids = nids.map(nid_list).transpose().map_err(|error| {
         AdminError::new(Errno::EINVAL, "invalid NIDs list").with_hint(error.to_string())

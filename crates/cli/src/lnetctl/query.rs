@@ -11,20 +11,20 @@ use crate::context::{Context, Form, Status, complain};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Ping {
-    /// NID of this node to ask from
+    /// NID of this node to send from
     #[arg(short, long, value_name = "NID")]
     source: Option<Nid>,
-    /// How long to wait for an answer
+    /// Timeout of an answer
     #[arg(short, long, value_name = "SECONDS")]
     timeout: Option<u32>,
-    /// Whom to ask, such as 10.0.0.[1-4]@tcp
+    /// NIDs to query, such as 10.0.0.[1-4]@tcp
     #[arg(required = true, value_name = "NID")]
     nids: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Discover {
-    /// Ask even a peer that is known
+    /// Query even peers that are already known
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -50,12 +50,12 @@ impl Discover {
 }
 
 pub(super) fn ping(request: &api::Ping, context: &Context) -> Status {
-    context.ask(Form::Listing, "manage", "ping", request, |all| print("ping", &all, context))
+    context.query(Form::Listing, "manage", "ping", request, |all| print("ping", &all, context))
 }
 
 pub(super) fn discover(request: &api::Discover, context: &Context) -> Status {
     context
-        .ask(Form::Listing, "manage", "discover", request, |all| print("discover", &all, context))
+        .query(Form::Listing, "manage", "discover", request, |all| print("discover", &all, context))
 }
 
 fn parse(lists: &[String], what: &str, context: &Context) -> Option<Vec<Nid>> {
@@ -70,7 +70,7 @@ fn parse(lists: &[String], what: &str, context: &Context) -> Option<Vec<Nid>> {
     }
 }
 
-/// Prints answers, then failures on standard output too, except in the older dialect.
+/// Prints the answers, then the failures; these on standard output too, except in cyaml.
 fn print(what: &str, all: &[Answer], context: &Context) -> Status {
     let printed = answers(what, all, context.dialect);
     let failed = !printed.failed.0.is_empty();

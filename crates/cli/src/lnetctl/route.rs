@@ -11,23 +11,23 @@ use crate::context::{Context, Form, Status, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Add routes to a network, one by each gateway
-    Add(Box<Which>),
+    /// Add routes to a network, one for each gateway
+    Add(Box<RouteArgs>),
     /// Remove routes to a network
-    Del(Box<Which>),
+    Del(Box<RouteArgs>),
     /// Print the routes
     Show(Show),
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Which {
-    /// Network to which the routes lead
+pub(super) struct RouteArgs {
+    /// Network that the routes lead to
     #[arg(short, long)]
     net: Option<Net>,
     /// Routers on a network of this node, such as 10.0.0.[1-4]@tcp
     #[arg(short, long, value_name = "NIDS")]
     gateway: Option<String>,
-    /// How many routers a message passes, 1 to 255; -1 if nobody knows
+    /// How many routers a message passes through, 1 to 255; -1 if unknown
     #[arg(
         short = 'c',
         long,
@@ -36,10 +36,10 @@ pub(super) struct Which {
         allow_hyphen_values = true
     )]
     hop: Option<i64>,
-    /// Smaller is preferred
+    /// Lower is preferred
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
     priority: i64,
-    /// Taken and ignored: what counts is set for all by "lnetctl set router_sensitivity"
+    /// Accepted and ignored: "lnetctl set router_sensitivity" applies to all routes
     #[arg(
         long = "health_sensitivity",
         alias = "health-sensitivity",
@@ -51,13 +51,13 @@ pub(super) struct Which {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
-    /// To this network alone
+    /// Only routes to this network
     #[arg(short, long)]
     net: Option<Net>,
-    /// Through this gateway alone
+    /// Only routes through this gateway
     #[arg(short, long, value_name = "NID")]
     gateway: Option<Nid>,
-    /// Over so many routers alone
+    /// Only routes with this hop count
     #[arg(
         short = 'c',
         long,
@@ -66,7 +66,7 @@ pub(super) struct Show {
         allow_hyphen_values = true
     )]
     hop: Option<i64>,
-    /// Of this priority alone
+    /// Only routes of this priority
     #[arg(short, long, value_name = "N")]
     priority: Option<u32>,
     /// How much to print: 1 hops, priority and state, 4 messages and latencies too
@@ -82,19 +82,23 @@ impl Command {
             Self::Add(which) => match which.missing() {
                 Some(status) => status,
                 None => match which.routes() {
-                    Ok(routes) => context.tell(Form::Listing, "add", "route", &RouteAdd { routes }),
+                    Ok(routes) => {
+                        context.execute(Form::Listing, "add", "route", &RouteAdd { routes })
+                    }
                     Err(error) => context.refuse(Form::Listing, "add", "route", &error),
                 },
             },
             Self::Del(which) => match which.missing() {
                 Some(status) => status,
                 None => match which.routes() {
-                    Ok(routes) => context.tell(Form::Listing, "del", "route", &RouteDel { routes }),
+                    Ok(routes) => {
+                        context.execute(Form::Listing, "del", "route", &RouteDel { routes })
+                    }
                     Err(error) => context.refuse(Form::Listing, "del", "route", &error),
                 },
             },
             Self::Show(show) => {
-                context.ask(Form::Listing, "show", "route", &RouteShow {}, |mut routes| {
+                context.query(Form::Listing, "show", "route", &RouteShow {}, |mut routes| {
                     routes.retain(|route| show.shows(route));
                     context.show(&show::route_show(&routes, show.verbose))
                 })
@@ -113,8 +117,8 @@ impl Show {
     }
 }
 
-impl Which {
-    /// Tells what was left out, where the tools tell it.
+impl RouteArgs {
+    /// Reports missing parameters in the words of the kernel tools.
     fn missing(&self) -> Option<Status> {
         let left_out = [("net", self.net.is_none()), ("gateway", self.gateway.is_none())];
         let names: Vec<&str> =
@@ -128,7 +132,7 @@ impl Which {
 
     fn routes(&self) -> Result<Vec<RouteConf>, AdminError> {
         let (Some(net), Some(gateways)) = (self.net, &self.gateway) else {
-            unreachable!("it was looked for before")
+            unreachable!("checked by missing()")
         };
         let hop = match self.hop {
             None | Some(-1) => None,

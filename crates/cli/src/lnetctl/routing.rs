@@ -1,4 +1,4 @@
-//! `lnetctl routing`. Spec: lnet-admin §8; draining is ours.
+//! `lnetctl routing`. Spec: lnet-admin §8; draining is an extension of Fulmar.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,29 +10,29 @@ use fulmar_control::show::{self, Routing, RoutingState};
 
 use crate::context::{Context, Form, Status, complain, print};
 
-/// How often a node that drains is looked at.
-const LOOK: Duration = Duration::from_millis(200);
-/// How often it is told what is left.
-const TELL: Duration = Duration::from_secs(5);
+/// How often to check a draining node.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// How often to report progress.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the router's buffers, and whether it forwards
+    /// Print the router buffers, and whether the node forwards
     Show {
-        /// How much to print: 1 the state and what has memory, 4 messages and latencies between
+        /// How much to print: 1 the state and what uses memory, 4 messages and latencies between
         /// networks too
         #[arg(short, long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "1",
             default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4),
             hide_default_value = true)]
         verbose: u8,
     },
-    /// Stop being a router without losing a message, and wait for it
+    /// Stop routing without losing a message, and wait until done
     ///
-    /// Peers are told at once to use other routers. What is here, and what still comes from those
-    /// that have not heard, is forwarded. When nothing more comes, forwarding ends. "lnetctl set
-    /// routing 0" ends it too, but waits until every peer has looked by itself.
+    /// Notifies peers at once to use other routers. Messages that are here, and those that still
+    /// arrive from peers not yet notified, are forwarded. When no more arrive, forwarding ends.
+    /// "lnetctl set routing 0" ends it too, but waits until every peer has checked by itself.
     Drain {
-        /// How long to wait; the node goes on without that
+        /// Timeout; the node continues to drain after it
         #[arg(short, long, value_name = "SECONDS", default_value_t = 120)]
         timeout: u32,
     },
@@ -42,7 +42,7 @@ impl Command {
     pub(super) fn run(self, context: &Context) -> Status {
         match self {
             Self::Show { verbose } => {
-                context.ask(Form::Classic, "show", "routing", &RoutingShow {}, |routing| {
+                context.query(Form::Classic, "show", "routing", &RoutingShow {}, |routing| {
                     context.show(&show::routing_show(&routing, verbose))
                 })
             }
@@ -55,43 +55,43 @@ impl Command {
 fn drain(timeout: Duration, context: &Context) -> Result<Status, CallError> {
     let before = context.client.call(&RoutingShow {})?;
     if before.state == RoutingState::Disabled {
-        return Ok(say(context, "This node forwards nothing: there is nothing to drain."));
+        return Ok(say(context, "This node is not a router: there is nothing to drain."));
     }
     context.client.call(&RoutingDrain {})?;
     say(
         context,
-        "Draining: peers are told to use other routers, and what still comes is forwarded.",
+        "Draining: peers are notified to use other routers; arriving messages are forwarded.",
     );
     let begun = Instant::now();
-    let mut told = begun;
+    let mut last_report = begun;
     loop {
         let routing = context.client.call(&RoutingShow {})?;
         if routing.state == RoutingState::Disabled {
-            let text = "Drained: nothing is forwarded any more. \"lnetctl set routing 1\" begins \
+            let text = "Drained: forwarding has ended. \"lnetctl set routing 1\" starts it \
                         again.";
             return Ok(say(context, text));
         }
         if begun.elapsed() >= timeout {
             return Err(late(&routing, timeout).into());
         }
-        if told.elapsed() >= TELL {
-            told = Instant::now();
+        if last_report.elapsed() >= REPORT_INTERVAL {
+            last_report = Instant::now();
             complain(&format!("# {}: {}\n", routing.state, in_hand(&routing)));
         }
-        sleep(LOOK.min(timeout));
+        sleep(CHECK_INTERVAL.min(timeout));
     }
 }
 
-/// Tells a person how it goes; who asked for JSON is told by the status alone.
+/// Prints progress; with JSON only the exit status reports the result.
 fn say(context: &Context, text: &str) -> Status {
     if context.json { 0 } else { print(&format!("{text}\n")) }
 }
 
 fn in_hand(routing: &Routing) -> String {
     match routing.in_hand() {
-        0 => "nothing in hand, waiting until nothing more comes".into(),
-        1 => "1 message in hand".into(),
-        n => format!("{n} messages in hand"),
+        0 => "no messages left, waiting until no more arrive".into(),
+        1 => "1 message left".into(),
+        n => format!("{n} messages left"),
     }
 }
 
@@ -99,7 +99,7 @@ fn late(routing: &Routing, timeout: Duration) -> AdminError {
     let text =
         format!("still {} after {} s: {}", routing.state, timeout.as_secs(), in_hand(routing));
     AdminError::new(Errno::ETIMEDOUT, text).with_hint(
-        "the node goes on with it: \"lnetctl routing show -v\" says when it is disabled; peers that \
-         know no other router keep sending to this one",
+        "the node continues to drain: \"lnetctl routing show -v\" shows when it is disabled; peers \
+         that know no other router continue to send to this one",
     )
 }

@@ -18,25 +18,25 @@ pub(super) enum Udsp {
     Add(Box<Policy>),
     /// Remove a rule
     Del {
-        /// Which
+        /// Index of the rule
         #[arg(long, conflicts_with = "all")]
         idx: Option<u32>,
-        /// All of them
+        /// Remove all rules
         #[arg(long)]
         all: bool,
     },
     /// Print the rules
     Show {
-        /// Which; else all
+        /// Index of the rule; all by default
         #[arg(long)]
         idx: Option<u32>,
     },
 }
 
-/// A rule and its place.
+/// A rule and its position.
 #[derive(Debug, Args)]
 pub(super) struct Policy {
-    /// Our NIDs, such as 10.0.0.[1-4]@tcp, or a network
+    /// Local NIDs, such as 10.0.0.[1-4]@tcp, or a network
     #[arg(long, value_name = "NIDS")]
     src: Option<Selector>,
     /// NIDs of peers, or a network
@@ -45,10 +45,10 @@ pub(super) struct Policy {
     /// NIDs of routers
     #[arg(long, value_name = "NIDS")]
     rte: Option<Selector>,
-    /// 0 is the highest; for --src alone and --dst alone
+    /// 0 is the highest; only for --src alone or --dst alone
     #[arg(long)]
     priority: Option<u32>,
-    /// Where in the list; else at its end
+    /// Position in the list; the end by default
     #[arg(long)]
     idx: Option<u32>,
 }
@@ -65,11 +65,11 @@ pub(super) enum Fault {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Drops {
-    /// Add a rule, which is tried before those that are there
+    /// Add a rule, which is tried before existing ones
     Add(DropArgs),
     /// Remove rules
     Del(DelArgs),
-    /// Begin to count anew
+    /// Reset the counts
     Reset,
     /// Print the rules
     Show,
@@ -77,11 +77,11 @@ pub(super) enum Drops {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Delays {
-    /// Add a rule, which is tried before those that are there
+    /// Add a rule, which is tried before existing ones
     Add(DelayArgs),
-    /// Remove rules; what they delayed goes on
+    /// Remove rules; delayed messages are sent on
     Del(DelArgs),
-    /// Begin to count anew
+    /// Reset the counts
     Reset,
     /// Print the rules
     Show,
@@ -93,18 +93,18 @@ impl Udsp {
             Self::Add(policy) => {
                 let Policy { src, dst, rte, priority, idx } = *policy;
                 let rule = UdspConf { idx, src, dst, rte, priority };
-                context.tell(Form::Classic, "add", "udsp", &UdspAdd { rule })
+                context.execute(Form::Classic, "add", "udsp", &UdspAdd { rule })
             }
-            // Removal has always been reported as if it were addition.
+            // Lustre's tool reports failures of removal as those of addition.
             Self::Del { idx, all } if idx.is_some() || all => {
-                context.tell(Form::Classic, "add", "udsp", &UdspDel { idx })
+                context.execute(Form::Classic, "add", "udsp", &UdspDel { idx })
             }
             Self::Del { .. } => {
-                let error = AdminError::new(Errno::EINVAL, "say --idx N or --all");
+                let error = AdminError::new(Errno::EINVAL, "give --idx N or --all");
                 context.refuse(Form::Classic, "add", "udsp", &error)
             }
             Self::Show { idx } => {
-                context.ask(Form::Classic, "show", "udsp", &UdspShow {}, |mut rules| {
+                context.query(Form::Classic, "show", "udsp", &UdspShow {}, |mut rules| {
                     rules.retain(|rule| idx.is_none() || rule.idx == idx);
                     context.show(&show::udsp_show(&rules))
                 })
@@ -137,25 +137,25 @@ fn change<O: Operation<Reply = ()>>(
     context: &Context,
 ) -> Status {
     match request {
-        Ok(request) => context.tell(Form::Listing, op, "fault", &request),
-        Err(told) => wrong(&told),
+        Ok(request) => context.execute(Form::Listing, op, "fault", &request),
+        Err(error) => wrong(&error),
     }
 }
 
 fn delete(args: &DelArgs, action: FaultAction, context: &Context) -> Status {
     match args.request(action) {
-        Ok(request) => context.ask(Form::Listing, "del", "fault", &request, |_| 0),
-        Err(told) => wrong(&told),
+        Ok(request) => context.query(Form::Listing, "del", "fault", &request, |_| 0),
+        Err(error) => wrong(&error),
     }
 }
 
 fn print(action: FaultAction, context: &Context) -> Status {
-    context.ask(Form::Listing, "show", "fault", &FaultShow { action }, |faults| {
+    context.query(Form::Listing, "show", "fault", &FaultShow { action }, |faults| {
         context.show(&show::fault_show(&faults))
     })
 }
 
-fn wrong(told: &str) -> Status {
-    complain(&format!("{told}\n"));
+fn wrong(error: &str) -> Status {
+    complain(&format!("{error}\n"));
     exit::FAILED
 }

@@ -8,19 +8,19 @@ use fulmar_control::show::{self, ErrorObject, exit};
 use crate::context::{Context, Form, Status, complain};
 use crate::shell;
 
-/// Settings that are no [`GlobalKey`].
+/// Settings that are not a [`GlobalKey`].
 const ROUTER: [&str; 4] = ["tiny_buffers", "small_buffers", "large_buffers", "routing"];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = names())]
 pub(super) struct Set {
-    /// Setting
+    /// Setting to change
     name: String,
-    /// Number that it gets
+    /// New value, a number
     value: String,
 }
 
-/// The settings and what they take, for the help.
+/// Returns the settings and their ranges, for the help.
 fn names() -> String {
     let mut text = String::from("Settings:\n");
     for key in GlobalKey::ALL.into_iter().filter(|key| *key != GlobalKey::LndTimeout) {
@@ -48,7 +48,7 @@ impl Set {
         let Some(value) = number(&self.value) else { return self.unreadable(context) };
         if let Some(key) = key {
             let request = GlobalSet { key, value };
-            return context.tell(Form::Classic, "add", name, &request);
+            return context.execute(Form::Classic, "add", name, &request);
         }
         let mut request = RoutingSet::default();
         match name {
@@ -64,7 +64,7 @@ impl Set {
             _ if value > 1 => return self.unreadable(context),
             _ => request.enable = Some(value == 1),
         }
-        context.tell(Form::Classic, "add", name, &request)
+        context.execute(Form::Classic, "add", name, &request)
     }
 
     fn unreadable(&self, context: &Context) -> Status {
@@ -86,7 +86,7 @@ impl Set {
     }
 }
 
-/// Reads a decimal number, or one after `0x` or `0`, as the C library does.
+/// Parses a decimal number, a hexadecimal one (`0x`) or an octal one (`0`), as the C library does.
 fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
         (Some(hex), _) => (hex, 16),
@@ -98,7 +98,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 pub(super) fn global_show(context: &Context) -> Status {
-    context.ask(Form::Classic, "show", "global", &GlobalShow {}, |globals| {
+    context.query(Form::Classic, "show", "global", &GlobalShow {}, |globals| {
         context.show(&show::global_show(&globals))
     })
 }

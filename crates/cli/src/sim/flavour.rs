@@ -1,4 +1,4 @@
-//! What the runs of a seed are like, and how one that fails is told.
+//! Kinds of runs of the simulator, and how a failed run is reported.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use fulmar_sim::{Failure, Options, capture};
 
 use crate::context::complain;
 
-/// What the runs are like; a swarm of no flavour gives each its share of the seeds
+/// Kind of the runs; a swarm without one runs all kinds, each on its share of the seeds
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct Flavour {
-    /// Have administrators run selftests
+    /// Administrators run selftests
     #[arg(long)]
     selftest: bool,
-    /// Give nodes several interfaces
+    /// Nodes have several interfaces
     #[arg(long, conflicts_with = "selftest")]
     rails: bool,
-    /// Put routers between nodes
+    /// Routers connect the nodes
     #[arg(long, conflicts_with_all = ["selftest", "rails"])]
     routed: bool,
-    /// Plant a fault in the simulator itself, which its checkers must find
+    /// Put a deliberate defect into the simulator, which its checkers must find
     #[arg(long, value_name = "FAULT", value_parser = canary)]
     pub(super) canary: Option<Canary>,
 }
 
 impl Flavour {
-    /// Draws the options of a seed.
+    /// Draws the options for a seed.
     pub(super) fn draw(self, seed: u64) -> Options {
         let options = match self {
             Self { selftest: true, .. } => Options::draw_selftest(seed),
@@ -36,7 +36,7 @@ impl Flavour {
         Options { canary: self.canary, ..options }
     }
 
-    /// Returns the flavour of one seed of a swarm.
+    /// Returns the kind of run for one seed of a swarm.
     pub(super) fn share(self, seed: u64) -> Self {
         let planted_anywhere = !matches!(self.canary, Some(Canary::LostForward | Canary::LostPool));
         match self {
@@ -46,7 +46,7 @@ impl Flavour {
                 routed: seed % 8 == 7,
                 ..self
             },
-            // Only routers can forget what routers do.
+            // Only runs with routers can show a defect of routers.
             Self { selftest: false, rails: false, .. } => Self { routed: true, ..self },
             _ => self,
         }
@@ -55,10 +55,10 @@ impl Flavour {
 
 fn canary(name: &str) -> Result<Canary, String> {
     let found = Canary::ALL.into_iter().find(|canary| canary.name() == name);
-    found.ok_or_else(|| format!("a fault is one of {}", Canary::ALL.map(Canary::name).join(", ")))
+    found.ok_or_else(|| format!("the defects are {}", Canary::ALL.map(Canary::name).join(", ")))
 }
 
-/// Says what failed, and keeps what the nodes said to each other where Wireshark can read it.
+/// Reports a failure, and writes the traffic of the run as a capture for Wireshark.
 pub(super) fn report(failure: &Failure, file: Option<&Path>) {
     complain(&format!("{failure}\n"));
     let name = format!("sim-{}.pcapng", failure.options.seed);
@@ -66,13 +66,13 @@ pub(super) fn report(failure: &Failure, file: Option<&Path>) {
     keep(&failure.options, &file);
 }
 
-/// Runs it again and keeps what the nodes say to each other. Returns whether that could be
+/// Repeats a run and writes its traffic to `file`. Returns whether that succeeded.
 /// written.
 pub(super) fn keep(options: &Options, file: &Path) -> bool {
     let place = file.display();
     match std::fs::write(file, capture(options)) {
         Ok(()) => {
-            complain(&format!("what was said: tshark -d tcp.port==988,lnet -r {place}\n"));
+            complain(&format!("traffic of the run: tshark -d tcp.port==988,lnet -r {place}\n"));
             true
         }
         Err(error) => {
@@ -82,5 +82,5 @@ pub(super) fn keep(options: &Options, file: &Path) -> bool {
     }
 }
 
-/// So many lines of the log show what led to a failure.
+/// Number of log lines that are kept to explain a failure.
 pub(super) const LINES_KEPT: usize = 200;

@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// Run nodes in virtual time, on this machine alone
+/// Run nodes in virtual time, on this machine only
 ///
-/// The machines are those of "fulmar node"; time, TCP and the network between them are simulated,
-/// so that hours pass in seconds and nothing leaves this machine. Needs no privilege.
+/// The nodes run the same code as "fulmar node"; time, TCP and the network between them are
+/// simulated, so that hours pass in seconds and nothing leaves this machine. Needs no privilege.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

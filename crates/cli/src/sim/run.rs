@@ -8,30 +8,30 @@ use fulmar_sim::{Options, Outcome, run};
 use super::flavour::{Flavour, LINES_KEPT, keep, report};
 use crate::context::print;
 
-/// Run one cluster with faults and checkers, drawn from a seed
+/// Run one random cluster with faults and checkers
 ///
-/// The seed says how many nodes there are, what the network between them is like, what they do
-/// and what goes wrong. First faults strike; then all is healed, and every operation must end.
-/// The same seed is the same run, to the byte of its log. Of one that fails the last lines are
-/// printed, the command that repeats it, and the name of a capture of what was said.
+/// The seed determines the number of nodes, the network between them, the operations and the
+/// faults. First faults are injected; then all are repaired, and every operation must end. The
+/// same seed gives the same run, with the same log. For a run that fails, prints the last log
+/// lines, the command that repeats it, and the name of a capture of its traffic.
 ///
-/// Exit status: 0 all is well; 1 a checker found something, or what was asked for cannot be
-/// written; 2 the command is wrong.
+/// Exit status: 0 if no checker found an error; 1 if one did, or a requested file cannot be
+/// written; 2 if the request is invalid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What everything random is drawn from
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How many nodes, instead of what the seed draws
+    /// Number of nodes, instead of the one that the seed gives
     #[arg(long, value_name = "N", conflicts_with_all = ["rails", "routed"],
         value_parser = clap::value_parser!(u32).range(2..=10_000))]
     nodes: Option<u32>,
     #[command(flatten)]
     flavour: Flavour,
-    /// Print everything that happens
+    /// Print all events
     #[arg(long)]
     log: bool,
-    /// Keep what the nodes say to each other, for tshark or Wireshark; bulk is zeros
+    /// Write the traffic to this file, for tshark or Wireshark; bulk data is zeros
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub(super) fn main(args: &Args) -> ExitCode {
     }
     match run(&options, if args.log { usize::MAX } else { LINES_KEPT }) {
         Ok(outcome) => {
-            let printed = print(&told(&options, &outcome, args.log)) == 0;
+            let printed = print(&describe(&options, &outcome, args.log)) == 0;
             let kept = args.pcap.as_ref().is_none_or(|file| keep(&options, file));
             if kept && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -54,8 +54,8 @@ pub(super) fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Returns what the run was, with everything that happened if that is asked for.
-fn told(options: &Options, outcome: &Outcome, log: bool) -> String {
+/// Returns a description of the run, with all events if `log`.
+fn describe(options: &Options, outcome: &Outcome, log: bool) -> String {
     let mut text = format!("{options}\n");
     for line in outcome.log.iter().filter(|_| log) {
         text += &format!("{line}\n");

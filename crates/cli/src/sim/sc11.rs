@@ -12,23 +12,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::context::{complain, print};
 
-/// What fills 100 Gb/s over an ocean: a sweep, with pictures
+/// Simulate 100 Gb/s across an ocean (SC11): a parameter sweep, with pictures
 ///
-/// The laboratory of SC11 in virtual time: up to 31 clients at one site, 16 servers at another, each
-/// with 10 Gb/s, and between them two trunks of 50 Gb/s, 50.5 ms there and back. Some hundred points
-/// are simulated on all cores: throughput over RPCs under way, message size and number of nodes, and
-/// back to back beside the ocean; each for peer_credits of 8 to 64, held for a round trip as a kernel's
-/// zero-copy sends hold them, and given back at once as Fulmar does.
+/// Simulates the SC11 testbed in virtual time: up to 31 clients at one site and 16 servers at the
+/// other, each with 10 Gb/s, joined by two trunks of 50 Gb/s with a round trip of 50.5 ms. About a
+/// hundred points are simulated on all cores: throughput over RPCs in flight, message size and
+/// number of nodes, across the ocean and within one site; each for peer_credits of 8 to 64, held
+/// for a round trip as the kernel's zero-copy sends do, and returned at once as Fulmar does.
 ///
-/// Each point is held against the closed model of "fulmar tune". With --out the directory gets a
+/// Each point is compared with the closed model of "fulmar tune". With --out the directory gets a
 /// report (report.md), every point (points.csv, points.json), and for each figure a picture (.svg,
 /// .png) and its numbers (.csv).
 ///
-/// Exit status: 0 if all points could be simulated and those that the model is about agree with it
-/// within 5 %, 1 if not, 2 if the request was wrong.
+/// Exit status: 0 if all points could be simulated and those covered by the model agree with it
+/// within 5 %, 1 if not, 2 if the request is invalid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory for pictures, numbers and the report; made if it is not there
+    /// Directory for pictures, numbers and the report; created if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the summary and every point as JSON
@@ -47,12 +47,15 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Returns whether the model is right.
+/// Returns whether the model agrees with the simulation.
 fn run(args: &Args) -> Result<bool, String> {
     if let Some(directory) = &args.out {
-        // The sweep takes a minute: a directory that cannot be made is reported before it.
+        // The sweep takes a minute, so a directory error is reported first.
         fs::create_dir_all(directory).map_err(|error| {
-            format!("cannot make the directory {}: {error}; name another one", directory.display())
+            format!(
+                "cannot create {}: {error}; give another directory with --out",
+                directory.display()
+            )
         })?;
     }
     let style = ProgressStyle::with_template("[{bar:40}] {pos} of {len} points");
@@ -77,17 +80,17 @@ fn run(args: &Args) -> Result<bool, String> {
     if let Some(directory) = &args.out {
         let written = write(&study, directory)?;
         if !args.json {
-            print(&format!("\n{written} files are in {}\n", directory.display()));
+            print(&format!("\nWrote {written} files to {}\n", directory.display()));
         }
     }
     Ok(summary.beyond == 0)
 }
 
-/// Returns what each `peer_credits` carries, and how the model fared.
+/// Returns the throughput of each `peer_credits`, and the errors of the model.
 fn table(study: &Study, summary: &Summary) -> String {
     let mut text = format!(
         "Payload in GB/s of {} clients over 50.5 ms and 2 x 50 Gb/s, which carry {:.2}; 1 MiB a \
-         transfer, by RPCs under way of each client\n\n",
+         transfer, by RPCs in flight of each client\n\n",
         grid::CLIENTS,
         sc11::line_rate() / 1e9
     );
@@ -110,8 +113,8 @@ fn table(study: &Study, summary: &Summary) -> String {
     }
     text += &rates.to_string();
     text += &format!(
-        "\n{} points in {:.1} s; the closed model is about {} of them: {:.2} % apart on the \
-         average, {:.2} % at worst, {} beyond 5 %\n",
+        "\n{} points in {:.1} s; the closed model covers {} of them: average error {:.2} %, \
+         largest error {:.2} %, {} beyond 5 %\n",
         summary.points,
         summary.seconds,
         summary.compared,
@@ -122,7 +125,7 @@ fn table(study: &Study, summary: &Summary) -> String {
     text
 }
 
-/// Writes everything, and returns how many files that are.
+/// Writes all files and returns their number.
 fn write(study: &Study, directory: &Path) -> Result<usize, String> {
     let points = serde_json::to_string_pretty(&study.points).expect("points are plain numbers");
     let mut files: Vec<(String, Vec<u8>)> = vec![

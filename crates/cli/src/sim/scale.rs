@@ -10,14 +10,14 @@ use indicatif::ProgressBar;
 
 use crate::context::{complain, print};
 
-/// Run 10,000 nodes through 64 routers in virtual time
+/// Simulate 10,000 nodes and 64 routers in virtual time
 ///
-/// Clients on one network read from or write to servers on another, 50.5 ms away, each with one RPC
-/// at a time. Between the networks stand routers, with buffers and credits as real ones have them;
-/// each client uses four of them. Says what was carried, how evenly over routers and servers, how
-/// many router buffers that took, and what it cost to simulate.
+/// Clients on one network read from or write to servers on another, at a round trip of 50.5 ms,
+/// each with one RPC at a time. Routers between the networks have realistic buffers and credits;
+/// each client uses four of them. Prints the throughput, how evenly it is spread over routers and
+/// servers, how many router buffers were used, and the cost of the simulation.
 ///
-/// Exit status: 0 if it ran to its end, 1 if not, 2 if the request was wrong.
+/// Exit status: 0 if the run completed, 1 if not, 2 if the request is invalid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Clients
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Read from the servers instead of writing to them
     #[arg(long)]
     read: bool,
-    /// Virtual seconds that are measured, once all nodes talk
+    /// Virtual seconds to measure, after all nodes have connected
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> ExitCode {
     if args.routers_of_node > args.routers {
         complain(&format!(
-            "fulmar: a client cannot use {} routers, there are {}: give fewer with \
+            "fulmar: a client cannot use {} routers, there are only {}: give fewer with \
              --routers-of-node\n",
             args.routers_of_node, args.routers
         ));
@@ -100,7 +100,7 @@ fn table(scale: &Scale) -> String {
         (
             "load",
             format!(
-                "{} of {} KiB, one at a time, {} ms there and back",
+                "{} of {} KiB, one at a time, round trip {} ms",
                 size.direction.name(),
                 size.transfer >> 10,
                 size.round_trip.as_secs_f64() * 1e3
@@ -109,7 +109,7 @@ fn table(scale: &Scale) -> String {
         (
             "throughput",
             format!(
-                "{:.2} GB/s, {:.1} % of what distance allows; {rpcs} RPCs",
+                "{:.2} GB/s, {:.1} % of the limit by the round trip; {rpcs} RPCs",
                 scale.bytes_per_second / 1e9,
                 scale.bytes_per_second / scale.ideal_bytes_per_second * 100.0
             ),
@@ -119,7 +119,7 @@ fn table(scale: &Scale) -> String {
         (
             "router buffers used",
             format!(
-                "tiny {} of {}, small {} of {}, large {} of {}, at most at once in one router",
+                "tiny {} of {}, small {} of {}, large {} of {}, maximum of one router",
                 tiny.0, tiny.1, small.0, small.1, large.0, large.1
             ),
         ),
@@ -127,7 +127,7 @@ fn table(scale: &Scale) -> String {
         (
             "simulated",
             format!(
-                "{:.2} s in {:.1} s to join and {:.1} s to run: {steps} events, {:.0} a second",
+                "{:.2} s; {:.1} s to connect, {:.1} s to run: {steps} events, {:.0} per second",
                 scale.virtual_time.as_secs_f64(),
                 took.0.as_secs_f64(),
                 took.1.as_secs_f64(),

@@ -12,14 +12,14 @@ use crate::context::print;
 
 /// Run many seeds on all processors, and stop at the first that fails
 ///
-/// Without a flavour most seeds are plain, and every eighth is of each other kind. With --canary
-/// each run has a fault planted in the simulator: then a seed that fails has found it, and that
-/// none does is said too.
+/// Without a kind of run most seeds are plain, and every eighth is of each other kind. With
+/// --canary each run has a deliberate defect in the simulator: the swarm then succeeds if a seed
+/// fails, and reports it if none does.
 ///
-/// Exit status: 0 no seed fails; 1 one does; 2 the command is wrong.
+/// Exit status: 0 if no seed fails; 1 if one does; 2 if the request is invalid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The seeds, as in 0..200; the last is not run
+    /// Range of seeds, such as 0..200; the end is excluded
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     seeds: Range<u64>,
     #[command(flatten)]
@@ -27,10 +27,10 @@ pub(crate) struct Args {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let (first, end) = text.split_once("..").ok_or("seeds are a range, as in 0..200")?;
+    let (first, end) = text.split_once("..").ok_or("write seeds as a range, such as 0..200")?;
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
     let seeds = number(first)?..number(end)?;
-    if seeds.is_empty() { Err("there is no seed in this range".to_owned()) } else { Ok(seeds) }
+    if seeds.is_empty() { Err("this range has no seed".to_owned()) } else { Ok(seeds) }
 }
 
 pub(super) fn main(args: &Args) -> ExitCode {
@@ -44,7 +44,7 @@ pub(super) fn main(args: &Args) -> ExitCode {
     let (runs, steps) = (swarm.runs.into_inner(), swarm.steps.into_inner());
     let failed = swarm.failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (good, text) = match (failed, args.flavour.canary) {
-        (None, None) => (true, format!("{runs} seeds, {steps} steps: all good\n")),
+        (None, None) => (true, format!("{runs} seeds, {steps} steps: no failures\n")),
         (None, Some(canary)) => {
             (true, format!("{runs} seeds, {steps} steps: {} was NOT found\n", canary.name()))
         }
@@ -55,18 +55,18 @@ pub(super) fn main(args: &Args) -> ExitCode {
         (Some(failure), Some(canary)) => {
             let (seed, found) = (failure.options.seed, &failure.violation);
             let (name, command) = (canary.name(), failure.command());
-            (false, format!("{name} is found by seed {seed}: {found}\n{command}\n"))
+            (false, format!("{name} was found by seed {seed}: {found}\n{command}\n"))
         }
     };
     let printed = print(&text) == 0;
     if good && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds that are run by several threads.
+/// Seeds shared by several threads.
 struct Swarm<'a> {
     args: &'a Args,
     next: AtomicU64,
-    /// The first seed that is known to fail: none after it need be run.
+    /// The lowest seed known to fail; later seeds need not run.
     end: AtomicU64,
     failed: Mutex<Option<Box<Failure>>>,
     runs: AtomicU64,
@@ -85,7 +85,7 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    /// Runs seeds until there are no more.
+    /// Runs seeds until none is left.
     fn work(&self) {
         loop {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    /// Keeps the failure of the lowest seed, which is the same however many threads there are.
+    /// Keeps the failure of the lowest seed, which does not depend on the number of threads.
     fn fail(&self, seed: u64, failure: Box<Failure>) {
         let mut failed = self.failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if failed.as_ref().is_none_or(|known| seed < known.options.seed) {

@@ -1,4 +1,4 @@
-//! What this host has now: the kernel's settings, its LNet modules, and a Fulmar node that runs.
+//! Present settings of this host: the kernel, its LNet modules, and a running Fulmar node.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,22 +9,22 @@ use fulmar_tune::advice::Whose;
 use fulmar_tune::present::Present;
 use serde::Serialize;
 
-use crate::context::Which;
+use crate::context::NodeArgs;
 
-/// This host, as far as it tells.
+/// The settings of this host, as far as they can be read.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Host {
-    /// Settings by the names that advice has.
+    /// Settings by the names that the advice uses.
     pub(super) present: Present,
-    /// The network device that was looked at.
+    /// Network device that was read.
     pub(super) device: Option<String>,
-    /// Bytes.
+    /// Memory in bytes.
     pub(super) memory: Option<u64>,
-    /// Where the settings of LNet come from, for people.
+    /// Source of the LNet settings, for display.
     pub(super) lnet: String,
 }
 
-/// What is read below /proc/sys.
+/// Files read below /proc/sys.
 const SYSCTLS: [&str; 14] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -56,8 +56,8 @@ const KSOCKLND: [&str; 8] = [
 const LNET: [&str; 3] = ["tiny_router_buffers", "small_router_buffers", "large_router_buffers"];
 
 impl Host {
-    /// Reads what there is; nothing is needed.
-    pub(super) fn read(device: Option<&str>, whose: Whose, which: &Which) -> Self {
+    /// Reads all available settings; missing ones are left out.
+    pub(super) fn read(device: Option<&str>, whose: Whose, which: &NodeArgs) -> Self {
         let mut host = Self::of_files(Path::new("/"), device);
         host.qdisc();
         match whose {
@@ -67,7 +67,7 @@ impl Host {
         host
     }
 
-    /// What files say, below `root`.
+    /// Reads the files below `root`.
     pub(super) fn of_files(root: &Path, device: Option<&str>) -> Self {
         let mut host = Self::default();
         for name in SYSCTLS {
@@ -92,23 +92,23 @@ impl Host {
         }
     }
 
-    /// The queue of the device, which no file tells.
+    /// Reads the queueing discipline of the device with `ip`, since no file has it.
     fn qdisc(&mut self) {
         let Some(device) = &self.device else { return };
-        let said = Command::new("ip").args(["-o", "link", "show", "dev", device]).output();
-        let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-        let text = said.unwrap_or_default();
+        let output = Command::new("ip").args(["-o", "link", "show", "dev", device]).output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let text = output.unwrap_or_default();
         let mut words = text.split_whitespace().skip_while(|word| *word != "qdisc");
         if let Some(qdisc) = words.nth(1) {
             self.present.set("qdisc", qdisc);
         }
     }
 
-    /// Parameters of the kernel's LNet, if it is loaded.
+    /// Reads the parameters of the kernel's LNet, if it is loaded.
     pub(super) fn modules(&mut self, modules: &Path) {
         let of = |module: &str, name: &str| modules.join(module).join("parameters").join(name);
         if !modules.join("ksocklnd").is_dir() {
-            self.lnet = "the kernel's LNet is not loaded here: what is usual".into();
+            self.lnet = "defaults: the kernel's LNet is not loaded here".into();
             return;
         }
         for name in KSOCKLND {
@@ -117,19 +117,19 @@ impl Host {
         for name in LNET {
             self.take(name, of("lnet", name));
         }
-        self.lnet = "the kernel's LNet, by its parameters".into();
+        self.lnet = "parameters of the kernel's LNet".into();
     }
 
-    /// The first interface of a Fulmar node that runs.
-    fn node(&mut self, which: &Which) {
+    /// Reads the first interface of a running Fulmar node.
+    fn node(&mut self, which: &NodeArgs) {
         let client = which.client();
         let nets = client.call(&NetShow::default()).unwrap_or_default();
         let real = nets.iter().filter(|net| net.net != Net::LOOPBACK).flat_map(|net| &net.nis);
         let Some(ni) = real.into_iter().next() else {
-            self.lnet = "no Fulmar node runs here: what is usual".into();
+            self.lnet = "defaults: no Fulmar node runs here".into();
             return;
         };
-        self.lnet = format!("the Fulmar node that runs here, by {}", ni.nid);
+        self.lnet = format!("the running Fulmar node, interface {}", ni.nid);
         let present = &mut self.present;
         present.set("peer_credits", ni.tunables.peer_credits);
         present.set("credits", ni.tunables.credits);
@@ -150,7 +150,7 @@ impl Host {
     }
 }
 
-/// The device of the default route, else the first that is up and no loopback.
+/// Returns the device of the default route, else the first that is up and not loopback.
 fn default_device(root: &Path) -> Option<String> {
     let routes = std::fs::read_to_string(root.join("proc/net/route")).unwrap_or_default();
     let default = routes.lines().skip(1).find_map(|line| {

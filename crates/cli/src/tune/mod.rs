@@ -1,4 +1,4 @@
-//! `fulmar tune`: from words to a site, and what is printed.
+//! `fulmar tune`: options and output.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fulmar_tune::model::{Direction, Kind};
 use fulmar_tune::quantity;
 use fulmar_tune::texts::{self, Language, Names};
 
-use crate::context::{Which, complain, print};
+use crate::context::{NodeArgs, complain, print};
 
 mod host;
 mod measure;
@@ -19,76 +19,76 @@ mod tests;
 
 use host::Host;
 
-/// Say what a path of this rate and round trip needs, and what this host would carry as it is
+/// Compute the settings that a path of this rate and round trip needs
 ///
-/// Prints a verdict, each setting with its arithmetic beside what it is on this host now, and ready
-/// texts for the files and tools that take them. Nothing is changed.
+/// Prints the predicted throughput, each setting with its reason and its present value on this
+/// host, and texts ready for configuration files and tools. Nothing is changed.
 ///
-/// Exit status: 0 if the settings fill the line, 1 if they cannot (memory, too few nodes) or the round
-/// trip cannot be measured, 2 if the request was wrong.
+/// Exit status: 0 if the settings fill the line, 1 if they cannot (memory, too few nodes) or the
+/// round trip cannot be measured, 2 if the request is invalid.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The narrowest line of the path, in bits per second, such as 100Gbit
+    /// Rate of the slowest line of the path, in bits per second, such as 100Gbit
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     rate: u64,
-    /// The round trip of the path, such as 50.5ms
+    /// Round-trip time of the path, such as 50.5ms
     #[arg(long, value_name = "TIME", value_parser = quantity::time,
         required_unless_present = "to")]
     rtt: Option<Duration>,
     /// Measure the round trip to this host instead: HOST, HOST:PORT or a NID
     #[arg(long, value_name = "HOST", conflicts_with = "rtt")]
     to: Option<String>,
-    /// Nodes at each end that work at once, each with one of the other end
+    /// Active nodes at each end, each paired with one at the other end
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     nodes: u32,
-    /// The interface of a node, in bits per second [default: the line's]
+    /// Rate of the interface of a node, in bits per second [default: that of the line]
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     node_rate: Option<u64>,
     /// Routers at each end of the path
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=1000))]
     routers: u32,
-    /// Memory of a node, such as 64G [default: this host's]
+    /// Memory of a node, such as 64G [default: that of this host]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     memory: Option<u64>,
-    /// The part of packets that is lost, such as 1e-6 or 0.0001% [default: not known]
+    /// Share of lost packets, such as 1e-6 or 0.0001% [default: unknown]
     #[arg(long, value_name = "PART", value_parser = quantity::chance)]
     loss: Option<f64>,
-    /// The largest packet of the whole path
+    /// MTU of the whole path
     #[arg(long, value_name = "BYTES", default_value_t = 9000,
         value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
-    /// Connections of each bulk kind to a peer [default: what suits the line]
+    /// Connections of each bulk kind to a peer [default: chosen for the line]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
     conns: Option<u32>,
-    /// Whose nodes are to be set
+    /// Kind of nodes to configure
     #[arg(long = "for", value_name = "WHOSE", default_value = "fulmar")]
     whose: WhoseArg,
-    /// What they do: bulk tests of lst, or the file system
+    /// Kind of load: bulk tests of lst, or the file system
     #[arg(long, value_name = "WHAT", default_value = "selftest")]
     load: LoadArg,
-    /// Which way the data goes; a write needs the most
+    /// Direction of the data; writes need the most
     #[arg(long, value_name = "WAY", default_value = "write")]
     direction: DirectionArg,
-    /// Network of LNet, for the texts
+    /// LNet network name, for the texts
     #[arg(long, value_name = "NET", default_value = "tcp")]
     net: fulmar_lnet_wire::Net,
     /// Network device of this host, and for the texts [default: that of the default route]
     #[arg(long, value_name = "NAME", value_parser = device_name)]
     device: Option<String>,
-    /// The settings are for other hosts: do not look at this one
+    /// The settings are for other hosts: do not read those of this one
     #[arg(long)]
     elsewhere: bool,
-    /// What to print
+    /// Output format
     #[arg(long, value_name = "HOW", default_value = "text")]
     format: FormatArg,
     /// Print JSON, as --format json does
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    which: NodeArgs,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -125,15 +125,15 @@ enum FormatArg {
     Node,
     /// Commands of lnetctl
     Lnetctl,
-    /// A file of modprobe.d, which "fulmar node -c" reads too
+    /// A file for modprobe.d, which "fulmar node -c" accepts too
     Modprobe,
-    /// A file of sysctl.d
+    /// A file for sysctl.d
     Sysctl,
     /// Commands of lctl
     Lctl,
     /// Commands of ip and tc
     Device,
-    /// The command that measures it
+    /// The command that measures the throughput
     Lst,
 }
 
@@ -157,11 +157,11 @@ impl FormatArg {
 enum Refusal {
     /// The round trip cannot be measured.
     Failed(String),
-    /// The request was wrong.
+    /// The request is invalid.
     Wrong(String),
 }
 
-/// Below this part of the line it is not full.
+/// Share of the line from which it counts as full.
 const FULL: f64 = 0.95;
 
 pub(crate) fn main(args: &Args) -> ExitCode {
@@ -178,7 +178,7 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Prints what was asked for and returns the status.
+/// Prints the requested output and returns the exit status.
 fn run(args: &Args) -> Result<u8, Refusal> {
     let host =
         (!args.elsewhere).then(|| Host::read(args.device.as_deref(), args.whose(), &args.which));
@@ -203,7 +203,7 @@ fn run(args: &Args) -> Result<u8, Refusal> {
     Ok(if part < FULL { printed.max(1) } else { printed })
 }
 
-/// The texts of one language, each under its title if there are several.
+/// Returns the texts of one language, each with its title if there are several.
 fn only(advice: &Advice, names: &Names, language: Language) -> Result<String, String> {
     let blocks = texts::blocks(advice, names);
     let meant: Vec<_> = blocks.iter().filter(|block| block.language == language).collect();
@@ -211,7 +211,7 @@ fn only(advice: &Advice, names: &Names, language: Language) -> Result<String, St
         [] => {
             let others: Vec<String> =
                 blocks.iter().map(|block| format!("{:?}", block.language).to_lowercase()).collect();
-            Err(format!("there is no such text for this; there are {}", others.join(", ")))
+            Err(format!("this format is not available here; available are {}", others.join(", ")))
         }
         [block] => Ok(block.text.clone()),
         several => {
@@ -234,7 +234,7 @@ impl Args {
             (Some(rtt), _) => *rtt,
             (None, Some(to)) => measure::round_trip(to).map_err(Refusal::Failed)?,
             (None, None) => {
-                let message = "give the round trip by --rtt, or a host by --to";
+                let message = "give the round trip with --rtt, or a host with --to";
                 return Err(Refusal::Wrong(message.to_owned()));
             }
         };
@@ -261,11 +261,11 @@ impl Args {
     }
 }
 
-/// A name that needs no quotes in any of the texts.
+/// Checks that a name needs no quotes in any of the texts.
 fn device_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
     match (1..=15).contains(&text.len()) && text.chars().all(is_plain) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no name of a network device, such as eth0")),
+        false => Err(format!("{text:?} is not a valid name of a network device, such as eth0")),
     }
 }

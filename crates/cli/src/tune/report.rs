@@ -1,4 +1,4 @@
-//! What is printed: for people, and as JSON.
+//! Output, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use super::host::Host;
 
 /// Columns of a terminal.
 const WIDTH: usize = 100;
-/// Rows are this far from their heading.
+/// Indentation of rows below their heading.
 const INDENT: usize = 2;
 
-/// Returns everything as JSON.
+/// Returns the complete result as JSON.
 pub(super) fn json(advice: &Advice, host: Option<&Host>, names: &Names) -> String {
     let now = host.map(|host| host.present.predict(&advice.site, &advice.load));
     let value = json!({
@@ -30,7 +30,7 @@ pub(super) fn json(advice: &Advice, host: Option<&Host>, names: &Names) -> Strin
     text
 }
 
-/// Returns everything for people.
+/// Returns the complete result as text.
 pub(super) fn text(advice: &Advice, host: Option<&Host>, names: &Names) -> String {
     let mut out = verdict(advice, host);
     if !advice.warnings.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn text(advice: &Advice, host: Option<&Host>, names: &Names) -> Strin
     out
 }
 
-/// What the path needs, what the advice gives it, and what there would be without.
+/// Returns what the path needs, and the predictions with the advice and without.
 fn verdict(advice: &Advice, host: Option<&Host>) -> String {
     let Advice { site, path, plan, prediction, load, .. } = advice;
     let line = bit_rate(site.line_bits as f64);
@@ -74,21 +74,21 @@ fn verdict(advice: &Advice, host: Option<&Host>) -> String {
         duration(prediction.rpc_time)
     );
     out.push_str(&hanging("Load        ", &load_line, WIDTH));
-    out.push_str(&hanging("As advised  ", &told(advice, prediction), WIDTH));
+    out.push_str(&hanging("As advised  ", &outcome(advice, prediction), WIDTH));
     if let Some(host) = host {
         let now = host.present.predict(site, load);
-        let line = format!("{} ({})", told(advice, &now), host.lnet);
+        let line = format!("{} ({})", outcome(advice, &now), host.lnet);
         out.push_str(&hanging("As it is    ", &line, WIDTH));
     }
     out
 }
 
-/// A prediction in a line, with the formula of what binds.
-fn told(advice: &Advice, prediction: &Prediction) -> String {
+/// Returns a prediction on one line, with the formula of the bottleneck.
+fn outcome(advice: &Advice, prediction: &Prediction) -> String {
     let rate = prediction.bytes_per_second;
     let rates = bit_rate(8. * rate);
     if prediction.bound == Bound::Line {
-        return format!("{rates}: the line is full, nothing else binds");
+        return format!("{rates}: the line is the bottleneck");
     }
     let part = percent(rate / advice.path.rate.max(1) as f64);
     let by = |a: &&Term, b: &&Term| a.bytes_per_second.total_cmp(&b.bytes_per_second);
@@ -107,7 +107,7 @@ fn told(advice: &Advice, prediction: &Prediction) -> String {
         }
         _ => String::new(),
     };
-    format!("{rates}, {part} of the line. Bound by {what}: {formula}{convoy}")
+    format!("{rates}, {part} of the line. Limited by {what}: {formula}{convoy}")
 }
 
 const HEADINGS: [(Place, &str); 6] = [
@@ -155,7 +155,7 @@ struct Row<'a> {
     now: String,
     advised: String,
     why: String,
-    /// The advised value is the present one.
+    /// The advised value equals the present one.
     is_same: bool,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A value as a table shows it: limits of buffers as sizes.
+/// Returns a value for display: limits of buffers as sizes.
 fn shown(name: &str, value: &str) -> String {
     let is_size = name.ends_with("mem") || name.ends_with("mem_max");
     let last = value.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
@@ -186,7 +186,7 @@ fn shown(name: &str, value: &str) -> String {
     }
 }
 
-/// What a node keeps.
+/// Returns the memory that the settings need on a node.
 fn memory(advice: &Advice) -> String {
     let memory = &advice.memory;
     let mut out = String::new();
@@ -202,9 +202,9 @@ fn memory(advice: &Advice) -> String {
     }
     match memory.limit {
         Some(limit) => {
-            let _ = writeln!(out, "{:12}of {}, half of what it has", "", bytes(limit));
+            let _ = writeln!(out, "{:12}of {}, half of its memory", "", bytes(limit));
         }
-        None => out.push_str("            whether that fits is not known: give --memory\n"),
+        None => out.push_str("            the available memory is unknown: give --memory\n"),
     }
     out
 }

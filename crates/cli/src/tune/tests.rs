@@ -1,4 +1,4 @@
-//! The report, and what it is made from.
+//! Tests of the report and of its input.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn advice(words: &[&str]) -> Advice {
     advise(&args(words).site(None).unwrap())
 }
 
-/// A directory that looks like the root of a host.
+/// A directory with the layout of the root of a host.
 struct Root(PathBuf);
 
 impl Root {
@@ -40,14 +40,14 @@ impl Drop for Root {
 }
 
 #[test]
-fn the_report_of_a_hundred_gigabits_over_an_ocean_is_as_it_was_read_last() {
+fn the_report_of_100_gbit_over_an_ocean_is_unchanged() {
     let text = report::text(&advice(&["--for", "kernel"]), None, &Names::default());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/cli/tune-ocean.txt");
     if std::env::var_os("FULMAR_WRITE").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let expected = std::fs::read_to_string(path).unwrap();
-    assert!(text == expected, "FULMAR_WRITE=1 writes it anew; look at the difference:\n{text}");
+    assert!(text == expected, "FULMAR_WRITE=1 updates the file; check the difference:\n{text}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn lines_of_the_report_fit_a_terminal() {
 }
 
 #[test]
-fn a_host_tells_what_its_files_say() {
+fn host_settings_are_read_from_files() {
     let root = Root::new("host");
     root.file("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t33554432\n");
     root.file("proc/sys/net/ipv4/tcp_congestion_control", "cubic\n");
@@ -80,20 +80,20 @@ fn a_host_tells_what_its_files_say() {
     assert_eq!(host.present.get("peer_credits"), Some("16"));
     let advice = advice(&["--for", "kernel"]);
     let text = report::text(&advice, Some(&host), &Names::default());
-    let told =
-        "Bound by peer_credits: 2 pairs x 16 credits x 1 MiB / (89.1 µs + 50.5 ms round trip)";
+    let expected =
+        "Limited by peer_credits: 2 pairs x 16 credits x 1 MiB / (89.1 µs + 50.5 ms round trip)";
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains(told), "{text}");
-    assert!(text.contains("(the kernel's LNet, by its parameters)"), "{text}");
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("(parameters of the kernel's LNet)"), "{text}");
 }
 
 #[test]
-fn a_host_without_anything_is_as_usual() {
+fn a_host_without_settings_gets_defaults() {
     let root = Root::new("bare");
     let mut host = Host::of_files(&root.0, Some("eth9"));
     host.modules(&root.0.join("sys/module"));
     assert!(host.present.values.is_empty());
-    assert_eq!(host.lnet, "the kernel's LNet is not loaded here: what is usual");
+    assert_eq!(host.lnet, "defaults: the kernel's LNet is not loaded here");
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn json_has_the_advice_the_prediction_and_the_texts() {
 }
 
 #[test]
-fn every_option_is_explained_and_what_is_wrong_is_said() {
+fn every_option_has_help_and_errors_are_reported() {
     Args::command().debug_assert();
     let wrong = |words: &[&str]| {
         let words = OCEAN.iter().chain(words);
         Args::try_parse_from(words).unwrap_err().to_string()
     };
     assert!(wrong(&["--loss", "2"]).contains("such as 0.01%, or as a part, such as 1e-4"));
-    assert!(wrong(&["--device", "eth0; reboot"]).contains("no name of a network device"));
+    assert!(wrong(&["--device", "eth0; reboot"]).contains("not a valid name of a network device"));
     assert!(wrong(&["--memory", "much"]).contains("such as 64G"));
 }
 
@@ -126,5 +126,5 @@ fn the_round_trip_to_this_host_is_measured() {
     let took = measure::round_trip(&listener.local_addr().unwrap().to_string()).unwrap();
     assert!(took > Duration::ZERO);
     let error = measure::round_trip("no.such.host.invalid").unwrap_err();
-    assert!(error.contains("is no host that can be found"), "{error}");
+    assert!(error.contains("cannot resolve"), "{error}");
 }

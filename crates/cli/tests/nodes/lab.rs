@@ -1,4 +1,4 @@
-//! Nodes of the binary, with a directory of their own and a port that no other test has.
+//! Nodes of the binary, with a directory and a port that no other test uses.
 
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -12,16 +12,16 @@ use std::io::{Read, Write};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a command did: its status, standard output and standard error.
+/// Result of a command: its status, standard output and standard error.
 pub(crate) type Ran = (i32, String, String);
 
-/// How long a node may take for what it does at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of operations that take no time on an idle machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where the nodes of one test are.
+/// Directory and ports of the nodes of one test.
 pub(crate) struct Lab {
     directory: PathBuf,
-    /// The acceptors' port. The next one is free too.
+    /// Port of the acceptors. The next one is free too.
     pub(crate) port: u16,
 }
 
@@ -31,7 +31,7 @@ impl Lab {
         let pid = std::process::id();
         let directory = std::env::temp_dir().join(format!("fulmar-nodes-{name}-{pid}"));
         std::fs::create_dir_all(&directory).unwrap();
-        // Below those that the system gives to callers.
+        // Below the ephemeral ports.
         let base = 20_000 + (pid % 120) as u16 * 100;
         Self { directory, port: base + COUNT.fetch_add(2, Ordering::Relaxed) % 100 }
     }
@@ -45,12 +45,12 @@ impl Lab {
         self.node_with(host, &["--networks", &format!("tcp(127.0.0.{host})")])
     }
 
-    /// Starts a node and returns when it says that it is ready.
+    /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn node_with(&self, host: u8, args: &[&str]) -> Node {
         let notify = self.path(&format!("{host}.notify"));
         let _ = std::fs::remove_file(&notify);
         let ready = UnixDatagram::bind(&notify).unwrap();
-        ready.set_read_timeout(Some(PATIENCE)).unwrap();
+        ready.set_read_timeout(Some(TIMEOUT)).unwrap();
         let (control, log) =
             (self.path(&format!("{host}.sock")), self.path(&format!("{host}.log")));
         let mut command = self.command(args);
@@ -66,7 +66,7 @@ impl Lab {
         node
     }
 
-    /// Runs a node that does not start.
+    /// Runs a node that must fail to start.
     pub(crate) fn refused(&self, args: &[&str]) -> Ran {
         let control = self.path("refused.sock");
         ran(self.command(args).env("FULMAR_CONTROL", control).stderr(Stdio::piped()))
@@ -104,27 +104,27 @@ impl Node {
         ran(self.tool(&format!("lst {words}")).env("LST_SESSION", key.to_string()))
     }
 
-    /// Runs what must succeed and returns what it printed.
-    pub(crate) fn says(&self, words: &str) -> String {
+    /// Runs a command that must succeed, and returns its output.
+    pub(crate) fn output(&self, words: &str) -> String {
         let (status, out, err) = self.run(words);
         assert_eq!((status, err.as_str()), (0, ""), "{words}\n{out}");
         out
     }
 
-    /// Runs a command until it prints `part`, and returns all that it printed then.
-    pub(crate) fn comes_to_say(&self, words: &str, part: &str) -> String {
+    /// Repeats a command until its output contains `part`, and returns that output.
+    pub(crate) fn wait_for_output(&self, words: &str, part: &str) -> String {
         let begun = Instant::now();
         loop {
-            let out = self.says(words);
+            let out = self.output(words);
             if out.contains(part) {
                 return out;
             }
-            assert!(begun.elapsed() < PATIENCE, "{part:?} is missing in:\n{out}");
+            assert!(begun.elapsed() < TIMEOUT, "{part:?} is missing in:\n{out}");
             sleep(Duration::from_millis(20));
         }
     }
 
-    /// Starts a command and leaves it to itself.
+    /// Starts a command without waiting for it.
     pub(crate) fn begin(&self, words: &str) -> Child {
         self.tool(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
@@ -140,11 +140,11 @@ impl Node {
         fetch(UnixStream::connect(&self.control).unwrap(), path)
     }
 
-    /// Sends SIGTERM; returns the status that the node ended with, and after how long.
+    /// Sends SIGTERM; returns the exit status of the node, and how long it took to end.
     pub(crate) fn terminate(mut self) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status.code(), begun.elapsed());
             }

@@ -1,4 +1,4 @@
-//! `lst` and the nodes that it drives, as an administrator meets them.
+//! `lst` and its test nodes, from the command line.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::lab::{Lab, Node};
 
 const KEY: u32 = 4711;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a test node at 127.0.0.`host`.
 fn test_node(lab: &Lab, host: u8) -> Node {
@@ -26,36 +26,36 @@ fn test_node_with(lab: &Lab, host: u8, parameter: &str) -> Node {
     lab.node_with(host, &["-c", file.to_str().unwrap()])
 }
 
-/// Runs what must succeed and returns what it printed.
-fn says(node: &Node, words: &str) -> String {
+/// Runs a command that must succeed, and returns its output.
+fn output(node: &Node, words: &str) -> String {
     let (status, out, err) = node.lst(KEY, words);
     assert_eq!((status, err.as_str()), (0, ""), "lst {words}\n{out}");
     out
 }
 
-/// Makes a session of the node at 2, with groups `c` of it and `s` of the node at 3.
+/// Creates a session on the node at 2, with group `c` of that node and `s` of the node at 3.
 fn session(console: &Node) {
     assert_eq!(
-        says(console, "new_session --timeout 60 far"),
+        output(console, "new_session --timeout 60 far"),
         "SESSION: far FEATURES: 1 TIMEOUT: 60 FORCE: No\n"
     );
     for (group, host) in [("c", 2), ("s", 3)] {
         assert_eq!(
-            says(console, &format!("add_group {group} 127.0.0.{host}@tcp")),
+            output(console, &format!("add_group {group} 127.0.0.{host}@tcp")),
             format!("127.0.0.{host}@tcp are added to session\n")
         );
     }
 }
 
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "{what} within {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what} within {TIMEOUT:?}");
         sleep(Duration::from_millis(50));
     }
 }
 
-/// The third word of each line of `lst stat` that has figures, as lst-survey reads it.
+/// Returns the third word of each line of `lst stat` with numbers, as lst-survey reads it.
 fn figures(text: &str) -> Vec<f64> {
     let lines = text.lines().filter(|line| line.starts_with("[R]") || line.starts_with("[W]"));
     lines.map(|line| line.split_whitespace().nth(2).unwrap().parse().unwrap()).collect()
@@ -66,35 +66,37 @@ fn a_console_drives_a_client_and_a_server() {
     let lab = Lab::new("lst-drive");
     let (a, _b) = (test_node(&lab, 2), test_node(&lab, 3));
     session(&a);
-    assert_eq!(says(&a, "add_batch b1"), "");
+    assert_eq!(output(&a, "add_batch b1"), "");
     for test in [
         "--loop 50 --concurrency 2 --from c --to s ping",
         "--loop 20 --concurrency 2 --from c --to s brw write check=full size=8k",
         "--loop 20 --from c --to s brw read check=simple size=1M",
     ] {
         assert_eq!(
-            says(&a, &format!("add_test --batch b1 {test}")),
+            output(&a, &format!("add_test --batch b1 {test}")),
             "Test was added successfully\n"
         );
     }
-    assert_eq!(says(&a, "list_group"), "1) c\n2) s\nTotal 2 groups\n");
-    assert!(says(&a, "list_batch b1").starts_with("Batch: b1 Tests: 3 State: 176\n"));
-    assert_eq!(says(&a, "run b1"), "b1 is running now\n");
-    eventually("every loop is done", || says(&a, "query b1") == "b1 [0] is stopped\n");
-    let stat = says(&a, "stat --delay 1 --count 2 c s");
+    assert_eq!(output(&a, "list_group"), "1) c\n2) s\nTotal 2 groups\n");
+    assert!(output(&a, "list_batch b1").starts_with("Batch: b1 Tests: 3 State: 176\n"));
+    assert_eq!(output(&a, "run b1"), "b1 is running now\n");
+    eventually("every loop is done", || output(&a, "query b1") == "b1 [0] is stopped\n");
+    let stat = output(&a, "stat --delay 1 --count 2 c s");
     assert_eq!(figures(&stat).len(), 16, "{stat}");
-    let errors = says(&a, "show_error --session c s");
+    let errors = output(&a, "show_error --session c s");
     assert_eq!(errors, "c:\nTotal 0 error nodes in c\ns:\nTotal 0 error nodes in s\n");
-    assert_eq!(says(&a, "stop b1"), "Batch is stopped\n");
-    assert!(says(&a, "ping --session").contains("12345-127.0.0.3@tcp: Active [session: far id: "));
-    assert_eq!(says(&a, "end_session"), "");
+    assert_eq!(output(&a, "stop b1"), "Batch is stopped\n");
+    assert!(
+        output(&a, "ping --session").contains("12345-127.0.0.3@tcp: Active [session: far id: ")
+    );
+    assert_eq!(output(&a, "end_session"), "");
     let (status, _, err) = a.lst(KEY, "show_session");
     assert_eq!(status, 255);
     assert!(err.starts_with("No session exists\n"), "{err}");
 }
 
 #[test]
-fn what_is_unknown_or_wrong_is_refused_with_a_reason() {
+fn invalid_requests_are_refused_with_a_reason() {
     let lab = Lab::new("lst-wrong");
     let (a, _b) = (test_node(&lab, 2), test_node(&lab, 3));
     let fails = |words: &str, status: i32, begin: &str| {
@@ -140,57 +142,57 @@ fn a_node_without_the_role_says_how_to_get_it() {
 }
 
 #[test]
-fn two_consoles_want_one_node_and_force_decides() {
+fn a_second_console_takes_a_node_only_with_force() {
     let lab = Lab::new("lst-two");
     let (a, b, _c) = (test_node(&lab, 2), test_node(&lab, 3), test_node(&lab, 4));
-    says(&a, "new_session first");
-    says(&a, "add_group g 127.0.0.4@tcp");
-    says(&b, "new_session second");
+    output(&a, "new_session first");
+    output(&a, "add_group g 127.0.0.4@tcp");
+    output(&b, "new_session second");
     let (status, _, err) = b.lst(KEY, "add_group g 127.0.0.4@tcp");
     assert_eq!(status, 253, "{err}");
     let busy = "operation create session failed on 12345-127.0.0.4@tcp: Device or resource busy\n";
     assert!(err.starts_with(busy), "{err}");
     let forced = "SESSION: third FEATURES: 1 TIMEOUT: 300 FORCE: Yes\n";
-    assert_eq!(says(&b, "new_session --force third"), forced);
-    says(&b, "add_group g 127.0.0.4@tcp");
-    says(&b, "list_group g --active");
+    assert_eq!(output(&b, "new_session --force third"), forced);
+    output(&b, "add_group g 127.0.0.4@tcp");
+    output(&b, "list_group g --active");
     let (_, out, _) = a.lst(KEY, "ping --group g");
     assert!(out.contains("12345-127.0.0.4@tcp: Busy [session: third id: 127.0.0.3@tcp]"), "{out}");
 }
 
 #[test]
-fn a_node_that_dies_is_named_and_the_rest_goes_on() {
+fn a_killed_node_is_reported_and_the_others_continue() {
     let lab = Lab::new("lst-dies");
     let (a, _b) = (test_node_with(&lab, 2, "rpc_timeout: 2"), test_node(&lab, 3));
     let c = test_node(&lab, 4);
-    says(&a, "new_session far");
-    says(&a, "add_group c 127.0.0.2@tcp");
-    says(&a, "add_group s 127.0.0.[3-4]@tcp");
-    says(&a, "add_test --distribute 1:2 --concurrency 2 --from c --to s brw write size=64k");
-    says(&a, "run");
+    output(&a, "new_session far");
+    output(&a, "add_group c 127.0.0.2@tcp");
+    output(&a, "add_group s 127.0.0.[3-4]@tcp");
+    output(&a, "add_test --distribute 1:2 --concurrency 2 --from c --to s brw write size=64k");
+    output(&a, "run");
     drop(c);
-    eventually("the death is counted", || {
+    eventually("the failure is counted", || {
         let (_, _, err) = a.lst(KEY, "show_error c");
         err.contains("12345-127.0.0.2@tcp: [Session ") && !err.contains("Session 0 brw errors")
     });
-    let before = figures(&says(&a, "stat --count 1 --delay 1 --bw c"));
-    assert!(before.iter().any(|rate| *rate > 0.0), "the living pair goes on: {before:?}");
+    let before = figures(&output(&a, "stat --count 1 --delay 1 --bw c"));
+    assert!(before.iter().any(|rate| *rate > 0.0), "the other pair continues: {before:?}");
     let (status, out, err) = a.lst(KEY, "show_error --session s");
     assert_eq!((status, out.lines().last()), (254, Some("Total 1 error nodes in s")), "{err}");
     assert!(err.contains("can't show error on 12345-127.0.0.4@tcp"), "{err}");
-    says(&a, "stop --force");
+    output(&a, "stop --force");
     let (_, _, err) = a.lst(KEY, "end_session");
     assert!(!err.contains("127.0.0.3"), "{err}");
 }
 
 #[test]
-fn a_console_that_dies_leaves_nothing_behind() {
+fn a_killed_console_leaves_no_session_behind() {
     let lab = Lab::new("lst-orphan");
     let (a, b) = (test_node(&lab, 2), test_node_with(&lab, 3, "session_timeout: 2"));
-    says(&a, "new_session far");
-    says(&a, "add_group s 127.0.0.3@tcp");
+    output(&a, "new_session far");
+    output(&a, "add_group s 127.0.0.3@tcp");
     drop(a);
-    // Its node is free for another as soon as the session has expired.
+    // The node is free for another console once the session has expired.
     eventually("the session expires", || {
         b.lst(KEY, "new_session --force mine");
         b.lst(KEY, "add_group g 127.0.0.3@tcp").0 == 0
@@ -203,10 +205,10 @@ fn damaged_data_are_counted_where_they_are_found() {
     let a = test_node_with(&lab, 2, "brw_inject_errors: 3");
     let _b = test_node(&lab, 3);
     session(&a);
-    says(&a, "add_test --loop 40 --from c --to s brw write check=full size=4k");
-    says(&a, "run");
-    // A unit ends with its first error.
-    eventually("the load ends", || says(&a, "query") == "batch [0] is stopped\n");
+    output(&a, "add_test --loop 40 --from c --to s brw write check=full size=4k");
+    output(&a, "run");
+    // A unit stops at its first error.
+    eventually("the load ends", || output(&a, "query") == "batch [0] is stopped\n");
     let (_, out, err) = a.lst(KEY, "show_error c");
     assert_eq!(out, "c:\nTotal 1 error nodes in c\n", "{err}");
     let counted = "12345-127.0.0.2@tcp: [Session 1 brw errors, 0 ping errors]";
@@ -218,18 +220,18 @@ fn one_command_measures_a_path() {
     let lab = Lab::new("lst-run");
     let (a, _b) = (test_node(&lab, 2), test_node(&lab, 3));
     let ends = "--from 127.0.0.2@tcp --to 127.0.0.3@tcp --time 1 --warmup 0";
-    let out = a.says(&format!("lst run {ends} brw write --size 64k --concurrency 4"));
+    let out = a.output(&format!("lst run {ends} brw write --size 64k --concurrency 4"));
     for word in ["MB/s", "MiB/s", "median", "p99", "127.0.0.2@tcp", "total"] {
         assert!(out.contains(word), "{word} is missing in:\n{out}");
     }
-    let json = a.says(&format!("lst run {ends} --json ping"));
+    let json = a.output(&format!("lst run {ends} --json ping"));
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(report.is_object(), "{json}");
     let sweep =
         format!("lst run {ends} --sweep concurrency=1..2x2,size=4k,8k --repeats 1 --csv brw read");
-    let csv = a.says(&sweep);
+    let csv = a.output(&sweep);
     assert_eq!(csv.lines().count(), 5, "{csv}");
-    // Nothing is left of any of them.
+    // No session is left.
     let (status, _, err) = a.lst(KEY, "show_session");
     assert_eq!(status, 255, "{err}");
     let (status, _, err) =
@@ -241,7 +243,7 @@ fn one_command_measures_a_path() {
 fn a_mesh_names_the_worst_pair() {
     let lab = Lab::new("lst-mesh");
     let (a, _b, _c) = (test_node(&lab, 2), test_node(&lab, 3), test_node(&lab, 4));
-    let out = a.says("lst mesh 127.0.0.[2-4]@tcp --time 0.2 --size 64k");
+    let out = a.output("lst mesh 127.0.0.[2-4]@tcp --time 0.2 --size 64k");
     for word in ["127.0.0.2@tcp", "127.0.0.3@tcp", "127.0.0.4@tcp", "worst"] {
         assert!(out.to_lowercase().contains(word), "{word} is missing in:\n{out}");
     }
@@ -253,8 +255,8 @@ fn a_node_measures_itself() {
     let a = test_node(&lab, 2);
     for test in ["ping", "brw read --size 64k --check full"] {
         let out =
-            a.says(&format!("lst run --from 127.0.0.2@tcp --to 127.0.0.2@tcp --time 0.3 {test}"));
+            a.output(&format!("lst run --from 127.0.0.2@tcp --to 127.0.0.2@tcp --time 0.3 {test}"));
         assert!(out.contains("127.0.0.2@tcp"), "{out}");
     }
-    a.says("lctl list_nids");
+    a.output("lctl list_nids");
 }

@@ -1,12 +1,12 @@
-//! The data of bulk transfers in memory.
+//! Data of bulk transfers.
 
 use fulmar_lnet_wire::selftest::{Check, Damage, WORD, fill, fill_poison, spoil, verify};
 use fulmar_net::{Buffer, Slice};
 use fulmar_selftest::Contents;
 use fulmar_wire::Order;
 
-/// Allocates memory with known data. Zeros are written too: what is measured is memory, and not the
-/// one page of zeros that stands for all pages that nobody has touched.
+/// Allocates memory with known data. Zeros are written too: otherwise all untouched pages would map
+/// to a single zero page, and the measurement would be wrong.
 pub(super) fn allocate(len: usize, contents: Contents) -> Buffer {
     let buffer = Buffer::new(len);
     let mut page = [0; PAGE];
@@ -19,7 +19,7 @@ pub(super) fn allocate(len: usize, contents: Contents) -> Buffer {
     buffer
 }
 
-/// Adds to the word at the beginning of `slice`.
+/// Adds to the first word of `slice`.
 pub(super) fn damage_word(slice: &Slice, add: u64) {
     let mut word = [0; WORD];
     slice.read_at(0, &mut word);
@@ -27,7 +27,7 @@ pub(super) fn damage_word(slice: &Slice, add: u64) {
     slice.write_at(0, &word);
 }
 
-/// Looks for words that are not good, and poisons what was looked at.
+/// Checks the words of `slice`, then poisons the checked words.
 pub(super) fn check(slice: &Slice, check: Check, order: Order) -> Result<(), Damage> {
     let mut result = Ok(());
     let mut poison = [0; PAGE];
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn good_data_pass_once_and_are_poison_then() {
+    fn good_data_passes_once_and_is_poisoned() {
         for how in [Check::FULL, Check::SIMPLE] {
             let slice = slice(Contents::Good);
             assert_eq!(check(&slice, how, Order::Little), Ok(()));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn one_damaged_word_is_found_by_a_full_check_wherever_it_is() {
+    fn a_full_check_finds_any_damaged_word() {
         for at in [0, 8, PAGE, 2 * PAGE + 512, 3 * PAGE + 16] {
             let slice = slice(Contents::Good);
             damage_word(&slice.slice(at..at + WORD), 3);

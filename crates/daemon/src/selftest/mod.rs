@@ -1,4 +1,4 @@
-//! LNet selftest on a node of the driver: the host of its machine.
+//! LNet selftest on a node: the host of the selftest service.
 
 mod data;
 
@@ -13,7 +13,7 @@ use fulmar_selftest::console::{Answer, Keyed};
 use fulmar_selftest::{CommandId, Config, HostRequest, Notice, SelftestService, Task};
 use tracing::Level;
 
-/// A test node and a console of LNet selftest. Clones are handles to the same one.
+/// A test node and a console of LNet selftest. Clones are handles to the same instance.
 #[derive(Clone, Debug)]
 pub struct Selftest(Running<SelftestHost>);
 
@@ -31,7 +31,7 @@ impl Selftest {
         Running::start(node, SelftestService::CONFIG, machine, host, portals).map(Self)
     }
 
-    /// Gives a command to the console and waits for its end.
+    /// Runs a command on the console and waits for its answer.
     ///
     /// # Errors
     /// ESHUTDOWN if the node was stopped.
@@ -50,7 +50,7 @@ impl Selftest {
     }
 }
 
-/// What the machine needs of its node.
+/// Host functions of the selftest service.
 #[derive(Debug)]
 struct SelftestHost {
     node: Admin,
@@ -59,9 +59,9 @@ struct SelftestHost {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The memory of bulk, by the names of the machine.
+    /// Bulk memory, by buffer ID.
     buffers: BTreeMap<BufferId, Buffer>,
-    /// Who waits for the answers to which commands.
+    /// Channels that wait for the answers to commands.
     waiting: BTreeMap<CommandId, SyncSender<Answer>>,
     closed: bool,
 }
@@ -72,7 +72,7 @@ impl SelftestHost {
     }
 
     /// # Panics
-    /// If the machine has lost count of its buffers.
+    /// If the service uses an unknown buffer.
     fn slice(&self, span: Span) -> Slice {
         let state = self.state();
         let buffer = &state.buffers[&span.buffer];
@@ -125,7 +125,7 @@ impl Host for SelftestHost {
             }
             HostRequest::Answer { command, answer } => {
                 if let Some(waiting) = self.state().waiting.remove(&command) {
-                    // The one who waits may have given up.
+                    // The receiver may have given up.
                     let _ = waiting.try_send(answer);
                 }
             }
@@ -154,7 +154,7 @@ fn level(notice: &Notice) -> Level {
     }
 }
 
-/// Returns what this process has cost, and how TCP fares on its connections.
+/// Returns the resource usage of this process, and the TCP state of its connections.
 fn measure(node: &Admin) -> Usage {
     let cpu = fulmar_net::processor_time().as_nanos();
     let cpu_ns = u64::try_from(cpu).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The clock of a measurement, which the user can stop.
+//! The clock of a measurement, with a stop on signals.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,17 +9,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use fulmar_control::tool::complain;
 
-/// A clock that can be waited for.
+/// A clock that a stop can interrupt.
 pub(super) trait Clock {
     /// Returns the time since the start.
     fn now(&self) -> Duration;
-    /// Waits for some time, or until the user stops the measurement; returns whether that is so.
+    /// Waits for `time`, or until the user stops the measurement; returns whether it was stopped.
     fn wait(&self, time: Duration) -> bool;
-    /// Waits for some time in any case.
+    /// Waits for `time` in any case.
     fn rest(&self, time: Duration);
 }
 
-/// The real time, which SIGINT, SIGTERM and SIGHUP stop.
+/// The system clock; SIGINT, SIGTERM and SIGHUP stop the measurement.
 #[derive(Debug)]
 pub(super) struct WallClock {
     start: Instant,
@@ -32,14 +32,14 @@ struct Stop {
     changed: Condvar,
 }
 
-/// The status of a command that was interrupted.
+/// Exit status of an interrupted command.
 pub(super) const INTERRUPTED: u8 = 130;
 
 impl WallClock {
     /// Installs handlers for the signals.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub(super) fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let within = runtime.enter();
@@ -48,12 +48,12 @@ impl WallClock {
         let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
         drop(within);
         let stop = Arc::new(Stop::default());
-        let told = Arc::clone(&stop);
+        let signalled = Arc::clone(&stop);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
-            told.now();
+            signalled.now();
             complain(
-                "\nStopping the load and ending the session; once more leaves that to the nodes\n",
+                "\nStopping the load and ending the session; interrupt again to exit at once\n",
             );
             runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
             std::process::exit(INTERRUPTED.into());
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_ends_the_wait_and_every_later_one() {
+    fn a_stop_ends_this_wait_and_later_ones() {
         let stop = Arc::new(Stop::default());
         assert!(!stop.wait(Duration::from_millis(1)));
         let later = Arc::clone(&stop);

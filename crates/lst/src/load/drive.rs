@@ -1,11 +1,11 @@
-//! One measurement: from a session of its own to figures.
+//! One measurement, in its own session.
 //!
 //! ```text
-//! session, groups, tests ─ run ─ warm-up ─ sample ─ look each second ─ sample ─ stop ─ end
+//! session, groups, tests ─ run ─ warm-up ─ sample ─ read each second ─ sample ─ stop ─ end
 //! ```
 //!
-//! Figures are the differences of the two samples; errors are counted from before the run. A node that
-//! fails meanwhile is not asked again, and the others continue.
+//! Results are the differences of the two samples; errors are counted from before the run. A node
+//! that fails during the run is not queried again, and the others continue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,11 +30,11 @@ pub(super) struct Cell {
     pub(super) distribute: (u32, u32),
     pub(super) time: Duration,
     pub(super) warmup: Duration,
-    /// Replaces other sessions.
+    /// Whether to replace other sessions.
     pub(super) force: bool,
 }
 
-/// Which clients load which servers.
+/// A load from clients to servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     pub(super) from: Vec<Nid>,
@@ -53,10 +53,10 @@ pub(super) struct Tick {
     pub(super) failed: usize,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
-    /// Clients, then those that are only servers.
+    /// Clients, then nodes that are only servers.
     pub(super) nodes: Vec<NodeOutcome>,
     pub(super) interrupted: bool,
     /// Notes for the user.
@@ -71,12 +71,12 @@ pub(super) struct NodeOutcome {
     pub(super) server: bool,
     pub(super) figures: Option<Figures>,
     pub(super) errors: u64,
-    /// Why it failed, if it did.
+    /// Why the node failed, if it did.
     pub(super) trouble: Option<String>,
 }
 
 impl Outcome {
-    /// Returns whether the figures are those of a load without errors.
+    /// Returns whether all nodes completed without errors.
     pub(super) fn is_fine(&self) -> bool {
         self.remarks.is_empty()
             && self.nodes.iter().all(|node| node.errors == 0 && node.trouble.is_none())
@@ -85,12 +85,12 @@ impl Outcome {
 
 /// How often the counters are read.
 const TICK: Duration = Duration::from_secs(1);
-/// How long clients may take to end their RPCs.
+/// How long clients may take to complete their RPCs.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often they are asked whether they have ended.
+/// How often clients are checked meanwhile.
 const GRACE_TICK: Duration = Duration::from_millis(100);
 
-/// Measures. The session is over when this returns, also with an error.
+/// Runs a measurement. The session has ended when this returns, also with an error.
 pub(super) fn measure(
     console: &mut dyn Console,
     clock: &dyn Clock,
@@ -98,9 +98,9 @@ pub(super) fn measure(
     live: &mut dyn FnMut(&Tick),
 ) -> Result<Outcome, Failure> {
     let session = Session::begin(console, &cell.name, cell.force)?;
-    let mut drive = Drive { session, clock, cell, nodes: roster(&cell.flows) };
+    let mut drive = Drive { session, clock, cell, nodes: unique_nodes(&cell.flows) };
     drive.install()?;
-    drive.look()?;
+    drive.read_counters()?;
     drive.nodes.iter_mut().for_each(|node| node.before = node.now.stats);
     drive.session.run()?;
     let mut interrupted = clock.wait(cell.warmup);
@@ -126,44 +126,44 @@ struct Node {
     nid: Nid,
     client: bool,
     server: bool,
-    /// Before the load.
+    /// Counters before the load.
     before: Stats,
-    /// After the warm-up.
+    /// Counters after the warm-up.
     start: Option<Sample>,
     now: Sample,
     trouble: Option<String>,
 }
 
-/// Returns the nodes of all flows, each once: clients, then those that are only servers.
-fn roster(flows: &[Flow]) -> Vec<Node> {
+/// Returns the nodes of all flows without duplicates: clients, then nodes that are only servers.
+fn unique_nodes(flows: &[Flow]) -> Vec<Node> {
     let mut nodes: BTreeMap<Nid, usize> = BTreeMap::new();
-    let mut roster: Vec<Node> = Vec::new();
+    let mut unique_nodes: Vec<Node> = Vec::new();
     let mut place = |nid: Nid| {
-        let at = *nodes.entry(nid).or_insert(roster.len());
-        if at == roster.len() {
+        let at = *nodes.entry(nid).or_insert(unique_nodes.len());
+        if at == unique_nodes.len() {
             let (before, now) = (Stats::default(), Sample::default());
             let (client, server, start, trouble) = (false, false, None, None);
-            roster.push(Node { nid, client, server, before, start, now, trouble });
+            unique_nodes.push(Node { nid, client, server, before, start, now, trouble });
         }
         at
     };
     let clients: Vec<usize> = flows.iter().flat_map(|flow| &flow.from).map(|n| place(*n)).collect();
     let servers: Vec<usize> = flows.iter().flat_map(|flow| &flow.to).map(|n| place(*n)).collect();
-    clients.into_iter().for_each(|at| roster[at].client = true);
-    servers.into_iter().for_each(|at| roster[at].server = true);
-    roster
+    clients.into_iter().for_each(|at| unique_nodes[at].client = true);
+    servers.into_iter().for_each(|at| unique_nodes[at].server = true);
+    unique_nodes
 }
 
 impl Drive<'_> {
-    /// Takes the nodes into the session and gives them their tests.
+    /// Adds the nodes to the session and assigns their tests.
     fn install(&mut self) -> Result<(), Failure> {
         for (number, flow) in self.cell.flows.iter().enumerate() {
             let (from, to) = (format!("clients{number}"), format!("servers{number}"));
             for (group, nodes) in [(&from, &flow.from), (&to, &flow.to)] {
                 let (group, nodes) = (group.clone(), nodes.clone());
-                self.session.ask("make a group", Command::AddGroup { group: group.clone() })?;
+                self.session.ask("create a group", Command::AddGroup { group: group.clone() })?;
                 self.session
-                    .all("take the nodes into the session", Command::AddNodes { group, nodes })?;
+                    .all("add the nodes to the session", Command::AddNodes { group, nodes })?;
             }
             let test = Command::AddTest {
                 batch: self.session.batch(),
@@ -174,13 +174,13 @@ impl Drive<'_> {
                 from,
                 to,
             };
-            self.session.all("give the nodes their test", test)?;
+            self.session.all("add the test to the nodes", test)?;
         }
         Ok(())
     }
 
-    /// Reads the nodes each second until the time is over; returns whether the user has stopped it
-    /// earlier. It also ends when no client is busy any more.
+    /// Reads the nodes each second until the time is over; returns whether the user stopped it
+    /// earlier. Also ends when no client is busy any more.
     fn watch(&mut self, live: &mut dyn FnMut(&Tick)) -> Result<bool, Failure> {
         let start = self.clock.now();
         let mut seen: Vec<Stats> = self.nodes.iter().map(|node| node.now.stats).collect();
@@ -193,23 +193,23 @@ impl Drive<'_> {
             if elapsed >= self.cell.time {
                 return Ok(false);
             }
-            self.look()?;
+            self.read_counters()?;
             live(&self.tick(elapsed, &seen));
             seen = self.nodes.iter().map(|node| node.now.stats).collect();
-            if !self.nodes.iter().any(Node::is_at_work) {
+            if !self.nodes.iter().any(Node::is_busy) {
                 return Ok(false);
             }
         }
     }
 
-    /// Returns the progress since the nodes were `seen`.
+    /// Returns the progress since the counters in `seen`.
     fn tick(&self, elapsed: Duration, seen: &[Stats]) -> Tick {
         let (mut bytes_per_second, mut rpcs_per_second) = (0.0, 0.0);
         let clients = self.nodes.iter().zip(seen).filter(|(node, _)| node.client);
         for (node, before) in clients {
             let now = &node.now.stats;
             let ms = now.running_ms.wrapping_sub(before.running_ms);
-            // The state of a node that failed does not change, so no time has passed for it.
+            // The counters of a failed node do not change, so its time does not advance.
             if ms > 0 {
                 let (bytes, rpcs) = passed(self.cell.test, before, now);
                 bytes_per_second += bytes as f64 * 1e3 / f64::from(ms);
@@ -227,12 +227,12 @@ impl Drive<'_> {
         }
     }
 
-    /// Reads the counters of the nodes that still answer.
-    fn look(&mut self) -> Result<(), Failure> {
-        self.look_at(self.healthy())
+    /// Reads the counters of the nodes that have not failed.
+    fn read_counters(&mut self) -> Result<(), Failure> {
+        self.read_counters_of(self.healthy())
     }
 
-    fn look_at(&mut self, nids: Vec<Nid>) -> Result<(), Failure> {
+    fn read_counters_of(&mut self, nids: Vec<Nid>) -> Result<(), Failure> {
         if nids.is_empty() {
             return Ok(());
         }
@@ -244,10 +244,10 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Reads everything from the nodes that answer. Nodes that failed before are asked again: only the
-    /// path to them may have failed for a moment.
+    /// Reads all counters. Retries nodes that failed before: perhaps only the path to them failed
+    /// for a moment.
     fn sample(&mut self) -> Result<(), Failure> {
-        self.look_at(self.nodes.iter().map(|node| node.nid).collect())?;
+        self.read_counters_of(self.nodes.iter().map(|node| node.nid).collect())?;
         let nids = self.healthy();
         if nids.is_empty() {
             return Ok(());
@@ -264,14 +264,14 @@ impl Drive<'_> {
         self.nodes.iter().filter(|node| node.trouble.is_none()).map(|node| node.nid).collect()
     }
 
-    /// Returns the node of an answer and its value, unless the node has failed.
+    /// Returns the node and value of an answer, unless the node has failed.
     fn place<T: Clone>(&mut self, answer: &NodeAnswer<T>) -> Option<(&mut Node, T)> {
         let node = self.nodes.iter_mut().find(|node| node.nid == answer.nid)?;
         node.trouble = trouble(answer);
         Some((node, answer.result.clone().ok()?))
     }
 
-    /// Stops the load, ends the session and computes the figures.
+    /// Stops the load, ends the session and computes the results.
     fn finish(mut self, interrupted: bool) -> Result<Outcome, Failure> {
         let mut remarks = Vec::new();
         let failed = self.nodes.iter().any(|node| node.trouble.is_some());
@@ -280,8 +280,7 @@ impl Drive<'_> {
         while let active @ 1.. = self.session.active()? {
             if self.clock.now() >= patient_until {
                 remarks.push(format!(
-                    "{active} clients still waited for RPCs when the session was ended, {} s after \
-                     they were told to stop",
+                    "{active} clients still had RPCs in flight {} s after the stop",
                     GRACE.as_secs()
                 ));
                 break;
@@ -298,8 +297,8 @@ impl Drive<'_> {
 }
 
 impl Node {
-    /// Returns whether it is a client that is busy, as far as is known.
-    fn is_at_work(&self) -> bool {
+    /// Returns whether the node is a client with RPCs in flight, as far as known.
+    fn is_busy(&self) -> bool {
         self.client && self.trouble.is_none() && self.now.stats.active_batches > 0
     }
 
@@ -309,9 +308,9 @@ impl Node {
 
     fn outcome(self, test: TestSpec) -> NodeOutcome {
         let errors = self.errors();
-        let stopped = self.start.is_some() && self.client && !self.is_at_work();
+        let stopped = self.start.is_some() && self.client && !self.is_busy();
         let trouble = self.trouble.or_else(|| {
-            stopped.then(|| "stopped early: a test ends at its first error".to_owned())
+            stopped.then(|| "stopped early: a test stops at its first error".to_owned())
         });
         let figures = match &self.start {
             Some(start) if trouble.is_none() && self.client => {

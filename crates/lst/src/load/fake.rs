@@ -15,7 +15,7 @@ use fulmar_selftest::console::{
 use super::clock::Clock;
 use crate::console::{CallFailure, Console};
 
-/// The console, and the nodes 10.0.0.1@tcp and so on.
+/// The console; its nodes are 10.0.0.1@tcp and so on.
 pub(super) struct Fake {
     pub(super) nodes: Vec<FakeNode>,
     /// When the user stops the measurement.
@@ -28,16 +28,16 @@ pub(super) struct Fake {
     session: Option<FakeSession>,
 }
 
-/// How a node behaves. Every RPC takes the same time.
+/// Behaviour of a node. All RPCs take the same time.
 #[derive(Clone)]
 pub(super) struct FakeNode {
     pub(super) fulmar: bool,
     pub(super) rpc_ns: u64,
-    /// It never answers.
+    /// Whether it never answers.
     pub(super) away: bool,
-    /// From then on it does not answer.
+    /// When it stops answering.
     pub(super) dies_at: Option<Duration>,
-    /// Then its test ends with an error.
+    /// When its test ends with an error.
     pub(super) errs_at: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ impl Clock for FakeClock {
 }
 
 impl FakeNode {
-    /// A node of Fulmar, at 1000 RPCs a second with 8 under way.
+    /// A Fulmar node with 8 RPCs in flight, at 1000 RPCs per second.
     pub(super) fn fulmar() -> Self {
         Self { fulmar: true, rpc_ns: 8_000_000, away: false, dies_at: None, errs_at: None }
     }
@@ -154,7 +154,7 @@ impl Fake {
         self.session.as_mut().expect("a session")
     }
 
-    /// Returns whether a client has RPCs under way.
+    /// Returns whether a client has RPCs in flight.
     fn works(&self, of: Nid) -> bool {
         let session = self.session();
         session.run.is_some()
@@ -163,7 +163,7 @@ impl Fake {
             && session.tests.iter().any(|test| test.from.contains(&of))
     }
 
-    /// Returns how many RPCs a client has done.
+    /// Returns the number of RPCs that a client has completed.
     fn rpcs(&self, of: Nid, test: &FakeTest) -> u64 {
         let session = self.session();
         let Some(run) = session.run else { return 0 };
@@ -208,7 +208,7 @@ impl Fake {
         if !fulmar {
             return Measures::default();
         }
-        let mut measures = Measures { told: true, window: 3 << 20, ..Measures::default() };
+        let mut measures = Measures { reported: true, window: 3 << 20, ..Measures::default() };
         for test in &self.session().tests {
             for client in test.from.iter().filter(|client| **client == of) {
                 let rpcs = self.rpcs(*client, test);
@@ -225,7 +225,7 @@ impl Fake {
                 measures.buckets.push(rpcs as u32);
             }
         }
-        // Servers have as much to do as clients.
+        // Servers have as much work as clients.
         measures.cpu_ns = 100_000 * u64::from(self.stats(of).rpcs_received).max(measures.rpcs);
         measures.retransmits = (self.time.get().as_secs() / 2) as u32;
         measures
@@ -245,7 +245,7 @@ impl Fake {
             Command::Query { .. } => ("query", String::new()),
             Command::Stat { .. } => ("stat", String::new()),
             Command::Measure { .. } => ("measure", String::new()),
-            other => panic!("nobody asks for {other:?}"),
+            other => panic!("unexpected command {other:?}"),
         };
         if !["show", "group", "batch", "query", "stat", "measure"].contains(&name) {
             self.log.push(format!("{name}{detail}"));
@@ -278,7 +278,7 @@ impl Console for Fake {
                 }),
             },
             Command::NewSession { name, force, .. } => {
-                assert!(force || self.session.is_none(), "sessions are not replaced unasked");
+                assert!(force || self.session.is_none(), "a session was replaced without force");
                 let new = FakeSession { name, force, began: now, ..FakeSession::default() };
                 self.session = Some(new);
                 Reply::Done

@@ -1,4 +1,4 @@
-//! The value of `--sweep`: `concurrency=1..64x2,size=4k,64k,1M`.
+//! Parser of `--sweep`: `concurrency=1..64x2,size=4k,64k,1M`.
 //!
 //! ```text
 //! grid  = axis { "," axis }
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::plan::{CONCURRENCY_MAX, size};
 
-/// The values of each setting to measure; none of a setting that does not vary.
+/// The values of each setting; empty for a setting that does not vary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grid {
     pub(super) sizes: Vec<u32>,
@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub(super) concurrency: Option<u32>,
 }
 
-/// Where a grid is wrong, and how to correct it.
+/// The position of an error in a grid, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("column {column}: {mistake}")]
 pub(super) struct GridError {
@@ -35,11 +35,11 @@ pub(super) struct GridError {
     mistake: String,
 }
 
-/// The most points of a grid.
+/// The largest number of points of a grid.
 const POINTS_MAX: usize = 1024;
 
 impl Grid {
-    /// Returns every point: all concurrencies of the first size, then those of the next.
+    /// Returns all points: all concurrencies of the first size, then those of the next.
     pub(super) fn points(&self) -> Vec<Point> {
         let axis = |values: &[u32]| match values {
             [] => vec![None],
@@ -65,7 +65,7 @@ impl FromStr for Grid {
                     let next =
                         Axis::named(name).map_err(|mistake| GridError { column, mistake })?;
                     if !grid.values(next).is_empty() {
-                        let mistake = format!("{name} is there already: put its values together");
+                        let mistake = format!("{name} is given twice: put its values together");
                         return Err(GridError { column, mistake });
                     }
                     axis = Some(next);
@@ -74,12 +74,12 @@ impl FromStr for Grid {
             };
             let wrong = |mistake| GridError { column: at, mistake };
             let axis = axis.ok_or_else(|| {
-                wrong(format!("{piece:?} belongs to nothing: write concurrency= or size= first"))
+                wrong(format!("{piece:?} has no name: write concurrency= or size= before it"))
             })?;
             let more = axis.item(item).map_err(wrong)?;
             let values = grid.values(axis);
             if let Some(again) = more.iter().find(|value| values.contains(value)) {
-                return Err(wrong(format!("{} is there already", axis.text(*again))));
+                return Err(wrong(format!("{} is given twice", axis.text(*again))));
             }
             values.extend(more);
             if grid.points().len() > POINTS_MAX {
@@ -111,7 +111,7 @@ impl Axis {
         match name {
             "size" => Ok(Self::Size),
             "concurrency" => Ok(Self::Concurrency),
-            _ => Err(format!("{name:?} cannot be swept: concurrency and size can")),
+            _ => Err(format!("cannot sweep {name:?}: use concurrency or size")),
         }
     }
 
@@ -120,7 +120,9 @@ impl Axis {
             Self::Size => size(text),
             Self::Concurrency => match text.parse() {
                 Ok(value) if (1..=CONCURRENCY_MAX).contains(&i64::from(value)) => Ok(value),
-                _ => Err(format!("{text:?} is no concurrency: write 1 to {CONCURRENCY_MAX}")),
+                _ => Err(format!(
+                    "{text:?} is not a valid concurrency: write 1 to {CONCURRENCY_MAX}"
+                )),
             },
         }
     }
@@ -132,12 +134,12 @@ impl Axis {
         }
     }
 
-    /// Reads one value or a range of them.
+    /// Parses one value or a range of values.
     fn item(self, text: &str) -> Result<Vec<u32>, String> {
         let Some((low, rest)) = text.split_once("..") else { return Ok(vec![self.value(text)?]) };
         let Some(at) = rest.find(['x', '+']) else {
             return Err(format!(
-                "{text:?} has no step: write {text}x2 to double it each time, or {text}+{low} to \
+                "{text:?} has no step: write {text}x2 to multiply by 2, or {text}+{low} to \
                  add {low}"
             ));
         };
@@ -145,14 +147,14 @@ impl Axis {
         let (low, high) = (self.value(low)?, self.value(high)?);
         if low > high {
             let (low, high) = (self.text(low), self.text(high));
-            return Err(format!("{low}..{high} runs backwards: write {high}..{low}"));
+            return Err(format!("{low}..{high} is descending: write {high}..{low}"));
         }
         let mut values = vec![low];
         let next: Box<dyn Fn(u32) -> u32> = match rest[at..].starts_with('x') {
             true => {
                 let factor = step.parse::<u32>().ok().filter(|factor| *factor >= 2);
-                let factor =
-                    factor.ok_or_else(|| format!("{step:?} is no factor: write 2 or more"))?;
+                let factor = factor
+                    .ok_or_else(|| format!("{step:?} is not a valid factor: write 2 or more"))?;
                 Box::new(move |value| value.saturating_mul(factor))
             }
             false => {
@@ -169,7 +171,7 @@ impl Axis {
     }
 }
 
-/// A number of bytes as the user writes it: `4k`, `1M`, `1000`.
+/// A number of bytes in the syntax of the command line: `4k`, `1M`, `1000`.
 pub(super) struct Size(pub(super) u32);
 
 impl fmt::Display for Size {
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_multiply_or_add_and_lists_continue_until_the_next_name() {
+    fn ranges_and_lists_are_parsed() {
         let grid: Grid = "concurrency=1..64x2,size=4k,64k,1M".parse().unwrap();
         assert_eq!(grid.concurrencies, [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(grid.sizes, [4096, 65536, 1 << 20]);
@@ -213,30 +215,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_shown_with_its_column_and_its_correction() {
+    fn errors_have_a_column_and_a_remedy() {
         for (text, error) in [
-            (
-                "1..4x2",
-                "column 1: \"1..4x2\" belongs to nothing: write concurrency= or size= first",
-            ),
-            (
-                "concurrency=1,width=2",
-                "column 15: \"width\" cannot be swept: concurrency and size can",
-            ),
+            ("1..4x2", "column 1: \"1..4x2\" has no name: write concurrency= or size= before it"),
+            ("concurrency=1,width=2", "column 15: cannot sweep \"width\": use concurrency or size"),
             (
                 "size=4k,1..4",
-                "column 9: \"1..4\" has no step: write 1..4x2 to double it each time, or 1..4+1 to \
+                "column 9: \"1..4\" has no step: write 1..4x2 to multiply by 2, or 1..4+1 to \
                  add 1",
             ),
             (
                 "size=4k,,8k",
-                "column 9: \"\" is no size: write a number of bytes, such as 4096, 64k or 1M",
+                "column 9: \"\" is not a valid size: write bytes, such as 4096, 64k or 1M",
             ),
-            ("concurrency=8..2x2", "column 13: 8..2 runs backwards: write 2..8"),
-            ("concurrency=1..8x1", "column 13: \"1\" is no factor: write 2 or more"),
-            ("concurrency=2000", "column 13: \"2000\" is no concurrency: write 1 to 1024"),
-            ("size=4k,4k", "column 9: 4k is there already"),
-            ("size=4k,size=8k", "column 9: size is there already: put its values together"),
+            ("concurrency=8..2x2", "column 13: 8..2 is descending: write 2..8"),
+            ("concurrency=1..8x1", "column 13: \"1\" is not a valid factor: write 2 or more"),
+            ("concurrency=2000", "column 13: \"2000\" is not a valid concurrency: write 1 to 1024"),
+            ("size=4k,4k", "column 9: 4k is given twice"),
+            ("size=4k,size=8k", "column 9: size is given twice: put its values together"),
             ("concurrency=1..1024+1,size=4k,8k", "column 31: the grid has more than 1024 points"),
         ] {
             assert_eq!(text.parse::<Grid>().unwrap_err().to_string(), error);

@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::drive::Tick;
 use super::report::rate;
 
-/// Where and how the progress is shown.
+/// The display of the progress.
 pub(super) struct Live {
-    /// A line that replaces the one before; hidden where standard error is no terminal.
+    /// A line that is overwritten; hidden where standard error is not a terminal.
     bar: ProgressBar,
     /// Whether to print line after line where there is no terminal.
     lines: bool,
@@ -18,7 +18,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Shows progress on standard error, if that is a terminal or if the user asked for it.
+    /// Shows progress on standard error, if that is a terminal or if the user requested it.
     pub(super) fn on_stderr(wanted: bool) -> Self {
         Self::on(ProgressBar::no_length(), wanted)
     }
@@ -30,19 +30,19 @@ impl Live {
         Self { bar, lines, label: String::new() }
     }
 
-    /// Sets what the following lines are about.
+    /// Sets the label of the following lines.
     pub(super) fn label(&mut self, label: String) {
         self.label = format!("{label}: ");
-        // Before the first second there are no figures.
+        // There are no results before the first second.
         self.show(format!("{}...", self.label));
     }
 
-    /// Shows the figures of the last second.
+    /// Shows the rates of the last second.
     pub(super) fn tick(&mut self, tick: &Tick) {
         self.show(format!("{}{}", self.label, line(tick)));
     }
 
-    /// Writes a line that stays.
+    /// Prints a line permanently.
     pub(super) fn note(&mut self, text: &str) {
         match self.lines {
             true => eprintln!("{text}"),
@@ -50,7 +50,7 @@ impl Live {
         }
     }
 
-    /// Removes the line, so that something else can be printed.
+    /// Removes the progress line before other output.
     pub(super) fn clear(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_terminal_the_line_is_replaced_and_notes_stay_above_it() {
+    fn a_terminal_shows_notes_above_the_progress_line() {
         let screen = InMemoryTerm::new(10, 100);
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let mut live = Live::on(ProgressBar::with_draw_target(None, target), false);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_are_lines_only_if_they_were_asked_for() {
+    fn without_a_terminal_lines_are_printed_only_on_request() {
         let shows_lines = |wanted| Live::on(ProgressBar::hidden(), wanted).lines;
         assert_eq!([false, true].map(shows_lines), [false, true]);
         assert!(line(&tick()).starts_with("2/30 s  1,234 MB/s  1,177 RPC/s"));

@@ -1,8 +1,8 @@
-//! From two samples of a node to its rates and latencies between them.
+//! Rates and latencies of a node between two samples.
 //!
-//! A Fulmar client reports how many RPCs and bulk bytes its tests have moved, and how long they took.
-//! Of a kernel node only the counters of LNet are known: all bytes, from which the 160 bytes of every
-//! request and reply are subtracted.
+//! A Fulmar client reports the RPCs, bulk bytes and latencies of its tests. A kernel node has only
+//! the counters of LNet: all bytes, from which the 160 bytes of every request and reply are
+//! subtracted.
 
 use std::time::Duration;
 
@@ -22,33 +22,33 @@ pub(super) struct Figures {
     pub(super) time: Duration,
     pub(super) bytes: u64,
     pub(super) rpcs: u64,
-    /// The following fields are known of Fulmar's nodes only.
+    /// The following fields are known only for Fulmar nodes.
     pub(super) latency: Option<Latency>,
     pub(super) cpu: Option<Duration>,
     pub(super) retransmits: Option<u32>,
-    /// Bytes.
+    /// TCP window in bytes.
     pub(super) window: Option<u32>,
 }
 
-/// Bytes of every request and reply. Spec: lnet-selftest §1.
+/// Length of every request and reply in bytes. Spec: lnet-selftest §1.
 const MESSAGE_LEN: u64 = 160;
 
 impl Figures {
-    /// Returns what a client did, unless no time has passed.
+    /// Returns the results of a client, unless no time has passed.
     pub(super) fn of_client(test: TestSpec, start: &Sample, end: &Sample) -> Option<Self> {
-        let told = start.measures.told && end.measures.told;
-        let (bytes, rpcs) = match told {
+        let reported = start.measures.reported && end.measures.reported;
+        let (bytes, rpcs) = match reported {
             true => {
                 let (from, to) = (&start.measures, &end.measures);
                 (to.bytes.saturating_sub(from.bytes), to.rpcs.saturating_sub(from.rpcs))
             }
             false => passed(test, &start.stats, &end.stats),
         };
-        let latency = told.then(|| Latency::between(&start.measures, &end.measures)).flatten();
+        let latency = reported.then(|| Latency::between(&start.measures, &end.measures)).flatten();
         Self::new(start, end, bytes, rpcs, latency)
     }
 
-    /// Returns what a server did, unless no time has passed.
+    /// Returns the results of a server, unless no time has passed.
     pub(super) fn of_server(start: &Sample, end: &Sample) -> Option<Self> {
         let (from, to) = (&start.stats, &end.stats);
         let rpcs = to.rpcs_received.wrapping_sub(from.rpcs_received);
@@ -63,36 +63,36 @@ impl Figures {
         latency: Option<Latency>,
     ) -> Option<Self> {
         let ms = end.stats.running_ms.wrapping_sub(start.stats.running_ms);
-        let told = start.measures.told && end.measures.told;
+        let reported = start.measures.reported && end.measures.reported;
         let (from, to) = (&start.measures, &end.measures);
         (ms > 0).then(|| Self {
             time: Duration::from_millis(ms.into()),
             bytes,
             rpcs,
             latency,
-            cpu: told.then(|| Duration::from_nanos(to.cpu_ns.saturating_sub(from.cpu_ns))),
-            // The count of a connection is lost when it is closed.
-            retransmits: told.then(|| to.retransmits.saturating_sub(from.retransmits)),
-            window: Some(to.window).filter(|window| told && *window > 0),
+            cpu: reported.then(|| Duration::from_nanos(to.cpu_ns.saturating_sub(from.cpu_ns))),
+            // A closed connection takes its count with it.
+            retransmits: reported.then(|| to.retransmits.saturating_sub(from.retransmits)),
+            window: Some(to.window).filter(|window| reported && *window > 0),
         })
     }
 
-    /// Returns how many bulk bytes a second.
+    /// Returns the bulk rate in bytes per second.
     pub(super) fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64()
     }
 
-    /// Returns how many RPCs a second.
+    /// Returns the RPC rate per second.
     pub(super) fn rpcs_per_second(&self) -> f64 {
         self.rpcs as f64 / self.time.as_secs_f64()
     }
 }
 
-/// Returns the bulk bytes and RPCs of a client by LNet's counters.
+/// Returns the bulk bytes and RPCs of a client by the counters of LNet.
 pub(super) fn passed(test: TestSpec, from: &Stats, to: &Stats) -> (u64, u64) {
     let sent = to.rpcs_sent.wrapping_sub(from.rpcs_sent);
     let received = to.rpcs_received.wrapping_sub(from.rpcs_received);
-    // Each RPC is one message sent and one received, on either side.
+    // Each RPC is one message sent and one received, on both sides.
     let overhead = MESSAGE_LEN * (u64::from(sent) + u64::from(received));
     let (length, as_server) = match test {
         TestSpec::Ping => return (0, sent.into()),
@@ -114,8 +114,8 @@ fn served(from: &Stats, to: &Stats) -> u64 {
     get + to.bulk_put.saturating_sub(from.bulk_put)
 }
 
-/// Returns how many RPCs failed on a node. An RPC that expired is counted once, as failed. Errors of a
-/// server belong to no test.
+/// Returns the number of failed RPCs of a node. An expired RPC is counted once, as failed. Errors
+/// of a server belong to no test.
 pub(super) fn errors(from: &Stats, to: &Stats) -> u64 {
     let brw = to.brw_errors.wrapping_sub(from.brw_errors);
     let ping = to.ping_errors.wrapping_sub(from.ping_errors);
@@ -123,7 +123,7 @@ pub(super) fn errors(from: &Stats, to: &Stats) -> u64 {
     (u64::from(brw) + u64::from(ping)).max(expired.into())
 }
 
-/// How long RPCs took.
+/// Latencies of RPCs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Latency {
     histogram: Histogram,
@@ -132,13 +132,13 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// Returns the difference of two reports, unless there was no RPC in between.
+    /// Returns the difference of two reports, unless there was no RPC between them.
     fn between(from: &Measures, to: &Measures) -> Option<Self> {
         let before = from.buckets.iter().copied().chain(std::iter::repeat(0));
         let counts = to.buckets.iter().zip(before).map(|(now, before)| now.saturating_sub(before));
         let histogram = histogram(&counts.collect::<Vec<_>>());
-        // Extremes that stood before the first sample are not those of the time since; the buckets
-        // are as good as an eighth.
+        // An extreme value from before the first sample does not count; the buckets are accurate to
+        // one eighth.
         let shortest = histogram.quantile(0.0)?;
         let longest = histogram.quantile(1.0)?;
         let min_ns = match from.rpcs == 0 || to.min_ns < from.min_ns {
@@ -169,7 +169,7 @@ impl Latency {
         }))
     }
 
-    /// Returns the nanoseconds that a share of all RPCs stay below.
+    /// Returns a quantile of the latencies in nanoseconds; `share` is from 0 to 1.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let ns = self.histogram.quantile(share).expect("a latency was counted");
         ns.clamp(self.min_ns, self.max_ns)
@@ -206,12 +206,20 @@ mod tests {
             buckets.resize(slice.first as usize, 0);
             buckets.extend(slice.counts);
         }
-        let told = true;
-        Measures { told, rpcs, bytes: rpcs << 20, min_ns, max_ns, buckets, ..Measures::default() }
+        let reported = true;
+        Measures {
+            reported,
+            rpcs,
+            bytes: rpcs << 20,
+            min_ns,
+            max_ns,
+            buckets,
+            ..Measures::default()
+        }
     }
 
     #[test]
-    fn the_bulk_of_a_kernel_client_is_its_bytes_less_its_messages_and_its_own_service() {
+    fn bulk_of_a_kernel_client_excludes_messages_and_its_own_service() {
         let start = Sample::default();
         let stats = Stats {
             running_ms: 2000,
@@ -233,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_32_bits_may_come_round_between_samples() {
+    fn counters_of_32_bits_may_wrap_between_samples() {
         let from = Stats {
             running_ms: u32::MAX - 499,
             rpcs_sent: u32::MAX,
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_rpc_that_expired_failed_once() {
+    fn an_expired_rpc_counts_as_one_failure() {
         let to = Stats { brw_errors: 2, ping_errors: 1, rpcs_expired: 2, ..Stats::default() };
         assert_eq!(errors(&Stats::default(), &to), 3);
         let to = Stats { rpcs_expired: 2, ..Stats::default() };
@@ -256,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_those_since_the_first_sample() {
+    fn latencies_start_at_the_first_sample() {
         let start = measures(11, 5_000, 900_000, &[(5_000, 10), (900_000, 1)]);
         let more = [(5_000, 10), (900_000, 1), (20_000, 98), (300_000, 1), (400_000, 1)];
         let end = measures(111, 5_000, 900_000, &more);

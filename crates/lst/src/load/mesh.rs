@@ -1,4 +1,4 @@
-//! From every node to every other: bandwidth and latency, and which pairs are worst.
+//! Bandwidth and latency from every node to every other, with the worst pairs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::session::Failure;
 use super::stats::median;
 use crate::console::Console;
 
-/// How the pairs are measured.
+/// The nodes and settings of a mesh.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<Nid>,
@@ -38,7 +38,7 @@ pub(super) struct Mesh {
     pub(super) interrupted: bool,
     bandwidth_bytes_per_second: Matrix,
     latency_ns: Matrix,
-    /// Clients that report no median: their latency is the mean, from the number of pings.
+    /// Clients that report no median: their latency is the mean, computed from the ping rate.
     mean_latency_of: Vec<Nid>,
     worst_bandwidth: Vec<Worst>,
     worst_latency: Vec<Worst>,
@@ -52,7 +52,7 @@ pub(super) struct Mesh {
 /// A value for each client and server.
 type Matrix = Vec<Vec<Option<f64>>>;
 
-/// A pair that is far from the median.
+/// A pair that differs much from the median.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Worst {
     from: Nid,
@@ -71,8 +71,8 @@ const LATENCY_BAD: f64 = 1.5;
 /// How many bad pairs are listed.
 const WORST_MAX: usize = 5;
 
-/// Measures every pair. Ends early if a measurement fails for another reason than an absent
-/// node, or if the user stops it.
+/// Measures all pairs. Ends early if the user stops it, or if a measurement fails for another
+/// reason than an absent node.
 pub(super) fn run(
     console: &mut dyn Console,
     clock: &dyn Clock,
@@ -136,14 +136,14 @@ fn measure_round(
     }
 }
 
-/// Returns every ordered pair once: alone, or together with others that share no node with it.
+/// Returns every ordered pair once: alone, or in rounds of pairs without common nodes.
 fn rounds(nodes: usize, parallel: bool) -> Vec<Vec<Pair>> {
     if !parallel {
         let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
         return pairs.filter(|(from, to)| from != to).map(|pair| vec![pair]).collect();
     }
-    // A round-robin tournament by the circle method: one node is fixed, the others rotate by one place
-    // each round. With an odd number of nodes, the partner of the missing one pauses.
+    // A round-robin tournament by the circle method: one node is fixed, the others rotate by one
+    // place each round. With an odd number of nodes, the partner of the missing one pauses.
     let circle = nodes.next_multiple_of(2) - 1;
     let mut rounds = Vec::new();
     for turn in 0..circle {
@@ -202,7 +202,7 @@ impl Mesh {
         }
     }
 
-    /// Adds the figures of the clients of a round.
+    /// Adds the results of the clients of a round.
     fn add(&mut self, test: TestSpec, round: &[Pair], outcome: &Outcome) {
         self.interrupted = outcome.interrupted;
         self.remarks.extend(outcome.remarks.iter().cloned());
@@ -234,17 +234,17 @@ impl Mesh {
         }
     }
 
-    /// Returns whether there is something to print.
+    /// Returns whether there are results to print.
     pub(super) fn has_figures(&self) -> bool {
         self.bandwidth_bytes_per_second.iter().flatten().any(Option::is_some)
     }
 
-    /// Returns whether all was measured and went well.
+    /// Returns whether all pairs were measured without errors.
     pub(super) fn is_fine(&self) -> bool {
         self.failure.is_none() && self.failed.is_empty() && self.remarks.is_empty()
     }
 
-    /// Returns the pairs that are beyond a multiple of the median, the worst first.
+    /// Returns the pairs beyond a multiple of the median, the worst first.
     fn worst(&self, matrix: &Matrix, bad: f64, worse: impl Fn(f64, f64) -> f64) -> Vec<Worst> {
         let Some(median) = middle(matrix) else { return Vec::new() };
         let mut worst = Vec::new();
@@ -261,7 +261,7 @@ impl Mesh {
         worst
     }
 
-    /// Returns both matrices, and notes below them.
+    /// Returns both matrices, with notes below them.
     pub(super) fn text(&self) -> String {
         let bandwidth = |_: Nid, bytes: f64| rate(bytes / 1e6);
         let latency = |from: Nid, ns: f64| match self.mean_latency_of.contains(&from) {
@@ -277,7 +277,7 @@ impl Mesh {
             self.table(&self.latency_ns, latency),
         );
         if !self.mean_latency_of.is_empty() {
-            text += "\n~ is the mean, of nodes that report no median.\n";
+            text += "\n~ marks the mean of nodes that report no median.\n";
         }
         let mut worst: Vec<String> = Vec::new();
         worst.extend(self.worst_bandwidth.iter().map(|worst| {
@@ -293,7 +293,7 @@ impl Mesh {
             format!("{from} -> {to}: {value}, {above:.0} % above the median of {median}")
         }));
         text += &match worst.is_empty() {
-            true => "\nWorst pairs: none is far from the median.\n".to_owned(),
+            true => "\nWorst pairs: none differs much from the median.\n".to_owned(),
             false => format!("\nWorst pairs\n\n{}\n", worst.join("\n")),
         };
         let failed = self.failed.iter().map(|failed| format!("{} {}", failed.node, failed.why));
@@ -327,7 +327,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_rounds_have_every_ordered_pair_once_and_no_node_twice_in_a_round() {
+    fn rounds_have_every_ordered_pair_once_and_no_node_twice() {
         for nodes in 2..12 {
             for parallel in [false, true] {
                 let rounds = rounds(nodes, parallel);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_pair_is_listed_and_an_absent_node_is_left_out() {
+    fn slow_pairs_are_listed_and_absent_nodes_are_left_out() {
         let mut fake = Fake::new(4);
         fake.nodes[2] = FakeNode { rpc_ns: 32_000_000, ..FakeNode::fulmar() };
         fake.nodes[1] = FakeNode::kernel();
@@ -380,7 +380,7 @@ Median latency of a ping
 3  10.0.0.3@tcp  32 ms  32 ms      -  -
 4  10.0.0.4@tcp      -      -      -  -
 
-~ is the mean, of nodes that report no median.
+~ marks the mean of nodes that report no median.
 
 Worst pairs
 
@@ -396,7 +396,7 @@ Worst pairs
         assert!(!fake.has_session());
     }
     #[test]
-    fn pairs_that_share_no_node_are_measured_at_once() {
+    fn pairs_without_common_nodes_are_measured_in_parallel() {
         let mut fake = Fake::new(4);
         let clock = fake.clock();
         let plan = Plan { parallel: true, ..plan(4) };

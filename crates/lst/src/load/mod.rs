@@ -1,5 +1,5 @@
-//! What Lustre's `lst` does not have: `lst run --from … --to …`, one command from the session to
-//! the table, with sweeps over a grid; and `lst mesh`, from every node to every other.
+//! Commands that Lustre's `lst` does not have: `lst run --from … --to …`, which runs a session and
+//! prints a table, with sweeps over a grid; and `lst mesh`, from every node to every other.
 
 mod clock;
 mod drive;
@@ -37,10 +37,10 @@ use crate::Connect;
 
 /// There were errors, or a node failed.
 const FAILED: Status = 1;
-/// The request was wrong.
-const WRONG: Status = 2;
+/// The request is invalid.
+const INVALID: Status = 2;
 
-/// Does `lst run` with the words behind it.
+/// Runs `lst run` with its arguments.
 pub(crate) fn run(connect: &Connect<'_>, words: &[String]) -> Status {
     parsed("lst run", words, |args: RunArgs| match args.grid() {
         None => measure_once(connect, &args),
@@ -48,7 +48,7 @@ pub(crate) fn run(connect: &Connect<'_>, words: &[String]) -> Status {
     })
 }
 
-/// Does `lst mesh` with the words behind it.
+/// Runs `lst mesh` with its arguments.
 pub(crate) fn mesh(connect: &Connect<'_>, words: &[String]) -> Status {
     parsed("lst mesh", words, |args: MeshArgs| measure_mesh(connect, &args))
 }
@@ -64,21 +64,21 @@ fn parsed<A: Parser>(
             let _ = error.print();
             error.exit_code() as Status
         }
-        Ok(args) => execute(args).unwrap_or_else(|failure| told(command, &failure)),
+        Ok(args) => execute(args).unwrap_or_else(|failure| fail(command, &failure)),
     }
 }
 
-/// Prints why there is no measurement.
-fn told(command: &str, failure: &Failure) -> Status {
+/// Reports why there is no measurement.
+fn fail(command: &str, failure: &Failure) -> Status {
     complain(&format!("{command}: {failure}\n"));
     match failure {
-        Failure::Wrong(_) | Failure::Exists(_) => WRONG,
+        Failure::Invalid(_) | Failure::Exists(_) => INVALID,
         _ => FAILED,
     }
 }
 
 fn measure_once(connect: &Connect<'_>, args: &RunArgs) -> Result<Status, Failure> {
-    let cell = args.cell(Point::default()).map_err(Failure::Wrong)?;
+    let cell = args.cell(Point::default()).map_err(Failure::Invalid)?;
     let (mut console, clock) = begin(connect)?;
     let mut live = Live::on_stderr(args.progress);
     let outcome = drive::measure(&mut console, &clock, &cell, &mut |tick| live.tick(tick));
@@ -96,12 +96,12 @@ fn measure_once(connect: &Connect<'_>, args: &RunArgs) -> Result<Status, Failure
 fn measure_grid(connect: &Connect<'_>, args: &RunArgs, grid: &Grid) -> Result<Status, Failure> {
     let cell = |point| Ok((point, args.cell(point)?));
     let cells: Result<Vec<(Point, Cell)>, String> = grid.points().into_iter().map(cell).collect();
-    let cells = cells.map_err(Failure::Wrong)?;
+    let cells = cells.map_err(Failure::Invalid)?;
     let (mut console, clock) = begin(connect)?;
     let mut live = Live::on_stderr(args.progress);
     let sweep = Sweep::measure(&mut console, &clock, &cells, args.repeats, &mut live);
     live.clear();
-    // A failure that left nothing measured is all there is to say.
+    // A failure without any result is reported as an error, not as a table.
     if sweep.failure.is_none() || sweep.has_figures() {
         print(&match (args.json, args.csv, args.markdown) {
             (true, ..) => report::json(&sweep),
@@ -116,7 +116,7 @@ fn measure_grid(connect: &Connect<'_>, args: &RunArgs, grid: &Grid) -> Result<St
 
 fn measure_mesh(connect: &Connect<'_>, args: &MeshArgs) -> Result<Status, Failure> {
     let plan = mesh::Plan {
-        nodes: args.nodes().map_err(Failure::Wrong)?,
+        nodes: args.nodes().map_err(Failure::Invalid)?,
         time: args.time,
         warmup: args.warmup,
         size: args.size,
@@ -135,10 +135,10 @@ fn measure_mesh(connect: &Connect<'_>, args: &MeshArgs) -> Result<Status, Failur
     mesh.failure.map_or(Ok(ended), Err)
 }
 
-/// Prepares for a measurement: nothing is asked of the node yet.
+/// Prepares a measurement; does not connect to the node yet.
 fn begin<'a>(connect: &'a Connect<'a>) -> Result<(Remote<'a>, WallClock), Failure> {
     let clock = WallClock::start().map_err(Failure::Signals)?;
-    // The standard library's seed is as random as a key needs to be; 0 is no key.
+    // The random seed of the standard library suffices for a key, which must not be 0.
     let key = (RandomState::new().hash_one(std::process::id()) as u32).max(1);
     Ok((Remote::new(connect, key), clock))
 }

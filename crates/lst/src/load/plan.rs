@@ -1,4 +1,4 @@
-//! The words of `lst run` and `lst mesh`, and what they ask for.
+//! The arguments of `lst run` and `lst mesh`.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use fulmar_selftest::console::{DataCheck, TestSpec};
 use super::drive::{Cell, Flow};
 use super::grid::{Grid, Point};
 
-/// Measure what nodes carry between them: one command from the session to the table
+/// Measure the throughput and latency between nodes with one command
 ///
-/// Takes the nodes into a session of its own, lets the clients (--from) load the servers (--to),
-/// measures, and ends the session, also if it is interrupted or something fails. Nodes may be
-/// Fulmar's or the kernel's; of the latter only rates and errors are known.
+/// Adds the nodes to a new session, lets the clients (--from) load the servers (--to), measures,
+/// and ends the session, also if it is interrupted or a step fails. Nodes may run Fulmar or the
+/// kernel's LNet; kernel nodes report only rates and errors.
 ///
-/// Exit status: 0 if all went well, 1 if there were errors or a node failed, 2 if the request was
-/// wrong, 130 if it was interrupted.
+/// Exit status: 0 without errors, 1 if there were errors or a node failed, 2 if the request is
+/// invalid, 130 if interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "lst run", max_term_width = 100, after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// Clients: NIDs between commas, such as 10.0.0.[1-4]@tcp; may be repeated
+    /// Clients: NIDs separated by commas, such as 10.0.0.[1-4]@tcp; may be repeated
     #[arg(long, value_name = "NIDS", required = true)]
     from: Vec<String>,
-    /// Servers: as for --from
+    /// Servers, as for --from
     #[arg(long, value_name = "NIDS", required = true)]
     to: Vec<String>,
-    /// "ping", "brw read" or "brw write"; the words of add_test, such as size=1M, are understood
+    /// "ping", "brw read" or "brw write", with the parameters of add_test, such as size=1M
     #[arg(value_name = "TEST", required = true)]
     test: Vec<String>,
     /// Bytes of each transfer, such as 4k or 1M [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     size: Option<u32>,
-    /// How the data are checked [default: none]
+    /// How the data is checked [default: none]
     #[arg(long, value_name = "HOW")]
     check: Option<CheckArg>,
-    /// Where the data begin in the client's first page
+    /// Offset of the data in the first page of the client
     #[arg(long, value_name = "BYTES", value_parser = offset)]
     off: Option<u32>,
-    /// RPCs under way between each client and each of its servers [default: 1]
+    /// RPCs in flight between each client and each of its servers [default: 1]
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX))]
     concurrency: Option<u32>,
@@ -48,18 +48,18 @@ pub(crate) struct RunArgs {
     /// How long to measure
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = positive_seconds)]
     time: Duration,
-    /// How long to let the load run before the measurement begins
+    /// Warm-up: how long the load runs before the measurement starts
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     warmup: Duration,
     /// Measure each point of a grid, such as concurrency=1..64x2,size=4k,64k,1M. A..BxM multiplies,
     /// A..B+S adds
     #[arg(long, value_name = "GRID")]
     sweep: Option<Grid>,
-    /// How often each point of the grid is measured
+    /// How often to measure each point of the grid
     #[arg(long, value_name = "N", default_value_t = 3, requires = "sweep",
         value_parser = clap::value_parser!(u32).range(1..=REPEATS_MAX))]
     pub(super) repeats: u32,
-    /// Print a Markdown table of the mean MB/s, a row for each size
+    /// Print a Markdown table of the mean MB/s, with a row for each size
     #[arg(long, requires = "sweep", conflicts_with_all = ["json", "csv"])]
     pub(super) markdown: bool,
     /// Print JSON
@@ -68,10 +68,10 @@ pub(crate) struct RunArgs {
     /// Print comma-separated values
     #[arg(long)]
     pub(super) csv: bool,
-    /// End the session that this node has, and take nodes out of those of others
+    /// Replace the session of this node, and take nodes from other sessions
     #[arg(long)]
     force: bool,
-    /// Say each second how it goes, also if standard error is no terminal
+    /// Print progress every second, also if standard error is not a terminal
     #[arg(long)]
     pub(super) progress: bool,
 }
@@ -82,43 +82,43 @@ const RUN_EXAMPLES: &str = "Examples:
       --concurrency 8 --time 30
   lst run --from 10.0.0.1@tcp --to 10.0.0.2@tcp brw read --sweep concurrency=1..64x2,size=4k,1M
 
---control PATH names the control socket of the node whose console is used, as for every command.";
+--control PATH selects the node by its control socket, as for every command.";
 
 /// Measure bandwidth and latency from every node to every other
 ///
-/// Takes one ordered pair after another, writes by brw for the bandwidth and pings for the
-/// latency, prints both as a matrix, and names the worst pairs.
+/// Measures one ordered pair after another: writes with brw for the bandwidth, and pings for the
+/// latency. Prints both as a matrix, and lists the worst pairs.
 ///
 /// Exit status: as for "lst run".
 #[derive(Debug, Parser)]
 #[command(name = "lst mesh", max_term_width = 100, after_help = MESH_EXAMPLES)]
 pub(crate) struct MeshArgs {
-    /// Two or more, such as 10.0.0.[1-8]@tcp
+    /// Two or more nodes, such as 10.0.0.[1-8]@tcp
     #[arg(required = true, value_name = "NIDS")]
     nids: Vec<String>,
     /// How long to measure each of bandwidth and latency
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = positive_seconds)]
     pub(super) time: Duration,
-    /// How long to let each load run before the measurement begins
+    /// Warm-up: how long each load runs before the measurement starts
     #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     pub(super) warmup: Duration,
     /// Bytes of each transfer
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = size)]
     pub(super) size: u32,
-    /// Transfers under way in each pair; of pings there is one
+    /// Transfers in flight in each pair; pings are sent one at a time
     #[arg(long, value_name = "N", default_value_t = 8,
         value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX))]
     pub(super) concurrency: u32,
-    /// Measure pairs that share no node at the same time
+    /// Measure pairs without common nodes at the same time
     #[arg(long)]
     pub(super) parallel: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// End the session that this node has, and take nodes out of those of others
+    /// Replace the session of this node, and take nodes from other sessions
     #[arg(long)]
     pub(super) force: bool,
-    /// Say how it goes, also if standard error is no terminal
+    /// Print progress, also if standard error is not a terminal
     #[arg(long)]
     pub(super) progress: bool,
 }
@@ -127,7 +127,7 @@ const MESH_EXAMPLES: &str = "Examples:
   lst mesh 10.0.0.[1-8]@tcp
   lst mesh 10.0.0.[1-64]@tcp --parallel --json
 
---control PATH names the control socket of the node whose console is used, as for every command.";
+--control PATH selects the node by its control socket, as for every command.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CheckArg {
@@ -136,24 +136,24 @@ enum CheckArg {
     Full,
 }
 
-/// The most RPCs that a test has under way between two nodes. Spec: lnet-selftest §1.
+/// The largest concurrency of a test between two nodes. Spec: lnet-selftest §1.
 pub(super) const CONCURRENCY_MAX: i64 = 1024;
-/// The most servers that one client can be given. Spec: lnet-selftest §7.3.
+/// The largest number of servers of one client. Spec: lnet-selftest §7.3.
 const SPAN_MAX: u32 = 341;
-/// Nobody waits for more.
+/// The largest number of repeats.
 const REPEATS_MAX: i64 = 1000;
-/// The longest measurement, in seconds: the nodes' milliseconds do not come round.
+/// The longest measurement, in seconds: within it the milliseconds of the nodes do not wrap.
 const SECONDS_MAX: f64 = 30.0 * 86_400.0;
-/// The most nodes that one side of a test may have.
+/// The largest number of nodes on one side of a test.
 const NODES_MAX: usize = 4096;
-/// The most nodes of a mesh.
+/// The largest number of nodes of a mesh.
 const MESH_MAX: usize = 256;
 
 impl RunArgs {
     /// Returns the cell at one point of the grid, or the only one.
     ///
     /// # Errors
-    /// Says what is wrong with the request.
+    /// Why the request is invalid.
     pub(super) fn cell(&self, point: Point) -> Result<Cell, String> {
         let flow = Flow {
             from: nids("--from", &self.from, NODES_MAX)?,
@@ -162,15 +162,15 @@ impl RunArgs {
         let (clients_sharing, span) = self.distribute;
         if span as usize > flow.to.len() {
             return Err(format!(
-                "--distribute {clients_sharing}:{span} gives each client {span} servers, and --to \
-                 names {}: name more, or write {clients_sharing}:{}",
+                "--distribute {clients_sharing}:{span} gives each client {span} servers, but --to \
+                 has {}: give more, or write {clients_sharing}:{}",
                 flow.to.len(),
                 flow.to.len()
             ));
         }
         let test = self.test(point.size)?;
         if point.concurrency.is_some() && self.concurrency.is_some() {
-            return Err("--concurrency is in the grid too: leave one of them out".to_owned());
+            return Err("--concurrency is in the grid too: remove one of them".to_owned());
         }
         Ok(Cell {
             name: format!("run-{}", std::process::id()),
@@ -189,7 +189,7 @@ impl RunArgs {
         self.sweep.as_ref()
     }
 
-    /// Returns the test that the words and the options describe together.
+    /// Returns the test that the parameters and the options describe together.
     fn test(&self, swept: Option<u32>) -> Result<TestSpec, String> {
         let words = TestWords::parse(&self.test)?;
         let size = only("size", [words.size, self.size, swept])?;
@@ -203,7 +203,7 @@ impl RunArgs {
                 offset: offset.unwrap_or(0),
             }),
             false if size.is_some() || check.is_some() || offset.is_some() => {
-                Err("a ping has no data: leave size, check and off out, or test brw".to_owned())
+                Err("a ping has no data: remove size, check and off, or use brw".to_owned())
             }
             false => Ok(TestSpec::Ping),
         }
@@ -214,7 +214,7 @@ impl MeshArgs {
     /// Returns the nodes.
     ///
     /// # Errors
-    /// Says what is wrong with them.
+    /// Why they are invalid.
     pub(super) fn nodes(&self) -> Result<Vec<Nid>, String> {
         match nids("NIDS", &self.nids, MESH_MAX)? {
             nodes if nodes.len() < 2 => Err("a mesh needs two nodes or more".to_owned()),
@@ -223,7 +223,7 @@ impl MeshArgs {
     }
 }
 
-/// The test as `lst add_test` words it. Spec: lnet-selftest §16.10.
+/// The test in the syntax of `lst add_test`. Spec: lnet-selftest §16.10.
 #[derive(Default)]
 struct TestWords {
     brw: bool,
@@ -251,16 +251,16 @@ impl TestWords {
                 Some(("off" | "o", value)) => this.offset = Some(offset(value)?),
                 Some(("check" | "c", value)) => {
                     let check = CheckArg::from_str(value, false).map_err(|_| {
-                        format!("check={value} is unknown: write none, simple or full")
+                        format!("unknown check={value}: write none, simple or full")
                     })?;
                     this.check = Some(check.into());
                 }
                 _ if this.brw => {
                     return Err(format!(
-                        "{word:?} is no word of brw: it knows read, write, size=, check= and off="
+                        "unknown parameter {word:?} of brw: use read, write, size=, check= and off="
                     ));
                 }
-                _ => return Err(format!("{word:?} is too much: a ping needs no more words")),
+                _ => return Err(format!("unknown parameter {word:?}: a ping has no parameters")),
             }
         }
         Ok(this)
@@ -269,8 +269,8 @@ impl TestWords {
 
 fn no_test(word: &str) -> String {
     match word.contains('@') {
-        true => format!("{word} stands where the test should: put commas between NIDs, no blanks"),
-        false => format!("{word:?} is no test: write ping, brw read or brw write"),
+        true => format!("{word} is not a test: separate NIDs by commas, without blanks"),
+        false => format!("{word:?} is not a test: write ping, brw read or brw write"),
     }
 }
 
@@ -284,12 +284,12 @@ impl From<CheckArg> for DataCheck {
     }
 }
 
-/// Returns the one value that was given, if any.
+/// Returns the only value that was given, if any.
 fn only<T, const N: usize>(name: &str, values: [Option<T>; N]) -> Result<Option<T>, String> {
     let mut given = values.into_iter().flatten();
     match (given.next(), given.next()) {
         (value, None) => Ok(value),
-        _ => Err(format!("the {name} is given twice: leave one of them out")),
+        _ => Err(format!("the {name} is given twice: remove one of them")),
     }
 }
 
@@ -298,31 +298,27 @@ fn nids(option: &str, texts: &[String], max: usize) -> Result<Vec<Nid>, String> 
     let nids = list.expand(max).map_err(|error| format!("{option}: {error}"))?;
     match nids.iter().find(|nid| nid.to_small().is_none()) {
         None => Ok(nids),
-        Some(nid) => {
-            Err(format!("{option}: selftest knows only addresses of four bytes, not {nid}"))
-        }
+        Some(nid) => Err(format!("{option}: selftest supports only 4-byte addresses, not {nid}")),
     }
 }
 
-/// Reads a number of bytes that a transfer can have.
+/// Parses the size of a transfer in bytes.
 pub(super) fn size(text: &str) -> Result<u32, String> {
     match bytes(text) {
         Some(bytes) if (8..=MTU).contains(&bytes) && bytes.is_multiple_of(8) => Ok(bytes),
-        Some(_) => Err(format!("{text} bytes cannot be sent: write a multiple of 8 up to 1M")),
-        None => {
-            Err(format!("{text:?} is no size: write a number of bytes, such as 4096, 64k or 1M"))
-        }
+        Some(_) => Err(format!("{text} is not a valid size: write a multiple of 8 up to 1M")),
+        None => Err(format!("{text:?} is not a valid size: write bytes, such as 4096, 64k or 1M")),
     }
 }
 
 fn offset(text: &str) -> Result<u32, String> {
     match bytes(text) {
         Some(bytes) if bytes < 4096 && bytes.is_multiple_of(8) => Ok(bytes),
-        _ => Err(format!("{text:?} is no offset: write a multiple of 8 below 4096")),
+        _ => Err(format!("{text:?} is not a valid offset: write a multiple of 8 below 4096")),
     }
 }
 
-/// Reads digits, and `k` or `M`.
+/// Parses digits with an optional `k` or `M`.
 fn bytes(text: &str) -> Option<u32> {
     let (digits, unit) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 1 << 10),
@@ -340,7 +336,7 @@ fn distribute(text: &str) -> Result<(u32, u32), String> {
     let pair = text.split_once(':').and_then(|(d, s)| read(d).zip(read(s)));
     match pair {
         Some((_, span)) if span > SPAN_MAX => {
-            Err(format!("a client can have {SPAN_MAX} servers at most"))
+            Err(format!("a client can have at most {SPAN_MAX} servers"))
         }
         Some(pair) => Ok(pair),
         None => Err("write how many clients share how many servers, such as 1:4".to_owned()),
@@ -358,7 +354,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        time if time < Duration::from_millis(100) => Err("a tenth of a second is least".to_owned()),
+        time if time < Duration::from_millis(100) => Err("the minimum is 0.1 seconds".to_owned()),
         time => Ok(time),
     }
 }
@@ -374,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_the_words_of_add_test_mean_the_same() {
+    fn options_and_parameters_of_add_test_are_equivalent() {
         let brw = TestSpec::Brw { write: true, check: DataCheck::Full, size: 65536, offset: 0 };
         let nodes = "--from 10.0.0.[1-2]@tcp --to 10.0.1.1@tcp,10.0.1.2@tcp --to 10.0.1.3@tcp";
         for test in ["brw write --size 64k --check full", "brw w size=64K check=full"] {
@@ -388,25 +384,25 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_request_is_told_what_to_write() {
+    fn invalid_requests_are_refused_with_a_remedy() {
         let nodes = "--from 1.1.1.1@tcp --to 1.1.1.2@tcp";
-        for (words, mend) in [
+        for (words, remedy) in [
             ("brw write --size 3", "write a multiple of 8 up to 1M"),
             ("brw write size=2M", "write a multiple of 8 up to 1M"),
             ("brw write size=4k --size 4k", "the size is given twice"),
             ("brw write check=half", "write none, simple or full"),
-            ("brw sideways", "it knows read, write, size=, check= and off="),
+            ("brw sideways", "use read, write, size=, check= and off="),
             ("ping --size 4k", "a ping has no data"),
             ("pong", "write ping, brw read or brw write"),
-            ("1.1.1.3@tcp ping", "put commas between NIDs"),
-            ("ping --distribute 1:2", "name more, or write 1:1"),
+            ("1.1.1.3@tcp ping", "separate NIDs by commas"),
+            ("ping --distribute 1:2", "give more, or write 1:1"),
             ("ping --distribute 4", "such as 1:4"),
-            ("ping --time 0", "a tenth of a second"),
+            ("ping --time 0", "the minimum is 0.1 seconds"),
             ("ping --concurrency 1025", "1..=1024"),
             ("ping --repeats 2", "--sweep"),
         ] {
             let error = cell(&format!("{nodes} {words}")).unwrap_err();
-            assert!(error.contains(mend), "{words}: {error}");
+            assert!(error.contains(remedy), "{words}: {error}");
         }
         let error = cell("--from 1.1.1.[3-1]@tcp --to 1.1.1.2@tcp ping").unwrap_err();
         assert!(error.contains("--from: column 8") && error.contains("write 1-3"), "{error}");

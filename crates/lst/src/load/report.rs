@@ -12,11 +12,11 @@ use super::drive::{Cell, NodeOutcome, Outcome};
 use super::grid::Size;
 use super::measure::{Figures, Latency};
 
-/// A measurement as it is printed; as JSON its own names say the units.
+/// A measurement for output; the names of JSON fields include the units.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     pub(super) load: Load,
-    /// The measured time.
+    /// Duration of the measurement.
     pub(super) seconds: f64,
     pub(super) interrupted: bool,
     pub(super) total: Line,
@@ -35,7 +35,7 @@ pub(super) struct Load {
     pub(super) warmup_seconds: f64,
 }
 
-/// The test in the words of the command line.
+/// The test in the syntax of the command line.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TestSpecText {
     test: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct TestSpecText {
     off: Option<u32>,
 }
 
-/// The figures of a node, or of all.
+/// The results of one node, or of all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Line {
     pub(super) node: String,
@@ -61,7 +61,7 @@ pub(super) struct Line {
     pub(super) tcp_window_bytes: Option<u32>,
 }
 
-/// How long RPCs took.
+/// Latency of RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Quantiles {
     pub(super) min: u64,
@@ -85,7 +85,7 @@ impl Report {
         let telling = clients().filter(|node| latency(node).is_some()).count();
         let silent = clients().filter(|node| node.figures.is_some()).count() - telling;
         if telling > 0 && silent > 0 {
-            remarks.push(format!("The latency of {silent} of the clients is not known."));
+            remarks.push(format!("The latency of {silent} of the clients is unknown."));
         }
         Self {
             load: Load {
@@ -103,7 +103,7 @@ impl Report {
         }
     }
 
-    /// Returns the table, and notes below it.
+    /// Returns the table, with notes below it.
     pub(super) fn text(&self) -> String {
         let figures = [
             "MB/s",
@@ -175,7 +175,7 @@ pub(super) fn json<T: Serialize>(report: &T) -> String {
     text + "\n"
 }
 
-/// Returns the nodes that did not see the end.
+/// Returns the nodes that failed before the end.
 pub(super) fn failed(nodes: &[NodeOutcome]) -> Vec<FailedNode> {
     let failed = |node: &NodeOutcome| {
         Some(FailedNode { node: node.nid.to_string(), why: node.trouble.clone()? })
@@ -209,13 +209,13 @@ impl Line {
         }
     }
 
-    /// Returns the sum. Rates are those of the clients: what servers do is the same once more.
+    /// Returns the sum. Rates are those of the clients, since servers count the same data again.
     pub(super) fn of_all(test: TestSpec, nodes: &[NodeOutcome]) -> Self {
         let clients: Vec<&Figures> =
             nodes.iter().filter(|node| node.client).filter_map(|n| n.figures.as_ref()).collect();
         let some = !clients.is_empty();
         let bytes = clients.iter().map(|figures| figures.bytes).sum();
-        // A sum of which a part is not known would look like one that is.
+        // A sum is unknown if any part is unknown.
         let cpu = |node: &NodeOutcome| Some(node.figures.as_ref()?.cpu?.as_secs_f64());
         let cpu: Option<f64> = nodes.iter().map(cpu).sum();
         let retransmits = |node: &NodeOutcome| node.figures.as_ref()?.retransmits.map(u64::from);
@@ -275,17 +275,17 @@ impl Line {
     }
 }
 
-/// Returns a rate with four significant digits: repeats differ by more than the fifth.
+/// Returns a rate with four significant digits: repeats differ in the fifth anyway.
 pub(super) fn rate(value: f64) -> String {
     significant(value, 4)
 }
 
-/// Returns a time that is given in nanoseconds.
+/// Formats a time in nanoseconds.
 pub(super) fn time(ns: u64) -> String {
     fulmar_text::duration(Duration::from_nanos(ns))
 }
 
-/// Returns the latency over all clients that report theirs.
+/// Returns the latency over all clients that report it.
 pub(super) fn latency_of_all(nodes: &[NodeOutcome]) -> Option<Latency> {
     Latency::of_all(nodes.iter().filter_map(latency))
 }
@@ -318,7 +318,7 @@ impl TestSpecText {
         }
     }
 
-    /// Leaves the size out, where it is said elsewhere.
+    /// Leaves out the size, where the output has it elsewhere.
     pub(super) fn without_size(self) -> Self {
         Self { size: None, ..self }
     }

@@ -12,29 +12,29 @@ use crate::console::{CallFailure, Console};
 /// Why there is no measurement.
 #[derive(Debug, Error)]
 pub(super) enum Failure {
-    /// The request was wrong.
+    /// The request is invalid.
     #[error("{0}")]
-    Wrong(String),
-    /// Our own node was not asked or did not answer.
+    Invalid(String),
+    /// The local node did not receive the command or did not answer.
     #[error("{0}")]
     Call(#[from] CallFailure),
-    /// Our own node has a session.
+    /// The local node already has a session.
     #[error(
         "this node already has the session {:?} (key {}): end it with \"LST_SESSION={} lst \
          end_session\", or add --force", .0.name, .0.key, .0.key
     )]
     Exists(Box<SessionInfo>),
-    /// Our own node refuses.
-    #[error("cannot {doing}: {}", said(*.errno))]
+    /// The local node refused.
+    #[error("cannot {doing}: {}", describe(*.errno))]
     Refused { doing: &'static str, errno: Errno },
-    /// Other nodes refuse, or do not answer.
+    /// Other nodes refused or did not answer.
     #[error("cannot {doing}:{}", listed(.nodes))]
     Nodes { doing: &'static str, nodes: Vec<(Nid, String)> },
-    /// Our own node gives an answer that does not fit the request.
-    #[error("cannot {doing}: unexpected answer of the node; is it of this release?")]
-    Senseless { doing: &'static str },
-    /// The system refuses.
-    #[error("cannot take signals: {0}")]
+    /// The answer of the local node does not fit the request.
+    #[error("cannot {doing}: unexpected answer of the node; is it the same release as lst?")]
+    UnexpectedReply { doing: &'static str },
+    /// The system refused.
+    #[error("cannot install signal handlers: {0}")]
     Signals(std::io::Error),
 }
 
@@ -43,19 +43,19 @@ fn listed(nodes: &[(Nid, String)]) -> String {
 }
 
 /// Describes a refusal of the console.
-fn said(errno: Errno) -> String {
+fn describe(errno: Errno) -> String {
     match errno {
         Errno::ESRCH | Errno::ESHUTDOWN | Errno::EACCES => {
-            format!("the session is over, perhaps ended by another user ({errno})")
+            format!("the session has ended, perhaps by another user ({errno})")
         }
         Errno::EADDRNOTAVAIL | Errno::ENETDOWN => {
-            format!("a node is not active, or this one has no NID for it ({errno})")
+            format!("a node is not active, or this node has no NID for it ({errno})")
         }
         errno => errno.to_string(),
     }
 }
 
-/// A session of this node's console, with one batch.
+/// A session of the console of this node, with one batch.
 pub(super) struct Session<'a> {
     console: &'a mut dyn Console,
     running: bool,
@@ -64,12 +64,13 @@ pub(super) struct Session<'a> {
 
 /// The batch of every session.
 const BATCH: &str = "load";
-/// A session without a request for so many seconds ends; a measurement asks each second.
+/// The session expires after this many seconds without a request; a measurement sends one each
+/// second.
 const TIMEOUT: u32 = 60;
 /// Bit 0: sizes in bytes. Spec: lnet-selftest §8.
 const FEATURES: u32 = 1;
 /// How long a node under load may take to answer, in seconds.
-const PATIENCE: u32 = 5;
+const NODE_TIMEOUT: u32 = 5;
 
 impl<'a> Session<'a> {
     /// Starts a session, unless there is one that may not be replaced.
@@ -83,21 +84,21 @@ impl<'a> Session<'a> {
         }
         let name = name.to_owned();
         let new = Command::NewSession { name, timeout: TIMEOUT, force, features: FEATURES };
-        console.ask(new)?.map_err(|errno| Failure::Refused { doing: "begin a session", errno })?;
+        console.ask(new)?.map_err(|errno| Failure::Refused { doing: "start a session", errno })?;
         let mut this = Self { console, running: false, open: true };
-        this.ask("make a batch", Command::AddBatch { batch: BATCH.to_owned() })?;
+        this.ask("create a batch", Command::AddBatch { batch: BATCH.to_owned() })?;
         Ok(this)
     }
 
-    /// Asks the console for something that needs no other node.
+    /// Sends a command that needs no other node.
     pub(super) fn ask(&mut self, doing: &'static str, command: Command) -> Result<Reply, Failure> {
         self.console.ask(command)?.map_err(|errno| Failure::Refused { doing, errno })
     }
 
-    /// Sends a command that all nodes must obey.
+    /// Sends a command that all nodes must accept.
     pub(super) fn all(&mut self, doing: &'static str, command: Command) -> Result<(), Failure> {
         let Reply::Nodes(reply) = self.ask(doing, command)? else {
-            return Err(Failure::Senseless { doing });
+            return Err(Failure::UnexpectedReply { doing });
         };
         let failed = reply.nodes.iter().filter_map(|node| Some((node.nid, trouble(node)?)));
         match failed.collect::<Vec<_>>() {
@@ -117,44 +118,44 @@ impl<'a> Session<'a> {
         self.all("start the load", Command::Run { batch: self.batch(), timeout: 0 })
     }
 
-    /// Tells the clients to stop, at once or after the RPCs that are under way.
+    /// Stops the clients, at once or after the RPCs in flight.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Failure> {
         self.ask("stop the load", Command::Stop { batch: self.batch(), force })?;
         self.running = false;
         Ok(())
     }
 
-    /// Returns how many clients have RPCs under way, of those that answer.
+    /// Returns the number of clients with RPCs in flight, of those that answer.
     pub(super) fn active(&mut self) -> Result<usize, Failure> {
-        let doing = "see whether the load has stopped";
+        let doing = "check whether the load has stopped";
         let batch = self.batch();
-        let query = Command::Query { batch, test: 0, servers: false, timeout: PATIENCE };
+        let query = Command::Query { batch, test: 0, servers: false, timeout: NODE_TIMEOUT };
         match self.ask(doing, query)? {
             Reply::Active(nodes) => {
                 Ok(nodes.iter().filter(|node| node.result.is_ok_and(|active| active > 0)).count())
             }
-            _ => Err(Failure::Senseless { doing }),
+            _ => Err(Failure::UnexpectedReply { doing }),
         }
     }
 
     /// Returns the counters of nodes.
     pub(super) fn stats(&mut self, nodes: Vec<Nid>) -> Result<Vec<NodeAnswer<Stats>>, Failure> {
         let (doing, target) = ("read the counters", Target::Nodes(nodes));
-        match self.ask(doing, Command::Stat { target, timeout: PATIENCE })? {
+        match self.ask(doing, Command::Stat { target, timeout: NODE_TIMEOUT })? {
             Reply::Stats(nodes) => Ok(nodes),
-            _ => Err(Failure::Senseless { doing }),
+            _ => Err(Failure::UnexpectedReply { doing }),
         }
     }
 
-    /// Returns the further counters of Fulmar's nodes.
+    /// Returns the additional counters of Fulmar nodes.
     pub(super) fn measures(
         &mut self,
         nodes: Vec<Nid>,
     ) -> Result<Vec<NodeAnswer<Measures>>, Failure> {
         let (doing, target) = ("measure", Target::Nodes(nodes));
-        match self.ask(doing, Command::Measure { target, timeout: PATIENCE })? {
+        match self.ask(doing, Command::Measure { target, timeout: NODE_TIMEOUT })? {
             Reply::Measures(nodes) => Ok(nodes),
-            _ => Err(Failure::Senseless { doing }),
+            _ => Err(Failure::UnexpectedReply { doing }),
         }
     }
 
@@ -167,7 +168,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // The error that led here is reported, not these.
+        // The error that led here is reported, not those of the cleanup.
         if self.open && self.running {
             let _ = self.console.ask(Command::Stop { batch: self.batch(), force: true });
         }
@@ -177,11 +178,12 @@ impl Drop for Session<'_> {
     }
 }
 
-/// Describes why a node did not obey.
+/// Describes why a node failed.
 pub(super) fn trouble<T>(answer: &NodeAnswer<T>) -> Option<String> {
     Some(match (answer.result.as_ref().err()?, answer.state) {
         (NodeError::Framework(Errno::EBUSY), NodeState::Busy) => {
-            "is in another session: end that, or take the node out of it by --force".to_owned()
+            "is in another session: end that session, or take the node from it with --force"
+                .to_owned()
         }
         (NodeError::Framework(Errno::ESRCH), _) => "has left the session".to_owned(),
         (NodeError::Framework(errno), _) => format!("refuses ({errno})"),

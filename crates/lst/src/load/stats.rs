@@ -6,14 +6,14 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
     pub(super) mean: f64,
-    /// Of the sample; none of a single value.
+    /// Standard deviation of the sample; `None` for a single value.
     pub(super) standard_deviation: Option<f64>,
     pub(super) min: f64,
     pub(super) max: f64,
 }
 
 impl Summary {
-    /// Returns the summary of `values`, unless there are none.
+    /// Returns the summary of `values`; `None` if empty.
     pub(super) fn of(values: &[f64]) -> Option<Self> {
         let (first, count) = (*values.first()?, values.len() as f64);
         let mean = values.iter().sum::<f64>() / count;
@@ -27,7 +27,7 @@ impl Summary {
     }
 }
 
-/// Returns the middle of `values`, of an even number the mean of the middle two.
+/// Returns the median of `values`; for an even count the mean of the middle two.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values[values.len() / 2]);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_that_of_a_sample() {
+    fn summary_is_that_of_a_sample() {
         let summary = Summary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
         assert_eq!((summary.mean, summary.min, summary.max), (5.0, 2.0, 9.0));
         let deviation = summary.standard_deviation.unwrap();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![9.0, 1.0, 2.0, 4.0]), Some(3.0));
         assert_eq!(median(vec![]), None);

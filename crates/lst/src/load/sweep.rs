@@ -1,4 +1,4 @@
-//! Every point of a grid, several times, with the spread of the repeats.
+//! Repeated measurements of all points of a grid, with the spread of the repeats.
 
 use fulmar_selftest::console::TestSpec;
 use fulmar_text::{Column, Table, csv, field, grouped, left, number_field, or_unknown, right};
@@ -22,10 +22,10 @@ pub(super) struct Sweep {
     #[serde(flatten)]
     test: TestSpecText,
     distribute: String,
-    /// Of each measurement.
+    /// Duration of each measurement.
     seconds: f64,
     warmup_seconds: f64,
-    /// How often each point should be measured.
+    /// Requested number of repeats of each point.
     repeats: u32,
     pub(super) interrupted: bool,
     points: Vec<Row>,
@@ -38,13 +38,13 @@ pub(super) struct Sweep {
     has_data: bool,
 }
 
-/// The repeats at one point, combined.
+/// The combined repeats of one point.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u32>,
     concurrency: u32,
-    /// How often it was measured.
+    /// Number of measurements.
     repeats: usize,
     bytes_per_second: Option<Summary>,
     rpcs_per_second: Option<Summary>,
@@ -52,7 +52,7 @@ struct Row {
     errors: u64,
 }
 
-/// The repeats at one point.
+/// The repeats of one point.
 #[derive(Default)]
 struct Repeats {
     bytes_per_second: Vec<f64>,
@@ -62,10 +62,11 @@ struct Repeats {
 }
 
 impl Sweep {
-    /// Measures all points, and then all again, so that changes over time affect every point. Ends early if a measurement fails or the user stops it.
+    /// Measures all points, and then all again, so that changes over time affect every point. Ends
+    /// early if a measurement fails or the user stops it.
     ///
     /// # Panics
-    /// If there is no cell: a grid has a point at least.
+    /// If `cells` is empty: a grid has at least one point.
     pub(super) fn measure(
         console: &mut dyn Console,
         clock: &dyn Clock,
@@ -122,12 +123,12 @@ impl Sweep {
         }
     }
 
-    /// Returns whether there is something to print.
+    /// Returns whether there are results to print.
     pub(super) fn has_figures(&self) -> bool {
         self.points.iter().any(|row| row.repeats > 0)
     }
 
-    /// Returns whether all was measured and went well.
+    /// Returns whether all repeats completed without errors.
     pub(super) fn is_fine(&self) -> bool {
         self.failure.is_none()
             && self.failed.is_empty()
@@ -135,7 +136,7 @@ impl Sweep {
             && self.points.iter().all(|row| row.errors == 0)
     }
 
-    /// Returns a row for each point.
+    /// Returns a table with a row for each point.
     pub(super) fn text(&self) -> String {
         let (unit, other) = if self.has_data { ("MB/s", "RPC/s") } else { ("RPC/s", "MB/s") };
         let mean = format!("{unit} mean");
@@ -153,9 +154,9 @@ impl Sweep {
         }
     }
 
-    /// Returns a row for each size and a column for each concurrency, in Markdown.
+    /// Returns a Markdown table with a row for each size and a column for each concurrency.
     pub(super) fn markdown(&self) -> String {
-        // The points are there row by row.
+        // The points are ordered by rows.
         let columns = self.points.iter().take_while(|row| row.size == self.points[0].size);
         let columns = columns.map(|row| right(format!("{} at a time", row.concurrency)));
         let columns: Vec<Column> = columns.collect();
@@ -210,7 +211,7 @@ impl Sweep {
 }
 
 impl Repeats {
-    /// Takes a measurement; of one without all of its nodes only the errors.
+    /// Adds a measurement; if nodes failed in it, only its errors.
     fn add(&mut self, total: &Line, whole: Option<&Outcome>) {
         self.errors += total.errors;
         if let Some(outcome) = whole {
@@ -237,7 +238,7 @@ impl Repeats {
 }
 
 impl Row {
-    /// Returns the main figure of the test: MB/s, or RPC/s where there is no data.
+    /// Returns the main result of the test: MB/s, or RPC/s if it has no data.
     fn primary(&self, has_data: bool) -> Option<Summary> {
         match has_data {
             false => self.rpcs_per_second,

@@ -1,4 +1,4 @@
-//! Whole measurements against a console that plays the nodes.
+//! Complete measurements against a console with simulated nodes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::sweep::Sweep;
 const WRITE: TestSpec =
     TestSpec::Brw { write: true, check: DataCheck::None, size: 1 << 20, offset: 0 };
 
-/// Node 1 and 2 write to 3.
+/// Nodes 1 and 2 write to node 3.
 fn cell() -> Cell {
     Cell {
         name: "run-1".to_owned(),
@@ -37,7 +37,7 @@ fn report(fake: &mut Fake, cell: &Cell) -> Report {
     Report::new(cell, &outcome)
 }
 
-/// What is asked for each measurement of [`cell`] that nothing disturbs.
+/// The requests of an undisturbed measurement of [`cell`].
 const USUAL: [&str; 7] = [
     "new force=false",
     "nodes clients0 2",
@@ -49,7 +49,7 @@ const USUAL: [&str; 7] = [
 ];
 
 #[test]
-fn a_measurement_is_a_table_with_all_that_nodes_tell() {
+fn a_measurement_is_a_table_of_all_results() {
     let mut fake = Fake::new(3);
     let report = report(&mut fake, &cell());
     let expected = "\
@@ -66,7 +66,7 @@ total                 2,097  2,000  2,000         8 ms    8 ms  8 ms  8 ms      
 }
 
 #[test]
-fn of_kernel_nodes_only_rates_and_errors_are_known() {
+fn kernel_nodes_report_only_rates_and_errors() {
     let mut fake = Fake::new(3);
     fake.nodes[1] = FakeNode::kernel();
     let report = report(&mut fake, &cell());
@@ -77,13 +77,13 @@ node          role     MB/s  MiB/s  RPC/s  latency min  median   p99   max  erro
 10.0.0.3@tcp  server  2,097  2,000  2,000            -       -     -     -       0     0.095            2   3 MiB
 total                 2,097  2,000  2,000         8 ms    8 ms  8 ms  8 ms       0         -            -   3 MiB
 
-The latency of 1 of the clients is not known.
+The latency of 1 of the clients is unknown.
 ";
     assert!(report.text().ends_with(expected), "{}", report.text());
 }
 
 #[test]
-fn programs_get_the_same_as_json_and_csv() {
+fn json_and_csv_have_the_same_results() {
     let mut fake = Fake::new(3);
     let report = report(&mut fake, &cell());
     let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
@@ -110,7 +110,7 @@ fn programs_get_the_same_as_json_and_csv() {
 }
 
 #[test]
-fn a_node_that_dies_is_named_and_the_others_go_on() {
+fn a_failed_node_is_reported_and_the_others_continue() {
     let mut fake = Fake::new(3);
     fake.nodes[1].dies_at = Some(Duration::from_millis(2_500));
     let report = report(&mut fake, &cell());
@@ -124,7 +124,7 @@ fn a_node_that_dies_is_named_and_the_others_go_on() {
 }
 
 #[test]
-fn a_load_that_has_stopped_is_not_waited_for() {
+fn a_stopped_load_ends_the_measurement() {
     let mut fake = Fake::new(3);
     fake.nodes[0].errs_at = Some(Duration::from_millis(1_500));
     fake.nodes[1].errs_at = Some(Duration::from_millis(2_500));
@@ -133,12 +133,12 @@ fn a_load_that_has_stopped_is_not_waited_for() {
     assert!(!outcome.is_fine());
     let report = Report::new(&cell(), &outcome);
     assert_eq!(report.total.errors, 2);
-    assert_eq!(report.failed[1].why, "stopped early: a test ends at its first error");
+    assert_eq!(report.failed[1].why, "stopped early: a test stops at its first error");
     assert_eq!(super::clock::Clock::now(&clock), Duration::from_secs(3));
 }
 
 #[test]
-fn an_interrupt_stops_the_load_by_force_and_tells_what_was_measured() {
+fn an_interrupt_stops_the_load_and_reports_the_results() {
     let mut fake = Fake::new(3);
     fake.stop_at = Some(Duration::from_secs(3));
     let report = report(&mut fake, &cell());
@@ -154,7 +154,7 @@ fn an_interrupt_stops_the_load_by_force_and_tells_what_was_measured() {
 }
 
 #[test]
-fn whatever_fails_the_session_ends() {
+fn the_session_ends_after_any_failure() {
     for (command, ends) in [
         ("nodes", &["end"][..]),
         ("test", &["end"]),
@@ -176,12 +176,12 @@ fn ends_of(ends: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn nodes_that_are_away_are_all_named() {
+fn all_absent_nodes_are_reported() {
     let mut fake = Fake::new(3);
     (fake.nodes[0].away, fake.nodes[1].away) = (true, true);
     let clock = fake.clock();
     let failure = measure(&mut fake, &clock, &cell(), &mut |_| ()).unwrap_err();
-    let expected = "cannot take the nodes into the session:\n  \
+    let expected = "cannot add the nodes to the session:\n  \
                     10.0.0.1@tcp does not answer (Connection timed out)\n  \
                     10.0.0.2@tcp does not answer (Connection timed out)";
     assert_eq!(failure.to_string(), expected);
@@ -189,7 +189,7 @@ fn nodes_that_are_away_are_all_named() {
 }
 
 #[test]
-fn a_session_of_somebody_else_is_left_alone_unless_forced() {
+fn sessions_of_others_are_replaced_only_with_force() {
     let mut fake = Fake::new(3);
     fake.occupy("theirs");
     let clock = fake.clock();
@@ -219,7 +219,7 @@ fn sweep(fake: &mut Fake, grid: &str, repeats: u32) -> Sweep {
 }
 
 #[test]
-fn a_sweep_repeats_every_point_in_a_session_of_its_own() {
+fn a_sweep_repeats_every_point_in_its_own_session() {
     let mut fake = Fake::new(3);
     let sweep = sweep(&mut fake, "concurrency=1..4x4,size=64k,1M", 2);
     let expected = "\
@@ -252,7 +252,7 @@ brw write, check none, distribute 1:1: 2 × 4 s after 1 s of warm-up, mean MB/s 
 }
 
 #[test]
-fn a_sweep_that_fails_keeps_what_it_has() {
+fn a_failed_sweep_keeps_its_results() {
     let mut fake = Fake::new(3);
     // The second of four measurements.
     fake.nodes[2].dies_at = Some(Duration::from_secs(7));

@@ -7,7 +7,7 @@ use super::*;
 const ACTIVE: NodeState = NodeState::Active;
 
 #[test]
-fn words_that_are_no_commands_of_the_console() {
+fn commands_without_the_console() {
     let ran = lst("help", vec![]);
     assert!(ran.out.starts_with("usage: lst [COMMAND] [OPTIONS]... [ARGS]\n"), "{}", ran.out);
     let ran = lst("help show_error", vec![]);
@@ -26,14 +26,14 @@ fn words_that_are_no_commands_of_the_console() {
 
 #[test]
 fn run_with_nodes_is_a_measurement() {
-    let means = |line: &str| super::super::means_load(&shlex::split(line).unwrap());
+    let means = |line: &str| super::super::selects_measurement(&shlex::split(line).unwrap());
     assert!(means("--from 10.0.0.1@tcp --to 10.0.0.2@tcp ping") && means("ping --to=x"));
     assert!(!means("--timeout 5 b1") && !means("") && !means("from to"));
 }
 
 #[test]
-fn a_wrong_command_line_prints_the_usage_and_ends_with_4() {
-    for (line, told) in [
+fn an_invalid_command_line_prints_the_usage_and_returns_4() {
+    for (line, expected) in [
         ("new_session a b", ""),
         ("end_session x", ""),
         ("show_session x", ""),
@@ -43,7 +43,7 @@ fn a_wrong_command_line_prints_the_usage_and_ends_with_4() {
         ("del_group", ""),
         ("update_group c", ""),
         ("update_group c --refresh --clean busy", ""),
-        ("update_group c --clean asleep", "lst update_group: there is no state asleep\n"),
+        ("update_group c --clean asleep", "lst update_group: unknown state asleep\n"),
         ("stat", ""),
         ("stat ''", ""),
         ("show_error", ""),
@@ -54,11 +54,11 @@ fn a_wrong_command_line_prints_the_usage_and_ends_with_4() {
         ("query a b", ""),
         ("add_test --from c --to s", ""),
         ("add_test --from c ping", ""),
-        ("stop --forse", "lst stop: there is no option --forse\n"),
+        ("stop --forse", "lst stop: unknown option --forse\n"),
     ] {
         let ran = lst(line, vec![]);
         assert!(ran.status == 4 && ran.out.starts_with("Usage: lst "), "{line}: {ran:?}");
-        assert_eq!((ran.err.as_str(), ran.hints.as_str()), (told, ""), "{line}");
+        assert_eq!((ran.err.as_str(), ran.hints.as_str()), (expected, ""), "{line}");
     }
 }
 
@@ -78,7 +78,7 @@ fn the_key_must_be_a_number() {
 }
 
 #[test]
-fn a_console_that_is_not_reached_says_why() {
+fn an_unreachable_console_is_reported() {
     struct Nobody;
     impl Console for Nobody {
         fn ask(&mut self, _: Command) -> Result<Answer, CallFailure> {
@@ -94,12 +94,12 @@ fn a_console_that_is_not_reached_says_why() {
         environment: &environment(),
     };
     assert_eq!(super::super::dispatch(&mut tool, &["add_batch".into(), "b".into()]), 255);
-    let told = "lst: this node has no selftest role\n# hint: start it with it\n";
-    assert_eq!((out.len(), String::from_utf8(err).unwrap().as_str()), (0, told));
+    let expected = "lst: this node has no selftest role\n# hint: start it with it\n";
+    assert_eq!((out.len(), String::from_utf8(err).unwrap().as_str()), (0, expected));
 }
 
 #[test]
-fn sessions_begin() {
+fn sessions_start() {
     let line = |name: &str, timeout, force| {
         format!("SESSION: {name} FEATURES: 1 TIMEOUT: {timeout} FORCE: {force}\n")
     };
@@ -129,13 +129,13 @@ fn features_are_hexadecimal_and_must_be_known() {
     for features in ["1f", "0x1f"] {
         let ran = run_in(&with(features), "new_session s", vec![]);
         assert_eq!(ran.status, 255);
-        let told = "Unsupported session features 1f, only support these features so far: 1\n";
-        assert_eq!(ran.err, told);
+        let expected = "Unsupported session features 1f, only support these features so far: 1\n";
+        assert_eq!(ran.err, expected);
     }
 }
 
 #[test]
-fn sessions_are_shown_without_a_key_and_end_in_silence() {
+fn sessions_are_shown_without_a_key_and_end_silently() {
     let info = SessionInfo {
         name: "read/write".into(),
         stamp: 83_492_113,
@@ -172,7 +172,7 @@ fn sessions_are_shown_without_a_key_and_end_in_silence() {
 }
 
 #[test]
-fn nodes_tell_their_sessions() {
+fn nodes_report_their_sessions() {
     let info = |name: &str, console: &str| PingInfo {
         name: name.into(),
         console: Some(nid(console)),
@@ -219,11 +219,11 @@ fn delete_group(group: &str, answer: Answer) -> (Command, Answer) {
 }
 
 #[test]
-fn groups_take_every_list_of_nodes() {
+fn groups_accept_lists_of_nodes() {
     let script = vec![
         add_group("c"),
         add_nodes("c", &[2, 4, 6, 8], nodes([2, 4, 6, 8].map(|n| fine(n, ())).into())),
-        // It is in the session by another group.
+        // It is in the session through another group.
         add_nodes("c", &[1], nodes(vec![])),
     ];
     let out = "10.99.0.[2-9/2]@tcp are added to session\n10.99.0.1@tcp are added to session\n";
@@ -242,7 +242,7 @@ fn groups_take_every_list_of_nodes() {
 }
 
 #[test]
-fn nodes_that_cannot_be_added_are_named() {
+fn nodes_that_cannot_be_added_are_reported() {
     let answers = vec![fine(1, ()), down(2, Errno::ETIMEDOUT), refuses(3, Errno::EBUSY)];
     let script = vec![add_group("c"), add_nodes("c", &[1, 2, 3], nodes(answers))];
     let err = "create session RPC failed on 12345-10.99.0.2@tcp: Connection timed out\n\
@@ -261,7 +261,7 @@ fn nodes_that_cannot_be_added_are_named() {
 }
 
 #[test]
-fn nodes_of_fewer_features_are_mentioned() {
+fn nodes_with_fewer_features_are_reported() {
     let lower = Ok(Reply::Nodes(NodesReply { features: 0, nodes: vec![fine(1, ())] }));
     let script =
         vec![add_group("c"), add_nodes("c", &[1], lower.clone()), add_nodes("c", &[1], lower)];
@@ -295,7 +295,7 @@ fn groups_are_deleted() {
 }
 
 #[test]
-fn groups_are_updated_in_silence() {
+fn groups_are_updated_silently() {
     use NodeState::{Busy, Down, Unknown};
     let group = || "c".to_owned();
     let clean =
@@ -339,11 +339,11 @@ fn groups_are_listed() {
     let ran = lst("list_group s bad c", vec![s(), no_group("bad")]);
     let out = "\tACTIVE\tBUSY\tDOWN\tUNKNOWN\tTOTAL\n\t1\t0\t0\t0\t1\ts\n";
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (0, out, ""));
-    assert!(ran.hints.contains("no group \"bad\""));
+    assert!(ran.hints.contains("unknown group \"bad\""));
 }
 
 #[test]
-fn batches_are_made_and_run() {
+fn batches_are_created_and_run() {
     let add = |answer| vec![(Command::AddBatch { batch: "b".into() }, answer)];
     says("add_batch b", add(Ok(Reply::Done)), "");
     fails("add_batch b", add(Err(Errno::EEXIST)), 255, "", "batch already exists\n", "name");
@@ -361,7 +361,7 @@ fn batches_are_made_and_run() {
 }
 
 #[test]
-fn a_batch_is_watched_until_it_has_stopped() {
+fn stop_waits_until_the_batch_has_stopped() {
     let stop = |force, answer| (Command::Stop { batch: "b".into(), force }, answer);
     let both = |a, b| query("b", 0, 30, vec![fine(1, a), fine(2, b)]);
     let script = vec![

@@ -1,4 +1,4 @@
-//! What `lst` of Lustre 2.17 printed, from nodes that answered the same.
+//! Output of `lst` of Lustre 2.17, compared with ours for the same answers of nodes.
 
 use fulmar_selftest::console::{BatchInfo, DataCheck, TestInfo, TestSpec};
 
@@ -8,15 +8,15 @@ const RECORDED: &str = include_str!("../../../../testdata/cli/lst-node1.txt");
 
 const ACTIVE: NodeState = NodeState::Active;
 
-/// Returns each command and what it printed on either output.
+/// Returns each command with its output, standard error included.
 fn recorded() -> Vec<(&'static str, &'static str)> {
     let parts = RECORDED.split("$ ").skip(1);
     parts.filter_map(|part| part.split_once('\n')).collect()
 }
 
-/// Returns what a command printed, put right where that release is wrong: it loses the number and
-/// the states of nodes on their way from the kernel, and knows an error by its negative alone.
-fn put_right(command: &str, printed: &str) -> String {
+/// Corrects recorded output where that release is wrong: it loses the number and the states of
+/// nodes between kernel and tool, and prints errors as negative numbers.
+fn corrected(command: &str, printed: &str) -> String {
     let printed = printed
         .replace("\nexit 255", "")
         .replace("Reader error: 'session is not active' at 0\n", "")
@@ -84,7 +84,7 @@ fn list_batch() -> Script {
     vec![(Command::ShowBatch { batch: "b1".into() }, Ok(Reply::Batch(info)))]
 }
 
-/// Returns what the console is asked by a command of the recording, and what it says.
+/// Returns the requests of a command of the recording, with the answers.
 fn script(command: &str) -> Script {
     let brw = |write, size| TestSpec::Brw { write, check: DataCheck::Full, size, offset: 0 };
     let one = |command, answer| vec![(command, answer)];
@@ -136,47 +136,47 @@ fn script(command: &str) -> Script {
     }
 }
 
-/// Returns a command of the recording without what the shell makes of it.
+/// Returns a command of the recording without the shell parts.
 fn bare(command: &str) -> Option<&str> {
     command.split_once("lst ").map(|(_, rest)| rest)
 }
 
 #[test]
-fn a_recorded_session_is_printed_alike() {
+fn a_recorded_session_is_printed_identically() {
     let mut compared = 0;
     for (command, printed) in recorded() {
         let Some(line) = bare(command) else { continue };
         let ran = lst(line, script(line));
-        // What ends with an error there ends with one here.
+        // A command that fails in the recording must fail here.
         let failed = ran.status != 0;
         let fails = ["update_group", "add_group bad", "show_session"];
         assert_eq!(failed, fails.iter().any(|name| line.starts_with(name)), "{command}");
-        assert_eq!(ran.screen, put_right(command, printed), "{command}");
+        assert_eq!(ran.screen, corrected(command, printed), "{command}");
         compared += 1;
     }
     assert_eq!(compared, 25);
 }
 
-/// What `lst-survey` takes from the output: the first value of each line.
+/// Values that `lst-survey` reads from the output: the first of each line.
 fn values(text: &str) -> Vec<&str> {
     let wanted = text.lines().filter(|line| line.starts_with("[R]") || line.starts_with("[W]"));
     wanted.filter_map(|line| line.split_whitespace().nth(2)).collect()
 }
 
-/// What `lst-survey` takes from the output: how many nodes have counted errors.
+/// Values that `lst-survey` reads from the output: the number of nodes with errors.
 fn error_nodes(text: &str) -> Vec<&str> {
     let wanted = text.lines().filter(|line| line.contains("error nodes in"));
     wanted.filter_map(|line| line.split_whitespace().nth(1)).collect()
 }
 
-/// What `lnet-selftest.sh` takes from the output: the same by another pattern.
+/// Values that `lnet-selftest.sh` reads from the output: the same with another pattern.
 fn totals(text: &str) -> Vec<&str> {
     let total = |line: &&str| line.starts_with("Total") && line[5..].contains("nodes");
     text.lines().filter(total).filter_map(|line| line.split_whitespace().nth(1)).collect()
 }
 
 #[test]
-fn the_scripts_that_read_the_output_read_the_same() {
+fn known_scripts_parse_the_output_identically() {
     for (command, taken) in [
         ("stat --delay 1 --count 1 c s", (["1", "1", "0.00", "0.00"].repeat(2), vec![], vec![])),
         ("show_error --session c s", (vec![], vec!["0", "0"], vec!["0", "0"])),

@@ -10,7 +10,7 @@ fn brw(write: bool, check: DataCheck, size: u32, offset: u32) -> TestSpec {
     TestSpec::Brw { write, check, size, offset }
 }
 
-/// The questions of `add_test` with one concurrency of a test from group c to group s.
+/// The requests of `add_test` with concurrency 1 from group c to group s.
 fn added(batch: &str, test: TestSpec, answer: Answer) -> Script {
     let command = Command::AddTest {
         batch: batch.into(),
@@ -25,7 +25,7 @@ fn added(batch: &str, test: TestSpec, answer: Answer) -> Script {
 }
 
 #[test]
-fn tests_are_described_in_words() {
+fn test_descriptions_are_parsed() {
     let done = "Test was added successfully\n";
     for (words, test) in [
         ("ping", TestSpec::Ping),
@@ -52,13 +52,13 @@ fn tests_are_described_in_words() {
 }
 
 #[test]
-fn what_is_wrong_with_a_test_is_said() {
-    for (words, told, hint) in [
-        ("pong", "Unknow test name pong", "ping and brw"),
+fn invalid_tests_are_refused_with_a_hint() {
+    for (words, expected, hint) in [
+        ("pong", "Unknow test name pong", "ping or brw"),
         ("ping size=4k", "Unknow parameter: size=4k", "no parameters"),
         ("brw both", "Unknow parameter: both", "read, write"),
         ("brw size", "Unknow parameter: size", "read, write"),
-        ("brw check=some", "Unknow flag some", "simple and full"),
+        ("brw check=some", "Unknow flag some", "simple or full"),
         ("brw check=discard", "Unknow flag discard", "kernel nodes"),
         ("brw skip_rx_copy", "Unknow parameter: skip_rx_copy", "kernel nodes"),
         ("brw size=x", "Invalid size x", "size=64k"),
@@ -83,10 +83,10 @@ fn what_is_wrong_with_a_test_is_said() {
         ),
     ] {
         let name = words.split(' ').next().unwrap();
-        let err = format!("{told}\nFailed to add test ({name})\n");
+        let err = format!("{expected}\nFailed to add test ({name})\n");
         fails(&format!("add_test --from c --to s {words}"), vec![], 255, "", &err, hint);
     }
-    for (option, told) in [
+    for (option, expected) in [
         ("--concurrency 0", "Invalid concurrency of test: 0\n"),
         ("-c 1025", "Invalid concurrency of test: 1025\n"),
         ("--distribute 1", "Invalid distribution: 1\n"),
@@ -94,22 +94,22 @@ fn what_is_wrong_with_a_test_is_said() {
         ("--distribute 1:x", "Invalid distribution: 1:x\n"),
     ] {
         let ran = lst(&format!("add_test --from c --to s {option} ping"), vec![]);
-        assert_eq!((ran.status, ran.err.as_str(), ran.out.as_str()), (255, told, ""));
+        assert_eq!((ran.status, ran.err.as_str(), ran.out.as_str()), (255, expected, ""));
     }
 }
 
 #[test]
-fn a_test_needs_its_groups_and_active_nodes() {
+fn tests_need_groups_with_active_nodes() {
     let line = "add_test --from c --to s ping";
     let script = vec![show_group("c", &[(1, ACTIVE)]), no_group("s")];
     let err = "Can't get count of nodes from s: No such file or directory\n";
     fails(line, script, 255, "", err, "lst list_group");
-    for (errno, told, hint) in [
+    for (errno, expected, hint) in [
         (Errno::ENOENT, "Can't find test in current session\n", "lst list_batch"),
         (Errno::EINVAL, "Invalid parameters list in command line\n", "does not run"),
         (Errno::ENETDOWN, "Failed to add test: Network is down\n", "--refresh"),
     ] {
-        fails(line, added("batch", TestSpec::Ping, Err(errno)), 255, "", told, hint);
+        fails(line, added("batch", TestSpec::Ping, Err(errno)), 255, "", expected, hint);
     }
     let script = added("batch", TestSpec::Ping, nodes(vec![refuses(2, Errno::EBUSY)]));
     let err = "operation add test failed on 12345-10.99.0.2@tcp: Device or resource busy\n";
@@ -172,7 +172,7 @@ fn rates_are_printed_for_each_delay_after_the_first() {
 }
 
 #[test]
-fn options_choose_the_lines() {
+fn options_select_the_lines() {
     let r = "[R] Avg: 10       RPC/s Min: 10       RPC/s Max: 10       RPC/s\n";
     let w = "[W] Avg: 5        RPC/s Min: 5        RPC/s Max: 5        RPC/s\n";
     let rates = "[LNet Rates of c]\n";
@@ -181,7 +181,7 @@ fn options_choose_the_lines() {
         ("--rate", [rates, r, w].concat()),
         ("--bw", bandwidth.into()),
         ("--rate --bw", C.into()),
-        // So it is in every release.
+        // Every release has them swapped.
         ("--rate --read", [rates, w].concat()),
         ("--rate --write", [rates, r].concat()),
         ("--rate --read --write", [rates, r, w].concat()),
@@ -191,7 +191,7 @@ fn options_choose_the_lines() {
             format!("{rates}[R] Avg: 10       RPC/s Min: 10       RPC/s \n"),
         ),
         ("--bw --mbs --write --avg", "[LNet Bandwidth of c]\n[R] Avg: 1.05     MB/s  \n".into()),
-        // An empty word where a script has an option or not.
+        // Scripts pass an empty argument for an unset option.
         ("--bw \"\"", bandwidth.into()),
         ("--lnet --rpc", C.into()),
         ("--rpc", String::new()),
@@ -209,7 +209,7 @@ fn options_choose_the_lines() {
 }
 
 #[test]
-fn figures_are_over_the_nodes_that_answer() {
+fn figures_cover_the_nodes_that_answer() {
     let still = |seconds: u32| fine(2, Stats { running_ms: seconds * 1000, ..Stats::default() });
     let script = vec![
         group_c(),
@@ -229,7 +229,7 @@ fn figures_are_over_the_nodes_that_answer() {
 }
 
 #[test]
-fn nodes_are_asked_by_nid_if_no_group_is_meant() {
+fn targets_are_nids_if_there_is_no_such_group() {
     let ids = "10.99.0.[1-2]@tcp";
     let target = Target::Nodes(vec![node(1), node(2)]);
     let sample = |seconds| {
@@ -245,7 +245,7 @@ fn nodes_are_asked_by_nid_if_no_group_is_meant() {
 }
 
 #[test]
-fn errors_are_shown_where_there_are_any() {
+fn nodes_with_errors_are_shown() {
     let bad = Stats { brw_errors: 3, rpc_errors: 3, rpcs_expired: 1, ..Stats::default() };
     let rpc_only = Stats { rpc_errors: 2, rpcs_dropped: 1, ..Stats::default() };
     let answers = || vec![fine(1, bad), fine(2, Stats::default()), fine(3, rpc_only)];

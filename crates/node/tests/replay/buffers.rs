@@ -1,10 +1,10 @@
-//! The router buffers of our machine: what it forwards is looked at byte by byte.
+//! The router buffers of the machine under test: forwarded data is checked byte by byte.
 
 use std::collections::BTreeMap;
 
 use fulmar_base::{BufferId, Sink, Span};
 
-/// The buffers that the machine asked for and has not given back.
+/// The allocated buffers of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     all: BTreeMap<BufferId, Vec<u8>>,
@@ -17,7 +17,7 @@ impl Buffers {
     }
 
     pub(crate) fn release(&mut self, name: BufferId) {
-        self.all.remove(&name).expect("what is released was allocated");
+        self.all.remove(&name).expect("only allocated buffers are released");
     }
 
     /// Returns whether memory is in one of the buffers.
@@ -25,7 +25,7 @@ impl Buffers {
         self.all.contains_key(&span.buffer)
     }
 
-    /// Takes bytes of a message, if their place is in one of the buffers.
+    /// Stores bytes of a message, if their destination is in one of the buffers.
     pub(crate) fn store(&mut self, sink: &Sink, bytes: &[u8]) -> bool {
         let Sink::Span(span) = *sink else { return false };
         let Some(buffer) = self.all.get_mut(&span.buffer) else { return false };
@@ -33,7 +33,7 @@ impl Buffers {
         true
     }
 
-    /// Returns what is in a part of a buffer.
+    /// Returns the contents of a part of a buffer.
     pub(crate) fn bytes(&self, span: Span) -> Vec<u8> {
         self.all[&span.buffer][span.offset as usize..][..span.len as usize].to_vec()
     }

@@ -1,4 +1,4 @@
-//! Recorded conversations of real nodes, with our machine in the place of either.
+//! Replays recorded conversations of real nodes, with the machine in place of either node.
 
 mod buffers;
 mod names;
@@ -18,7 +18,7 @@ fn nids(texts: &[&str]) -> Vec<Nid> {
     texts.iter().map(|text| text.parse().expect("a NID")).collect()
 }
 
-/// Plays `file` once in the place of each node, and requires `messages` of each.
+/// Replays `file` once in place of each node, and requires `messages` of each.
 fn play(file: &str, places: [(&[&str], usize); 2], late: bool) {
     let recording = Recording::read(file);
     for (place, messages) in places {
@@ -51,7 +51,7 @@ fn multirail() {
     play("multirail.pcapng.gz", [(three, 28), (four, 30)], false);
 }
 
-/// Plays trace router once, and requires `messages` of our machine.
+/// Replays trace router once, and requires `messages` of the machine.
 fn play_router(begin: impl FnOnce(&Recording) -> Player<'_>, messages: usize) {
     let recording = Recording::read("router.pcapng.gz");
     let mut player = begin(&recording);
@@ -79,14 +79,14 @@ fn router_between_them() {
     play_router(|recording| Player::router(recording, &ours), 68);
 }
 
-/// Plays a recording once in the place of one node, with our selftest above our machine.
+/// Replays a recording once in place of one node, with the selftest on the machine.
 fn play_selftest(recording: &Recording, place: &str, start: Start, messages: usize) {
     let mut player = Player::with_selftest(recording, &nids(&[place]), Upper::new(start));
     player.play();
     assert_eq!(player.answered, messages, "messages sent in the place of {place}");
 }
 
-/// Plays trace selftest, whose nodes had known each other before.
+/// Replays trace selftest, whose nodes had known each other before.
 fn play_older(place: &str, start: Start, messages: usize) {
     let recording = Recording::read_older("selftest.pcapng.gz", nids(&[place])[0]);
     play_selftest(&recording, place, start, messages);
@@ -101,7 +101,7 @@ fn selftest_as_console_and_client() {
 
 #[test]
 fn selftest_as_server() {
-    // Pings and pushes, but for the one ping that is played too.
+    // Pings and pushes, except for the one ping that is replayed too.
     let earlier = LnetCounters {
         send_count: 5 - 1,
         recv_count: 5 - 1,
@@ -112,7 +112,7 @@ fn selftest_as_server() {
     play_older("10.99.0.3@tcp", Start { base: 1, earlier, script: vec![] }, 59);
 }
 
-/// Plays trace selftest-remote, whose nodes had just begun.
+/// Replays trace selftest-remote, whose nodes had just started.
 fn play_remote(place: &str, base: u16, script: scripts::Script, messages: usize) {
     let mut recording = Recording::read("selftest-remote.pcapng.gz");
     recording.delay_stops();

@@ -1,8 +1,8 @@
-//! The names that a node gives to its RPCs, and everything else in a message of selftest that it
-//! was free to choose.
-//!
-//! Units of a test run at the same time. Which of them a kernel node let go first is not in the
-//! protocol, so our machine may have given their RPCs each other's names. In the end both have used
+//! The IDs that a node gives to its RPCs, and all other free choices of a node in selftest
+//! messages. was free to choose.
+//! Units of a test run concurrently. The protocol does not define which of them a kernel node
+//! starts first, so the machine may have swapped the IDs of their RPCs. In the end both have used
+//! the same IDs.
 //! the same.
 
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use fulmar_lnet_wire::selftest::{
 };
 use fulmar_lnet_wire::{Body as Lnet, Header};
 
-/// Milliseconds by which clocks may differ.
-const PATIENCE: u32 = 20;
+/// Allowed difference of clocks in milliseconds.
+const TOLERANCE: u32 = 20;
 
-/// What the recorded node called its RPCs, and what our machine calls them.
+/// The IDs of RPCs of the recorded node, and those of the machine.
 pub(crate) struct Names {
-    /// What the recorded node's LNet had counted before, and ours has not.
+    /// Earlier LNet counters of the recorded node, which the machine does not have.
     earlier: LnetCounters,
-    /// Ids of replies and of bulk.
+    /// IDs of replies and of bulk.
     ids: BTreeMap<u64, u64>,
-    /// The numbers of pings, by the ids of their replies.
+    /// The numbers of pings, by the IDs of their replies.
     sequences: BTreeMap<u64, [u32; 2]>,
-    /// The stamp of the session, if the console is in our place.
+    /// The stamp of the session, if the machine replaces the console.
     stamp: Option<[i64; 2]>,
 }
 
@@ -32,7 +32,7 @@ impl Names {
         Self { earlier, ids: BTreeMap::new(), sequences: BTreeMap::new(), stamp: None }
     }
 
-    /// Chooses the message that is the recorded one: if there is one to the last byte, that.
+    /// Finds the message that matches the recorded one: an identical one, if any.
     pub(crate) fn choose<'a>(
         &self,
         mut sent: impl Iterator<Item = (usize, &'a [u8])> + Clone,
@@ -51,12 +51,12 @@ impl Names {
         find(without_time).or_else(|| find(without_names))
     }
 
-    /// Decodes a message of ours, as if it were in the recorded session and our LNet had counted
-    /// what the recorded one had before.
+    /// Decodes a message of the machine, converted to the recorded session and with the earlier
+    /// counters of the recorded node.
     fn ours(&self, header: &Header, bytes: &[u8]) -> Message {
         let mut message = message(header, bytes).expect("the headers are alike");
         if let (Some([recorded, ours]), Some(session)) = (self.stamp, session(&mut message.body)) {
-            assert!([ours, -1].contains(&session.stamp), "{session:?} is another");
+            assert!([ours, -1].contains(&session.stamp), "{session:?} differs");
             session.stamp = if session.stamp == ours { recorded } else { -1 };
         }
         if let Body::StatReply(reply) = &mut message.body {
@@ -69,8 +69,8 @@ impl Names {
         message
     }
 
-    /// Takes note of what a message and its recorded counterpart call their RPC. Tells whether it
-    /// is one of selftest.
+    /// Records the IDs of a message and its recorded counterpart. Returns whether it is a selftest
+    /// message.
     pub(crate) fn learn(&mut self, header: &Header, ours: &[u8], recorded: &[u8]) -> bool {
         let Some(recorded) = message(header, recorded) else { return false };
         let ours = self.ours(header, ours);
@@ -85,7 +85,7 @@ impl Names {
             }
             (Body::StatReply(ours), Body::StatReply(recorded)) => {
                 let [ours, recorded] = [ours, recorded].map(|reply| reply.framework.running_ms);
-                assert!(ours.abs_diff(recorded) <= PATIENCE, "{ours} ms, not {recorded} ms");
+                assert!(ours.abs_diff(recorded) <= TOLERANCE, "{ours} ms, not {recorded} ms");
             }
             _ => {}
         }
@@ -97,7 +97,7 @@ impl Names {
         true
     }
 
-    /// Puts a message to the recorded node into words that our machine understands.
+    /// Converts a message to the recorded node into one for the machine.
     pub(crate) fn translate(&self, header: &mut Header, payload: &[u8]) -> Vec<u8> {
         let mut payload = payload.to_vec();
         let (Lnet::Put { portal: BULK_PORTAL, match_bits, .. }
@@ -123,7 +123,7 @@ impl Names {
         payload
     }
 
-    /// Requires that our machine used the same names as the recorded node, in whatever order.
+    /// Requires that the machine used the same IDs as the recorded node, in any order.
     pub(crate) fn finish(&self) {
         let mut ours: Vec<u64> = self.ids.values().copied().collect();
         ours.sort_unstable();
@@ -136,14 +136,14 @@ impl Names {
     }
 }
 
-/// Returns the message of selftest that an LNet message carries, if it does.
+/// Returns the selftest message that an LNet message carries, if any.
 fn message(header: &Header, payload: &[u8]) -> Option<Message> {
     let Lnet::Put { portal, .. } = header.body else { return None };
     let is_message = [FRAMEWORK_PORTAL, REQUEST_PORTAL, BULK_PORTAL].contains(&portal);
     Message::decode(payload).ok().filter(|_| is_message).map(|(message, _)| message)
 }
 
-/// Returns the ids of a request, of its reply and of its bulk.
+/// Returns the IDs of a request, of its reply and of its bulk.
 fn ids(body: &Body) -> Vec<u64> {
     match body {
         Body::MakeSession(request) => vec![request.reply_id],
@@ -157,7 +157,7 @@ fn ids(body: &Body) -> Vec<u64> {
     }
 }
 
-/// Returns the session that a message names.
+/// Returns the session of a message.
 fn session(body: &mut Body) -> Option<&mut SessionId> {
     Some(match body {
         Body::MakeSession(request) => &mut request.session,
@@ -174,10 +174,10 @@ fn session(body: &mut Body) -> Option<&mut SessionId> {
     })
 }
 
-/// A message without what depends on the clock, or on how busy a node is.
+/// Removes the parts of a message that depend on the clock or on the load of a node.
 fn without_time(mut message: Message) -> Message {
     match &mut message.body {
-        // What follows must name the same session.
+        // The following fields must have the same session.
         Body::MakeSession(request) => request.session.stamp = 0,
         Body::Ping(ping) => (ping.seconds, ping.nanoseconds) = (0, 0),
         Body::StatReply(reply) => {
@@ -189,7 +189,7 @@ fn without_time(mut message: Message) -> Message {
     message
 }
 
-/// A message of the load without its names either.
+/// Removes the IDs of a load message, too.
 fn without_names(message: Message) -> Message {
     let mut message = without_time(message);
     match &mut message.body {

@@ -1,4 +1,4 @@
-//! What our machine wants done while a recording is played.
+//! Handling of the outputs of the machine during a replay.
 
 use fulmar_base::{ConnId, Errno, Payload};
 use fulmar_lnd::{DialError, Stream};
@@ -65,39 +65,43 @@ impl Player<'_> {
             Output::Release { buffer } => self.buffers.release(buffer),
             Output::Notice(notice) => println!("{} {notice}", self.now),
             Output::Copy { copy, from, .. } => {
-                assert_eq!(from, Payload::Empty, "nobody moves bulk to himself here");
+                assert_eq!(from, Payload::Empty, "no bulk is sent to the node itself");
                 self.node.handle_copied(self.now, copy);
             }
         }
     }
 
-    /// Returns whether the recorded node refused the call as well.
+    /// Returns whether the recorded node refused the connection as well.
     fn is_refused(&self, conn: ConnId) -> bool {
         let end = self.ends.iter().position(|end| end.conn == Some(conn));
         end.is_some_and(|end| self.recording.lost.contains(&end))
     }
 
     fn written(&mut self, conn: ConnId, head: &[u8], payload: Payload) {
-        let end = self.ends.iter().position(|end| end.conn == Some(conn)).expect("an open one");
+        let end = self
+            .ends
+            .iter()
+            .position(|end| end.conn == Some(conn))
+            .expect("the connection is open");
         let len = head.len() as u64 + u64::from(payload.len());
         self.node.handle_sent(self.now, conn, len);
         let frame = match head.get(..FrameHeader::LEN) {
             Some(bytes) if !is_handshake(head) => {
-                FrameHeader::decode(bytes, Order::Little).expect("we write frames")
+                FrameHeader::decode(bytes, Order::Little).expect("the machine writes frames")
             }
             _ => return self.ends[end].written.extend_from_slice(head),
         };
         if frame.kind == FrameKind::NOOP {
             let [zero, cookie] = frame.cookies;
-            assert_eq!(zero, 0, "we acknowledge one cookie at a time");
+            assert_eq!(zero, 0, "one cookie is acknowledged at a time");
             if cookie != FrameHeader::KEEPALIVE {
                 *self.ends[end].acknowledged.entry(cookie).or_default() += 1;
             }
             return;
         }
-        assert_eq!(frame, FrameHeader::lnet(), "we ask for no acknowledgement");
-        let header =
-            Header::decode(&head[FrameHeader::LEN..], form(head)).expect("we write headers");
+        assert_eq!(frame, FrameHeader::lnet(), "no acknowledgement is requested");
+        let header = Header::decode(&head[FrameHeader::LEN..], form(head))
+            .expect("the machine writes headers");
         let bytes = match (&mut self.upper, payload) {
             (_, Payload::Span(span)) if self.buffers.has(span) => Some(self.buffers.bytes(span)),
             (Some(upper), payload) => Some(upper.bytes_of(&payload)),
@@ -108,7 +112,7 @@ impl Player<'_> {
     }
 }
 
-/// An acceptor's request, with or without the hello that follows it, or a hello.
+/// Splits off a request to the acceptor, with or without the hello after it, or a hello.
 fn is_handshake(head: &[u8]) -> bool {
     let magic = head.first_chunk().map(|magic| u32::from_le_bytes(*magic));
     matches!(magic, Some(Hello::MAGIC | fulmar_lnet_wire::acceptor::ConnRequest::MAGIC))

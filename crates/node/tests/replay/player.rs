@@ -1,11 +1,11 @@
-//! Our machine in the place of one node of a recording; the recording plays the other.
+//! The machine in place of one node of a recording; the recording acts as the other node.
 //!
-//! Each step of the recorded peer is given to the machine. Each step of the node whose place we
-//! took must be produced by the machine, byte for byte but for what the node was free to choose:
-//! object cookies, zero-copy requests, and when it acknowledges. What its upper layers asked for
-//! is asked of our machine when the recording shows it; pings, pushes, ACKs, REPLYs, hellos and
-//! acceptor's requests must come by themselves. So must what selftest says, where our own is above
-//! the machine: only its console is told what to do.
+//! Each step of the recorded peer is fed to the machine. Each step of the replaced node must be
+//! produced by the machine, byte for byte except for free choices of the node: object cookies,
+//! zero-copy requests, and the time of acknowledgements. Requests of its upper layers are made to
+//! the machine when the recording shows them; pings, pushes, ACKs, REPLYs, hellos and requests to
+//! the acceptor must come from the machine itself. So must selftest messages, where the selftest
+//! runs on the machine: only its console gets commands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -29,10 +29,10 @@ use crate::buffers::Buffers;
 use crate::recording::{Recording, Step, What};
 use crate::selftest::Upper;
 
-/// The sink of a ping that an administrator asked for; discovery has a smaller one.
+/// The sink length of a ping of an administrator; discovery has a smaller one.
 const ADMIN_SINK: u32 = 3960;
-/// How long a command may take that needs nobody in the recording.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a command that needs no recorded node.
+const TOLERANCE: Duration = Duration::from_secs(10);
 /// The portals of selftest.
 const SELFTEST: RangeInclusive<u32> = REQUEST_PORTAL..=BULK_PORTAL;
 
@@ -41,16 +41,16 @@ const SELFTEST: RangeInclusive<u32> = REQUEST_PORTAL..=BULK_PORTAL;
 pub(crate) struct Sent {
     pub(crate) conn: usize,
     pub(crate) header: Header,
-    /// As far as we know the payload.
+    /// The known part of the payload.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
-/// Our end of a recorded connection.
+/// The end of a recorded connection at the machine.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    /// The machine's name for it.
+    /// The ID of the machine for it.
     pub(crate) conn: Option<ConnId>,
-    /// What the machine wrote that is not decoded yet.
+    /// Bytes written by the machine that are not decoded yet.
     pub(crate) written: Vec<u8>,
     /// How often each cookie of the peer was acknowledged.
     pub(crate) acknowledged: BTreeMap<u64, u32>,
@@ -62,7 +62,7 @@ pub(crate) struct Player<'a> {
     pub(crate) node: Node,
     /// The upper layers of the recorded node.
     service: ServiceId,
-    /// The selftest above the machine, if it is our own.
+    /// The selftest on the machine, if used.
     pub(crate) upper: Option<Upper>,
     /// The router buffers of the machine.
     pub(crate) buffers: Buffers,
@@ -70,39 +70,39 @@ pub(crate) struct Player<'a> {
     routes: Vec<RouteConfig>,
     pub(crate) now: Time,
     pub(crate) ends: Vec<End>,
-    /// Connections that our machine has asked for and the recording has not shown yet.
+    /// Connections that the machine dialled and the recording has not shown yet.
     pub(crate) dialled: VecDeque<(ConnId, std::net::IpAddr, SocketAddr)>,
-    /// Sent, and not yet seen in the recording.
+    /// Messages sent and not yet seen in the recording.
     pub(crate) sent: Vec<Sent>,
-    /// What the recording calls a handle of ours, and what our machine calls it.
+    /// Recorded handles and the handles of the machine.
     handles: BTreeMap<Handle, Handle>,
-    /// Bytes of the recorded peer's messages that are to be acknowledged: connection and cookie.
+    /// Bytes of messages of the recorded peer to be acknowledged: connection and cookie.
     cookies: Vec<(usize, u64)>,
     pub(crate) answered: usize,
     pub(crate) failures: Vec<String>,
 }
 
 impl<'a> Player<'a> {
-    /// Puts our machine in the place of the node that has `ours`; `late` interfaces are added
-    /// after the start, which the sequence number of the ping info shows.
+    /// Puts the machine in place of the node that has `ours`; `late` interfaces are added after the
+    /// start, which the sequence number of the ping info shows.
     pub(crate) fn new(recording: &'a Recording, ours: &[Nid], late: bool) -> Self {
         Self::start(recording, ours, RoutingConfig::default(), late, None)
     }
 
-    /// Puts our machine in the place of the router that has `ours`.
+    /// Puts the machine in place of the router that has `ours`.
     pub(crate) fn router(recording: &'a Recording, ours: &[Nid]) -> Self {
         let routing = RoutingConfig { forwarding: true, ..RoutingConfig::default() };
         Self::start(recording, ours, routing, false, None)
     }
 
-    /// Configures a route when the node first does something: a router is looked at when a route
-    /// names it, and the recording shows when that was.
+    /// Configures a route when the node first acts: a route makes its router discovered, and the
+    /// recording shows when that was.
     pub(crate) fn with_route(mut self, net: Net, gateway: Nid) -> Self {
         self.routes.push(RouteConfig { net, gateway, hops: None, priority: 0 });
         self
     }
 
-    /// Puts our machine with our selftest in the place of the node that has `ours`.
+    /// Puts the machine with its selftest in place of the node that has `ours`.
     pub(crate) fn with_selftest(recording: &'a Recording, ours: &[Nid], upper: Upper) -> Self {
         Self::start(recording, ours, RoutingConfig::default(), false, Some(upper))
     }
@@ -160,9 +160,9 @@ impl<'a> Player<'a> {
         player
     }
 
-    /// Plays the whole recording and requires that the machine did all that the node did.
+    /// Replays the whole recording and requires that the machine did all that the node did.
     pub(crate) fn play(&mut self) {
-        let began = self.recording.steps.first().expect("something happens").time;
+        let began = self.recording.steps.first().expect("the recording has steps").time;
         for step in &self.recording.steps {
             if !self.concerns_us(step) {
                 continue;
@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
         assert!(self.routes.is_empty(), "never configured: {:?}", self.routes);
     }
 
-    /// Configures the routes that are left.
+    /// Configures the remaining routes.
     fn add_routes(&mut self) {
         let now = self.now;
         for route in std::mem::take(&mut self.routes) {
@@ -199,7 +199,7 @@ impl<'a> Player<'a> {
         self.drain();
     }
 
-    /// Every PUT and GET of the upper layers finds memory, as it did in the recording.
+    /// Attaches memory for every PUT and GET of the upper layers, as in the recording.
     fn offer_memory(&mut self) {
         for portal in 1..fulmar_lnet_wire::PORTALS {
             if self.upper.is_some() && SELFTEST.contains(&portal) {
@@ -224,7 +224,7 @@ impl<'a> Player<'a> {
             };
             let mut service = self.node.service(self.now, self.service);
             let me = service.me_attach(portal, me).expect("the portal is free");
-            service.md_attach(me, md, Memory::Buffer).expect("the descriptor is sound");
+            service.md_attach(me, md, Memory::Buffer).expect("the descriptor is valid");
         }
     }
 
@@ -245,8 +245,8 @@ impl<'a> Player<'a> {
         self.node.poll_timeout().into_iter().chain(upper).min()
     }
 
-    /// Tells whether a step is one of ours or made to us. Whether to call while the other node
-    /// does is up to the caller; it is refused anyway.
+    /// Returns whether a step belongs to the replaced node. The caller decides whether to connect
+    /// while the other node does; it is refused anyway.
     fn concerns_us(&self, step: &Step) -> bool {
         let conn = &self.recording.conns[step.conn];
         if self.recording.lost.contains(&step.conn) && self.has(conn.active) {
@@ -264,18 +264,18 @@ impl<'a> Player<'a> {
         self.ours.iter().any(|nid| nid.ip() == Some(address.ip()))
     }
 
-    /// The recorded peer does something.
+    /// Executes a step of the recorded peer.
     fn perform(&mut self, step: &Step) {
         let recorded = &self.recording.conns[step.conn];
         match &step.what {
             What::Open => {
                 let (local, remote) = (recorded.passive, recorded.active);
                 let conn = self.node.handle_accepted(self.now, local, remote);
-                self.ends[step.conn].conn = Some(conn.expect("the peer is welcome"));
+                self.ends[step.conn].conn = Some(conn.expect("the peer is accepted"));
             }
             What::Handshake(bytes) => self.hear(step.conn, &bytes.clone()),
             What::Noop(bytes) => {
-                // Acknowledgements of zero-copy requests that our machine never makes.
+                // Acknowledgements of zero-copy requests that the machine never makes.
                 let frame = FrameHeader::decode(bytes, Order::Little).expect("recorded");
                 if frame.cookies == [0, FrameHeader::KEEPALIVE] {
                     self.hear(step.conn, &bytes.clone());
@@ -296,11 +296,11 @@ impl<'a> Player<'a> {
         self.drain();
     }
 
-    /// Replaces the recorded node's handle, and the names of its selftest, by our machine's.
+    /// Replaces handles and selftest IDs of the recorded node by those of the machine.
     fn in_our_words(&self, mut header: Header, payload: &[u8]) -> (Header, Vec<u8>) {
         if let Body::Ack { handle, .. } | Body::Reply { handle } = &mut header.body {
             let ours = self.handles.get(handle);
-            *handle = *ours.unwrap_or_else(|| panic!("{handle:?} is answered before it is asked"));
+            *handle = *ours.unwrap_or_else(|| panic!("{handle:?} is answered before its request"));
         }
         let payload = match &self.upper {
             Some(upper) => upper.names.translate(&mut header, payload),
@@ -309,7 +309,7 @@ impl<'a> Player<'a> {
         (header, payload)
     }
 
-    /// Gives bytes of a connection to the machine, payload by payload.
+    /// Feeds bytes of a connection to the machine, payload by payload.
     fn hear(&mut self, end: usize, mut bytes: &[u8]) {
         let conn = self.ends[end].conn.expect("the connection is open");
         while !bytes.is_empty() {
@@ -336,12 +336,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The recorded node, whose place we took, does something: so must the machine have.
+    /// Executes a step of the replaced node: the machine must have done the same.
     fn expect(&mut self, step: &Step) {
         match &step.what {
             What::Open => self.expect_dial(step),
             What::Handshake(bytes) => self.expect_handshake(step.conn, bytes),
-            // When to acknowledge is up to the receiver; that it does is checked at the end.
+            // The receiver chooses when to acknowledge; that it does is checked at the end.
             What::Noop(_) => {}
             What::Message { header, payload, .. } => {
                 self.expect_message(step.conn, header, payload);
@@ -368,7 +368,7 @@ impl<'a> Player<'a> {
         self.drain();
     }
 
-    /// A connection is opened for a message that the recording shows only later.
+    /// Handles a connection that is opened for a message that the recording shows only later.
     fn begin_first_message(&mut self, step: &Step) {
         let recorded = &self.recording.conns[step.conn];
         let pair = |header: &&Header| {
@@ -380,7 +380,8 @@ impl<'a> Player<'a> {
             What::Message { header, payload, .. } => Some((header, payload)),
             _ => None,
         });
-        let first = messages.find(|(header, _)| pair(header)).expect("a connection has a use");
+        let first =
+            messages.find(|(header, _)| pair(header)).expect("a connection carries a message");
         let (header, payload) = (*first.0, first.1.len());
         self.ask(&header, payload);
     }
@@ -419,14 +420,14 @@ impl<'a> Player<'a> {
         self.answered += 1;
     }
 
-    /// Lets the administrator go on until our console has done what the recording shows, or can do
-    /// nothing more for it.
+    /// Lets the administrator continue until the console has done what the recording shows, or can
+    /// do nothing more for it.
     fn command_until(&mut self, portal: Option<u32>, is_done: impl Fn(&Self) -> bool) {
-        let latest = self.now + PATIENCE;
+        let latest = self.now + TOLERANCE;
         while !is_done(self) {
             let Some(upper) = &mut self.upper else { return };
             if upper.is_asked() {
-                // A command that needs nobody in the recording: it takes its time.
+                // A command that needs no recorded node: let time pass.
                 let next = self.node.poll_timeout().filter(|at| *at <= latest);
                 let Some(next) = next else { return };
                 self.advance_to(next);
@@ -437,7 +438,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Does what the upper layers of the recorded node did.
+    /// Executes an operation of the upper layers of the recorded node.
     fn ask(&mut self, header: &Header, payload: usize) {
         let (now, source, target) =
             (self.now, Some(header.source), ProcessId::lustre(header.target));
@@ -462,16 +463,16 @@ impl<'a> Player<'a> {
                 let ack = ack != Handle::NONE;
                 let md = Md { threshold: Some(1 + u32::from(ack)), ..md };
                 let mut service = self.node.service(now, self.service);
-                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is sound");
+                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is valid");
                 let put = Put { ack, source, target, portal, match_bits, offset, header_data };
-                service.put(md, put).expect("the put is sound");
+                service.put(md, put).expect("the put is valid");
             }
             Body::Get { portal, match_bits, offset, sink_len, .. } => {
                 let md = Md { len: sink_len.into(), threshold: Some(2), ..md };
                 let mut service = self.node.service(now, self.service);
-                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is sound");
+                let md = service.md_bind(md, Memory::Buffer).expect("the descriptor is valid");
                 let get = Get { source, target, portal, match_bits, offset };
-                service.get(md, get).expect("the get is sound");
+                service.get(md, get).expect("the get is valid");
             }
             _ => {}
         }
@@ -495,7 +496,7 @@ pub(crate) fn form(head: &[u8]) -> HeaderForm {
     }
 }
 
-/// The handle that the sender of a request made for its answer.
+/// Returns the handle that the sender of a request made for its answer.
 fn own_handle(header: &Header) -> Option<Handle> {
     match header.body {
         Body::Put { ack, .. } if ack != Handle::NONE => Some(ack),
@@ -504,7 +505,7 @@ fn own_handle(header: &Header) -> Option<Handle> {
     }
 }
 
-/// Everything that the two nodes must agree on: all but the object cookie of an own handle.
+/// Returns all fields that must be equal: all but the object cookie of a local handle.
 fn without_own_handle(header: &Header) -> Header {
     let mut header = *header;
     match &mut header.body {

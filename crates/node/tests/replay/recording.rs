@@ -1,4 +1,4 @@
-//! A recorded conversation, as one list of what each side did.
+//! A recorded conversation, as one list of the steps of both sides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use fulmar_trace::lnet::Kind;
 use fulmar_trace::{Capture, Conversation, Direction, Start};
 use fulmar_wire::Order;
 
-/// One thing that happened.
+/// One step.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) time: Time,
     /// The connection, as an index into [`Recording::conns`].
     pub(crate) conn: usize,
-    /// Whether the side that called did it.
+    /// Whether the side that connected did it.
     pub(crate) from_active: bool,
     pub(crate) what: What,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Step {
 pub(crate) enum What {
     /// The connection was opened.
     Open,
-    /// The acceptor's request or a hello, as it was on the wire.
+    /// The request to the acceptor or a hello, as on the wire.
     Handshake(Vec<u8>),
     /// An LNet message: the bytes of its frame without the payload, and the payload.
     Message { header: Header, cookie: u64, head: Vec<u8>, payload: Vec<u8> },
@@ -52,9 +52,9 @@ pub(crate) struct Conn {
 pub(crate) struct Recording {
     pub(crate) conns: Vec<Conn>,
     pub(crate) steps: Vec<Step>,
-    /// The calls that were refused because the two nodes were calling each other.
+    /// The connections that were refused because the two nodes were connecting to each other.
     pub(crate) lost: BTreeSet<usize>,
-    /// The hello of each network interface, by which its incarnation is known.
+    /// The hello of each network interface, with its incarnation.
     hellos: Vec<Hello>,
 }
 
@@ -65,8 +65,8 @@ impl Recording {
         Self::read_connections(name, Start::Handshake)
     }
 
-    /// Reads `name`, whose connections are all older than the recording. What must have been comes
-    /// just before it: their handshakes, and that `ours` has heard who the other node is.
+    /// Reads `name`, whose connections are all older than the recording. Adds the missing steps
+    /// before it: the handshakes, and a discovery of the other node by `ours`.
     pub(crate) fn read_older(name: &str, ours: Nid) -> Self {
         let mut recording = Self::read_connections(name, Start::Earlier);
         recording.add_handshakes();
@@ -95,8 +95,8 @@ impl Recording {
         recording
     }
 
-    /// Lets each request to stop a batch arrive just before its reply. A node sees a request some
-    /// time after it was on the wire, and what it sends until then does not heed it.
+    /// Moves each request to stop a batch to just before its reply. A node sees a request some time
+    /// after it was on the wire, and ignores it until then.
     pub(crate) fn delay_stops(&mut self) {
         let mut stops = BTreeMap::new();
         for (index, step) in self.steps.iter().enumerate() {
@@ -120,13 +120,13 @@ impl Recording {
         self.steps.sort_by_key(|step| step.time);
     }
 
-    /// Returns the incarnation with which `nid` introduced itself.
+    /// Returns the incarnation in the hello of `nid`.
     pub(crate) fn incarnation(&self, nid: Nid) -> u64 {
         let hello = self.hellos.iter().find(|hello| hello.source.nid == nid);
-        hello.unwrap_or_else(|| panic!("{nid} never says hello")).source_incarnation
+        hello.unwrap_or_else(|| panic!("{nid} has no hello")).source_incarnation
     }
 
-    /// Returns the interface cookie in the handles that `nids` made.
+    /// Returns the interface cookie in the handles of `nids`.
     pub(crate) fn interface_cookie(&self, nids: &[Nid]) -> u64 {
         let handle = self.messages().find_map(|header| match header.body {
             Body::Put { ack, .. } if ack != Handle::NONE => {
@@ -146,9 +146,9 @@ impl Recording {
         })
     }
 
-    /// Makes up the handshakes of all connections: what each carries is known by its port.
+    /// Adds handshakes for all connections: the port of each shows its kind.
     fn add_handshakes(&mut self) {
-        let first = self.steps.iter().map(|step| step.time).min().expect("something happens");
+        let first = self.steps.iter().map(|step| step.time).min().expect("the recording has steps");
         let mut conns: Vec<(usize, Conn)> = self.conns.iter().cloned().enumerate().collect();
         // In the order of opening: control, bulk in, bulk out.
         conns.sort_by_key(|(_, conn)| std::cmp::Reverse(conn.active.port()));
@@ -184,8 +184,8 @@ impl Recording {
         }
     }
 
-    /// Makes up a discovery of the other node, which says that it has one interface and wants to
-    /// hear nothing in return.
+    /// Adds a discovery of the other node, which reports one interface and no discovery in
+    /// return.
     fn add_discovery(&mut self, ours: Nid) {
         let control = self.conns.iter().position(|conn| conn.active.port() == 1023);
         let conn = control.expect("small messages have a connection");
@@ -209,7 +209,7 @@ impl Recording {
         let mut payload = Vec::new();
         info.encode(Order::Little, &mut payload);
         let first = self.steps.iter().filter(|step| matches!(step.what, What::Message { .. }));
-        let first = first.map(|step| step.time).min().expect("something happens");
+        let first = first.map(|step| step.time).min().expect("the recording has steps");
         let message = |source, target, body, payload: Vec<u8>, before| {
             let (source_pid, target_pid) = (Pid::LUSTRE, Pid::LUSTRE);
             let payload_len = payload.len() as u32;

@@ -1,4 +1,4 @@
-//! What the administrators of the recorded consoles said.
+//! Commands of the administrators of the recorded consoles.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
@@ -7,14 +7,14 @@ use fulmar_selftest::console::{
     Command, DataCheck, NodeError, NodesReply, Reply, Target, TestSpec,
 };
 
-/// How a command ends.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Well, on every node.
+    /// Success on every node.
     Well,
     /// The console refuses.
     Refused(Errno),
-    /// The one node cannot be reached.
+    /// The only node cannot be reached.
     Absent,
 }
 
@@ -66,7 +66,7 @@ fn query(batch: &str) -> Command {
     Command::Query { batch: batch.into(), test: 0, servers: false, timeout: 5 }
 }
 
-/// What `lst stat c s` and `lst show_error c s` ask for once.
+/// The single requests of `lst stat c s` and `lst show_error c s`.
 fn stat() -> [Command; 2] {
     ["c", "s"].map(|group| Command::Stat { target: Target::Group(group.into()), timeout: 5 })
 }
@@ -75,7 +75,7 @@ fn run(batch: &str) -> Command {
     Command::Run { batch: batch.into(), timeout: 0 }
 }
 
-/// `lst stop`, which then asks until nothing runs.
+/// `lst stop`, with its queries until nothing runs.
 fn stop(batch: &str) -> [Command; 2] {
     [Command::Stop { batch: batch.into(), force: false }, query(batch)]
 }
@@ -84,7 +84,7 @@ fn well(commands: impl IntoIterator<Item = Command>) -> impl Iterator<Item = (Co
     commands.into_iter().map(|command| (command, Expected::Well))
 }
 
-/// Of trace selftest, on node 1.
+/// Commands of trace selftest, on node 1.
 pub(crate) fn selftest() -> Script {
     let mut script = vec![session("golden")];
     script.extend(add_group("c", "10.99.0.1@tcp"));
@@ -106,7 +106,7 @@ pub(crate) fn selftest() -> Script {
     well(script).collect()
 }
 
-/// Of trace selftest-remote, on node 1: `testdata/cli/lst-node1.txt`.
+/// Commands of trace selftest-remote, on node 1: `testdata/cli/lst-node1.txt`.
 pub(crate) fn selftest_remote() -> Script {
     let mut script = vec![session("far")];
     script.extend(add_group("c", "10.99.0.3@tcp"));

@@ -1,5 +1,5 @@
-//! What LNet selftest does above our machine: its console is given the commands of the recorded
-//! administrator, and its memory is kept.
+//! LNet selftest on the machine: runs the commands of the recorded administrator, and holds the
+//! memory.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,22 +16,22 @@ use fulmar_selftest::{CommandId, Config, Contents, HostRequest, SelftestService,
 use crate::names::Names;
 use crate::scripts::{Expected, Script};
 
-/// How the selftest of the recorded node was when the recording began.
+/// State of the selftest of the recorded node when the recording started.
 pub(crate) struct Start {
-    /// The high 16 bits of its ids: what the clock said when it was loaded.
+    /// The high 16 bits of its IDs: the clock when it was loaded.
     pub(crate) base: u16,
-    /// What LNet had counted before.
+    /// Earlier counters of LNet.
     pub(crate) earlier: LnetCounters,
-    /// What its administrator will say, if it is a console.
+    /// The commands of its administrator, if it is a console.
     pub(crate) script: Script,
 }
 
-/// The selftest of the node whose place we took.
+/// The selftest of the replaced node.
 pub(crate) struct Upper {
     service: SelftestService,
     id: ServiceId,
     script: VecDeque<(Command, Expected)>,
-    /// The command that is not answered yet.
+    /// The command without an answer yet.
     asked: Option<(CommandId, Expected)>,
     buffers: BTreeMap<BufferId, Vec<u8>>,
     pub(crate) names: Names,
@@ -42,7 +42,7 @@ impl Upper {
         let wall_clock = u64::from(start.base) * 1_000_000_000;
         Self {
             service: SelftestService::new(Config { wall_clock, ..Config::default() }),
-            // The player's own memory is the first service, this is the second.
+            // The memory of the player is the first service, this is the second.
             id: ServiceId(1),
             script: start.script.into(),
             asked: None,
@@ -59,7 +59,7 @@ impl Upper {
         });
     }
 
-    /// Gives an event to the selftest, if it is its.
+    /// Passes an event to the selftest, if it belongs to it.
     pub(crate) fn handle_event(
         &mut self,
         now: Time,
@@ -81,7 +81,7 @@ impl Upper {
         self.service.handle_timeout(now);
     }
 
-    /// Does what the selftest wants; tells whether there was anything.
+    /// Executes outputs of the selftest; returns whether there were any.
     pub(crate) fn serve(&mut self, now: Time, node: &mut Node) -> bool {
         let mut served = false;
         while let Some(request) = node.service(now, self.id).serve(&mut self.service) {
@@ -91,8 +91,8 @@ impl Upper {
         served
     }
 
-    /// Returns whether a message that is missing may follow from the next command: a request of
-    /// the console, or the load of a batch that is to run.
+    /// Returns whether a missing message may follow from the next command: a request of the
+    /// console, or the load of a batch to run.
     pub(crate) fn may_command(&self, portal: Option<u32>) -> bool {
         match portal {
             Some(REQUEST_PORTAL) => matches!(self.script.front(), Some((Command::Run { .. }, _))),
@@ -100,7 +100,7 @@ impl Upper {
         }
     }
 
-    /// Gives the next command, unless the last is not answered; tells whether it did.
+    /// Executes the next command, unless the last is not answered; returns whether it did.
     pub(crate) fn command(&mut self, now: Time, node: &Node) -> bool {
         if self.asked.is_some() {
             return false;
@@ -113,16 +113,16 @@ impl Upper {
         true
     }
 
-    /// Returns whether a command is under way.
+    /// Returns whether a command is in progress.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
     fn handle_answer(&mut self, command: CommandId, answer: &ConsoleAnswer) {
-        let (asked, expected) = self.asked.take().expect("an answer has a question");
+        let (asked, expected) = self.asked.take().expect("an answer has a command");
         assert_eq!(command, asked);
         expected.require(answer);
-        // A kernel node says what it has counted: the console must understand it.
+        // A kernel node reports its counters: the console must decode them.
         if let Ok(Reply::Stats(answers)) = answer {
             for stats in answers.iter().filter_map(|answer| answer.result.as_ref().ok()) {
                 assert_eq!((stats.brw_errors, stats.ping_errors, stats.rpcs_expired), (0, 0, 0));
@@ -131,7 +131,7 @@ impl Upper {
         }
     }
 
-    /// Does what only the host can do.
+    /// Executes host requests.
     fn handle_request(&mut self, now: Time, node: &Node, request: HostRequest) {
         match request {
             HostRequest::Task(Task::Allocate { buffer, len, contents }) => {
@@ -143,7 +143,7 @@ impl Upper {
                 assert_eq!(self.buffers.insert(buffer, bytes), None, "{buffer:?} is used twice");
             }
             HostRequest::Task(Task::Release { buffer }) => {
-                self.buffers.remove(&buffer).expect("what is released was allocated");
+                self.buffers.remove(&buffer).expect("only allocated buffers are released");
             }
             HostRequest::Task(Task::Check { id, span, check, order }) => {
                 let bytes = self.bytes_mut(span);
@@ -159,16 +159,16 @@ impl Upper {
             }
             HostRequest::Answer { command, answer } => self.handle_answer(command, &answer),
             HostRequest::Notice(notice) => println!("{now} {notice}"),
-            HostRequest::Task(Task::Damage { .. }) => panic!("nobody asked for damage"),
+            HostRequest::Task(Task::Damage { .. }) => panic!("no damage is configured"),
         }
     }
 
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        let buffer = self.buffers.get_mut(&span.buffer).expect("a buffer that is allocated");
+        let buffer = self.buffers.get_mut(&span.buffer).expect("the buffer is allocated");
         &mut buffer[span.offset as usize..][..span.len as usize]
     }
 
-    /// Takes bytes of a message that have a place.
+    /// Stores bytes of a message that have a destination.
     pub(crate) fn store(&mut self, sink: &Sink, bytes: &[u8]) {
         if let Sink::Span(span) = *sink {
             self.bytes_mut(span)[..bytes.len()].copy_from_slice(bytes);
@@ -184,12 +184,12 @@ impl Upper {
         }
     }
 
-    /// Takes note of a message that our machine and the recorded node both sent.
+    /// Checks a message that the machine and the recorded node both sent.
     pub(crate) fn sent(&mut self, header: &Header, ours: &[u8], recorded: &[u8]) {
         if self.names.learn(header, ours, recorded) || ours == recorded {
             return;
         }
-        // Bulk: where the recorded node has good data, so have we; we may have more.
+        // Bulk: where the recorded node has good data the machine must too; it may have more.
         assert_eq!(ours.len(), recorded.len(), "{header:?}");
         assert!(ours.len().is_multiple_of(WORD), "{header:?}: {ours:02x?}, not {recorded:02x?}");
         for (ours, recorded) in ours.chunks(WORD).zip(recorded.chunks(WORD)) {
@@ -197,7 +197,7 @@ impl Upper {
         }
     }
 
-    /// Requires that all is said and nothing left behind.
+    /// Requires that all commands were run and nothing is left.
     pub(crate) fn finish(&self) {
         assert_eq!(self.asked, None);
         assert!(self.script.is_empty(), "never asked for: {:?}", self.script);

@@ -1,4 +1,4 @@
-//! What an administrator asks of a console, and what it answers. Spec: lnet-selftest §13 to §16.
+//! Commands of an administrator to a console, and the answers. Spec: lnet-selftest §13 to §16.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
@@ -12,7 +12,7 @@ pub struct Keyed {
     pub command: Command,
 }
 
-/// What `lst` asks for. Answered by [`Reply::Done`], unless something else is said.
+/// Commands of `lst`. Answered by [`Reply::Done`], unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 #[serde(rename_all = "snake_case")]
@@ -20,29 +20,29 @@ pub enum Command {
     /// [`Reply::Session`].
     NewSession {
         name: String,
-        /// Seconds without a command after which the session is given up; 0 for the default.
+        /// Seconds without a command after which the session expires; 0 for the default.
         timeout: u32,
         force: bool,
         features: u32,
     },
-    /// [`Reply::Nodes`], of those that were in it.
+    /// [`Reply::Nodes`], of the nodes of the session.
     EndSession {},
     /// Needs no key: [`Reply::Session`].
     ShowSession {},
-    /// Makes an empty group.
+    /// Creates an empty group.
     AddGroup {
         group: String,
     },
-    /// Takes nodes into the session and a group: [`Reply::Nodes`].
+    /// Adds nodes to the session and to a group: [`Reply::Nodes`].
     AddNodes {
         group: String,
         nodes: Vec<Nid>,
     },
-    /// Lets its nodes go: [`Reply::Nodes`].
+    /// Releases its nodes: [`Reply::Nodes`].
     DeleteGroup {
         group: String,
     },
-    /// Tries again the nodes that are not active: [`Reply::Nodes`].
+    /// Retries the nodes that are not active: [`Reply::Nodes`].
     RefreshGroup {
         group: String,
     },
@@ -51,7 +51,7 @@ pub enum Command {
         group: String,
         states: Vec<NodeState>,
     },
-    /// [`Reply::Nodes`], of those that were in it.
+    /// [`Reply::Nodes`], of the removed nodes.
     RemoveNodes {
         group: String,
         nodes: Vec<Nid>,
@@ -75,7 +75,7 @@ pub enum Command {
     AddTest {
         batch: String,
         test: TestSpec,
-        /// RPCs of each unit; negative for ever.
+        /// RPCs of each unit; negative for no limit.
         loops: i32,
         concurrency: u32,
         /// How many clients share how many servers.
@@ -96,29 +96,29 @@ pub enum Command {
     /// [`Reply::Active`].
     Query {
         batch: String,
-        /// Which test, from 1; 0 for the whole batch.
+        /// Number of the test, from 1; 0 for the whole batch.
         test: u32,
         servers: bool,
         timeout: u32,
     },
-    /// Asks nodes for their sessions: [`Reply::Sessions`].
+    /// Queries the sessions of nodes: [`Reply::Sessions`].
     Ping {
         target: Target,
         timeout: u32,
     },
-    /// Asks nodes for their counters: [`Reply::Stats`].
+    /// Queries the counters of nodes: [`Reply::Stats`].
     Stat {
         target: Target,
         timeout: u32,
     },
-    /// Asks nodes for what only Fulmar's tell: [`Reply::Measures`].
+    /// Queries the measurements of Fulmar nodes: [`Reply::Measures`].
     Measure {
         target: Target,
         timeout: u32,
     },
 }
 
-/// Which nodes.
+/// The target nodes of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 #[serde(rename_all = "snake_case")]
@@ -129,28 +129,28 @@ pub enum Target {
         name: String,
         servers: bool,
     },
-    /// Those of these that are in the session.
+    /// Those of these nodes that are in the session.
     Nodes(Vec<Nid>),
 }
 
-/// A test, as `lst add_test` describes it.
+/// A test, with the parameters of `lst add_test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 #[serde(rename_all = "snake_case")]
 pub enum TestSpec {
     Ping,
     Brw {
-        /// From the client to the server.
+        /// Data goes from the client to the server.
         write: bool,
         check: DataCheck,
-        /// Bytes: a multiple of 8, at most 1 MiB.
+        /// Length in bytes: a multiple of 8, at most 1 MiB.
         size: u32,
-        /// Bytes: a multiple of 8.
+        /// Offset in bytes: a multiple of 8.
         offset: u32,
     },
 }
 
-/// How the data of a test are checked.
+/// How the data of a test is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 #[serde(rename_all = "snake_case")]
@@ -161,26 +161,26 @@ pub enum DataCheck {
     Full,
 }
 
-/// How a node stands to the session.
+/// The state of a node with respect to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It is in it.
+    /// In the session.
     Active,
-    /// It is in another.
+    /// In another session.
     Busy,
     /// It does not answer.
     Down,
-    /// It is in none, or was never asked.
+    /// In no session, or never queried.
     Unknown,
 }
 
-/// How a command ended. An error is a local one: nothing was asked of any node. ESRCH no session,
+/// The result of a command. An error is a local one: no request was sent. ESRCH no session,
 /// ESHUTDOWN the session has expired, EACCES another key, ENOENT no such group, batch or test,
-/// EEXIST there is one already, EINVAL a bad argument, EBUSY in use, ENETDOWN a node is not active.
+/// EEXIST exists already, EINVAL a bad argument, EBUSY in use, ENETDOWN a node is not active.
 pub type Answer = Result<Reply, Errno>;
 
-/// What a console says.
+/// A reply of a console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 #[serde(rename_all = "snake_case")]
@@ -190,7 +190,7 @@ pub enum Reply {
     Names(Vec<String>),
     Group(GroupInfo),
     Batch(BatchInfo),
-    /// Of commands that change something on nodes.
+    /// Reply to commands that change nodes.
     Nodes(NodesReply),
     /// How many tests, or units of the one test, run on each node.
     Active(Vec<NodeAnswer<u32>>),
@@ -199,36 +199,36 @@ pub enum Reply {
     Measures(Vec<NodeAnswer<Measures>>),
 }
 
-/// What each node said.
+/// The answers of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct NodesReply {
-    /// The features of the session, which nodes may have lowered.
+    /// The features of the session, which nodes may have reduced.
     pub features: u32,
     pub nodes: Vec<NodeAnswer<()>>,
 }
 
-/// What one node said.
+/// The answer of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct NodeAnswer<T> {
     pub nid: Nid,
-    /// Its state after this.
+    /// Its state afterwards.
     pub state: NodeState,
     pub result: Result<T, NodeError>,
 }
 
-/// Why a node did not do it.
+/// Why a node failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeError {
     /// The RPC failed: there was no answer.
     Rpc(Errno),
-    /// It answered, and said no.
+    /// The node refused.
     Framework(Errno),
 }
 
-/// What `lst show_session` prints.
+/// The data of `lst show_session`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct SessionInfo {
@@ -280,18 +280,18 @@ pub struct TestInfo {
     pub servers: Vec<NodeInfo>,
 }
 
-/// What a node says of its session.
+/// The session of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PingInfo {
     pub name: String,
     /// The console of its session.
     pub console: Option<Nid>,
-    /// Seconds.
+    /// Timeout in seconds.
     pub timeout: u32,
 }
 
-/// A node's counters, as they cross the wire: those of 32 bits wrap.
+/// Counters of a node as on the wire: those of 32 bits wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Stats {
@@ -314,21 +314,21 @@ pub struct Stats {
     pub recv_length: u64,
 }
 
-/// What a Fulmar node tells of its tests as a client since the session began.
+/// Measurements of a Fulmar node as a client, since the start of the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Measures {
-    /// False: it is a kernel node, and the rest is nothing.
-    pub told: bool,
+    /// False for a kernel node, which reports no measurements.
+    pub reported: bool,
     pub rpcs: u64,
     /// Bulk bytes.
     pub bytes: u64,
     pub min_ns: u64,
     pub max_ns: u64,
-    /// Of the whole process, since it started.
+    /// CPU time of the whole process since it started, in nanoseconds.
     pub cpu_ns: u64,
     pub retransmits: u32,
-    /// Bytes; 0 if unknown.
+    /// In bytes; 0 if unknown.
     pub window: u32,
     /// The counts of [`Histogram`](fulmar_lnet_wire::selftest::Histogram), from bucket 0 to the
     /// last that is not zero.

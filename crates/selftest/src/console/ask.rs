@@ -1,4 +1,4 @@
-//! What a console asks of a node, and how it reads the answer. Spec: lnet-selftest §5.
+//! Requests of a console to a node, and parsing of the replies. Spec: lnet-selftest §5.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{
@@ -13,26 +13,26 @@ use crate::rpc::Bulk;
 use super::api::{PingInfo, Stats};
 use super::distribute::Distribution;
 
-/// What each node of a transaction is asked.
+/// The request of a transaction to each node.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// To enter the session.
+    /// Enter the session.
     Make { force: bool, name: Name },
-    /// To leave it.
+    /// Leave the session.
     Remove,
-    /// Which session it is in.
+    /// Report the session.
     Debug,
-    /// To run or stop a batch, or what of it runs.
+    /// Run or stop a batch, or report what runs.
     Batch { call: BatchCall, of_servers: bool },
-    /// To take a test. The parts are its servers, and then its clients.
+    /// Install a test. The parts are its servers, and then its clients.
     Install(Install),
-    /// Its counters.
+    /// Report counters.
     Stat,
-    /// What only Fulmar's nodes tell.
+    /// Report measurements of Fulmar nodes.
     Measure,
 }
 
-/// The same for all nodes.
+/// Parameters that are the same for all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchCall {
     pub(super) batch: BatchId,
@@ -41,7 +41,7 @@ pub(super) struct BatchCall {
     pub(super) argument: u32,
 }
 
-/// A test, with all that its nodes are told.
+/// A test, with the parameters for its nodes.
 #[derive(Debug)]
 pub(super) struct Install {
     pub(super) batch: BatchId,
@@ -53,7 +53,7 @@ pub(super) struct Install {
 }
 
 impl Install {
-    /// Returns the number of the client that a part is, if it is no server.
+    /// Returns the client number of a part; `None` for a server.
     fn client(&self, part: usize) -> Option<usize> {
         part.checked_sub(self.servers.len())
     }
@@ -83,20 +83,20 @@ impl Install {
     }
 }
 
-/// What a node said.
+/// A reply of a node.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) status: u32,
-    /// The session that it is in.
+    /// The session of the node.
     pub(super) session: SessionId,
     pub(super) news: News,
 }
 
-/// What it said beyond that.
+/// Further contents.
 #[derive(Debug)]
 pub(super) enum News {
     None,
-    /// After how many seconds of silence it leaves the session.
+    /// Seconds of silence after which the node leaves the session.
     Timeout(u32),
     Active(u32),
     Session(PingInfo),
@@ -116,15 +116,16 @@ impl Ask {
         }
     }
 
-    /// Returns what the node of a part fetches with the request: a client its destinations.
+    /// Returns the data that the node of a part fetches with the request: the destinations of a
+    /// client.
     pub(super) fn bulk(&self, part: usize, features: u32) -> Option<Bulk> {
         let Self::Install(install) = self else { return None };
         let destinations = install.destinations(install.client(part)?);
         Some(Bulk::Bytes(Destination::encode_list(&destinations, features).into()))
     }
 
-    /// Returns the request for the node of a part. `bucket` is the first that is asked for, if it
-    /// is for measures.
+    /// Returns the request for the node of a part. `bucket` is the first requested bucket of
+    /// measurements.
     pub(super) fn request(
         &self,
         session: SessionId,
@@ -149,10 +150,10 @@ impl Ask {
         }
     }
 
-    /// Reads a reply.
+    /// Parses a reply.
     ///
     /// # Errors
-    /// EBADMSG if it is one to something else.
+    /// EBADMSG if it is the reply to another request.
     pub(super) fn read(&self, reply: Body) -> Result<Heard, Errno> {
         let (status, session, news) = match (self, reply) {
             (Self::Make { .. }, Body::MakeSessionReply(r)) => {
@@ -177,7 +178,7 @@ impl Ask {
         Ok(Heard { status, session, news })
     }
 
-    /// Returns whether a node has done what it was asked, by its status.
+    /// Returns by the status whether a node has executed the request.
     ///
     /// # Errors
     /// The status as an error number.
@@ -191,7 +192,7 @@ impl Ask {
         };
         let is_stop = |call: &BatchCall| call.operation == BatchOperation::STOP;
         match self {
-            // It has left already, or was never there.
+            // It has already left, or never was in the session.
             Self::Remove if errno == Errno::ESRCH => Ok(()),
             Self::Batch { call, .. } if is_stop(call) && errno == Errno::EPERM => Ok(()),
             _ => Err(errno),

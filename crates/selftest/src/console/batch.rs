@@ -20,7 +20,7 @@ use super::transaction::Transaction;
 pub(super) struct Batch {
     pub(super) id: BatchId,
     name: String,
-    /// From a run that some client took to a stop that all took, or to news that none runs.
+    /// Set by a run that some client accepted; cleared by a stop of all, or a query without units.
     pub(super) running: bool,
     pub(super) tests: Vec<Test>,
 }
@@ -70,7 +70,7 @@ impl Session {
         self.command_batch(name, BatchOperation::STOP, force.into())
     }
 
-    /// Asks the nodes of a batch, or of one of its tests from 1, what they run.
+    /// Queries the nodes of a batch, or of one of its tests from 1, for running units.
     pub(super) fn query(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl Session {
         self.batches.iter_mut().find(|batch| batch.id == id)
     }
 
-    /// Returns the clients or servers of all tests of a batch, each once.
+    /// Returns the clients or servers of all tests of a batch, without duplicates.
     pub(super) fn nodes_of_batch(&self, batch: &Batch, servers: bool) -> Vec<NodeId> {
         let mut groups: Vec<&str> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -121,7 +121,7 @@ impl Session {
 
     pub(super) fn nodes_of_test(&self, test: &Test, servers: bool) -> &[NodeId] {
         let group = self.group(test.group(servers));
-        &group.expect("a group stays as long as a test has it").nodes
+        &group.expect("a group exists as long as a test uses it").nodes
     }
 
     fn command_batch(
@@ -139,7 +139,7 @@ impl Session {
         Ok(self.ask(ask, self.parts(&clients)).within(timeout))
     }
 
-    /// Draws the conclusion from what all nodes said to a call: does the batch run?
+    /// Updates whether the batch runs, from the answers of all nodes to a call.
     pub(super) fn conclude(&mut self, transaction: &Transaction) {
         let Ask::Batch { call, of_servers } = transaction.ask() else { return };
         let (call, of_servers) = (*call, *of_servers);
@@ -148,7 +148,7 @@ impl Session {
         match call.operation {
             BatchOperation::RUN if failures < transaction.len() => batch.running = true,
             BatchOperation::STOP if failures == 0 => batch.running = false,
-            // Servers never run anything: they say nothing about the batch.
+            // Servers never run units, so they do not count.
             BatchOperation::QUERY if call.test == 0 && !of_servers && failures == 0 => {
                 batch.running &= transaction.active() > 0;
             }

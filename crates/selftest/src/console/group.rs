@@ -1,4 +1,4 @@
-//! Groups: named lists of nodes, and how nodes enter and leave the session by them.
+//! Groups: named lists of nodes, through which nodes enter and leave the session.
 //! Spec: lnet-selftest §13.3, §13.4.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use super::transaction::{Part, Transaction};
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// In the order in which they were added.
+    /// Nodes in the order in which they were added.
     pub(super) nodes: Vec<NodeId>,
 }
 
@@ -35,8 +35,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes nodes into a group, and those that are new into the session. They stay in the group
-    /// even if they do not enter the session.
+    /// Adds nodes to a group, and new ones to the session. They stay in the group even if they do
+    /// not enter the session.
     pub(super) fn add_nodes(
         &mut self,
         now: Time,
@@ -69,7 +69,7 @@ impl Session {
         Ok(self.ask(self.entrance(), parts))
     }
 
-    /// Asks the nodes of a group again that are not in the session.
+    /// Retries the nodes of a group that are not in the session.
     pub(super) fn refresh_group(&mut self, group: &str) -> Result<Transaction, Errno> {
         let group = self.free_group(group)?;
         let mut absent = self.groups[group].nodes.clone();
@@ -97,7 +97,7 @@ impl Session {
         Ok(self.dismiss(gone))
     }
 
-    /// Removes these nodes of a group; those that are not in it are passed over.
+    /// Removes these nodes from a group; nodes that are not in it are skipped.
     pub(super) fn remove_nodes(&mut self, group: &str, nids: &[Nid]) -> Result<Transaction, Errno> {
         let group = self.free_group(group)?;
         let named: BTreeSet<NodeId> = nids.iter().filter_map(|nid| self.nodes.find(*nid)).collect();
@@ -121,20 +121,20 @@ impl Session {
         self.groups.iter().find(|group| group.name == name).ok_or(Errno::ENOENT)
     }
 
-    /// Returns whether tests have the group, so that it must stay as it is.
+    /// Returns whether tests use the group, so that it must not change.
     pub(super) fn is_in_test(&self, group: &str) -> bool {
         let mut tests = self.batches.iter().flat_map(|batch| &batch.tests);
         tests.any(|test| test.from == group || test.to == group)
     }
 
-    /// Returns the place of a group that may be changed.
+    /// Returns the position of a group that may be changed.
     pub(super) fn free_group(&self, name: &str) -> Result<usize, Errno> {
         let place = self.groups.iter().position(|group| group.name == name);
         let place = place.ok_or(Errno::ENOENT)?;
         if self.is_in_test(name) { Err(Errno::EBUSY) } else { Ok(place) }
     }
 
-    /// Puts a node into a group that it is not in.
+    /// Adds a node to a group that it is not in.
     pub(super) fn enlist(&mut self, group: usize, id: NodeId) {
         self.nodes.link(id);
         self.groups[group].nodes.push(id);
@@ -144,16 +144,16 @@ impl Session {
         Ask::Make { force: self.force, name: self.name }
     }
 
-    /// Returns the part of a node that is asked to enter the session.
+    /// Returns the part that requests a node to enter the session.
     fn make(&mut self, id: NodeId) -> Part {
-        let node = self.nodes.get_mut(id).expect("nodes of groups are here");
+        let node = self.nodes.get_mut(id).expect("nodes of groups are in the table");
         node.makes += 1;
         node.making = true;
         Part::new(id, node)
     }
 
-    /// Lets nodes go that were taken out of a group. Who is in no other leaves the session, and
-    /// is told so if it knows of it.
+    /// Releases nodes that were removed from a group. A node that is in no other group leaves the
+    /// session, and is notified if it knows of the session.
     fn dismiss(&mut self, gone: Vec<NodeId>) -> Transaction {
         let mut parts = Vec::with_capacity(gone.len());
         for id in gone {

@@ -1,4 +1,4 @@
-//! Nodes that ask to enter the session by themselves. Spec: lnet-selftest §5.7.
+//! Nodes that enter the session on their own request. Spec: lnet-selftest §5.7.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::selftest::{FEATURES, JoinReply, JoinRequest, Name, SessionId};
@@ -11,7 +11,7 @@ use super::limits::NODES_MAX;
 use super::session::Session;
 
 impl Console {
-    /// Answers a node that asks to enter the session: the reply, and its features.
+    /// Answers a node that requests to enter the session: the reply, and its features.
     pub(crate) fn join(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Session {
         let id = known.unwrap_or_else(|| self.nodes.create(now, nid));
         self.enlist(group, id);
         let timeout = self.timeout;
-        let node = self.nodes.get_mut(id).expect("it has just joined");
+        let node = self.nodes.get_mut(id).expect("the node has just joined");
         node.state = NodeState::Active;
         node.heard = now;
         node.timeout = timeout;

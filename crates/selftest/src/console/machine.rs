@@ -1,4 +1,4 @@
-//! The machine itself: commands in, answers out.
+//! The console machine: commands in, answers out.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::transactions::Transactions;
 /// The batch that every session has.
 const DEFAULT_BATCH: &str = "batch";
 
-/// A console. It has one session at most.
+/// A console, with at most one session.
 #[derive(Debug)]
 pub(crate) struct Console {
     /// Nanoseconds of wall clock since 1970 at the epoch.
@@ -29,7 +29,7 @@ pub(crate) struct Console {
     state: State,
     /// The stamp of the last session.
     last_stamp: i64,
-    /// The last batch, of whatever session.
+    /// The ID of the last batch of any session.
     last_batch: BatchId,
     transactions: Transactions,
     answers: VecDeque<(CommandId, Answer)>,
@@ -39,7 +39,7 @@ pub(crate) struct Console {
 enum State {
     /// There is no session.
     Idle,
-    /// There was one, which nobody has ended.
+    /// The session expired; it was not ended by a command.
     Expired,
     Active(Box<Session>),
 }
@@ -56,8 +56,8 @@ impl Console {
         }
     }
 
-    /// Takes a command; [`Self::poll_answer`] will have one answer to it. `nid` is our first small
-    /// NID, which names a session.
+    /// Handles a command; [`Self::poll_answer`] returns its answer. `nid` is the first local NID of
+    /// 4 bytes, which identifies a session.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -86,7 +86,7 @@ impl Console {
         }
     }
 
-    /// Takes the end of a call that was ours.
+    /// Handles the end of a call of the console.
     pub(crate) fn handle_finished(
         &mut self,
         now: Time,
@@ -101,7 +101,7 @@ impl Console {
         }
     }
 
-    /// Takes the passing of time.
+    /// Handles the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Time, rpcs: &mut Rpcs) {
         while let Some((id, session)) = self.transactions.pop_due(now) {
             let session = self.state.session_of(session);
@@ -134,7 +134,7 @@ impl Console {
         self.answers.pop_front()
     }
 
-    /// Returns what is wrong, if something is.
+    /// Returns a broken invariant, if any.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         if let State::Active(session) = &self.state {
             session.check()?;
@@ -142,14 +142,14 @@ impl Console {
         self.transactions.check()
     }
 
-    /// Returns what is left of a session, if anything is.
+    /// Returns a remainder of a session, if any.
     pub(crate) fn is_idle(&self) -> Result<(), String> {
         if let State::Active(session) = &self.state {
             return Err(format!("the console has the session {}", session.name));
         }
         match self.transactions.is_empty() && self.answers.is_empty() {
             true => Ok(()),
-            false => Err(format!("the console waits: {:?}", self.transactions)),
+            false => Err(format!("the console has transactions: {:?}", self.transactions)),
         }
     }
 
@@ -165,7 +165,7 @@ impl Console {
         }
     }
 
-    /// Returns the session to who has its key.
+    /// Returns the session if the key is correct.
     fn enter(&mut self, now: Time, key: u32) -> Result<&mut Session, Errno> {
         let session = self.session_mut()?;
         if session.key != key {
@@ -187,7 +187,7 @@ impl Console {
             if !wish.force {
                 return Err(Errno::EEXIST);
             }
-            // Its nodes are told in the background: those that are dead must not be waited for.
+            // Nodes are notified in the background: the command must not wait for dead nodes.
             if let Plan::Ask(farewell) = self.end(rpcs)? {
                 self.start(now, farewell, rpcs);
             }
@@ -208,7 +208,7 @@ impl Console {
         Ok(Plan::Reply(Reply::Session(session.info())))
     }
 
-    /// Ends the session, with all that its commands were doing; its nodes are to be told.
+    /// Ends the session and cancels its commands; its nodes are to be notified.
     fn end(&mut self, rpcs: &mut Rpcs) -> Result<Plan, Errno> {
         let State::Active(session) = std::mem::replace(&mut self.state, State::Idle) else {
             return Err(Errno::ESRCH);
@@ -219,7 +219,7 @@ impl Console {
         Ok(Plan::Ask(session.farewell()))
     }
 
-    /// Ends a session that everybody has forgotten.
+    /// Ends a session that was not used for its timeout.
     fn expire(&mut self, now: Time, rpcs: &mut Rpcs) {
         if let Ok(Plan::Ask(farewell)) = self.end(rpcs) {
             self.start(now, farewell, rpcs);
@@ -227,14 +227,14 @@ impl Console {
         self.state = State::Expired;
     }
 
-    /// Does what is asked of an existing session.
+    /// Executes a command on an existing session.
     fn obey(&mut self, now: Time, Keyed { key, command }: Keyed) -> Result<Plan, Errno> {
         let batch = BatchId(self.last_batch.0 + 1);
         let session = self.enter(now, key)?;
         let done = |()| Plan::Reply(Reply::Done);
         match command {
             Command::NewSession { .. } | Command::EndSession {} | Command::ShowSession {} => {
-                unreachable!("these are about whether there is a session")
+                unreachable!("these commands are handled above")
             }
             Command::AddGroup { group } => session.add_group(&group).map(done),
             Command::AddNodes { group, nodes } => {
@@ -283,7 +283,7 @@ impl Console {
         }
     }
 
-    /// Draws the conclusions from a transaction that is over, and answers its command.
+    /// Processes the results of a completed transaction, and answers its command.
     fn conclude(&mut self, now: Time, transaction: Transaction) {
         let session = self.state.session_of(transaction.session);
         let features = session.map(|session| {
@@ -300,7 +300,7 @@ impl Console {
 }
 
 impl State {
-    /// Returns the session, if it is this one and still exists.
+    /// Returns the session if it still exists with this ID.
     fn session_of(&mut self, id: SessionId) -> Option<&mut Session> {
         match self {
             Self::Active(session) if session.id == id => Some(session),
@@ -310,7 +310,7 @@ impl State {
 }
 
 impl Session {
-    /// Asks the nodes that an administrator means.
+    /// Queries the nodes of a target.
     fn inquire(&self, ask: Ask, target: &Target, timeout: u32) -> Result<Plan, Errno> {
         let nodes = self.select(target)?;
         Ok(Plan::Ask(self.ask(ask, self.parts(&nodes)).within(chosen_timeout(timeout))))

@@ -1,4 +1,4 @@
-//! Gathering what a node tells slice by slice.
+//! Collection of the measurements of a node in several replies.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{Histogram, Measured, Slice};
@@ -6,20 +6,20 @@ use fulmar_lnet_wire::selftest::{Histogram, Measured, Slice};
 use super::api::Measures;
 
 impl Measures {
-    /// Takes the reply to a question for buckets from `asked` on, and returns from which to ask
-    /// next, if there may be more.
+    /// Handles the reply to a request for buckets from `asked` on; returns the first bucket of the
+    /// next request, if any.
     ///
     /// # Errors
-    /// EPROTO if these buckets were not asked for.
+    /// EPROTO if these buckets were not requested.
     pub(super) fn take(&mut self, asked: u32, said: &Measured) -> Result<Option<u32>, Errno> {
         let Slice { first, counts } = said.slice;
         if first < asked {
             return Err(Errno::EPROTO);
         }
         if asked == 0 {
-            // All figures are of one moment, that of the first reply: over a long link the others
-            // come much later, and from some nodes more of them.
-            self.told = true;
+            // All figures are those of the first reply, so that they belong to one point in time;
+            // further replies may arrive much later.
+            self.reported = true;
             self.rpcs = said.rpcs;
             self.bytes = said.bytes;
             self.min_ns = said.min_ns;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_later_does_not_change_the_figures() {
+    fn later_replies_do_not_change_the_figures() {
         let said = |rpcs, first| Measured {
             status: 0,
             session: SessionId::INVALID,

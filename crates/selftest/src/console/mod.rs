@@ -1,14 +1,15 @@
-//! The console: owns a session with its groups, batches and tests, and tells test nodes what to
-//! do. Spec: lnet-selftest §13.
+//! The console: owns a session with groups, batches and tests, and controls test nodes.
+//! Spec: lnet-selftest §13.
 //!
 //! ```text
 //! begin ----> answered at once
 //!        +--> Transaction --> RPCs to nodes --> handle_finished --> answered when all have ended
 //! ```
 //!
-//! Where we differ from a kernel console on purpose: a new session by force does not wait for the
-//! nodes of the old one; a command that is interrupted by the end of its session is answered
-//! ESHUTDOWN; a session does not expire while a command waits for nodes; a node that was asked
+//! Deliberate differences from a kernel console: a new session by force does not wait for the nodes
+//! of the old one; a command that is interrupted by the end of its session is answered with
+//! ESHUTDOWN; a session does not expire while a command waits for nodes; a node that was requested
+//! twice to enter the session is requested twice to leave it.
 //! twice to enter the session is asked twice to leave it.
 
 mod api;
@@ -39,11 +40,11 @@ pub(crate) use machine::Console;
 
 use transaction::Transaction;
 
-/// What becomes of a command that is allowed.
+/// The next step of an accepted command.
 #[derive(Debug)]
 enum Plan {
-    /// It is done.
+    /// Completed.
     Reply(Reply),
-    /// Nodes are asked.
+    /// Nodes are queried.
     Ask(Transaction),
 }

@@ -1,4 +1,5 @@
-//! The nodes of a session: each once, in however many groups. Spec: lnet-selftest §13.2, §13.4.
+//! The nodes of a session, without duplicates, in any number of groups. Spec: lnet-selftest §13.2,
+//! §13.4.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +9,44 @@ use fulmar_lnet_wire::selftest::SessionId;
 
 use super::api::{NodeInfo, NodeState};
 
-/// A node of a session. Never used twice in a session, so that what is heard of a node that was
-/// removed is not taken for news of the one that was added again.
+/// A node of a session. Never reused in a session, so that late replies of a removed node are not
+/// attributed to its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeId(u64);
 
-/// What a session knows of a node.
+/// State of a node in a session.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) nid: Nid,
     pub(super) state: NodeState,
-    /// In how many groups it is; in none it leaves the session.
+    /// Number of its groups; at 0 it leaves the session.
     links: u32,
-    /// How many MAKE_SESSIONs it was sent: it may want as many REMOVE_SESSIONs.
+    /// Number of MAKE_SESSIONs sent: it may need as many REMOVE_SESSIONs.
     pub(super) makes: u32,
-    /// Whether one is in flight.
+    /// Whether a MAKE_SESSION is in flight.
     pub(super) making: bool,
-    /// Whether a ping of ours is in flight.
+    /// Whether a ping is in flight.
     pub(super) pinging: bool,
     /// When it last answered.
     pub(super) heard: Time,
-    /// After how many seconds of silence it leaves the session; 0 for never.
+    /// Seconds of silence after which it leaves the session; 0 for never.
     pub(super) timeout: u32,
 }
 
 impl Node {
-    /// Returns whether it may have to be told that the session is over for it.
+    /// Returns whether it may have to be notified of the end of the session.
     pub(super) fn may_be_in_session(&self) -> bool {
         self.state == NodeState::Active || self.making
     }
 
-    /// Returns what an administrator sees of it.
+    /// Returns its administrative view.
     pub(super) fn info(&self) -> NodeInfo {
         NodeInfo { nid: self.nid, state: self.state }
     }
 }
 
 impl NodeState {
-    /// Returns how a node stands to our session that says it is in another one, or in the same.
+    /// Returns the state of a node from the session that it reports.
     pub(super) fn of(theirs: SessionId, ours: SessionId) -> Self {
         match theirs {
             _ if theirs == ours => Self::Active,
@@ -55,7 +56,7 @@ impl NodeState {
     }
 }
 
-/// All nodes of a session, in the order in which they came.
+/// All nodes of a session, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     created: u64,
@@ -85,12 +86,12 @@ impl Nodes {
         self.all.iter().map(|(id, node)| (*id, node))
     }
 
-    /// Adds a node that is not here yet. It is in no group: link it.
+    /// Adds a node that is not in the session yet. It is in no group until linked.
     pub(super) fn create(&mut self, now: Time, nid: Nid) -> NodeId {
         self.created += 1;
         let id = NodeId(self.created);
         let before = self.by_nid.insert(nid, id);
-        assert!(before.is_none(), "a node is in the session once");
+        assert!(before.is_none(), "a node is added to the session once");
         let node = Node {
             nid,
             state: NodeState::Unknown,
@@ -105,12 +106,12 @@ impl Nodes {
         id
     }
 
-    /// Counts one more group that a node is in.
+    /// Adds a node to one more group.
     pub(super) fn link(&mut self, id: NodeId) {
         self.all.get_mut(&id).expect("linked nodes are here").links += 1;
     }
 
-    /// Counts one group less, and returns the node if that was its last: it has left.
+    /// Removes a node from a group, and returns the node if it was its last group.
     pub(super) fn unlink(&mut self, id: NodeId) -> Option<Node> {
         let node = self.all.get_mut(&id).expect("linked nodes are here");
         node.links = node.links.checked_sub(1).expect("a linked node has links");
@@ -122,7 +123,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// Returns what is wrong, if these are the nodes of all groups.
+    /// Returns an inconsistency with the nodes of all groups, if any.
     pub(super) fn check(&self, linked: impl Iterator<Item = NodeId>) -> Result<(), String> {
         let mut links: BTreeMap<NodeId, u32> = BTreeMap::new();
         linked.for_each(|id| *links.entry(id).or_default() += 1);

@@ -1,4 +1,4 @@
-//! One node's part in a transaction.
+//! The part of one node in a transaction.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
@@ -9,15 +9,15 @@ use super::api::{Measures, NodeAnswer, NodeError, NodeState};
 use super::ask::{Ask, News};
 use super::node::{Node, NodeId};
 
-/// A node that is asked something, and what it says. It outlives the node's stay in the session.
+/// A request to a node, and its answer. It may outlive the node in the session.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) node: NodeId,
     pub(super) nid: Nid,
     pub(super) state: NodeState,
-    /// How often the node may have to be asked to leave.
+    /// How often the node may have to be requested to leave.
     makes: u32,
-    /// How far a series of questions is: REMOVE_SESSIONs answered, or the first bucket asked for.
+    /// Position in a series of requests: REMOVE_SESSIONs answered, or the first requested bucket.
     pub(super) step: u32,
     pub(super) news: News,
     pub(super) measures: Measures,
@@ -27,7 +27,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part of a node that is to be asked.
+    /// Creates the part of a node to query.
     pub(super) fn new(id: NodeId, node: &Node) -> Self {
         Self {
             node: id,
@@ -42,18 +42,18 @@ impl Part {
         }
     }
 
-    /// The part of a node that need not be asked: all is well.
+    /// Creates the part of a node that needs no request: already successful.
     pub(super) fn settled(id: NodeId, node: &Node) -> Self {
         Self { result: Some(Ok(())), ..Self::new(id, node) }
     }
 
-    /// Takes news, and returns whether the node must be asked again.
+    /// Handles a reply, and returns whether the node needs another request.
     ///
     /// # Errors
-    /// EPROTO if the node says what it was not asked.
+    /// EPROTO if the reply does not match the request.
     pub(super) fn proceed(&mut self, ask: &Ask, news: News) -> Result<bool, Errno> {
         match (ask, news) {
-            // A node counts how often it was asked to enter, and leaves when it was as often
+            // A node counts the requests to enter, and leaves after as many requests to leave.
             // asked to leave.
             (Ask::Remove, _) if self.state == NodeState::Active && self.step + 1 < self.makes => {
                 self.step += 1;
@@ -71,7 +71,7 @@ impl Part {
         }
     }
 
-    /// Says what the node said, with `said` reading its news.
+    /// Returns the answer of the node, with `said` reading its reply.
     pub(super) fn into_answer<T>(self, said: impl FnOnce(Self) -> T) -> NodeAnswer<T> {
         let (nid, state) = (self.nid, self.state);
         let result = self.result.expect("a transaction is over when all its parts are settled");

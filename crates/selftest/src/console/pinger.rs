@@ -1,4 +1,4 @@
-//! The pinger: lets nodes know that their console lives, and sees that it is still wanted.
+//! The pinger: keeps sessions of nodes alive, and detects that the session is no longer used.
 //! Spec: lnet-selftest §13.5.
 
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::session::Session;
 use super::transaction::{Part, Transaction};
 
 impl Session {
-    /// Returns whether no command has come for too long.
+    /// Returns whether no command has arrived for too long.
     pub(super) fn is_forgotten(&self, now: Time) -> bool {
         now.since(self.last_command) > Duration::from_secs(self.timeout.into())
     }
 
-    /// Pings the nodes that have not been heard of for half of their timeout.
+    /// Pings the nodes that were silent for half of their timeout.
     pub(super) fn round(&mut self, now: Time) -> Transaction {
         self.next_round = now + PING_INTERVAL;
         let due = |node: &Node| {
@@ -29,7 +29,7 @@ impl Session {
             self.nodes.iter().filter(|(_, node)| due(node)).map(|(id, _)| id).collect();
         let mut parts = Vec::with_capacity(due.len());
         for id in due {
-            let node = self.nodes.get_mut(id).expect("it is due");
+            let node = self.nodes.get_mut(id).expect("nodes that are due exist");
             node.pinging = true;
             parts.push(Part::new(id, node));
         }

@@ -20,11 +20,11 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) name: Name,
     pub(super) key: u32,
-    /// Seconds without a command after which it is given up.
+    /// Seconds without a command after which it expires.
     pub(super) timeout: u32,
     pub(super) force: bool,
     pub(super) features: u32,
-    /// Whether a node has agreed to the features, so that they are fixed.
+    /// Whether a node has accepted the features, which fixes them.
     features_agreed: bool,
     pub(super) nodes: Nodes,
     pub(super) groups: Vec<Group>,
@@ -34,7 +34,7 @@ pub(super) struct Session {
     pub(super) next_round: Time,
 }
 
-/// What a user asks of a session when it is made.
+/// The parameters of a new session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) key: u32,
@@ -46,7 +46,7 @@ pub(super) struct Wish {
 
 impl Wish {
     /// # Errors
-    /// EINVAL for a bad name or features that we do not know.
+    /// EINVAL for an invalid name or unsupported features.
     pub(super) fn new(
         key: u32,
         name: &str,
@@ -64,7 +64,7 @@ impl Wish {
 }
 
 /// # Errors
-/// EINVAL if it is no name of a session, group or batch.
+/// EINVAL if it is not a valid name of a session, group or batch.
 pub(super) fn parse_name(name: &str) -> Result<Name, Errno> {
     name.parse().map_err(|_| Errno::EINVAL)
 }
@@ -100,25 +100,25 @@ impl Session {
         }
     }
 
-    /// Returns a transaction that asks each of some nodes.
+    /// Returns a transaction that queries each of some nodes.
     pub(super) fn ask(&self, ask: Ask, parts: Vec<Part>) -> Transaction {
         Transaction::new(self.id, self.features, ask, parts)
     }
 
-    /// Returns a transaction that takes leave of all nodes: the session is over.
+    /// Returns a transaction that removes all nodes from the session, which has ended.
     pub(super) fn farewell(self) -> Transaction {
         let nodes = self.nodes.iter().filter(|(_, node)| node.may_be_in_session());
         let parts = nodes.map(|(id, node)| Part::new(id, node)).collect();
         self.ask(Ask::Remove, parts)
     }
 
-    /// Takes a node's word on features. The first word counts, and the others must agree.
+    /// Handles the features of a node. The first reply decides, and the others must agree.
     ///
     /// # Errors
     /// EPROTO if they do not.
     pub(super) fn agree(&mut self, features: u32) -> Result<(), Errno> {
         if !self.features_agreed {
-            // A node can lower them, but not to what we do not know.
+            // A node can only reduce the features to supported ones.
             if features & !self.features != 0 {
                 return Err(Errno::EPROTO);
             }
@@ -128,7 +128,7 @@ impl Session {
         if features == self.features { Ok(()) } else { Err(Errno::EPROTO) }
     }
 
-    /// Returns the nodes that an administrator means.
+    /// Returns the nodes of a target.
     ///
     /// # Errors
     /// ENOENT if there is no such group or batch, or none of the nodes is in the session.
@@ -159,7 +159,7 @@ impl Session {
         nodes.iter().map(|id| self.nodes.of_group(*id).nid).collect()
     }
 
-    /// Returns what is wrong with the session, if anything is.
+    /// Returns a broken invariant of the session, if any.
     pub(super) fn check(&self) -> Result<(), String> {
         self.nodes.check(self.groups.iter().flat_map(|group| group.nodes.iter().copied()))?;
         let tests = self.batches.iter().flat_map(|batch| &batch.tests);

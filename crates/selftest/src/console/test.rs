@@ -1,4 +1,4 @@
-//! Tests: what is installed on the nodes of two groups. Spec: lnet-selftest §5.6, §13.4, §14.
+//! Tests installed on the nodes of two groups. Spec: lnet-selftest §5.6, §13.4, §14.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::MTU;
@@ -20,7 +20,7 @@ use super::transaction::Transaction;
 #[derive(Clone, Debug)]
 pub(super) struct Test {
     pub(super) spec: TestSpec,
-    /// RPCs of each unit; negative for ever.
+    /// RPCs of each unit; negative for no limit.
     pub(super) loops: i32,
     /// Units of a client for each of its servers.
     pub(super) concurrency: u32,
@@ -39,8 +39,8 @@ impl Test {
 }
 
 impl Session {
-    /// Adds a test to a batch and installs it: on the servers, and then on the clients. It stays
-    /// in the batch whatever the nodes say, for some of them may have it.
+    /// Adds a test to a batch and installs it: on the servers, and then on the clients. It stays in
+    /// the batch whatever the nodes answer, since some of them may have it.
     pub(super) fn add_test(&mut self, batch: &str, test: Test) -> Result<Transaction, Errno> {
         let batch = self.batch(batch)?;
         if batch.running {
@@ -96,9 +96,9 @@ fn concurrency(units: u32) -> Result<u32, Errno> {
     if (1..=CONCURRENCY_MAX).contains(&units) { Ok(units) } else { Err(Errno::EINVAL) }
 }
 
-/// Returns what nodes are told of a test.
+/// Returns the parameters of a test for nodes.
 ///
-/// Everything is checked here because kernel nodes do not: a wrong size or offset stops them.
+/// Everything is checked here because kernel nodes do not: an invalid size or offset crashes them.
 fn kind(spec: TestSpec, features: u32) -> Result<TestKind, Errno> {
     let TestSpec::Brw { write, check, size, offset } = spec else {
         return Ok(TestKind::Ping { size: 0, flags: 0 });

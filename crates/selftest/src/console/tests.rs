@@ -1,4 +1,4 @@
-//! The console against nodes that this test plays.
+//! The console against simulated nodes.
 
 mod batches;
 mod distribution;

@@ -1,11 +1,11 @@
-//! Transactions: the same question to many nodes at once. Spec: lnet-selftest §13.3.
+//! Transactions: the same request to many nodes at once. Spec: lnet-selftest §13.3.
 //!
 //! ```text
 //! queued --> in flight --> settled          a part; in flight again if it is a series
 //!    +------------+------> settled: ETIMEDOUT at the deadline
 //! ```
 //!
-//! Parts behind the barrier are queued when all before it have succeeded, and have their own
+//! Parts after the barrier are queued when all parts before it have succeeded, and have their own
 //! deadline; if one before it failed they are dropped.
 
 use std::collections::VecDeque;
@@ -24,20 +24,20 @@ use super::limits::{TRANSACTION_TIMEOUT, WINDOW};
 pub(super) use super::part::Part;
 use super::session::Session;
 
-/// A question to some nodes, and their answers.
+/// A request to some nodes, and their answers.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// Who waits for it; nobody if it goes on in the background.
+    /// The command that waits for it; `None` for a background transaction.
     pub(super) command: Option<CommandId>,
-    /// The session that it is about, which may be over.
+    /// Its session, which may have ended.
     pub(super) session: SessionId,
     features: u32,
     ask: Ask,
     parts: Vec<Part>,
-    /// Which parts are to be asked next.
+    /// The parts to send next.
     queue: VecDeque<usize>,
     in_flight: usize,
-    /// Where the parts begin that wait for those before; their number if none does.
+    /// The index of the first part after the barrier; the number of parts without a barrier.
     barrier: usize,
     timeout: Duration,
     pub(super) deadline: Time,
@@ -59,17 +59,17 @@ impl Transaction {
         }
     }
 
-    /// Has a command wait for it.
+    /// Sets the command that waits for it.
     pub(super) fn for_command(self, command: CommandId) -> Self {
         Self { command: Some(command), ..self }
     }
 
-    /// Has it end after another time.
+    /// Sets another timeout.
     pub(super) fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Has the parts from `barrier` on wait for those before it.
+    /// Makes the parts from `barrier` on wait for those before it.
     pub(super) fn with_barrier(self, barrier: usize) -> Self {
         Self { barrier, ..self }
     }
@@ -82,23 +82,23 @@ impl Transaction {
         self.parts.len()
     }
 
-    /// Returns how many nodes have not done it.
+    /// Returns the number of nodes that have failed.
     pub(super) fn failures(&self) -> usize {
         self.parts.iter().filter(|part| matches!(part.result, Some(Err(_)))).count()
     }
 
-    /// Returns how many nodes say that something runs on them.
+    /// Returns the number of nodes that report running units.
     pub(super) fn active(&self) -> usize {
         let runs = |part: &&Part| matches!(part.news, News::Active(count) if count > 0);
         self.parts.iter().filter(runs).count()
     }
 
-    /// Begins: the parts before the barrier have their turn first.
+    /// Starts: the parts before the barrier are queued first.
     pub(super) fn begin(&mut self, now: Time) {
         self.enqueue(now, 0, self.barrier);
     }
 
-    /// Makes as many calls as may be in flight; `tag` makes a name for each.
+    /// Starts as many calls as may be in flight; `tag` returns a tag for each.
     pub(super) fn pump(&mut self, now: Time, rpcs: &mut Rpcs, mut tag: impl FnMut(usize) -> u64) {
         while self.in_flight < WINDOW
             && let Some(index) = self.queue.pop_front()
@@ -110,7 +110,7 @@ impl Transaction {
         }
     }
 
-    /// Takes the end of a part's call, and tells the session, if it still exists.
+    /// Handles the end of the call of a part, and updates the session if it still exists.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -119,7 +119,7 @@ impl Transaction {
         mut session: Option<&mut Session>,
     ) {
         let part = &mut self.parts[index];
-        part.flight.take().expect("only what is in flight ends");
+        part.flight.take().expect("only calls in flight end");
         self.in_flight -= 1;
         let heard = reply.and_then(|(body, features)| Ok((self.ask.read(body)?, features)));
         let (heard, features) = match heard {
@@ -153,8 +153,8 @@ impl Transaction {
         }
     }
 
-    /// Ends it: what is in flight is aborted, and what is not settled fails. Returns the tags of
-    /// the calls, which are nobody's any more.
+    /// Ends the transaction: calls in flight are aborted, and open parts fail. Returns the tags of
+    /// these calls.
     pub(super) fn give_up(
         &mut self,
         errno: Errno,
@@ -171,7 +171,7 @@ impl Transaction {
                 rpcs.abort(call, errno);
                 self.fail(index, errno, session.as_deref_mut());
             } else if self.parts[index].result.is_none() {
-                // It was never asked: nothing is known of the node.
+                // The node was never queried, so its state is unknown.
                 self.parts[index].result = Some(Err(NodeError::Rpc(errno)));
                 self.forget(index, session.as_deref_mut());
             }
@@ -179,7 +179,7 @@ impl Transaction {
         tags
     }
 
-    /// Goes past the barrier if it can, and returns whether all parts are settled.
+    /// Passes the barrier if possible, and returns whether all parts are settled.
     pub(super) fn is_over(&mut self, now: Time) -> bool {
         if self.in_flight > 0 || !self.queue.is_empty() {
             return false;
@@ -196,23 +196,23 @@ impl Transaction {
         true
     }
 
-    /// Says what the nodes said, in a session that has these features.
+    /// Returns the answers of the nodes, in a session with these features.
     pub(super) fn into_reply(self, features: Option<u32>) -> Reply {
         let parts = self.parts.into_iter();
         match self.ask {
             Ask::Debug => Reply::Sessions(collect(parts, |part| match part.news {
                 News::Session(info) => info,
-                other => unreachable!("asked for a session, heard {other:?}"),
+                other => unreachable!("unexpected reply to a session query: {other:?}"),
             })),
             Ask::Batch { call, .. } if call.operation == BatchOperation::QUERY => {
                 Reply::Active(collect(parts, |part| match part.news {
                     News::Active(count) => count,
-                    other => unreachable!("asked what runs, heard {other:?}"),
+                    other => unreachable!("unexpected reply to a batch query: {other:?}"),
                 }))
             }
             Ask::Stat => Reply::Stats(collect(parts, |part| match part.news {
                 News::Stats(stats) => stats,
-                other => unreachable!("asked for counters, heard {other:?}"),
+                other => unreachable!("unexpected reply to a counter query: {other:?}"),
             })),
             Ask::Measure => Reply::Measures(collect(parts, |part| part.measures)),
             Ask::Make { .. } | Ask::Remove | Ask::Batch { .. } | Ask::Install(_) => {
@@ -222,7 +222,7 @@ impl Transaction {
         }
     }
 
-    /// Returns what is wrong, if something is.
+    /// Returns a broken invariant, if any.
     pub(super) fn check(&self) -> Result<(), String> {
         let in_flight = self.parts.iter().filter(|part| part.flight.is_some()).count();
         let open = self.parts[..self.barrier].iter().filter(|part| part.result.is_none()).count();
@@ -240,7 +240,7 @@ impl Transaction {
             service: self.ask.service(),
             features: self.features,
             bulk: self.ask.bulk(index, self.features),
-            // The transaction has a deadline, and aborts it.
+            // The transaction has a deadline, and aborts the call.
             timeout: None,
         };
         rpcs.start(now, call, |reply_id, bulk_id| {
@@ -254,7 +254,7 @@ impl Transaction {
         self.deadline = now + self.timeout;
     }
 
-    /// There is no answer.
+    /// Fails a part without an answer.
     fn fail(&mut self, index: usize, errno: Errno, session: Option<&mut Session>) {
         let part = &mut self.parts[index];
         part.state = NodeState::Down;
@@ -262,7 +262,7 @@ impl Transaction {
         self.note(index, session);
     }
 
-    /// Tells the session how a node stands to it.
+    /// Updates the state of a node in the session.
     fn note(&mut self, index: usize, mut session: Option<&mut Session>) {
         let part = &self.parts[index];
         let node = session.as_deref_mut().and_then(|session| session.nodes.get_mut(part.node));
@@ -274,7 +274,7 @@ impl Transaction {
         }
     }
 
-    /// Tells the session that a node is no longer asked.
+    /// Marks a node as no longer queried in the session.
     fn forget(&self, index: usize, session: Option<&mut Session>) {
         let part = &self.parts[index];
         let node = session.and_then(|session| session.nodes.get_mut(part.node));

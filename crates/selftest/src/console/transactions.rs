@@ -1,4 +1,4 @@
-//! All transactions under way, with their deadlines and the calls that are in flight for them.
+//! All active transactions, with their deadlines and calls in flight.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::ask::Ask;
 use super::session::Session;
 use super::transaction::Transaction;
 
-/// A transaction under way.
+/// An active transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TransactionId(u64);
 
@@ -22,12 +22,12 @@ pub(super) struct Transactions {
     calls: u64,
     all: BTreeMap<TransactionId, Transaction>,
     deadlines: Timers<TransactionId>,
-    /// Whose call it is, and which part's.
+    /// The transaction and part of each call.
     tags: BTreeMap<u64, (TransactionId, usize)>,
 }
 
 impl Transactions {
-    /// Starts a transaction, and returns it if it is over already.
+    /// Starts a transaction, and returns it if it has already ended.
     pub(super) fn start(
         &mut self,
         now: Time,
@@ -41,13 +41,13 @@ impl Transactions {
         self.advance(now, id, rpcs)
     }
 
-    /// Returns for which session a call was made; none if nobody waits for it any more.
+    /// Returns the session of a call; `None` if its transaction has ended.
     pub(super) fn session_of(&self, tag: u64) -> Option<SessionId> {
         let (id, _) = self.tags.get(&tag)?;
         self.all.get(id).map(|transaction| transaction.session)
     }
 
-    /// Takes the end of a call, and returns its transaction if that is over now.
+    /// Handles the end of a call, and returns its transaction if that has ended.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -57,20 +57,20 @@ impl Transactions {
         rpcs: &mut Rpcs,
     ) -> Option<Transaction> {
         let (id, part) = self.tags.remove(&tag)?;
-        let transaction = self.all.get_mut(&id).expect("a tag is that of a transaction");
+        let transaction = self.all.get_mut(&id).expect("a tag belongs to a transaction");
         let reply = finished.result.map(|(body, features, _)| (body, features));
         transaction.hear(now, part, reply, session);
         self.advance(now, id, rpcs)
     }
 
-    /// Returns the next transaction that is out of time, and its session. It must be given up.
+    /// Returns the next transaction past its deadline, with its session. The caller must end it.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<(TransactionId, SessionId)> {
         let id = self.deadlines.pop_due(now)?;
-        let transaction = self.all.get(&id).expect("only what is under way has a deadline");
+        let transaction = self.all.get(&id).expect("only active transactions have a deadline");
         Some((id, transaction.session))
     }
 
-    /// Ends a transaction whatever its nodes do.
+    /// Ends a transaction without waiting for its nodes.
     pub(super) fn give_up(
         &mut self,
         id: TransactionId,
@@ -78,7 +78,7 @@ impl Transactions {
         session: Option<&mut Session>,
         rpcs: &mut Rpcs,
     ) -> Transaction {
-        let mut transaction = self.all.remove(&id).expect("only what is under way is given up");
+        let mut transaction = self.all.remove(&id).expect("only active transactions are ended");
         self.deadlines.clear(id);
         for tag in transaction.give_up(errno, session, rpcs) {
             self.tags.remove(&tag);
@@ -86,8 +86,8 @@ impl Transactions {
         transaction
     }
 
-    /// Ends the transactions of a session that is over, and returns whose commands they were.
-    /// Nodes that are on their way out are still seen to the door.
+    /// Ends the transactions of a session that has ended, and returns their commands. Transactions
+    /// that remove nodes continue.
     pub(super) fn interrupt(&mut self, session: SessionId, rpcs: &mut Rpcs) -> Vec<CommandId> {
         let of_session = |transaction: &&mut Transaction| transaction.session == session;
         let commands = self.all.values_mut().filter(of_session);
@@ -116,7 +116,7 @@ impl Transactions {
         self.deadlines.next()
     }
 
-    /// Returns what is wrong, if something is.
+    /// Returns a broken invariant, if any.
     pub(super) fn check(&self) -> Result<(), String> {
         self.all.values().try_for_each(Transaction::check)?;
         let lost = self.tags.values().find(|(id, _)| !self.all.contains_key(id));
@@ -127,7 +127,7 @@ impl Transactions {
         }
     }
 
-    /// Makes the calls whose turn it is, and takes the transaction out if it is over.
+    /// Starts queued calls, and removes the transaction if it has ended.
     fn advance(&mut self, now: Time, id: TransactionId, rpcs: &mut Rpcs) -> Option<Transaction> {
         let transaction = self.all.get_mut(&id)?;
         let is_over = transaction.is_over(now);

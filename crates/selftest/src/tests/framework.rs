@@ -1,4 +1,4 @@
-//! Sessions, batches and counters as a console sees them. Spec: lnet-selftest §5, §8.
+//! Sessions, batches and counters as seen by a console. Spec: lnet-selftest §5, §8.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
@@ -18,7 +18,7 @@ fn debug() -> Body {
 }
 
 #[test]
-fn a_node_is_in_one_session_until_it_was_removed_as_often_as_made() {
+fn a_session_needs_as_many_removals_as_requests_to_enter() {
     let mut world = World::new();
     assert_eq!(world.remove_session(SERVER, SESSION), (status(Errno::ESRCH), SessionId::INVALID));
     let nowhere = (status(Errno::EINVAL), SessionId::INVALID);
@@ -61,7 +61,7 @@ fn another_session_takes_a_node_only_by_force() {
 }
 
 #[test]
-fn debug_tells_any_console_which_session_there_is() {
+fn debug_reports_the_session_to_any_console() {
     let mut world = World::new();
     let no_session = DebugReply {
         status: status(Errno::ESRCH),
@@ -107,7 +107,7 @@ fn features_are_those_of_the_session() {
 }
 
 #[test]
-fn batches_answer_as_the_table_says() {
+fn batch_requests_return_the_expected_status() {
     let mut world = World::new();
     let (run, stop, query) = (BatchOperation::RUN, BatchOperation::STOP, BatchOperation::QUERY);
     assert_eq!(world.batch(run, 0, 0), (status(Errno::ESRCH), 0));
@@ -142,7 +142,7 @@ fn batches_answer_as_the_table_says() {
 }
 
 #[test]
-fn counters_tell_what_the_node_has_done() {
+fn counters_count_all_operations() {
     let mut world = World::new();
     assert_eq!(world.stat_of(CLIENT, SESSION).status, status(Errno::ESRCH));
     assert_eq!(world.stat_of(CLIENT, SessionId::INVALID).status, status(Errno::EINVAL));
@@ -155,7 +155,7 @@ fn counters_tell_what_the_node_has_done() {
     assert_eq!(client.rpc.rpcs_sent, 6);
     assert_eq!(client.rpc.bulk_get, 24, "the list of destinations");
     assert_eq!(client.rpc.rpcs_received, 6, "2 of no session, make, test, run, and this");
-    assert_eq!(client.lnet.send_count, 5, "as LNet says");
+    assert_eq!(client.lnet.send_count, 5, "as LNet counts");
     let server = world.stat(SERVER);
     assert_eq!((server.rpc.bulk_get, server.rpc.bulk_put), (3 * 8192, 0));
     assert_eq!(server.rpc.rpcs_received, 5);
@@ -164,7 +164,7 @@ fn counters_tell_what_the_node_has_done() {
 }
 
 #[test]
-fn a_fulmar_console_is_told_durations() {
+fn a_fulmar_console_gets_latencies() {
     let mut world = World::new();
     world.start(brw_test(5, Direction::READ, Check::NONE, 4096), &[SERVER]);
     world.wire.run_for(SECOND);
@@ -186,7 +186,7 @@ fn a_fulmar_console_is_told_durations() {
 }
 
 #[test]
-fn another_version_is_answered_and_what_is_no_request_is_not() {
+fn other_versions_are_answered_and_invalid_requests_are_not() {
     let mut world = World::new();
     let old = Message { version: 2, ..message(debug()) };
     let (body, features) = world.say(SERVER, Service::DEBUG, &old).unwrap();

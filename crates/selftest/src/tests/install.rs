@@ -1,4 +1,4 @@
-//! Installing tests. Spec: lnet-selftest §5.6, §10.1.
+//! Installation of tests. Spec: lnet-selftest §5.6, §10.1.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fulmar_lnet_wire::selftest::{Body, Direction, Service, TestKind};
 
 use super::*;
 
-/// Installs a test as it is, and returns the status of the reply, if one came.
+/// Installs a test as given, and returns the status of the reply, if any.
 fn try_install(world: &mut World, test: Test) -> Option<u32> {
     let (body, features) = world.say(CLIENT, Service::TEST, &message(Body::Test(test)))?;
     assert_eq!(features, 1);
@@ -19,7 +19,7 @@ fn try_install(world: &mut World, test: Test) -> Option<u32> {
 }
 
 #[test]
-fn a_test_is_refused_as_the_table_says() {
+fn invalid_tests_are_refused() {
     let mut world = World::new();
     let good = ping_test(1);
     assert_eq!(try_install(&mut world, good), Some(status(Errno::ENOENT)), "no session");
@@ -45,7 +45,7 @@ fn a_test_is_refused_as_the_table_says() {
 }
 
 #[test]
-fn parameters_of_bulk_are_refused_that_would_harm_a_server() {
+fn bulk_parameters_that_crash_a_server_are_refused() {
     let mut world = World::new();
     world.make_session(CLIENT, SESSION, 0);
     let brw = |direction: u32, flags, len, offset| {
@@ -70,19 +70,19 @@ fn parameters_of_bulk_are_refused_that_would_harm_a_server() {
 }
 
 #[test]
-fn a_client_without_its_destinations_says_nothing() {
+fn a_client_without_destinations_does_not_reply() {
     let mut world = World::new();
     world.make_session(CLIENT, SESSION, 0);
-    assert_eq!(try_install(&mut world, ping_test(1)), None, "there is no list");
+    assert_eq!(try_install(&mut world, ping_test(1)), None, "the list is missing");
     world.wire.run_for(Duration::from_secs(51));
     assert_eq!(world.wire.reply(CONSOLE), None);
     assert_eq!(world.stat(CLIENT).rpc.rpcs_dropped, 1);
-    assert_eq!(world.install(ping_test(1), &[SERVER]), 0, "and lives on");
+    assert_eq!(world.install(ping_test(1), &[SERVER]), 0, "it still works");
     world.end();
 }
 
 #[test]
-fn destinations_that_are_cut_off_or_nobody_are_refused() {
+fn truncated_or_invalid_destinations_are_refused() {
     let mut world = World::new();
     world.make_session(CLIENT, SESSION, 0);
     assert_eq!(world.install(ping_test(1), &[SERVER, Nid::ANY]), status(Errno::EINVAL));
@@ -103,7 +103,7 @@ fn the_units_of_all_tests_are_bounded() {
     assert_eq!(world.install(huge, &everywhere), status(Errno::ENOMEM));
     world.remove_session(CLIENT, SESSION);
     world.make_session(CLIENT, SESSION, 0);
-    assert_eq!(world.install(huge, &everywhere), 0, "a session takes its tests with it");
+    assert_eq!(world.install(huge, &everywhere), 0, "a session is removed with its tests");
     world.end();
 }
 
@@ -115,7 +115,7 @@ fn requests_wait_while_a_test_fetches_its_destinations() {
     let stat = Body::Stat(Stat { reply_id: REPLY_ID, session: SESSION, kind: 0 });
     assert_eq!(world.say(CLIENT, Service::QUERY_STAT, &message(stat)), None);
     world.wire.run_for(Duration::from_secs(200));
-    let reply = world.wire.reply(CONSOLE).expect("it is answered after all").body;
+    let reply = world.wire.reply(CONSOLE).expect("it is answered later").body;
     assert!(matches!(reply, Body::StatReply(StatReply { status: 0, .. })), "in its session");
     world.assert_idle();
 }

@@ -1,4 +1,4 @@
-//! How sessions end, and that nothing of them is left. Spec: lnet-selftest §9.1.
+//! The end of sessions, and that nothing is left. Spec: lnet-selftest §9.1.
 
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::selftest::{
@@ -12,7 +12,7 @@ use crate::{Notice, SessionEnd};
 
 const SILENT: Nid = Nid::small(Net::TCP, 0x0a00_0009);
 
-/// Returns why sessions of a node ended since this was last asked.
+/// Returns why sessions of a node ended since the last call.
 fn ends(world: &mut World, nid: Nid) -> Vec<SessionEnd> {
     let why = |notice| match notice {
         Notice::SessionEnded { why, .. } => Some(why),
@@ -34,7 +34,7 @@ fn a_session_expires_when_its_console_is_silent() {
 }
 
 #[test]
-fn any_framework_request_keeps_a_session_and_no_load_does() {
+fn framework_requests_keep_a_session_alive_and_load_does_not() {
     let mut world = World::new();
     world.make_session(SERVER, SESSION, 0);
     world.wire.run_for(90 * SECOND);
@@ -61,7 +61,7 @@ fn a_session_without_a_timeout_lasts() {
 }
 
 #[test]
-fn what_runs_in_a_session_ends_with_it() {
+fn rpcs_of_a_session_end_with_it() {
     let mut world = World::with(Config { session_timeout: SECOND / 10, ..Config::default() });
     let test = brw_test(LOOP_FOREVER, Direction::READ, Check::FULL, 8192);
     world.start(Test { concurrency: 5, ..test }, &[SERVER, SERVER_2]);
@@ -80,7 +80,7 @@ fn a_replaced_session_is_a_zombie_until_its_memory_is_free() {
     assert_eq!(world.make_session(CLIENT, OTHER, 1), (0, OTHER));
     let stat = world.stat_of(CLIENT, OTHER).framework;
     assert_eq!((stat.zombie_sessions, stat.active_batches), (1, 0));
-    assert_eq!(world.wire.buffers(CLIENT), 3, "what is withdrawn may still be written");
+    assert_eq!(world.wire.buffers(CLIENT), 3, "withdrawn memory may still be written");
     world.wire.run_for(6 * SECOND);
     let stat = world.stat_of(CLIENT, OTHER).framework;
     assert_eq!((stat.zombie_sessions, stat.brw_errors), (0, 0));
@@ -115,12 +115,12 @@ fn a_thousand_sessions_leave_nothing() {
         }
     }
     world.remove_session(CLIENT, SessionId { nid: CONSOLE, stamp: 999 });
-    // Servers still try to move the data of units that are gone.
+    // Servers still try to transfer the data of removed units.
     world.wire.run_for(51 * SECOND);
     world.end();
 }
 
-/// A message of any kind whose header is good but for what the machine must find out.
+/// Returns a message of any kind with a valid header, except for what the machine must detect.
 fn request() -> impl Strategy<Value = (u64, Vec<u8>)> {
     (0..14_u64, 0..19_u32, 0..3_u32, vec(prop_oneof![Just(0), Just(1), any::<u8>()], 136)).prop_map(
         |(service, kind, features, body)| {
@@ -134,7 +134,7 @@ fn request() -> impl Strategy<Value = (u64, Vec<u8>)> {
     )
 }
 
-/// A request of the right kind for its service, in the session or in another.
+/// Returns a request of the right kind for its service, in the session or in another.
 fn likely_request() -> impl Strategy<Value = (u64, Vec<u8>)> {
     (request(), any::<bool>()).prop_map(|((service, mut bytes), ours)| {
         let known = Service(service).request_type().map_or(0, |kind| kind.0);
@@ -164,7 +164,7 @@ proptest! {
         for (service, bytes) in requests {
             world.wire.request(CONSOLE, CLIENT, service, &bytes);
         }
-        // Each test that cannot fetch its destinations holds the next up.
+        // Each test that cannot fetch its destinations delays the next one.
         world.wire.run_for(4000 * SECOND);
         world.assert_idle();
     }

@@ -1,4 +1,4 @@
-//! The services of the load, which answer anybody. Spec: lnet-selftest §6.
+//! The load services, which answer any node. Spec: lnet-selftest §6.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{
@@ -14,7 +14,7 @@ fn brw(direction: Direction, len: u32, flags: u32) -> Brw {
     Brw { reply_id: REPLY_ID, bulk_id: BULK_ID, direction, len, flags }
 }
 
-/// Sends a request and returns the status and the features of the reply, if one comes.
+/// Sends a request and returns the status and the features of the reply, if any.
 fn try_brw(world: &mut World, features: u32, brw: Brw) -> Option<(u32, u32)> {
     let message = Message::new(features, Body::Brw(brw));
     match world.say(SERVER, Service::BRW, &message) {
@@ -31,7 +31,7 @@ fn good_data(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_read_brings_the_data_and_then_the_reply() {
+fn a_read_transfers_the_data_before_the_reply() {
     let mut world = World::new();
     for flags in [1, 2, 3, 4] {
         let request = message(Body::Brw(brw(Direction::READ, 8192, flags)));
@@ -62,7 +62,11 @@ fn a_write_is_fetched_and_checked() {
     for blind in [Check::NONE, Check::SIMPLE] {
         world.wire.raw(CONSOLE).offers.insert(BULK_ID, data.clone());
         let write = brw(Direction::WRITE, 8192, blind.0);
-        assert_eq!(try_brw(&mut world, 1, write), Some((0, 1)), "{blind:?} does not look there");
+        assert_eq!(
+            try_brw(&mut world, 1, write),
+            Some((0, 1)),
+            "{blind:?} does not check this word"
+        );
     }
     world.assert_idle();
 }
@@ -81,7 +85,7 @@ fn a_writer_of_the_other_byte_order_fills_in_its_own() {
 }
 
 #[test]
-fn bulk_is_refused_as_the_table_says() {
+fn invalid_bulk_is_refused() {
     let mut world = World::new();
     let (einval, read) = (status(Errno::EINVAL), Direction::READ);
     let refused = [
@@ -116,7 +120,7 @@ fn a_client_whose_bulk_fails_gets_no_reply() {
 }
 
 #[test]
-fn pings_are_said_back_if_they_are_pings() {
+fn valid_pings_are_echoed() {
     let mut world = World::new();
     let ping =
         Ping { reply_id: REPLY_ID, magic: Ping::MAGIC, sequence: 9, seconds: 1, nanoseconds: 2 };
@@ -133,7 +137,7 @@ fn pings_are_said_back_if_they_are_pings() {
 }
 
 #[test]
-fn more_requests_than_are_served_at_a_time_wait_their_turn() {
+fn requests_wait_above_the_limit() {
     let mut world = World::new();
     let write = message(Body::Brw(brw(Direction::WRITE, 8, Check::NONE.0))).to_bytes();
     let ping = Ping { reply_id: 1, magic: Ping::MAGIC, sequence: 9, seconds: 1, nanoseconds: 2 };
@@ -143,7 +147,7 @@ fn more_requests_than_are_served_at_a_time_wait_their_turn() {
     }
     world.wire.request(CONSOLE, SERVER, Service::PING.0, &ping);
     world.wire.run_for(SECOND);
-    assert_eq!(world.wire.reply(CONSOLE), None, "the bulk of all writes is awaited");
+    assert_eq!(world.wire.reply(CONSOLE), None, "the bulk of all writes is outstanding");
     world.wire.run_for(50 * SECOND);
     assert!(matches!(world.wire.reply(CONSOLE).unwrap().body, Body::PingReply(_)));
     world.assert_idle();

@@ -1,4 +1,4 @@
-//! The client side of RPCs, alone. Spec: lnet-selftest §2.
+//! The client side of RPCs, in isolation. Spec: lnet-selftest §2.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Read {
 }
 
 #[test]
-fn a_call_is_over_when_all_parts_are_in_whatever_order() {
+fn a_call_ends_when_all_parts_are_done_in_any_order() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut read = Read::start();
         for part in order {
@@ -105,19 +105,19 @@ fn a_call_is_over_when_all_parts_are_in_whatever_order() {
 }
 
 #[test]
-fn a_refused_call_takes_its_bulk_back_and_has_not_failed() {
+fn a_refused_call_withdraws_its_bulk_and_is_not_a_failure() {
     let mut read = Read::start();
     read.end(read.send, Ok(160));
     read.brw_reply(22);
     assert_eq!(read.withdrawn(), [read.bulk]);
-    assert_eq!(read.result(), None, "the memory may still be touched");
+    assert_eq!(read.result(), None, "the memory may still be in use");
     read.end(read.bulk, Err(Errno::ECANCELED));
     assert_eq!(read.result(), Some(Ok(22)));
     assert_eq!(read.rpcs.counters.errors, 0);
 }
 
 #[test]
-fn a_call_out_of_time_waits_for_its_memory() {
+fn a_timed_out_call_waits_for_its_memory() {
     let mut read = Read::start();
     read.end(read.send, Ok(160));
     read.rpcs.handle_timeout(Time::ZERO + TIMEOUT - Duration::from_nanos(1));
@@ -133,7 +133,7 @@ fn a_call_out_of_time_waits_for_its_memory() {
 }
 
 #[test]
-fn what_ends_by_itself_is_not_withdrawn() {
+fn completed_operations_are_not_withdrawn() {
     let mut read = Read::start();
     read.rpcs.abort(crate::rpc::CallId(0), Errno::EINTR);
     read.end(read.bulk, Ok(64));
@@ -155,7 +155,7 @@ fn a_request_that_cannot_be_sent_fails_the_call() {
 }
 
 #[test]
-fn what_is_no_reply_or_too_little_data_fails_the_call() {
+fn invalid_replies_and_short_data_fail_the_call() {
     let mut read = Read::start();
     read.end(read.send, Ok(160));
     read.reply_with(Body::PingReply(PingReply { status: 0, magic: 0, sequence: 0 }));

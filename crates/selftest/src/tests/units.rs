@@ -14,10 +14,10 @@ use super::wire::{Packet, Parcel, body};
 use super::*;
 use crate::Notice;
 
-/// Somebody who answers only what a test lets him answer.
+/// A node that answers only when the test lets it.
 const SILENT: Nid = Nid::small(Net::TCP, 0x0a00_0009);
 
-/// Notes the requests of the load that pass.
+/// Records the load requests that pass.
 fn spy(world: &mut World) -> Rc<RefCell<Vec<Body>>> {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let noted = Rc::clone(&seen);
@@ -39,7 +39,7 @@ fn sequences(seen: &RefCell<Vec<Body>>) -> Vec<u32> {
 }
 
 #[test]
-fn every_unit_does_as_many_rpcs_as_it_was_told() {
+fn every_unit_runs_the_requested_number_of_rpcs() {
     let mut world = World::new();
     let seen = spy(&mut world);
     world.start(Test { concurrency: 3, ..ping_test(5) }, &[SERVER, SERVER_2]);
@@ -48,7 +48,7 @@ fn every_unit_does_as_many_rpcs_as_it_was_told() {
     assert_eq!(sequences(&seen), (0..30).collect::<Vec<_>>(), "all units share the numbers");
     world.run();
     world.wire.run_for(SECOND);
-    assert_eq!(sequences(&seen), (30..60).collect::<Vec<_>>(), "loops begin anew, numbers do not");
+    assert_eq!(sequences(&seen), (30..60).collect::<Vec<_>>(), "loops restart, numbers do not");
     assert_eq!(world.install(ping_test(1), &[SERVER]), 0);
     world.run();
     world.wire.run_for(SECOND);
@@ -94,17 +94,17 @@ fn an_endless_test_ends_when_it_is_stopped_and_has_not_failed() {
         world.start(Test { concurrency: 4, ..test }, &[SERVER, SERVER_2]);
         world.wire.run_for(SECOND / 10);
         assert_eq!((world.active(0), world.active(1)), (1, 8));
-        assert!(world.wire.buffers(CLIENT) <= 9, "buffers are used again");
+        assert!(world.wire.buffers(CLIENT) <= 9, "buffers are reused");
         world.stop(force);
         assert_eq!(world.active(0), 0);
         assert_eq!(world.stat(CLIENT).framework.brw_errors, 0);
-        assert_eq!(world.wire.notices(CLIENT).len(), 1, "the session's begin");
+        assert_eq!(world.wire.notices(CLIENT).len(), 1, "the start of the session");
         world.end();
     }
 }
 
 #[test]
-fn a_forced_stop_gives_up_what_a_plain_one_waits_for() {
+fn a_forced_stop_aborts_rpcs_that_a_plain_stop_waits_for() {
     let mut world = World::new();
     world.wire.raw(SILENT);
     world.start(ping_test(LOOP_FOREVER), &[SILENT]);
@@ -147,14 +147,14 @@ fn a_test_that_does_not_stop_on_errors_goes_on() {
     let mut world = World::new();
     world.start(Test { stop_on_error: false, ..ping_test(3) }, &[SILENT]);
     world.wire.run_for(SECOND);
-    assert_eq!(world.active(0), 0, "nobody is there: each fails at once");
+    assert_eq!(world.active(0), 0, "no node answers: each fails at once");
     let stat = world.stat(CLIENT);
     assert_eq!((stat.framework.ping_errors, stat.rpc.errors, stat.rpc.rpcs_sent), (3, 3, 0));
     world.end();
 }
 
 #[test]
-fn failures_without_end_do_not_keep_a_node_busy() {
+fn endless_failures_do_not_keep_a_node_busy() {
     let mut world = World::new();
     world.start(Test { stop_on_error: false, ..ping_test(LOOP_FOREVER) }, &[SILENT]);
     world.wire.run_for(SECOND);
@@ -188,7 +188,7 @@ fn damage_done_by_the_client_is_found_by_the_server() {
     world.start(Test { stop_on_error: false, ..test }, &[SERVER]);
     world.wire.run_for(SECOND);
     assert_eq!(world.stat(CLIENT).framework.brw_errors, 2);
-    assert_eq!(world.stat(SERVER).framework.brw_errors, 0, "it is the client's error");
+    assert_eq!(world.stat(SERVER).framework.brw_errors, 0, "it is an error of the client");
     let corrupted = |notice: &Notice| matches!(notice, Notice::Corrupted { offset: 0, .. });
     assert_eq!(world.wire.notices(SERVER).iter().filter(|notice| corrupted(notice)).count(), 2);
     world.end();
@@ -207,7 +207,7 @@ fn damage_done_by_the_server_is_found_by_the_client() {
 }
 
 #[test]
-fn a_read_whose_data_get_lost_runs_out_of_time() {
+fn a_read_whose_data_is_lost_times_out() {
     let mut world = World::with(Config { rpc_timeout: SECOND, ..Config::default() });
     world.wire.lose = Some(Box::new(
         |packet| matches!(&packet.what, Parcel::Put { bytes, .. } if bytes.len() == 8192),
@@ -218,7 +218,7 @@ fn a_read_whose_data_get_lost_runs_out_of_time() {
     assert_eq!(world.active(0), 0);
     let stat = world.stat(CLIENT);
     assert_eq!((stat.framework.brw_errors, stat.rpc.rpcs_expired), (2, 2));
-    assert_eq!(world.wire.buffers(CLIENT), 0, "what was not checked is not used again");
+    assert_eq!(world.wire.buffers(CLIENT), 0, "unchecked buffers are not reused");
     world.end();
 }
 

@@ -1,4 +1,4 @@
-//! Nodes on a wire: several machines, and hand-written ones, in virtual time and real memory.
+//! A network: several machines, and scripted nodes, in virtual time and real memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::{
     Access, CommandId, Config, Contents, Done, Notice, OperationId, Output, Request, Selftest, Task,
 };
 
-/// How long a message is under way.
+/// Transit time of a message.
 pub(crate) const LATENCY: Duration = Duration::from_micros(100);
-/// How long a node waits for the answer to a GET.
+/// Timeout of a GET.
 const GET_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Returns whether a packet gets lost.
 pub(crate) type Loss = Box<dyn FnMut(&Packet) -> bool>;
 
-/// The wire and everybody on it.
+/// The network with all nodes.
 #[derive(Default)]
 pub(crate) struct Wire {
     pub(crate) now: Time,
@@ -32,9 +32,9 @@ pub(crate) struct Wire {
     raws: BTreeMap<Nid, Raw>,
     events: BTreeMap<(Time, u64), Event>,
     next_event: u64,
-    /// How long it takes until what is withdrawn is done.
+    /// Time until a withdrawn operation is done.
     pub(crate) let_go: Duration,
-    /// Says which packets get lost.
+    /// Decides which packets are lost.
     pub(crate) lose: Option<Loss>,
 }
 
@@ -43,7 +43,7 @@ struct Machine {
     selftest: Selftest,
     is_dead: bool,
     buffers: BTreeMap<BufferId, Vec<u8>>,
-    /// What LNet does for the machine, and with which buffer.
+    /// The LNet operations of the machine, with their buffers.
     operations: BTreeMap<OperationId, Option<BufferId>>,
     offers: BTreeMap<u64, Offer>,
     notices: Vec<Notice>,
@@ -51,12 +51,12 @@ struct Machine {
     usage: Usage,
 }
 
-/// A node that a test plays.
+/// A scripted node.
 #[derive(Default)]
 pub(crate) struct Raw {
-    /// What was sent to it: at which portal and match bits.
+    /// Messages sent to it: with portal and match bits.
     pub(crate) inbox: VecDeque<(u32, u64, Vec<u8>)>,
-    /// What it offers to be fetched, by match bits.
+    /// Data that it offers to be fetched, by match bits.
     pub(crate) offers: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -109,7 +109,7 @@ impl Wire {
         self.machines.insert(nid, machine);
     }
 
-    /// Returns a node that the test plays, and adds it if there is none.
+    /// Returns a scripted node, and adds it if there is none.
     pub(crate) fn raw(&mut self, nid: Nid) -> &mut Raw {
         self.raws.entry(nid).or_default()
     }
@@ -118,22 +118,22 @@ impl Wire {
         &self.machines[&nid].selftest
     }
 
-    /// Returns how many buffers a node has.
+    /// Returns the number of buffers of a node.
     pub(crate) fn buffers(&self, nid: Nid) -> usize {
         self.machines[&nid].buffers.len()
     }
 
-    /// Returns what a node has said for the log since it was last asked.
+    /// Returns the notices of a node since the last call.
     pub(crate) fn notices(&mut self, nid: Nid) -> Vec<Notice> {
         std::mem::take(&mut self.machines.get_mut(&nid).unwrap().notices)
     }
 
-    /// Lets a node fall silent for ever.
+    /// Makes a node silent forever.
     pub(crate) fn kill(&mut self, nid: Nid) {
         self.machines.get_mut(&nid).unwrap().is_dead = true;
     }
 
-    /// Gives the console of a node a command.
+    /// Sends a command to the console of a node.
     pub(crate) fn command(&mut self, nid: Nid, command: Keyed) -> CommandId {
         let machine = self.machines.get_mut(&nid).unwrap();
         let id = machine.selftest.command(self.now, Some(nid), command);
@@ -141,12 +141,12 @@ impl Wire {
         id
     }
 
-    /// Returns the answer to a command, once there is one.
+    /// Returns the answer to a command, once available.
     pub(crate) fn answer(&mut self, nid: Nid, command: CommandId) -> Option<Answer> {
         self.machines.get_mut(&nid).unwrap().answers.remove(&command)
     }
 
-    /// Hands bytes to a service of a node, at once.
+    /// Delivers bytes to a service of a node, at once.
     pub(crate) fn request(&mut self, source: Nid, target: Nid, service: u64, bytes: &[u8]) {
         let machine = self.machines.get_mut(&target).unwrap();
         let from = ProcessId::lustre(source);
@@ -155,7 +155,7 @@ impl Wire {
         self.drain(target);
     }
 
-    /// Sends a request from a node that the test plays, and returns the reply, if one comes soon.
+    /// Sends a request from a scripted node, and returns the reply, if one arrives soon.
     pub(crate) fn ask(
         &mut self,
         source: Nid,
@@ -168,7 +168,7 @@ impl Wire {
         self.reply(source)
     }
 
-    /// Sends bytes from a node that the test plays.
+    /// Sends bytes from a scripted node.
     pub(crate) fn put_raw(
         &mut self,
         source: Nid,
@@ -179,13 +179,13 @@ impl Wire {
         self.send(source, target, Parcel::Put { portal, match_bits, bytes: bytes.to_vec() });
     }
 
-    /// Takes the oldest message that was sent to a node that the test plays.
+    /// Removes the oldest message that was sent to a scripted node.
     pub(crate) fn reply(&mut self, nid: Nid) -> Option<Message> {
         let (_, _, bytes) = self.raw(nid).inbox.pop_front()?;
         Some(Message::decode(&bytes).unwrap().0)
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(crate) fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -237,7 +237,7 @@ impl Wire {
         }
     }
 
-    /// Tells a machine that an operation has ended, unless it was told so before.
+    /// Reports the end of an operation to a machine, unless already reported.
     fn done(&mut self, nid: Nid, id: OperationId, result: Result<Done, Errno>) {
         let Some(machine) = self.machines.get_mut(&nid).filter(|machine| !machine.is_dead) else {
             return;
@@ -276,7 +276,7 @@ impl Wire {
                 let mut bytes = match offer.what {
                     Offered::Memory(_, span) => machine.bytes(span).to_vec(),
                     Offered::Bytes(bytes) => bytes,
-                    Offered::Message => unreachable!("a place for a message is not to be read"),
+                    Offered::Message => unreachable!("an offer for a message cannot be read"),
                 };
                 bytes.truncate(len as usize);
                 let done = Done { len: bytes.len() as u32, bytes: Vec::new() };
@@ -299,7 +299,7 @@ impl Wire {
                     self.send(packet.target, packet.source, Parcel::Reply { id, bytes });
                 }
             }
-            Parcel::Reply { .. } => unreachable!("it fetches nothing"),
+            Parcel::Reply { .. } => unreachable!("a reply fetches nothing"),
         }
     }
 
@@ -317,7 +317,7 @@ impl Wire {
         self.done(nid, id, Ok(Done { len, bytes }));
     }
 
-    /// Does what a machine wants done.
+    /// Executes an output of a machine.
     fn drain(&mut self, nid: Nid) {
         while let Some(output) = self.machines.get_mut(&nid).unwrap().selftest.poll_output() {
             self.carry_out(nid, output);
@@ -442,17 +442,17 @@ impl Machine {
     }
 
     fn bytes(&mut self, span: Span) -> &mut [u8] {
-        let buffer = self.buffers.get_mut(&span.buffer).expect("only what is allocated is used");
+        let buffer = self.buffers.get_mut(&span.buffer).expect("only allocated buffers are used");
         &mut buffer[span.offset as usize..][..span.len as usize]
     }
-    /// Does what has nothing to do with the wire.
+    /// Executes a task that does not involve the network.
     fn perform(&mut self, now: Time, task: Task) {
         match task {
             Task::Allocate { buffer, len, contents } => self.allocate(buffer, len, contents),
             Task::Release { buffer } => {
                 let used = self.operations.values().any(|used| *used == Some(buffer));
                 assert!(!used, "{buffer:?} is released while LNet uses it");
-                self.buffers.remove(&buffer).expect("only what is allocated is released");
+                self.buffers.remove(&buffer).expect("only allocated buffers are released");
             }
             Task::Damage { span, add } => {
                 let word: &mut [u8; 8] = self.bytes(span).try_into().unwrap();
@@ -483,7 +483,7 @@ fn look(bytes: &[u8], check: Check, order: Order) -> Result<(), Damage> {
     pages.try_for_each(|(page, bytes)| verify(bytes, page * PAGE, check, order))
 }
 
-/// Returns what a packet says, if it is a message of the selftest.
+/// Decodes a packet, if it is a message of the selftest.
 pub(crate) fn body(packet: &Packet) -> Option<Body> {
     match &packet.what {
         Parcel::Put { bytes, .. } => Message::decode(bytes).ok().map(|(message, _)| message.body),

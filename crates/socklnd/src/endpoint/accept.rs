@@ -1,4 +1,4 @@
-//! Answering calls. Spec: lnet-wire §3.3, §4.6.
+//! Incoming connections. Spec: lnet-wire §3.3, §4.6.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ impl Socklnd {
         remote: SocketAddr,
     ) -> Option<ConnId> {
         if self.config.accept == AcceptMode::None {
-            // The owner should not even listen.
+            // In this mode the owner should not even listen.
             return None;
         }
         if self.config.accept == AcceptMode::Secure && !is_privileged(remote) {
@@ -44,22 +44,22 @@ impl Socklnd {
         Some(conn)
     }
 
-    /// Goes on with a call to `ni`, if that is known already.
+    /// Continues an incoming connection to `ni`, if known.
     pub(super) fn handle_called(&mut self, now: Time, conn: ConnId, ni: Option<Nid>, step: Step) {
         match step {
             Step::More => {}
             Step::Asked(nid) => self.handle_request(now, conn, nid),
             Step::BadRequest(error) => {
                 self.malformed(conn, error);
-                // Callers that speak LNet but not this acceptor's version are told what is.
-                let told = match error {
+                // A peer with another acceptor version gets the supported one as the answer.
+                let reported = match error {
                     DecodeError::Magic { got } => {
                         got == Hello::MAGIC || got == Hello::MAGIC.swap_bytes()
                     }
                     DecodeError::Version { .. } => true,
                     _ => false,
                 };
-                self.refuse(conn, told.then(handshake::refusal));
+                self.refuse(conn, reported.then(handshake::refusal));
             }
             Step::Greeted(hello, order) => {
                 let ni = self.called_ni(ni).clone();
@@ -74,7 +74,7 @@ impl Socklnd {
         }
     }
 
-    /// Ends a call that is not answered, except perhaps by a last word.
+    /// Ends an incoming connection without an answer, except perhaps for a last message.
     pub(super) fn refuse(&mut self, conn: ConnId, word: Option<Vec<u8>>) {
         self.counters.handshake_failures += 1;
         self.handshakes -= 1;
@@ -85,14 +85,15 @@ impl Socklnd {
         self.close_conn(conn, flush);
     }
 
-    /// Returns the interface that a caller asked for before it said hello.
+    /// Returns the interface that the request of an incoming connection selected.
     fn called_ni(&self, nid: Option<Nid>) -> &NiConfig {
-        nid.and_then(|nid| self.nis.get(&nid)).expect("its callers go with an interface")
+        nid.and_then(|nid| self.nis.get(&nid))
+            .expect("incoming connections are removed with their interface")
     }
 
-    /// The caller names the interface that it wants.
+    /// Handles the request, which selects an interface.
     fn handle_request(&mut self, now: Time, id: ConnId, nid: Nid) {
-        let conn = self.conns.get_mut(&id).expect("the request came on this connection");
+        let conn = self.conns.get_mut(&id).expect("the request arrived on this connection");
         if self.nis.contains_key(&nid) {
             if let Phase::Called(ni, _) = &mut conn.phase {
                 *ni = Some(nid);
@@ -106,7 +107,7 @@ impl Socklnd {
         }
     }
 
-    /// The caller says who it is, and what the connection shall be for.
+    /// Handles the hello, which has the identity of the peer and the kind of the connection.
     fn handle_call(&mut self, now: Time, id: ConnId, ni: NiConfig, hello: &Hello, order: Order) {
         if ni.nid.is_large() && hello.version != Version::V4 {
             return self.refuse(id, Some(other_version(&ni)));
@@ -148,8 +149,8 @@ impl Socklnd {
     }
 }
 
-/// Returns whom a caller is taken for. Spec: lnet-wire §2.5; the crate's documentation says where
-/// and why we differ.
+/// Returns the identity of an incoming peer. Spec: lnet-wire §2.5; the crate documentation has the
+/// deviations with their reasons.
 fn identity(ni: &NiConfig, remote: SocketAddr, claimed: ProcessId) -> ProcessId {
     if is_privileged(remote) || claimed.nid.ip() == Some(remote.ip()) {
         return claimed;
@@ -158,7 +159,7 @@ fn identity(ni: &NiConfig, remote: SocketAddr, claimed: ProcessId) -> ProcessId 
     ProcessId { nid: Nid::of_ip(ni.nid.net(), remote.ip()), pid }
 }
 
-/// Says in which version a caller may come back.
+/// Answers with the version that the peer should use.
 fn other_version(ni: &NiConfig) -> Vec<u8> {
     let version = handshake::default_version(ni.nid, Version::V3);
     handshake::answer(ni, ni.nid, version, ConnKind::NONE)

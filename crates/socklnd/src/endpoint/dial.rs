@@ -1,4 +1,5 @@
-//! Dialling peers: when, in which order, and what their answers mean. Spec: lnet-wire §4.7, §5.
+//! Dialling peers: when, in which order, and the effects of their answers. Spec: lnet-wire §4.7,
+//! §5.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::handshake::{self, Handshake};
 use crate::peer::{AnswerJudgement, Attempt, Dialling, Known, PeerKey};
 
 impl Socklnd {
-    /// Does what the state of the peer calls for when something has changed: dials it, or forgets
-    /// it. Every input that changes a peer ends here.
+    /// Acts on the state of a peer after a change: dials it or removes it. Every input that changes
+    /// a peer ends here.
     pub(super) fn settle(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let Dialling::Idle = peer.dialler.state else { return };
@@ -35,7 +36,7 @@ impl Socklnd {
         }
         let opens = peer.dialler.begun || urgent || peer.more_out > 0;
         if peer.queue.is_empty() && (down || !opens) {
-            // Who only calls us decides how many connections there are.
+            // The peer that opens connections decides how many there are.
             if !down && peer.active().next().is_none() {
                 self.tell_lost(key);
             }
@@ -51,7 +52,7 @@ impl Socklnd {
 
     fn dial(&mut self, now: Time, key: PeerKey, kind: ConnKind) {
         let addrs = key.dial_addrs(self.config.accept_port);
-        let (local, remote) = addrs.expect("messages only wait for who can be dialled");
+        let (local, remote) = addrs.expect("messages only wait for peers that can be dialled");
         let phase = Phase::Dialling(key);
         let local_addr = SocketAddr::new(local, 0);
         let conn = self.new_conn(Conn { local: local_addr, remote, phase, tx: Tx::default() });
@@ -62,7 +63,7 @@ impl Socklnd {
         );
         peer.dialler.begun = true;
         peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
-        let stalled = peer.told == Some(PathState::Stalled);
+        let stalled = peer.reported == Some(PathState::Stalled);
         let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
         let patience = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
         let patience = patience.min(peer.dialler.deadline);
@@ -71,10 +72,10 @@ impl Socklnd {
         self.outputs.push_back(Output::Stream(Stream::Dial { conn, local, remote }));
     }
 
-    /// The connection stands: says what it shall be for.
+    /// Sends the request and hello on a new connection.
     pub(super) fn call(&mut self, now: Time, id: ConnId, key: PeerKey, local: SocketAddr) {
         let attempt = self.attempt(&key);
-        let ni = self.nis.get(&key.ni).expect("an interface that dials exists");
+        let ni = self.nis.get(&key.ni).expect("a dialling interface exists");
         let head = handshake::call(ni, key.peer.nid, attempt.version, attempt.kind);
         let conn = self.conns.get_mut(&id).expect("it was being dialled");
         conn.local = local;
@@ -82,7 +83,7 @@ impl Socklnd {
         self.write(now, id, head, Written::Handshake);
     }
 
-    /// The peer has answered our call.
+    /// Handles the answer of a peer to a dialled connection.
     pub(super) fn handle_answer(
         &mut self,
         now: Time,
@@ -127,21 +128,21 @@ impl Socklnd {
         }
     }
 
-    /// Gives up a call that was written.
+    /// Cancels a dialled connection after its request was written.
     pub(super) fn fail_call(&mut self, now: Time, conn: ConnId, key: PeerKey, errno: Errno) {
         self.counters.handshake_failures += 1;
         self.close_conn(conn, false);
         self.dial_failed(now, key, errno);
     }
 
-    /// Leaves a peer alone that cannot be reached, for longer each time.
+    /// Pauses before the next dial of an unreachable peer, longer each time.
     pub(super) fn dial_failed(&mut self, now: Time, key: PeerKey, errno: Errno) {
         self.counters.dial_failures += 1;
         let down = self.is_down(&key.ni);
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
         let answered = matches!(errno, Errno::ECONNREFUSED | Errno::EPROTO);
         if peer.dialler.is_urgent(now) && !down && !answered {
-            // The way was good a moment ago and is expected to return: messages wait for it.
+            // The path worked until recently and is expected to recover: messages wait for it.
             peer.dialler.state = Dialling::Postponed;
             return self.timers.set(Timer::Dial(key), now + URGENT_PAUSE);
         }
@@ -155,7 +156,7 @@ impl Socklnd {
         self.timers.set(Timer::Dial(key), now + retry);
         self.notice(Notice::Unreachable { peer: key.peer.nid, errno, retry });
         if unconnected {
-            // Before the failures, so that what is sent again goes another way.
+            // Before the failures, so that messages sent again take another path.
             self.tell(key, PathState::Down);
         }
         for queued in queue {
@@ -169,7 +170,7 @@ impl Socklnd {
             Dialling::Trying(_) => return,
             Dialling::Idle => peer.dialler.forgive(),
             Dialling::BackedOff => {
-                // Should nobody want the peer for as long again, its failures are forgotten.
+                // If no message is sent to the peer for as long again, its failures are forgotten.
                 self.timers.set(Timer::Dial(key), now + self.config.reconnect_max);
             }
             Dialling::Postponed => {}
@@ -180,7 +181,7 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// The peer has changed since we last knew it: dials it as it is now.
+    /// Handles a changed incarnation or version of the peer: dials it again.
     fn dial_again(&mut self, now: Time, key: PeerKey) {
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
         if !peer.dialler.may_retry_at_once() {
@@ -190,11 +191,12 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// The peer asks us to come back: it is calling us itself, or has enough connections.
+    /// Handles the request of the peer to dial later: it is dialling itself, or has enough
+    /// connections.
     fn postpone(&mut self, now: Time, key: PeerKey) {
         let peer = self.peers.get_mut(&key).expect("a peer that is dialled is known");
         let pause = match peer.retired().next() {
-            // It may be the retired connections that the peer means.
+            // Perhaps the peer counts the retired connections.
             Some(_) => self.config.reconnect_min / 4,
             None => self.config.reconnect_min,
         };
@@ -202,7 +204,7 @@ impl Socklnd {
         self.timers.set(Timer::Dial(key), now + pause);
     }
 
-    /// Fails the messages that have waited for a connection for too long.
+    /// Fails the messages that waited too long for a connection.
     fn expire_queue(&mut self, now: Time, key: &PeerKey) {
         let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(key) else { return };
@@ -221,14 +223,14 @@ impl Socklnd {
     }
 }
 
-/// Returns the class of a failure to connect. Spec: lnet-behaviour §11.4.
+/// Returns the health class of a connect failure. Spec: lnet-behaviour §11.4.
 fn dial_error(down: bool, errno: Errno) -> SendError {
     match errno {
-        // The address has gone, and word of it is on its way.
+        // The local address was removed, and a notification will follow.
         Errno::EADDRNOTAVAIL => SendError::local_dropped(errno),
         _ if down => SendError::local_dropped(errno),
-        // A kernel takes the first for a failure of the network, and gives up messages that it
-        // could have sent another way: without a connection nothing was delivered.
+        // A kernel treats the first as a network failure, and drops messages that it could have
+        // sent on another path: without a connection nothing was delivered.
         Errno::ETIMEDOUT
         | Errno::ENETDOWN
         | Errno::EHOSTUNREACH
@@ -239,10 +241,10 @@ fn dial_error(down: bool, errno: Errno) -> SendError {
     }
 }
 
-/// How long one attempt may take where the way is known to be doubtful: TCP calls twice in it.
+/// Timeout of one attempt on a path with known problems: TCP sends two SYNs within it.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
-/// How long after such an attempt the next begins.
+/// Interval between the starts of such attempts.
 const URGENT_PAUSE: Duration = Duration::from_secs(1);
-/// The first refusals may come from a peer that is calling us itself, and whose call may be
-/// waiting for TCP to try again: so many come in [`ATTEMPT_MAX`].
+/// The first refusals may come from a peer that is dialling itself, and whose SYN may be waiting
+/// for its retransmission: this many fit into [`ATTEMPT_MAX`].
 const REFUSALS_BEFORE_CLOSING: u32 = 12;

@@ -1,4 +1,4 @@
-//! Opening and closing: what changes for a peer when a connection comes or goes.
+//! Opening and closing of connections, and the effects on a peer.
 //! Spec: lnet-wire §5.7.
 
 use fulmar_base::{ConnId, Errno, Time};
@@ -16,21 +16,21 @@ use crate::zero_copy::ZeroCopy;
 /// Why an open connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The socket says so.
+    /// Socket error or end of stream.
     Socket(Closed),
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// The peer does not finish its message.
+    /// The peer does not complete its message.
     ReceiveStall,
     /// The peer stopped reading.
     SendStall,
     /// The peer has restarted.
     Restarted,
-    /// An administrator wants it.
+    /// An administrator requested it.
     Disconnected,
-    /// Our interface goes.
+    /// The local interface was removed.
     Removed,
-    /// It was retired, and has nothing to do any more or is in the way of others.
+    /// It was retired, and is either idle or blocks other connections.
     Spent,
 }
 
@@ -47,7 +47,7 @@ impl Cause {
 }
 
 impl Socklnd {
-    /// The handshake is over: messages may flow.
+    /// Completes the handshake: messages can be sent.
     pub(super) fn open(&mut self, now: Time, id: ConnId, agreement: Agreement) {
         let Agreement { key, kind, known, order, imposed } = agreement;
         let conn = self.conns.get_mut(&id).expect("it was being opened");
@@ -59,7 +59,7 @@ impl Socklnd {
         peer.links.push(Link { conn: id, kind, in_set, retired: None });
         peer.dialler.succeeded();
         if let Dialling::BackedOff = peer.dialler.state {
-            // It is there again, and perhaps about to open all that is missing itself.
+            // The peer is reachable again, and may open the missing connections itself.
             peer.dialler.state = Dialling::Postponed;
             self.timers.set(Timer::Dial(key), now + self.config.reconnect_min);
         }
@@ -74,7 +74,7 @@ impl Socklnd {
         self.flush_queue(now, &key);
     }
 
-    /// The owner reports the end of a connection.
+    /// Handles the end of a connection.
     pub(super) fn closed(&mut self, now: Time, id: ConnId, how: Closed) {
         let Some(conn) = self.conns.get(&id) else { return };
         let errno = Cause::Socket(how).errno();
@@ -94,7 +94,7 @@ impl Socklnd {
         }
     }
 
-    /// The peer broke the protocol.
+    /// Handles a protocol violation of the peer.
     pub(super) fn fault(&mut self, now: Time, id: ConnId, fault: Fault) {
         let Some(conn) = self.conns.get(&id) else { return };
         let remote = conn.remote;
@@ -121,8 +121,8 @@ impl Socklnd {
         self.end_conn(now, id, cause, true);
     }
 
-    /// Ends an open connection, and with it all that the peer has with us from the same address.
-    /// The end of a retired one says nothing of others, nor theirs of it.
+    /// Ends an open connection, and all others of the peer with the same address. The end of a
+    /// retired one does not affect others.
     fn end_conn(&mut self, now: Time, id: ConnId, cause: Cause, close: bool) {
         let Some(conn) = self.conns.get(&id) else { return };
         let Phase::Open(Open { key, .. }) = &conn.phase else { return };
@@ -136,7 +136,7 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// Closes every open connection with a peer. [`Socklnd::settle`] is left to the caller.
+    /// Closes all open connections with a peer. The caller must call [`Socklnd::settle`].
     pub(super) fn close_links(&mut self, key: &PeerKey, cause: Cause) {
         let links = self.peers.get(key).map_or(&[][..], |peer| &peer.links);
         for conn in links.iter().map(|link| link.conn).collect::<Vec<_>>() {
@@ -144,13 +144,13 @@ impl Socklnd {
         }
     }
 
-    /// Closes every open connection with a peer that is not what it was when they were opened.
+    /// Closes all open connections with an earlier incarnation or version of a peer.
     pub(super) fn close_stale(&mut self, key: &PeerKey) {
         self.notice(Notice::Restarted { peer: key.peer.nid });
         self.close_links(key, Cause::Restarted);
     }
 
-    /// Closes all that belongs to an interface that is gone.
+    /// Closes all connections of a removed interface.
     pub(super) fn close_ni(&mut self, nid: Nid) {
         let keys = self.peers.range(PeerKey::first_of(nid)..).map(|(key, _)| *key);
         for key in keys.take_while(|key| key.ni == nid).collect::<Vec<_>>() {
@@ -173,20 +173,20 @@ impl Socklnd {
         }
     }
 
-    /// Tells the owner to close a connection whose handshake is not over.
+    /// Requests the owner to close a connection whose handshake is not complete.
     pub(super) fn close_conn(&mut self, conn: ConnId, flush: bool) {
         self.forget_conn(conn);
         self.outputs.push_back(Output::Stream(Stream::Close { conn, flush }));
     }
 
-    /// Forgets a connection that is closed already.
+    /// Removes a connection that is already closed.
     pub(super) fn forget_conn(&mut self, conn: ConnId) {
         self.timers.clear(Timer::Conn(conn));
         self.conns.remove(&conn);
     }
 
-    /// Ends one open connection and all that was under way on it. Returns whether messages could
-    /// still have been put on it.
+    /// Ends one open connection and everything in progress on it. Returns whether it could still
+    /// take new messages.
     pub(super) fn drop_link(
         &mut self,
         key: &PeerKey,
@@ -207,7 +207,7 @@ impl Socklnd {
         let ours = cause == Cause::Removed || self.is_down(&key.ni);
         let peer = self.peers.get_mut(key).expect("a peer with a connection is known");
         let zero_copy = peer.zero_copy.split_off(id);
-        // Whether they were delivered is not known, so they are not sent again.
+        // They may have been delivered, so they are not sent again.
         let unknown = |message| Output::Sent { message, result: Err(UNACKNOWLEDGED) };
         self.outputs.extend(zero_copy.unacknowledged().map(unknown));
         let error = undelivered(ours, cause.errno());
@@ -221,8 +221,8 @@ impl Socklnd {
         let was_active = peer.active().any(|link| link.conn == id);
         peer.links.retain(|link| link.conn != id);
         if cause == Cause::Disconnected {
-            // Nothing is wrong with the way.
-            peer.told = None;
+            // This is not a failure of the path.
+            peer.reported = None;
         }
         if peer.links.is_empty() {
             peer.known = None;
@@ -235,7 +235,7 @@ impl Socklnd {
         was_active
     }
 
-    /// The owner writes no more on a connection that was closed, of which so many more bytes had
+    /// Handles the end of writing on a closed connection, after this many more bytes.
     /// gone.
     pub(super) fn stopped(&mut self, now: Time, id: ConnId, bytes: u64) {
         let Some(mut ending) = self.endings.remove(&id) else { return };
@@ -254,20 +254,20 @@ impl Socklnd {
     }
 }
 
-/// A connection that was closed, until its owner has told how much of it was written.
+/// A closed connection, until its owner reports how much of it was written.
 #[derive(Debug)]
 pub(super) struct Ending {
     tx: Tx,
     zero_copy: ZeroCopy,
-    /// What becomes of messages that were not written whole.
+    /// Result of messages that were not written completely.
     error: SendError,
 }
 
-/// Returns the class of a message that nobody has received, since its end was never written: it
-/// may be sent again. Spec: lnet-behaviour §11.3.
+/// Returns the health class of a message that was not received, since its end was never written:
+/// it may be sent again. Spec: lnet-behaviour §11.3.
 pub(super) fn undelivered(ours: bool, errno: Errno) -> SendError {
     if ours { SendError::local_dropped(errno) } else { SendError::remote_dropped(errno) }
 }
 
-/// What becomes of a message that was written whole, and whose acknowledgement will not come.
+/// Result of a message that was written completely, and whose acknowledgement will not arrive.
 const UNACKNOWLEDGED: SendError = SendError::local_error(Errno::EIO);

@@ -1,4 +1,4 @@
-//! The machine: the tables of connections and peers, and who gets which input.
+//! The machine: tables of connections and peers, and the dispatch of inputs.
 
 mod accept;
 mod dial;
@@ -33,31 +33,31 @@ pub struct Socklnd {
     /// Interfaces whose link is down.
     down: BTreeSet<Nid>,
     conns: BTreeMap<ConnId, Conn>,
-    /// What was not written on connections that the owner is closing.
+    /// Unwritten parts of connections that the owner is closing.
     endings: BTreeMap<ConnId, Ending>,
     peers: BTreeMap<PeerKey, Peer>,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
     counters: Counters,
     last_conn: u64,
-    /// How many callers have not been answered yet.
+    /// The number of incoming connections in their handshake.
     handshakes: usize,
-    /// How many messages were put on a connection; dates the use of connections.
+    /// The number of messages sent; orders the use of connections.
     transmitted: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A handshake must be over, or an open connection is looked at for a stall.
+    /// Deadline of a handshake, or the next stall check of an open connection.
     Conn(ConnId),
-    /// The peer may be dialled again, or forgotten.
+    /// The peer may be dialled again, or removed.
     Dial(PeerKey),
-    /// The peer may have been silent for too long.
+    /// Keepalive check of a silent peer.
     Keepalive(PeerKey),
 }
 
 impl Socklnd {
-    /// Returns the machine of a node without network interfaces.
+    /// Creates the machine of a node without network interfaces.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -88,7 +88,7 @@ impl Socklnd {
         &self.config
     }
 
-    /// Takes a connection that a listener accepted. `None` refuses it: the owner closes it.
+    /// Handles a connection that a listener accepted. `None` refuses it: the owner closes it.
     pub fn handle_accepted(
         &mut self,
         now: Time,
@@ -98,7 +98,7 @@ impl Socklnd {
         self.accept(now, canonical(local), canonical(remote))
     }
 
-    /// Takes the outcome of [`Stream::Dial`]: our own address, or why there is no connection.
+    /// Handles the result of [`Stream::Dial`]: the local address, or why there is no connection.
     pub fn handle_dialled(
         &mut self,
         now: Time,
@@ -116,8 +116,8 @@ impl Socklnd {
         }
     }
 
-    /// Takes note that TCP has been sending the same bytes on an open connection for some time and
-    /// hears nothing: not even that the peer has no room.
+    /// Handles a stall report: TCP retransmits the same bytes on an open connection for some time
+    /// and receives nothing, not even a window update.
     pub fn handle_stalled(&mut self, now: Time, conn: ConnId) {
         if let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&conn) {
             let key = open.key;
@@ -125,8 +125,8 @@ impl Socklnd {
         }
     }
 
-    /// Takes note that a TCP window limits what is sent on an open connection, and cannot be made
-    /// larger.
+    /// Handles a report that a TCP window limits the throughput of an open connection and cannot be
+    /// enlarged.
     pub fn handle_window_limited(&mut self, now: Time, conn: ConnId) {
         if let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&conn)
             && open.kind == ConnKind::BULK_OUT
@@ -135,8 +135,8 @@ impl Socklnd {
         }
     }
 
-    /// Takes bytes that [`Need::Bytes`] asked for, and returns how many it used. It stops at the
-    /// end of each header: the owner asks [`Self::need`] what becomes of the rest.
+    /// Handles bytes that [`Need::Bytes`] requested, and returns how many it used. It stops at the
+    /// end of each header: then the owner calls [`Self::need`] for the rest.
     pub fn handle_bytes(&mut self, now: Time, conn: ConnId, bytes: &[u8]) -> usize {
         let Some(this) = self.conns.get_mut(&conn) else { return 0 };
         match &mut this.phase {
@@ -170,42 +170,42 @@ impl Socklnd {
         }
     }
 
-    /// Takes note that `len` bytes went where [`Need::Payload`] said, with the checksum state
-    /// after them if one was given.
+    /// Handles `len` bytes of payload, stored as [`Need::Payload`] requested, with the checksum
+    /// state after them if one was given.
     ///
     /// # Panics
-    /// If that was not what the connection needed.
+    /// If the connection did not need them.
     pub fn handle_payload(&mut self, now: Time, conn: ConnId, len: u32, crc: Option<u32>) {
         let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else { return };
         let event = open.rx.take_payload(now, len, crc);
         self.handle_event(now, conn, event);
     }
 
-    /// Takes note that so many more of the bytes asked for by [`Stream::Write`] are in the socket.
+    /// Handles that `bytes` more of the requested [`Stream::Write`]s are in the socket.
     ///
     /// # Panics
-    /// If so many were never asked for.
+    /// If fewer bytes were queued.
     pub fn handle_sent(&mut self, now: Time, conn: ConnId, bytes: u64) {
         self.sent(now, conn, bytes);
     }
 
-    /// Takes the answer to [`Stream::Close`]: nothing more is written on the connection, and so
-    /// many bytes had gone into the socket beyond what [`Self::handle_sent`] has told. A message
-    /// whose last byte is not among them reaches nobody.
+    /// Handles the answer to [`Stream::Close`]: nothing more is written on the connection, and the
+    /// socket had accepted this many bytes more than [`Self::handle_sent`] reported. A message
+    /// whose last byte is not among them cannot be delivered.
     ///
     /// # Panics
-    /// If so many were never asked for.
+    /// If fewer bytes were queued.
     pub fn handle_stopped(&mut self, now: Time, conn: ConnId, bytes: u64) {
         self.stopped(now, conn, bytes);
     }
 
-    /// Takes the end of a connection. The owner has nothing more to close, and has told by
-    /// [`Self::handle_sent`] of every byte that the socket took.
+    /// Handles the end of a connection. The owner has already closed it, and has reported every
+    /// byte that the socket accepted with [`Self::handle_sent`].
     pub fn handle_closed(&mut self, now: Time, conn: ConnId, how: Closed) {
         self.closed(now, conn, how);
     }
 
-    /// Returns what the connection needs next.
+    /// Returns the next need of the connection.
     pub fn need(&self, conn: ConnId) -> Need {
         match self.conns.get(&conn).map(|conn| &conn.phase) {
             Some(Phase::Open(open)) => open.rx.need(),
@@ -221,7 +221,7 @@ impl Socklnd {
         self.conns_after(None).collect()
     }
 
-    /// Returns the open connections in the order of their names, from the one after `after`.
+    /// Returns the open connections in the order of their IDs, after `after`.
     pub fn conns_after(&self, after: Option<ConnId>) -> impl Iterator<Item = ConnInfo> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.conns.range((from, Bound::Unbounded));
@@ -247,7 +247,7 @@ impl Socklnd {
         self.peers_after(None).collect()
     }
 
-    /// Returns the peers, by NID, from the one after that of `after`.
+    /// Returns the peers by NID, after that of `after`.
     pub fn peers_after(&self, after: Option<&PeerInfo>) -> impl Iterator<Item = PeerInfo> {
         let key = |info: &PeerInfo| PeerKey { ni: info.ni, peer: info.peer };
         let from = after.map_or(Bound::Unbounded, |info| Bound::Excluded(key(info)));
@@ -263,7 +263,7 @@ impl Socklnd {
         self.peers.range((from, Bound::Unbounded)).map(info)
     }
 
-    /// Returns how often each thing happened.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -345,8 +345,8 @@ impl Lnd for Socklnd {
     }
 
     /// # Panics
-    /// If the connection is open and has no message to be judged, or the sink is larger than its
-    /// payload.
+    /// If the connection is open and has no message that waits for a verdict, or the sink is larger
+    /// than its payload.
     fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict) {
         let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get_mut(&conn) else {
             // The connection ended between the header and the verdict.
@@ -370,8 +370,8 @@ impl Lnd for Socklnd {
         }
     }
 
-    /// Nothing that was written is taken back: if the link returns soon, TCP delivers it. An
-    /// interface of which nothing was reported is up.
+    /// Written data is not withdrawn: if the link recovers soon, TCP delivers it. An interface
+    /// without a report is up.
     fn handle_link(&mut self, now: Time, ni: Nid, up: bool) {
         if self.nis.contains_key(&ni) {
             self.link(now, ni, up);
@@ -387,7 +387,7 @@ impl Lnd for Socklnd {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        // What these set is not due before the next call, however short the settings.
+        // New timers are due at the next call at the earliest, however short the settings.
         let due: Vec<_> = std::iter::from_fn(|| self.timers.pop_due(now)).collect();
         for timer in due {
             match timer {
@@ -407,7 +407,7 @@ impl Lnd for Socklnd {
     }
 }
 
-/// A listener for both families shows IPv4 callers in disguise.
+/// Converts IPv4-mapped addresses, which a dual-stack listener reports.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

@@ -1,4 +1,4 @@
-//! The ways to peers: what happens when one fails and nothing says so, or when our own link does.
+//! Paths to peers: handling of silent failures, and of failures of the local link.
 //! Spec: lnet-behaviour §8.8, §14.1.
 //!
 //! ```text
@@ -24,12 +24,12 @@ impl Socklnd {
         self.down.contains(ni)
     }
 
-    /// Tells the owner of the way to a peer, unless it knows.
+    /// Reports the state of the path to a peer, if it changed.
     pub(super) fn tell(&mut self, key: PeerKey, state: PathState) {
         if let Some(peer) = self.peers.get_mut(&key)
-            && peer.told != Some(state)
+            && peer.reported != Some(state)
         {
-            peer.told = Some(state);
+            peer.reported = Some(state);
             self.path(key, state);
         }
     }
@@ -41,15 +41,15 @@ impl Socklnd {
         }
     }
 
-    /// Tells the owner that nothing is left of the way to a peer, if there was one.
+    /// Reports that the path to a peer is down, if there was one.
     pub(super) fn tell_lost(&mut self, key: PeerKey) {
-        let told = self.peers.get(&key).and_then(|peer| peer.told);
-        if matches!(told, Some(PathState::Up | PathState::Stalled)) {
+        let reported = self.peers.get(&key).and_then(|peer| peer.reported);
+        if matches!(reported, Some(PathState::Up | PathState::Stalled)) {
             self.tell(key, PathState::Down);
         }
     }
 
-    /// TCP hears nothing from the peer on one of its connections. Of a retired one that was known.
+    /// Handles a stalled connection. For a retired one the stall is already known.
     pub(super) fn path_stalled(&mut self, now: Time, key: PeerKey, conn: ConnId) {
         let active = self.peers.get(&key).into_iter().flat_map(|peer| peer.active());
         if !active.into_iter().any(|link| link.conn == conn) {
@@ -76,13 +76,13 @@ impl Socklnd {
         }
     }
 
-    /// Leaves the connections with a peer as they are, and sends nothing more by them.
+    /// Stops using the connections with a peer, but leaves them open.
     fn link_down(&mut self, now: Time, key: PeerKey) {
         let retired = self.retire(now, &key);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.dialler.returning |= retired;
-        // The owner hears of the link itself; a connection after this is news.
-        peer.told = None;
+        // The owner already knows the state of the link; a later connection is reported.
+        peer.reported = None;
         let queue = std::mem::take(&mut peer.queue);
         if let Dialling::Trying(attempt) = peer.dialler.state {
             peer.dialler.state = Dialling::Idle;
@@ -94,7 +94,7 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// Forgets failures, and dials whom there were connections with.
+    /// Clears failures, and dials peers that had connections.
     fn link_up(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.dialler.forgive();
@@ -102,7 +102,7 @@ impl Socklnd {
         if peer.dialler.returning
             && peer.retired().any(|link| link.retired.as_ref().is_some_and(blinked))
         {
-            // TCP is about to send again what was lost; new connections would not be sooner.
+            // TCP will soon retransmit lost data; new connections would not be faster.
             for link in &mut peer.links {
                 link.retired = link.retired.filter(|since| !blinked(since));
             }
@@ -120,9 +120,9 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// Opens more connections to a peer to which TCP windows limit what is sent: twice as many as there
-    /// are, up to the limit of the interface. Nothing changes before those are open, or if the peer
-    /// cannot be dialled.
+    /// Opens more connections to a peer if TCP windows limit the throughput: doubles their number,
+    /// up to the limit of the interface. Does nothing before those are open, or if the peer cannot
+    /// be dialled.
     pub(super) fn widen(&mut self, now: Time, key: PeerKey) {
         let Some(ni) = self.nis.get(&key.ni).filter(|_| key.can_be_dialled()) else { return };
         let (usual, limit) = (ni.conns_per_peer.max(1), ni.conns_max);
@@ -145,7 +145,7 @@ impl Socklnd {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.dialler.hurry(now);
         if let Dialling::Trying(attempt) = peer.dialler.state {
-            // It began before the way was known to be bad, and may be waiting for long.
+            // It started before the failure was known, and may wait for long.
             self.close_conn(attempt.conn, false);
         }
         self.timers.clear(Timer::Dial(key));
@@ -155,8 +155,8 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// Retires all connections with a peer, and returns whether there were any. Where that happens
-    /// again and again the oldest are closed.
+    /// Retires all connections with a peer, and returns whether there were any. If that happens
+    /// repeatedly, closes the oldest ones.
     fn retire(&mut self, now: Time, key: &PeerKey) -> bool {
         let conns_per_peer = self.nis.get(&key.ni).map_or(1, |ni| ni.conns_per_peer.max(1));
         let Some(peer) = self.peers.get_mut(key) else { return false };
@@ -177,8 +177,8 @@ impl Socklnd {
         retired > 0
     }
 
-    /// Looks whether a retired connection can be used again, or be done without. `last` is when
-    /// there was life in it last, and `heard` when the peer was heard.
+    /// Checks whether a retired connection can be used again or closed. `last` is its last
+    /// activity, and `heard` the last time that the peer was heard.
     pub(super) fn look_at_retired(
         &mut self,
         now: Time,
@@ -190,13 +190,13 @@ impl Socklnd {
         let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let connected = peer.active().next().is_some();
-        // Nothing better can be had by us: what lives is good enough.
+        // Dialling cannot replace it, so a working connection is used again.
         let backed_off = matches!(peer.dialler.state, Dialling::BackedOff);
         let alone = !connected && (backed_off || !key.can_be_dialled());
         let Some(link) = peer.links.iter_mut().find(|link| link.conn == id) else { return };
         let Some(since) = link.retired else { return };
         if (connected || alone) && heard > since && !down {
-            // The way is good in both directions, and this connection is alive.
+            // The path works in both directions, and this connection is alive.
             link.retired = None;
             self.tell(key, PathState::Up);
             return self.flush_queue(now, &key);
@@ -205,12 +205,12 @@ impl Socklnd {
             self.timers.set(Timer::Conn(id), now + RETIRED_LOOK);
         }
         if !connected && last.max(since) + patience <= now {
-            // With others in use it would stay: its end could be taken for theirs by the peer.
+            // While others are in use it stays: the peer could take its end for theirs.
             self.fail_conn(now, id, Cause::Spent);
         }
     }
 
-    /// Closes what the peer may count against the number of its connections.
+    /// Closes connections that the peer may count against its limit.
     pub(super) fn close_retired(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get(&key) else { return };
         let retired: Vec<_> = peer.retired().map(|link| link.conn).collect();
@@ -221,12 +221,12 @@ impl Socklnd {
     }
 }
 
-/// A link that was away for less has only blinked: TCP waits about as long again at most.
+/// A link outage shorter than this is ignored: TCP then waits at most about as long again.
 const BLINK: Duration = Duration::from_secs(2);
-/// So many sets of connections with one peer are kept when ways fail again and again.
+/// How many sets of connections with one peer are kept when paths fail repeatedly.
 const SETS_MAX: usize = 8;
-/// How soon a retired connection is looked at again that cannot be replaced.
+/// How soon a retired connection that cannot be replaced is checked again.
 const RETIRED_LOOK: Duration = Duration::from_secs(4);
-/// So many timeouts after the last life in it a retired connection is closed: LNet has given up
-/// waiting for what was sent on it.
+/// A retired connection is closed this many timeouts after its last activity: LNet no longer waits
+/// for messages that were sent on it.
 const RETIRED_MAX: u32 = 4;

@@ -1,4 +1,4 @@
-//! Messages on open connections: sending, receiving, acknowledging, keeping alive.
+//! Messages on open connections: sending, receiving, acknowledgements, keepalives.
 //! Spec: lnet-wire §6.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::rx::{Complete, Event, Fault};
 use crate::zero_copy::Acknowledged;
 
 impl Socklnd {
-    /// Puts a message on a connection, or in the queue for one.
+    /// Queues a message on a connection, or until there is one.
     pub(super) fn route(&mut self, now: Time, request: SendRequest) {
         let key = PeerKey { ni: request.ni, peer: next_process(&request) };
         match self.choose(&key, request.payload.len()) {
@@ -29,19 +29,19 @@ impl Socklnd {
         }
     }
 
-    /// Sends what waited, if there is a connection now.
+    /// Sends queued messages, if there is a connection now.
     pub(super) fn flush_queue(&mut self, now: Time, key: &PeerKey) {
         while let Some(queued) = self.peers.get(key).and_then(|peer| peer.queue.front()) {
             let Some(conn) = self.choose(key, queued.request.payload.len()) else { return };
-            let peer = self.peers.get_mut(key).expect("it has a queue");
+            let peer = self.peers.get_mut(key).expect("a peer with a queue is known");
             let Some(queued) = peer.queue.pop_front() else { return };
             self.transmit(now, conn, queued.request);
         }
     }
 
-    /// Appends to what is written on a connection.
+    /// Appends to the write queue of a connection.
     pub(super) fn write(&mut self, now: Time, id: ConnId, head: Vec<u8>, written: Written) {
-        let conn = self.conns.get_mut(&id).expect("connections that are written to are known");
+        let conn = self.conns.get_mut(&id).expect("connections with writes are known");
         conn.tx.push(now, head.len() as u64, written);
         let checksum = written == Written::Noop && self.checksums(id);
         self.outputs.push_back(Output::Stream(Stream::Write {
@@ -52,7 +52,7 @@ impl Socklnd {
         }));
     }
 
-    /// Writes to a connection that is closed next, so that its end is nobody's concern.
+    /// Writes to a connection that is closed next, so that its end needs no handling.
     pub(super) fn write_last(&mut self, conn: ConnId, head: Vec<u8>) {
         let (payload, checksum) = (Payload::Empty, false);
         self.outputs.push_back(Output::Stream(Stream::Write { conn, head, payload, checksum }));
@@ -73,7 +73,7 @@ impl Socklnd {
         });
     }
 
-    /// Acts on what was read from an open connection.
+    /// Handles an item read from an open connection.
     pub(super) fn handle_event(&mut self, now: Time, id: ConnId, event: Result<Event, Fault>) {
         match event {
             Ok(Event::More) => {}
@@ -90,8 +90,8 @@ impl Socklnd {
         }
     }
 
-    /// Sends a keepalive to a peer that has been silent. The time of the last byte is not kept
-    /// with the timer, which would be set anew for every message.
+    /// Sends a keepalive to a silent peer. The timer does not hold the time of the last byte:
+    /// otherwise it would have to be reset for every message.
     pub(super) fn handle_keepalive_timer(&mut self, now: Time, key: PeerKey) {
         let Some(peer) = self.peers.get(&key) else { return };
         let alive = |conn: &Conn| match &conn.phase {
@@ -106,14 +106,14 @@ impl Socklnd {
         let pause = self.config.keepalive.max(KEEPALIVE_INTERVAL);
         self.timers.set(Timer::Keepalive(key), now + pause);
         let conn = peer.keepalive_conn();
-        // Bytes that wait say as much, once they are taken.
+        // Queued bytes serve as a keepalive once the socket accepts them.
         if let Some(conn) = conn.filter(|conn| self.conns[conn].tx.queued() == 0) {
             self.counters.keepalives_sent += 1;
             self.send_noop(now, conn, FrameHeader::KEEPALIVE);
         }
     }
 
-    /// Closes an open connection that makes no progress, or looks again when it might not.
+    /// Closes an open connection without progress, or schedules the next check.
     pub(super) fn look_for_stall(&mut self, now: Time, id: ConnId) {
         let Some(conn) = self.conns.get(&id) else { return };
         let Phase::Open(open) = &conn.phase else { return };
@@ -123,7 +123,7 @@ impl Socklnd {
         let zero_copy = self.peers.get(&open.key).and_then(|peer| peer.zero_copy.waits_since(id));
         let send = deadline(conn.tx.stalled_since()).min(deadline(zero_copy));
         if receive.min(send) > now {
-            // What begins to stall later is due later.
+            // A later stall has a later deadline.
             self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
             let (key, heard) = (open.key, open.rx.last());
             let last = heard.max(conn.tx.progress());
@@ -154,8 +154,8 @@ impl Socklnd {
         self.settle(now, key);
     }
 
-    /// Returns the connection for a message: of those that serve it best, the one with the least
-    /// to do, then the one that has rested longest.
+    /// Returns the connection for a message: of those that serve it best, the one with the shortest
+    /// queue, then the least recently used.
     fn choose(&self, key: &PeerKey, payload_len: u32) -> Option<ConnId> {
         let peer = self.peers.get(key)?;
         let large = is_large(&self.config, peer.known?.version, payload_len);
@@ -173,13 +173,15 @@ impl Socklnd {
 
     fn transmit(&mut self, now: Time, id: ConnId, request: SendRequest) {
         let conn = self.conns.get_mut(&id).expect("an open connection was chosen");
-        let Phase::Open(open) = &mut conn.phase else { unreachable!("it was chosen as open") };
+        let Phase::Open(open) = &mut conn.phase else {
+            unreachable!("an open connection was chosen")
+        };
         let SendRequest { message, header, payload, .. } = request;
         assert_eq!(header.payload_len, payload.len(), "the header of {message:?} is wrong");
         let version = open.rx.version();
         let form = version.header_form();
         if form == HeaderForm::Small && (header.target.is_large() || header.source.is_large()) {
-            // A router's neighbour may be too old for the ends of the route.
+            // A neighbour of a router may have an older version than the ends of the route.
             let result = Err(SendError::local_error(Errno::EOPNOTSUPP));
             return self.outputs.push_back(Output::Sent { message, result });
         }
@@ -233,7 +235,7 @@ impl Socklnd {
         self.send_noop(now, id, cookie);
     }
 
-    /// The peer has taken messages that asked it to say so.
+    /// Handles acknowledgements of messages by the peer.
     fn acknowledged(&mut self, now: Time, id: ConnId, cookies: [u64; 2]) {
         let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&id) else { return };
         let paired = open.rx.version() >= Version::V3;
@@ -262,8 +264,8 @@ impl Socklnd {
     }
 }
 
-/// Counts what is whole in a socket, and returns what is to be said of it. `acknowledged` tells how
-/// a message ends that asked for a cookie to come back, if it ends now.
+/// Counts a complete write, and returns its notification. `acknowledged` is the result of a message
+/// with a cookie, if it ends now.
 pub(super) fn count(
     counters: &mut Counters,
     written: Written,
@@ -279,8 +281,8 @@ pub(super) fn count(
     result.map(|result| Output::Sent { message, result })
 }
 
-/// Returns the process at the other end of the connection. One whose PID we invented is answered
-/// by that PID, all others are Lustre's.
+/// Returns the remote process of the connection. A peer with an invented PID keeps that PID, all
+/// others have the PID of Lustre.
 fn next_process(request: &SendRequest) -> ProcessId {
     let Header { target, target_pid, .. } = request.header;
     let invented = target == request.next_hop && target_pid.0 & Pid::USER_FLAG != 0;
@@ -288,8 +290,8 @@ fn next_process(request: &SendRequest) -> ProcessId {
     ProcessId { nid: request.next_hop, pid }
 }
 
-/// The least time between two keepalives. Spec: lnet-wire §6.4.
+/// The least interval between two keepalives. Spec: lnet-wire §6.4.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// A peer that lets so many of the acknowledgements it asked for lie does not read at all. Its
-/// own LNet allows it 256 messages under way.
+/// A peer with this many unread acknowledgements does not read at all. Its own LNet limits it to
+/// 256 messages in flight.
 const ACKS_MAX: usize = 4096;

@@ -1,23 +1,23 @@
-//! Answering calls: lnet-wire §3.3, §4.6, §5.4, §5.5.
+//! Incoming connections: lnet-wire §3.3, §4.6, §5.4, §5.5.
 
 use super::*;
 use fulmar_wire::{DecodeError, testing::hex};
 
-/// Offers `bytes` to a new connection and requires that they end it with this last word.
+/// Feeds `bytes` to a new connection and requires that they end it with this last message.
 #[track_caller]
 fn ends_with(script: &mut Script, bytes: &[u8], word: Option<Vec<u8>>) {
     let conn = script.accepted(LOW);
     script.feed(conn, bytes);
-    let deeds = script.deeds();
+    let actions = script.actions();
     match word {
-        None => assert_eq!(deeds, [close(conn)]),
+        None => assert_eq!(actions, [close(conn)]),
         Some(word) => {
             let [
                 Output::Stream(Stream::Write { head, .. }),
                 Output::Stream(Stream::Close { flush: true, .. }),
-            ] = &deeds[..]
+            ] = &actions[..]
             else {
-                panic!("{deeds:#?}")
+                panic!("{actions:#?}")
             };
             assert_eq!(*head, word);
         }
@@ -26,7 +26,7 @@ fn ends_with(script: &mut Script, bytes: &[u8], word: Option<Vec<u8>>) {
     assert_eq!(script.machine.poll_timeout(), None);
 }
 
-/// Bytes of a hello from `LOW` behind a good request.
+/// Returns a hello from `LOW` after a valid request.
 fn called_with(hello: &Hello) -> Vec<u8> {
     let mut bytes = request(OURS);
     hello.encode(Order::Little, &mut bytes);
@@ -34,7 +34,7 @@ fn called_with(hello: &Hello) -> Vec<u8> {
 }
 
 #[test]
-fn a_caller_that_speaks_another_acceptor_version_is_told_ours() {
+fn another_acceptor_version_is_answered_with_ours() {
     let refusal = hex("00 71 ce ac 01 00 00 00 00 00 00 00 00 00 00 00");
     for word in ["63 69 72 45", "45 72 69 63", "00 71 ce ac 03 00 00 00", "ac ce 71 00 00 00 00 00"]
     {
@@ -45,7 +45,7 @@ fn a_caller_that_speaks_another_acceptor_version_is_told_ours() {
 }
 
 #[test]
-fn a_caller_that_wants_another_nid_is_not_answered() {
+fn a_request_for_another_nid_is_not_answered() {
     let mut script = Script::new();
     let conn = script.accepted(LOW);
     script.feed(conn, &request(HIGH));
@@ -61,18 +61,18 @@ fn a_big_endian_request_is_understood() {
     let mut bytes = hex("ac ce 71 00 00 00 00 01 00 02 00 00 0a 00 00 02");
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Big, &mut bytes);
     script.feed(conn, &bytes);
-    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.actions()[..] else { panic!() };
     assert_eq!(head[..4], hex("63 69 72 45"));
     assert_eq!(answer_kind(head), ConnKind::CONTROL);
 }
 
 #[test]
-fn every_version_and_kind_is_answered_in_kind() {
+fn every_version_and_kind_is_answered_alike() {
     for version in [Version::V1, Version::V2, Version::V3, Version::V4] {
         for theirs in [ConnKind::ANY, ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT] {
             let mut script = Script::new();
             let conn = script.call(&hello(LOW, theirs, version));
-            let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else {
+            let [Output::Stream(Stream::Write { head, .. })] = &script.actions()[..] else {
                 panic!()
             };
             let (answer, _, _) = Hello::decode(head).unwrap().unwrap();
@@ -100,7 +100,7 @@ fn calls_may_be_cut_anywhere() {
 }
 
 #[test]
-fn what_is_no_call_is_closed() {
+fn invalid_requests_are_closed() {
     let wildcard = Hello {
         source: ProcessId { nid: Nid::ANY, pid: Pid::LUSTRE },
         ..hello(LOW, ConnKind::CONTROL, Version::V3)
@@ -143,7 +143,7 @@ fn an_interface_of_ipv6_speaks_version_4_only() {
     let [
         Output::Stream(Stream::Write { head, .. }),
         Output::Stream(Stream::Close { flush: true, .. }),
-    ] = &script.deeds()[..]
+    ] = &script.actions()[..]
     else {
         panic!()
     };
@@ -168,13 +168,13 @@ fn secure_takes_privileged_ports_only() {
 }
 
 #[test]
-fn an_unprivileged_caller_that_claims_another_address_gets_an_identity_of_its_own() {
+fn an_unprivileged_peer_with_another_address_gets_its_own_identity() {
     for (claimed, ip) in [(HIGH, "10.0.0.9"), (LOW, "fd00::9")] {
         let mut script = Script::with(open_to_all());
         let conn = script.accepted_from(SocketAddr::new(ip.parse().unwrap(), 40_000)).unwrap();
         let bytes = called_with(&hello(claimed, ConnKind::CONTROL, Version::V3));
         script.feed(conn, &bytes);
-        script.deeds();
+        script.actions();
         let nid = Nid::of_ip(Net::TCP, ip.parse().unwrap());
         let from = ProcessId { nid, pid: Pid(40_000 | Pid::USER_FLAG) };
         assert_eq!(script.machine.conns()[0].peer, from);
@@ -188,25 +188,25 @@ fn an_unprivileged_caller_that_claims_another_address_gets_an_identity_of_its_ow
 }
 
 #[test]
-fn an_invented_identity_is_answered_on_its_connection_and_never_dialled() {
+fn an_invented_identity_is_never_dialled() {
     let mut script = Script::with(open_to_all());
     let nid = Nid::of_ip(Net::TCP, "10.0.0.9".parse().unwrap());
     let conn = script.accepted_from(addr(nid, 40_000)).unwrap();
     script.feed(conn, &called_with(&hello(LOW, ConnKind::CONTROL, Version::V3)));
-    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.actions()[..] else { panic!() };
     script.machine.handle_sent(script.now, conn, head.len() as u64);
     let mut reply = put(nid, 5, 0);
     reply.header.target_pid = Pid(40_000 | Pid::USER_FLAG);
     script.machine.send(script.now, reply.clone());
     assert_eq!(script.written().0, conn);
-    script.deeds();
+    script.actions();
     script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
     script.machine.send(script.now, reply);
     script.expect(failed(5, SendError::remote_error(Errno::EHOSTUNREACH)));
 }
 
 #[test]
-fn an_unprivileged_caller_that_says_where_it_is_is_believed() {
+fn an_unprivileged_peer_with_its_own_address_is_trusted() {
     let mut script = Script::with(open_to_all());
     let conn = script.accepted_from(addr(LOW, 40_000)).unwrap();
     script.feed(conn, &called_with(&hello(LOW, ConnKind::CONTROL, Version::V3)));
@@ -214,43 +214,43 @@ fn an_unprivileged_caller_that_says_where_it_is_is_believed() {
 }
 
 #[test]
-fn who_dials_at_the_same_time_and_has_the_lower_nid_is_refused() {
+fn the_lower_nid_loses_simultaneous_dials() {
     let mut script = Script::new();
     script.send(LOW, 1, 0);
     script.dialled();
     let conn = script.call(&hello(LOW, ConnKind::CONTROL, Version::V3));
-    let [Output::Stream(Stream::Write { head, .. }), end] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. }), end] = &script.actions()[..] else { panic!() };
     assert_eq!(answer_kind(head), ConnKind::NONE);
     assert_eq!(*end, Output::Stream(Stream::Close { conn, flush: true }));
     assert_eq!(script.machine.counters().refused_races, 1);
 }
 
 #[test]
-fn who_dials_at_the_same_time_and_has_the_higher_nid_is_accepted() {
+fn the_higher_nid_wins_simultaneous_dials() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let attempt = script.dialled();
     script.connected(attempt);
     let conn = script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
     let [Output::Stream(Stream::Write { .. }), Output::Stream(Stream::Write { conn: to, .. })] =
-        script.deeds()[..]
+        script.actions()[..]
     else {
         panic!()
     };
-    assert_eq!(to, conn, "what waited goes out on the connection of the peer");
-    // The peer refuses ours, and opens the others.
+    assert_eq!(to, conn, "queued messages are sent on the connection of the peer");
+    // The peer refuses the dialled one, and opens the others.
     script.answer(attempt, &hello(HIGH, ConnKind::NONE, Version::V3));
     script.expect(close(attempt));
     script.call(&hello(HIGH, ConnKind::BULK_IN, Version::V3));
     script.call(&hello(HIGH, ConnKind::BULK_OUT, Version::V3));
-    script.deeds();
+    script.actions();
     script.wait_secs(10);
     script.expect_nothing();
     assert_eq!(script.machine.conns().len(), 3);
 }
 
 #[test]
-fn a_race_is_only_lost_by_a_caller_from_where_we_dial() {
+fn only_a_peer_at_the_dialled_address_loses_a_race() {
     let mut script = Script::new();
     script.send(LOW, 1, 0);
     script.dialled();
@@ -264,7 +264,7 @@ fn a_peer_that_restarted_loses_its_old_connections_and_comes_back() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     script.send(LOW, 1, 0);
-    script.deeds();
+    script.actions();
     let new = Hello { source_incarnation: 3_001, ..hello(LOW, ConnKind::CONTROL, Version::V3) };
     let conn = script.call(&new);
     let outputs = script.expect_notice(&Notice::Restarted { peer: LOW });
@@ -280,14 +280,14 @@ fn a_peer_that_changes_its_version_loses_its_old_connections() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     let conn = script.call(&hello(LOW, ConnKind::BULK_IN, Version::V2));
-    let deeds = script.deeds();
-    assert_eq!(deeds[0], close(old));
-    assert_eq!(deeds[2], Output::Stream(Stream::Close { conn, flush: true }));
+    let actions = script.actions();
+    assert_eq!(actions[0], close(old));
+    assert_eq!(actions[2], Output::Stream(Stream::Close { conn, flush: true }));
     assert_eq!(script.machine.peers(), []);
 }
 
 #[test]
-fn a_restart_is_no_matter_when_no_connection_is_left() {
+fn a_restart_without_open_connections_needs_no_action() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     script.machine.handle_closed(script.now, old, fulmar_lnd::Closed::Eof);
@@ -296,13 +296,13 @@ fn a_restart_is_no_matter_when_no_connection_is_left() {
 }
 
 #[test]
-fn a_peer_may_open_many_connections_of_a_kind_but_not_any_number() {
+fn the_connections_of_a_kind_are_limited() {
     let mut script = Script::new();
     for _ in 0..127 {
         script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     }
     let conn = script.call(&hello(LOW, ConnKind::CONTROL, Version::V3));
-    assert_eq!(script.deeds()[1], Output::Stream(Stream::Close { conn, flush: true }));
+    assert_eq!(script.actions()[1], Output::Stream(Stream::Close { conn, flush: true }));
     script.opened_by(LOW, ConnKind::BULK_IN, Version::V3);
 }
 
@@ -322,7 +322,7 @@ fn a_caller_has_five_seconds_for_its_request_and_five_for_its_hello() {
 }
 
 #[test]
-fn an_interface_that_goes_takes_its_callers_along() {
+fn removing_an_interface_closes_incoming_connections() {
     let mut script = Script::new();
     let conn = script.accepted(LOW);
     script.feed(conn, &request(OURS));
@@ -340,7 +340,7 @@ fn an_ipv4_caller_at_an_ipv6_listener_is_an_ipv4_caller() {
 }
 
 #[test]
-fn a_malformed_hello_is_noticed() {
+fn a_malformed_hello_is_reported() {
     let mut script = Script::new();
     let conn = script.accepted(LOW);
     let call = Hello { ips: vec![1, 0], ..hello(LOW, ConnKind::CONTROL, Version::V3) };

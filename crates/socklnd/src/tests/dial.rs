@@ -8,7 +8,9 @@ fn nothing_is_dialled_until_something_is_sent() {
     let mut script = Script::new();
     assert_eq!(script.machine.poll_timeout(), None);
     script.send(HIGH, 1, 0);
-    let [Output::Stream(Stream::Dial { local, remote, .. })] = script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Dial { local, remote, .. })] = script.actions()[..] else {
+        panic!()
+    };
     assert_eq!((local, remote), (OURS.ip().unwrap(), addr(HIGH, 988)));
 }
 
@@ -18,7 +20,7 @@ fn connections_are_opened_one_after_the_other() {
     script.machine.set_conns_per_peer(OURS, 2);
     script.send(HIGH, 1, 0);
     script.opens(HIGH, ConnKind::CONTROL);
-    let first = script.deeds();
+    let first = script.actions();
     assert!(
         matches!(
             first[..],
@@ -26,7 +28,7 @@ fn connections_are_opened_one_after_the_other() {
         ),
         "{first:#?}"
     );
-    // Took the dial above: go on with it by hand.
+    // Took the dial above: continue manually.
     let Output::Stream(Stream::Dial { conn, .. }) = first[1] else { panic!() };
     let ours = script.connected(conn);
     assert_eq!(ours.kind, ConnKind::BULK_IN);
@@ -51,7 +53,7 @@ fn a_peer_that_called_us_is_not_dialled() {
 }
 
 #[test]
-fn a_connection_from_elsewhere_carries_messages_but_is_not_of_the_set() {
+fn a_connection_from_another_address_carries_messages_outside_the_set() {
     let mut script = Script::new();
     script.opens_all(HIGH);
     // A second rail of the peer; then the first fails.
@@ -59,12 +61,12 @@ fn a_connection_from_elsewhere_carries_messages_but_is_not_of_the_set() {
     let mut bytes = request(OURS);
     hello(HIGH, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(conn, &bytes);
-    script.deeds();
+    script.actions();
     let first = script.machine.conns()[0].conn;
     script.machine.handle_closed(script.now, first, Closed::Eof);
-    let deeds = script.deeds();
+    let actions = script.actions();
     assert!(matches!(
-        deeds[..],
+        actions[..],
         [
             Output::Stream(Stream::Close { .. }),
             Output::Stream(Stream::Close { .. }),
@@ -118,10 +120,10 @@ fn the_delay_doubles_from_one_second_to_sixty_and_a_send_during_it_fails_at_once
     }
     script.send(HIGH, 3, 0);
     script.opens(HIGH, ConnKind::CONTROL);
-    script.deeds();
+    script.actions();
     let control = script.machine.conns()[0].conn;
     script.machine.close_peer(script.now, HIGH);
-    assert!(script.deeds().contains(&close(control)));
+    assert!(script.actions().contains(&close(control)));
 }
 
 #[test]
@@ -131,12 +133,12 @@ fn a_success_forgives_all_failures() {
         script.send(HIGH, 1, 0);
         let conn = script.dialled();
         script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ECONNREFUSED)));
-        script.deeds();
+        script.actions();
         script.wait_secs(60);
     }
     let all = script.opens_all(HIGH);
     script.machine.handle_closed(script.now, all[0], Closed::Eof);
-    assert_eq!(script.deeds(), [close(all[1]), close(all[2])]);
+    assert_eq!(script.actions(), [close(all[1]), close(all[2])]);
     script.send(HIGH, 1, 0);
     let conn = script.dialled();
     script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ECONNREFUSED)));
@@ -145,12 +147,12 @@ fn a_success_forgives_all_failures() {
 }
 
 #[test]
-fn a_peer_that_nobody_wants_is_forgotten_with_its_failures() {
+fn an_unused_peer_is_removed_with_its_failures() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let conn = script.dialled();
     script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ECONNREFUSED)));
-    script.deeds();
+    script.actions();
     script.wait_secs(60);
     assert_eq!(script.machine.peers().len(), 1);
     script.wait_secs(1);
@@ -159,15 +161,15 @@ fn a_peer_that_nobody_wants_is_forgotten_with_its_failures() {
 }
 
 #[test]
-fn a_failure_to_complete_the_set_does_not_stop_what_there_is() {
+fn a_failure_to_complete_the_set_does_not_affect_open_connections() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let control = script.opens(HIGH, ConnKind::CONTROL);
-    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else { panic!() };
     script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::ECONNREFUSED)));
     script.expect_nothing();
     script.send(HIGH, 2, 8192);
-    let [Output::Stream(Stream::Write { conn, .. })] = script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { conn, .. })] = script.actions()[..] else { panic!() };
     assert_eq!(conn, control);
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::BULK_IN);
@@ -182,7 +184,7 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     script.expect_nothing();
     script.wait_secs(1);
     let dropped = SendError::remote_dropped(Errno::ETIMEDOUT);
-    assert_eq!(script.deeds(), [close(conn), failed(1, dropped)]);
+    assert_eq!(script.actions(), [close(conn), failed(1, dropped)]);
     script.machine.handle_dialled(script.now, conn, Ok(addr(OURS, 1023)));
     script.expect_nothing();
 
@@ -196,7 +198,7 @@ fn an_attempt_and_an_answer_have_the_lnd_timeout() {
     assert!(outputs.contains(&failed(1, dropped)));
 }
 
-/// Answers the first call to `HIGH` with `bytes`, and takes what follows.
+/// Answers the first request to `HIGH` with `bytes`, and returns the outputs.
 fn answered(bytes: &[u8]) -> (Script, ConnId, Vec<Output>) {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
@@ -236,7 +238,7 @@ fn wrong_answers_are_failures() {
 }
 
 #[test]
-fn somebody_else_at_the_address_is_named() {
+fn another_node_at_the_address_is_reported() {
     let got = ProcessId::lustre(LOW);
     let (_, _, outputs) = answered(&encoded(&hello(LOW, ConnKind::CONTROL, Version::V3)));
     assert_eq!(outputs[0], Output::Notice(Notice::WrongPeer { wanted: HIGH, got }));
@@ -265,7 +267,7 @@ fn a_refusal_in_our_version_is_tried_again_after_a_second_while_messages_wait() 
 }
 
 #[test]
-fn messages_do_not_wait_for_ever_for_a_peer_that_refuses() {
+fn messages_for_a_refusing_peer_time_out() {
     let none = hello(HIGH, ConnKind::NONE, Version::V3);
     let (mut script, _, _) = answered(&encoded(&none));
     for _ in 0..49 {
@@ -285,13 +287,13 @@ fn three_refusals_are_enough_when_there_is_one_of_each_kind() {
     let mut script = Script::new();
     script.opens_all(HIGH);
     script.machine.set_conns_per_peer(OURS, 2);
-    // Nothing changes until the set is looked at again, as after a failure.
+    // Nothing changes until the set is checked again, as after a failure.
     let rail = script.accepted_from("10.0.7.7:1000".parse().unwrap()).unwrap();
     let mut bytes = request(OURS);
     hello(HIGH, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(rail, &bytes);
     for refusal in 1..=3 {
-        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else {
+        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else {
             panic!("{refusal}")
         };
         script.connected(conn);
@@ -314,7 +316,7 @@ fn a_refusal_in_another_version_is_tried_again_at_once_in_that_version() {
     assert_eq!(script.connected(conn).version, Version::V2);
     script.answer(conn, &hello(HIGH, ConnKind::CONTROL, Version::V2));
     assert_eq!(script.machine.conns()[0].version, Version::V2);
-    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else { panic!() };
     assert_eq!(script.connected(conn).version, Version::V2, "the version is remembered");
 }
 
@@ -323,7 +325,7 @@ fn a_peer_cannot_make_us_dial_in_circles() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let mut dials = 0;
-    while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() {
+    while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() {
         dials += 1;
         let other = match script.connected(conn).version {
             Version::V3 => Version::V2,
@@ -342,7 +344,7 @@ fn an_agreement_in_another_version_is_an_agreement() {
     let (mut script, conn, _) = answered(&encoded(&hello(HIGH, ConnKind::CONTROL, Version::V2)));
     assert_eq!(script.machine.conns()[0].version, Version::V2);
     script.machine.handle_closed(script.now, conn, Closed::Eof);
-    script.deeds();
+    script.actions();
 }
 
 #[test]
@@ -350,13 +352,13 @@ fn an_answer_of_a_restarted_peer_closes_the_old_connections_and_is_tried_again()
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let control = script.opens(HIGH, ConnKind::CONTROL);
-    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else { panic!() };
+    let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else { panic!() };
     script.connected(conn);
     let none = Hello { source_incarnation: 9, ..hello(HIGH, ConnKind::NONE, Version::V3) };
     script.answer(conn, &none);
     let outputs = script.expect_notice(&Notice::Restarted { peer: HIGH });
     assert!(outputs.contains(&close(control)));
-    // The message on the old connection has failed, and so there is nothing to dial for.
+    // The message on the old connection has failed, so there is no reason to dial.
     assert!(outputs.contains(&failed(1, SendError::remote_dropped(Errno::ECONNRESET))));
     script.send(HIGH, 2, 0);
     script.dialled();
@@ -373,12 +375,12 @@ fn version_4_is_offered_over_ipv6() {
     script.machine.send(script.now, request);
     let conn = script.dialled();
     script.machine.handle_dialled(script.now, conn, Ok(addr(ours, 1023)));
-    let [Output::Stream(Stream::Write { head, .. })] = &script.deeds()[..] else { panic!() };
+    let [Output::Stream(Stream::Write { head, .. })] = &script.actions()[..] else { panic!() };
     assert_eq!(head.len(), 28 + 80);
     script.machine.handle_sent(script.now, conn, head.len() as u64);
     script.answer(conn, &hello(theirs, ConnKind::CONTROL, Version::V4));
     let [Output::Stream(Stream::Write { head, .. }), Output::Stream(Stream::Dial { .. })] =
-        &script.deeds()[..]
+        &script.actions()[..]
     else {
         panic!()
     };
@@ -398,46 +400,46 @@ fn what_cannot_be_dialled_fails_at_once() {
 }
 
 #[test]
-fn an_interface_that_goes_takes_everything_along() {
+fn removing_an_interface_removes_its_state() {
     let mut script = Script::new();
     let all = script.opens_all(HIGH);
     script.send(LOW, 2, 0);
     let attempt = script.dialled();
     script.machine.remove_ni(script.now, OURS);
-    let deeds = script.deeds();
+    let actions = script.actions();
     for conn in [all[0], all[1], all[2], attempt] {
-        assert!(deeds.contains(&close(conn)));
+        assert!(actions.contains(&close(conn)));
     }
-    assert!(deeds.contains(&failed(2, SendError::local_dropped(Errno::ESHUTDOWN))));
+    assert!(actions.contains(&failed(2, SendError::local_dropped(Errno::ESHUTDOWN))));
     assert_eq!(script.machine.poll_timeout(), None);
     assert_eq!(script.machine.peers(), []);
 }
 
 #[test]
-fn a_peer_that_calls_while_it_is_left_alone_is_forgiven() {
+fn a_peer_that_connects_during_the_pause_clears_its_failures() {
     let mut script = Script::new();
     script.send(HIGH, 1, 0);
     let conn = script.dialled();
     script.machine.handle_dialled(script.now, conn, Err(DialError(Errno::EHOSTUNREACH)));
-    script.deeds();
+    script.actions();
     let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
     script.send(HIGH, 2, 0);
     assert_eq!(script.written().0, conn);
-    script.deeds();
-    // We wanted it first, and so complete the set if it does not.
+    script.actions();
+    // This node dialled first, and so completes the set if the peer does not.
     script.wait_secs(1);
     script.opens(HIGH, ConnKind::BULK_IN);
 }
 
 #[test]
-fn whatever_is_answered_every_message_ends() {
+fn every_message_ends_after_any_answer() {
     for seed in 0..2_000 {
         let mut rng = fulmar_base::Rng::new(seed);
         let mut script = Script::new();
         script.send(HIGH, 1, 0);
         let mut answers = 0;
         for _ in 0..100 {
-            for deed in script.deeds() {
+            for deed in script.actions() {
                 match deed {
                     Output::Stream(Stream::Dial { conn, .. }) => {
                         script.machine.handle_dialled(script.now, conn, Ok(addr(OURS, 1023)));

@@ -1,11 +1,11 @@
-//! What callers without manners cannot do.
+//! Limits against misbehaving peers.
 
 use super::*;
 use fulmar_base::Rng;
 use fulmar_lnd::Closed;
 
 #[test]
-fn silent_callers_cost_little_hurt_nobody_and_go_away() {
+fn silent_peers_are_cheap_harmless_and_time_out() {
     let config = Config { handshakes_max: 20_000, ..Config::default() };
     let mut script = Script::with(config);
     for caller in 0..10_000u32 {
@@ -16,9 +16,9 @@ fn silent_callers_cost_little_hurt_nobody_and_go_away() {
     let conn = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     script.send(LOW, 1, 0);
     assert_eq!(script.written().0, conn);
-    script.deeds();
+    script.actions();
     script.wait_secs(2);
-    let closed = script.deeds();
+    let closed = script.actions();
     assert_eq!(closed.len(), 10_000);
     assert_eq!(script.machine.counters().silent, 10_000);
     assert_eq!(script.machine.conns().len(), 1);
@@ -27,7 +27,7 @@ fn silent_callers_cost_little_hurt_nobody_and_go_away() {
 }
 
 #[test]
-fn no_more_callers_than_allowed_are_listened_to_at_once() {
+fn incoming_handshakes_are_limited() {
     let config = Config { handshakes_max: 2, ..Config::default() };
     let mut script = Script::with(config);
     let first = script.accepted(LOW);
@@ -36,7 +36,7 @@ fn no_more_callers_than_allowed_are_listened_to_at_once() {
     assert_eq!(script.accepted_from(remote), None);
     script.expect_notice(&Notice::TooManyHandshakes { remote });
     assert_eq!(script.machine.counters().refused_handshakes, 1);
-    // A place is free after an agreement, a refusal and an end.
+    // A slot becomes free after an agreement, a refusal and an end.
     let mut bytes = request(OURS);
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(first, &bytes);
@@ -48,8 +48,8 @@ fn no_more_callers_than_allowed_are_listened_to_at_once() {
     assert_eq!(script.accepted_from(remote), None);
 }
 
-/// Whatever bytes come in whatever pieces, with and without a good beginning: nothing panics, and
-/// every message that began ends.
+/// For any bytes in any pieces, with and without a valid start: nothing panics, and every message
+/// that started ends.
 #[test]
 fn garbage_is_harmless() {
     for seed in 0..10_000 {
@@ -74,11 +74,11 @@ fn garbage_is_harmless() {
             let ended = outputs.iter().filter(|output| matches!(output, Output::Completed { .. }));
             (begun.count(), ended.count())
         };
-        let (begun, mut ended) = begun_and_ended(script.deeds());
+        let (begun, mut ended) = begun_and_ended(script.actions());
         if begun > ended {
-            // The connection ended before the last message was judged.
+            // The connection ended before the verdict on the last message.
             script.judge(conn, Verdict::Wait);
-            ended += begun_and_ended(script.deeds()).1;
+            ended += begun_and_ended(script.actions()).1;
         }
         assert_eq!(begun, ended, "seed {seed}");
         assert_eq!(script.machine.need(conn), Need::Nothing);
@@ -86,7 +86,7 @@ fn garbage_is_harmless() {
     }
 }
 
-/// A conversation that is right at first, and then not.
+/// Returns a conversation that is valid at first, and then not.
 fn plausible(rng: &mut Rng) -> Vec<u8> {
     let version = [Version::V1, Version::V2, Version::V3, Version::V4][rng.below(4) as usize];
     let order = if rng.one_in(2) { Order::Big } else { Order::Little };

@@ -1,4 +1,4 @@
-//! Conversations with a machine. The peer is played by the test, with the real codecs.
+//! Conversations with a machine. The tests act as the peer, with the real codecs.
 
 mod accept;
 mod dial;
@@ -48,7 +48,7 @@ impl Script {
         Self { machine, now: Time::from_secs(1_000) }
     }
 
-    /// Takes the outputs, and closes what is to be closed: nothing more of it had been written.
+    /// Returns the outputs, and closes connections to be closed: no more of them had been written.
     fn outputs(&mut self) -> Vec<Output> {
         let mut outputs = Vec::new();
         while let Some(output) = self.machine.poll_output() {
@@ -60,25 +60,25 @@ impl Script {
         outputs
     }
 
-    /// Takes the outputs and leaves news out.
-    fn deeds(&mut self) -> Vec<Output> {
+    /// Returns the outputs without news.
+    fn actions(&mut self) -> Vec<Output> {
         let mut outputs = self.outputs();
         outputs.retain(|output| !matches!(output, Output::Notice(_) | Output::Path { .. }));
         outputs
     }
 
-    /// Takes the outputs, which must be this one.
+    /// Takes the outputs, which must be only this one.
     #[track_caller]
     fn expect(&mut self, expected: Output) {
-        assert_eq!(self.deeds(), [expected]);
+        assert_eq!(self.actions(), [expected]);
     }
 
     #[track_caller]
     fn expect_nothing(&mut self) {
-        assert_eq!(self.deeds(), []);
+        assert_eq!(self.actions(), []);
     }
 
-    /// Takes the outputs, which must be a notice among others.
+    /// Takes the outputs, which must include this notice.
     #[track_caller]
     fn expect_notice(&mut self, expected: &Notice) -> Vec<Output> {
         let outputs = self.outputs();
@@ -104,13 +104,13 @@ impl Script {
         self.machine.handle_accepted(self.now, addr(OURS, 988), remote)
     }
 
-    /// A caller's TCP connection stands.
+    /// Opens an incoming TCP connection.
     fn accepted(&mut self, peer: Nid) -> ConnId {
         self.accepted_from(addr(peer, 1023)).unwrap()
     }
 
-    /// Hands over bytes as an owner does, and returns how many were taken before a verdict or the
-    /// end of the connection.
+    /// Feeds bytes as an owner does, and returns how many were consumed before a verdict or the end
+    /// of the connection.
     fn feed(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() {
@@ -130,7 +130,7 @@ impl Script {
         at
     }
 
-    /// A peer calls, and asks for a connection that is of `kind` to it.
+    /// Opens a connection from a peer, of `kind` as seen by the peer.
     fn call(&mut self, hello: &Hello) -> ConnId {
         let conn = self.accepted(hello.source.nid);
         let mut bytes = request(OURS);
@@ -139,12 +139,12 @@ impl Script {
         conn
     }
 
-    /// A peer opens a connection that is of `kind` to us.
+    /// Opens a connection from a peer, of `kind` as seen by this node.
     #[track_caller]
     fn opened_by(&mut self, peer: Nid, kind: ConnKind, version: Version) -> ConnId {
         let theirs = kind.mirror().unwrap();
         let conn = self.call(&hello(peer, theirs, version));
-        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.deeds()[..] else {
+        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.actions()[..] else {
             panic!()
         };
         assert_eq!(*to, conn);
@@ -153,19 +153,21 @@ impl Script {
         conn
     }
 
-    /// The machine dials; takes the attempt.
+    /// Expects that the machine dials; returns the attempt.
     #[track_caller]
     fn dialled(&mut self) -> ConnId {
-        let deeds = self.deeds();
-        let [Output::Stream(Stream::Dial { conn, .. })] = deeds[..] else { panic!("{deeds:#?}") };
+        let actions = self.actions();
+        let [Output::Stream(Stream::Dial { conn, .. })] = actions[..] else {
+            panic!("{actions:#?}")
+        };
         conn
     }
 
-    /// The machine's attempt is connected; takes the kind that it asks for.
+    /// Completes the attempt of the machine; returns the kind that it requests.
     #[track_caller]
     fn connected(&mut self, conn: ConnId) -> Hello {
         self.machine.handle_dialled(self.now, conn, Ok(addr(OURS, 1023)));
-        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.deeds()[..] else {
+        let [Output::Stream(Stream::Write { conn: to, head, .. })] = &self.actions()[..] else {
             panic!()
         };
         assert_eq!(*to, conn);
@@ -176,7 +178,7 @@ impl Script {
         hello
     }
 
-    /// The machine dials a connection of `kind`, and the peer agrees.
+    /// Expects that the machine dials a connection of `kind`, and lets the peer agree.
     #[track_caller]
     fn opens(&mut self, peer: Nid, kind: ConnKind) -> ConnId {
         let conn = self.dialled();
@@ -193,7 +195,7 @@ impl Script {
         self.feed(conn, &bytes);
     }
 
-    /// The machine sends message `name` and opens the whole set to do so.
+    /// Sends message `name`, for which the machine opens the whole set.
     #[track_caller]
     fn opens_all(&mut self, peer: Nid) -> [ConnId; 3] {
         self.send(peer, 1, 0);
@@ -220,14 +222,14 @@ impl Script {
         self.machine.send(self.now, request);
     }
 
-    /// Takes the only write, and says that it is in the socket.
+    /// Takes the only write, and reports that it is in the socket.
     #[track_caller]
     fn written(&mut self) -> (ConnId, Vec<u8>) {
-        let mut deeds = self.deeds();
-        let Some(Output::Stream(Stream::Write { conn, head, payload, .. })) = deeds.pop() else {
+        let mut actions = self.actions();
+        let Some(Output::Stream(Stream::Write { conn, head, payload, .. })) = actions.pop() else {
             panic!()
         };
-        assert_eq!(deeds, []);
+        assert_eq!(actions, []);
         self.machine.handle_sent(self.now, conn, head.len() as u64 + u64::from(payload.len()));
         (conn, head)
     }
@@ -301,7 +303,7 @@ fn put(peer: Nid, name: u64, len: u32) -> SendRequest {
     }
 }
 
-/// A message as a peer writes it.
+/// Returns a message as a peer writes it.
 fn message(peer: Nid, version: Version, order: Order, frame: FrameHeader, len: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     if version != Version::V1 {
@@ -330,7 +332,7 @@ fn completed(conn: ConnId, result: Result<Vec<u8>, Errno>) -> Output {
     Output::Completed { rx: rx_on(conn), result }
 }
 
-/// One message at a time is received on a connection: the tests name it after that.
+/// A connection receives one message at a time: the tests name the message after it.
 fn rx_on(conn: ConnId) -> RxId {
     RxId(conn.0)
 }

@@ -1,4 +1,4 @@
-//! Two machines, joined by byte streams that are cut at random.
+//! Two machines, connected by byte streams with random cuts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,19 +8,19 @@ use fulmar_lnd::{Closed, DialError, FailureClass};
 
 const NIDS: [Nid; 2] = [LOW, HIGH];
 
-/// The end of a connection: whose, and its name there.
+/// The end of a connection: its node, and its ID there.
 type End = (usize, ConnId);
 
-/// Two nodes, the network between them, and an owner for each that puts payload where it belongs.
+/// Two nodes, the network between them, and an owner for each that stores the payload.
 struct Pair {
     nodes: [Socklnd; 2],
     now: Time,
     rng: Rng,
-    /// The end that hears what this one says.
+    /// The other end.
     joined: BTreeMap<End, End>,
-    /// What was asked to be written, and is not in the socket.
+    /// Queued writes that are not in the socket.
     unsent: BTreeMap<End, VecDeque<u8>>,
-    /// What is in the socket, and was not read by this end.
+    /// Bytes in the socket that this end has not read.
     unread: BTreeMap<End, VecDeque<u8>>,
     /// Ends whose peer has closed.
     ended: Vec<End>,
@@ -30,7 +30,7 @@ struct Pair {
     received: Vec<(usize, u64)>,
     sent: Vec<(usize, u64, Result<(), SendError>)>,
     notices: Vec<Notice>,
-    /// Attempts to connect that still fail.
+    /// Number of connection attempts that will fail.
     refuse: u32,
 }
 
@@ -58,7 +58,7 @@ impl Pair {
         }
     }
 
-    /// Node `from` sends message `name`, whose length and bytes follow from its name.
+    /// Sends message `name` from node `from`; its length and bytes follow from its name.
     fn send(&mut self, from: usize, name: u64) {
         let len = length(name);
         let (source, target) = (NIDS[from], NIDS[1 - from]);
@@ -74,7 +74,7 @@ impl Pair {
         self.drain(from);
     }
 
-    /// Moves bytes until none are left to move.
+    /// Moves bytes until none are left.
     fn run(&mut self) {
         while self.step() {}
     }
@@ -94,7 +94,7 @@ impl Pair {
         self.now = until;
     }
 
-    /// Does one thing at random, if there is anything to do.
+    /// Performs one random step, if there is any.
     fn step(&mut self) -> bool {
         self.now = Time(self.now.0 + 1);
         let mut choices: Vec<(u8, Option<End>)> = Vec::new();
@@ -150,7 +150,7 @@ impl Pair {
         self.drain(end.0);
     }
 
-    /// Reads some bytes, as the machine wants them.
+    /// Reads some bytes, as the machine needs them.
     fn read(&mut self, end: End) {
         let (node, conn) = end;
         let queue = self.unread.get_mut(&end).unwrap();
@@ -246,7 +246,7 @@ impl Pair {
         }
     }
 
-    /// Requires that both ends see the same connections.
+    /// Requires that both ends have the same connections.
     #[track_caller]
     fn assert_agreed(&self, conns: usize) {
         let kinds = |node: usize| {
@@ -270,7 +270,7 @@ fn content(name: u64, len: u32) -> Vec<u8> {
     (0..len).map(|i| (u64::from(i) * 7 + name) as u8).collect()
 }
 
-/// Every other seed asks for acknowledgements.
+/// Every other seed requests acknowledgements.
 fn acknowledged_or_not(seed: u64) -> Config {
     let zc_min_payload = (seed % 2 == 1).then_some(1_000);
     Config { zc_min_payload, ..Config::default() }
@@ -303,7 +303,7 @@ fn messages_arrive_whole_and_once_in_every_version() {
 }
 
 #[test]
-fn two_that_dial_each_other_at_once_end_with_one_set() {
+fn simultaneous_dials_end_with_one_set() {
     let mut races = 0;
     for seed in 0..200 {
         let mut pair = Pair::new(seed, &Config::default());
@@ -322,16 +322,16 @@ fn two_that_dial_each_other_at_once_end_with_one_set() {
 }
 
 #[test]
-fn a_node_that_restarts_is_taken_back() {
+fn a_restarted_node_is_connected_again() {
     for seed in 0..50 {
         let mut pair = Pair::new(seed, &Config::default());
         pair.send(0, 1);
         pair.run_for(3);
-        // It loses its memory, and its sockets without a word to the other end.
+        // It loses its memory, and its sockets without a notification to the other end.
         let mut node = Socklnd::new(Config::default());
         let ni = NiConfig { incarnation: OUR_INCARNATION + 1, ..ni(NIDS[0]) };
         node.add_ni(Time::ZERO, &ni);
-        // Names of connections are never used again: the old life's stay out of the new one's way.
+        // IDs of connections are never reused: those of the old incarnation do not collide.
         for _ in 0..100 {
             let conn = node.handle_accepted(pair.now, addr(LOW, 988), addr(HIGH, 1)).unwrap();
             node.handle_closed(pair.now, conn, Closed::Eof);
@@ -348,7 +348,7 @@ fn a_node_that_restarts_is_taken_back() {
 }
 
 #[test]
-fn a_peer_that_comes_up_late_is_reached_in_the_end() {
+fn a_peer_that_starts_late_is_reached() {
     let mut pair = Pair::new(1, &Config::default());
     pair.refuse = 3;
     for name in 0..4 {
@@ -388,16 +388,16 @@ fn connections_that_break_at_random_lose_no_answer() {
         let before = pair.received.len();
         pair.received.dedup();
         assert_eq!(pair.received.len(), before, "no message arrives twice");
-        // And they still talk.
+        // Both nodes still communicate.
         pair.send(0, 100);
         pair.run_for(5);
         assert!(pair.received.contains(&(1, 100)), "seed {seed}: {:?}", pair.notices);
     }
 }
 
-/// LNet sends again what was dropped, and nobody looks for duplicates.
+/// LNet sends dropped messages again, without a check for duplicates.
 #[test]
-fn whatever_ways_fail_and_return_nothing_that_was_dropped_has_arrived() {
+fn dropped_messages_have_not_arrived_after_path_failures() {
     let mut retired = 0;
     for seed in 0..150 {
         let mut pair = Pair::new(seed, &acknowledged_or_not(seed));
@@ -442,7 +442,7 @@ fn whatever_ways_fail_and_return_nothing_that_was_dropped_has_arrived() {
 }
 
 impl Pair {
-    /// Has something go wrong at one of the nodes, or come right.
+    /// Injects or removes a failure at one of the nodes.
     fn trouble(&mut self) {
         let node = self.rng.below(2) as usize;
         let conns = self.nodes[node].conns();

@@ -21,7 +21,7 @@ fn open() -> (Script, ConnId) {
     (script, conn)
 }
 
-/// Feeds what breaks the protocol, and requires that it ends the connection and its sibling.
+/// Feeds a protocol violation, and requires that it ends the connection and its sibling.
 #[track_caller]
 fn breaks(version: Version, bytes: &[u8], notice: impl FnOnce(SocketAddr) -> Notice) {
     let mut script = Script::new();
@@ -34,7 +34,7 @@ fn breaks(version: Version, bytes: &[u8], notice: impl FnOnce(SocketAddr) -> Not
 }
 
 #[test]
-fn a_message_is_received_however_it_is_cut_in_every_version_and_order() {
+fn a_message_is_received_in_any_pieces_in_every_version_and_order() {
     for version in ALL {
         for order in [Order::Little, Order::Big] {
             let bytes = message(HIGH, version, order, FrameHeader::lnet(), 5);
@@ -45,7 +45,7 @@ fn a_message_is_received_however_it_is_cut_in_every_version_and_order() {
                 let mut greeting = Vec::new();
                 hello(HIGH, ConnKind::CONTROL, version).encode(order, &mut greeting);
                 script.feed(conn, &greeting);
-                script.deeds();
+                script.actions();
                 let (mut at, mut judged) = (0, false);
                 while at < bytes.len() {
                     let end = bytes.len().min(at + chunk);
@@ -73,18 +73,18 @@ fn a_message_is_received_however_it_is_cut_in_every_version_and_order() {
 fn an_empty_message_is_complete_with_its_verdict() {
     let (mut script, conn) = open();
     script.feed(conn, &framed(0));
-    script.deeds();
+    script.actions();
     assert_eq!(script.machine.need(conn), Need::Verdict);
     script.judge(conn, Verdict::Receive(Sink::Discard { len: 0 }));
     script.expect(completed(conn, Ok(Vec::new())));
 }
 
 #[test]
-fn payload_goes_to_the_span_and_what_is_too_long_is_forgotten() {
+fn payload_is_stored_and_the_excess_is_discarded() {
     let (mut script, conn) = open();
     let bytes = framed(1000);
     assert_eq!(script.feed(conn, &bytes), 96);
-    script.deeds();
+    script.actions();
     script.judge(conn, Verdict::Receive(span(600)));
     assert_eq!(script.machine.need(conn), Need::Payload { sink: span(600), crc: None });
     script.feed(conn, &bytes[96..196]);
@@ -103,7 +103,7 @@ fn payload_goes_to_the_span_and_what_is_too_long_is_forgotten() {
 fn a_message_that_waits_is_not_read_and_does_not_stall() {
     let (mut script, conn) = open();
     script.feed(conn, &framed(10));
-    script.deeds();
+    script.actions();
     script.judge(conn, Verdict::Wait);
     assert_eq!(script.machine.need(conn), Need::Wait);
     assert_eq!(script.feed(conn, &[0; 10]), 0);
@@ -112,7 +112,7 @@ fn a_message_that_waits_is_not_read_and_does_not_stall() {
     script.judge(conn, Verdict::Wait);
     script.judge(conn, inline(10));
     script.feed(conn, &framed(10)[96..]);
-    assert!(script.deeds().contains(&completed(conn, Ok((0..10).collect()))));
+    assert!(script.actions().contains(&completed(conn, Ok((0..10).collect()))));
 }
 
 #[test]
@@ -121,11 +121,11 @@ fn a_rejected_message_ends_the_connection_and_its_siblings() {
     let sibling = script.opened_by(HIGH, ConnKind::BULK_IN, Version::V3);
     script.feed(conn, &framed(10));
     script.feed(sibling, &framed(10));
-    script.deeds();
+    script.actions();
     script.judge(sibling, Verdict::Wait);
     script.judge(conn, Verdict::Reject);
     let gone = completed(sibling, Err(Errno::EPROTO));
-    assert_eq!(script.deeds(), [close(conn), close(sibling), gone]);
+    assert_eq!(script.actions(), [close(conn), close(sibling), gone]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_message_that_is_cut_off_by_the_end_has_failed() {
     for verdict in [Verdict::Wait, Verdict::Receive(span(10)), inline(10)] {
         let (mut script, conn) = open();
         script.feed(conn, &framed(10));
-        script.deeds();
+        script.actions();
         script.judge(conn, verdict);
         script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
         script.expect(completed(conn, Err(Errno::ECONNRESET)));
@@ -148,28 +148,28 @@ fn a_verdict_on_a_connection_that_has_ended_fails_the_message() {
     for (verdict, fails) in [(Verdict::Wait, true), (inline(10), true), (Verdict::Reject, false)] {
         let (mut script, conn) = open();
         script.feed(conn, &framed(10));
-        script.deeds();
+        script.actions();
         script.machine.handle_closed(script.now, conn, fulmar_lnd::Closed::Eof);
         script.expect_nothing();
         script.judge(conn, verdict);
         let failed = completed(conn, Err(Errno::ECONNRESET));
-        assert_eq!(script.deeds(), if fails { vec![failed] } else { vec![] });
+        assert_eq!(script.actions(), if fails { vec![failed] } else { vec![] });
     }
 }
 
 #[test]
-fn a_peer_that_stops_within_a_message_is_given_up_after_the_timeout() {
+fn a_peer_that_stops_within_a_message_times_out() {
     let (mut script, conn) = open();
     script.wait_secs(25);
     script.feed(conn, &framed(10)[..3]);
     script.wait_secs(49);
     script.machine.handle_bytes(script.now, conn, &framed(10)[3..96]);
     script.judge(conn, Verdict::Receive(span(10)));
-    script.deeds();
+    script.actions();
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
-    assert_eq!(script.deeds(), [close(conn), completed(conn, Err(Errno::ETIMEDOUT))]);
+    assert_eq!(script.actions(), [close(conn), completed(conn, Err(Errno::ETIMEDOUT))]);
 }
 
 #[test]
@@ -196,21 +196,21 @@ fn every_zero_copy_request_is_acknowledged_once_on_its_connection_after_the_payl
             let frame = FrameHeader { cookies: [0x2a, 0], ..FrameHeader::lnet() };
             let bytes = message(HIGH, version, Order::Little, frame, 4);
             let used = script.feed(conn, &bytes);
-            script.deeds();
+            script.actions();
             script.judge(conn, verdict);
             script.feed(conn, &bytes[used..bytes.len() - 1]);
             script.expect_nothing();
             script.feed(conn, &bytes[bytes.len() - 1..]);
             let (payload, head) = (Payload::Empty, noop([0, 0x2a]));
             let ack = Output::Stream(Stream::Write { conn, head, payload, checksum: false });
-            assert_eq!(script.deeds(), [completed(conn, result.clone()), ack]);
+            assert_eq!(script.actions(), [completed(conn, result.clone()), ack]);
             assert_eq!(script.machine.counters().zc_acks_sent, 1);
         }
     }
 }
 
 #[test]
-fn whoever_never_reads_its_acknowledgements_is_given_up() {
+fn a_peer_that_never_reads_acknowledgements_is_disconnected() {
     let (mut script, conn) = open();
     let frame = FrameHeader { cookies: [7, 0], ..FrameHeader::lnet() };
     let bytes = message(HIGH, Version::V3, Order::Little, frame, 0);
@@ -225,7 +225,7 @@ fn whoever_never_reads_its_acknowledgements_is_given_up() {
 }
 
 #[test]
-fn acknowledgements_of_what_we_never_asked_for_break_the_protocol() {
+fn unrequested_acknowledgements_violate_the_protocol() {
     for version in [Version::V2, Version::V3, Version::V4] {
         let pair = if version == Version::V2 { 2 } else { 4 };
         for (cookies, cookie) in [([0, 5], 5), ([2, 4], 4), ([4, 2], pair)] {
@@ -240,7 +240,7 @@ fn acknowledgements_of_what_we_never_asked_for_break_the_protocol() {
 }
 
 #[test]
-fn what_is_no_message_breaks_the_protocol() {
+fn invalid_messages_violate_the_protocol() {
     let range = |field, got| {
         move |remote| Notice::Malformed { remote, error: DecodeError::Range { field, got } }
     };
@@ -258,7 +258,7 @@ fn keepalives_may_come_in_any_number_and_anywhere_between_messages() {
     let bytes = [noop([0, 1]), noop([0, 1]), framed(0)].concat();
     script.feed(conn, &bytes[..30]);
     script.feed(conn, &bytes[30..]);
-    assert!(matches!(script.deeds()[..], [Output::Received(_)]));
+    assert!(matches!(script.actions()[..], [Output::Received(_)]));
     assert_eq!(script.machine.counters().keepalives_received, 2);
 }
 
@@ -293,9 +293,9 @@ fn checksums_are_verified_wherever_the_payload_goes() {
                 let counters = script.machine.counters();
                 assert_eq!(counters.checksum_errors, u64::from(wrong), "{version:?} {len}");
                 assert_eq!(script.machine.conns().is_empty(), wrong);
-                let deeds = script.deeds();
+                let actions = script.actions();
                 if wrong && len > 0 {
-                    assert!(deeds.contains(&completed(conn, Err(Errno::EPROTO))));
+                    assert!(actions.contains(&completed(conn, Err(Errno::EPROTO))));
                 }
             }
         }
@@ -303,7 +303,7 @@ fn checksums_are_verified_wherever_the_payload_goes() {
 }
 
 #[test]
-fn what_is_not_wanted_whole_is_not_checked() {
+fn truncated_payload_is_not_checked() {
     for verdict in [Verdict::Receive(span(8)), Verdict::Receive(Sink::Discard { len: 9 })] {
         let mut script = Script::new();
         let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V2);
@@ -311,7 +311,7 @@ fn what_is_not_wanted_whole_is_not_checked() {
         let used = script.feed(conn, &bytes);
         script.judge(conn, verdict);
         script.feed(conn, &bytes[used..]);
-        assert!(script.deeds().contains(&completed(conn, Ok(Vec::new()))));
+        assert!(script.actions().contains(&completed(conn, Ok(Vec::new()))));
     }
 }
 

@@ -10,8 +10,9 @@ fn a_message_is_its_frame_its_header_and_its_payload() {
     let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
     let request = put(HIGH, 1, 8);
     script.machine.send(script.now, request.clone());
-    let deeds = script.deeds();
-    let [Output::Stream(Stream::Write { head, payload, checksum: false, .. })] = &deeds[..] else {
+    let actions = script.actions();
+    let [Output::Stream(Stream::Write { head, payload, checksum: false, .. })] = &actions[..]
+    else {
         panic!()
     };
     assert_eq!(
@@ -40,19 +41,21 @@ fn version_1_has_no_frames_and_version_4_long_headers() {
 }
 
 #[test]
-fn checksums_are_asked_for_on_version_2_only() {
+fn checksums_are_requested_on_version_2_only() {
     for (enable_csum, version, expected) in
         [(true, Version::V2, true), (true, Version::V3, false), (false, Version::V2, false)]
     {
         let mut script = Script::with(Config { enable_csum, ..Config::default() });
         let conn = script.opened_by(HIGH, ConnKind::CONTROL, version);
         script.send(HIGH, 1, 8);
-        let [Output::Stream(Stream::Write { checksum, .. })] = script.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { checksum, .. })] = script.actions()[..] else {
+            panic!()
+        };
         assert_eq!(checksum, expected);
         let frame = FrameHeader { cookies: [5, 0], ..FrameHeader::lnet() };
         script.feed(conn, &message(HIGH, version, Order::Little, frame, 0));
         script.judge(conn, inline(0));
-        let Some(Output::Stream(Stream::Write { checksum, .. })) = script.deeds().pop() else {
+        let Some(Output::Stream(Stream::Write { checksum, .. })) = script.actions().pop() else {
             panic!()
         };
         assert_eq!(checksum, expected);
@@ -66,12 +69,12 @@ fn small_messages_prefer_control_and_large_ones_bulk() {
     for (len, conn) in [(0, control), (927, control), (928, bulk_out), (1 << 20, bulk_out)] {
         script.send(HIGH, 2, len);
         assert_eq!(script.written().0, conn, "{len} bytes");
-        script.deeds();
+        script.actions();
     }
 }
 
 #[test]
-fn bulk_carries_small_messages_if_nothing_else_is_there_and_bulk_in_none() {
+fn bulk_out_carries_small_messages_without_control_and_bulk_in_none() {
     let mut script = Script::new();
     script.opened_by(HIGH, ConnKind::BULK_IN, Version::V3);
     script.opened_by(HIGH, ConnKind::ANY, Version::V3);
@@ -92,20 +95,20 @@ fn version_2_sends_on_any_and_if_need_be_on_bulk_in() {
     let bulk_in = script.opened_by(HIGH, ConnKind::BULK_IN, Version::V2);
     script.send(HIGH, 1, 0);
     assert_eq!(script.written().0, bulk_in);
-    script.deeds();
+    script.actions();
     let any = script.opened_by(HIGH, ConnKind::ANY, Version::V2);
     script.send(HIGH, 2, 8192);
     assert_eq!(script.written().0, any);
 }
 
 #[test]
-fn among_equals_the_one_with_the_least_to_do_then_the_one_that_rested_longest() {
+fn the_shortest_queue_then_the_least_recent_use_decides() {
     let mut script = Script::new();
     let conns: Vec<_> =
         (0..3).map(|_| script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3)).collect();
     let mut sends = |name, len| {
         script.send(HIGH, name, len);
-        let [Output::Stream(Stream::Write { conn, .. })] = script.deeds()[..] else { panic!() };
+        let [Output::Stream(Stream::Write { conn, .. })] = script.actions()[..] else { panic!() };
         conn
     };
     assert_eq!([sends(1, 5000), sends(2, 4000), sends(3, 3000)], conns[..]);
@@ -114,12 +117,12 @@ fn among_equals_the_one_with_the_least_to_do_then_the_one_that_rested_longest() 
     for (conn, len) in [(conns[0], 5096), (conns[1], 4096 + 2096), (conns[2], 3096 + 2096)] {
         script.machine.handle_sent(script.now, conn, len);
     }
-    script.deeds();
+    script.actions();
     let mut used = Vec::new();
     for name in 6..12 {
         script.send(HIGH, name, 2000);
         used.push(script.written().0);
-        script.deeds();
+        script.actions();
     }
     assert_eq!(used, [conns[0], conns[2], conns[1], conns[0], conns[2], conns[1]]);
 }
@@ -138,10 +141,10 @@ fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
         let other = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
         script.send(HIGH, 2, 0);
         script.send(HIGH, 3, 5000);
-        script.deeds();
+        script.actions();
         script.machine.handle_closed(script.now, bulk_out, how);
         let expected = [failed(3, error), close(control), close(bulk_in), failed(2, error)];
-        assert_eq!(script.deeds(), expected);
+        assert_eq!(script.actions(), expected);
         assert_eq!(script.machine.conns().len(), 1);
         assert_eq!(script.machine.conns()[0].conn, other);
         assert_eq!(script.machine.peers().len(), 1);
@@ -149,7 +152,7 @@ fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
 }
 
 #[test]
-fn peers_are_seen_to_come_and_go() {
+fn peers_are_reported_up_and_down() {
     let mut script = Script::new();
     let (ni, peer) = (OURS, ProcessId::lustre(HIGH));
     let conn = script.call(&hello(HIGH, ConnKind::CONTROL, Version::V3));
@@ -165,7 +168,7 @@ fn a_disconnected_peer_is_dialled_again_when_it_is_needed() {
     let mut script = Script::new();
     let [control, bulk_in, bulk_out] = script.opens_all(HIGH);
     script.machine.close_peer(script.now, Nid::ANY);
-    assert_eq!(script.deeds(), [close(control), close(bulk_in), close(bulk_out)]);
+    assert_eq!(script.actions(), [close(control), close(bulk_in), close(bulk_out)]);
     script.wait_secs(200);
     script.expect_nothing();
     script.send(HIGH, 2, 0);
@@ -173,19 +176,19 @@ fn a_disconnected_peer_is_dialled_again_when_it_is_needed() {
 }
 
 #[test]
-fn a_peer_that_stops_reading_is_given_up_after_the_timeout() {
+fn a_peer_that_stops_reading_times_out() {
     let mut script = Script::with(Config { keepalive: Duration::ZERO, ..Config::default() });
     let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
     script.wait_secs(20);
     script.send(HIGH, 1, 1000);
-    script.deeds();
+    script.actions();
     script.wait_secs(30);
     script.machine.handle_sent(script.now, conn, 10);
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(1);
     let error = SendError::remote_dropped(Errno::ETIMEDOUT);
-    assert_eq!(script.deeds(), [close(conn), failed(1, error)]);
+    assert_eq!(script.actions(), [close(conn), failed(1, error)]);
     assert_eq!(script.machine.counters().stalled, 1);
 }
 
@@ -205,17 +208,17 @@ fn keepalives_go_where_the_peer_could_not_send_its_own() {
 }
 
 #[test]
-fn a_connection_on_which_bytes_wait_needs_no_keepalive() {
+fn queued_bytes_make_keepalives_unnecessary() {
     let mut script = Script::new();
     script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
     script.send(HIGH, 1, 0);
-    script.deeds();
+    script.actions();
     script.wait_secs(40);
     script.expect_nothing();
 }
 
 #[test]
-fn whoever_was_heard_is_not_asked() {
+fn a_recently_heard_peer_gets_no_keepalive() {
     let mut script = Script::new();
     let conn = script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
     for _ in 0..10 {
@@ -254,7 +257,7 @@ fn asking() -> Script {
 }
 
 #[test]
-fn a_message_that_asks_to_be_acknowledged_is_sent_when_it_is() {
+fn a_zero_copy_message_is_sent_when_acknowledged() {
     let mut script = asking();
     let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
     for (name, len, cookies) in [(2, 16_384, [2, 0]), (3, 1 << 20, [3, 0]), (1, 16_383, [0, 0])] {
@@ -268,11 +271,11 @@ fn a_message_that_asks_to_be_acknowledged_is_sent_when_it_is() {
     assert_eq!((counters.messages_sent, counters.zc_acks_received), (3, 0));
     script.feed(conn, &noop([0, 3]));
     script.expect(Output::Sent { message: MessageId(3), result: Ok(()) });
-    // A message of the peer can say so on its way.
+    // A message of the peer can carry the acknowledgement.
     let frame = FrameHeader { cookies: [0, 2], ..FrameHeader::lnet() };
     script.feed(conn, &message(HIGH, Version::V3, Order::Little, frame, 0));
-    let deeds = script.deeds();
-    let [Output::Received(_), sent] = &deeds[..] else { panic!("{deeds:#?}") };
+    let actions = script.actions();
+    let [Output::Received(_), sent] = &actions[..] else { panic!("{actions:#?}") };
     assert_eq!(*sent, Output::Sent { message: MessageId(2), result: Ok(()) });
     assert_eq!(script.machine.counters().zc_acks_received, 2);
 }
@@ -287,19 +290,19 @@ fn version_1_cannot_be_asked() {
 }
 
 #[test]
-fn what_was_written_and_not_acknowledged_ends_with_its_connection_and_is_not_sent_again() {
+fn unacknowledged_messages_fail_with_their_connection() {
     let mut script = asking();
     let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
     script.send(HIGH, 1, 1 << 20);
     script.written();
     script.send(HIGH, 2, 1 << 20);
-    script.deeds();
+    script.actions();
     script.machine.handle_closed(script.now, conn, Closed::Eof);
     let expected = [
         failed(1, SendError::local_error(Errno::EIO)),
         failed(2, SendError::remote_dropped(Errno::ECONNRESET)),
     ];
-    assert_eq!(script.deeds(), expected);
+    assert_eq!(script.actions(), expected);
 }
 
 #[test]
@@ -311,7 +314,7 @@ fn the_end_of_a_close_decides_what_was_written() {
         let mut script = asking();
         let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V4);
         script.send(HIGH, 1, 1 << 20);
-        script.deeds();
+        script.actions();
         script.machine.close_peer(script.now, HIGH);
         assert_eq!(script.machine.poll_output(), Some(close(conn)));
         script.machine.handle_stopped(script.now, conn, bytes);
@@ -320,7 +323,7 @@ fn the_end_of_a_close_decides_what_was_written() {
 }
 
 #[test]
-fn a_peer_that_acknowledges_nothing_is_left() {
+fn a_peer_without_acknowledgements_is_disconnected() {
     let mut script = asking();
     let conn = script.opened_by(HIGH, ConnKind::BULK_OUT, Version::V3);
     script.send(HIGH, 1, 1 << 20);
@@ -328,5 +331,5 @@ fn a_peer_that_acknowledges_nothing_is_left() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(2);
-    assert_eq!(script.deeds()[..2], [close(conn), failed(1, SendError::local_error(Errno::EIO))]);
+    assert_eq!(script.actions()[..2], [close(conn), failed(1, SendError::local_error(Errno::EIO))]);
 }

@@ -1,4 +1,4 @@
-//! TCP windows that limit the throughput: more connections carry it.
+//! TCP windows that limit the throughput, and additional connections.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn opened(conns_max: u32) -> (Script, [ConnId; 3]) {
     (script, conns)
 }
 
-/// Returns a connection for bulk that we send.
+/// Returns a connection for sent bulk.
 fn bulk_out(script: &Script) -> ConnId {
     let conns = script.machine.conns();
     conns.iter().find(|conn| conn.kind == ConnKind::BULK_OUT).unwrap().conn
@@ -20,10 +20,10 @@ fn limited(script: &mut Script, conn: ConnId) {
     script.machine.handle_window_limited(script.now, conn);
 }
 
-/// The peer answers the calls that follow; returns their kinds.
+/// Lets the peer answer the following attempts; returns their kinds.
 fn answer_all(script: &mut Script) -> Vec<ConnKind> {
     let mut kinds = Vec::new();
-    while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() {
+    while let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() {
         let kind = script.connected(conn).kind;
         let mirror = kind.mirror().unwrap();
         script.answer(conn, &hello(HIGH, mirror, Version::V3));
@@ -33,7 +33,7 @@ fn answer_all(script: &mut Script) -> Vec<ConnKind> {
 }
 
 #[test]
-fn connections_for_what_we_send_double_up_to_the_limit() {
+fn connections_for_sending_double_up_to_the_limit() {
     let (mut script, _) = opened(5);
     let bulk_out = bulk_out(&script);
     for (conns, more) in [(2, 1), (4, 2), (5, 1)] {
@@ -66,8 +66,8 @@ fn the_next_ones_are_opened_when_the_last_ones_are_open() {
     let (mut script, _) = opened(8);
     let bulk_out = bulk_out(&script);
     limited(&mut script, bulk_out);
-    let deeds = script.deeds();
-    assert!(matches!(deeds[..], [Output::Stream(Stream::Dial { .. })]), "{deeds:?}");
+    let actions = script.actions();
+    assert!(matches!(actions[..], [Output::Stream(Stream::Dial { .. })]), "{actions:?}");
     limited(&mut script, bulk_out);
     script.expect_nothing();
 }
@@ -89,7 +89,7 @@ fn a_peer_that_refuses_more_is_left_alone() {
     let bulk_out = bulk_out(&script);
     limited(&mut script, bulk_out);
     for refusal in 1..=3 {
-        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.deeds().pop() else {
+        let Some(Output::Stream(Stream::Dial { conn, .. })) = script.actions().pop() else {
             panic!("{refusal}")
         };
         script.connected(conn);
@@ -100,5 +100,5 @@ fn a_peer_that_refuses_more_is_left_alone() {
     limited(&mut script, bulk_out);
     script.wait_secs(20);
     script.expect_nothing();
-    assert_eq!(script.machine.conns().len(), 3, "what is open stays open");
+    assert_eq!(script.machine.conns().len(), 3, "open connections stay open");
 }

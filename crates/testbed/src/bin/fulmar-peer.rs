@@ -1,15 +1,15 @@
-//! A node for the tests of this crate, which run it in network namespaces of their own.
+//! A node for the tests of this crate, which run it in network namespaces.
 //!
 //! ```text
 //! fulmar-peer serve ADDRESS             offers memory until standard input ends
-//! fulmar-peer converse ADDRESS PEER     does every operation with it
+//! fulmar-peer converse ADDRESS PEER     runs every operation with it
 //! fulmar-peer call ADDRESS PEER         pings it, and accepts no connections
 //! ```
 //!
-//! All use port 988 and accept connections from privileged ports only. Each prints lines for the
+//! All use port 988 and accept connections only from privileged ports. Each prints lines for the
 //! test.
 #![forbid(unsafe_code)]
-// What is tested is real: real clocks, sockets and arguments.
+// This program uses real clocks, sockets and arguments.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::error::Error;
@@ -27,7 +27,7 @@ const PORTAL: u32 = 9;
 const PUT_BITS: u64 = 1;
 const GET_BITS: u64 = 2;
 const MIB: usize = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,12 +43,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn start(runtime: &Runtime, address: IpAddr, accept: AcceptMode) -> Result<Node, Box<dyn Error>> {
     let mut options = Options::default();
     options.config.socklnd.accept = accept;
-    // One of each kind, at any reported speed of a virtual cable.
+    // One connection of each kind, whatever speed a virtual cable reports.
     options.nis.push(NiOptions { conns_per_peer: 1, ..NiOptions::at(address) });
     Ok(Node::start(runtime, options)?)
 }
 
-/// Accepts PUTs and answers GETs; prints each, and at the end how many callers were refused.
+/// Accepts PUTs and answers GETs; prints each, and at the end how many connections were refused.
 fn serve(own: IpAddr) -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(Some(2))?;
     let node = start(&runtime, own, AcceptMode::Secure)?;
@@ -85,24 +85,24 @@ fn converse(own: IpAddr, peer: IpAddr) -> Result<(), Box<dyn Error>> {
     let node = start(&runtime, own, AcceptMode::Secure)?;
     let peer = ProcessId::lustre(Nid::of_ip(Net::TCP, peer));
     let failed = |what: &'static str| move |errno| format!("{what}: {errno}");
-    let reply = node.admin().ping(peer, None, PATIENCE).map_err(failed("ping"))?;
+    let reply = node.admin().ping(peer, None, TIMEOUT).map_err(failed("ping"))?;
     println!("pinged {:?}", reply.nids);
     let found = node.admin().discover(peer.nid, true).map_err(failed("discover"))?;
     println!("discovered {} multi-rail={}", found.primary, found.multi_rail);
     wait_for_push(&node, peer.nid)?;
     let exchange = Exchange::open(&node)?;
-    let info = exchange.ping_info(peer, PATIENCE).map_err(failed("ping info"))?;
+    let info = exchange.ping_info(peer, TIMEOUT).map_err(failed("ping info"))?;
     println!("features {:#x}", info.features.0);
     let target = |match_bits| Target { process: peer, portal: PORTAL, match_bits };
     for len in [100, 65536, MIB] {
         let buffer = Buffer::new(len);
         buffer.write_at(0, &pattern(len as u64, len));
-        let ack = exchange.put(target(PUT_BITS), &buffer, len as u64, PATIENCE);
+        let ack = exchange.put(target(PUT_BITS), &buffer, len as u64, TIMEOUT);
         println!("put {}", ack.map_err(failed("put"))?.mlength);
     }
     for len in [100, MIB] {
         let buffer = Buffer::new(len);
-        exchange.get(target(GET_BITS), &buffer, PATIENCE).map_err(failed("get"))?;
+        exchange.get(target(GET_BITS), &buffer, TIMEOUT).map_err(failed("get"))?;
         let is_right = buffer.to_vec(0, len) == pattern(GET_BITS, len);
         println!("got {len} {}", if is_right { "right" } else { "WRONG" });
     }
@@ -114,7 +114,7 @@ fn converse(own: IpAddr, peer: IpAddr) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Waits until the peer has pushed its list to us, so that it is in the capture.
+/// Waits until the peer has pushed its NIDs, so that the push is in the capture.
 fn wait_for_push(node: &Node, peer: Nid) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -124,8 +124,8 @@ fn wait_for_push(node: &Node, peer: Nid) -> Result<(), String> {
             println!("pushed");
             return Ok(());
         }
-        if begun.elapsed() > PATIENCE {
-            return Err("the peer has not pushed".into());
+        if begun.elapsed() > TIMEOUT {
+            return Err("the peer did not push".into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

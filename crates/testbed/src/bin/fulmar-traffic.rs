@@ -8,9 +8,9 @@ use fulmar_lnet::RouteConfig;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_testbed::traffic::{self, Endpoint, SIZES, Work};
 
-/// Store and fetch messages between processes, and report the progress
+/// Send PUTs and GETs between processes, and report the progress
 ///
-/// Tests and benchmarks run this in hosts of their own.
+/// Tests and benchmarks run this in their hosts.
 #[derive(Debug, Parser)]
 #[command(name = "fulmar-traffic")]
 struct Args {
@@ -25,34 +25,34 @@ enum Part {
         #[command(flatten)]
         endpoint: EndpointArgs,
     },
-    /// Store and fetch until standard input ends
+    /// Send PUTs and GETs until standard input ends
     Load {
         #[command(flatten)]
         endpoint: EndpointArgs,
-        /// The node that serves
+        /// NID of the serving node
         #[arg(long)]
         to: Nid,
-        /// Messages under way at once
+        /// Messages in flight at once
         #[arg(long, default_value_t = 64)]
         window: usize,
-        /// Lengths of the messages, in turns
+        /// Lengths of the messages, in rotation
         #[arg(long, value_delimiter = ',', default_values_t = SIZES)]
         sizes: Vec<usize>,
-        /// Only store
+        /// Only PUTs
         #[arg(long, conflicts_with = "gets")]
         puts: bool,
-        /// Only fetch
+        /// Only GETs
         #[arg(long)]
         gets: bool,
     },
-    /// Let a node at each NID store at once
+    /// Let a node at each NID send PUTs at once
     Flood {
         #[command(flatten)]
         endpoint: EndpointArgs,
-        /// The node that serves
+        /// NID of the serving node
         #[arg(long)]
         to: Nid,
-        /// How often each node stores 1 MiB
+        /// How many 1 MiB PUTs each node sends
         #[arg(long, default_value_t = 8)]
         each: usize,
     },
@@ -63,16 +63,16 @@ struct EndpointArgs {
     /// A NID of this node
     #[arg(long = "nid", required = true, value_delimiter = ',')]
     nids: Vec<Nid>,
-    /// A way to another network, such as tcp1=10.1.0.254@tcp
+    /// A route to another network, such as tcp1=10.1.0.254@tcp
     #[arg(long = "route", value_parser = route)]
     routes: Vec<RouteConfig>,
-    /// Messages under way to each NID of a peer
+    /// Messages in flight to each NID of a peer
     #[arg(long)]
     peer_credits: Option<u32>,
-    /// Seconds that an answer may take
+    /// Timeout of an answer
     #[arg(long)]
     transaction_timeout: Option<u32>,
-    /// Connections of each bulk kind to a peer; 0 for what suits the link
+    /// Connections of each bulk kind to a peer; 0 to choose by the link
     #[arg(long, default_value_t = 0)]
     conns_per_peer: u32,
 }

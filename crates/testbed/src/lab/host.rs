@@ -12,11 +12,11 @@ use fulmar_link::{LinkError, Namespace, Rate};
 pub struct Host {
     name: String,
     namespace: Arc<Namespace>,
-    /// Set again when a link comes up: the kernel removes routes with the link.
+    /// Routes to set again when a link comes up: the kernel removes them with the link.
     routes: Arc<Mutex<Vec<PolicyRoute>>>,
 }
 
-/// Packets from an address leave by its own interface.
+/// Policy route: packets from an address leave by its own interface.
 #[derive(Clone, Debug)]
 struct PolicyRoute {
     interface: String,
@@ -27,8 +27,9 @@ struct PolicyRoute {
 impl Host {
     pub(super) fn new(namespace: Arc<Namespace>, name: &str) -> Result<Self, String> {
         let this = Self { name: name.to_owned(), namespace, routes: Arc::default() };
-        // What Lustre's manual asks of a host with two interfaces in one network: each answers for
-        // its own addresses only, and takes packets that could have come by the other.
+        // The manual of Lustre requires this of a host with two interfaces in one network: each
+        // answers only for its own addresses, and accepts packets that could have arrived at the
+        // other.
         for (setting, value) in [
             ("conf/all/rp_filter", "0"),
             ("conf/default/rp_filter", "0"),
@@ -40,7 +41,7 @@ impl Host {
         Ok(this)
     }
 
-    /// Returns the name that it was given.
+    /// Returns the name given at creation.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -55,28 +56,28 @@ impl Host {
         &self.namespace
     }
 
-    /// Joins `interface` of this host and an interface of another by a cable. Both are up.
+    /// Connects `interface` of this host and an interface of another by a cable. Both are up.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn cable(&self, interface: &str, to: (&Self, &str)) -> Result<(), String> {
         let (other, their) = to;
         self.namespace.cable(interface, (&other.namespace, their)).map_err(text)
     }
 
-    /// Gives an address such as `10.1.0.1/24` to an interface.
+    /// Adds an address such as `10.1.0.1/24` to an interface.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn address(&self, interface: &str, address: &str) -> Result<(), String> {
         self.namespace.add_address(interface, address).map_err(text)
     }
 
-    /// Lets packets from `address` leave by `interface`, although another interface is in the same
+    /// Makes packets from `address` leave by `interface`, although another interface is in the same
     /// `network`. Each call needs another number `table`.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn leave_by(
         &self,
         interface: &str,
@@ -97,14 +98,14 @@ impl Host {
         self.ip(&["route", "replace", network, "dev", interface, "table", table])
     }
 
-    /// Limits what an interface sends.
+    /// Limits the sending rate of an interface.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn limit(&self, interface: &str, rate: Rate) -> Result<(), String> {
         let bits = format!("{}bit", rate.bits());
-        // A burst takes whole segments of TCP offload, which would be cut to frames otherwise; the
-        // queue is deep enough for what senders that meet at a switch have in their windows.
+        // A burst holds whole segments of TCP offload, which would otherwise be split into frames;
+        // the queue can hold the windows of all senders that meet at a switch.
         let burst = (rate.bits() / 8 / 1000).max(256 << 10).to_string();
         let words = ["qdisc", "replace", "dev", interface, "root", "tbf", "rate", &bits];
         let rest = ["burst", &burst, "latency", "50ms"];
@@ -114,7 +115,7 @@ impl Host {
     /// Takes an interface down, as when a cable is cut, or up again.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn set_link(&self, interface: &str, up: bool) -> Result<(), String> {
         self.ip(&["link", "set", interface, if up { "up" } else { "down" }])?;
         if up {
@@ -127,26 +128,26 @@ impl Host {
         Ok(())
     }
 
-    /// Runs `ip` with these words on the host.
+    /// Runs `ip` with these arguments on the host.
     ///
     /// # Errors
-    /// What it printed.
+    /// The output of the program.
     pub fn ip(&self, words: &[&str]) -> Result<(), String> {
         self.namespace.ip(words).map(drop).map_err(text)
     }
 
-    /// Runs a program on the host and returns what it printed.
+    /// Runs a program on the host and returns its output.
     ///
     /// # Errors
-    /// What it printed, if it failed.
+    /// The output of the program, if it failed.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String, String> {
         self.namespace.run(program, args).map_err(text)
     }
 
-    /// Runs `work` on the host, in this thread. Threads that it starts stay there.
+    /// Runs `work` on the host, in this thread. Threads started by it stay there.
     ///
     /// # Errors
-    /// If this thread cannot enter the namespace.
+    /// Fails if this thread cannot enter the namespace.
     pub fn inside<R>(&self, work: impl FnOnce() -> R) -> Result<R, String> {
         let _visit = self.namespace.visit().map_err(text)?;
         Ok(work())

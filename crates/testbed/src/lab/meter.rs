@@ -1,4 +1,4 @@
-//! The kernel's counters: bytes of interfaces, processor time and memory of processes.
+//! Counters of the kernel: bytes of interfaces, CPU time and memory of processes.
 
 use std::fs;
 use std::time::Instant;
@@ -8,11 +8,11 @@ use super::{Host, Program};
 /// Reads the counters of a host's interfaces.
 #[derive(Debug)]
 pub struct Meter {
-    /// The kernel shows the counters of a process's namespace, so there must be a process.
+    /// A process in the namespace, whose /proc shows the counters there.
     inside: Program,
 }
 
-/// What an interface has carried.
+/// The bytes of an interface.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Carried {
@@ -25,19 +25,19 @@ impl Meter {
     /// Prepares to read the counters of a host.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn new(host: &Host) -> Result<Self, String> {
         let mut inside = Program::start(&mut host.command("cat".as_ref()))?;
-        // Only when it answers is it in the namespace.
+        // Its answer shows that it is in the namespace.
         inside.write_line("there")?;
         inside.wait_for("there")?;
         Ok(Self { inside })
     }
 
-    /// Returns what an interface has carried.
+    /// Returns the bytes of an interface.
     ///
     /// # Errors
-    /// If there is no such interface.
+    /// Fails if there is no such interface.
     pub fn read(&self, interface: &str) -> Result<Carried, String> {
         let path = format!("/proc/{}/net/dev", self.inside.id());
         let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -54,30 +54,30 @@ fn counters(text: &str, interface: &str) -> Option<(u64, u64)> {
     Some((*numbers.first()?, *numbers.get(8)?))
 }
 
-/// Returns the processor time of a process, user and system, in seconds.
+/// Returns the CPU time of a process, user and system, in seconds.
 ///
 /// # Errors
-/// If it has ended.
+/// Fails if the process has ended.
 pub fn cpu_seconds(process: u32) -> Result<f64, String> {
     times_from(&format!("/proc/{process}/stat"), UTIME)
 }
 
-/// Returns the processor time of all children of this process that have been waited for, in seconds.
+/// Returns the CPU time of all children of this process after their wait, in seconds.
 ///
 /// # Errors
-/// If /proc cannot be read.
+/// Fails if /proc cannot be read.
 pub fn children_cpu_seconds() -> Result<f64, String> {
     times_from("/proc/self/stat", CUTIME)
 }
 
-/// The numbers of fields of proc(5) `stat`: the user time, which the system time follows.
+/// Field numbers of proc(5) `stat`: the user time, followed by the system time.
 const UTIME: usize = 14;
 const CUTIME: usize = 16;
 
-/// Returns the sum of a field with a time and of the next one, in seconds.
+/// Returns the sum of a time field and the next one, in seconds.
 fn times_from(path: &str, field: usize) -> Result<f64, String> {
     let stat = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    // The second field is a name in parentheses and may hold spaces.
+    // The second field is a name in parentheses and may contain spaces.
     let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').skip(field - 3).take(2));
     let ticks: Option<f64> = fields.and_then(|fields| fields.map(|n| n.parse::<f64>().ok()).sum());
     Ok(ticks.ok_or_else(|| format!("{path} has too few fields"))? / TICKS_PER_SECOND)
@@ -86,7 +86,7 @@ fn times_from(path: &str, field: usize) -> Result<f64, String> {
 /// Returns the resident memory of a process in MiB.
 ///
 /// # Errors
-/// If it has ended.
+/// Fails if the process has ended.
 pub fn resident_mib(process: u32) -> Result<f64, String> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

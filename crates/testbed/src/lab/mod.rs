@@ -2,10 +2,10 @@
 //!
 //! A host is a network namespace. Its interfaces are ends of virtual cables, which lead to another
 //! host or to a port of a [`Switch`]. An interface can be limited to the rate of a real link, taken
-//! down, and made to lose everything silently. Programs run in a host; [`Node`] is one of them, with
-//! its control socket. A [`Resident`] is a node of this process whose sockets are in a host.
+//! down, or made to lose all packets silently. Programs run in a host; [`Node`] is one of them,
+//! with its control socket. A [`Resident`] is a node of this process whose sockets are in a host.
 //!
-//! All of it needs root, and is removed when it is dropped. What a killed run has left behind is
+//! Everything needs root, and is removed on drop. The next run removes what a killed run left.
 //! removed by the next.
 
 mod host;
@@ -36,18 +36,18 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Prepares for hosts. The binaries `fulmar` and `fulmar-traffic` are in the directory
+    /// Creates a laboratory. The binaries `fulmar` and `fulmar-traffic` are in the directory
     /// `binaries`; see [`binaries`].
     ///
     /// # Errors
-    /// Why there can be no network namespaces here.
+    /// Why network namespaces are not available.
     pub fn new(binaries: &Path) -> Result<Self, String> {
         let runner = Runner::new(&binaries.join(FULMAR))?;
         Ok(Self { runner, binaries: binaries.to_owned() })
     }
 
-    /// Returns a laboratory for a test, with the binaries of this build. Where that is not allowed it
-    /// returns `None` and prints a line that begins with `NOT RUN`.
+    /// Returns a laboratory for a test, with the binaries of this build. Without permission returns
+    /// `None` and prints a line that begins with `NOT RUN`.
     ///
     /// # Panics
     /// If the binaries have not been built.
@@ -56,31 +56,31 @@ impl Lab {
         Self::new(&binaries).map_err(|why| not_run(&why)).ok()
     }
 
-    /// Does the same for a test that runs neither of the two binaries.
+    /// Returns the same for a test that runs neither of the two binaries.
     pub fn hosts_or_not_run() -> Option<Self> {
         Self::new(Path::new("")).map_err(|why| not_run(&why)).ok()
     }
 
-    /// Makes a host without any cable.
+    /// Creates a host without cables.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn host(&self, name: &str) -> Result<Host, String> {
         Host::new(self.runner.namespace(name)?, name)
     }
 
-    /// Makes a switch.
+    /// Creates a switch.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn switch(&self, name: &str) -> Result<Switch, String> {
         Switch::new(self.host(&format!("switch-{name}"))?)
     }
 
-    /// Starts a node on a host, and returns when it is ready.
+    /// Starts a node on a host, and waits until it is ready.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the node does not start.
     pub fn node(&self, host: &Host, settings: &Settings) -> Result<Node, String> {
         Node::start(&self.runner, host.shared(), settings)
     }
@@ -107,7 +107,7 @@ const TRAFFIC: &str = "fulmar-traffic";
 /// Returns the directory of the build that this program is part of, where cargo puts binaries.
 ///
 /// # Errors
-/// If a binary is missing there: which command builds it.
+/// The command that builds a missing binary.
 pub fn binaries() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("no path: {error}"))?;
     let directory = program.parent().unwrap_or(Path::new("."));
@@ -127,7 +127,8 @@ pub fn binaries() -> Result<PathBuf, String> {
     Ok(directory.to_owned())
 }
 
-/// Prints why a test did not run, to standard error itself: cargo shows that of passing tests too.
+/// Prints why a test did not run, directly to standard error: cargo shows that of passing tests
+/// too.
 pub fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "\nNOT RUN: {why}");
 }

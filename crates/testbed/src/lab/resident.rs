@@ -7,23 +7,23 @@ use fulmar_net::{Node, Options, Runtime};
 use super::Host;
 use crate::witness::{Terms, Witness};
 
-/// A node whose sockets are on a host, while its memory and its tables are here. A [`Witness`]
-/// checks it all the time; it is stopped when this is dropped.
+/// A node whose sockets are on a host, while its memory and tables are in this process. A
+/// [`Witness`] checks it continuously; it is stopped on drop.
 #[derive(Debug)]
 pub struct Resident {
     node: Node,
     witness: Arc<Witness>,
-    /// After the node.
+    /// Dropped after the node.
     _runtime: Runtime,
-    /// After the node: the namespace must outlive it.
+    /// Dropped after the node, which needs the namespace.
     host: Host,
 }
 
 impl Resident {
-    /// Starts a node on a host, with a thread of its own.
+    /// Starts a node on a host, with its own thread.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the node does not start.
     pub fn start(host: &Host, options: Options, terms: Terms) -> Result<Self, String> {
         let witness = Witness::new(terms);
         let options = Options { tap: Some(witness.clone()), ..options };
@@ -45,7 +45,7 @@ impl Resident {
         &self.witness
     }
 
-    /// Returns the node, for reading. Calls that open connections are made on its host: see
+    /// Returns the node for reading. Calls that open connections must run on its host: see
     /// [`Resident::act`].
     pub fn node(&self) -> &Node {
         &self.node
@@ -59,10 +59,10 @@ impl Resident {
         self.host.inside(|| act(&self.node)).expect("the host outlives its node")
     }
 
-    /// Waits until the node has nothing left to do, and returns which invariants were ever broken.
+    /// Waits until the node is idle, and returns the invariants that were ever broken.
     pub fn judged(&self) -> Option<String> {
-        self.witness.look(&self.node);
-        self.witness.rest(&self.node);
+        self.witness.check_active(&self.node);
+        self.witness.check_idle(&self.node);
         self.witness.found()
     }
 }

@@ -1,8 +1,8 @@
-//! Switches, whose ports can silently lose everything.
+//! Switches, whose ports can silently lose all packets.
 
 use super::{Host, Rate};
 
-/// A host that does nothing but pass frames between its ports.
+/// A host that only forwards frames between its ports.
 #[derive(Clone, Debug)]
 pub struct Switch(Host);
 
@@ -16,11 +16,11 @@ impl Switch {
         Ok(Self(host))
     }
 
-    /// Lays a cable from an interface of a host to a port of the switch that is named after them,
-    /// and limits both ends of it.
+    /// Connects an interface of a host by a cable to a port of the switch that is named after them,
+    /// and limits both ends.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn connect(&self, host: &Host, interface: &str, rate: Option<Rate>) -> Result<(), String> {
         let port = port(host, interface);
         host.cable(interface, (&self.0, &port))?;
@@ -31,11 +31,11 @@ impl Switch {
         }
     }
 
-    /// Makes the port of a host's interface lose every frame in both directions, or forward them
-    /// again. The carrier stays, so that neither end notices.
+    /// Makes the port of an interface lose all frames in both directions, or forward them again.
+    /// The carrier stays, so that neither end is notified.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn set_silent(&self, host: &Host, interface: &str, silent: bool) -> Result<(), String> {
         // The states of a port in the spanning tree: disabled, and forwarding.
         let state = if silent { "0" } else { "3" };
@@ -45,7 +45,7 @@ impl Switch {
     }
 }
 
-/// The name of the port of an interface.
+/// Returns the name of the port of an interface.
 fn port(host: &Host, interface: &str) -> String {
     format!("{}-{interface}", host.name())
 }

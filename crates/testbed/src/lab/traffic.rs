@@ -11,14 +11,14 @@ use crate::traffic::{Flooded, Outcome, Sample, Served, now_ms};
 #[derive(Debug)]
 pub struct Server(Program);
 
-/// A process that stores and fetches.
+/// A process that sends PUTs and GETs.
 #[derive(Debug)]
 pub struct Load {
     program: Program,
     samples: Vec<Sample>,
 }
 
-/// A process of many nodes that store.
+/// A process with many nodes that send PUTs.
 #[derive(Debug)]
 pub struct Flood {
     program: Program,
@@ -33,17 +33,17 @@ fn start(lab: &Lab, host: &Host, part: &str, words: &str) -> Result<Program, Str
     Ok(program)
 }
 
-/// Returns the report in the last line of a program.
+/// Parses the report in the last line of a program.
 fn last<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
     serde_json::from_str(line).map_err(|error| format!("no report ({error}) in:\n{text}"))
 }
 
 impl Server {
-    /// Starts `fulmar-traffic serve` with these words.
+    /// Starts `fulmar-traffic serve` with these arguments.
     ///
     /// # Errors
-    /// What it printed instead of `ready`.
+    /// The output of the program instead of `ready`.
     pub fn start(lab: &Lab, host: &Host, words: &str) -> Result<Self, String> {
         start(lab, host, "serve", words).map(Self)
     }
@@ -53,20 +53,20 @@ impl Server {
         &self.0
     }
 
-    /// Ends it and returns its report.
+    /// Ends the process and returns its report.
     ///
     /// # Errors
-    /// If it does not end.
+    /// Fails if it does not end.
     pub fn finish(self) -> Result<Served, String> {
         last(&self.0.finish()?)
     }
 }
 
 impl Load {
-    /// Starts `fulmar-traffic load` with these words, and waits until a first message was answered.
+    /// Starts `fulmar-traffic load` with these arguments, and waits for the first answered message.
     ///
     /// # Errors
-    /// What it printed instead of `ready`.
+    /// The output of the program instead of `ready`.
     pub fn start(lab: &Lab, host: &Host, words: &str) -> Result<Self, String> {
         let program = start(lab, host, "load", words)?;
         Ok(Self { program, samples: Vec::new() })
@@ -95,13 +95,13 @@ impl Load {
             .extend(lines.iter().filter_map(|line| serde_json::from_str::<Sample>(line).ok()));
     }
 
-    /// Returns its rate over some time from now, in bytes per second.
+    /// Returns its rate over a time from now, in bytes per second.
     ///
     /// # Errors
-    /// If it has ended, or a message has failed.
+    /// Fails if it has ended, or a message has failed.
     pub fn rate(&mut self, duration: Duration) -> Result<f64, String> {
         let begun = now_ms();
-        // The last sample may be as old as the time between two.
+        // The last sample may be one sampling interval old.
         self.run_for(duration + crate::traffic::TICK);
         let samples = &self.samples;
         let first = samples.iter().find(|sample| sample.at_ms >= begun);
@@ -114,10 +114,10 @@ impl Load {
         }
     }
 
-    /// Ends it, when its messages under way are done, and returns the outcome and all samples.
+    /// Ends the process after its messages in flight, and returns the outcome and all samples.
     ///
     /// # Errors
-    /// If it does not end.
+    /// Fails if it does not end.
     pub fn finish(mut self) -> Result<(Outcome, Vec<Sample>), String> {
         self.look();
         Ok((last(&self.program.finish()?)?, self.samples))
@@ -125,18 +125,19 @@ impl Load {
 }
 
 impl Flood {
-    /// Starts `fulmar-traffic flood` with these words, and waits until all nodes know the receiver.
+    /// Starts `fulmar-traffic flood` with these arguments, and waits until all nodes know the
+    /// receiver.
     ///
     /// # Errors
-    /// What it printed instead of `ready`.
+    /// The output of the program instead of `ready`.
     pub fn start(lab: &Lab, host: &Host, words: &str) -> Result<Self, String> {
         Ok(Self { program: start(lab, host, "flood", words)?, last: None })
     }
 
-    /// Makes all of them send.
+    /// Makes all nodes send.
     ///
     /// # Errors
-    /// If it has closed its standard input.
+    /// Fails if it has closed its standard input.
     pub fn go(&mut self) -> Result<(), String> {
         self.program.write_line("go")
     }
@@ -144,7 +145,7 @@ impl Flood {
     /// Waits until no message has left its node for `quiet`, and returns the counters.
     ///
     /// # Errors
-    /// If it has printed no counters.
+    /// Fails if it has printed no counters.
     pub fn stalled(&mut self, quiet: Duration) -> Result<Flooded, String> {
         let mut since = Instant::now();
         while since.elapsed() < quiet {
@@ -161,7 +162,7 @@ impl Flood {
     /// Waits until all messages are done.
     ///
     /// # Errors
-    /// If that takes too long.
+    /// Fails if that takes too long.
     pub fn finish(self) -> Result<Flooded, String> {
         last(&self.program.finish()?)
     }

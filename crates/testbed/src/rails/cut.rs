@@ -10,41 +10,41 @@ use crate::traffic::{Outcome, Served, now_ms};
 /// How a rail is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The interface of the sending node goes down, which its kernel reports.
+    /// The interface of the sending node is taken down, which its kernel reports.
     LinkDown,
-    /// The port of the other node silently loses everything.
+    /// The port of the other node silently loses all packets.
     Silence,
 }
 
 /// An experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// How the rails are arranged.
+    /// The networks of the rails.
     pub nets: Nets,
     /// How one of them is cut.
     pub cut: Cut,
-    /// The rate of each.
+    /// The rate of each rail.
     pub rate: Rate,
-    /// How long the rail is cut.
+    /// Duration of the cut.
     pub cut_for: Duration,
 }
 
 /// The rates before, during and after the cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// Bytes per second over one rail that is not cut.
+    /// Bytes per second over one intact rail.
     pub one: f64,
-    /// Over both, before the cut.
+    /// Bytes per second over both, before the cut.
     pub both: f64,
-    /// From a second after the cut to the rail's return.
+    /// Bytes per second from a second after the cut until the rail is restored.
     pub while_cut: f64,
     /// Seconds from the cut to [`FULL`] of one rail; `None` if that rate was not reached.
     pub recovered: Option<f64>,
-    /// Seconds from the rail's return to [`BOTH`] of one rail; `None` if that rate was not reached.
+    /// Seconds from the restoration to [`BOTH`] of one rail; `None` if that rate was not reached.
     pub returned: Option<f64>,
 }
 
-/// The share of one rail's rate that counts as its full speed, and that which counts as the use of
+/// Share of the rate of one rail that counts as its full rate, and share that counts as the use of
 /// both.
 pub const FULL: f64 = 0.9;
 /// See [`FULL`].
@@ -52,17 +52,17 @@ pub const BOTH: f64 = 1.6;
 
 /// The rail that is cut. It has the primary NIDs, which is the harder case.
 const VICTIM: usize = 0;
-/// How long it is watched before the cut, and after the return.
+/// Observation time before the cut, and after the restoration.
 const BEFORE: Duration = Duration::from_secs(3);
 const AFTER: Duration = Duration::from_secs(8);
-/// How often counters are read.
+/// Interval between reads of counters.
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl Trial {
     /// Returns the experiment with the usual rates and times.
     pub fn new(nets: Nets, cut: Cut) -> Self {
-        // Messages that were under way arrive when TCP sends again, which may take as long again as
-        // the cut. Silent loss is detected after a few seconds.
+        // Messages in flight arrive when TCP retransmits, which may take as long again as the cut.
+        // Silent loss is detected after a few seconds.
         let cut_for = Duration::from_secs(if cut == Cut::Silence { 10 } else { 4 });
         Self { nets, cut, rate: Rate::megabits(1000), cut_for }
     }
@@ -74,7 +74,7 @@ impl Trial {
         }
     }
 
-    /// Cuts and restores the rail, with `wait` in between; returns the two times in milliseconds.
+    /// Cuts and restores the rail, with `wait` between them; returns the two times in milliseconds.
     fn run(
         &self,
         rails: &Rails,
@@ -107,7 +107,7 @@ impl Course {
 /// Cuts a rail under 64 PUTs and GETs of every length.
 ///
 /// # Errors
-/// If the experiment fails. Messages that failed are in the outcome.
+/// Fails if the experiment fails. Failed messages are in the outcome.
 pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, Served), String> {
     let rails = Rails::new(lab, trial.nets, &["a", "b"], trial.rate)?;
     let endpoint = |nids: &str| format!("--nid {nids}");
@@ -133,11 +133,11 @@ pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, Serve
     Ok((course, outcome, server.finish()?))
 }
 
-/// Cuts a rail under `lst`, which writes and checks all data. Rates are from the kernel's counters of
-/// the interfaces; the rate of one rail is that of the other one before the cut.
+/// Cuts a rail under `lst`, which writes and checks all data. Rates come from the kernel counters
+/// of the interfaces; the rate of one rail is that of the other one before the cut.
 ///
 /// # Errors
-/// If the experiment fails. RPCs that failed are in the report.
+/// Fails if the experiment fails. Failed RPCs are in the report.
 pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String> {
     let rails = Rails::new(lab, trial.nets, &["a", "b"], trial.rate)?;
     let settings = rails.settings(&[0, 1]);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::lab::{Host, Lab, Rate, Settings, Switch};
 
-/// How two rails are arranged.
+/// The networks of two rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nets {
     /// One network, in which every node has two interfaces: `tcp(eth0,eth1)`.
@@ -20,7 +20,7 @@ pub enum Nets {
 /// The interfaces of every host.
 pub const RAILS: [&str; 2] = ["eth0", "eth1"];
 
-/// Hosts that are joined by two rails.
+/// Hosts that are connected by two rails.
 #[derive(Debug)]
 pub struct Rails {
     nets: Nets,
@@ -32,10 +32,10 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Makes hosts of these names, each with an interface at either rail.
+    /// Creates hosts of these names, each with an interface on both rails.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn new(lab: Lab, nets: Nets, names: &[&str], rate: Rate) -> Result<Self, String> {
         let first = lab.switch("s0")?;
         let second = if nets == Nets::Two { lab.switch("s1")? } else { first.clone() };
@@ -68,7 +68,7 @@ impl Rails {
         &self.lab
     }
 
-    /// Returns a host by its place among the names.
+    /// Returns a host by its index in the names.
     pub fn host(&self, number: usize) -> &Host {
         &self.hosts[number]
     }
@@ -89,7 +89,7 @@ impl Rails {
         format!("{},{}", self.nid(host, 0), self.nid(host, 1))
     }
 
-    /// Returns the configuration of a node that uses these rails only.
+    /// Returns the configuration of a node that uses only these rails.
     pub fn settings(&self, rails: &[usize]) -> Settings {
         let names: Vec<&str> = rails.iter().map(|rail| RAILS[*rail]).collect();
         Settings::networks(&match self.nets {
@@ -102,5 +102,5 @@ impl Rails {
     }
 }
 
-/// The network of both rails, if they are in one.
+/// The network of both rails, if they share one.
 const NETWORK: &str = "10.1.0.0/16";

@@ -2,15 +2,16 @@
 
 use crate::traffic::Sample;
 
-/// A time in milliseconds, and all bytes until then.
+/// A time in milliseconds, and the total bytes until then.
 pub type Point = (u64, u64);
 
-/// Returns the series of a load's samples.
+/// Returns the series of the samples of a load.
 pub fn of(samples: &[Sample]) -> Vec<Point> {
     samples.iter().map(|sample| (sample.at_ms, sample.bytes)).collect()
 }
 
-/// Returns the mean rate between two times, in bytes per second; `None` if there are no points between them.
+/// Returns the mean rate between two times, in bytes per second; `None` if there are no points
+/// between them.
 pub fn rate(series: &[Point], from_ms: u64, to_ms: u64) -> Option<f64> {
     let first = series.iter().find(|(at, _)| *at >= from_ms)?;
     let last = series.iter().rev().find(|(at, _)| *at <= to_ms)?;
@@ -18,8 +19,8 @@ pub fn rate(series: &[Point], from_ms: u64, to_ms: u64) -> Option<f64> {
     Some((last.1 - first.1) as f64 / (ms as f64 / 1e3))
 }
 
-/// Returns how many seconds after `from_ms` the first window of [`WINDOW_MS`] began whose rate was at
-/// least `least`; `None` if there is none before `until_ms`.
+/// Returns how many seconds after `from_ms` the first window of [`WINDOW_MS`] started whose rate
+/// was at least `least`; `None` if there is none before `until_ms`.
 pub fn reached(series: &[Point], (from_ms, until_ms): (u64, u64), least: f64) -> Option<f64> {
     let starts = series.iter().map(|(at, _)| *at).filter(|at| (from_ms..until_ms).contains(at));
     let mut good = starts.filter(|at| {

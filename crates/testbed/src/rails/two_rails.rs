@@ -3,17 +3,17 @@
 use super::{Nets, Rails};
 use crate::lab::{Lab, Lst, Node, Rate};
 
-/// What was carried, in bytes per second.
+/// Throughput in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
-    /// By one rail.
+    /// Over one rail.
     pub one: f64,
-    /// By both.
+    /// Over both.
     pub two: f64,
 }
 
 impl Carried {
-    /// Returns how much more both carry than one.
+    /// Returns the ratio of both to one.
     pub fn ratio(&self) -> f64 {
         self.two / self.one
     }
@@ -22,10 +22,10 @@ impl Carried {
 /// The two directions of bulk of `lst`.
 pub const DIRECTIONS: [&str; 2] = ["brw write", "brw read"];
 
-/// Measures between two nodes, by `lst` in either direction, over one rail and over both.
+/// Measures between two nodes with `lst` in both directions, over one rail and over both.
 ///
 /// # Errors
-/// What failed; an RPC that did is one.
+/// A description of the failure, also for failed RPCs.
 pub fn between_two_nodes(
     lab: Lab,
     nets: Nets,
@@ -47,11 +47,11 @@ pub fn between_two_nodes(
     Ok([0, 1].map(|at| Carried { one: one[at], two: two[at] }))
 }
 
-/// Measures between a client on two nets and two servers, each bound to one of them, in either
-/// direction: with the first server alone, and with both.
+/// Measures between a client on two nets and two servers, one on each, in both directions: with the
+/// first server alone, and with both.
 ///
 /// # Errors
-/// What failed; an RPC that did is one.
+/// A description of the failure, also for failed RPCs.
 pub fn with_a_server_on_each_net(
     lab: Lab,
     rate: Rate,

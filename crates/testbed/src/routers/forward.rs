@@ -1,4 +1,4 @@
-//! What forwarding 1 MiB messages costs: by a router, and by haproxy on the same path.
+//! The cost of forwarding 1 MiB messages: by a router, and by haproxy on the same path.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use super::haproxy::{self, Proxied};
 use super::{BACK, CLIENT, FRONT, Row, SERVER};
 use crate::lab::{Host, Lab, Load, Server, bytes_per_second, cpu_seconds};
 
-/// What was forwarded, and at which cost.
+/// Throughput and cost of forwarding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forwarded {
-    /// Payload.
+    /// Payload in bytes per second.
     pub bytes_per_second: f64,
-    /// Processor time of the process in the middle for 10^9 bytes of it.
+    /// CPU time of the forwarding process for 10^9 bytes of payload.
     pub cpu_per_gigabyte: f64,
 }
 
-/// What both do.
+/// The load of both.
 const WORK: &str = "--puts --sizes 1048576 --window 16 --peer-credits 16";
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Measures a router for some time.
 ///
 /// # Errors
-/// What failed.
+/// A description of the failure.
 pub fn by_router(lab: &Lab, duration: Duration) -> Result<Forwarded, String> {
     let row = Row::new(lab)?;
     let router = row.route(lab, Row::networks())?;
@@ -38,7 +38,7 @@ pub fn by_router(lab: &Lab, duration: Duration) -> Result<Forwarded, String> {
 /// Measures haproxy for some time, with its defaults or with `splice`.
 ///
 /// # Errors
-/// What failed.
+/// A description of the failure.
 pub fn by_haproxy(lab: &Lab, splice: bool, duration: Duration) -> Result<Forwarded, String> {
     let proxied = Proxied::new(lab, splice)?;
     let ends = [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::join;
 use crate::lab::{Host, Lab, Load, Node, Rate, Server, Settings, Switch};
 
-/// What was sent to the groups, in bytes per second.
+/// Throughput to the groups, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Groups {
     /// Each while the other was idle.
@@ -20,13 +20,14 @@ impl Groups {
         (self.together[0] + self.together[1]) / (self.alone[0] + self.alone[1])
     }
 
-    /// Returns the share of its rate that a group keeps when the other joins.
+    /// Returns the share of its rate that a group keeps when the other starts.
     pub fn kept(&self, group: usize) -> f64 {
         self.together[group] / self.alone[group]
     }
 }
 
-/// A router with its clients on `tcp`, a client for each group, and the groups on `tcp1` and `tcp2`.
+/// A router with its clients on `tcp`, a client for each group, and the groups on `tcp1` and
+/// `tcp2`.
 struct TwoGroups {
     clients: [Host; 2],
     servers: [Host; 2],
@@ -35,7 +36,7 @@ struct TwoGroups {
 }
 
 impl TwoGroups {
-    /// `rates` limit the groups' networks, and `front` the link between clients and router.
+    /// `rates` limit the networks of the groups, and `front` the link between clients and router.
     fn new(lab: &Lab, front: Option<Rate>, rates: [Option<Rate>; 2]) -> Result<Self, String> {
         let router = lab.host("router")?;
         let switch = lab.switch("front")?;
@@ -88,7 +89,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// Measures each group alone, then both at once.
 ///
 /// # Errors
-/// What failed; failed messages count.
+/// A description of the failure, also for failed messages.
 pub fn measure(
     lab: &Lab,
     front: Option<Rate>,
@@ -108,7 +109,7 @@ pub fn measure(
     let mut loads = [both.load(lab, 0)?, both.load(lab, 1)?];
     loads[0].run_for(WARM_UP);
     let [first, second] = &mut loads;
-    // The second one's samples of the same time are read afterwards.
+    // The samples of the second load for the same time are read afterwards.
     let begun = crate::traffic::now_ms();
     let one = first.rate(duration)?;
     let samples = crate::rails::series::of(second.samples());
@@ -120,7 +121,7 @@ pub fn measure(
     Ok(Groups { alone, together: [one, other] })
 }
 
-/// Ends a load, of which no message may have failed.
+/// Ends a load, which must have no failed messages.
 fn fine(load: Load) -> Result<(), String> {
     let (outcome, _) = load.finish()?;
     outcome.fault().map_or(Ok(()), Err)

@@ -1,8 +1,8 @@
 //! The baseline of forwarding: haproxy in TCP mode between the same two programs.
 //!
-//! A node connects to the address of the other's NID, and its own address identifies it, so haproxy
-//! must be invisible to both. It listens in one namespace, which has the server's address, and
-//! connects from another, which has the client's.
+//! A node connects to the address in the NID of the other, and its own address identifies it, so
+//! haproxy must be transparent. It listens in one namespace, which has the address of the server,
+//! and connects from another, which has the address of the client.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Proxied {
     pub server: Host,
     /// haproxy itself.
     pub proxy: Program,
-    /// Its namespaces: the client's side and the server's.
+    /// Its namespaces: on the client side and on the server side.
     _sides: [Host; 2],
 }
 
@@ -31,11 +31,11 @@ const CLIENT_IP: &str = "10.1.0.1";
 const SERVER_IP: &str = "10.2.0.1";
 
 impl Proxied {
-    /// Lays the cables and starts haproxy. With `splice` the kernel moves the data, which is not the
-    /// default.
+    /// Creates the network and starts haproxy. With `splice` the kernel moves the data, which is
+    /// not the default.
     ///
     /// # Errors
-    /// What the system refused, or that haproxy is not installed.
+    /// The error of the system, or that haproxy is not installed.
     pub fn new(lab: &Lab, splice: bool) -> Result<Self, String> {
         let (client, server) = (lab.host("client")?, lab.host("server")?);
         let (front, back) = (lab.host("front")?, lab.host("back")?);
@@ -55,7 +55,7 @@ impl Proxied {
     }
 }
 
-/// The least that TCP mode needs; everything else has the defaults of Debian's package.
+/// Returns the minimum for TCP mode; everything else has the defaults of the Debian package.
 fn configuration(front: &str, back: &str, splice: bool) -> String {
     let option = if splice { "option splice-auto" } else { "no option splice-auto" };
     format!(

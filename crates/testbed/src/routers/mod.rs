@@ -21,18 +21,18 @@ pub struct Row {
 
 /// The NIDs of a [`Row`].
 pub const CLIENT: &str = "10.1.0.1@tcp";
-/// The router as the client knows it.
+/// The NID of the router on the side of the client.
 pub const FRONT: &str = "10.1.0.254@tcp";
-/// The router as the server knows it.
+/// The NID of the router on the side of the server.
 pub const BACK: &str = "10.2.0.254@tcp1";
 /// See [`CLIENT`].
 pub const SERVER: &str = "10.2.0.1@tcp1";
 
 impl Row {
-    /// Lays the cables.
+    /// Creates the network.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn new(lab: &Lab) -> Result<Self, String> {
         let (client, router) = (lab.host("client")?, lab.host("router")?);
         let server = lab.host("server")?;
@@ -44,7 +44,7 @@ impl Row {
     /// Starts the router.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the router does not start.
     pub fn route(&self, lab: &Lab, settings: Settings) -> Result<Node, String> {
         lab.node(&self.router, &settings.router())
     }
@@ -55,7 +55,7 @@ impl Row {
     }
 }
 
-/// Lays a cable, gives both ends addresses, and limits both if asked to.
+/// Connects two hosts by a cable with addresses at both ends, and limits both if requested.
 fn join(
     near: (&Host, &str),
     far: (&Host, &str),

@@ -1,4 +1,4 @@
-//! Two routers side by side, of which one is killed; and two in a row.
+//! Two parallel routers, one of which is killed; and two in a row.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::lab::{Host, Lab, Load, Node, Rate, Server, Settings};
 use crate::rails::series;
 use crate::traffic::{Outcome, Served, now_ms};
 
-/// What happened to the messages when a router was killed.
+/// The messages when a router was killed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Killed {
-    /// Bytes per second before that.
+    /// Bytes per second before the kill.
     pub before: f64,
-    /// The same from a second after that.
+    /// Bytes per second from a second after the kill.
     pub after: f64,
-    /// Seconds until as much was carried again as one router carried alone, within a tenth.
+    /// Seconds until the rate was again that of one router, within a tenth.
     pub recovered: Option<f64>,
     /// The outcome of the load.
     pub outcome: Outcome,
@@ -25,7 +25,7 @@ pub struct Killed {
 /// Kills one of two routers under 64 PUTs and GETs of every length.
 ///
 /// # Errors
-/// If the experiment fails. Messages that failed are in the outcome.
+/// Fails if the experiment fails. Failed messages are in the outcome.
 pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, String> {
     let (front, back) = (lab.switch("front")?, lab.switch("back")?);
     let connect = |name: &str, sides: &[(bool, String)]| -> Result<Host, String> {
@@ -78,10 +78,10 @@ pub fn kill_one_of_two(lab: &Lab, transaction_timeout: u32) -> Result<Killed, St
 /// The rate of each host of [`kill_one_of_two`]: one router can carry it.
 const RATE: Rate = Rate::megabits(1000);
 
-/// Sends messages of every length over two routers in a row, in either direction.
+/// Sends messages of every length over two routers in a row, in both directions.
 ///
 /// # Errors
-/// If the experiment fails. Messages that failed are in the outcomes.
+/// Fails if the experiment fails. Failed messages are in the outcomes.
 pub fn two_in_a_row(lab: &Lab, duration: Duration) -> Result<[(Outcome, Served); 2], String> {
     let hosts = [lab.host("a")?, lab.host("r1")?, lab.host("r2")?, lab.host("b")?];
     let [a, r1, r2, b] = &hosts;

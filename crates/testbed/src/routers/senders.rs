@@ -1,4 +1,4 @@
-//! Many senders, one receiver that has stopped, and the memory of the router between them.
+//! Many senders, one stopped receiver, and the memory of the router between them.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use crate::traffic::Flooded;
 /// The state of the router and of the senders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stalled {
-    /// Its memory before anything was sent, with all its connections, in MiB.
+    /// Memory of the router with all connections before any message, in MiB.
     pub before: f64,
-    /// Its memory while nothing moved.
+    /// Memory of the router while no message moved, in MiB.
     pub stalled: f64,
-    /// What its pools may hold, in MiB.
+    /// The capacity of its pools in MiB.
     pub pools: f64,
-    /// Large buffers that were free then; negative if messages waited for one.
+    /// Free large buffers at that time; negative if messages waited for one.
     pub large_free: i64,
-    /// The counters of the senders then.
+    /// The counters of the senders at that time.
     pub held: Flooded,
-    /// The same after the receiver has continued.
+    /// The same after the receiver was resumed.
     pub end: Flooded,
 }
 
 /// Buffers of the router's pools: tiny, small and large.
 const POOLS: [u32; 3] = [512, 1024, 64];
 
-/// Makes many nodes send `each` messages of 1 MiB to a stopped receiver, then lets it continue.
+/// Makes many nodes send `each` messages of 1 MiB to a stopped receiver, then resumes it.
 ///
 /// # Errors
-/// What failed.
+/// A description of the failure.
 pub fn into_a_stopped_receiver(lab: &Lab, senders: u8, each: usize) -> Result<Stalled, String> {
     let row = Row::new(lab)?;
     let nids: Vec<String> = (1..=senders).map(|number| format!("10.1.1.{number}")).collect();

@@ -1,4 +1,4 @@
-//! Many nodes in one process that all send to one.
+//! Many nodes in one process that all send to one node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use fulmar_net::{Batch, Buffer, Delivery, Descriptor, Node, Runtime, Service};
 use serde::{Deserialize, Serialize};
 
 use super::serve::UNCHECKED;
-use super::{Endpoint, PORTAL, TICK, match_bits, process, tell};
+use super::{Endpoint, PORTAL, TICK, match_bits, print_line, process};
 
-/// How long all may take once standard input has ended.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of all messages after the end of standard input.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The counters of a flood, printed every [`TICK`] and at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +30,11 @@ pub struct Flooded {
     pub failed: u64,
 }
 
-/// Starts a node for each NID of `endpoint`, and prints `ready` when all know `target`. When a line has
-/// been read, each sends it `each` PUTs of 1 MiB, which `target` may be slow to take; prints the
+/// Starts a node for each NID of `endpoint`, and prints `ready` when all know `target`. After a
+/// line of input, each sends it `each` PUTs of 1 MiB, which `target` may receive slowly; prints the
 /// counters until all are done.
 ///
-/// # Errors
+/// Why it cannot start, or that some messages were not answered.
 /// Why it cannot start, or that not all messages were answered.
 pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String> {
     let runtime = Runtime::new(None).map_err(|error| error.to_string())?;
@@ -45,12 +45,14 @@ pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String
         let one = Endpoint { nids: vec![*nid], ..endpoint.clone() };
         let (node, witness) = one.start(&runtime)?;
         let known = node.admin().discover(target, false);
-        known.map_err(|errno| format!("{nid} does not find {target}: {errno}"))?;
+        known.map_err(|errno| format!("{nid} cannot discover {target}: {errno}"))?;
         nodes.push((node, witness));
     }
     println!("ready");
     let mut go = String::new();
-    std::io::stdin().read_line(&mut go).map_err(|error| format!("nobody says go: {error}"))?;
+    std::io::stdin()
+        .read_line(&mut go)
+        .map_err(|error| format!("cannot read the start line: {error}"))?;
     for (node, _) in &nodes {
         let counts = (sent.clone(), ended.clone(), failed.clone());
         let refused = |errno: Errno| format!("a node cannot send: {errno}");
@@ -61,18 +63,18 @@ pub fn flood(endpoint: &Endpoint, target: Nid, each: usize) -> Result<(), String
     let start = Instant::now();
     loop {
         let (done, failed) = (count(&ended), count(&failed));
-        tell(&Flooded { begun, sent: count(&sent), done, failed });
+        print_line(&Flooded { begun, sent: count(&sent), done, failed });
         if done + failed >= begun {
             break;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return Err(format!("{} of {begun} messages were not answered", begun - done));
         }
-        nodes.iter().for_each(|(node, witness)| witness.look(node));
+        nodes.iter().for_each(|(node, witness)| witness.check_active(node));
         std::thread::sleep(TICK * 5);
     }
     let broken = nodes.iter().find_map(|(node, witness)| {
-        witness.rest(node);
+        witness.check_idle(node);
         node.stop();
         witness.found()
     });

@@ -1,4 +1,4 @@
-//! The process that stores and fetches, many messages at once.
+//! The process that sends PUTs and GETs, many messages at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use fulmar_net::{Buffer, Delivery, Descriptor, Handler, Runtime, Service};
 
 use super::serve::UNCHECKED;
 use super::{
-    Endpoint, Outcome, PLACES, PORTAL, Sample, TICK, Work, match_bits, now_ms, process, tell,
-    wait_for_the_end,
+    Endpoint, Outcome, PLACES, PORTAL, Sample, TICK, Work, match_bits, now_ms, print_line, process,
+    wait_for_end_of_input,
 };
 use crate::witness::Witness;
 
-/// How much longer than the transaction timeout the last messages may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Additional time for the last messages, beyond the transaction timeout.
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many failures are described.
 const FAILURES_TOLD: usize = 8;
 
-/// Does `work` until standard input ends. Prints `ready` when a first message was answered, then a
+/// Runs `work` until standard input ends. Prints `ready` after the first answered message, then a
 /// [`Sample`] every [`TICK`], and at the end an [`Outcome`].
 ///
 /// # Errors
@@ -33,46 +33,46 @@ pub fn load(endpoint: &Endpoint, work: &Work) -> Result<(), String> {
     let service = node.open_service(ServiceConfig::default(), window.clone());
     let service = service.map_err(|errno| errno.to_string())?;
     window.begin_all(&service)?;
-    let answered = window.wait(|state| state.done + state.failed > 0, patience(endpoint));
+    let answered = window.wait(|state| state.done + state.failed > 0, timeout(endpoint));
     if !answered {
-        return Err(format!("{} has not answered anything", work.target));
+        return Err(format!("{} does not answer", work.target));
     }
     println!("ready");
-    let told = {
+    let printed = {
         let (window, ended) = (window.clone(), Arc::new(AtomicBool::new(false)));
         let (node, end) = (node.clone(), ended.clone());
         let teller = std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                tell(&window.lock().sample());
-                window.witness.look(&node);
+                print_line(&window.lock().sample());
+                window.witness.check_active(&node);
                 window.begin_again(&service);
                 std::thread::sleep(TICK);
             }
         });
-        wait_for_the_end();
+        wait_for_end_of_input();
         end.store(true, Ordering::Relaxed);
         teller.join()
     };
-    told.map_err(|_| "the figures cannot be printed".to_owned())?;
+    printed.map_err(|_| "cannot print the figures".to_owned())?;
     {
         let mut state = window.lock();
         state.stopping = true;
         state.active -= std::mem::take(&mut state.resting).len();
     }
-    window.wait(|state| state.active == 0, patience(endpoint));
-    window.witness.rest(&node);
+    window.wait(|state| state.active == 0, timeout(endpoint));
+    window.witness.check_idle(&node);
     let resent = node.admin().stats().resend_count;
     node.stop();
-    tell(&Outcome { resent, ..window.outcome() });
+    print_line(&Outcome { resent, ..window.outcome() });
     Ok(())
 }
 
-fn patience(endpoint: &Endpoint) -> Duration {
+fn timeout(endpoint: &Endpoint) -> Duration {
     let usual = fulmar_lnet::Globals::default().transaction_timeout;
-    PATIENCE + Duration::from_secs(endpoint.transaction_timeout.unwrap_or(usual).into())
+    EXTRA_TIMEOUT + Duration::from_secs(endpoint.transaction_timeout.unwrap_or(usual).into())
 }
 
-/// The messages that are under way; each has a place of its own at either end.
+/// The messages in flight; each has its own slot at both ends.
 struct Window {
     witness: Arc<Witness>,
     work: Work,
@@ -84,11 +84,11 @@ struct Window {
 struct Place {
     put: bool,
     size: usize,
-    /// The target at the other end.
+    /// The remote target.
     offset: u32,
     buffer: Buffer,
     checker: Checker,
-    /// A message has failed here and may still arrive beside another, so that data is not checked
+    /// A message failed here and may still arrive beside another one, so that data is not checked
     /// any more.
     doubtful: AtomicBool,
 }
@@ -103,12 +103,12 @@ struct State {
     failed: u64,
     longest: Duration,
     begun: Vec<Option<Instant>>,
-    /// How many descriptors were made.
+    /// Number of descriptors created.
     descriptors: u64,
-    /// [`Descriptor::user`] of the descriptor of each place, which is its number and that of the
-    /// place; events of earlier descriptors are ignored.
+    /// [`Descriptor::user`] of the descriptor of each slot, made of its number and that of the
+    /// slot; events of earlier descriptors are ignored.
     current: Vec<Option<u64>>,
-    /// Places whose message has failed: they pause for a moment.
+    /// Slots whose message has failed: they pause for a moment.
     resting: Vec<usize>,
     failures: Vec<String>,
 }
@@ -123,11 +123,11 @@ impl State {
 impl Window {
     fn new(witness: Arc<Witness>, work: &Work) -> Result<Arc<Self>, String> {
         if work.window == 0 || work.window > PLACES || work.sizes.is_empty() {
-            return Err(format!("1 to {PLACES} messages can be under way, of some length"));
+            return Err(format!("the window must be 1 to {PLACES}, with at least one size"));
         }
         let place = |number: usize| {
             let put = if work.puts && work.gets { number.is_multiple_of(2) } else { work.puts };
-            // Of those who share a length, each has every length.
+            // Slots with equal index modulo the lengths share a length.
             let turn = if work.puts && work.gets { number / 2 } else { number };
             let size = work.sizes[turn % work.sizes.len()];
             let (buffer, checker) = (Buffer::new(size), Checker::new(size));
@@ -145,12 +145,13 @@ impl Window {
     fn begin_all(&self, service: &Service) -> Result<(), String> {
         for number in 0..self.places.len() {
             self.lock().active += 1;
-            self.begin_new(service, number).map_err(|errno| format!("cannot begin: {errno}"))?;
+            self.begin_new(service, number).map_err(|errno| format!("cannot start: {errno}"))?;
         }
         Ok(())
     }
 
-    /// Starts a message with a new descriptor, so that late answers to the one before are dropped.
+    /// Starts a message with a new descriptor, so that late answers to the previous one are
+    /// dropped.
     fn begin_new(&self, service: &Service, number: usize) -> Result<(), Errno> {
         let user = {
             let mut state = self.lock();
@@ -166,7 +167,7 @@ impl Window {
         }
     }
 
-    /// Returns the next message of a place, which begins now.
+    /// Returns the next message of a slot; its time starts now.
     fn next(&self, number: usize) -> Next {
         let place = &self.places[number];
         let header_data = {
@@ -190,17 +191,17 @@ impl Window {
         Next::Put(Put { offset: place.offset, header_data, ..target.put() })
     }
 
-    /// Starts again in places where a message has failed.
+    /// Restarts slots whose message has failed.
     fn begin_again(&self, service: &Service) {
         let resting = std::mem::take(&mut self.lock().resting);
         for number in resting {
             if let Err(errno) = self.begin_new(service, number) {
-                self.ended(number, Err(format!("cannot begin: {errno}")));
+                self.ended(number, Err(format!("cannot start: {errno}")));
             }
         }
     }
 
-    /// Counts the message of a place as done or failed; returns whether the next one starts at once.
+    /// Counts the message of a slot as done or failed; returns whether the next one starts at once.
     fn ended(&self, number: usize, result: Result<(), String>) -> bool {
         let place = &self.places[number];
         let mut state = self.lock();
@@ -236,9 +237,9 @@ impl Window {
         goes_on
     }
 
-    /// Waits until a condition holds, or for `patience`; returns whether it holds.
-    fn wait(&self, is_so: impl Fn(&State) -> bool, patience: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, |s| !is_so(s));
+    /// Waits until a condition holds, or for `timeout`; returns whether it holds.
+    fn wait(&self, is_so: impl Fn(&State) -> bool, timeout: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |s| !is_so(s));
         waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
     }
 
@@ -260,14 +261,14 @@ impl Window {
     }
 }
 
-/// A message that begins.
+/// A message to start.
 enum Next {
     Put(Put),
     Get(Get),
 }
 
 impl Window {
-    /// Returns how the message of a place has ended, if it has.
+    /// Returns the result of the message of a slot, if it has ended.
     fn result(&self, event: &Event, number: usize) -> Option<Result<(), String>> {
         let place = &self.places[number];
         match (event.kind, event.status) {
@@ -275,7 +276,7 @@ impl Window {
             (EventKind::Ack, Ok(())) => Some(Ok(())),
             (EventKind::Reply, Ok(())) => {
                 if !place.doubtful.load(Ordering::Relaxed) {
-                    // What is offered to GETs is message 0 of its length.
+                    // A GET reads message 0 of its length.
                     place.checker.check(&place.buffer, 0, 0);
                 }
                 Some(Ok(()))
@@ -294,7 +295,7 @@ impl Handler for Window {
             }
             let Some(result) = self.result(&event, number) else { continue };
             if !self.ended(number, result) {
-                // An idle descriptor is unlinked at once; one that failed may still get events.
+                // An idle descriptor is unlinked at once; a failed one may still get events.
                 let _ = service.unlink(event.md);
                 continue;
             }
@@ -303,7 +304,7 @@ impl Handler for Window {
                 Next::Get(get) => service.get_again(event.md, get),
             };
             if let Err(errno) = begun {
-                self.ended(number, Err(format!("cannot begin: {errno}")));
+                self.ended(number, Err(format!("cannot start: {errno}")));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Messages between processes: one offers memory, others store in it and fetch from it.
+//! Messages between processes: one offers memory, others send PUTs and GETs to it.
 //!
-//! Each is a node of its own and prints its progress in lines of JSON, so that a test can cut a cable
-//! meanwhile and see the effect. All data that arrives is checked.
+//! Each is a separate node and prints its progress as lines of JSON, so that a test can cut a cable
+//! meanwhile and observe the effect. All received data is checked.
 
 mod flood;
 mod load;
@@ -24,7 +24,7 @@ use crate::witness::{Terms, Witness};
 
 /// The lengths of messages.
 pub const SIZES: [usize; 4] = [8, 4096, 65536, MTU as usize];
-/// How many messages of each length have a place of their own.
+/// Number of slots for messages of each length.
 pub const PLACES: usize = 64;
 
 /// The node of a process.
@@ -32,28 +32,28 @@ pub const PLACES: usize = 64;
 pub struct Endpoint {
     /// Its NIDs, the primary one first.
     pub nids: Vec<Nid>,
-    /// How it reaches other networks.
+    /// Its routes to other networks.
     pub routes: Vec<RouteConfig>,
-    /// Messages that may be under way to each NID of a peer; that of each NI if not given.
+    /// Messages in flight to each NID of a peer; `None` for the default of each NI.
     pub peer_credits: Option<u32>,
-    /// Seconds that an answer may take.
+    /// Timeout of an answer in seconds.
     pub transaction_timeout: Option<u32>,
-    /// How many connections of each bulk kind are opened to a peer; 0 for what suits the link.
+    /// Connections of each bulk kind to a peer; 0 to choose by the link.
     pub conns_per_peer: u32,
 }
 
-/// What a load does.
+/// The work of a load.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// The node to which messages go.
+    /// The target node.
     pub target: Nid,
-    /// Lengths of messages, in turns; out of [`SIZES`].
+    /// Lengths of messages, in rotation; a subset of [`SIZES`].
     pub sizes: Vec<usize>,
-    /// Whether messages are stored.
+    /// Whether to send PUTs.
     pub puts: bool,
-    /// Whether messages are fetched; with both, in turns.
+    /// Whether to send GETs; with both, alternately.
     pub gets: bool,
-    /// How many messages are under way at once.
+    /// How many messages are in flight at once.
     pub window: usize,
 }
 
@@ -62,9 +62,9 @@ pub struct Work {
 pub struct Sample {
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Messages that were acknowledged, or fetched.
+    /// PUTs acknowledged and GETs answered.
     pub done: u64,
-    /// Their payload.
+    /// Their payload in bytes.
     pub bytes: u64,
     /// Messages that failed.
     pub failed: u64,
@@ -75,49 +75,49 @@ pub struct Sample {
 pub struct Outcome {
     /// The last sample.
     pub sum: Sample,
-    /// Messages that were not answered at all.
+    /// Messages without any answer.
     pub lost: u64,
     /// The longest time of a message, in milliseconds.
     pub longest_ms: u64,
-    /// The first failures, for people.
+    /// The first failures, for display.
     pub failures: Vec<String>,
-    /// What is wrong with what was fetched.
+    /// Errors in fetched data.
     pub wrong: Option<String>,
-    /// Which invariants were broken: what the node's [`Witness`] found.
+    /// Broken invariants found by the [`Witness`] of the node.
     pub broken: Option<String>,
-    /// Messages that the node has sent again.
+    /// Messages that the node sent again.
     pub resent: u64,
 }
 
 /// The report of the serving process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Served {
-    /// Messages that were stored.
+    /// PUTs received.
     pub puts: u64,
-    /// Messages that were fetched.
+    /// GETs answered.
     pub gets: u64,
-    /// Messages that were stored twice.
+    /// PUTs received twice.
     pub repeated: u64,
-    /// What is wrong with what was stored.
+    /// Errors in stored data.
     pub wrong: Option<String>,
-    /// Which invariants were broken: what the node's [`Witness`] found.
+    /// Broken invariants found by the [`Witness`] of the node.
     pub broken: Option<String>,
 }
 
 impl Served {
-    /// Returns what is wrong, if anything; `resent` messages were sent again, and may have come
+    /// Returns an error, if any; `resent` messages were sent again, and may have arrived
     /// twice. Spec: lnet-behaviour §17, invariant 18.
     pub fn fault(&self, resent: u64) -> Option<String> {
         let twice = (self.repeated > resent).then(|| {
-            format!("{} messages came twice, and {resent} were sent again", self.repeated)
+            format!("{} messages arrived twice, but {resent} were sent again", self.repeated)
         });
         self.wrong.clone().or_else(|| self.broken.clone()).or(twice)
     }
 }
 
 impl Outcome {
-    /// Returns what is wrong, if anything: every message must have been answered with the right data
-    /// and must have left nothing behind.
+    /// Returns an error, if any: every message must have been answered with correct data and must
+    /// have left nothing behind.
     pub fn fault(&self) -> Option<String> {
         let Self { sum, lost, failures, wrong, broken, .. } = self;
         let failed = sum.failed;
@@ -151,12 +151,12 @@ impl Endpoint {
         let peer_credits = self.peer_credits.unwrap_or(usual.peer_credits);
         let witness = Witness::new(Terms { peer_credits, ..usual });
         let mut options = Options { tap: Some(witness.clone()), ..Options::default() };
-        // A proxy in between may connect from any port.
+        // A proxy between the nodes may connect from any port.
         options.config.socklnd.accept = AcceptMode::All;
         let globals = &mut options.config.lnet.globals;
         if let Some(seconds) = self.transaction_timeout {
             *globals = Globals { transaction_timeout: seconds, ..globals.clone() };
-            // An attempt to connect must fail while there is time to try another way.
+            // A connection attempt must fail while there is time to try another path.
             let attempts = globals.retry_count + 1;
             options.config.socklnd.timeout =
                 Duration::from_secs((seconds.saturating_sub(1) / attempts).max(1).into());
@@ -182,7 +182,7 @@ impl Endpoint {
     }
 }
 
-/// Where a message of a length is stored, or fetched from.
+/// Returns the match bits of messages of a length.
 fn match_bits(size: usize, put: bool) -> u64 {
     (size as u64) << 1 | u64::from(put)
 }
@@ -197,12 +197,12 @@ pub fn now_ms() -> u64 {
 }
 
 /// Prints a value as a line of JSON.
-fn tell(value: &impl Serialize) {
+fn print_line(value: &impl Serialize) {
     println!("{}", serde_json::to_string(value).expect("plain values are JSON"));
 }
 
 /// Waits until standard input ends.
-fn wait_for_the_end() {
+fn wait_for_end_of_input() {
     // An error ends it too.
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
 }

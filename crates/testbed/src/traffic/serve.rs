@@ -8,7 +8,9 @@ use fulmar_lnet::{Event, EventKind, MdOptions, ServiceConfig};
 use fulmar_net::exchange::{Checker, anyone};
 use fulmar_net::{Batch, Buffer, Delivery, Descriptor, Handler, Node, Runtime, Service};
 
-use super::{Endpoint, PLACES, PORTAL, SIZES, Served, TICK, match_bits, tell, wait_for_the_end};
+use super::{
+    Endpoint, PLACES, PORTAL, SIZES, Served, TICK, match_bits, print_line, wait_for_end_of_input,
+};
 use crate::witness::Witness;
 
 /// The counters of all handlers.
@@ -18,11 +20,11 @@ struct Counts {
     gets: AtomicU64,
 }
 
-/// Room for the PUTs of one length.
+/// Memory for the PUTs of one length.
 struct Room {
     buffer: Buffer,
     checker: Checker,
-    /// The number of the last message in each place.
+    /// The number of the last message in each slot.
     last: Mutex<[u64; PLACES]>,
 }
 
@@ -34,13 +36,13 @@ pub fn serve(endpoint: &Endpoint) -> Result<(), String> {
     let runtime = Runtime::new(None).map_err(|error| error.to_string())?;
     let (node, witness) = endpoint.start(&runtime)?;
     let offers = Offers::open(&node);
-    let offers = offers.map_err(|errno| format!("memory cannot be attached: {errno}"))?;
+    let offers = offers.map_err(|errno| format!("cannot attach memory: {errno}"))?;
     println!("ready");
-    while_watched(&node, &witness, wait_for_the_end);
-    witness.rest(&node);
+    while_watched(&node, &witness, wait_for_end_of_input);
+    witness.check_idle(&node);
     node.stop();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    tell(&Served {
+    print_line(&Served {
         puts: count(&offers.counts.puts),
         gets: count(&offers.counts.gets),
         repeated: witness.repeated(),
@@ -56,7 +58,7 @@ fn while_watched(node: &Node, witness: &Witness, work: impl FnOnce()) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                witness.look(node);
+                witness.check_active(node);
                 std::thread::sleep(TICK);
             }
         });
@@ -65,14 +67,14 @@ fn while_watched(node: &Node, witness: &Witness, work: impl FnOnce()) {
     });
 }
 
-/// What is offered: for each length, room for PUTs and a message to GETs.
+/// The offered memory: for each length, slots for PUTs and a message for GETs.
 struct Offers {
     counts: Counts,
     rooms: Vec<Room>,
 }
 
 impl Offers {
-    /// Attaches everything; [`Descriptor::user`] is the index of the length.
+    /// Attaches all memory; [`Descriptor::user`] is the index of the length.
     fn open(node: &Node) -> Result<Arc<Self>, Errno> {
         let rooms = SIZES.into_iter().map(Room::new).collect();
         let offers = Arc::new(Self { counts: Counts::default(), rooms });
@@ -120,7 +122,7 @@ impl Room {
         }
         counts.puts.fetch_add(1, Ordering::Relaxed);
         let (at, number) = (event.offset as usize, event.header_data);
-        // Several senders overwrite each other's data, which is then not checked.
+        // Several senders overwrite the data of each other, which is then not checked.
         if number == UNCHECKED {
             return;
         }
@@ -129,7 +131,7 @@ impl Room {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut last[place % PLACES], number)
         };
-        // A message that comes twice was checked and erased when it came first.
+        // A message that arrives again was checked and erased the first time.
         if last != number {
             self.checker.check(&self.buffer, at, number);
         }

@@ -1,4 +1,4 @@
-//! Which ACKs and REPLYs have an effect. Checks invariant 15 of lnet-behaviour §17.
+//! Effects of ACKs and REPLYs. Checks invariant 15 of lnet-behaviour §17.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{Verdict, require};
 #[derive(Debug, Default)]
 pub struct Answers {
     asked: BTreeSet<Handle>,
-    /// Answers by descriptor that had no event yet.
+    /// Answers by descriptor that have no event yet.
     came: BTreeMap<u64, u64>,
 }
 
@@ -31,15 +31,17 @@ impl Answers {
         }
     }
 
-    /// 15: the cause of an ACK or REPLY event is a message received with the handle of a request of
+    /// 15: the cause of an ACK or REPLY event is a received message with the handle of a request of
     /// this incarnation of the node.
-    pub(super) fn answers_were_asked_for(&mut self, event: &Event) -> Verdict {
-        // A failure is the node's own report of an answer that has not come.
+    pub(super) fn answers_were_requested(&mut self, event: &Event) -> Verdict {
+        // A failure is reported by the node itself for a missing answer.
         if event.status.is_err() || event.sender.is_loopback() {
             return Ok(());
         }
         let came = self.came.get_mut(&event.md.0).filter(|came| **came > 0);
-        require(came.is_some(), 15, || format!("nothing with its handle has come: {event:?}"))?;
+        require(came.is_some(), 15, || {
+            format!("no message with its handle was received: {event:?}")
+        })?;
         if let Some(came) = came {
             *came -= 1;
         }

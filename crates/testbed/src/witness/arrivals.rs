@@ -9,7 +9,7 @@ use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId, RESERVED_PORTAL};
 
 use super::{Directory, Finding, Terms, Verdict, require};
 
-/// Messages received that are not done.
+/// Received messages that are not done.
 #[derive(Debug)]
 pub struct Arrivals {
     terms: Terms,
@@ -21,9 +21,9 @@ pub struct Arrivals {
     /// PUTs that may be acknowledged, by the fields of the ACK.
     due: BTreeMap<(Handle, u64), Vec<Due>>,
     handling: BTreeMap<EventDone, Vec<(Handle, u64)>>,
-    /// The NIDs by which each request came.
+    /// The NIDs from which each request arrived.
     bringers: BTreeMap<Handle, BTreeSet<Nid>>,
-    /// PUTs that had their event, by the life of their sender and their header data.
+    /// PUTs that had their event, by the incarnation of their sender and their header data.
     delivered: BTreeSet<(u64, u64)>,
     repeated: u64,
 }
@@ -34,24 +34,24 @@ type PutKey = (ProcessId, u32, u64, u64);
 /// Sender, portal and match bits.
 type GetKey = (ProcessId, u32, u64);
 
-/// A PUT whose event has not come yet.
+/// A PUT without its event yet.
 #[derive(Debug)]
 struct Arrival {
     conn: ConnId,
     number: u64,
     payload_len: u32,
     ack: Handle,
-    /// Another PUT that makes the same event has come on another connection, or for another
+    /// Another PUT with the same event has arrived on another connection, or for another
     /// descriptor, so that events cannot be assigned.
     ambiguous: bool,
 }
 
-/// A PUT whose ACK may go, or may soon.
+/// A PUT whose ACK may be sent, now or soon.
 #[derive(Debug)]
 struct Due {
-    /// How many bytes were accepted; `None` if only the node knows.
+    /// Number of accepted bytes; `None` if only the node knows.
     accepted: Option<u32>,
-    /// Its handler has not returned.
+    /// Whether its handler has not returned.
     handling: Option<EventDone>,
 }
 
@@ -115,9 +115,9 @@ impl Arrivals {
         if event.sender.is_loopback() {
             return Ok(());
         }
-        let (arrival, handles) = self.events_tell_what_came(event)?;
-        self.nothing_comes_twice(&handles, event)?;
-        // Where it is not known which of them it was, each may be acknowledged.
+        let (arrival, handles) = self.events_match_received_messages(event)?;
+        self.nothing_arrives_twice(&handles, event)?;
+        // If the PUT is ambiguous, each candidate may be acknowledged.
         for handle in handles.into_iter().filter(|_| event.status.is_ok()) {
             let key = (handle, event.match_bits);
             let due = Due { accepted: Some(event.mlength), handling: event.done };
@@ -129,15 +129,18 @@ impl Arrivals {
         self.one_connection_keeps_its_order(&arrival, event)
     }
 
-    /// 13 and 16: an event has the match bits, the header data and the length of a PUT that came. Returns
-    /// that, and the handles, one or several, by which it may be acknowledged.
-    fn events_tell_what_came(&mut self, event: &Event) -> Result<(Arrival, Handles), Finding> {
+    /// 13 and 16: an event has the match bits, the header data and the length of a received PUT.
+    /// Returns that PUT, and the handles, one or several, with which it may be acknowledged.
+    fn events_match_received_messages(
+        &mut self,
+        event: &Event,
+    ) -> Result<(Arrival, Handles), Finding> {
         let key = (event.source, event.portal, event.match_bits, event.header_data);
         let found = self.puts.get_mut(&key);
-        require(found.is_some(), 16, || format!("no such PUT has come: {event:?}"))?;
+        require(found.is_some(), 16, || format!("no such PUT was received: {event:?}"))?;
         let empty = &mut VecDeque::new();
         let alike = found.unwrap_or(empty);
-        // Of equal ones the first that is in order: an earlier one may have been dropped.
+        // Of equal ones the first in order: an earlier one may have been dropped.
         let last = &self.last;
         let fits = |arrival: &&Arrival| arrival.payload_len == event.rlength;
         let in_order = alike.iter().position(|arrival| {
@@ -152,13 +155,13 @@ impl Arrivals {
         }
         arrival.map(|arrival| (arrival, handles)).ok_or_else(|| Finding {
             number: 13,
-            text: format!("no such PUT of {} bytes has come: {event:?}", event.rlength),
+            text: format!("no such PUT of {} bytes was received: {event:?}", event.rlength),
         })
     }
 
-    /// 18: header data are those of one PUT in the life of a sender, unless they are 0. Where something
-    /// fails a PUT may be sent again, and so come again; that is counted.
-    fn nothing_comes_twice(&mut self, handles: &Handles, event: &Event) -> Verdict {
+    /// 18: header data belong to one PUT within an incarnation of a sender, unless they are 0.
+    /// After a failure a PUT may be sent again, and so arrive again; that is counted.
+    fn nothing_arrives_twice(&mut self, handles: &Handles, event: &Event) -> Verdict {
         let lives: BTreeSet<u64> = handles.iter().map(|handle| handle.interface).collect();
         let (Some(life), 1) = (lives.first(), lives.len()) else { return Ok(()) };
         if event.header_data == 0 {
@@ -169,7 +172,7 @@ impl Arrivals {
         require(!self.terms.calm || new, 18, || format!("delivered twice: {event:?}"))
     }
 
-    /// 17: what one connection carries has its events in the order in which it came.
+    /// 17: messages of one connection have their events in the order of arrival.
     fn one_connection_keeps_its_order(&mut self, arrival: &Arrival, event: &Event) -> Verdict {
         if arrival.ambiguous {
             return Ok(());
@@ -191,10 +194,10 @@ impl Arrivals {
         if let (Some(lens), Some(place)) = (found, place) {
             lens.remove(place);
         }
-        require(place.is_some(), 13, || format!("no such GET has come: {event:?}"))
+        require(place.is_some(), 13, || format!("no such GET was received: {event:?}"))
     }
 
-    /// Notes that a handler has returned.
+    /// Records that a handler has returned.
     pub(super) fn handled(&mut self, done: EventDone) {
         for key in self.handling.remove(&done).into_iter().flatten() {
             for due in self.due.get_mut(&key).into_iter().flatten() {
@@ -203,7 +206,7 @@ impl Arrivals {
         }
     }
 
-    /// Checks an answer of ours.
+    /// Checks an answer of the node.
     pub(super) fn answered(
         &mut self,
         header: &Header,
@@ -213,26 +216,26 @@ impl Arrivals {
         match header.body {
             Body::Ack { handle, match_bits, accepted } => {
                 self.acks_follow_their_handlers((handle, match_bits), accepted)?;
-                self.answers_go_back_as_requests_came(handle, peer, directory)
+                self.answers_return_on_the_path_of_requests(handle, peer, directory)
             }
             Body::Reply { handle } => {
-                self.answers_go_back_as_requests_came(handle, peer, directory)
+                self.answers_return_on_the_path_of_requests(handle, peer, directory)
             }
             Body::Put { .. } | Body::Get { .. } => Ok(()),
         }
     }
 
-    /// 14: an ACK goes after the handler of the PUT event has returned, and says how many bytes were accepted;
-    /// its handle and match bits are those of the PUT.
+    /// 14: an ACK is sent after the handler of the PUT event has returned, and has the number of
+    /// accepted bytes; its handle and match bits are those of the PUT.
     fn acks_follow_their_handlers(&mut self, key: (Handle, u64), accepted: u32) -> Verdict {
         let due = self.due.get_mut(&key);
-        require(due.is_some(), 14, || format!("an ACK of what never came: {key:?}"))?;
+        require(due.is_some(), 14, || format!("an ACK of a PUT that was not received: {key:?}"))?;
         let empty = &mut Vec::new();
         let due = due.unwrap_or(empty);
         let right = |due: &Due| due.accepted.is_none_or(|len| len == accepted);
         let place = due.iter().position(|due| right(due) && due.handling.is_none());
         require(place.is_some(), 14, || {
-            format!("an ACK of {accepted} bytes, for {key:?}, of which these are: {due:?}")
+            format!("an ACK of {accepted} bytes for {key:?}, which expects: {due:?}")
         })?;
         place.map(|place| due.swap_remove(place));
         if due.is_empty() {
@@ -241,8 +244,8 @@ impl Arrivals {
         Ok(())
     }
 
-    /// 22: an answer goes back to the sender of the request: to the gateway, if it came by one.
-    fn answers_go_back_as_requests_came(
+    /// 22: an answer goes back to the sender of the request: to the gateway, if it came from one.
+    fn answers_return_on_the_path_of_requests(
         &self,
         handle: Handle,
         peer: Nid,
@@ -253,6 +256,8 @@ impl Arrivals {
             bringers.contains(&peer)
                 || directory.of_peer(peer).iter().any(|nid| bringers.contains(nid))
         });
-        require(by_it, 22, || format!("answers by {peer} what {bringers:?} brought: {handle:?}"))
+        require(by_it, 22, || {
+            format!("answers through {peer} a request from {bringers:?}: {handle:?}")
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! Credits, counted twice: by the node, and by us from what its LND has. Checks invariants 2, 4 and 20 of
-//! lnet-behaviour §17.
+//! Credits, counted by the node and independently by the messages in its LND. Checks invariants 2,
+//! 4 and 20 of lnet-behaviour §17.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use fulmar_node::Node as Machine;
 
 use super::{Directory, Terms, Verdict, require};
 
-/// The messages that the LND has and has not given back.
+/// The messages that the LND holds.
 #[derive(Debug)]
 pub struct Credits {
     terms: Terms,
     held: BTreeMap<MessageId, Held>,
     by_peer: BTreeMap<Nid, i64>,
     by_ni: BTreeMap<Nid, i64>,
-    /// Of messages in transit, by the class of their buffers.
+    /// Messages in transit, by the class of their buffers.
     by_class: [i64; 3],
 }
 
@@ -29,7 +29,7 @@ struct Held {
     class: Option<usize>,
 }
 
-/// The most that a small router buffer holds.
+/// The capacity of a small router buffer.
 const SMALL: u32 = 4096;
 
 impl Credits {
@@ -38,17 +38,17 @@ impl Credits {
         Self { terms, held, by_peer, by_ni, by_class: [0; 3] }
     }
 
-    /// Describes what the LND still has.
+    /// Describes the messages that the LND still holds.
     pub(super) fn left(&self) -> String {
-        let told = |held: &Held| format!(" (in the LND: from {} to {})", held.ni, held.peer);
-        self.held.values().map(told).collect()
+        let describe = |held: &Held| format!(" (in the LND: from {} to {})", held.ni, held.peer);
+        self.held.values().map(describe).collect()
     }
 
     pub(super) fn in_lnd(&self, peer: Nid) -> i64 {
         self.by_peer.get(&peer).copied().unwrap_or(0)
     }
 
-    /// Notes a message that is handed to the LND, and checks that it may be.
+    /// Records a message that is passed to the LND, and checks that it may be.
     pub(super) fn handed(
         &mut self,
         message: MessageId,
@@ -59,7 +59,7 @@ impl Credits {
         let forwards = !directory.is_own(header.source);
         let class = forwards.then(|| class(header.payload_len));
         let again = self.held.insert(message, Held { ni, peer, class }).is_some();
-        require(!again, 4, || format!("{message:?} is handed over twice: {header:?}"))?;
+        require(!again, 4, || format!("{message:?} is passed to the LND twice: {header:?}"))?;
         let (to, by) = (self.by_peer.entry(peer).or_default(), self.by_ni.entry(ni).or_default());
         (*to, *by) = (*to + 1, *by + 1);
         if let Some(class) = class {
@@ -86,8 +86,8 @@ impl Credits {
         }
     }
 
-    /// 2 and 20: the credits that the node has given out are those of what its LND has, of what waits
-    /// for an interface and of what a rule delays.
+    /// 2 and 20: the credits taken from the node equal the messages in its LND, those waiting for
+    /// an interface and those delayed by a rule.
     pub(super) fn agrees_with_the_node(&self, machine: &Machine) -> Verdict {
         let lnet = machine.lnet();
         let waiting: i64 = lnet.nis().iter().map(|ni| (-ni.credits).max(0)).sum();
@@ -112,13 +112,15 @@ impl Credits {
     pub(super) fn pools_agree(&self, pools: &[Pool; 3]) -> Verdict {
         for (pool, needed) in pools.iter().zip(self.by_class) {
             let taken = i64::from(pool.buffers) - pool.credits;
-            require(needed <= taken, 20, || format!("{needed} of this class are sent: {pool:?}"))?;
+            require(needed <= taken, 20, || {
+                format!("{needed} buffers of this class are in use: {pool:?}")
+            })?;
         }
         Ok(())
     }
 }
 
-/// 20: nothing needs a tiny buffer, up to a page a small one.
+/// 20: no payload needs a tiny buffer, up to a page a small one.
 fn class(payload: u32) -> usize {
     usize::from(payload > 0) + usize::from(payload > SMALL)
 }

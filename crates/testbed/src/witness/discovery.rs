@@ -1,4 +1,5 @@
-//! To whom messages go, and what ping info says of our interfaces. Checks invariants 26 and 27 of lnet-behaviour §17.
+//! Targets of messages, and the interfaces in ping info. Checks invariants 26 and 27 of
+//! lnet-behaviour §17.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +13,9 @@ use super::{Directory, Terms, Verdict, require};
 #[derive(Debug)]
 pub struct Discovery {
     terms: Terms,
-    /// NIDs that we have asked, or that have pushed to us.
+    /// NIDs that were pinged, or that have pushed to this node.
     known: BTreeSet<Nid>,
-    /// The interfaces that were named with each sequence number.
+    /// The interfaces reported with each sequence number.
     said: BTreeMap<u32, Vec<Nid>>,
     /// Pushes that were not acknowledged.
     pushed: BTreeSet<Handle>,
@@ -28,7 +29,7 @@ impl Discovery {
 
     pub(super) fn received(&mut self, header: &Header) {
         match header.body {
-            // A push carries as much as the answer to a ping.
+            // A push has the same contents as the answer to a ping.
             Body::Put { portal: RESERVED_PORTAL, .. } => {
                 self.known.insert(header.source);
             }
@@ -39,8 +40,8 @@ impl Discovery {
         }
     }
 
-    /// 26: only pings and pushes are sent to a node that is not known yet.
-    pub(super) fn strangers_are_pinged_first(
+    /// 26: only pings and pushes are sent to an unknown node.
+    pub(super) fn unknown_nodes_are_pinged_first(
         &mut self,
         header: &Header,
         directory: &dyn Directory,
@@ -60,14 +61,16 @@ impl Discovery {
                     known = all.iter().any(|nid| self.known.contains(nid));
                     self.known.extend(known.then_some(header.target));
                 }
-                return require(known, 26, || format!("never pinged, and sent {header:?}"));
+                return require(known, 26, || {
+                    format!("sent to a node that was never pinged: {header:?}")
+                });
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// 27: under one sequence number the same interfaces are named. A small sink may cut the list.
+    /// 27: one sequence number always has the same interfaces. A small sink may truncate the list.
     pub(super) fn a_change_has_a_new_sequence(
         &mut self,
         header: &Header,
@@ -81,7 +84,7 @@ impl Discovery {
         let number = decoded.info.sequence;
         let now: Vec<Nid> = decoded.info.entries.iter().map(|entry| entry.nid).collect();
         let newest = self.said.keys().next_back().is_none_or(|newest| number >= *newest);
-        require(newest, 27, || format!("number {number} follows a greater one: {now:?}"))?;
+        require(newest, 27, || format!("number {number} follows a higher one: {now:?}"))?;
         let before = self.said.entry(number).or_insert_with(|| now.clone());
         let common = before.len().min(now.len());
         let same = before[..common] == now[..common];
@@ -92,10 +95,10 @@ impl Discovery {
         Ok(())
     }
 
-    /// 27: if nothing fails, every push is acknowledged.
+    /// 27: without failures, every push is acknowledged.
     pub(super) fn pushes_are_acknowledged(&self) -> Verdict {
         require(!self.terms.calm || self.pushed.is_empty(), 27, || {
-            format!("pushes that nobody acknowledged: {:?}", self.pushed)
+            format!("unacknowledged pushes: {:?}", self.pushed)
         })
     }
 }

@@ -1,19 +1,19 @@
-//! An independent check of one node over real sockets. The witness sees every message between the
-//! node's core and its LND, and every event, and checks them against lnet-behaviour §17 while a load
-//! runs. From the node itself it reads only what only the node can know.
+//! An independent check of one node over real sockets. The witness receives every message between
+//! the core of the node and its LND, and every event, and checks them against lnet-behaviour §17
+//! while a load runs. From the node itself it reads only what no observer can know.
 //!
-//! [`table`] names the check of each invariant; those that cannot be seen by watching are scenarios
-//! in `tests/invariants`.
+//! [`table`] lists the check of each invariant; those that cannot be observed are scenarios in
+//! `tests/invariants`.
 //!
 //! | module | invariants of lnet-behaviour §17 that it checks |
 //! |---|---|
 //! | [`operations`] | 7, 8, 9, 12, 13, 33: operations, and the events of their descriptors |
 //! | [`arrivals`] | 13, 14, 16, 17, 18, 22: messages received, their events, and the answers |
-//! | [`answers`] | 15: which ACKs and REPLYs have an effect |
-//! | [`credits`] | 2, 4, 20: messages that the LND has, counted here |
-//! | [`discovery`] | 26, 27: to whom messages go, and what ping info says of our interfaces |
+//! | [`answers`] | 15: effects of ACKs and REPLYs |
+//! | [`credits`] | 2, 4, 20: messages in the LND, counted here |
+//! | [`discovery`] | 26, 27: targets of messages, and the interfaces in ping info |
 //! | [`transits`] | 19: forwarded messages |
-//! | [`check`] | 1, 2, 3, 20, 32: the node's tables, while it is busy and when it is idle |
+//! | [`check`] | 1, 2, 3, 20, 32: the tables of the node, active and idle |
 
 pub mod answers;
 pub mod arrivals;
@@ -39,20 +39,20 @@ use fulmar_node::{Crossing, Node as Machine};
 
 pub use operations::Request;
 
-/// What to expect of the node.
+/// Expectations of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The most messages that may be under way to one peer NI.
+    /// The largest number of messages in flight to one peer NI.
     pub peer_credits: u32,
-    /// The most messages that may be under way through one of its interfaces.
+    /// The largest number of messages in flight through one of its interfaces.
     pub credits: u32,
     /// It discovers unknown nodes.
     pub discovers: bool,
-    /// Nothing fails, on purpose or otherwise: every operation succeeds and keeps its path.
+    /// No failures, deliberate or otherwise: every operation succeeds and keeps its path.
     pub calm: bool,
     /// Its health sensitivity is 0.
     pub insensitive: bool,
-    /// A rule holds messages back, so that others overtake them and credits are held for longer.
+    /// A rule delays messages, so that others overtake them and credits are held for longer.
     pub delays: bool,
 }
 
@@ -64,9 +64,9 @@ impl Default for Terms {
     }
 }
 
-/// What only the node knows of NIDs.
+/// Information on NIDs from the node.
 pub trait Directory {
-    /// Whether it is one of ours.
+    /// Returns whether it is a local NID.
     fn is_own(&self, nid: Nid) -> bool;
     /// Returns all NIDs of the peer that has this one.
     fn of_peer(&self, nid: Nid) -> Vec<Nid>;
@@ -84,9 +84,9 @@ impl Directory for Machine {
     }
 }
 
-/// How long pings of the node's own may still be under way when it should be idle.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How many findings are kept: the first ones say most.
+/// How long pings of the node may still be in progress when it should be idle.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How many findings are kept: the first ones are the most useful.
 const FINDINGS_MAX: usize = 8;
 
 /// The witness of one node, for [`Options::tap`](fulmar_net::Options::tap).
@@ -96,7 +96,7 @@ pub struct Witness {
     judges: Mutex<Judges>,
 }
 
-/// All checks, and what they found.
+/// All checks, and their findings.
 #[derive(Debug)]
 struct Judges {
     operations: operations::Operations,
@@ -105,13 +105,13 @@ struct Judges {
     credits: credits::Credits,
     discovery: discovery::Discovery,
     transits: transits::Transits,
-    /// Messages that came back from the LND unsent: they may be sent again.
+    /// Messages returned unsent by the LND: they may be sent again.
     unsent: BTreeSet<MessageId>,
     found: Vec<Finding>,
 }
 
 impl Witness {
-    /// Returns a witness that has seen nothing.
+    /// Creates a witness.
     pub fn new(terms: Terms) -> Arc<Self> {
         let judges = Judges {
             operations: operations::Operations::default(),
@@ -131,13 +131,13 @@ impl Witness {
         self.lock().arrivals.repeated()
     }
 
-    /// Returns how many messages to a NID the LND has.
+    /// Returns how many messages to a NID are in the LND.
     pub fn in_lnd(&self, peer: Nid) -> i64 {
         self.lock().credits.in_lnd(peer)
     }
 
-    /// Checks the tables of a busy node.
-    pub fn look(&self, node: &Node) {
+    /// Checks the tables of an active node.
+    pub fn check_active(&self, node: &Node) {
         node.look(|machine| {
             let mut judges = self.lock();
             let verdict = check::at_work(machine, self.terms.insensitive)
@@ -146,8 +146,8 @@ impl Witness {
         });
     }
 
-    /// Checks a node that has nothing left to do, once its own pings are over.
-    pub fn rest(&self, node: &Node) {
+    /// Checks an idle node, after its own pings have ended.
+    pub fn check_idle(&self, node: &Node) {
         let begun = Instant::now();
         loop {
             let verdict = node.look(check::at_rest);
@@ -155,17 +155,17 @@ impl Witness {
             let verdict = verdict
                 .and_then(|()| judges.operations.finished(self.terms.calm))
                 .and_then(|()| judges.discovery.pushes_are_acknowledged());
-            if verdict.is_ok() || begun.elapsed() > PATIENCE {
+            if verdict.is_ok() || begun.elapsed() > TIMEOUT {
                 let left = judges.credits.left();
-                let told = |Finding { number, text }| Finding { number, text: text + &left };
-                return judges.note(verdict.map_err(told));
+                let complete = |Finding { number, text }| Finding { number, text: text + &left };
+                return judges.note(verdict.map_err(complete));
             }
             drop(judges);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Returns what was wrong, if anything.
+    /// Returns the findings, if any.
     pub fn found(&self) -> Option<String> {
         let judges = self.lock();
         let found: Vec<String> = judges.found.iter().map(Finding::to_string).collect();
@@ -210,16 +210,16 @@ impl Judges {
         match crossing {
             Crossing::Handed(SendRequest { message, ni, next_hop: peer, header, payload }) => {
                 self.credits.handed(*message, (*ni, *peer), header, directory)?;
-                // It was checked when it was first handed over.
+                // It was checked when it was first passed to the LND.
                 if self.unsent.remove(message) {
                     return Ok(());
                 }
                 if !directory.is_own(header.source) {
-                    return self.transits.forwarded_as_it_came(header);
+                    return self.transits.forwarded_unchanged(header);
                 }
                 self.operations.given_pairs_are_kept(header)?;
                 self.answers.asked(header);
-                self.discovery.strangers_are_pinged_first(header, directory)?;
+                self.discovery.unknown_nodes_are_pinged_first(header, directory)?;
                 self.discovery.a_change_has_a_new_sequence(header, payload)?;
                 self.arrivals.answered(header, *peer, directory)
             }
@@ -248,7 +248,7 @@ impl Judges {
         match event.kind {
             EventKind::Put => self.arrivals.put(event),
             EventKind::Get => self.arrivals.get(event),
-            EventKind::Ack | EventKind::Reply => self.answers.answers_were_asked_for(event),
+            EventKind::Ack | EventKind::Reply => self.answers.answers_were_requested(event),
             EventKind::Send | EventKind::Unlink => Ok(()),
         }
     }

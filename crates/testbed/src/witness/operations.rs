@@ -8,14 +8,14 @@ use fulmar_lnet_wire::{Body, Header, Nid};
 
 use super::{Verdict, require};
 
-/// The part of a PUT or a GET that is checked.
+/// The checked part of a PUT or a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The event that answers it, if one does.
+    /// The event of its answer, if any.
     pub answer: Option<EventKind>,
-    /// Our NID, if it must be this one.
+    /// The local NID, if it must be this one.
     pub source: Option<Nid>,
-    /// The NID that it is for.
+    /// The target NID.
     pub target: Nid,
 }
 
@@ -54,7 +54,7 @@ struct Record {
     pair: Option<(Nid, Nid)>,
 }
 
-/// Operations, or their events.
+/// Counts of operations, or of their events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     sends: u64,
@@ -74,7 +74,7 @@ impl Counts {
 }
 
 impl Operations {
-    /// Takes an operation that was posted, and its descriptor.
+    /// Records a posted operation, and its descriptor.
     pub(super) fn posted(&mut self, id: MdId, op: &Op) {
         match op {
             Op::Attach { md, .. } => self.declare(id, *md),
@@ -123,18 +123,18 @@ impl Operations {
         record.no_event_without_an_operation(event)
     }
 
-    /// 33: where a source is given, exactly that NID sends to exactly the one addressed.
+    /// 33: with a given source, exactly that NID sends to exactly the target NID.
     pub(super) fn given_pairs_are_kept(&self, header: &Header) -> Verdict {
         let (Body::Put { ack: handle, .. } | Body::Get { reply: handle, .. }) = header.body else {
             return Ok(());
         };
         let pair = self.records.get(&MdId(handle.object)).and_then(|record| record.pair);
         let kept = pair.is_none_or(|pair| pair == (header.source, header.target));
-        require(kept, 33, || format!("{pair:?} were given, and what goes is {header:?}"))
+        require(kept, 33, || format!("{pair:?} were given, but sent is {header:?}"))
     }
 
-    /// 7 and 8: every operation is over, and every unlinked descriptor had its last event. If nothing
-    /// fails, every answer has come.
+    /// 7 and 8: every operation is complete, and every unlinked descriptor had its last event.
+    /// Without failures, every answer has arrived.
     pub(super) fn finished(&self, calm: bool) -> Verdict {
         for (id, record) in &self.records {
             let Record { begun, seen, failed, unlinks, unlinked, .. } = record;
@@ -142,16 +142,16 @@ impl Operations {
                 format!("{} SEND events of {} operations of {id:?}", seen.sends, begun.sends)
             })?;
             require(!calm || (!failed && seen == begun), 7, || {
-                format!("not all operations of {id:?} ended well: {seen:?} of {begun:?}")
+                format!("not all operations of {id:?} succeeded: {seen:?} of {begun:?}")
             })?;
-            require(!unlinks || *unlinked, 8, || format!("{id:?} is never unlinked"))?;
+            require(!unlinks || *unlinked, 8, || format!("{id:?} was not unlinked"))?;
         }
         Ok(())
     }
 }
 
 impl Record {
-    /// 7 and 8: an event says that it is the last of its descriptor once, and then it is.
+    /// 7 and 8: an event is marked as the last of its descriptor once, and then no more follow.
     fn nothing_follows_the_last_event(&mut self, event: &Event) -> Verdict {
         require(!self.unlinked, 7, || format!("an event after the last one: {event:?}"))?;
         self.unlinked = event.unlinked;
@@ -169,24 +169,26 @@ impl Record {
         })
     }
 
-    /// 13: what is moved is no more than was asked for, and stays within the descriptor.
+    /// 13: transferred data is no more than requested, and stays within the descriptor.
     fn lengths_are_kept(&self, event: &Event) -> Verdict {
         if !matches!(event.kind, EventKind::Put | EventKind::Get | EventKind::Reply) {
             return Ok(());
         }
-        let told = |what: &str| format!("{what}: {event:?}");
-        require(event.mlength <= event.rlength, 13, || told("more than was asked for"))?;
+        let describe = |what: &str| format!("{what}: {event:?}");
+        require(event.mlength <= event.rlength, 13, || describe("more than requested"))?;
         let Some(made) = self.made else { return Ok(()) };
         let end = event.offset.saturating_add(event.mlength.into());
-        require(end <= made.len, 13, || told("outside of the descriptor"))?;
+        require(end <= made.len, 13, || describe("outside the descriptor"))?;
         let cut = event.mlength < event.rlength && event.kind == EventKind::Put;
         let may = made.options.has(MdOptions::TRUNCATE);
-        require(!cut || may || event.status.is_err(), 13, || told("cut without leave"))?;
+        require(!cut || may || event.status.is_err(), 13, || {
+            describe("truncated without permission")
+        })?;
         let capped = !made.options.has(MdOptions::MAX_SIZE) || event.mlength <= made.max_size;
-        require(capped, 13, || told("longer than max_size"))
+        require(capped, 13, || describe("longer than max_size"))
     }
 
-    /// 7 and 9: a SEND for each operation, and at most one answer to it, in whichever order.
+    /// 7 and 9: a SEND for each operation, and at most one answer to it, in any order.
     fn no_event_without_an_operation(&mut self, event: &Event) -> Verdict {
         let (seen, begun) = match event.kind {
             EventKind::Send => (&mut self.seen.sends, self.begun.sends),

@@ -1,4 +1,4 @@
-//! Every invariant of lnet-behaviour §17 and the checks that are named after it, over real sockets in
+//! Every invariant of lnet-behaviour §17 with the checks named after it, over real sockets in
 //! network namespaces. The table itself is `checks.txt`.
 
 use fulmar_sim::check::table::{Guard, guard};
@@ -39,7 +39,7 @@ mod tests {
         ("invariants/routers", include_str!("../../tests/invariants/routers.rs")),
     ];
 
-    fn is_story(guard: &Guard) -> bool {
+    fn is_scenario(guard: &Guard) -> bool {
         guard.file.starts_with("invariants/")
     }
 
@@ -47,7 +47,7 @@ mod tests {
     fn every_invariant_has_a_check_that_exists() {
         let guards = guards();
         assert_eq!(unguarded(&guards, &FILES), None);
-        for Guard { number, file, check } in guards.iter().filter(|guard| is_story(guard)) {
+        for Guard { number, file, check } in guards.iter().filter(|guard| is_scenario(guard)) {
             let (_, text) = FILES.iter().find(|(name, _)| name == file).expect("it was found");
             // A function that is neither a test nor called by one checks nothing.
             let called = text.matches(&format!("{check}(")).count() > 1;

@@ -1,4 +1,4 @@
-//! Each judge is shown a history that breaks its invariant, and the same one unbroken.
+//! Each check gets a history that breaks its invariant, and the same history without the error.
 
 use fulmar_base::{ConnId, Errno, MessageId, Payload};
 use fulmar_lnet::views::{Health, PeerNi, Pool};
@@ -31,7 +31,7 @@ fn nid(number: u8) -> Nid {
     format!("10.0.0.{number}@tcp").parse().unwrap()
 }
 
-/// We are 1; 2 and 3 are one peer.
+/// NID 1 is local; 2 and 3 belong to one peer.
 struct Names;
 
 impl Directory for Names {
@@ -45,7 +45,7 @@ impl Directory for Names {
     }
 }
 
-/// Requires that a verdict names this invariant.
+/// Requires that a verdict has this invariant.
 #[track_caller]
 fn broken(number: u8, verdict: Verdict) {
     assert_eq!(verdict.map_err(|finding| finding.number), Err(number));
@@ -121,7 +121,7 @@ fn begun() -> Operations {
 }
 
 #[test]
-fn a_send_and_its_answer_may_come_in_either_order_and_once() {
+fn a_send_and_its_answer_occur_in_any_order_and_once() {
     for kinds in [[EventKind::Send, EventKind::Ack], [EventKind::Ack, EventKind::Send]] {
         let mut operations = begun();
         operations.event(&event(kinds[0])).unwrap();
@@ -164,7 +164,7 @@ fn a_descriptor_ends_once_and_within_its_threshold() {
 }
 
 #[test]
-fn nothing_is_longer_than_it_may_be() {
+fn lengths_are_limited() {
     let judge = |made: Md, event: Event| {
         let mut operations = Operations::default();
         operations.declare(MD, made);
@@ -183,7 +183,7 @@ fn nothing_is_longer_than_it_may_be() {
 }
 
 #[test]
-fn a_pair_that_is_given_is_kept() {
+fn a_given_pair_is_kept() {
     let mut operations = Operations::default();
     let pair = Request { source: Some(nid(1)), ..request(EventKind::Ack) };
     operations.begins(MD, &pair);
@@ -192,7 +192,7 @@ fn a_pair_that_is_given_is_kept() {
     broken(33, operations.given_pairs_are_kept(&header(4, 2, put(1))));
 }
 
-/// PUTs with these header data have come from 2.
+/// PUTs with these header data were received from 2.
 fn arrived(header_data: &[u64]) -> Arrivals {
     let mut arrivals = Arrivals::new(CALM);
     for data in header_data {
@@ -206,7 +206,7 @@ fn put_event(header_data: u64) -> Event {
 }
 
 #[test]
-fn an_event_is_of_something_that_came() {
+fn an_event_needs_a_received_message() {
     arrived(&[1]).put(&put_event(1)).unwrap();
     broken(16, arrived(&[1]).put(&put_event(2)));
     broken(16, arrived(&[1]).put(&Event { match_bits: 8, ..put_event(1) }));
@@ -223,7 +223,7 @@ fn a_connection_keeps_its_order_and_delivers_once() {
     arrivals.put(&put_event(2)).unwrap();
     arrivals.put(&put_event(3)).unwrap();
     broken(17, arrivals.put(&put_event(1)));
-    // Of those that are just alike on two connections either may be first.
+    // Of identical PUTs on two connections either may be first.
     let mut arrivals = arrived(&[0, 2]);
     arrivals.received(ConnId(2), (nid(1), nid(2)), &header(2, 1, put(0)));
     arrivals.received(ConnId(2), (nid(1), nid(2)), &header(2, 1, put(3)));
@@ -237,7 +237,7 @@ fn a_connection_keeps_its_order_and_delivers_once() {
 }
 
 #[test]
-fn an_ack_follows_the_handler_and_says_what_was_taken() {
+fn an_ack_follows_the_handler_with_the_accepted_length() {
     let done = EventDone(1);
     let answered =
         |arrivals: &mut Arrivals, body| arrivals.answered(&header(1, 2, body), nid(2), &Names);
@@ -260,7 +260,7 @@ fn an_ack_follows_the_handler_and_says_what_was_taken() {
 }
 
 #[test]
-fn of_two_that_are_just_alike_either_may_be_acknowledged() {
+fn either_of_two_identical_puts_may_be_acknowledged() {
     let other = Handle { object: 6, ..HANDLE };
     let body = |ack| Body::Put { ack, match_bits: 7, header_data: 0, portal: 41, offset: 0 };
     let mut arrivals = Arrivals::new(CALM);
@@ -275,7 +275,7 @@ fn of_two_that_are_just_alike_either_may_be_acknowledged() {
 }
 
 #[test]
-fn an_answer_goes_back_as_its_request_came() {
+fn an_answer_returns_on_the_path_of_its_request() {
     let mut arrivals = Arrivals::new(CALM);
     arrivals.received(CONN, (nid(1), nid(2)), &header(9, 1, get()));
     let reply = header(1, 9, Body::Reply { handle: HANDLE });
@@ -285,22 +285,22 @@ fn an_answer_goes_back_as_its_request_came() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_an_answer() {
+fn only_requested_answers_have_effects() {
     let mut answers = Answers::default();
-    broken(15, answers.answers_were_asked_for(&event(EventKind::Ack)));
+    broken(15, answers.answers_were_requested(&event(EventKind::Ack)));
     answers.received(&header(2, 1, ack(100)));
-    broken(15, answers.answers_were_asked_for(&event(EventKind::Ack)));
+    broken(15, answers.answers_were_requested(&event(EventKind::Ack)));
     answers.asked(&header(1, 2, put(1)));
     let stale = Handle { interface: 98, ..HANDLE };
     answers.received(&header(2, 1, Body::Reply { handle: stale }));
-    broken(15, answers.answers_were_asked_for(&event(EventKind::Reply)));
+    broken(15, answers.answers_were_requested(&event(EventKind::Reply)));
     answers.received(&header(2, 1, ack(100)));
-    answers.answers_were_asked_for(&event(EventKind::Ack)).unwrap();
-    broken(15, answers.answers_were_asked_for(&event(EventKind::Ack)));
+    answers.answers_were_requested(&event(EventKind::Ack)).unwrap();
+    broken(15, answers.answers_were_requested(&event(EventKind::Ack)));
 }
 
 #[test]
-fn the_lnd_has_no_more_than_there_are_credits() {
+fn the_lnd_has_at_most_as_many_messages_as_credits() {
     let hand = |credits: &mut Credits, message, peer| {
         credits.handed(MessageId(message), (nid(1), nid(peer)), &header(1, peer, put(1)), &Names)
     };
@@ -319,7 +319,7 @@ fn the_lnd_has_no_more_than_there_are_credits() {
 }
 
 #[test]
-fn the_node_counts_as_we_do() {
+fn the_credits_of_the_node_match() {
     let mut credits = Credits::new(CALM);
     let put = header(1, 2, put(1));
     credits.handed(MessageId(1), (nid(1), nid(2)), &put, &Names).unwrap();
@@ -335,10 +335,10 @@ fn the_node_counts_as_we_do() {
 }
 
 #[test]
-fn strangers_are_pinged() {
+fn unknown_nodes_are_pinged() {
     let mut discovery = Discovery::new(CALM);
     let mut says =
-        |target, body| discovery.strangers_are_pinged_first(&header(1, target, body), &Names);
+        |target, body| discovery.unknown_nodes_are_pinged_first(&header(1, target, body), &Names);
     broken(26, says(2, put(1)));
     broken(26, says(2, get()));
     let bits = PING_MATCH_BITS;
@@ -349,16 +349,16 @@ fn strangers_are_pinged() {
     broken(26, says(4, put(1)));
     let push = Body::Put { ack: HANDLE, match_bits: bits, header_data: 0, portal: 0, offset: 0 };
     discovery.received(&header(4, 1, push));
-    discovery.strangers_are_pinged_first(&header(1, 4, put(1)), &Names).unwrap();
+    discovery.unknown_nodes_are_pinged_first(&header(1, 4, put(1)), &Names).unwrap();
     discovery.pushes_are_acknowledged().unwrap();
-    discovery.strangers_are_pinged_first(&header(1, 4, push), &Names).unwrap();
+    discovery.unknown_nodes_are_pinged_first(&header(1, 4, push), &Names).unwrap();
     broken(27, discovery.pushes_are_acknowledged());
     discovery.received(&header(4, 1, ack(0)));
     discovery.pushes_are_acknowledged().unwrap();
 }
 
 #[test]
-fn a_change_of_interfaces_has_a_new_number() {
+fn a_change_of_interfaces_has_a_new_sequence_number() {
     let mut discovery = Discovery::new(CALM);
     let mut says = |sequence, nids: &[u8]| {
         let status = NiStatus::UP;
@@ -377,18 +377,18 @@ fn a_change_of_interfaces_has_a_new_number() {
 }
 
 #[test]
-fn only_what_was_given_is_forwarded_and_once() {
+fn only_received_messages_are_forwarded_once() {
     let mut transits = Transits::new(CALM);
     let given = header(8, 9, put(1));
-    broken(19, transits.forwarded_as_it_came(&given));
+    broken(19, transits.forwarded_unchanged(&given));
     transits.given(&given);
-    broken(19, transits.forwarded_as_it_came(&header(8, 9, put(2))));
-    broken(19, transits.forwarded_as_it_came(&header(8, 7, put(1))));
-    transits.forwarded_as_it_came(&given).unwrap();
-    broken(19, transits.forwarded_as_it_came(&given));
+    broken(19, transits.forwarded_unchanged(&header(8, 9, put(2))));
+    broken(19, transits.forwarded_unchanged(&header(8, 7, put(1))));
+    transits.forwarded_unchanged(&given).unwrap();
+    broken(19, transits.forwarded_unchanged(&given));
     let mut transits = Transits::new(Terms { calm: false, ..CALM });
     transits.given(&given);
-    transits.forwarded_as_it_came(&header(8, 7, put(1))).unwrap();
+    transits.forwarded_unchanged(&header(8, 7, put(1))).unwrap();
 }
 
 fn peer_ni(credits: i64) -> PeerNi {

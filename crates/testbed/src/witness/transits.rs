@@ -7,7 +7,7 @@ use fulmar_lnet_wire::header::HeaderForm;
 
 use super::{Terms, Verdict, require};
 
-/// Messages for others that were received and not forwarded yet.
+/// Messages received for other nodes and not forwarded yet.
 #[derive(Debug)]
 pub struct Transits {
     terms: Terms,
@@ -23,9 +23,9 @@ impl Transits {
         *self.given.entry(bytes(header)).or_default() += 1;
     }
 
-    /// 18 and 19: only received messages are forwarded, each once and with its header unchanged. Where
+    /// 18 and 19: only received messages are forwarded, each once and with its header unchanged. If
     /// an interface of the target is broken, another may be chosen.
-    pub(super) fn forwarded_as_it_came(&mut self, header: &Header) -> Verdict {
+    pub(super) fn forwarded_unchanged(&mut self, header: &Header) -> Verdict {
         let mut key = bytes(header);
         if !self.terms.calm && !self.given.contains_key(&key) {
             let alike = self.given.keys().find(|given| {
@@ -35,7 +35,9 @@ impl Transits {
             key = alike.cloned().unwrap_or(key);
         }
         let given = self.given.get_mut(&key);
-        require(given.is_some(), 19, || format!("forwards what was never given: {header:?}"))?;
+        require(given.is_some(), 19, || {
+            format!("forwards a message that was not received: {header:?}")
+        })?;
         if let Some(count) = given {
             *count -= 1;
             if *count == 0 {

@@ -1,6 +1,6 @@
 //! `fulmar doctor` at both ends of paths, in network namespaces.
 //!
-//! Rates are compared only with a link that is so slow that any machine fills it.
+//! Rates are compared only with a link that is slow enough for any machine.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::process::Command;
@@ -96,7 +96,7 @@ fn a_narrow_link_between_two_routers_and_a_closed_port_are_found() {
 }
 
 #[test]
-fn a_path_that_silently_loses_large_packets_is_found_and_small_requests_pass_it() {
+fn a_black_hole_for_large_packets_is_found_and_small_requests_pass() {
     let Some(lab) = lab() else { return };
     let hosts = ["here", "middle", "there"].map(|name| lab.host(name).unwrap());
     let [here, middle, there] = &hosts;
@@ -123,7 +123,7 @@ fn a_path_that_silently_loses_large_packets_is_found_and_small_requests_pass_it(
     assert_eq!((&found[0]["level"], status), (&"error".into(), 1), "{found:?}");
     assert!(found[0]["what"].as_str().unwrap().contains("from there"), "{found:?}");
     let hosts = findings(&report, "sockets");
-    assert!(hosts.iter().any(|one| one["place"] == "there"), "its host has told: {report}");
+    assert!(hosts.iter().any(|one| one["place"] == "there"), "the remote host reported: {report}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_slow_link_shows_its_rate_and_its_shaper() {
 }
 
 #[test]
-fn a_node_is_asked_whether_or_not_one_runs_here_and_whether_or_not_the_far_end_serves() {
+fn a_node_is_queried_with_and_without_a_local_node_and_a_server() {
     let Some(lab) = lab() else { return };
     let (here, there) = neighbours(&lab);
     let _far = lab.node(&there, &Settings::networks("tcp(eth0)")).unwrap();

@@ -22,10 +22,10 @@ pub(crate) const PORTAL: u32 = 41;
 /// The match bits of a buffer of 1 MiB that every node offers.
 const ROOM: u64 = 1;
 
-/// The plan of a node.
+/// The configuration of a node.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    /// The switches that its interfaces are at; switch n is network `tcp`n.
+    /// The switches of its interfaces; switch n is network `tcp`n.
     pub(crate) at: Vec<usize>,
     pub(crate) options: Options,
     pub(crate) terms: Terms,
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns a node at these switches where nothing fails.
+    /// Returns a node at these switches, without failures.
     pub(crate) fn at(at: &[usize]) -> Self {
         let mut options = Options::default();
         options.config.socklnd.accept = AcceptMode::All;
@@ -74,13 +74,13 @@ pub(crate) fn net(switch: usize) -> Net {
     Net::new(NetType::TCP, switch as u16)
 }
 
-/// The address of an interface of a node: the switch, its index among the node's interfaces there,
-/// and the number of the node.
+/// Returns the address of an interface of a node: by the switch, its index among the interfaces of
+/// the node there, and the number of the node.
 fn ip(switch: usize, nth: usize, node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, switch as u8 + 1, nth as u8, node as u8 + 1)
 }
 
-/// The NID of that interface.
+/// Returns the NID of that interface.
 pub(crate) fn nid(switch: usize, nth: usize, node: usize) -> Nid {
     Nid::of_ip(net(switch), ip(switch, nth, node).into())
 }
@@ -108,7 +108,7 @@ pub(crate) struct Offer {
     pub(crate) events: Events,
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(crate) struct Begun {
     pub(crate) buffer: Buffer,
     pub(crate) header_data: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Begun {
 }
 
 impl World {
-    /// Starts these nodes. Where there can be no namespaces it returns `None` and says so.
+    /// Starts these nodes. Without network namespaces returns `None` and prints a notice.
     pub(crate) fn new(plans: &[Plan]) -> Option<Self> {
         let lab = Lab::hosts_or_not_run()?;
         let count = plans.iter().flat_map(|plan| &plan.at).max().map_or(1, |last| last + 1);
@@ -151,7 +151,7 @@ impl World {
         Member { resident, exchange, nids, number, room }
     }
 
-    /// Makes a host with interfaces at these switches, and no node on it.
+    /// Creates a host with interfaces at these switches, without a node.
     pub(crate) fn host(&self, number: usize, at: &[usize]) -> Host {
         let host = self.lab.host(&format!("h{number}")).unwrap();
         for (index, (switch, nth)) in placed(at).into_iter().enumerate() {
@@ -181,7 +181,7 @@ fn placed(at: &[usize]) -> Vec<(usize, usize)> {
     at.iter().enumerate().map(|(index, switch)| (*switch, before(index))).collect()
 }
 
-/// Attaches memory that is open to every process, with these match bits.
+/// Attaches memory for every process, with these match bits.
 fn offer(
     resident: &Resident,
     exchange: &Exchange,
@@ -229,7 +229,7 @@ impl Member {
         Begun { buffer, header_data: put.header_data, events }
     }
 
-    /// Starts a GET of some bytes of a node's buffer.
+    /// Starts a GET of some bytes from the buffer of a node.
     pub(crate) fn get(&self, target: Nid, len: usize) -> Begun {
         let (buffer, descriptor) = once(len);
         let service = self.exchange.service();
@@ -243,7 +243,7 @@ impl Member {
         self.resident.act(|_| begun.events.unlink());
     }
 
-    /// Does a PUT to a node's buffer, and requires that all data arrives unchanged.
+    /// PUTs to the buffer of a node, and requires that all data arrives unchanged.
     pub(crate) fn put_well(&self, to: &Self, len: usize) {
         self.put_well_to(to, to.nids[0], len, None);
     }
@@ -261,7 +261,7 @@ impl Member {
         self.unlink(begun);
     }
 
-    /// Does a GET from a node's buffer, and requires the data of the last PUT.
+    /// GETs from the buffer of a node, and requires the data of the last PUT.
     pub(crate) fn get_well(&self, to: &Self, len: usize) {
         let begun = self.get(to.nids[0], len);
         begun.events.wait(EventKind::Reply);
@@ -275,7 +275,7 @@ impl Member {
         self.resident.act(|_| self.exchange.service().set_lazy(PORTAL, true)).unwrap();
     }
 
-    /// Changes the configuration, on the node's host.
+    /// Changes the configuration, on the host of the node.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&Admin) -> Result<R, Errno>) -> R {
         self.resident.act(|node| change(&node.admin())).unwrap()
     }
@@ -288,20 +288,20 @@ impl Member {
         self.look(|lnet| lnet.stats())
     }
 
-    /// Returns our interfaces, without `0@lo`.
+    /// Returns the local interfaces, without `0@lo`.
     pub(crate) fn nis(&self) -> Vec<views::Ni> {
         let all = self.look(|lnet| lnet.nis());
         all.into_iter().filter(|ni| !ni.nid.is_loopback()).collect()
     }
 
-    /// Returns what is known of a NID of another node.
+    /// Returns the state of a NID of another node.
     pub(crate) fn peer_ni(&self, nid: Nid) -> views::PeerNi {
         let all = self.look(|lnet| lnet.peers()).into_iter().flat_map(|peer| peer.nis);
         let mut found = all.filter(|ni| ni.nid == nid);
-        found.next().unwrap_or_else(|| panic!("{nid} is not known"))
+        found.next().unwrap_or_else(|| panic!("{nid} is unknown"))
     }
 
-    /// Returns the NIDs by which another node is known.
+    /// Returns the known NIDs of another node.
     pub(crate) fn known(&self, nid: Nid) -> Vec<Nid> {
         let peers = self.look(|lnet| lnet.peers());
         let found = peers.iter().find(|peer| peer.nis.iter().any(|ni| ni.nid == nid));
@@ -313,7 +313,7 @@ impl Member {
     }
 
     /// Removes the rules of a kind.
-    pub(crate) fn heal(&self, kind: FaultKind) {
+    pub(crate) fn remove_rules(&self, kind: FaultKind) {
         let gone = self.change(|admin| admin.fault_del(kind, NidMatch::Any, NidMatch::Any));
         assert!(gone > 0, "there was a rule");
     }
@@ -335,10 +335,10 @@ fn at(target: Nid, match_bits: u64) -> Target {
     Target { process: ProcessId::lustre(target), portal: PORTAL, match_bits }
 }
 
-/// A rule about PUTs of applications.
+/// Returns a rule for PUTs of applications.
 pub(crate) fn puts(rate: u32, effect: FaultEffect) -> FaultRule {
     let (any, types) = (NidMatch::Any, MessageTypes::PUT);
-    // Portal 0 is that of discovery.
+    // Portal 0 belongs to discovery.
     let portals = !1;
     FaultRule { source: any, target: any, local: any, portals, types, rate, interval: 0, effect }
 }

@@ -1,4 +1,4 @@
-//! Credits that run out. Spec: lnet-behaviour §17, 4, 5, 6, 11 and 17.
+//! Exhausted credits. Spec: lnet-behaviour §17, 4, 5, 6, 11 and 17.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn only_as_many_messages_as_credits_are_handed_over(world: &World, posted: i64, 
     assert_eq!(in_lnd, credits, "the rest is queued above the LND");
 }
 
-/// 5, 11 and 17: messages that waited for credits are sent in order, and those that waited for memory
-/// are delivered in the order of their arrival.
+/// 5, 11 and 17: messages that waited for credits are sent in order, and those that waited for
+/// memory are delivered in the order of their arrival.
 fn all_arrive_in_the_order_in_which_they_were_posted(world: &World, posted: &[Begun]) {
     let offer = world.members[1].offer(BITS, 1 << 20, |made| made);
     for begun in posted {
@@ -38,7 +38,7 @@ fn a_stopped_peer_gets_as_many_messages_as_credits_and_the_rest_waits_in_order()
     let Some(world) = World::new(&plans) else { return };
     let [a, b] = &world.members[..] else { unreachable!("two nodes") };
     a.put_well(b, 8);
-    until("A is at rest", || a.peer_ni(B()).credits == 4);
+    until("A is idle", || a.peer_ni(B()).credits == 4);
     b.set_lazy();
     let posted: Vec<Begun> = (0..20).map(|_| a.put(B(), BITS, 4096)).collect();
     until("all wait", || a.peer_ni(B()).credits == 4 - 20);
@@ -68,10 +68,10 @@ fn a_message_that_waits_too_long_fails_and_its_credit_goes_to_the_next() {
     until("one waits", || a.peer_ni(B()).credits == -1);
     std::thread::sleep(Duration::from_millis(3500));
     let late = put();
-    a.heal(FaultKind::Delay);
+    a.remove_rules(FaultKind::Delay);
     assert_eq!(waits.events.wait_for_end(EventKind::Send).1, Err(Errno::ETIMEDOUT));
     late.events.wait(EventKind::Send);
-    until("the late one has come", || {
+    until("the late one has arrived", || {
         offer.events.rest().iter().any(|event| event.header_data == late.header_data)
     });
     world.end();
@@ -79,7 +79,7 @@ fn a_message_that_waits_too_long_fails_and_its_credit_goes_to_the_next() {
 
 #[test]
 fn a_witness_with_wrong_expectations_reports_a_violation() {
-    // The node has 8 credits, and its witness thinks that it has none.
+    // The node has 8 credits, but its witness expects none.
     let mut plan = Plan::at(&[0]);
     plan.terms.peer_credits = 0;
     let Some(world) = World::new(&[plan, Plan::at(&[0])]) else { return };

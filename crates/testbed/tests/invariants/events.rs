@@ -6,8 +6,8 @@ use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventKind};
 use fulmar_net::exchange;
 
-/// Nothing that works takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of all operations.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The events of a descriptor, in the order in which they came.
 pub(crate) struct Events(pub(crate) exchange::Events);
@@ -21,10 +21,10 @@ impl Events {
         event
     }
 
-    /// Returns the next event of `kind`, passing over others, and its status.
+    /// Returns the next event of `kind` with its status, skipping others.
     #[track_caller]
     pub(crate) fn wait_for_end(&self, kind: EventKind) -> (Event, Result<(), Errno>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.0.next(left) {
@@ -35,17 +35,17 @@ impl Events {
         }
     }
 
-    /// Returns the next event, whatever it is.
+    /// Returns the next event of any kind.
     #[track_caller]
     pub(crate) fn next(&self) -> Event {
-        self.0.next(PATIENCE).expect("an event comes")
+        self.0.next(TIMEOUT).expect("an event arrives")
     }
 
     pub(crate) fn unlink(&self) {
         self.0.unlink();
     }
 
-    /// Returns the events that have come and were not taken yet.
+    /// Returns the events that have arrived and were not taken yet.
     pub(crate) fn rest(&self) -> Vec<Event> {
         std::iter::from_fn(|| self.0.next(Duration::ZERO)).collect()
     }
@@ -56,7 +56,7 @@ impl Events {
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to be that {what}");
+        assert!(begun.elapsed() < TIMEOUT, "timeout before: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,4 @@
-//! Faults on purpose. Spec: lnet-behaviour §17, 30, 31, 32, 35 and 36.
+//! Fault injection. Spec: lnet-behaviour §17, 30, 31, 32, 35 and 36.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn a_rule_drops_one_of_every_window() {
     let put = || a.put_like(b(), BITS, 8, |put| Put { ack: false, ..put });
     let sent: Vec<Begun> = (0..12).map(|_| put()).collect();
     let shown = || other.look(|lnet| lnet.faults()[0].clone());
-    until("all have come", || shown().examined == 12);
+    until("all have arrived", || shown().examined == 12);
     assert_eq!((shown().hits.put, shown().hits.total()), (4, 4));
     until("the others are delivered", || other.nis()[0].traffic.received.put >= 8);
     for begun in &sent {
@@ -40,7 +40,7 @@ fn a_rule_drops_one_of_every_window() {
         let dropped = window.iter().filter(|begun| !came.contains(&begun.header_data)).count();
         assert_eq!(dropped, 1, "one of each three");
     }
-    other.heal(FaultKind::Drop);
+    other.remove_rules(FaultKind::Drop);
     world.end();
 }
 
@@ -52,7 +52,7 @@ fn a_rule_delays_messages_until_it_is_deleted() {
         let Some(world) = World::new(&plans) else { return };
         let [a, other] = &world.members[..] else { unreachable!("two nodes") };
         a.put_well(other, 8);
-        until("A is at rest", || a.peer_ni(b()).credits == 8);
+        until("A is idle", || a.peer_ni(b()).credits == 8);
         let taker = other.offer(BITS, 64, |md| md);
         let delays = &world.members[side];
         delays.fault(puts(1, FaultEffect::Delay { latency: 3600 }));
@@ -62,7 +62,7 @@ fn a_rule_delays_messages_until_it_is_deleted() {
         if side == 0 {
             assert_eq!(a.peer_ni(b()).credits, 7, "it holds its credit");
         }
-        delays.heal(FaultKind::Delay);
+        delays.remove_rules(FaultKind::Delay);
         first.events.wait(EventKind::Ack);
         delays.fault(puts(1, FaultEffect::Delay { latency: 1 }));
         taker.events.wait(EventKind::Put);
@@ -76,7 +76,7 @@ fn a_rule_delays_messages_until_it_is_deleted() {
 }
 
 #[test]
-fn a_message_dropped_before_sending_goes_by_the_other_interface() {
+fn a_message_dropped_before_sending_uses_the_other_interface() {
     let plan = Plan::at(&[0, 0]).troubled();
     let Some(world) = World::new(&[plan.clone(), plan]) else { return };
     let [a, other] = &world.members[..] else { unreachable!("two nodes") };
@@ -96,7 +96,7 @@ fn a_message_dropped_before_sending_goes_by_the_other_interface() {
     assert_eq!(a.stats().resend_count, 1);
     assert_eq!(a.nis()[0].health.value, 900, "{:?}", a.nis()[0].health);
     assert_eq!((a.nis()[1].health.value, a.nis()[0].health.dropped), (1000, 1));
-    a.heal(FaultKind::Drop);
+    a.remove_rules(FaultKind::Drop);
     until("it has recovered", || a.nis()[0].health.value == 1000);
     world.end();
 }
@@ -118,7 +118,7 @@ fn a_message_that_may_have_arrived_is_not_sent_again() {
     assert!(begun.events.wait_for_end(EventKind::Send).1.is_err());
     assert_eq!(a.stats().resend_count, 0);
     assert!(other.resident.witness().repeated() == 0);
-    a.heal(FaultKind::Drop);
+    a.remove_rules(FaultKind::Drop);
     world.end();
 }
 
@@ -132,7 +132,7 @@ fn a_peer_with_one_nid_keeps_its_health_and_gets_nothing_twice() {
     let begun = a.put(b(), 1, 8);
     assert!(begun.events.wait_for_end(EventKind::Send).1.is_err());
     assert_eq!((a.stats().resend_count, a.peer_ni(b()).health.value), (0, 1000));
-    a.heal(FaultKind::Drop);
+    a.remove_rules(FaultKind::Drop);
     world.end();
 }
 
@@ -154,8 +154,8 @@ fn without_sensitivity_health_never_changes() {
         a.fault(fails(failure));
         let begun = a.put(b(), 1, 8);
         assert!(begun.events.wait_for_end(EventKind::Send).1.is_err(), "{failure:?}");
-        a.resident.witness().look(a.resident.node());
-        a.heal(FaultKind::Drop);
+        a.resident.witness().check_active(a.resident.node());
+        a.remove_rules(FaultKind::Drop);
     }
     world.end();
 }

@@ -1,7 +1,7 @@
-//! Tests of the invariants that cannot be checked by watching alone, between nodes of this process
-//! whose sockets are in network namespaces. A witness checks each node as well, from start to end.
+//! Tests of the invariants that cannot be observed, between nodes of this process whose sockets are
+//! in network namespaces. A witness checks each node as well, from start to end.
 //!
-//! `fulmar_testbed::witness::table` names the test of each invariant.
+//! `fulmar_testbed::witness::table` lists the test of each invariant.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;

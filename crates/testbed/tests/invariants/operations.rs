@@ -21,7 +21,7 @@ fn a_put_that_matches_nothing_is_sent_and_dropped() {
     let begun = a.put_like(nid(0, 0, 1), BITS, 8, |put| Put { ack: false, ..put });
     begun.events.wait(EventKind::Send);
     until("it is dropped", || b.stats().drop_count == before + 1);
-    assert!(begun.events.rest().is_empty(), "that is all that its sender is told");
+    assert!(begun.events.rest().is_empty(), "the sender gets no other event");
     world.end();
 }
 
@@ -64,7 +64,10 @@ fn a_message_beyond_the_threshold_is_not_delivered() {
         let stored = taker.buffer.to_vec(place * 100, 100);
         assert!(stored == pattern(begun.header_data, 100), "message {place}");
     }
-    assert!(taker.buffer.to_vec(300, 500).iter().all(|byte| *byte == 0), "nothing else landed");
+    assert!(
+        taker.buffer.to_vec(300, 500).iter().all(|byte| *byte == 0),
+        "no other data was stored"
+    );
     world.end();
 }
 
@@ -102,7 +105,7 @@ fn an_acknowledgement_is_sent_when_the_handler_has_returned() {
     service.unwrap().attach(PORTAL, anyone(BITS), descriptor).unwrap();
     let begun = a.put(nid(0, 0, 1), BITS, 64);
     let event = begun.events.wait(EventKind::Ack);
-    assert!(returned.load(Ordering::SeqCst), "the handler is still at it");
+    assert!(returned.load(Ordering::SeqCst), "the handler has not returned");
     assert_eq!((event.match_bits, event.mlength), (BITS, 64));
     world.end();
 }

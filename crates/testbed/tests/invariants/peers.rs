@@ -1,5 +1,5 @@
-//! Peers that do not answer, that send false data, and that send unexpected messages. Spec: lnet-behaviour §17, 9,
-//! 15, 25, 26 and 28.
+//! Peers that do not answer, that send false data, and that send unexpected messages. Spec:
+//! lnet-behaviour §17, 9, 15, 25, 26 and 28.
 
 use fulmar_lnet::EventKind;
 use fulmar_lnet_wire::socklnd::ConnKind;
@@ -10,7 +10,7 @@ use crate::stranger::{Said, Stranger};
 
 const BITS: u64 = 77;
 
-/// A node, and a host for a peer without a node.
+/// Returns a node, and a host for a peer without a node.
 fn one(plan: Plan) -> Option<(World, fulmar_testbed::lab::Host)> {
     let world = World::new(&[plan])?;
     let host = world.host(1, &[0]);
@@ -50,7 +50,7 @@ fn an_unknown_peer_is_pinged_first_and_gets_nothing_if_it_does_not_answer() {
 }
 
 #[test]
-fn a_false_ping_reply_is_not_believed() {
+fn an_invalid_ping_reply_is_ignored() {
     let Some((world, host)) = one(Plan::at(&[0]).troubled()) else { return };
     let a = &world.members[0].resident;
     let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
@@ -92,7 +92,7 @@ fn a_message_for_a_neighbour_closes_its_connection() {
 fn sent(a: &Member, stranger: &mut Stranger, len: usize) -> (Begun, Handle, u64) {
     let begun = a.put(pair().0, BITS, len);
     let (header, _, cookie) = stranger.hear_message();
-    let Body::Put { ack, .. } = header.body else { panic!("{header:?} is no PUT") };
+    let Body::Put { ack, .. } = header.body else { panic!("{header:?} is not a PUT") };
     (begun, ack, cookie)
 }
 

@@ -5,7 +5,7 @@ use fulmar_net::NiOptions;
 
 use crate::common::{Member, Plan, World, until};
 
-/// How much more one interface has sent than another.
+/// Returns how much more one interface has sent than another.
 fn spread(before: &[u64], after: &[u64]) -> u64 {
     let counts: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
     counts.iter().max().unwrap() - counts.iter().min().unwrap()
@@ -26,7 +26,7 @@ fn idle_interfaces_take_turns() {
     let before = (a.puts_sent(), puts_received(b));
     for _ in 0..60 {
         a.put_well(b, 4096);
-        until("A is at rest", || a.look(|lnet| lnet.is_idle().is_ok()));
+        until("A is idle", || a.look(|lnet| lnet.is_idle().is_ok()));
     }
     let after = (a.puts_sent(), puts_received(b));
     assert!(spread(&before.0, &after.0) <= 1, "{before:?} {after:?}");
@@ -76,7 +76,7 @@ fn a_peer_without_discovery_sees_one_nid_until_it_is_multi_rail() {
     let before = a.puts_sent();
     for _ in 0..6 {
         a.put_well(b, 1);
-        until("A is at rest", || a.look(|lnet| lnet.is_idle().is_ok()));
+        until("A is idle", || a.look(|lnet| lnet.is_idle().is_ok()));
     }
     let after = a.puts_sent();
     assert!(spread(&before, &after) <= 1, "both take turns: {before:?} {after:?}");
@@ -84,7 +84,7 @@ fn a_peer_without_discovery_sees_one_nid_until_it_is_multi_rail() {
 }
 
 #[test]
-fn peers_are_told_which_interfaces_come_and_go() {
+fn peers_are_notified_of_interface_changes() {
     let Some(world) = World::new(&[Plan::at(&[0]).troubled(), Plan::at(&[0, 1]).troubled()]) else {
         return;
     };
@@ -96,16 +96,16 @@ fn peers_are_told_which_interfaces_come_and_go() {
     b.resident.act(|node| node.admin().remove_ni(b.nids[1])).unwrap();
     let second = sequence();
     assert!(second > first, "{first} to {second}");
-    until("A is told that one has gone", || a.known(b.nids[0]) == [b.nids[0]]);
+    until("A is notified of the removal", || a.known(b.nids[0]) == [b.nids[0]]);
     let ni = NiOptions::at(b.nids[1].ip().unwrap());
     let ni = NiOptions { net: b.nids[1].net(), conns_per_peer: 1, ..ni };
     b.resident.act(|node| node.admin().add_ni(ni)).unwrap();
     let third = sequence();
     assert!(third > second, "{second} to {third}");
-    until("A is told that it is back", || a.known(b.nids[0]).len() == 2);
+    until("A is notified of its return", || a.known(b.nids[0]).len() == 2);
     b.resident.host().set_link("eth1", false).unwrap();
-    until("the link has a number too", || sequence() > third);
+    until("a link change increases the number", || sequence() > third);
     b.resident.host().set_link("eth1", true).unwrap();
-    until("so has its return", || sequence() > third + 1);
+    until("link up increases it too", || sequence() > third + 1);
     world.end();
 }

@@ -9,7 +9,7 @@ use crate::common::{Member, Plan, World, net, nid, until};
 
 const BITS: u64 = 77;
 
-/// A router at both switches, with these buffers.
+/// Returns a router at both switches, with these buffers.
 fn router(buffers: RouterBuffers) -> Plan {
     Plan::at(&[0, 1]).with(|options| {
         options.config.lnet.routing.forwarding = true;
@@ -21,8 +21,8 @@ fn few() -> RouterBuffers {
     RouterBuffers { tiny: 8, small: 8, large: 8 }
 }
 
-/// Tells the witness to expect failures. Gateways are pinged every second, and are dead if they do not
-/// answer for four.
+/// Tells the witness to expect failures. Gateways are pinged every second, and are dead if they do
+/// not answer for four.
 fn troubled(plan: Plan) -> Plan {
     plan.troubled().with(|options| {
         options.config.lnet.routing.alive_router_check_interval = 1;
@@ -30,7 +30,7 @@ fn troubled(plan: Plan) -> Plan {
     })
 }
 
-/// An end at a switch, which reaches the other by the routers of these numbers.
+/// Returns a node at a switch, which reaches the other by the routers of these numbers.
 fn end(switch: usize, routers: &[usize]) -> Plan {
     let plan = Plan::at(&[switch]);
     let routed = |plan: Plan, number: &usize| plan.route(1 - switch, nid(switch, 0, *number));
@@ -50,7 +50,7 @@ fn is_up(member: &Member) -> bool {
     member.look(|lnet| lnet.routes().iter().any(|route| route.up))
 }
 
-/// Free router buffers of each class, now and when they were fewest.
+/// Returns the free router buffers of each class, now and at the minimum.
 fn pools(member: &Member) -> [(i64, i64); 3] {
     member.look(|lnet| lnet.routing().pools.map(|pool| (pool.credits, pool.credits_min)))
 }
@@ -71,7 +71,7 @@ fn every_length_passes_a_router_in_a_buffer_of_its_class() {
         b.get_well(a, len);
     }
     assert!(pools(router)[0].1 < 8 && pools(router)[1].1 < 8, "{:?}", pools(router));
-    assert_eq!(pools(router)[2], (8, 8), "nothing was large");
+    assert_eq!(pools(router)[2], (8, 8), "no message was large");
     let small = pools(router)[1].1;
     for len in [4097, MTU as usize - 1, MTU as usize] {
         a.put_well(b, len);
@@ -79,7 +79,7 @@ fn every_length_passes_a_router_in_a_buffer_of_its_class() {
         b.get_well(a, len);
     }
     assert!(pools(router)[2].1 < 8, "{:?}", pools(router));
-    assert_eq!(pools(router)[1].1, small, "nothing was small");
+    assert_eq!(pools(router)[1].1, small, "no message was small");
     world.end();
 }
 
@@ -99,7 +99,7 @@ fn a_message_that_waits_for_the_only_large_buffer_does_not_block_others() {
     for _ in 0..4 {
         second.put_well(other, 4096);
     }
-    assert!(pools(router)[2].0 < 0, "the small ones went by: {:?}", pools(router));
+    assert!(pools(router)[2].0 < 0, "small messages were not blocked: {:?}", pools(router));
     let taker = slow.offer(BITS, MTU as usize, |made| {
         made.options(MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE))
     });
@@ -108,7 +108,7 @@ fn a_message_that_waits_for_the_only_large_buffer_does_not_block_others() {
         begun.events.wait(EventKind::Ack);
     }
     until("the credit is back", || pools(router)[2].0 == 1);
-    assert!(pools(router)[2].1 <= stalled.0, "the least is remembered");
+    assert!(pools(router)[2].1 <= stalled.0, "the minimum is recorded");
     world.end();
 }
 
@@ -121,7 +121,7 @@ fn an_answer_goes_back_by_the_router_of_its_request() {
         a.put_well(b, 64);
         a.get_well(b, 64);
     }
-    // Requests of B to A may go either way, so only pings of routers go by the second.
+    // Requests of B to A may take either path, so only pings of routers use the second.
     let forwarded = [first, second].map(|router| router.stats().route_count);
     assert!(forwarded[0] >= 40 && forwarded[1] < 10, "{forwarded:?}");
     world.end();
@@ -133,7 +133,7 @@ fn a_router_that_does_not_forward_is_not_used_until_it_does() {
     let [a, b, router] = &world.members[..] else { unreachable!("three nodes") };
     a.put_well(b, 1);
     router.change(|admin| admin.set_forwarding(Forwarding::Disable));
-    until("both are told", || !is_up(a) && !is_up(b));
+    until("both are notified", || !is_up(a) && !is_up(b));
     no_route(a, b);
     let state = || router.look(|lnet| lnet.routing().state);
     until("it has stopped", || state() == RoutingState::Disabled);
@@ -145,15 +145,15 @@ fn a_router_that_does_not_forward_is_not_used_until_it_does() {
 }
 
 #[test]
-fn a_route_is_down_while_the_far_side_of_its_router_is() {
+fn a_route_is_down_while_the_remote_side_of_its_router_is() {
     let Some(world) = troubled_row() else { return };
     let [a, b, router] = &world.members[..] else { unreachable!("three nodes") };
     a.put_well(b, 1);
     router.resident.host().set_link("eth1", false).unwrap();
-    until("A hears of it", || !is_up(a));
+    until("A is notified", || !is_up(a));
     no_route(a, b);
     router.resident.host().set_link("eth1", true).unwrap();
-    until("A hears of it again", || is_up(a) && is_up(b));
+    until("A is notified again", || is_up(a) && is_up(b));
     a.put_well(b, 1);
     world.end();
 }
@@ -164,10 +164,10 @@ fn a_route_whose_router_does_not_answer_is_down_until_it_does() {
     let [a, b, router] = &world.members[..] else { unreachable!("three nodes") };
     a.put_well(b, 1);
     world.switches[0].set_silent(router.resident.host(), "eth0", true).unwrap();
-    until("it is taken for dead", || !is_up(a));
+    until("it is considered dead", || !is_up(a));
     no_route(a, b);
     world.switches[0].set_silent(router.resident.host(), "eth0", false).unwrap();
-    until("one good ping is enough", || is_up(a));
+    until("one successful ping suffices", || is_up(a));
     until("B uses it too", || is_up(b));
     a.put_well(b, 1);
     world.end();
@@ -194,7 +194,8 @@ fn routes_are_chosen_by_priority_then_hops_then_health_then_in_turn() {
         };
         let before = count();
         for _ in 0..10 {
-            // Any message from an unhealthy gateway raises its health, such as the answer to a ping.
+            // Any message from an unhealthy gateway raises its health, such as the answer to a
+            // ping.
             for index in [0, 1] {
                 let (nid, value) = (Some(gateways[index]), health[index]);
                 a.change(|admin| admin.set_peer_ni_health(nid, value));

@@ -1,4 +1,4 @@
-//! A peer whose bytes are written by the test, so that it can send what no node of ours would.
+//! A peer whose bytes are written by the test, so that it can send what no Fulmar node would.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use fulmar_lnet_wire::{Body, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
 use fulmar_testbed::lab::Host;
 use fulmar_wire::Order;
 
-use crate::events::PATIENCE;
+use crate::events::TIMEOUT;
 
 /// A connection to a node whose other end is the test.
 pub(crate) struct Stranger {
@@ -21,13 +21,13 @@ pub(crate) struct Stranger {
     stream: TcpStream,
 }
 
-/// What a node has sent: a message, or a zero-copy acknowledgement.
+/// A message of the node, or a zero-copy acknowledgement.
 #[derive(Debug)]
 pub(crate) enum Said {
     Message {
         header: Header,
         payload: Vec<u8>,
-        /// To be acknowledged, unless 0.
+        /// Cookie to be acknowledged, unless 0.
         cookie: u64,
     },
     Noop,
@@ -38,7 +38,7 @@ impl Stranger {
     pub(crate) fn call(host: &Host, (nid, node): (Nid, Nid), kind: ConnKind) -> Self {
         let address = (node.ip().unwrap(), ACCEPT_PORT);
         let stream = host.inside(|| TcpStream::connect(address)).unwrap().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut this = Self { nid, node, stream };
         let mut bytes = Vec::new();
         ConnRequest { target: node }.encode(&mut bytes);
@@ -66,7 +66,7 @@ impl Stranger {
         bytes
     }
 
-    /// Returns what the node sends next.
+    /// Returns the next item that the node sends.
     pub(crate) fn hear(&mut self) -> Said {
         let frame = FrameHeader::decode(&self.read(FrameHeader::LEN), Order::Little).unwrap();
         if frame.kind != FrameKind::LNET {
@@ -78,7 +78,7 @@ impl Stranger {
         Said::Message { header, payload, cookie: frame.cookies[0] }
     }
 
-    /// Returns the next message that is not about us, answering pings meanwhile.
+    /// Returns the next message that is not discovery, answering pings meanwhile.
     pub(crate) fn hear_message(&mut self) -> (Header, Vec<u8>, u64) {
         let info = self.info();
         loop {
@@ -102,11 +102,11 @@ impl Stranger {
 
     /// Answers a GET.
     pub(crate) fn reply(&mut self, get: &Header, payload: &[u8]) {
-        let Body::Get { reply: handle, .. } = get.body else { panic!("{get:?} is no GET") };
+        let Body::Get { reply: handle, .. } = get.body else { panic!("{get:?} is not a GET") };
         self.say(self.header(Body::Reply { handle }), payload);
     }
 
-    /// Returns a header from us to the node, as yet without payload.
+    /// Returns a header from the test to the node, without payload yet.
     pub(crate) fn header(&self, body: Body) -> Header {
         Header {
             target: self.node,
@@ -134,7 +134,7 @@ impl Stranger {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// Returns whether the node has closed the connection, and waits for that.
+    /// Waits until the node has closed the connection; returns whether it has.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut rest = Vec::new();

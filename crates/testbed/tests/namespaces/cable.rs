@@ -12,14 +12,14 @@ pub(crate) const IPV6: [&str; 2] = ["fd00:77::1", "fd00:77::2"];
 /// The end of the cable in either host.
 pub(crate) const INTERFACE: &str = "eth0";
 
-/// Two hosts that are joined by a cable.
+/// Two hosts that are connected by a cable.
 pub(crate) struct Cable {
     hosts: [Host; 2],
     _lab: Lab,
 }
 
 impl Cable {
-    /// Makes the hosts. Where that is not allowed it returns `None` and says so.
+    /// Creates the hosts. Without permission returns `None` and prints a notice.
     pub(crate) fn new() -> Option<Self> {
         let lab = Lab::hosts_or_not_run()?;
         match Self::lay(&lab) {
@@ -54,7 +54,7 @@ impl Cable {
         program
     }
 
-    /// Runs a program of the peer to its end and returns what it printed.
+    /// Runs a program of the peer to its end and returns its output.
     pub(crate) fn run(&self, side: usize, args: &[&str]) -> String {
         let output = self.command(side, PEER).args(args).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Nodes at the usual port, which trust privileged ports only, in network namespaces.
+//! Nodes at the usual port, which accept only privileged ports, in network namespaces.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cable;
@@ -37,7 +37,7 @@ fn over_ipv6_nodes_speak_version_4() {
 }
 
 #[test]
-fn a_caller_from_an_unprivileged_port_is_refused() {
+fn connections_from_unprivileged_ports_are_refused() {
     let Some(cable) = Cable::new() else { return };
     let server = cable.serve(1, IPV4[1]);
     // Root without the capability cannot bind a privileged port.

@@ -1,4 +1,4 @@
-//! What two nodes really sent to each other, as Wireshark reads it and as we do.
+//! The traffic of two nodes, as decoded by Wireshark and by Fulmar.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use fulmar_wire::Order;
 
 use crate::cable::{Cable, INTERFACE, IPV4, Program, not_run};
 
-/// How often each thing was said.
+/// Counts of handshakes, frames and messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     requests: usize,
@@ -27,15 +27,15 @@ const EXPECTED: Counts =
     Counts { requests: 3, hellos: 6, acks: 5, puts: 5, gets: 5, replies: 5, noops: 0 };
 
 #[test]
-fn wireshark_and_we_read_the_same_well_formed_conversation() {
+fn wireshark_and_fulmar_decode_the_same_conversation() {
     if Command::new("tshark").arg("--version").output().is_err() {
         return not_run("tshark is needed: scripts/need.sh tshark");
     }
     let Some(cable) = Cable::new() else { return };
     let file = record(&cable);
     let path = file.0.as_path();
-    // Expert items of any other kind are on PUTs of kernel nodes too: tshark does not know what
-    // the payload of the portal is.
+    // Expert items of any other kind are on PUTs of kernel nodes too: tshark does not know the
+    // payload of the portal.
     let broken = "lnet && (_ws.malformed.expert || _ws.malformed.dissector_bug \
                   || _ws.malformed.reassembly || lnet.msg_type > 4 \
                   || (lnet.ksm_type && lnet.ksm_type != 0xc0 && lnet.ksm_type != 0xc1))";
@@ -51,7 +51,7 @@ fn wireshark_and_we_read_the_same_well_formed_conversation() {
     assert_eq!((conversation.connections.len(), counts), (3, EXPECTED));
 }
 
-/// Has two nodes talk and returns the capture of it.
+/// Makes two nodes communicate and returns the capture.
 fn record(cable: &Cable) -> Removed {
     let name = format!("conversation-{}.pcapng", std::process::id());
     let file = Removed(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
@@ -64,7 +64,7 @@ fn record(cable: &Cable) -> Removed {
     assert!(text.contains("pushed") && !text.contains("WRONG"), "{text}");
     let served = server.finish().unwrap();
     assert!(served.contains("stored 1048576 right") && !served.contains("WRONG"), "{served}");
-    // What the kernel has captured is given to dumpcap in batches.
+    // The kernel passes captured packets to dumpcap in batches.
     std::thread::sleep(std::time::Duration::from_millis(500));
     capture.signal("INT").unwrap();
     let text = capture.finish().unwrap();
@@ -72,7 +72,7 @@ fn record(cable: &Cable) -> Removed {
     file
 }
 
-/// A file that goes when this goes.
+/// A file that is removed on drop.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
@@ -81,11 +81,11 @@ impl Drop for Removed {
     }
 }
 
-/// Returns what tshark says of the packets that `filter` takes.
+/// Returns the output of tshark for the packets that `filter` selects.
 fn tshark(file: &Path, filter: &str, field: &str) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-d", "tcp.port==988,lnet", "-Y", filter]);
-    // On a busy machine segments overtake each other; tshark puts them in order only if told to.
+    // On a busy machine segments overtake each other; tshark reorders them only with this option.
     command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
     let output = command.args(["-T", "fields", "-e", field]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -98,7 +98,7 @@ fn counts_of_tshark(file: &Path) -> Counts {
     let of = |number: &str| types.split([',', '\n']).filter(|text| *text == number).count();
     let frames = tshark(file, "lnet", "lnet.ksm_type");
     let noops = frames.split([',', '\n']).filter(|text| text.ends_with("c0")).count();
-    // Wireshark knows no handshakes; their magic numbers are found all the same.
+    // Wireshark does not decode handshakes; their magic numbers are found nevertheless.
     let handshake = |filter: &str| tshark(file, filter, "frame.number").lines().count();
     Counts {
         requests: handshake("tcp.len >= 16 && tcp.payload[0:4] == 00:71:ce:ac"),
@@ -111,7 +111,7 @@ fn counts_of_tshark(file: &Path) -> Counts {
     }
 }
 
-/// Counts what was said on a connection, and encodes it again.
+/// Counts the items of a connection, and encodes them again.
 fn check(connection: &Connection<'_>, counts: &mut Counts) {
     assert_eq!(connection.start, Start::Handshake);
     for direction in [Direction::FromActive, Direction::FromPassive] {

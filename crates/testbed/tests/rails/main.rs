@@ -1,7 +1,6 @@
 //! Nodes with two rails and behind routers, in network namespaces.
 //!
-//! Rails are so slow that any machine fills them. Whether figures are good enough is decided by `make
-//! bench`.
+//! Rails are slow enough for any machine. `make bench` checks whether the figures are good enough.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod routers;

@@ -58,12 +58,12 @@ fn a_router_between_many_senders_and_a_stopped_receiver_stays_within_its_pools()
 fn one_of_two_routers_may_be_killed() {
     let Some(lab) = lab() else { return };
     let killed = path::kill_one_of_two(&lab, 10).unwrap();
-    // Messages that the router had received and not forwarded are lost with it, and LNet has no second
-    // copy: they fail. Nothing else may fail.
+    // Messages that the router had received and not forwarded are lost with it, and LNet has no
+    // second copy: they fail. No other message may fail.
     let Outcome { sum, lost, wrong, broken, resent, .. } = &killed.outcome;
     assert_eq!((*lost, wrong.as_ref().or(broken.as_ref())), (0, None), "{killed:?}");
     assert_eq!(killed.served.fault(*resent), None, "{killed:?}");
-    assert!(sum.failed <= 64, "no more than were under way: {killed:?}");
+    assert!(sum.failed <= 64, "no more than were in flight: {killed:?}");
     assert!(killed.recovered.is_some(), "{killed:?}");
 }
 

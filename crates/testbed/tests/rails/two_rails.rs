@@ -35,7 +35,7 @@ fn trial(nets: Nets, cut: Cut) -> Trial {
 }
 
 fn check(course: &Course) {
-    // Rates and times are checked by the benchmark.
+    // The benchmark checks rates and times.
     assert!(course.while_cut > 0.2 * course.one, "{course:?}");
 }
 

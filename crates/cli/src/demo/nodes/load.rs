@@ -1,4 +1,4 @@
-//! Many operations at once from one node to another, each started when an earlier one is done.
+//! Concurrent operations from one node to another: each one that completes starts the next.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use fulmar_net::{Batch, Buffer, Delivery, Descriptor, Handler, Node, Service};
 /// An operation on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// It is stored at the other node, which acknowledges it.
+    /// Stores data at the other node, which acknowledges it.
     Put,
-    /// It is fetched from the other node.
+    /// Fetches data from the other node.
     Get,
 }
 
-/// Messages of one length, `window` of them under way at once.
+/// Messages of one length, `window` of them in flight at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) name: &'static str,
@@ -32,9 +32,9 @@ pub(super) struct Work {
 pub(super) struct Measured {
     pub(super) work: Work,
     pub(super) elapsed: Duration,
-    /// Of each operation, in nanoseconds, sorted.
+    /// Latency of each operation in nanoseconds, sorted.
     pub(super) latencies: Vec<u64>,
-    /// Payload that arrived: all of it, and that which was copied once only.
+    /// Payload that arrived, in bytes: all of it, and the part that was copied only once.
     pub(super) received: u64,
     pub(super) copied_once: u64,
 }
@@ -60,10 +60,10 @@ impl Measured {
     }
 }
 
-/// Does `work` for `length`; calls `watch` now and then with the operations done and the time.
+/// Runs `work` for `length`; calls `watch` regularly with the number of operations and the time.
 ///
 /// # Errors
-/// What failed.
+/// A description of the failure.
 pub(super) fn run(
     (from, to): (&Node, &Node),
     target: ProcessId,
@@ -71,7 +71,7 @@ pub(super) fn run(
     length: Duration,
     mut watch: impl FnMut(u64, Duration),
 ) -> Result<Measured, String> {
-    let failed = |errno: Errno| format!("{} cannot begin: {errno}", work.name);
+    let failed = |errno: Errno| format!("{} cannot start: {errno}", work.name);
     let flow = Arc::new(Flow::new(target, work));
     let far = flow.open(to).map_err(failed)?;
     let near = from.open_service(ServiceConfig::default(), flow.clone()).map_err(failed)?;
@@ -94,11 +94,11 @@ pub(super) fn run(
     Ok(Measured { work, elapsed, latencies, received: copied_once + staged, copied_once })
 }
 
-/// The operations of one [`run`]. Message `n` of the window is at `n * len` of both buffers.
+/// The operations of one [`run`]. Message `n` of the window is at offset `n * len` of both buffers.
 struct Flow {
     work: Work,
     target: ProcessId,
-    /// At the node that starts the operations, and at the other.
+    /// Buffers of the node that starts the operations, and of the other node.
     near: Buffer,
     far: Buffer,
     arrived: Checker,
@@ -113,7 +113,7 @@ struct State {
     active: usize,
     /// The number of the next message.
     next: u64,
-    /// When the operation of each place in the window began.
+    /// When the operation in each slot of the window started.
     begun: Vec<Option<Instant>>,
     latencies: Vec<u64>,
     failure: Option<String>,
@@ -159,7 +159,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Returns the next operation of a place in the window, which begins now.
+    /// Returns the next operation of a slot of the window; its latency counts from now.
     fn next(&self, place: usize) -> Next {
         let at = place * self.work.len;
         let number = {
@@ -180,7 +180,7 @@ impl Flow {
         next
     }
 
-    /// Handles an event of an operation of ours. Returns the operation that follows it, if one does.
+    /// Handles an event of an operation of this node. Returns the next operation, if there is one.
     fn handle_near(&self, event: &Event) -> Option<Next> {
         let place = event.user as usize;
         match (event.kind, event.status) {
@@ -208,35 +208,35 @@ impl Flow {
         Some(self.next(place))
     }
 
-    /// Starts to count, and returns the time.
+    /// Starts the measurement and returns the time.
     fn measure(&self) -> Instant {
         let mut state = self.lock();
         state.measuring = true;
         Instant::now()
     }
 
-    /// Returns how many operations were counted.
+    /// Returns the number of operations.
     fn count(&self) -> Result<u64, String> {
         let state = self.lock();
         state.failure.clone().map_or(Ok(state.latencies.len() as u64), Err)
     }
 
-    /// Ends the measurement, waits for the operations that are under way, and returns the sorted
-    /// latencies and how long it was.
+    /// Ends the measurement and waits for the operations in flight. Returns the sorted latencies
+    /// and the duration.
     fn stop(&self, begun: Instant) -> Result<(Vec<u64>, Duration), String> {
         let mut state = self.lock();
         let elapsed = begun.elapsed();
         (state.measuring, state.stopping) = (false, true);
         let mut latencies = std::mem::take(&mut state.latencies);
         let waits = |state: &mut State| state.active > 0 && state.failure.is_none();
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
+        let waited = self.changed.wait_timeout_while(state, TIMEOUT, waits);
         let (state, timeout) = waited.expect("no handler panics");
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
         if timeout.timed_out() {
             let (active, name) = (state.active, self.work.name);
-            return Err(format!("{active} {name} were not answered within {PATIENCE:?}"));
+            return Err(format!("{active} {name} were not answered within {TIMEOUT:?}"));
         }
         if latencies.is_empty() {
             return Err(format!("no {} was answered within {elapsed:?}", self.work.name));
@@ -245,7 +245,7 @@ impl Flow {
         Ok((latencies, elapsed))
     }
 
-    /// A message has come to the other node, or has been fetched from there.
+    /// Handles a message that arrived at, or was fetched from, the other node.
     fn handle_far(&self, event: &Event) {
         match (event.kind, event.status) {
             (EventKind::Put, Ok(())) => {
@@ -283,7 +283,7 @@ impl Handler for Flow {
     }
 }
 
-/// An operation that begins.
+/// An operation to start.
 enum Next {
     Put(Put),
     Get(Get),
@@ -291,8 +291,8 @@ enum Next {
 
 const PORTAL: u32 = 40;
 const MATCH_BITS: u64 = 0x6675_6c6d_6172;
-/// The time before the measurement, in which buffers and windows grow.
+/// Time before the measurement, in which buffers and windows grow.
 const WARM_UP: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(100);
-/// How long the last operations may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of the last operations.
+const TIMEOUT: Duration = Duration::from_secs(5);

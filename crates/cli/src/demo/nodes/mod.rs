@@ -1,4 +1,4 @@
-//! Two nodes on this machine: ping, discovery, and the highest rates of messages.
+//! Two nodes on this machine: ping, discovery, and the highest message rates.
 
 mod load;
 mod report;
@@ -17,10 +17,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use load::{Measured, Operation, Work};
 
-/// How the demonstration runs.
+/// Options of the demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The TCP port of both nodes; if it is in use, one of the next is taken.
+    /// The TCP port of both nodes; if it is in use, the next free one is taken.
     pub port: u16,
     /// How long each kind of large message is measured.
     pub bulk: Duration,
@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// About ten seconds, drawn if standard output is a terminal.
+    /// Ten seconds in total; draws if standard output is a terminal.
     fn default() -> Self {
         Self {
             port: 19988,
@@ -45,14 +45,14 @@ impl Default for Options {
 /// Runs two nodes, shows their traffic, and checks the data.
 ///
 /// # Errors
-/// What failed, and what to do about it.
+/// A description of the failure, with a remedy.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(None)?;
     let (nodes, port) = start(&runtime, options.port)?;
     let nids: Vec<String> = nodes.iter().map(|host| host.nid.to_string()).collect();
     writeln!(
         out,
-        "Two nodes of Fulmar on this machine, {}, speak LNet over TCP port {port}.\n",
+        "Two Fulmar nodes on this machine, {}, use LNet over TCP port {port}.\n",
         nids.join(" and ")
     )?;
     let result = show(options, &nodes, out);
@@ -87,8 +87,8 @@ fn show(options: &Options, nodes: &[Host], out: &mut dyn Write) -> Result<(), Bo
     let payload: u64 = all.iter().map(|measured| measured.received).sum();
     writeln!(
         out,
-        "All data was correct: {} messages with {} in {}. Of each message the number at both ends and \
-         one page between them were checked on arrival.",
+        "All data was correct: {} messages with {} in {}. The number at both ends of each \
+         message and one page between them were checked on arrival.",
         grouped(messages as u64),
         bytes(payload),
         duration(begun.elapsed())
@@ -96,7 +96,7 @@ fn show(options: &Options, nodes: &[Host], out: &mut dyn Write) -> Result<(), Bo
     Ok(())
 }
 
-/// Starts both nodes on the first free port from `first` on.
+/// Starts both nodes on the first free port, beginning with `first`.
 fn start(runtime: &Runtime, first: u16) -> Result<(Vec<Host>, u16), StartError> {
     let mut port = first;
     loop {
@@ -130,10 +130,10 @@ fn start_at(runtime: &Runtime, port: u16) -> Result<Vec<Host>, StartError> {
 
 fn ping(nodes: &[Host], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "Ping")?;
-    let notes = ["TCP connection and hello included", "over the same connections"];
+    let notes = ["including TCP connection and hello", "over the same connections"];
     for ((from, to), note) in pairs(nodes).into_iter().zip(notes) {
         let begun = Instant::now();
-        let reply = from.node.admin().ping(ProcessId::lustre(to.nid), None, PATIENCE);
+        let reply = from.node.admin().ping(ProcessId::lustre(to.nid), None, TIMEOUT);
         let took = duration(begun.elapsed());
         let reply = reply.map_err(|errno| unanswered(from.nid, to.nid, errno))?;
         let nids: Vec<String> = reply.nids.iter().map(ToString::to_string).collect();
@@ -157,7 +157,7 @@ fn discover(nodes: &[Host], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
         let found = found.map_err(|errno| unanswered(from.nid, to.nid, errno))?;
         let exchange = Exchange::open(&from.node);
         let peer = ProcessId::lustre(to.nid);
-        let info = exchange.and_then(|exchange| exchange.ping_info(peer, PATIENCE));
+        let info = exchange.and_then(|exchange| exchange.ping_info(peer, TIMEOUT));
         let info = info.map_err(|errno| unanswered(from.nid, to.nid, errno))?;
         let nids: Vec<String> = found.nids.iter().map(ToString::to_string).collect();
         writeln!(
@@ -181,7 +181,7 @@ fn discover(nodes: &[Host], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs one load, with a bar while it runs.
+/// Runs one load and shows a progress bar.
 fn measure(
     options: &Options,
     nodes: &[Host],
@@ -189,7 +189,7 @@ fn measure(
     out: &mut dyn Write,
 ) -> Result<Measured, Box<dyn Error>> {
     let length = if work.len > SMALL_MAX { options.bulk } else { options.small };
-    let title = format!("{}, {} under way", work.name, work.window);
+    let title = format!("{}, {} in flight", work.name, work.window);
     let bar = bar(options, &title, length);
     let draw = |done: u64, elapsed: Duration| {
         bar.set_position(elapsed.as_millis() as u64);
@@ -209,7 +209,7 @@ fn measure(
     Ok(measured)
 }
 
-/// Returns the bar of a load of this length.
+/// Returns the progress bar of a load of this length.
 fn bar(options: &Options, title: &str, length: Duration) -> ProgressBar {
     if !options.live {
         return ProgressBar::hidden();
@@ -229,7 +229,7 @@ fn rate(work: Work, done: u64, elapsed: Duration) -> String {
     }
 }
 
-/// Returns both pairs of nodes.
+/// Returns the pairs of nodes in both directions.
 fn pairs(nodes: &[Host]) -> [(&Host, &Host); 2] {
     [(&nodes[0], &nodes[1]), (&nodes[1], &nodes[0])]
 }
@@ -240,8 +240,8 @@ fn nid_len(node: &Host) -> usize {
 
 fn unanswered(from: Nid, to: Nid, errno: fulmar_base::Errno) -> String {
     format!(
-        "{from} got no answer from {to}: {errno}. Both are on the loopback interface of this \
-         machine: see that it is up (`ip link set lo up`) and that no firewall rule covers it"
+        "{to} did not answer {from}: {errno}. Both are on the loopback interface of this \
+         machine: check that it is up (`ip link set lo up`) and that no firewall rule blocks it"
     )
 }
 
@@ -251,12 +251,12 @@ const WORKS: [Work; 4] = [
     Work { name: "8 byte PUT", operation: Operation::Put, len: 8, window: 1 },
     Work { name: "8 byte PUT", operation: Operation::Put, len: 8, window: 64 },
 ];
-/// Messages up to this length are shown as messages per second, longer ones as bytes.
+/// Messages up to this length are shown as messages per second, longer ones as bytes per second.
 const SMALL_MAX: usize = 4096;
 const ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3))];
-/// How many ports after the first are tried.
+/// How many ports are tried.
 const PORTS: u16 = 20;
-/// How long an answer on one machine may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of an answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 const TITLE_WIDTH: usize = 24;

@@ -1,4 +1,4 @@
-//! The tables of the measurement, and of the nodes afterwards.
+//! The tables of the measurement and of the state of the nodes after it.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::interop::connection_kind;
 pub(super) fn traffic(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
     let mut table = Table::new([
         left("work"),
-        right("under way"),
+        right("in flight"),
         right("MB/s"),
         right("Gbit/s"),
         right("messages/s"),
@@ -39,16 +39,20 @@ pub(super) fn traffic(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
 }
 
 pub(super) fn copies(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
-    let mut table =
-        Table::new([left("payload received"), right("bytes"), right("copied once"), left("how")]);
+    let mut table = Table::new([
+        left("payload received"),
+        right("bytes"),
+        right("copied once"),
+        left("method"),
+    ]);
     for measured in all {
         let share = measured.copied_once as f64 / measured.received.max(1) as f64;
         let how = match share {
-            0.99.. => "by the kernel, from the socket to its place",
-            _ => "read with the header, then copied to its place",
+            0.99.. => "by the kernel, from the socket to the buffer",
+            _ => "read with the header, then copied to the buffer",
         };
         table.row([
-            format!("{}, {} under way", measured.work.name, measured.work.window),
+            format!("{}, {} in flight", measured.work.name, measured.work.window),
             bytes(measured.received),
             format!("{:.1} %", share * 100.0),
             how.to_owned(),
@@ -57,7 +61,7 @@ pub(super) fn copies(out: &mut dyn Write, all: &[Measured]) -> io::Result<()> {
     writeln!(out, "{}", indented(&table))
 }
 
-/// The credits, under the names that `lnetctl net show -v` and `lnetctl peer show -v` have.
+/// The credits, with the names of `lnetctl net show -v` and `lnetctl peer show -v`.
 pub(super) fn credits(out: &mut dyn Write, nodes: &[Host]) -> io::Result<()> {
     let mut nis = Table::new([
         left("local NI"),
@@ -91,7 +95,7 @@ pub(super) fn credits(out: &mut dyn Write, nodes: &[Host]) -> io::Result<()> {
     }
     writeln!(out, "{}", indented(&nis))?;
     writeln!(out, "{}", indented(&peer_nis))?;
-    writeln!(out, "  A minimum below 0 says how many messages once waited for a credit.\n")
+    writeln!(out, "  A minimum below 0 shows how many messages waited for a credit.\n")
 }
 
 pub(super) fn connections(out: &mut dyn Write, nodes: &[Host]) -> io::Result<()> {

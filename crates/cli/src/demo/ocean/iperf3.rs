@@ -12,27 +12,27 @@ pub const IPERF3: &str = "iperf3";
 /// A stream to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// Where the server listens.
+    /// Address on which the server listens.
     pub address: IpAddr,
-    /// The server's port.
+    /// Port of the server.
     pub port: u16,
     /// Seconds before the measurement, in which TCP opens its windows.
     pub warmup: u32,
-    /// Seconds that are measured, at least 1.
+    /// Seconds of the measurement, at least 1.
     pub seconds: u32,
 }
 
-/// What the receiver has counted.
+/// The counts of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Received {
-    /// Payload.
+    /// Payload in bytes.
     pub bytes: f64,
-    /// In how many seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Received {
-    /// Returns the payload in a second.
+    /// Returns the payload in bytes per second.
     pub fn bytes_per_second(self) -> f64 {
         self.bytes / self.seconds
     }
@@ -45,10 +45,10 @@ pub fn is_installed() -> bool {
 }
 
 impl Stream {
-    /// Runs it. Each command starts [`IPERF3`] at one end.
+    /// Runs the stream. Each command starts [`IPERF3`] at one end.
     ///
     /// # Errors
-    /// What iperf3 printed.
+    /// The output of iperf3.
     pub fn run(&self, mut client: Command, mut server: Command) -> Result<Received, String> {
         let Self { address, port, warmup, seconds } = self;
         let [address, port] = [address.to_string(), port.to_string()];
@@ -72,7 +72,7 @@ fn received(report: &str) -> Result<Received, String> {
         (Some(bytes), Some(seconds)) if bytes > 0.0 && seconds > 0.0 => {
             Ok(Received { bytes, seconds })
         }
-        _ => Err(format!("iperf3 moved nothing: {}", json["error"])),
+        _ => Err(format!("iperf3 transferred nothing: {}", json["error"])),
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_of_the_receiver_is_used_and_errors_are_passed_on() {
+    fn received_uses_the_receiver_count_and_passes_errors_on() {
         let report = r#"{"end": {"sum_received": {"bytes": 2e9, "seconds": 1.5}}}"#;
         assert_eq!(received(report), Ok(Received { bytes: 2e9, seconds: 1.5 }));
         let error = received(r#"{"error": "unable to connect", "end": {}}"#).unwrap_err();

@@ -1,4 +1,4 @@
-//! `lst run` from a node, and its report.
+//! Running `lst run` from a node, and its report.
 
 use fulmar_link::Program;
 use serde::Deserialize;
@@ -8,26 +8,26 @@ use super::Node;
 /// A load of LNet selftest.
 #[derive(Clone, Debug)]
 pub struct Lst {
-    /// Clients, between commas.
+    /// Clients, separated by commas.
     pub from: String,
-    /// Servers, between commas.
+    /// Servers, separated by commas.
     pub to: String,
-    /// How many clients use how many servers, as `--distribute` of `lst`.
+    /// How clients are distributed over servers, as `--distribute` of `lst`.
     pub distribute: &'static str,
     /// `brw read` or `brw write`.
     pub test: &'static str,
-    /// Transfers under way between each client and each of its servers.
+    /// Transfers in flight between each client and each of its servers.
     pub concurrency: u32,
-    /// How many seconds are measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// How many seconds pass before that.
+    /// Duration of the warm-up in seconds.
     pub warmup: f64,
 }
 
 /// The report of a measurement.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LstReport {
-    /// The sum of all clients.
+    /// The sum over all clients.
     pub total: LstLine,
     /// Each node.
     pub nodes: Vec<LstLine>,
@@ -35,12 +35,12 @@ pub struct LstReport {
     pub failed: Vec<serde_json::Value>,
 }
 
-/// The figures of a node, or of all.
+/// The results of one node, or of all.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LstLine {
-    /// Its NID.
+    /// NID of the node.
     pub node: String,
-    /// Payload.
+    /// Payload in bytes per second.
     pub bytes_per_second: Option<f64>,
     /// RPCs that failed.
     pub errors: u64,
@@ -50,17 +50,17 @@ impl LstReport {
     /// Returns the payload of all clients, in bytes per second.
     ///
     /// # Errors
-    /// If anything failed.
+    /// Fails if any RPC or node failed.
     pub fn rate(&self) -> Result<f64, String> {
         if self.total.errors > 0 || !self.failed.is_empty() {
             return Err(format!("lst saw {} errors; {:?}", self.total.errors, self.failed));
         }
-        self.total.bytes_per_second.ok_or_else(|| "lst measured nothing".to_owned())
+        self.total.bytes_per_second.ok_or_else(|| "lst reported no rate".to_owned())
     }
 }
 
 impl Lst {
-    /// Returns a load of 1 MiB transfers, sixteen of them under way between each pair.
+    /// Returns a load of 1 MiB transfers, sixteen of them in flight between each pair.
     pub fn new(from: &str, to: &str, test: &'static str, seconds: f64) -> Self {
         let (from, to) = (from.to_owned(), to.to_owned());
         Self { from, to, distribute: "1:1", test, concurrency: 16, seconds, warmup: 1.0 }
@@ -77,36 +77,36 @@ impl Lst {
     /// Runs the load from the console of `node`.
     ///
     /// # Errors
-    /// What failed. RPCs that failed are in the report.
+    /// A description of the failure. Failed RPCs are not an error: they are in the report.
     pub fn run(&self, node: &Node) -> Result<LstReport, String> {
         let output = node.tool(&self.words()).output();
         let output = output.map_err(|error| format!("cannot run lst: {error}"))?;
-        // Its status is a failure if RPCs have failed, but it has figures nevertheless.
+        // The status is a failure if RPCs failed, but the report is complete nevertheless.
         serde_json::from_slice(&output.stdout).map_err(|_| {
-            format!("lst has no figures: {}", String::from_utf8_lossy(&output.stderr).trim())
+            format!("lst printed no report: {}", String::from_utf8_lossy(&output.stderr).trim())
         })
     }
 
     /// Starts the load.
     ///
     /// # Errors
-    /// If the program does not start.
+    /// Fails if the program does not start.
     pub fn start(&self, node: &Node) -> Result<LstRunning, String> {
         Program::start(&mut node.tool(&self.words())).map(LstRunning)
     }
 }
 
-/// A load that is running.
+/// A running load.
 #[derive(Debug)]
 pub struct LstRunning(Program);
 
 impl LstRunning {
-    /// Waits until it has ended.
+    /// Waits for the end of the load.
     ///
     /// # Errors
     /// As [`Lst::run`].
     pub fn finish(self) -> Result<LstReport, String> {
         let text = self.0.all()?;
-        serde_json::from_str(&text).map_err(|_| format!("lst has no figures: {text}"))
+        serde_json::from_str(&text).map_err(|_| format!("lst printed no report: {text}"))
     }
 }

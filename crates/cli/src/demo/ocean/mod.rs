@@ -1,4 +1,4 @@
-//! Two sites with a long link between them: what `lst` carries across it, and what was predicted.
+//! Two sites with a long link between them: the throughput of `lst`, measured and predicted.
 //!
 //! ```text
 //! direct     a ══════════ link ══════════ b           tcp
@@ -23,68 +23,68 @@ pub use lst::{Lst, LstLine, LstReport, LstRunning};
 pub use node::{Node, Runner, Settings};
 pub use predict::{Predicted, predict};
 pub use show::{Options, run};
-pub use sites::{DEVICE, SHORES, Sites};
+pub use sites::{DEVICE, LINK_IPS, Sites};
 pub use trial::Trial;
 
 /// A long link between two sites.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ocean {
-    /// What the link carries each way, headers included.
+    /// Rate of the link in each direction, headers included.
     pub rate: Rate,
-    /// The round trip.
+    /// Round-trip time of the link.
     pub round_trip: Duration,
     /// Whether there is a router at each end, with the nodes behind the routers.
     pub routed: bool,
 }
 
-/// The longest packets of all lines.
+/// MTU of all lines, in bytes.
 pub const MTU: u16 = 9000;
 
 /// The settings of the nodes, and the load of `lst`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// For people.
+    /// Name, for display.
     pub name: String,
-    /// Messages to one peer at once.
+    /// Messages in flight to one peer (`peer_credits`).
     pub peer_credits: u32,
-    /// Messages of an interface at once.
+    /// Messages in flight on an interface (`credits`).
     pub credits: u32,
-    /// Messages that a router takes from one neighbour at once; 0 for its `peer_credits`.
+    /// Messages that a router accepts from one neighbour at once; 0 for its `peer_credits`.
     pub peer_buffer_credits: u32,
-    /// Buffers of 1 MiB that a router has; 0 for what suits its memory.
+    /// Number of 1 MiB buffers of a router; 0 to derive it from its memory.
     pub large_buffers: u32,
     /// Connections of each bulk kind between two nodes.
     pub conns_per_peer: u32,
-    /// How long a message keeps its credits.
+    /// How long a message holds its credits.
     pub hold: Hold,
     /// RPCs in flight.
     pub concurrency: u32,
-    /// Which way the data goes.
+    /// Direction of the data.
     pub direction: Direction,
 }
 
 impl Ocean {
-    /// Returns a link of this rate and round trip between two nodes.
+    /// Returns a link with this rate and round-trip time between two nodes.
     pub fn new(rate: Rate, round_trip: Duration) -> Self {
         Self { rate, round_trip, routed: false }
     }
 
-    /// Returns the link's line each way.
+    /// Returns the line of the link in each direction.
     fn lines(&self) -> [Line; 2] {
         [Line::new(self.rate, self.round_trip / 2); 2]
     }
 
-    /// Returns what its narrowest line carries in payload.
+    /// Returns the path, with the payload rate of its slowest line.
     pub fn path(&self) -> Path {
         Path::of_line(self.rate.bits(), u32::from(MTU), self.round_trip)
     }
 
-    /// Returns a rate of payload as a share of the link.
+    /// Returns a payload rate as a share of the link.
     pub fn share(&self, bytes_per_second: f64) -> f64 {
         bytes_per_second * 8.0 / self.rate.bits() as f64
     }
 
-    /// Returns the congestion control that TCP has at both ends.
+    /// Returns the congestion control of TCP at both ends.
     pub fn congestion(&self) -> Congestion {
         self.advice(Direction::Write).plan.congestion
     }
@@ -96,7 +96,7 @@ impl Ocean {
             interface_bits: None,
             rtt: self.round_trip,
             mtu: u32::from(MTU),
-            // The link is ours: it is known to lose nothing.
+            // The emulated link is configured without losses.
             loss: Some(0.0),
             nodes: 1,
             routers: u32::from(self.routed),
@@ -126,8 +126,8 @@ impl Setup {
         }
     }
 
-    /// The same RPCs and connections, with the default credits of a kernel node, which are held for a
-    /// round trip.
+    /// The same RPCs and connections, with the default credits of a kernel node, which are held for
+    /// a round trip.
     pub fn kernel_credits(advice: &Advice) -> Self {
         Self {
             name: "kernel's default credits".to_owned(),
@@ -140,7 +140,7 @@ impl Setup {
         }
     }
 
-    /// The least payload of a message that asks for a zero-copy acknowledgement.
+    /// Returns the least payload of a message that requests a zero-copy acknowledgement.
     fn zc_min_payload(&self) -> Option<u32> {
         (self.hold == Hold::RoundTrip).then_some(KERNEL_ZC_MIN_PAYLOAD)
     }

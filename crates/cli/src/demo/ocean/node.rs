@@ -1,4 +1,4 @@
-//! Nodes of the binary that run in network namespaces.
+//! Nodes of the binary, run in network namespaces.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use fulmar_link::{Namespace, Program, Scratch, output};
 
-/// How long a node may take for what takes no time on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of operations that take no time on an idle machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What nodes need to run: names for namespaces, a directory for their files, and the binary.
+/// Resources to run nodes: names for namespaces, a directory for files, and the binary.
 #[derive(Debug)]
 pub struct Runner {
     scratch: Scratch,
@@ -21,16 +21,16 @@ impl Runner {
     /// Prepares to run nodes of the binary `fulmar`.
     ///
     /// # Errors
-    /// Why there can be no network namespaces here.
+    /// Why network namespaces are not available.
     pub fn new(fulmar: &Path) -> Result<Self, String> {
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         Ok(Self { scratch, fulmar: fulmar.to_owned() })
     }
 
-    /// Makes a network namespace.
+    /// Creates a network namespace.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn namespace(&self, name: &str) -> Result<Arc<Namespace>, String> {
         self.scratch.namespace(name).map(Arc::new).map_err(|error| error.to_string())
     }
@@ -53,42 +53,42 @@ pub struct Settings {
     routes: String,
     lnet: Vec<(&'static str, String)>,
     ksocklnd: Vec<(&'static str, String)>,
-    /// The whole file, if it is given.
+    /// The complete file, if given.
     verbatim: Option<String>,
 }
 
 impl Settings {
-    /// Networks as the module parameter has them, such as `tcp(eth0,eth1)`.
+    /// Networks in the syntax of the module parameter, such as `tcp(eth0,eth1)`.
     pub fn networks(networks: &str) -> Self {
         Self { networks: networks.to_owned(), ..Self::default() }
     }
 
-    /// The text of a configuration file.
+    /// Uses `text` as the complete configuration file.
     pub fn verbatim(text: &str) -> Self {
         Self { verbatim: Some(text.to_owned()), ..Self::default() }
     }
 
-    /// Routes as the module parameter has them, such as `tcp1 10.1.0.254@tcp`.
+    /// Adds routes in the syntax of the module parameter, such as `tcp1 10.1.0.254@tcp`.
     #[must_use]
     pub fn routes(self, routes: &str) -> Self {
         Self { routes: routes.to_owned(), ..self }
     }
 
-    /// A parameter of the module `lnet`.
+    /// Sets a parameter of the module `lnet`.
     #[must_use]
     pub fn lnet(mut self, name: &'static str, value: impl ToString) -> Self {
         self.lnet.push((name, value.to_string()));
         self
     }
 
-    /// A parameter of the module `ksocklnd`.
+    /// Sets a parameter of the module `ksocklnd`.
     #[must_use]
     pub fn ksocklnd(mut self, name: &'static str, value: impl ToString) -> Self {
         self.ksocklnd.push((name, value.to_string()));
         self
     }
 
-    /// The node is a router.
+    /// Makes the node a router.
     #[must_use]
     pub fn router(self) -> Self {
         self.lnet("forwarding", "enabled")
@@ -122,17 +122,17 @@ impl Settings {
 #[derive(Debug)]
 pub struct Node {
     program: Program,
-    /// After the program: the namespace must outlive it.
+    /// Dropped after the program, which needs the namespace.
     namespace: Arc<Namespace>,
     fulmar: PathBuf,
     control: PathBuf,
 }
 
 impl Node {
-    /// Starts a node in a namespace, and returns when it is ready.
+    /// Starts a node in a namespace and waits until it is ready.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the node does not start.
     pub fn start(
         runner: &Runner,
         namespace: &Arc<Namespace>,
@@ -149,19 +149,19 @@ impl Node {
         let mut program = Program::start(command.env("FULMAR_CONTROL", &control))?;
         let begun = Instant::now();
         while !control.exists() {
-            if begun.elapsed() > PATIENCE || program.has_ended() {
+            if begun.elapsed() > TIMEOUT || program.has_ended() {
                 let printed = program.new_lines().join("\n");
                 return Err(format!("the node in {name} does not start:\n{printed}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let node = Self { program, namespace: namespace.clone(), fulmar, control };
-        // The socket exists a moment before it is served.
+        // The socket exists shortly before it is served.
         node.wait_until("ready", |node| node.run("lnetctl net show").is_ok())?;
         Ok(node)
     }
 
-    /// Returns the number of its process.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.program.id()
     }
@@ -169,12 +169,12 @@ impl Node {
     /// Sends its process a signal, such as `STOP`, `CONT` or `KILL`.
     ///
     /// # Errors
-    /// If it has ended.
+    /// Fails if the process has ended.
     pub fn signal(&self, signal: &str) -> Result<(), String> {
         self.program.signal(signal)
     }
 
-    /// Returns its control socket.
+    /// Returns the path of its control socket.
     pub fn control(&self) -> &Path {
         &self.control
     }
@@ -186,26 +186,26 @@ impl Node {
         command
     }
 
-    /// Runs a command of the binary for this node, and returns what it printed.
+    /// Runs a command of the binary for this node and returns its output.
     ///
     /// # Errors
-    /// What it printed, if it failed.
+    /// The output of the command, if it failed.
     pub fn run(&self, words: &str) -> Result<String, String> {
         output(&mut self.tool(words)).map_err(|error| error.to_string())
     }
 
-    /// Requires that the node's own check finds no broken invariant.
+    /// Requires that the self-check of the node finds no broken invariant.
     ///
     /// # Errors
-    /// What it finds.
+    /// The broken invariants.
     pub fn check(&self) -> Result<(), String> {
         self.checked("lnetctl debug check")
     }
 
-    /// Requires the same of a node that has nothing left to do.
+    /// Requires the same, and that the node is idle.
     ///
     /// # Errors
-    /// What it finds.
+    /// The broken invariants.
     pub fn check_idle(&self) -> Result<(), String> {
         self.checked("lnetctl debug check --idle --timeout 20")
     }
@@ -218,11 +218,11 @@ impl Node {
     /// Waits until a condition holds.
     ///
     /// # Errors
-    /// If it does not hold after half a minute: `what` says what it is.
+    /// Fails if it does not hold after 30 seconds; `what` describes the condition.
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while !holds(self) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("the node in {} is not {what}", self.namespace.name()));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_become_the_configuration_file_of_a_node() {
+    fn settings_are_written_as_a_configuration_file() {
         let settings = Settings::networks("tcp(eth0)").routes("tcp1 10.1.0.254@tcp").router();
         let expected = "node:
     roles: [selftest]

@@ -1,4 +1,4 @@
-//! What the closed model and the simulator predict for a setup.
+//! Predictions of the closed model and of the simulator for a setup.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use super::{MTU, Ocean, Setup};
 pub struct Predicted {
     /// Payload in bytes per second, by the closed model.
     pub model: f64,
-    /// What binds, by the closed model.
+    /// The bottleneck, by the closed model.
     pub bound: Bound,
-    /// Payload in bytes per second, by the machines in virtual time.
+    /// Payload in bytes per second, by the simulator.
     pub simulated: f64,
-    /// Whether that rate was steady; if not, it is that of the last round trips.
+    /// Whether that rate was steady; if not, it is the rate of the last round trips.
     pub steady: bool,
 }
 
 /// Predicts the rate by the closed model and by the simulator.
 ///
 /// # Errors
-/// If the simulation fails.
+/// Fails if the simulation fails.
 pub fn predict(ocean: &Ocean, setup: &Setup) -> Result<Predicted, String> {
     let load = Load::selftest(1, setup.concurrency, setup.direction);
     let model = model::predict(&ocean.path(), &load, &settings(ocean, setup));
@@ -120,7 +120,7 @@ fn large_buffers(setup: &Setup) -> u32 {
     }
 }
 
-/// The cables within a site are fast enough not to matter.
+/// Cables within a site are fast enough not to matter.
 const LAN_MBPS: u64 = 100_000;
 const LAN_DELAY: Duration = Duration::from_micros(10);
 const EFFORT: Effort = Effort { least_rounds: 49, most_rounds: 301, latencies: false };

@@ -12,19 +12,19 @@ use fulmar_tune::model::{Direction, Hold};
 use super::{MTU, Ocean, Predicted, Runner, Setup, Sites, Trial, predict};
 use crate::demo::indented;
 
-/// How the demonstration runs.
+/// Options of the demonstration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The link.
     pub ocean: Ocean,
-    /// How long each trial is.
+    /// Duration of each trial.
     pub trial: Trial,
-    /// The file of the picture, SVG or PNG by its name.
+    /// File of the picture, SVG or PNG by its extension.
     pub picture: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// The round trip of the study, at a rate for which two cores suffice; less than a minute.
+    /// The round trip of the study, at a rate that two cores can carry; takes less than a minute.
     fn default() -> Self {
         let rate = fulmar_link::Rate::bits_per_second(2_000_000_000);
         let ocean = Ocean { rate, round_trip: Duration::from_micros(50_500), routed: true };
@@ -33,19 +33,19 @@ impl Default for Options {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 struct Row {
     setup: Setup,
     predicted: Predicted,
     measured: Option<f64>,
 }
 
-/// Shows what the default credits of a kernel node and those that `fulmar tune` advises carry across
-/// the link, beside iperf3 and beside the predictions. Where nodes cannot run there are only the
-/// predictions, and the output says so.
+/// Shows the throughput across the link with the default credits of a kernel node and with those
+/// that `fulmar tune` advises, beside iperf3 and the predictions. Where nodes cannot run it shows
+/// only the predictions, and says so.
 ///
 /// # Errors
-/// What failed, and what to do about it.
+/// A description of the failure, with a remedy.
 pub fn run(
     runner: Result<Runner, String>,
     options: &Options,
@@ -80,7 +80,7 @@ pub fn run(
     conclude(ocean, &rows, out)?;
     if let Some(path) = picture {
         draw(ocean, &rows, stream, path)?;
-        writeln!(out, "The picture is in {}.", path.display())?;
+        writeln!(out, "Wrote the picture to {}.", path.display())?;
     }
     Ok(())
 }
@@ -91,8 +91,8 @@ fn introduce(ocean: &Ocean, out: &mut dyn Write) -> std::io::Result<()> {
     let routers = if ocean.routed { ", a Fulmar router at each end," } else { "" };
     writeln!(
         out,
-        "Two sites, {trip} ms there and back, with a link of {}/s between them{routers} and a node \
-         at each.\nFull, the link has {flight:.1} MiB of payload under way (MTU {MTU}).\n",
+        "Two sites, round trip {trip} ms, with a link of {}/s between them{routers} and a node at \
+         each site.\nThe full link holds {flight:.1} MiB of payload in flight (MTU {MTU}).\n",
         ocean.rate
     )
 }
@@ -106,8 +106,8 @@ fn table(ocean: &Ocean, rows: &[Row], stream: Option<f64>) -> String {
         right("Gbit/s"),
         right("of the link"),
         right("simulated"),
-        right("by formula"),
-        left("what binds"),
+        right("by model"),
+        left("bottleneck"),
     ]);
     let gigabits = |rate: f64| fixed(rate * 8e-9, 3);
     let share = |rate: f64| format!("{} %", fixed(100.0 * ocean.share(rate), 1));
@@ -150,8 +150,8 @@ fn conclude(ocean: &Ocean, rows: &[Row], out: &mut dyn Write) -> std::io::Result
     let [kernel, advised] = rows else { return Ok(()) };
     writeln!(
         out,
-        "With {} credits, each held for {:.1} ms, {:.0} % of the link stay unused; as advised {:.1} % \
-         of it are payload.",
+        "With {} credits, each held for {:.1} ms, {:.0} % of the link is unused; with the advised \
+         settings {:.1} % of it is payload.",
         kernel.setup.peer_credits,
         ocean.round_trip.as_secs_f64() * 1e3,
         100.0 * (1.0 - ocean.share(carried(kernel))),
@@ -182,7 +182,7 @@ fn draw(
         subtitle: "brw write of 1 MiB, one node at each end".into(),
         label: "payload, Gbit/s".into(),
         unit: Unit::default(),
-        names: ["measured", "simulated", "by formula"].map(str::to_owned).to_vec(),
+        names: ["measured", "simulated", "by model"].map(str::to_owned).to_vec(),
         groups,
         yardstick: Some(("the link".into(), ocean.rate.bits() as f64 * 1e-9)),
         notes: Vec::new(),
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nodes_cannot_run_the_output_says_that_it_is_only_predicted() {
+    fn output_says_that_it_is_only_predicted_where_nodes_cannot_run() {
         let options = Options::default();
         let mut out = Vec::new();
         run(Err("there are no namespaces".into()), &options, &mut out).unwrap();

@@ -9,15 +9,15 @@ use fulmar_link::{Counters, End, Link, LinkError, Namespace, Options, Tcp};
 use super::node::{Node, Runner, Settings};
 use super::{MTU, Ocean, iperf3};
 
-/// Two sites that are joined by a link. The link is removed before the namespaces.
+/// Two sites joined by a link. The link is removed before the namespaces.
 #[derive(Debug)]
 pub struct Sites {
     ocean: Ocean,
     link: LinkGuard,
-    /// A's and B's, where the link ends.
-    shores: [Arc<Namespace>; 2],
-    /// The nodes' own, if there are routers at the link.
-    inland: Option<[Arc<Namespace>; 2]>,
+    /// The namespaces of sites A and B at the ends of the link.
+    link_hosts: [Arc<Namespace>; 2],
+    /// The namespaces of the nodes, if there are routers at the link.
+    node_hosts: Option<[Arc<Namespace>; 2]>,
     runner: Runner,
 }
 
@@ -33,36 +33,36 @@ impl std::fmt::Debug for LinkGuard {
 pub const DEVICE: &str = "wan0";
 /// The port of iperf3 servers; nothing else runs in the namespace.
 const IPERF3_PORT: u16 = 5201;
-/// Its addresses: A's and B's.
-pub const SHORES: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
-/// The addresses of the hosts behind routers, and those of the routers on their side.
-pub(super) const INLAND: [&str; 2] = ["10.1.0.1", "10.3.0.1"];
-pub(super) const GATES: [&str; 2] = ["10.1.0.254", "10.3.0.254"];
+/// Addresses of the ends of the link: A's and B's.
+pub const LINK_IPS: [&str; 2] = ["10.2.0.1", "10.2.0.2"];
+/// The addresses of the hosts behind routers, and those of the routers on that side.
+pub(super) const NODE_IPS: [&str; 2] = ["10.1.0.1", "10.3.0.1"];
+pub(super) const ROUTER_IPS: [&str; 2] = ["10.1.0.254", "10.3.0.254"];
 
 impl Sites {
-    /// Makes the sites, for nodes of the binary `fulmar`. The buffers of TCP are made large enough
-    /// for the link, in these namespaces only.
+    /// Creates the sites, for nodes of the binary `fulmar`. The buffers of TCP are made large
+    /// enough for the link, in these namespaces only.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn new(fulmar: &Path, ocean: Ocean) -> Result<Self, String> {
         Self::with(Runner::new(fulmar)?, ocean)
     }
 
-    /// Makes the sites with the system's default settings of TCP.
+    /// Creates the sites with the default TCP settings of the system.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The error of the system.
     pub fn with_default_tcp(fulmar: &Path, ocean: Ocean) -> Result<Self, String> {
         Self::make(Runner::new(fulmar)?, ocean)
     }
 
-    /// Does the same with a runner that exists.
+    /// Creates the sites with an existing runner.
     pub(super) fn with(runner: Runner, ocean: Ocean) -> Result<Self, String> {
         let sites = Self::make(runner, ocean)?;
         let congestion = Some(ocean.congestion().name().to_owned());
         let tcp = Tcp { congestion, ..Tcp::filling(&ocean.lines()) };
-        for namespace in sites.shores.iter().chain(sites.inland.iter().flatten()) {
+        for namespace in sites.link_hosts.iter().chain(sites.node_hosts.iter().flatten()) {
             tcp.set(namespace.name()).map_err(|error| error.to_string())?;
         }
         Ok(sites)
@@ -76,46 +76,46 @@ impl Sites {
         let make = |[a, b]: [&str; 2]| -> Result<[Arc<Namespace>; 2], String> {
             Ok([runner.namespace(a)?, runner.namespace(b)?])
         };
-        let shores = make(names)?;
-        let inland = behind.map(make).transpose()?;
+        let link_hosts = make(names)?;
+        let node_hosts = behind.map(make).transpose()?;
         let lines = ocean.lines();
         let end = |side: usize| End {
-            namespace: shores[side].name().to_owned(),
+            namespace: link_hosts[side].name().to_owned(),
             device: DEVICE.to_owned(),
-            addresses: vec![format!("{}/24", SHORES[side])],
+            addresses: vec![format!("{}/24", LINK_IPS[side])],
         };
         let options = Options { ends: [end(0), end(1)], lines, mtu: MTU, seed: 1 };
         let link = Link::start(&options).map_err(|error| error.to_string())?;
-        for (side, node) in inland.iter().flatten().enumerate() {
-            cable(node, &shores[side], side).map_err(|error| error.to_string())?;
+        for (side, node) in node_hosts.iter().flatten().enumerate() {
+            cable(node, &link_hosts[side], side).map_err(|error| error.to_string())?;
         }
-        Ok(Self { ocean, link: LinkGuard(link), shores, inland, runner })
+        Ok(Self { ocean, link: LinkGuard(link), link_hosts, node_hosts, runner })
     }
 
-    /// Returns the link's rate and round trip.
+    /// Returns the rate and round trip of the link.
     pub fn ocean(&self) -> &Ocean {
         &self.ocean
     }
 
-    /// Returns the namespaces where the link ends.
-    pub fn shores(&self) -> [&Arc<Namespace>; 2] {
-        self.shores.each_ref()
+    /// Returns the namespaces at the ends of the link.
+    pub fn link_hosts(&self) -> [&Arc<Namespace>; 2] {
+        self.link_hosts.each_ref()
     }
 
     /// Returns the namespaces of the nodes.
     pub fn ends(&self) -> [&Arc<Namespace>; 2] {
-        self.inland.as_ref().unwrap_or(&self.shores).each_ref()
+        self.node_hosts.as_ref().unwrap_or(&self.link_hosts).each_ref()
     }
 
     /// Starts a node in one of the namespaces.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Why the node does not start.
     pub fn start(&self, at: &Arc<Namespace>, settings: &Settings) -> Result<Node, String> {
         Node::start(&self.runner, at, settings)
     }
 
-    /// Returns what the link has carried each way.
+    /// Returns the counters of the link in each direction.
     pub fn counters(&self) -> [Counters; 2] {
         self.link.0.counters()
     }
@@ -124,24 +124,24 @@ impl Sites {
     /// `warmup`; `None` where iperf3 is not installed.
     ///
     /// # Errors
-    /// What iperf3 printed.
+    /// The output of iperf3.
     pub fn iperf3(&self, warmup: Duration, duration: Duration) -> Result<Option<f64>, String> {
         let seconds = |time: Duration| time.as_secs_f64().ceil().max(1.0) as u32;
         if !iperf3::is_installed() {
             return Ok(None);
         }
-        let address = SHORES[1].parse().expect("it is an address");
+        let address = LINK_IPS[1].parse().expect("it is an address");
         let (warmup, seconds) = (seconds(warmup), seconds(duration));
         let stream = iperf3::Stream { address, port: IPERF3_PORT, warmup, seconds };
-        let [client, server] = self.shores().map(|at| at.command(iperf3::IPERF3.as_ref()));
+        let [client, server] = self.link_hosts().map(|at| at.command(iperf3::IPERF3.as_ref()));
         stream.run(client, server).map(|received| Some(received.bytes_per_second()))
     }
 }
 
-/// Joins the namespace of a node to that of the router of its site.
+/// Connects the namespace of a node to that of the router of its site.
 fn cable(node: &Namespace, router: &Namespace, side: usize) -> Result<(), LinkError> {
     node.cable("eth0", (router, "eth0"))?;
-    for (end, address) in [(node, INLAND[side]), (router, GATES[side])] {
+    for (end, address) in [(node, NODE_IPS[side]), (router, ROUTER_IPS[side])] {
         end.ip(&["link", "set", "eth0", "mtu", &MTU.to_string()])?;
         end.add_address("eth0", &format!("{address}/24"))?;
     }

@@ -1,18 +1,18 @@
-//! What `lst` carries across the link.
+//! Trials of `lst` across the link.
 
 use std::time::Duration;
 
 use fulmar_tune::model::Direction;
 
-use super::sites::{DEVICE, GATES, INLAND, SHORES};
+use super::sites::{DEVICE, LINK_IPS, NODE_IPS, ROUTER_IPS};
 use super::{Lst, Node, Settings, Setup, Sites};
 
-/// How long a trial is.
+/// Durations of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// The time before, in which TCP opens its windows.
+    /// Warm-up, in which TCP opens its windows.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// Measurement.
     pub duration: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Trial {
     /// Runs `lst` from one site to the other, and returns the payload in bytes per second.
     ///
     /// # Errors
-    /// If nodes do not start, or RPCs failed.
+    /// Fails if nodes do not start or RPCs failed.
     pub fn run(&self, sites: &Sites, setup: &Setup) -> Result<f64, String> {
         let nodes = Nodes::start(sites, setup)?;
         let test = match setup.direction {
@@ -36,7 +36,7 @@ impl Trial {
     }
 }
 
-/// The nodes of a trial, which end with it.
+/// The nodes of a trial, stopped at its end.
 struct Nodes {
     ends: [Node; 2],
     nids: [String; 2],
@@ -50,25 +50,25 @@ impl Nodes {
         if !sites.ocean().routed {
             let settings = || Settings::networks(&format!("tcp({DEVICE})"));
             let ends = [start(a, settings())?, start(b, settings())?];
-            let nids = SHORES.map(|address| format!("{address}@tcp"));
+            let nids = LINK_IPS.map(|address| format!("{address}@tcp"));
             return Ok(Self { ends, nids, _routers: Vec::new() });
         }
         let mut routers = Vec::new();
-        for (side, shore) in sites.shores().into_iter().enumerate() {
+        for (side, link_host) in sites.link_hosts().into_iter().enumerate() {
             let (own, other) = (NETS[side], NETS[1 - side]);
             let settings = Settings::networks(&format!("{own}(eth0),tcp1({DEVICE})"));
-            let route = format!("{other} {}@tcp1", SHORES[1 - side]);
-            routers.push(start(shore, settings.routes(&route).router())?);
+            let route = format!("{other} {}@tcp1", LINK_IPS[1 - side]);
+            routers.push(start(link_host, settings.routes(&route).router())?);
         }
         let end = |side: usize, at| {
             let (own, other) = (NETS[side], NETS[1 - side]);
-            let gate = format!("{}@{own}", GATES[side]);
+            let gate = format!("{}@{own}", ROUTER_IPS[side]);
             let settings = Settings::networks(&format!("{own}(eth0)"));
             start(at, settings.routes(&format!("tcp1 {gate}; {other} 2 {gate}")))
         };
         let ends = [end(0, a)?, end(1, b)?];
-        let nids = [0, 1].map(|side| format!("{}@{}", INLAND[side], NETS[side]));
-        // A node that has called a router too early tries again after a while.
+        let nids = [0, 1].map(|side| format!("{}@{}", NODE_IPS[side], NETS[side]));
+        // A node that called a router too early retries after a while.
         for (side, node) in ends.iter().enumerate() {
             let ping = format!("lnetctl ping --timeout 2 {}", nids[1 - side]);
             node.wait_until("connected to the other", |node| node.run(&ping).is_ok())?;

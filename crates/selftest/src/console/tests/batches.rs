@@ -1,4 +1,4 @@
-//! Batches and tests: what goes to which node, and when a batch runs.
+//! Batches and tests: the requests to each node, and when a batch runs.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::ProcessId;
@@ -24,7 +24,7 @@ fn a_test_goes_to_the_servers_and_then_to_the_clients_with_their_destinations() 
     assert_eq!((server.loops, server.concurrency), (8, 8));
     let client = rig.node(2).tests[0];
     assert_eq!((client.is_client, client.destinations, client.loops), (true, 2, LOOP_FOREVER));
-    assert_eq!(client.bulk_id, client.reply_id + 1, "a client's ids follow each other");
+    assert_eq!(client.bulk_id, client.reply_id + 1, "the IDs of a client are consecutive");
     assert!(client.stop_on_error);
     let kind = TestKind::Brw { direction: Direction::WRITE, flags: 3, len: 8192, offset: 0 };
     assert_eq!((client.kind, server.kind), (kind, kind));
@@ -35,7 +35,7 @@ fn a_test_goes_to_the_servers_and_then_to_the_clients_with_their_destinations() 
 }
 
 #[test]
-fn clients_are_left_alone_if_a_server_fails_but_the_test_stays() {
+fn clients_get_no_test_if_a_server_fails_but_the_test_stays() {
     let mut rig = Rig::with_groups(&[1], &[2, 3]);
     rig.node(2).refuses.insert(MessageType::TEST, Errno::ENOMEM);
     let nodes = rig.ask(add_test(WRITE));
@@ -63,7 +63,7 @@ fn a_test_needs_groups_whose_nodes_are_all_in_the_session() {
 }
 
 #[test]
-fn what_would_stop_a_kernel_node_is_not_sent() {
+fn requests_that_crash_a_kernel_node_are_not_sent() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.log.clear();
     let brw = |size, offset| TestSpec::Brw { write: true, check: DataCheck::None, size, offset };
@@ -83,7 +83,7 @@ fn what_would_stop_a_kernel_node_is_not_sent() {
 }
 
 #[test]
-fn nodes_that_know_no_lengths_in_bytes_are_told_pages() {
+fn nodes_without_byte_lengths_get_pages() {
     let mut rig = Rig::new(2);
     rig.new_session(false).unwrap();
     for number in [1, 2] {
@@ -100,12 +100,12 @@ fn nodes_that_know_no_lengths_in_bytes_are_told_pages() {
 }
 
 #[test]
-fn a_batch_runs_from_its_run_to_its_stop_or_to_its_end() {
+fn a_batch_runs_until_stopped_or_done() {
     let mut rig = Rig::with_groups(&[1, 2], &[3]);
     rig.ask(add_test(WRITE));
     rig.log.clear();
     assert_eq!(rig.ask(run()).len(), 2);
-    assert_eq!(rig.sent(MessageType::BATCH), [nid(1), nid(2)], "servers need not be told");
+    assert_eq!(rig.sent(MessageType::BATCH), [nid(1), nid(2)], "servers are not notified");
     assert!(show(&mut rig, "batch").running);
     assert_eq!(rig.run(add_test(WRITE)), Err(Errno::EINVAL));
 
@@ -114,7 +114,7 @@ fn a_batch_runs_from_its_run_to_its_stop_or_to_its_end() {
     assert!(show(&mut rig, "batch").running);
     rig.node(1).active = 0;
     assert_eq!(active(&mut rig, 1, false), [0, 0]);
-    assert!(show(&mut rig, "batch").running, "one test says nothing about the others");
+    assert!(show(&mut rig, "batch").running, "one test does not decide for the others");
     assert_eq!(active(&mut rig, 0, true), [0]);
     assert!(show(&mut rig, "batch").running, "servers never run anything");
     assert_eq!(active(&mut rig, 0, false), [0, 0]);
@@ -123,7 +123,7 @@ fn a_batch_runs_from_its_run_to_its_stop_or_to_its_end() {
     rig.ask(run());
     rig.node(1).refuses.insert(MessageType::BATCH, Errno::EPERM);
     rig.ask(stop());
-    assert!(!show(&mut rig, "batch").running, "who has nothing to stop has stopped");
+    assert!(!show(&mut rig, "batch").running, "a node without units has stopped");
     rig.ask(run());
     rig.node(1).refuses.insert(MessageType::BATCH, Errno::ENOENT);
     rig.ask(stop());
@@ -204,7 +204,7 @@ fn batches_are_numbered_over_all_sessions() {
 const WRITE: TestSpec =
     TestSpec::Brw { write: true, check: DataCheck::Full, size: 8192, offset: 0 };
 
-/// The command, with what most tests do not care about.
+/// The command, with defaults for most tests.
 struct AddTest {
     batch: &'static str,
     test: TestSpec,

@@ -1,11 +1,11 @@
-//! Which clients load which servers.
+//! Assignment of servers to clients.
 
 use fulmar_base::Errno;
 
 use crate::console::distribute::Distribution;
 
 #[test]
-fn clients_share_servers_as_the_table_says() {
+fn clients_share_servers_as_expected() {
     let servers_of = |clients, servers, distribute| -> Vec<Vec<usize>> {
         let distribution = Distribution::new(clients, servers, distribute).unwrap();
         (0..clients).map(|client| distribution.servers_of(client).collect()).collect()
@@ -28,7 +28,7 @@ fn servers_learn_how_much_they_must_bear() {
     assert_eq!(load(4, 4, (1, 4), 8), 32);
     assert_eq!(load(8, 2, (4, 1), 1), 4);
     assert_eq!(load(4, 4, (2, 2), 3), 6);
-    assert_eq!(load(4, 4, (u32::MAX, 1), 1024), 4096, "no more clients than there are");
+    assert_eq!(load(4, 4, (u32::MAX, 1), 1024), 4096, "at most the existing clients");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Nodes that are silent, and sessions that end while nodes are asked.
+//! Silent nodes, and sessions that end during a command.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::rig::{Rig, nid};
 use crate::console::{Command, NodeError, NodeState, Reply, Target};
 
 #[test]
-fn a_silent_node_is_named_when_the_time_is_up_and_not_before() {
+fn a_silent_node_is_reported_at_the_deadline() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;
     for (wanted, given) in [(0, 3), (5, 5), (1000, 30)] {
@@ -26,7 +26,7 @@ fn a_silent_node_is_named_when_the_time_is_up_and_not_before() {
 }
 
 #[test]
-fn a_node_that_is_back_is_active_again_by_any_answer() {
+fn any_answer_makes_a_node_active_again() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;
     ping(&mut rig);
@@ -59,7 +59,7 @@ fn commands_in_progress_are_answered_when_the_session_ends() {
 }
 
 #[test]
-fn a_node_whose_answer_is_awaited_is_let_go_too() {
+fn a_node_with_a_pending_answer_is_released_too() {
     let mut rig = Rig::new(1);
     rig.new_session(false).unwrap();
     rig.run(Command::AddGroup { group: "c".to_owned() }).unwrap();
@@ -88,7 +88,7 @@ fn a_session_does_not_expire_while_a_command_waits() {
 }
 
 #[test]
-fn servers_that_are_silent_keep_the_clients_out() {
+fn silent_servers_keep_the_test_from_clients() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(2).alive = false;
     let nodes = rig.ask(Command::AddTest {

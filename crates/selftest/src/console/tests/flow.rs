@@ -1,4 +1,4 @@
-//! The console against test nodes as they are: whole runs, on a wire of virtual time.
+//! The console against real test nodes: complete runs in virtual time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::tests::wire::{Wire, body};
 use crate::{CommandId, Config};
 
 #[test]
-fn a_session_from_its_beginning_to_its_end() {
+fn a_complete_session() {
     let mut world = World::new(4);
     world.groups(&[1, 2], &[3, 4]);
     let write = brw(true, DataCheck::Full, 1 << 20);
@@ -36,7 +36,7 @@ fn a_session_from_its_beginning_to_its_end() {
     assert!(stats.iter().all(|node| node.result.unwrap().brw_errors == 0));
     let measured = world.measure();
     let client = measured[1].result.clone().unwrap();
-    assert_eq!((client.told, client.rpcs), (true, 30));
+    assert_eq!((client.reported, client.rpcs), (true, 30));
     assert_eq!(client.buckets.iter().sum::<u32>(), 30);
     assert_eq!(measured[2].result.clone().unwrap().rpcs, 0, "servers do not measure");
 
@@ -60,7 +60,7 @@ fn an_endless_test_runs_until_it_is_stopped() {
 }
 
 #[test]
-fn a_session_that_ends_while_its_batch_runs_leaves_nothing_behind() {
+fn a_session_that_ends_during_a_batch_leaves_nothing() {
     let mut world = World::new(3);
     world.groups(&[1, 2], &[2, 3]);
     world.ask(add_test(brw(false, DataCheck::Full, 4096), -1, 8));
@@ -70,7 +70,7 @@ fn a_session_that_ends_while_its_batch_runs_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_node_by_itself_is_console_client_and_server() {
+fn one_node_is_console_client_and_server() {
     let mut world = World::new(1);
     world.groups(&[1], &[1]);
     world.ask(add_test(brw(true, DataCheck::Full, 4096), 3, 1));
@@ -82,7 +82,7 @@ fn a_node_by_itself_is_console_client_and_server() {
 }
 
 #[test]
-fn requests_are_those_of_a_kernel_console_in_their_order() {
+fn requests_match_those_of_a_kernel_console() {
     let mut world = World::new(4);
     let log: Rc<RefCell<Vec<String>>> = Rc::default();
     let sent = Rc::clone(&log);
@@ -123,7 +123,7 @@ fn requests_are_those_of_a_kernel_console_in_their_order() {
 }
 
 #[test]
-fn two_consoles_cannot_have_one_node_but_one_may_take_it_by_force() {
+fn a_console_takes_a_node_of_another_only_by_force() {
     let mut world = World::new(3);
     world.new_session(1, false).unwrap();
     world.add_group(1, "c", &[3]);
@@ -146,7 +146,7 @@ fn two_consoles_cannot_have_one_node_but_one_may_take_it_by_force() {
 }
 
 #[test]
-fn a_forced_session_frees_the_nodes_of_the_old() {
+fn a_forced_session_releases_the_nodes_of_the_old_one() {
     let mut world = World::new(3);
     world.groups(&[2], &[3]);
     world.ask(add_test(TestSpec::Ping, -1, 3));
@@ -161,7 +161,7 @@ fn a_forced_session_frees_the_nodes_of_the_old() {
 }
 
 #[test]
-fn a_dead_node_is_named_and_the_others_answer() {
+fn a_dead_node_is_reported_and_the_others_answer() {
     let mut world = World::new(4);
     world.groups(&[2], &[3, 4]);
     world.wire.kill(nid(3));
@@ -178,7 +178,7 @@ fn a_dead_node_is_named_and_the_others_answer() {
 }
 
 #[test]
-fn nodes_stay_while_their_console_lives_and_leave_when_it_is_dead() {
+fn nodes_stay_while_the_console_pings_and_leave_otherwise() {
     let mut world = World::new(3);
     world.groups(&[2], &[3]);
     for _ in 0..50 {
@@ -197,7 +197,7 @@ fn nodes_stay_while_their_console_lives_and_leave_when_it_is_dead() {
 }
 
 #[test]
-fn a_forgotten_session_frees_its_nodes() {
+fn an_unused_session_releases_its_nodes() {
     let mut world = World::new(3);
     let (name, force) = ("short".to_owned(), false);
     let command = Command::NewSession { name, timeout: 5, force, features: FEATURES };
@@ -212,7 +212,7 @@ fn a_forgotten_session_frees_its_nodes() {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nodes 1 to n, each test node and console; node 1 is the console if nothing else is said.
+/// Nodes 1 to n, each test node and console; node 1 is the console by default.
 struct World {
     wire: Wire,
     count: u32,
@@ -262,7 +262,7 @@ impl World {
         self.ask_by(console, Command::AddNodes { group, nodes })
     }
 
-    /// Makes a session with clients and servers.
+    /// Creates a session with clients and servers.
     fn groups(&mut self, clients: &[u32], servers: &[u32]) {
         self.new_session(1, false).unwrap();
         self.groups_in_session(clients, servers);
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// Ends the session and sees that nothing is left anywhere.
+    /// Ends the session and checks that nothing is left.
     fn end(&mut self) {
         self.ask(Command::EndSession {});
         self.wire.run_for(SECOND);
@@ -347,7 +347,7 @@ fn add_test(test: TestSpec, loops: i32, concurrency: u32) -> Command {
     }
 }
 
-/// Says what a console asks: the low part of the reply id, and what else is fixed.
+/// Describes a request of a console: the low part of the reply ID, and the fixed parameters.
 fn describe(to: Nid, request: &Body) -> Option<String> {
     let ids = |reply_id: u64| format!("{} to {}", reply_id & 0xffff, to.number() & 0xff);
     Some(match request {

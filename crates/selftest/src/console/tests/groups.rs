@@ -11,11 +11,11 @@ use crate::console::limits::NODES_MAX;
 use crate::console::{Command, NodeError, NodeState, NodesReply, Reply, Target};
 
 #[test]
-fn a_node_is_asked_once_to_enter_and_once_to_leave_however_many_groups_it_is_in() {
+fn a_node_in_many_groups_enters_and_leaves_once() {
     let mut rig = Rig::with_groups(&[1, 2], &[2, 3]);
     assert_eq!(rig.sent(MessageType::MAKE_SESSION), [nid(1), nid(2), nid(3)]);
     let again = rig.add_nodes("c", &[2, 3, 3]);
-    assert_eq!(again.len(), 2, "each node is answered for once");
+    assert_eq!(again.len(), 2, "one answer for each node");
     assert!(again.iter().all(|node| node.result == Ok(()) && node.state == NodeState::Active));
     assert_eq!(rig.states("c").len(), 3);
 
@@ -55,21 +55,21 @@ fn nodes_that_fail_to_enter_stay_in_the_group_and_refresh_tries_them_again() {
 }
 
 #[test]
-fn a_node_that_was_asked_twice_to_enter_is_asked_twice_to_leave() {
+fn two_requests_to_enter_need_two_requests_to_leave() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;
     stat(&mut rig);
     assert_eq!(rig.states("c"), [NodeState::Down]);
     rig.node(1).alive = true;
     rig.ask(Command::RefreshGroup { group: "c".to_owned() });
-    assert_eq!(rig.node(1).session.unwrap().2, 2, "it counts");
+    assert_eq!(rig.node(1).session.unwrap().2, 2, "it counts the requests");
     rig.ask(Command::EndSession {});
     assert_eq!(rig.node(1).session, None);
     rig.finish();
 }
 
 #[test]
-fn clean_takes_the_nodes_in_some_states_and_remove_takes_those_that_are_named() {
+fn clean_removes_nodes_by_state_and_remove_by_nid() {
     let mut rig = Rig::with_groups(&[1, 2, 3], &[3]);
     rig.node(2).session = Some((OTHER, Name::EMPTY, 1));
     stat(&mut rig);
@@ -87,7 +87,7 @@ fn clean_takes_the_nodes_in_some_states_and_remove_takes_those_that_are_named() 
 }
 
 #[test]
-fn a_node_that_leaves_although_it_has_left_already_is_no_error() {
+fn leaving_twice_is_not_an_error() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).session = None;
     let nodes = rig.ask(Command::DeleteGroup { group: "c".to_owned() });

@@ -1,4 +1,4 @@
-//! What only Fulmar's nodes tell.
+//! Measurements of Fulmar nodes.
 
 use fulmar_lnet_wire::selftest::{Histogram, MessageType};
 
@@ -6,7 +6,7 @@ use super::rig::Rig;
 use crate::console::{Command, Measures, NodeAnswer, Reply, Target};
 
 #[test]
-fn a_histogram_is_gathered_slice_by_slice() {
+fn a_histogram_is_collected_in_several_replies() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     let mut histogram = Histogram::default();
     let durations = [1, 900, 40_000, 41_000, 5_000_000, 70_000_000_000, u64::MAX];
@@ -14,12 +14,12 @@ fn a_histogram_is_gathered_slice_by_slice() {
     rig.node(1).measured = Some(histogram.clone());
     rig.log.clear();
     let nodes = measure(&mut rig);
-    let told = nodes[0].result.clone().unwrap();
-    assert!(told.told);
-    assert_eq!((told.rpcs, told.min_ns, told.max_ns), (7, 1, 2));
-    assert_eq!(told.buckets.len(), Histogram::BUCKETS, "the last has two");
+    let reported = nodes[0].result.clone().unwrap();
+    assert!(reported.reported);
+    assert_eq!((reported.rpcs, reported.min_ns, reported.max_ns), (7, 1, 2));
+    assert_eq!(reported.buckets.len(), Histogram::BUCKETS, "the last has two");
     let whole: Vec<u32> = (0..Histogram::BUCKETS).map(|n| bucket(&histogram, n)).collect();
-    assert_eq!(told.buckets, whole);
+    assert_eq!(reported.buckets, whole);
     assert!(rig.sent(MessageType::QUERY_STAT).len() <= 1 + durations.len());
     rig.finish();
 }
@@ -39,7 +39,7 @@ fn empty_buckets_at_the_end_are_left_out() {
 }
 
 #[test]
-fn a_kernel_node_tells_nothing_of_the_kind() {
+fn a_kernel_node_reports_no_measurements() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     let nodes = measure(&mut rig);
     assert!(nodes.iter().all(|node| node.result == Ok(Measures::default())));

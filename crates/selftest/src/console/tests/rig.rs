@@ -1,4 +1,4 @@
-//! A console, and nodes that behave like those of a kernel as far as a console sees them.
+//! A console, and simulated nodes that behave like kernel nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ pub(super) fn nid(number: u32) -> Nid {
     Nid::small(Net::TCP, 0x0a00_0000 + number)
 }
 
-/// A node that answers as this test wants.
+/// A node with scripted answers.
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) alive: bool,
-    /// Its session, its name, and how often it was asked to enter it.
+    /// Its session, its name, and the number of requests to enter it.
     pub(super) session: Option<(SessionId, Name, u32)>,
     pub(super) features: u32,
-    /// Seconds.
+    /// Timeout in seconds.
     pub(super) timeout: u32,
-    /// What it says runs.
+    /// The running units that it reports.
     pub(super) active: u32,
     pub(super) tests: Vec<Test>,
-    /// The destination lists that it has fetched.
+    /// The destination lists that it fetched.
     pub(super) lists: Vec<Vec<ProcessId>>,
-    /// What it refuses, with which status.
+    /// The requests that it refuses, with the status.
     pub(super) refuses: BTreeMap<MessageType, Errno>,
-    /// It is one of Fulmar's.
+    /// Whether it is a Fulmar node.
     pub(super) measured: Option<Histogram>,
 }
 
@@ -122,7 +122,7 @@ impl Fake {
                 time: 0,
             }),
             Body::Stat(stat) => self.stat(self.status(stat.session, refusal), stat.kind),
-            other => panic!("{other:?} is no request of a console"),
+            other => panic!("{other:?} is not a request of a console"),
         };
         Message::new(self.features, body)
     }
@@ -158,10 +158,10 @@ impl Fake {
     }
 }
 
-/// What the console offers to a node.
+/// An offer of the console to a node.
 struct Offer {
     id: OperationId,
-    /// What the node fetches; none if it is to store a reply.
+    /// The bytes to fetch; `None` if the node stores a reply.
     bytes: Option<Arc<[u8]>>,
 }
 
@@ -180,7 +180,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A console, without a session, and nodes 1 to `count`.
+    /// Creates a console without a session, and nodes 1 to `count`.
     pub(super) fn new(count: u32) -> Self {
         let config = Config::default();
         Self {
@@ -195,8 +195,8 @@ impl Rig {
         }
     }
 
-    /// The same with a session, in which group `c` has the nodes of `clients` and `s` those of
-    /// `servers`.
+    /// Creates the same with a session, in which group `c` has the nodes of `clients` and `s` those
+    /// of `servers`.
     pub(super) fn with_groups(clients: &[u32], servers: &[u32]) -> Self {
         let count = clients.iter().chain(servers).max().copied().unwrap_or(0);
         let mut rig = Self::new(count);
@@ -216,7 +216,7 @@ impl Rig {
         self.run(Command::NewSession { name, timeout: 300, force, features })
     }
 
-    /// Makes a group with these nodes, and returns what they say.
+    /// Creates a group with these nodes, and returns their answers.
     pub(super) fn add_group(&mut self, group: &str, numbers: &[u32]) -> Vec<NodeAnswer<()>> {
         self.run(Command::AddGroup { group: group.to_owned() }).expect("a new group");
         self.add_nodes(group, numbers)
@@ -227,7 +227,7 @@ impl Rig {
         self.ask(Command::AddNodes { group: group.to_owned(), nodes })
     }
 
-    /// Gives a command to which nodes must have answers, and returns these.
+    /// Executes a command that nodes answer, and returns the answers.
     pub(super) fn ask(&mut self, command: Command) -> Vec<NodeAnswer<()>> {
         match self.run(command) {
             Ok(Reply::Nodes(NodesReply { nodes, .. })) => nodes,
@@ -235,7 +235,7 @@ impl Rig {
         }
     }
 
-    /// Gives a command that is answered at once, or when all nodes have answered or failed.
+    /// Executes a command that is answered at once, or when all nodes have answered or failed.
     pub(super) fn run(&mut self, command: Command) -> Answer {
         let id = self.begin(command);
         for _ in 0..31 {
@@ -264,7 +264,7 @@ impl Rig {
         self.answers.remove(&id)
     }
 
-    /// Lets time pass, with all that happens in it.
+    /// Advances time, and processes all events until then.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(at) = self.console.poll_timeout().filter(|at| *at <= end) {
@@ -275,7 +275,7 @@ impl Rig {
         self.now = end;
     }
 
-    /// Returns the requests of a kind so far: to whom, in order.
+    /// Returns the targets of the requests of a kind so far, in order.
     pub(super) fn sent(&self, kind: MessageType) -> Vec<Nid> {
         let of_kind = |(_, message): &&(Nid, Message)| message.body.message_type() == kind;
         self.log.iter().filter(of_kind).map(|(to, _)| *to).collect()
@@ -288,7 +288,7 @@ impl Rig {
         }
     }
 
-    /// Ends the session, and sees that nothing is left of it.
+    /// Ends the session, and checks that nothing is left.
     pub(super) fn finish(mut self) {
         let _: Answer = self.run(Command::EndSession {});
         self.pass(Duration::from_secs(31));
@@ -302,13 +302,15 @@ impl Rig {
             if let Some(output) = self.rpcs.poll_output() {
                 self.carry(output);
             } else if let Some(finished) = self.rpcs.poll_finished() {
-                let Caller::Console(tag) = finished.caller else { panic!("not of the console") };
+                let Caller::Console(tag) = finished.caller else {
+                    panic!("not a call of the console")
+                };
                 self.console.handle_finished(self.now, tag, finished, &mut self.rpcs);
             } else {
                 break;
             }
         }
-        self.console.check_invariants().expect("the console is sound");
+        self.console.check_invariants().expect("the invariants hold");
         while let Some((id, answer)) = self.console.poll_answer() {
             let before = self.answers.insert(id, answer);
             assert!(before.is_none() && id.0 <= self.commands, "{id:?} is answered once");
@@ -328,12 +330,12 @@ impl Rig {
                 self.done(id, Err(Errno::ECANCELED));
             }
             Output::Send { id, target, bytes, .. } => self.deliver(id, target, &bytes),
-            other => panic!("{other:?} is nothing that a console wants"),
+            other => panic!("{other:?} is not an output of a console"),
         }
     }
 
     fn deliver(&mut self, id: OperationId, target: ProcessId, bytes: &[u8]) {
-        let (request, _) = Message::decode(bytes).expect("the console speaks well");
+        let (request, _) = Message::decode(bytes).expect("the console sends valid messages");
         self.log.push((target.nid, request.clone()));
         let Some(node) = self.nodes.get_mut(&target.nid) else {
             return self.done(id, Err(Errno::EHOSTUNREACH));
@@ -374,6 +376,6 @@ fn reply_id(request: &Body) -> u64 {
         Body::Batch(body) => body.reply_id,
         Body::Test(body) => body.reply_id,
         Body::Stat(body) => body.reply_id,
-        other => panic!("{other:?} is no request"),
+        other => panic!("{other:?} is not a request"),
     }
 }

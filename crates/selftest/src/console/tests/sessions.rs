@@ -1,4 +1,4 @@
-//! Sessions: one for each console, under a key, for as long as somebody wants it.
+//! Sessions: one for each console, with a key, while it is used.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::rig::{KEY, Rig, nid};
 use crate::console::{Command, Keyed, NodeState, Reply, SessionInfo};
 
 #[test]
-fn there_is_one_session_and_force_replaces_it() {
+fn a_second_session_needs_force() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     assert_eq!(rig.new_session(false), Err(Errno::EEXIST));
     let before = info(&mut rig);
@@ -17,24 +17,24 @@ fn there_is_one_session_and_force_replaces_it() {
     assert_eq!(rig.sent(MessageType::REMOVE_SESSION), [nid(1), nid(2)]);
     let after = info(&mut rig);
     assert_eq!((before.nodes, after.nodes), (2, 0));
-    assert!(after.stamp > before.stamp, "the id is another");
+    assert!(after.stamp > before.stamp, "the ID differs");
     rig.finish();
 }
 
 #[test]
-fn a_new_session_by_force_does_not_wait_for_the_dead_of_the_old() {
+fn a_forced_session_does_not_wait_for_dead_nodes() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;
     let id = { rig.begin(new_session(true)) };
     assert!(matches!(rig.answer(id), Some(Ok(Reply::Session(_)))), "answered at once");
     assert_eq!(rig.add_group("c", &[2])[0].state, NodeState::Active);
     rig.pass(Duration::from_secs(31));
-    assert_eq!(rig.states("c"), [NodeState::Active], "old news does not reach the new session");
+    assert_eq!(rig.states("c"), [NodeState::Active], "old replies do not reach the new session");
     rig.finish();
 }
 
 #[test]
-fn commands_need_the_key_but_those_that_show_or_make_a_session() {
+fn commands_need_the_key_except_show_and_new_session() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     let other = KEY + 1;
     for command in [
@@ -53,7 +53,7 @@ fn commands_need_the_key_but_those_that_show_or_make_a_session() {
 }
 
 #[test]
-fn without_a_session_there_is_nothing_to_command() {
+fn commands_need_a_session() {
     let mut rig = Rig::new(1);
     for command in [Command::EndSession {}, Command::ShowSession {}, Command::ListBatches {}] {
         assert_eq!(rig.run(command), Err(Errno::ESRCH));
@@ -61,7 +61,7 @@ fn without_a_session_there_is_nothing_to_command() {
 }
 
 #[test]
-fn a_session_is_named_by_a_small_nid_and_has_a_name_and_known_features() {
+fn a_session_needs_a_4_byte_nid_a_name_and_supported_features() {
     let mut rig = Rig::new(1);
     let mut rpcs = crate::rpc::Rpcs::new(&crate::api::Config::default());
     let command = Keyed { key: KEY, command: new_session(false) };
@@ -75,14 +75,14 @@ fn a_session_is_named_by_a_small_nid_and_has_a_name_and_known_features() {
 }
 
 #[test]
-fn nodes_are_let_go_when_the_session_ends() {
+fn nodes_are_released_when_the_session_ends() {
     let mut rig = Rig::with_groups(&[1, 2], &[3]);
     rig.node(2).session = Some((OTHER, Name::EMPTY, 1));
     let nodes = rig.ask(Command::EndSession {});
     let states: Vec<_> = nodes.iter().map(|node| (node.nid, node.result.is_ok())).collect();
     assert_eq!(states, [(nid(1), true), (nid(2), false), (nid(3), true)]);
     assert!(rig.node(1).session.is_none() && rig.node(3).session.is_none());
-    assert_eq!(rig.node(2).session.unwrap().0, OTHER, "not ours to end");
+    assert_eq!(rig.node(2).session.unwrap().0, OTHER, "not a session of this console");
     assert_eq!(rig.run(Command::ShowSession {}), Err(Errno::ESRCH));
     rig.finish();
 }
@@ -95,7 +95,7 @@ fn pings_keep_the_nodes_in_the_session() {
         let _ = info(&mut rig);
     }
     let pings = rig.sent(MessageType::DEBUG).len();
-    // One for each node in each half of 100 s, at the next round of 8 s.
+    // One ping for each node in each half of 100 s, at the next round of 8 s.
     assert_eq!(pings, 2 * (300 / 56));
     rig.node(1).timeout = 0;
     rig.ask(Command::EndSession {});
@@ -103,12 +103,16 @@ fn pings_keep_the_nodes_in_the_session() {
     rig.new_session(false).unwrap();
     rig.add_group("c", &[1]);
     rig.pass(Duration::from_secs(80));
-    assert_eq!(rig.sent(MessageType::DEBUG).len(), 10, "who says 0 is pinged in each round");
+    assert_eq!(
+        rig.sent(MessageType::DEBUG).len(),
+        10,
+        "a node with timeout 0 is pinged in each round"
+    );
     rig.finish();
 }
 
 #[test]
-fn a_node_that_does_not_answer_a_ping_is_down_and_is_pinged_no_more() {
+fn a_node_without_ping_reply_is_down_and_not_pinged_again() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;
     rig.pass(Duration::from_secs(100));
@@ -120,7 +124,7 @@ fn a_node_that_does_not_answer_a_ping_is_down_and_is_pinged_no_more() {
 }
 
 #[test]
-fn a_forgotten_session_expires_and_its_nodes_are_free() {
+fn an_unused_session_expires_and_releases_its_nodes() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.pass(Duration::from_secs(299));
     assert!(rig.node(1).session.is_some());
@@ -130,7 +134,7 @@ fn a_forgotten_session_expires_and_its_nodes_are_free() {
     assert_eq!(rig.run(Command::ListGroups {}), Err(Errno::ESHUTDOWN));
     assert_eq!(rig.run(Command::EndSession {}), Err(Errno::ESHUTDOWN));
     assert_eq!(rig.run(Command::ShowSession {}), Err(Errno::ESRCH));
-    assert_eq!(rig.console.poll_timeout(), None, "nothing goes on");
+    assert_eq!(rig.console.poll_timeout(), None, "no timeout is pending");
     assert!(rig.new_session(false).is_ok(), "there is nothing to replace");
     rig.finish();
 }

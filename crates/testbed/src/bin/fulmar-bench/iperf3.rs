@@ -1,4 +1,4 @@
-//! The yardstick of bulk: one iperf3 stream over loopback, both ends on this machine.
+//! The baseline of bulk: one iperf3 stream over loopback, both ends on this machine.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -9,10 +9,10 @@ use fulmar::demo::ocean::iperf3::{IPERF3, Received, Stream};
 use crate::Failure;
 use crate::process::with_cpu_time;
 
-/// What one run moved.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bulk {
-    /// Bytes per second, in units of 10^9, as the receiver saw them.
+    /// Rate in 10^9 bytes per second, measured by the receiver.
     pub(crate) gigabytes_per_second: f64,
     /// CPU seconds of both ends for 10^9 bytes.
     pub(crate) cpu_per_gigabyte: f64,
@@ -34,7 +34,7 @@ fn transfer(duration: Duration) -> Result<Received, Failure> {
     Stream { address, port, warmup: 0, seconds }.run(here(), here()).map_err(Failure)
 }
 
-/// Returns a port that was free a moment ago.
+/// Returns a port that was free just now.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Failure::io("bind"))?;
     Ok(listener.local_addr().map_err(Failure::io("find a free port"))?.port())

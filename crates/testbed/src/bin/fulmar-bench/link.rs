@@ -1,10 +1,10 @@
-//! The family `link`: what the emulated link carries, and how exact it is.
+//! The family `link`: throughput and accuracy of the emulated link.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use fulmar::demo::ocean::{Ocean, SHORES, Sites};
+use fulmar::demo::ocean::{LINK_IPS, Ocean, Sites};
 use fulmar_link::Rate;
 use fulmar_testbed::lab::not_run;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -16,17 +16,17 @@ use crate::stats::Series;
 use crate::{Effort, Failure};
 
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);
-/// More than this machine will carry, so that the figure is the link's own.
+/// More than this machine can carry, so that the link is the limit of the figure.
 const GIGABITS: u64 = 40;
-/// What echoes are sent over.
+/// Rate of the link for echoes.
 const ECHO_GIGABITS: u64 = 10;
 const GIGA: f64 = 1e9;
-/// What a connection grows up in is left out.
+/// Warm-up, in which a connection opens its windows.
 const SLOW_START: Duration = Duration::from_secs(3);
 /// Echoes of one trial.
 const ECHOES: u32 = 200;
 
-/// One stream of iperf3 over a round trip of 50.5 ms, beside the same over a link without delay.
+/// One iperf3 stream over a round trip of 50.5 ms, beside the same over a link without delay.
 pub(crate) fn tcp(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, duration| {
         let (mut far, mut near) = (vec![], vec![]);
@@ -48,9 +48,9 @@ pub(crate) fn tcp(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// Echoes of the kernel at the other end, which needs no program: by how much their round trip
-/// differs from that of the link, in the median and in the 99th percentile. The baseline is the
-/// round trip of a link without delay, which is what the hosts take themselves.
+/// Echoes of the remote kernel, which need no program there: the difference of their round trip
+/// from that of the link, as median and 99th percentile. The baseline is the round trip of a link
+/// without delay, which is the time of the hosts themselves.
 pub(crate) fn delay(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
         let (mut medians, mut tails, mut hosts) = (vec![], vec![], vec![]);
@@ -67,7 +67,7 @@ pub(crate) fn delay(effort: Effort) -> Result<Vec<Figure>, Failure> {
                 }
             }
         }
-        // Errors of microseconds spread widely by nature.
+        // Errors of microseconds vary widely.
         let median = |values: Vec<f64>| Series::new(values).median();
         let hosts = median(hosts);
         Ok(vec![
@@ -84,22 +84,22 @@ fn sites(make: &Maker, gigabits: u64, round_trip: Duration) -> Result<Sites, Str
     make.sites(Ocean::new(rate, round_trip))
 }
 
-/// Has a process at site A send echoes, and returns the median and the 99th percentile of their
+/// Makes a process at site A send echoes, and returns the median and the 99th percentile of their
 /// round trips in milliseconds.
 fn echo(sites: &Sites, round_trip: Duration) -> Result<(f64, f64), Failure> {
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let expected = round_trip.as_micros().to_string();
-    // As the link's own threads, and after them: how long this process waits for a processor when
-    // others are busy is not the link's.
-    let mut command = sites.shores()[0].command("chrt".as_ref());
-    command.args(["--fifo", "1"]).arg(&program).args(["link-echo", SHORES[1], &expected]);
+    // Same scheduling class as the threads of the link, started after them: the wait of this
+    // process for a processor is not an error of the link.
+    let mut command = sites.link_hosts()[0].command("chrt".as_ref());
+    command.args(["--fifo", "1"]).arg(&program).args(["link-echo", LINK_IPS[1], &expected]);
     let mut worker = Worker::spawn(&mut command)?;
     let found = (worker.number()?, worker.number()?);
     worker.finish()?;
     Ok(found)
 }
 
-/// The process that sends echoes: prints the median and the 99th percentile.
+/// Runs the process that sends echoes: prints the median and the 99th percentile.
 pub(crate) fn send_echoes(to: IpAddr, expected: Duration) -> Result<(), Failure> {
     let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))
         .map_err(Failure::io("open a socket for ICMP"))?;
@@ -117,9 +117,10 @@ pub(crate) fn send_echoes(to: IpAddr, expected: Duration) -> Result<(), Failure>
     Ok(())
 }
 
-/// Sends one echo and returns how long its answer took.
+/// Sends one echo and returns its round trip.
 fn one_echo(mut socket: &Socket, number: u8, expected: Duration) -> Result<Duration, Failure> {
-    /// What a sleeping process would add is not the link's: the answer is watched for.
+    /// A sleeping process would wake up late, so it polls from this time before the expected
+    /// answer.
     const AWAKE: Duration = Duration::from_millis(2);
     let request = [ECHO, 0, !ECHO, !number, 0, 0, 0, number];
     let sent = Instant::now();
@@ -127,7 +128,7 @@ fn one_echo(mut socket: &Socket, number: u8, expected: Duration) -> Result<Durat
     std::thread::sleep(expected.saturating_sub(AWAKE));
     let mut answer = [0; 128];
     while sent.elapsed() < Duration::from_secs(2) {
-        // The IP header comes before the answer.
+        // The IP header precedes the answer.
         match socket.read(&mut answer) {
             Ok(28..) if answer[20] == ECHO_REPLY && answer[27] == number => {
                 return Ok(sent.elapsed());

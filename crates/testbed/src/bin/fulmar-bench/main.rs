@@ -1,10 +1,10 @@
-//! `fulmar-bench` measures Fulmar against baselines: iperf3, haproxy, a bare TCP ping-pong, and Fulmar
-//! itself with a smaller load.
+//! `fulmar-bench` measures Fulmar against baselines: iperf3, haproxy, a plain TCP ping-pong, and
+//! Fulmar itself with a smaller load.
 //!
-//! Fulmar and the baseline run in turns, several times each, and medians are compared, so that the
-//! ratios do not depend on the machine. Each figure is written down as soon as it is measured. A case
-//! whose repeats spread by more than a tenth was disturbed, and is measured again. The processes that
-//! do the work are this same program, with hidden subcommands.
+//! Fulmar and the baseline run alternately, several times each, and medians are compared, so that
+//! the ratios do not depend on the machine. Each figure is written as soon as it is measured. A
+//! case whose repeats differ by more than a tenth was disturbed, and is measured again. The worker
+//! processes are this same program, with hidden subcommands.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -41,18 +41,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure, print a table, and write the figures down.
+    /// Measure, print a table, and write the figures to a file.
     Run {
-        /// Only figures whose names begin so, such as `lnet` or `lnet.put_8b`.
+        /// Only figures whose names begin with this, such as `lnet` or `lnet.put_8b`.
         #[arg(long, default_value = "", value_parser = prefix)]
         only: String,
-        /// The file that gets the figures as JSON.
+        /// File for the figures, as JSON.
         #[arg(long, default_value = "target/bench/results.json")]
         results: PathBuf,
-        /// Seconds of each trial.
+        /// Duration of each trial in seconds.
         #[arg(long, default_value_t = 3)]
         seconds: u64,
-        /// How often each trial is repeated.
+        /// Number of repeats of each trial.
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },
@@ -78,7 +78,7 @@ enum Command {
     LinkEcho { to: IpAddr, expected_us: u64 },
 }
 
-/// What measures the figures whose names begin so.
+/// The cases: the common prefix of figure names, and the function that measures them.
 type Case = (&'static str, fn(Effort) -> Result<Vec<Figure>, Failure>);
 
 const CASES: &[Case] = &[
@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
     ("sim.sc11", sim::sc11),
 ];
 
-/// How long and how often each trial runs.
+/// Duration and number of trials.
 #[derive(Clone, Copy)]
 struct Effort {
     duration: Duration,
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
         Command::LnetSource { port, flow, seconds } => argument(&flow)
             .and_then(|flow| lnet::send(port, flow, Duration::from_secs_f64(seconds))),
         Command::LnetRest { port, seconds } => {
-            lnet::be_at_rest(port, Duration::from_secs_f64(seconds))
+            lnet::run_idle_nodes(port, Duration::from_secs_f64(seconds))
         }
         Command::LnetHub { port, peers } => lnet::serve_peers(port, peers),
         Command::LnetPeers { port, peers } => lnet::hold_peers(port, peers),
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads an argument of a hidden subcommand.
+/// Parses an argument of a hidden subcommand.
 fn argument<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| Failure(format!("cannot read {text:?}: {error}")))
 }
@@ -168,13 +168,13 @@ fn run(only: &str, results: &Path, effort: Effort) -> Result<(), Failure> {
         report::record(results, &figures)?;
     }
     print!("{}", report::table(&figures));
-    println!("written to {}", results.display());
+    println!("wrote {}", results.display());
     let missed = figures.iter().filter(|figure| figure.holds == Some(false));
     failures.extend(missed.map(|figure| format!("{} misses its bar", figure.name)));
     if failures.is_empty() { Ok(()) } else { Err(Failure(failures.join("; "))) }
 }
 
-/// Measures a case; again, if it was disturbed. Returns the figures whose repeats spread least.
+/// Measures a case, again if it was disturbed. Returns the figures whose repeats differ least.
 fn undisturbed((name, measure): &Case, effort: Effort) -> Result<Vec<Figure>, Failure> {
     eprintln!("measuring {name} ...");
     let spread = |figures: &[Figure]| figures.iter().map(|f| f.spread).fold(0.0, f64::max);
@@ -193,12 +193,12 @@ fn undisturbed((name, measure): &Case, effort: Effort) -> Result<Vec<Figure>, Fa
     Ok(best)
 }
 
-/// A case is measured so often at most.
+/// The largest number of measurements of a case.
 const ATTEMPTS: usize = 3;
-/// Repeats that spread by more were disturbed.
+/// Repeats that differ by more were disturbed.
 const SPREAD_MAX: f64 = 0.1;
 
-/// Takes the beginning of a figure's name.
+/// Parses the prefix of a figure name.
 fn prefix(only: &str) -> Result<String, String> {
     if CASES.iter().any(|(name, _)| overlaps(name, only)) {
         return Ok(only.to_owned());
@@ -207,17 +207,17 @@ fn prefix(only: &str) -> Result<String, String> {
     Err(format!("there are {}", names.join(", ")))
 }
 
-/// Whether figures of `case` may have names that begin with `only`.
+/// Returns whether names of figures of `case` can begin with `only`.
 fn overlaps(case: &str, only: &str) -> bool {
     case.starts_with(only) || only.starts_with(case)
 }
 
-/// What went wrong, for people.
+/// A description of a failure.
 #[derive(Debug)]
 struct Failure(String);
 
 impl Failure {
-    /// Says what could not be done.
+    /// Returns a function that describes a failed operation.
     fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |error| Self(format!("cannot {what}: {error}"))

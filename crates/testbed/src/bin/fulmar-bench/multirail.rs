@@ -1,6 +1,6 @@
-//! The family `multirail`: two rails at once, and one that is cut.
+//! The family `multirail`: two rails at once, and the loss of one.
 //!
-//! The rails are limited to 1 Gbit/s each, so the figures are theirs and not the machine's: each is
+//! The rails are limited to 1 Gbit/s each, so the figures do not depend on the machine: each is
 //! measured once.
 
 use fulmar_testbed::lab::Rate;
@@ -14,11 +14,11 @@ use crate::{Effort, Failure};
 
 const RAIL: Rate = Rate::megabits(1000);
 const GIGA: f64 = 1e9;
-/// How much more two rails must carry than one.
+/// The required ratio of two rails to one.
 const TWICE: Bar = Bar::AtLeast(1.94);
 
 /// `lst` in both directions over two rails, in one net and in two, and over two nets with a server
-/// in each, beside one rail. The figure that is named is the worst.
+/// in each, beside one rail. The reported figure is the worst.
 pub(crate) fn two_rails(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, duration| {
         let seconds = duration.as_secs_f64();
@@ -48,10 +48,10 @@ pub(crate) fn two_rails(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// The transaction timeout would do, but TCP knows within a few seconds.
+/// The transaction timeout would suffice, but TCP detects the loss within a few seconds.
 const SILENCE_FOUND_OUT: f64 = 5.0;
 
-/// What several trials have come to.
+/// The results of several trials.
 #[derive(Default)]
 struct Worst {
     recovered: f64,
@@ -62,7 +62,7 @@ struct Worst {
 
 impl Worst {
     fn add(&mut self, trial: &Trial, course: &Course, failed: u64) {
-        // What did not happen took longer than it was watched.
+        // An event that did not happen took longer than the observation.
         let never = trial.cut_for.as_secs_f64();
         self.recovered = self.recovered.max(course.recovered.unwrap_or(never));
         self.returned = self.returned.max(course.returned.unwrap_or(never));
@@ -83,15 +83,15 @@ impl Worst {
     }
 }
 
-/// A rail that is cut under `lst`, and under 64 PUTs and GETs: how long it takes until the other
-/// carries all it can, how long until both do again, and what failed. The baseline is the rate of
+/// A rail that is cut under `lst`, and under 64 PUTs and GETs: the time until the other carries the
+/// full rate, the time until both do again, and the number of errors. The baseline is the rate of
 /// one rail.
 pub(crate) fn cut(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let names = ["multirail.cut.recovery_s", "multirail.cut.return_s", "multirail.cut.errors"];
     worst(effort, Cut::LinkDown, names, 1.0)
 }
 
-/// The same with a rail that silently loses everything.
+/// The same with a rail that silently loses all packets.
 pub(crate) fn silence(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let names =
         ["multirail.silence.recovery_s", "multirail.silence.return_s", "multirail.silence.errors"];

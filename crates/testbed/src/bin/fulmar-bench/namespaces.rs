@@ -1,4 +1,4 @@
-//! Measurements in network namespaces, where those are allowed.
+//! Measurements in network namespaces, where they are permitted.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fulmar_testbed::lab::{Lab, binaries, check_allowed, not_run};
 use crate::report::Figure;
 use crate::{Effort, Failure};
 
-/// Measures in namespaces. Where those are not allowed there are no figures, and a line says so.
+/// Runs a measurement in namespaces. Without permission returns no figures, and prints a notice.
 pub(crate) fn measured(
     effort: Effort,
     measure: impl FnOnce(&Maker, Duration) -> Result<Vec<Figure>, String>,
@@ -22,23 +22,23 @@ pub(crate) fn measured(
     measure(&Maker { binaries }, effort.duration).map_err(Failure)
 }
 
-/// Makes hosts for each trial.
+/// Creates hosts for each trial.
 pub(crate) struct Maker {
     binaries: PathBuf,
 }
 
 impl Maker {
-    /// Returns a new laboratory.
+    /// Creates a laboratory.
     pub(crate) fn lab(&self) -> Result<Lab, String> {
         Lab::new(&self.binaries)
     }
 
-    /// Returns two new sites with a long link between them.
+    /// Creates two sites with a long link between them.
     pub(crate) fn sites(&self, ocean: Ocean) -> Result<Sites, String> {
         Sites::new(&self.binaries.join("fulmar"), ocean)
     }
 
-    /// Returns two new sites where TCP has the system's default settings.
+    /// Creates two sites with the default TCP settings of the system.
     pub(crate) fn sites_with_default_tcp(&self, ocean: Ocean) -> Result<Sites, String> {
         Sites::with_default_tcp(&self.binaries.join("fulmar"), ocean)
     }

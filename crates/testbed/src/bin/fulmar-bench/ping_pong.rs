@@ -1,5 +1,5 @@
-//! The yardstick of latency: two processes that pass a message to and fro over bare TCP, in
-//! messages as long as ours are on the wire.
+//! The baseline of latency: two processes that exchange messages over plain TCP, with the lengths
+//! of LNet messages on the wire.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::process::Worker;
 
-/// A socklnd frame, an LNet header and the 8 bytes of the PUT.
+/// Length of a socklnd frame, an LNet header and the 8 bytes of the PUT.
 const REQUEST: usize = 24 + 72 + 8;
-/// A socklnd frame and the LNet header of the ACK.
+/// Length of a socklnd frame and the LNet header of the ACK.
 const ANSWER: usize = 24 + 72;
 
 /// Runs once and returns the round trips per second.
@@ -25,7 +25,7 @@ pub(crate) fn run(duration: Duration) -> Result<f64, Failure> {
     Ok(rate)
 }
 
-/// Answers one caller until it hangs up.
+/// Answers one client until it closes the connection.
 pub(crate) fn serve() -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Failure::io("bind"))?;
     println!("{}", listener.local_addr().map_err(Failure::io("find the port"))?);
@@ -41,7 +41,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
     }
 }
 
-/// Calls a server for some time, and prints the round trips per second.
+/// Sends to a server for some time, and prints the round trips per second.
 pub(crate) fn call(address: SocketAddr, duration: Duration) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(address).map_err(Failure::io("connect"))?;
     stream.set_nodelay(true).map_err(Failure::io("set TCP_NODELAY"))?;

@@ -1,4 +1,4 @@
-//! Processes that do the measured work, and the processor time they take.
+//! Worker processes, and their CPU time.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use fulmar_testbed::lab::{Program, children_cpu_seconds, resident_mib};
 
 use crate::Failure;
 
-/// A process that answers in lines on its standard output.
+/// A process that prints its results as lines on standard output.
 pub(crate) struct Worker(Program);
 
 impl Worker {
@@ -37,8 +37,8 @@ impl Worker {
         line.parse().map_err(|_| Failure(format!("{line:?} is not a number")))
     }
 
-    /// Closes the worker's standard input, which ends ours; then waits for its end and returns its
-    /// last line.
+    /// Closes the standard input of the worker, which ends it; then waits for its end and returns
+    /// its last line.
     pub(crate) fn finish(self) -> Result<String, Failure> {
         let printed = self.0.finish().map_err(Failure)?;
         Ok(printed.lines().last().unwrap_or_default().to_owned())
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_of_children_is_counted_once_they_were_waited_for() {
+    fn cpu_time_of_children_is_counted_after_wait() {
         let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo 7";
         let run = || {
             let mut worker = Worker::spawn(Command::new("sh").args(["-c", script]))?;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_fails_is_reported_with_what_it_printed() {
+    fn a_failed_worker_is_reported_with_its_output() {
         let worker =
             Worker::spawn(Command::new("sh").args(["-c", "echo no luck; exit 3"])).unwrap();
         let text = worker.finish().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! Output of figures, as a table and as JSON.
 
 use std::fs;
 use std::path::Path;
@@ -15,18 +15,18 @@ use crate::stats::Series;
 pub(crate) struct Figure {
     /// `family.case.what`.
     pub(crate) name: &'static str,
-    /// What was measured.
+    /// The measured value.
     pub(crate) value: f64,
-    /// What it counts.
+    /// The unit.
     pub(crate) unit: &'static str,
     /// The baseline of the same run, in its own unit.
     pub(crate) baseline: Option<f64>,
-    /// How far the repeats that it comes from, or those of the baseline, are apart, as a share of
-    /// their median.
+    /// The spread of the repeats behind the figure, or of those of the baseline, as a share of
+    /// their their median.
     pub(crate) spread: f64,
-    /// What the value must reach, if anything.
+    /// The bound that the value must keep, if any.
     pub(crate) bar: Option<Bar>,
-    /// Whether it does.
+    /// Whether it keeps the bound.
     pub(crate) holds: Option<bool>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Bar {
 }
 
 impl Figure {
-    /// Returns a figure without a baseline and without a bar.
+    /// Returns a figure without a baseline and without a bound.
     pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
         Self { name, value, unit, baseline: None, spread: 0.0, bar: None, holds: None }
     }
@@ -64,12 +64,12 @@ impl Figure {
         self.beside(baseline.median()).spreads_as(baseline)
     }
 
-    /// Notes that the figure comes from these repeats, too.
+    /// Adds the spread of these repeats.
     pub(crate) fn spreads_as(self, of: &Series) -> Self {
         Self { spread: self.spread.max(of.spread()), ..self }
     }
 
-    /// Holds the value to a bar.
+    /// Sets the bound of the value.
     pub(crate) fn held_to(self, bar: Bar) -> Self {
         let holds = match bar {
             Bar::AtLeast(least) => self.value >= least,
@@ -94,7 +94,7 @@ impl Serialize for Bar {
     }
 }
 
-/// Writes figures to a file of results. Other figures that are in it stay.
+/// Writes figures to a results file. Other figures in the file are kept.
 pub(crate) fn record(results: &Path, figures: &[Figure]) -> Result<(), Failure> {
     let known = fs::read_to_string(results).unwrap_or_default();
     let mut all: Vec<Value> = serde_json::from_str(&known).unwrap_or_default();
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_held_both_ways_and_written_down() {
+    fn bars_are_checked_and_written() {
         let low = Figure::plain("a.b", 0.89, "ratio").beside(24.5).held_to(Bar::AtLeast(0.9));
         let high = Figure::plain("a.c", 1.1, "ratio").held_to(Bar::AtMost(1.2));
         assert_eq!((low.holds, high.holds), (Some(false), Some(true)));

@@ -1,4 +1,4 @@
-//! The family `router`: what a router forwards beside haproxy, and how it shares itself.
+//! The family `router`: forwarding beside haproxy, and sharing of a router.
 
 use fulmar_testbed::lab::Rate;
 use fulmar_testbed::routers::{forward, groups, senders};
@@ -9,14 +9,14 @@ use crate::stats::{Series, interleave};
 use crate::{Effort, Failure};
 
 const GIGA: f64 = 1e9;
-/// What each group's network carries: together, all that the router's own link does.
+/// The rate of the network of each group: together, the rate of the link of the router.
 const GROUP: Rate = Rate::megabits(1000);
 const FRONT: Rate = Rate::megabits(2000);
 const SLOW: Rate = Rate::megabits(100);
-/// The links are limited, so that few repeats are enough.
+/// The links are limited, so that few repeats suffice.
 const GROUP_REPEATS: usize = 3;
 const SENDERS: u8 = 200;
-/// How many MiB each of them sends: as many as its credits let it.
+/// How many MiB each of them sends: as many as its credits allow.
 const EACH: usize = 8;
 
 /// 1 MiB PUTs through a router, and through haproxy in TCP mode on the same path.
@@ -40,7 +40,7 @@ pub(crate) fn forward(effort: Effort) -> Result<Vec<Figure>, Failure> {
             Figure::median("router.forward_1m.cpu", &our_cpu, "CPU s/GB").beside_median(&their_cpu),
             Figure::ratio("router.forward_1m.cpu_vs_haproxy", &our_cpu, &their_cpu)
                 .held_to(Bar::AtMost(1.0)),
-            // The kernel moves the bytes, which haproxy does not read.
+            // The kernel moves the bytes; haproxy does not read them.
             Figure::plain(
                 "router.forward_1m.haproxy_splice",
                 spliced.bytes_per_second / GIGA,
@@ -55,7 +55,7 @@ pub(crate) fn forward(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// Two groups of servers behind one router, each with half of what the router's link carries; then
+/// Two groups of servers behind one router, each with half the rate of the link of the router; then
 /// a slow one beside a fast one.
 pub(crate) fn two_groups(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, duration| {
@@ -80,7 +80,7 @@ pub(crate) fn two_groups(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// The memory of a router between many senders and a receiver that has stopped, beside its pools.
+/// The memory of a router between many senders and a stopped receiver, beside its pools.
 pub(crate) fn stopped_receiver(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
         let stalled = senders::into_a_stopped_receiver(&make.lab()?, SENDERS, EACH)?;
@@ -96,5 +96,5 @@ pub(crate) fn stopped_receiver(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// What the bulk connections of all senders may take beside the pools.
+/// Memory allowance for the bulk connections of all senders, in addition to the pools.
 const CONNECTIONS_MIB: f64 = 16.0;

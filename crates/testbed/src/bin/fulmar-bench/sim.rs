@@ -1,14 +1,14 @@
 //! The family `sim`: the simulator, beside the closed model.
 //!
-//! What it says is the same on any machine; how long it takes is this one's, and is measured once.
+//! Its results are the same on any machine; its duration depends on this one, and is measured once.
 
 use fulmar_study::sc11;
 
 use crate::report::{Bar, Figure};
 use crate::{Effort, Failure};
 
-/// The whole sweep of `fulmar sim sc11`: how long it takes on all cores, and how far the worst of
-/// the points that the closed model is about is from it.
+/// The whole sweep of `fulmar sim sc11`: its duration on all cores, and the largest error of the
+/// closed model at the points that it covers.
 pub(crate) fn sc11(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     let study = sc11::run(|_, _| ());
     let study = study.map_err(|error| Failure(format!("cannot simulate: {error}")))?;

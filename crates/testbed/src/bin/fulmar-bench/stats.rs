@@ -1,4 +1,4 @@
-//! Repeats, their medians and how far they spread.
+//! Repeats, their medians and spreads.
 
 /// The values of repeated trials.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ impl Series {
         Self(values)
     }
 
-    /// Returns the middle value: of an even number, the mean of the middle two.
+    /// Returns the median; for an even count the mean of the middle two values.
     pub(crate) fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         if self.0.len().is_multiple_of(2) {
@@ -32,7 +32,7 @@ impl Series {
     }
 }
 
-/// Runs `ours` and `baseline` in turns, so that other load of the machine affects both.
+/// Runs `ours` and `baseline` alternately, so that other load of the machine affects both.
 pub(crate) fn interleave<A, B, E>(
     repeats: usize,
     mut ours: impl FnMut() -> Result<A, E>,
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(Series::new([9.0, 1.0, 2.0]).median(), 2.0);
         assert_eq!(Series::new([9.0, 1.0, 2.0, 4.0]).median(), 3.0);
     }
 
     #[test]
-    fn the_spread_is_a_share_of_the_median() {
+    fn spread_is_a_share_of_the_median() {
         assert_eq!(Series::new([9.0, 10.0, 12.0]).spread(), 0.3);
         assert_eq!(Series::new([7.0]).spread(), 0.0);
         assert_eq!(Series::new([0.0, 0.0]).spread(), 0.0);

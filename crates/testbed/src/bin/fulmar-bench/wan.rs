@@ -1,8 +1,8 @@
-//! The family `wan`: `lst` across an emulated ocean, beside iperf3 and beside what was predicted.
+//! The family `wan`: `lst` across an emulated long link, beside iperf3 and the predictions.
 
 use std::time::Duration;
 
-use fulmar::demo::ocean::{DEVICE, Lst, Ocean, SHORES, Settings, Setup, Sites, Trial, predict};
+use fulmar::demo::ocean::{DEVICE, LINK_IPS, Lst, Ocean, Settings, Setup, Sites, Trial, predict};
 use fulmar_link::Rate;
 use fulmar_testbed::printed::as_printed;
 use fulmar_tune::model::{Direction, Hold};
@@ -12,24 +12,24 @@ use crate::report::{Bar, Figure};
 use crate::stats::Series;
 use crate::{Effort, Failure};
 
-/// That of the study.
+/// The round trip of the study.
 const ROUND_TRIP: Duration = Duration::from_micros(50_500);
-/// From what no two cores hold to what any do.
+/// Rates to try, from too fast for two cores to easy for any.
 const MEGABITS: [u64; 13] =
     [20000, 16000, 12000, 10000, 8000, 6000, 5000, 4000, 3000, 2500, 2000, 1500, 1000];
-/// A rate that the machine holds, iperf3 fills so far; as much is asked of `lst`.
+/// A rate counts as sustained if iperf3 fills this share of it; the same is required of `lst`.
 const FILLED: f64 = 0.95;
-/// The link is limited, so that few repeats are enough.
+/// The link is limited, so that few repeats suffice.
 const REPEATS: usize = 3;
-/// In this time the node has seen that windows limit it, and TCP has grown what was opened for that.
+/// In this time the node detects that windows limit it, and TCP grows the additional connections.
 const GROWTH: Duration = Duration::from_secs(15);
 const TRIAL: Trial = Trial { warmup: Duration::from_secs(5), duration: Duration::from_secs(10) };
 
-/// At the highest rate that the machine holds, `lst` with exactly what `fulmar tune` prints.
+/// `lst` with exactly what `fulmar tune` prints, at the highest rate that the machine sustains.
 pub(crate) fn tuned(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
         let Some((ocean, stream)) = highest(make)? else {
-            return Err("this machine holds no link at all, or iperf3 is missing".to_owned());
+            return Err("this machine sustains no link rate, or iperf3 is missing".to_owned());
         };
         let advice = ocean.advice(Direction::Write);
         let (mut carried, mut streams) = (vec![], vec![stream]);
@@ -49,8 +49,8 @@ pub(crate) fn tuned(effort: Effort) -> Result<Vec<Figure>, Failure> {
     })
 }
 
-/// `lst` between two nodes with nothing configured, over a link that any machine holds, with the
-/// system's default settings of TCP. The baseline is a stream of iperf3 with those.
+/// `lst` between two nodes without configuration, over a link that any machine sustains, with the
+/// default TCP settings of the system. The baseline is an iperf3 stream with the same settings.
 pub(crate) fn unconfigured(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
         let ocean = Ocean::new(Rate::bits_per_second(MODELLED), ROUND_TRIP);
@@ -75,7 +75,7 @@ fn with_nothing_configured(sites: &Sites) -> Result<f64, String> {
     let settings = Settings::networks(&format!("tcp({DEVICE})"));
     let [a, b] = sites.ends();
     let (a, _b) = (sites.start(a, &settings)?, sites.start(b, &settings)?);
-    let [from, to] = SHORES.map(|address| format!("{address}@tcp"));
+    let [from, to] = LINK_IPS.map(|address| format!("{address}@tcp"));
     let seconds = TRIAL.duration.as_secs_f64();
     let lst = Lst {
         concurrency: 32,
@@ -85,7 +85,7 @@ fn with_nothing_configured(sites: &Sites) -> Result<f64, String> {
     lst.run(&a)?.rate()
 }
 
-/// Returns the link of the highest rate that a stream of iperf3 fills, and what it carries.
+/// Returns the link of the highest rate that an iperf3 stream fills, and the rate of the stream.
 fn highest(make: &Maker) -> Result<Option<(Ocean, f64)>, String> {
     for megabits in MEGABITS {
         let ocean = Ocean::new(Rate::bits_per_second(megabits * 1_000_000), ROUND_TRIP);
@@ -98,8 +98,8 @@ fn highest(make: &Maker) -> Result<Option<(Ocean, f64)>, String> {
     Ok(None)
 }
 
-/// Five settings over a link that any machine holds: how far the formula and the simulator are from
-/// what was measured, at worst. The baseline is the rate with the kernel's default credits.
+/// Five settings over a link that any machine sustains: the largest errors of the model and of the
+/// simulator. The baseline is the rate with the kernel's default credits.
 pub(crate) fn predicted(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
         let ocean = Ocean::new(Rate::bits_per_second(MODELLED), ROUND_TRIP);
@@ -115,7 +115,7 @@ pub(crate) fn predicted(effort: Effort) -> Result<Vec<Figure>, Failure> {
             let carried = TRIAL.run(&sites, setup)?;
             let predicted = predict(&ocean, setup)?;
             eprintln!(
-                "  {} credits, {:?}, {} RPCs: {:.3} Gb/s, simulated {:.3}, by formula {:.3}",
+                "  {} credits, {:?}, {} RPCs: {:.3} Gb/s, simulated {:.3}, by model {:.3}",
                 setup.peer_credits,
                 setup.hold,
                 setup.concurrency,
@@ -130,13 +130,13 @@ pub(crate) fn predicted(effort: Effort) -> Result<Vec<Figure>, Failure> {
             simulated.push(error(predicted.simulated, carried));
         }
         let worst = |errors: &[f64]| errors.iter().copied().fold(0.0, f64::max);
-        let told = |name, value| {
+        let figure = |name, value| {
             Figure::plain(name, value, "ratio").beside(baseline).held_to(Bar::AtMost(0.1))
         };
         Ok(vec![
-            told("wan.model.kernel_credits_error", model[0]),
-            told("wan.model.max_error", worst(&model)),
-            told("wan.model.simulator_max_error", worst(&simulated)),
+            figure("wan.model.kernel_credits_error", model[0]),
+            figure("wan.model.max_error", worst(&model)),
+            figure("wan.model.simulator_max_error", worst(&simulated)),
         ])
     })
 }
@@ -145,5 +145,5 @@ fn error(predicted: f64, measured: f64) -> f64 {
     (predicted / measured - 1.0).abs()
 }
 
-/// More than the kernel's default credits fill at this distance, which is 1.3 Gbit/s.
+/// More than the default credits of the kernel fill at this round trip, which is 1.3 Gbit/s.
 const MODELLED: u64 = 2_000_000_000;

@@ -1,4 +1,4 @@
-//! One node with many peers, and one process that is all of them.
+//! One node with many peers, which one process runs.
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 
-use super::{CONNECTIONS_PER_PEER, runtime, start, wait_for_the_end};
+use super::{CONNECTIONS_PER_PEER, runtime, start, wait_for_end_of_input};
 use crate::Failure;
 
 const HUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// How long all the peers may take to connect.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long all peers may take to connect.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Is a node; says when it has started, and when every peer has all its connections and all is
-/// quiet.
+/// Runs the node; prints a line when it has started, and when every peer has all its connections
+/// and there is no traffic.
 pub(crate) fn serve_peers(port: u16, peers: u32) -> Result<(), Failure> {
     let runtime = runtime()?;
     let node = start(&runtime, HUB.into(), port)?;
@@ -25,19 +25,19 @@ pub(crate) fn serve_peers(port: u16, peers: u32) -> Result<(), Failure> {
         if open == wanted {
             break;
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(Failure(format!("{open} connections of {wanted} within {PATIENCE:?}")));
+        if begun.elapsed() > TIMEOUT {
+            return Err(Failure(format!("{open} connections of {wanted} within {TIMEOUT:?}")));
         }
         sleep(Duration::from_millis(200));
     }
     sleep(Duration::from_secs(1));
     println!("idle");
-    wait_for_the_end();
+    wait_for_end_of_input();
     node.stop();
     Ok(())
 }
 
-/// Is many nodes, each of which pings the one; says when all have.
+/// Runs many nodes, each of which pings the one node; prints a line when all have.
 pub(crate) fn hold_peers(port: u16, peers: u32) -> Result<(), Failure> {
     let runtime = runtime()?;
     let hub = ProcessId::lustre(Nid::of_ip(Net::TCP, HUB.into()));
@@ -52,7 +52,7 @@ pub(crate) fn hold_peers(port: u16, peers: u32) -> Result<(), Failure> {
         nodes.push(node);
     }
     println!("connected");
-    wait_for_the_end();
+    wait_for_end_of_input();
     nodes.iter().for_each(fulmar_net::Node::stop);
     Ok(())
 }

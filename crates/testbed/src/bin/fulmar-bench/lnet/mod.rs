@@ -16,14 +16,14 @@ use crate::{Effort, Failure, argument, iperf3, ping_pong};
 
 pub(crate) use idle::{hold_peers, serve_peers};
 pub(crate) use put::{Flow, Received, Sent, receive, send};
-pub(crate) use rest::be_at_rest;
+pub(crate) use rest::run_idle_nodes;
 
 const MIB: u32 = 1 << 20;
-/// How many PUTs of 1 MiB are under way at once: the usual peer credits.
+/// 1 MiB PUTs in flight: the usual peer credits.
 const BULK_WINDOW: u32 = 8;
 /// The PUTs of a bulk of 16 MiB.
 const BULK_OF_16: u32 = 16;
-/// As many messages as any flow has under way.
+/// The largest number of messages in flight of any flow.
 const PEER_CREDITS: u32 = 64;
 const PEERS: u32 = 1000;
 /// One for control and one for each direction of bulk.
@@ -45,14 +45,14 @@ pub(crate) fn bulk(effort: Effort) -> Result<Vec<Figure>, Failure> {
         Figure::ratio("lnet.put_1m.vs_iperf3", &rate, &their_rate).held_to(Bar::AtLeast(0.9)),
         Figure::median("lnet.put_1m.cpu", &cpu, "CPU s/GB").beside_median(&their_cpu),
         Figure::ratio("lnet.put_1m.cpu_vs_iperf3", &cpu, &their_cpu).held_to(Bar::AtMost(1.2)),
-        // What the receiving program itself copied of each byte; the kernel's copy out of the
-        // socket, straight to where the byte belongs, is the one that is allowed.
+        // Bytes that the receiving program copied itself; the copy of the kernel from the socket
+        // directly into the destination is allowed and not counted.
         Figure::plain("lnet.put_1m.copied_again", copied.median(), "bytes/byte")
             .held_to(Bar::AtMost(0.01)),
     ])
 }
 
-/// Bulk of 16 MiB between 4,096 pages at either end, in 16 PUTs, beside one iperf3 stream.
+/// Bulk of 16 MiB between 4,096 pages at both ends, in 16 PUTs, beside one iperf3 stream.
 pub(crate) fn segments(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let flow = Flow { scattered: true, ..Flow::new(MIB, BULK_OF_16) };
     let ours = || transfer(flow, effort).map(|(sent, _)| sent.gigabytes_per_second(MIB));
@@ -66,7 +66,7 @@ pub(crate) fn segments(effort: Effort) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// 8-byte PUTs with their ACKs, one and 64 at a time, beside a bare ping-pong.
+/// 8-byte PUTs with their ACKs, one and 64 at a time, beside a plain TCP ping-pong.
 pub(crate) fn latency(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let run = |window| transfer(Flow::new(8, window), effort).map(|(sent, _)| sent.rate());
     let ours = || Ok((run(1)?, run(64)?));
@@ -82,8 +82,8 @@ pub(crate) fn latency(effort: Effort) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// How the lock of a node is used, on the side that uses it more: how often for a PUT of 1 MiB, and
-/// for which share of the processor time of its process it is held.
+/// Use of the lock of a node, on the side that uses it more: how often for a PUT of 1 MiB, and for
+/// which share of the CPU time of its process.
 pub(crate) fn lock(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let used = |len, window| -> Result<(f64, f64), Failure> {
         let flow = Flow { lock_times: true, ..Flow::new(len, window) };
@@ -100,7 +100,7 @@ pub(crate) fn lock(effort: Effort) -> Result<Vec<Figure>, Failure> {
     };
     let [turns, share_1m] = repeat(MIB, BULK_WINDOW)?;
     let [_, share_8b] = repeat(8, 64)?;
-    // Shares of a few percent spread widely by nature.
+    // Shares of a few percent vary widely.
     Ok(vec![
         Figure::plain("lnet.lock.turns_per_1m_put", turns.median(), "turns")
             .held_to(Bar::AtMost(3.0)),
@@ -109,7 +109,7 @@ pub(crate) fn lock(effort: Effort) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// The share of a core that two connected nodes take at rest.
+/// The share of a core that two idle connected nodes use.
 pub(crate) fn rest(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     let port = iperf3::free_port()?.to_string();
     let mut nodes = Worker::start(&["lnet-rest", &port, "10"])?;
@@ -118,7 +118,7 @@ pub(crate) fn rest(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     Ok(vec![Figure::plain("lnet.rest_cpu", share, "cores").held_to(Bar::AtMost(0.01))])
 }
 
-/// The memory of a node that a thousand others have called.
+/// The memory of a node to which a thousand others are connected.
 pub(crate) fn idle(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     let port = iperf3::free_port()?.to_string();
     let peers = PEERS.to_string();
@@ -163,7 +163,7 @@ fn start_with(
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = port;
     let mut ni = NiOptions::at(address);
-    // With the usual 8, most of 64 messages would wait for a credit and not be under way.
+    // With the usual 8, most of 64 messages would wait for a credit and not be in flight.
     ni.tunables.peer_credits = PEER_CREDITS;
     options.nis.push(ni);
     Node::start(runtime, options).map_err(|error| Failure(error.to_string()))
@@ -173,8 +173,8 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Runtime::new(None).map_err(|error| Failure(error.to_string()))
 }
 
-/// Waits until the benchmark has seen enough.
-pub(crate) fn wait_for_the_end() {
-    // An error is as good an end as any.
+/// Waits until the benchmark closes standard input.
+pub(crate) fn wait_for_end_of_input() {
+    // An error ends it too.
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
 }

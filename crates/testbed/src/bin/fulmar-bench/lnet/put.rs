@@ -14,7 +14,7 @@ use fulmar_net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{runtime, start_with, wait_for_the_end};
+use super::{runtime, start_with, wait_for_end_of_input};
 use crate::Failure;
 
 const TARGET: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -22,17 +22,17 @@ const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 const PORTAL: u32 = 40;
 const MATCH_BITS: u64 = 7;
 const PAGE: usize = 4096;
-/// What is not measured: connections are opened and buffers grow.
+/// Warm-up, in which connections are opened and buffers grow.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// PUTs of `len` bytes, `window` of them under way at once.
+/// PUTs of `len` bytes, `window` of them in flight at once.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Flow {
     pub(crate) len: u32,
     pub(crate) window: u32,
-    /// The PUTs of a window go from and to pages of one memory that are not in order.
+    /// Whether the PUTs use the pages of one memory in mixed order.
     pub(crate) scattered: bool,
-    /// It is measured for how long the locks of the nodes are held.
+    /// Whether to measure the lock use of the nodes.
     pub(crate) lock_times: bool,
 }
 
@@ -41,33 +41,33 @@ impl Flow {
         Self { len, window, scattered: false, lock_times: false }
     }
 
-    /// Returns the memory of a whole window at either end, or of one message for all.
+    /// Returns the memory of a whole window at both ends, or of one message for all.
     fn memory(&self) -> Memory {
         let (len, window) = (self.len as usize, self.window as usize);
         let buffer = Buffer::new(if self.scattered { len * window } else { len });
-        // All that nobody has written is one page of zeros, which no cache could lose.
+        // Unwritten memory is a single page of zeros, which would always be in the cache.
         buffer.fill(1);
         if !self.scattered {
             return buffer.into();
         }
         let pages = buffer.len() / PAGE;
-        // An odd factor visits every page of a power of two once.
+        // An odd factor visits every page of a power of two exactly once.
         let place = |page: usize| page * 2_654_435_761 % pages * PAGE;
         let slices = (0..pages).map(|page| buffer.slice(place(page)..place(page) + PAGE));
         Memory::gather(slices.collect::<Vec<_>>()).expect("no more pages than segments")
     }
 
-    /// Returns where a message of the window is in the memory.
+    /// Returns the offset of a message of the window in the memory.
     fn offset(&self, message: u32) -> u32 {
         if self.scattered { message * self.len } else { 0 }
     }
 }
 
-/// How a node used its lock, and what its process cost.
+/// Use of the lock of a node, and CPU time of its process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Lock {
     pub(crate) turns: f64,
-    /// Seconds.
+    /// CPU time in seconds.
     held: f64,
     cpu: f64,
 }
@@ -78,36 +78,36 @@ impl Lock {
         Self { turns: turns as f64, held: held.as_secs_f64(), cpu: processor_time().as_secs_f64() }
     }
 
-    /// The time for which it was held, as a share of the processor time.
+    /// Returns the share of the CPU time for which the lock was held.
     pub(crate) fn share(&self) -> f64 {
         self.held / self.cpu
     }
 }
 
-/// What the sender counted.
+/// The counts of the sender.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    /// PUTs that were acknowledged while it was measured,
+    /// PUTs that were acknowledged during the measurement.
     puts: f64,
-    /// in so many seconds,
+    /// Duration of the measurement in seconds.
     seconds: f64,
-    /// and in all.
+    /// PUTs in total.
     total: f64,
     pub(crate) lock: Lock,
 }
 
-/// What the receiver counted.
+/// The counts of the receiver.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Received {
-    /// Payload bytes that the kernel put where they belong,
+    /// Payload bytes that the kernel stored directly at their destination.
     direct: f64,
-    /// and those that were copied once more.
+    /// Payload bytes that were copied once more.
     staged: f64,
     pub(crate) lock: Lock,
 }
 
 impl Sent {
-    /// PUTs per second.
+    /// Returns PUTs per second.
     pub(crate) fn rate(&self) -> f64 {
         self.puts / self.seconds
     }
@@ -116,25 +116,25 @@ impl Sent {
         self.rate() * f64::from(len) / 1e9
     }
 
-    /// All PUTs.
+    /// Returns the number of all PUTs.
     pub(crate) fn total(&self) -> f64 {
         self.total
     }
 
-    /// All that was sent.
+    /// Returns the amount of all sent data.
     pub(crate) fn gigabytes(&self, len: u32) -> f64 {
         self.total * f64::from(len) / 1e9
     }
 }
 
 impl Received {
-    /// The share of the bytes that was copied once more.
+    /// Returns the share of the bytes that was copied once more.
     pub(crate) fn copied(&self) -> f64 {
         self.staged / (self.direct + self.staged)
     }
 }
 
-/// Takes PUTs until standard input ends.
+/// Receives PUTs until standard input ends.
 pub(crate) fn receive(port: u16, flow: Flow) -> Result<(), Failure> {
     let runtime = runtime()?;
     let node = start_with(&runtime, TARGET.into(), port, flow.lock_times)?;
@@ -144,7 +144,7 @@ pub(crate) fn receive(port: u16, flow: Flow) -> Result<(), Failure> {
     let descriptor = Descriptor::over(flow.memory()).options(options);
     service.attach(PORTAL, anyone(MATCH_BITS), descriptor).map_err(refused)?;
     println!("ready");
-    wait_for_the_end();
+    wait_for_end_of_input();
     let (counters, lock) = (node.io_counters(), Lock::of(&node));
     node.stop();
     let direct = counters.payload_bytes_direct_in as f64;
@@ -160,7 +160,7 @@ pub(crate) fn send(port: u16, flow: Flow, duration: Duration) -> Result<(), Fail
     node.admin().ping(target, None, Duration::from_secs(5)).map_err(refused)?;
     let sender = Arc::new(Sender::to(target));
     let service = node.open_service(ServiceConfig::default(), sender.clone()).map_err(refused)?;
-    // One buffer for all, as iperf3 sends one again and again: both are as warm in the caches.
+    // One buffer for all, as iperf3 sends the same one repeatedly: cache effects are equal.
     let memory = flow.memory();
     let mut batch = Batch::new();
     for message in 0..flow.window {
@@ -188,7 +188,7 @@ pub(crate) fn send(port: u16, flow: Flow, duration: Duration) -> Result<(), Fail
     Ok(())
 }
 
-/// Counts the acknowledgements, and sends again.
+/// Counts the acknowledgements, and sends the next PUTs.
 struct Sender {
     target: Target,
     acknowledged: AtomicU64,
@@ -234,7 +234,7 @@ impl Sender {
         Put { offset, ..self.target.put() }
     }
 
-    /// Returns how many PUTs have been acknowledged, provided that none has failed.
+    /// Returns how many PUTs have been acknowledged, or fails if any PUT failed.
     fn check(&self) -> Result<u64, Failure> {
         match self.failed.load(Ordering::Relaxed) {
             0 => Ok(self.acknowledged.load(Ordering::Relaxed)),

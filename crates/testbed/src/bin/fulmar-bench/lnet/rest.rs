@@ -1,4 +1,4 @@
-//! Two connected nodes that do nothing.
+//! Two connected nodes without traffic.
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
@@ -10,11 +10,11 @@ use fulmar_net::processor_time;
 use super::{runtime, start};
 use crate::Failure;
 
-/// How long the nodes open connections and discover each other.
+/// Time to open connections and for discovery.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// Is both nodes; prints the share of a core that they take.
-pub(crate) fn be_at_rest(port: u16, duration: Duration) -> Result<(), Failure> {
+/// Runs both nodes; prints the share of a core that they use.
+pub(crate) fn run_idle_nodes(port: u16, duration: Duration) -> Result<(), Failure> {
     let addresses = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
     let runtimes = [runtime()?, runtime()?];
     let a = start(&runtimes[0], addresses[0].into(), port)?;
@@ -22,7 +22,7 @@ pub(crate) fn be_at_rest(port: u16, duration: Duration) -> Result<(), Failure> {
     let target = ProcessId::lustre(Nid::of_ip(Net::TCP, addresses[1].into()));
     a.admin()
         .ping(target, None, Duration::from_secs(5))
-        .map_err(|errno| Failure(format!("the nodes do not connect: {errno}")))?;
+        .map_err(|errno| Failure(format!("the nodes cannot connect: {errno}")))?;
     sleep(WARM_UP);
     let (begun, before) = (Instant::now(), processor_time());
     sleep(duration);

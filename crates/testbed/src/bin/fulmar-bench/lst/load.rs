@@ -1,4 +1,4 @@
-//! One node that makes the load, and one that serves it.
+//! One node that generates the load, and one that serves it.
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
@@ -13,29 +13,29 @@ use fulmar_selftest::console::{
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::lnet::{runtime, start, wait_for_the_end};
+use crate::lnet::{runtime, start, wait_for_end_of_input};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
-/// The session's key, which is ours alone.
+/// The key of the session.
 const KEY: u32 = 1;
-/// What is not measured: connections are opened and buffers grow.
+/// Warm-up, in which connections are opened and buffers grow.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Seconds that a node may take to answer.
-const PATIENCE: u32 = 5;
+/// Timeout of an answer, in seconds.
+const TIMEOUT: u32 = 5;
 
-/// What the client does, again and again.
+/// The test that the client repeats.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Load {
-    /// Bulk whose data nobody looks at.
+    /// Bulk without data checks.
     Brw { write: bool, size: u32, concurrency: u32 },
-    /// Bulk reads that are checked word by word.
+    /// Bulk reads with a check of every word.
     Checked { size: u32, concurrency: u32 },
     /// Small messages.
     Ping { concurrency: u32 },
 }
 
-/// What it did while it was measured.
+/// The results of the measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Rates {
     rpcs: f64,
@@ -72,12 +72,12 @@ pub(crate) fn serve(port: u16) -> Result<(), Failure> {
     let node = start(&runtime, SERVER.into(), port)?;
     Selftest::open(&node, Config::default()).map_err(refused)?;
     println!("ready");
-    wait_for_the_end();
+    wait_for_end_of_input();
     node.stop();
     Ok(())
 }
 
-/// Runs a load for some time and reports while it is still running.
+/// Runs a load for some time and prints the results while it is still running.
 pub(crate) fn run_load(port: u16, load: Load, duration: Duration) -> Result<(), Failure> {
     let runtime = runtime()?;
     let node = start(&runtime, CLIENT.into(), port)?;
@@ -95,14 +95,14 @@ pub(crate) fn run_load(port: u16, load: Load, duration: Duration) -> Result<(), 
         seconds,
     };
     println!("{}", serde_json::to_string(&rates).expect("numbers are JSON"));
-    wait_for_the_end();
+    wait_for_end_of_input();
     console.nodes(Command::Stop { batch: "bench".into(), force: false })?;
     console.ask(Command::EndSession {})?;
     node.stop();
     Ok(())
 }
 
-/// The console of our own node.
+/// The console of the local node.
 struct Console(Selftest);
 
 impl Console {
@@ -138,7 +138,7 @@ impl Console {
         answer.map_err(|errno| Failure(format!("the console refused {what}: {errno}")))
     }
 
-    /// Gives a command that every node must follow.
+    /// Executes a command that must succeed on every node.
     fn nodes(&self, command: Command) -> Result<(), Failure> {
         let Reply::Nodes(NodesReply { nodes, .. }) = self.ask(command)? else { return Ok(()) };
         nodes.into_iter().try_for_each(|node| node.result.map_err(|error| failed(node.nid, error)))
@@ -146,8 +146,7 @@ impl Console {
 
     fn measure(&self) -> Result<Measures, Failure> {
         let target = Target::Group("clients".into());
-        let Reply::Measures(mut nodes) =
-            self.ask(Command::Measure { target, timeout: PATIENCE })?
+        let Reply::Measures(mut nodes) = self.ask(Command::Measure { target, timeout: TIMEOUT })?
         else {
             return Err(Failure("the console did not measure".into()));
         };

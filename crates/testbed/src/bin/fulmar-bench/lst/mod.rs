@@ -1,6 +1,6 @@
 //! The family `lst`: the tests of LNet selftest between two nodes over loopback.
 //!
-//! One process is console and client, the other server, as `lst` is used most.
+//! One process is console and client, the other is the server, as in most uses of `lst`.
 
 mod load;
 
@@ -37,7 +37,7 @@ pub(crate) fn bulk(effort: Effort) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// The ping test beside a bare ping-pong, and many of them at once.
+/// The ping test beside a plain TCP ping-pong, and many pings at once.
 pub(crate) fn latency(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let run = |concurrency| {
         transfer(Load::Ping { concurrency }, effort).map(|(rates, _)| rates.rpcs_per_second())
@@ -55,8 +55,8 @@ pub(crate) fn latency(effort: Effort) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// The memory of a node in the middle of 64 transfers of 1 MiB, all of whose data is checked: the
-/// larger of the client's and the server's.
+/// The memory of a node during 64 transfers of 1 MiB with data checks: the larger of the client's
+/// and the server's.
 pub(crate) fn memory(effort: Effort) -> Result<Vec<Figure>, Failure> {
     let load = Load::Checked { size: MIB, concurrency: 64 };
     let (_, resident) = transfer(load, effort)?;
@@ -73,7 +73,7 @@ fn transfer(load: Load, effort: Effort) -> Result<(Rates, f64), Failure> {
     let seconds = effort.duration.as_secs_f64().to_string();
     let load = serde_json::to_string(&load).expect("a load is plain");
     let mut client = Worker::start(&["lst-client", &port, &load, &seconds])?;
-    // It says this while the load is still running.
+    // The client prints this while the load is still running.
     let rates = client.line()?;
     let resident = client.resident_mib()?.max(server.resident_mib()?);
     client.finish()?;
