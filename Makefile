@@ -1,7 +1,7 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint fmt bench fuzz swarm interop
-# The steps of one target depend on each other, and cargo itself uses every core.
+# The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
 SEEDS ?= 10000
@@ -10,10 +10,10 @@ FUZZ_SECONDS ?= 60
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## see it work: two nodes on this machine, and what they carry
+demo: ## demonstrate: two nodes on this machine, and their throughput
 	@scripts/demo.sh
 
-test: ## everything CI runs: lint, then every test, as root those with network namespaces too
+test: ## all that CI runs: lint, then every test; those with network namespaces need root
 	@scripts/test.sh
 
 lint: ## formatting, clippy, documentation, the repository's own rules, licences, advisories
@@ -31,5 +31,5 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
 	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
 
-interop: ## talk to a real Lustre node: make interop NID=10.0.0.1@tcp
+interop: ## check against a real Lustre node: make interop NID=10.0.0.1@tcp
 	@scripts/interop.sh "$(NID)"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# bench.sh [FAMILY] : measures Fulmar against its baselines, side by side on this machine.
+# bench.sh [FAMILY] : measures Fulmar and its baselines on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/need.sh rust build-essential iperf3 iproute2 haproxy
-# Families in network namespaces need root, and say so without.
+# Families in network namespaces need root, and print NOT RUN without it.
 export PATH=$PATH:/usr/sbin:/sbin
 cargo build --locked --release -p fulmar-testbed -p fulmar
 directory=${CARGO_TARGET_DIR:-target}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# interop.sh NID [OPTION...] : talks to a real Lustre node, and says what worked.
+# interop.sh NID [OPTION...] : checks the interoperation with a real Lustre node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,9 +9,9 @@ interop: name a node that runs Lustre's kernel modules: make interop NID=10.0.0.
 
 The node must reach this machine and be reached from it on TCP port 988. Run as root (or with
 CAP_NET_BIND_SERVICE), so that connections come from a privileged port, as kernel nodes require.
-The node is pinged and discovered and learns this machine as a peer: our list of NIDs is pushed to it,
-our discovery may be switched off and on again to see it push its own, and one message is sent that it
-must drop. Its files and settings are left alone.
+The node is pinged and discovered, and adds this machine as a peer: the list of NIDs of this machine is
+pushed to it, discovery may be switched off and on here to make it push its own, and it must drop
+one message. Its files and settings are not changed.
 TEXT
     exit 2
 fi

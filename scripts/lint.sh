@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh : what can be told without running the product. Every step must pass.
+# lint.sh : static checks. Every step must pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ step() {
 }
 
 scripts/need.sh rust build-essential
-# A minimal toolchain comes without these two.
+# A minimal toolchain does not have these two.
 for component in rustfmt clippy; do
     if ! cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1; then
         echo "lint: adding $component to the Rust toolchain" >&2
@@ -24,8 +24,8 @@ RUSTDOCFLAGS="-D warnings" step documentation \
     cargo doc --locked --workspace --no-deps --document-private-items --quiet
 step "the repository's rules, and licences" cargo test --locked --quiet -p fulmar-tidy
 
-# The licences above were checked in any case. Advisories need a tool that takes minutes to build
-# and a database from the network, so they are checked where both are at hand.
+# The licences were checked above. Advisories need a tool that takes minutes to build and a database
+# from the network, so they are checked where both are available.
 if ! command -v cargo-deny >/dev/null; then
     echo "NOT RUN: advisories: no cargo-deny (cargo install --locked cargo-deny)"
 elif ! step "licences, bans and sources by cargo-deny" \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# need.sh PACKAGE... : makes sure that these Debian packages' programs are here.
+# need.sh PACKAGE... : ensures that the programs of these Debian packages are installed.
 #
-# What is missing is named, then installed with apt where we may (as root, or by a sudo that asks
-# nothing). Where we may not, says what to do and fails. `rust` stands for a new enough cargo,
-# which apt does not have.
+# Missing packages are named, then installed with apt (as root, or by sudo without a password).
+# Otherwise the script says what to do and fails. `rust` is a recent cargo, which apt does not
+# have.
 set -euo pipefail
 
-# Prints the program that a package is wanted for.
+# Prints the program that is needed from a package.
 program() {
     case $1 in
         build-essential) echo cc ;;
@@ -20,13 +20,13 @@ check_rust() {
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
     have=$(cargo --version 2>/dev/null | cut -d' ' -f2) || true
     if [ "$(printf '%s\n' "$wanted" "${have:-0}" | sort -V | head -n1)" != "$wanted" ]; then
-        echo "need: Rust $wanted or later is needed, and ${have:-none} is here." \
-            "Get it from https://rustup.rs, or put its bin directory on the PATH." >&2
+        echo "need: Rust $wanted or later is needed; installed: ${have:-none}." \
+            "Install it from https://rustup.rs, or add its bin directory to the PATH." >&2
         exit 1
     fi
 }
 
-# Not everybody's PATH has these.
+# Not every PATH has these.
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
 for package in "$@"; do
@@ -41,7 +41,7 @@ done
 echo "need: these packages are missing: ${missing[*]}" >&2
 by_hand="need: install them and try again: sudo apt-get install ${missing[*]}"
 if ! command -v apt-get >/dev/null; then
-    echo "need: there is no apt-get here; install what they hold in your system's way" >&2
+    echo "need: no apt-get found; install them with the package manager of your system" >&2
     exit 1
 elif [ "$(id -u)" -eq 0 ]; then
     as_root=(env)

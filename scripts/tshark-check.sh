@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # tshark-check.sh FILE [PORT] : fails unless tshark reads LNet messages in FILE, all well formed.
 #
-# PORT is the acceptor's, if it is not 988. tshark puts an expert item "Capture:..." of the group
-# Malformed on most PUTs, those of kernel nodes too: it says no more than that it does not know
-# what the payload of that portal is. What its dissectors do fail on is listed here. Headers with
-# large NIDs (IPv6, version 4) are news to tshark 4, which misreads those of kernel nodes too.
+# PORT is the acceptor's, if it is not 988. tshark adds an expert item "Capture:..." of the group
+# Malformed to most PUTs, also of kernel nodes: it only means that tshark does not know the payload
+# of that portal. The real failures of its dissectors are listed here. tshark 4 does not support
+# headers with large NIDs (IPv6, version 4), and misreads those of kernel nodes too.
 set -euo pipefail
 
 file=${1:?"usage: tshark-check.sh FILE [PORT]"}

@@ -18,7 +18,7 @@ macro_rules! errnos {
                 match self { $( Self::$name => Some(stringify!($name)), )+ _ => None }
             }
 
-            /// Returns what the C library says of it.
+            /// Returns the text of the C library.
             pub fn text(self) -> Option<&'static str> {
                 match self { $( Self::$name => Some($text), )+ _ => None }
             }

@@ -1,6 +1,6 @@
-//! Names that machines give each other.
+//! Identifiers that machines exchange.
 
-/// A TCP connection, or an attempt at one. Never used twice in the life of a node.
+/// A TCP connection, or an attempt at one. Unique while the node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 

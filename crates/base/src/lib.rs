@@ -1,7 +1,7 @@
 //! What every machine of Fulmar shares: [`Time`], [`Rng`], [`Timers`], [`Table`], [`Errno`], the
-//! names of connections, messages and memory, and the words of each [`quantity`].
+//! identifiers of connections, messages and memory, and the notation of each [`quantity`].
 //!
-//! Pure: nothing here can observe the world.
+//! Pure: no I/O, no clock.
 #![forbid(unsafe_code)]
 
 mod errno;

@@ -1,4 +1,4 @@
-//! Names for memory that machines move about and never look into.
+//! Identifiers of memory whose bytes machines never read.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ impl Span {
     /// Takes `len` bytes off the front of the span.
     ///
     /// # Panics
-    /// If the span is shorter than `len`: a machine never asks for more than it named.
+    /// If the span is shorter than `len`: a machine never takes more than the span has.
     #[must_use]
     pub fn advance(self, len: u32) -> Self {
-        assert!(len <= self.len, "a span of {} bytes cannot lose {len}", self.len);
+        assert!(len <= self.len, "cannot take {len} bytes off a span of {}", self.len);
         Self { offset: self.offset + u64::from(len), len: self.len - len, ..self }
     }
 }
 
-/// The bytes behind a header on their way out.
+/// The bytes that are sent after a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// None.
     Empty,
-    /// A machine's own few bytes, such as ping info.
+    /// A few bytes of the machine, such as ping info.
     Inline(Arc<[u8]>),
-    /// Bulk memory, written straight from where it is.
+    /// Bulk memory, written to the socket without a copy.
     Span(Span),
 }
 
@@ -58,25 +58,25 @@ impl Payload {
     }
 }
 
-/// Where the bytes behind a received header go.
+/// Where the bytes after a received header are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sink {
-    /// Nowhere: `len` bytes are read and forgotten.
+    /// Nowhere: `len` bytes are read and discarded.
     Discard {
         /// How many.
         len: u32,
     },
-    /// To the machine itself, which asked for these few bytes, such as ping info.
+    /// In the machine, which needs these few bytes, such as ping info.
     Inline {
         /// How many.
         len: u32,
     },
-    /// Into bulk memory, straight from the socket.
+    /// In bulk memory, read from the socket without a copy.
     Span(Span),
 }
 
 impl Sink {
-    /// Returns how many bytes go there.
+    /// Returns how many bytes are stored.
     pub fn len(&self) -> u32 {
         match *self {
             Self::Discard { len } | Self::Inline { len } => len,
@@ -84,7 +84,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether nothing goes there.
+    /// Returns whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,44 +1,45 @@
-//! Rates, sizes, times and shares, read as people write them: one meaning for one word, whatever
-//! the command. How much is too much is for who asks.
+//! Rates, sizes, times and shares in text, with the same meaning in every command. The caller
+//! checks the limits.
 //!
 //! ```text
 //! rate     100Gbit  100G  100Gb/s  100Gbps  2.5Gbit/s  800M  64000     decimal units of bits
 //! size     64GiB  64G  64GB  512M  4096                                binary units of bytes
-//! time     50.5ms  240us  1s  0                                        a unit, unless it is nothing
-//! share    0.01%  100%  1e-4                                           per cent, or a part of one
+//! time     50.5ms  240us  1s  0                                        a unit, unless it is zero
+//! share    0.01%  100%  1e-4                                           percent, or a fraction
 //! ```
 //!
-//! Capital letters and small ones are alike, but that `GB/s`, which would be bytes, is no rate. A
-//! space may stand before the unit.
+//! Upper and lower case are equal, except that `GB/s`, which would be bytes, is not a rate. A
+//! space may precede the unit.
 
 use std::time::Duration;
 
-/// More is no quantity of a network, and would not be exact.
+/// The largest value: a larger one is not exact, and no network has it.
 const MOST: f64 = 1e18;
 
-/// Reads a rate in bits per second.
+/// Parses a rate in bits per second.
 ///
 /// # Errors
-/// Says what a rate looks like.
+/// If the text is not a rate; the error gives examples.
 pub fn rate(text: &str) -> Result<u64, String> {
     const ENDS: [&str; 8] = ["bits/s", "bit/s", "b/s", "/s", "bits", "bit", "bps", "b"];
-    let wrong = || format!("{text:?} is no rate: write bits per second, such as 10Gbit or 2.5G");
+    let wrong =
+        || format!("{text:?} is not a valid rate: write bits per second, such as 10Gbit or 2.5G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let small = unit.to_ascii_lowercase();
     if unit.contains('B') && !small.contains("bit") {
-        return Err(format!("{text:?} is bytes per second to many: write bits, such as 10Gbit"));
+        return Err(format!("{text:?} may mean bytes per second: write bits, such as 10Gbit"));
     }
     let letter = ENDS.iter().find_map(|end| small.strip_suffix(end)).unwrap_or(&small);
     let power = power(letter).ok_or_else(wrong)?;
     whole(number * 1000f64.powi(power)).ok_or_else(wrong)
 }
 
-/// Reads a number of bytes.
+/// Parses a number of bytes.
 ///
 /// # Errors
-/// Says what a size looks like.
+/// If the text is not a size; the error gives examples.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size: write bytes, such as 64G or 512MiB");
+    let wrong = || format!("{text:?} is not a valid size: write bytes, such as 64G or 512MiB");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let small = unit.to_ascii_lowercase();
     let letter = small.strip_suffix('b').unwrap_or(&small);
@@ -51,13 +52,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     whole(number * 1024f64.powi(power)).ok_or_else(wrong)
 }
 
-/// Reads a time. A bare number, which some tools take for microseconds and others for milliseconds,
-/// is asked for its unit.
+/// Parses a time. A number without a unit is refused: some tools take it for microseconds and
+/// others for milliseconds.
 ///
 /// # Errors
-/// Says what a time looks like.
+/// If the text is not a time; the error gives examples.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write it with a unit, as 50.5ms, 240us or 1s");
+    let wrong =
+        || format!("{text:?} is not a valid time: write it with a unit, as 50.5ms, 240us or 1s");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let seconds = match unit.to_ascii_lowercase().as_str() {
         "s" | "sec" | "secs" => number,
@@ -70,14 +72,15 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Reads a share, from 0 to 1. All is `100%`: a bare 1 may be meant for one per cent.
+/// Parses a share, from 0 to 1. The whole is `100%`: a bare 1 may be meant as one percent.
 ///
 /// # Errors
-/// Says what a share looks like.
+/// If the text is not a share; the error gives examples.
 pub fn share(text: &str) -> Result<f64, String> {
     let wrong = || {
         format!(
-            "{text:?} is no share: write it in percent, such as 0.01%, or as a part, such as 1e-4"
+            "{text:?} is not a valid share: write percent, such as 0.01%, or a fraction, such as \
+             1e-4"
         )
     };
     let text = text.trim();
@@ -93,14 +96,14 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The number that a text begins with, and what follows.
+/// Returns the number at the start of a text, and the rest.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     Some((text[..end].parse().ok()?, text[end..].trim()))
 }
 
-/// To which power a letter takes 1000 or 1024.
+/// Returns the exponent of 1000 or 1024 for the letter of a unit.
 fn power(letter: &str) -> Option<i32> {
     ["", "k", "m", "g", "t"].iter().zip(0..).find(|(name, _)| **name == letter).map(|(_, n)| n)
 }
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_a_unit_unless_they_are_nothing() {
+    fn times_have_a_unit_unless_they_are_zero() {
         for text in ["50.5ms", "50.5msec", "50.5 ms", "50500us", "50500usec", "50500µs", "0.0505s"]
         {
             assert_eq!(time(text), Ok(Duration::from_micros(50_500)), "{text}");
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_per_cent_or_a_part_of_one() {
+    fn shares_are_percent_or_a_fraction() {
         for text in ["0.01%", "0.01 %", "1e-2%", "1e-4", "0.0001", " 1e-4 "] {
             assert_eq!(share(text), Ok(1e-4), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Randomness that a seed repeats.
+//! Pseudo-random numbers from a seed.
 
 /// A small, fast generator (SplitMix64). Equal seeds give equal sequences on every machine.
 ///
@@ -7,7 +7,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// Returns the generator of `seed`.
+    /// Returns the generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -39,7 +39,7 @@ impl Rng {
         }
     }
 
-    /// Returns true once in `times`, on average.
+    /// Returns true with probability 1 / `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -1,17 +1,17 @@
-//! Values by names that grow and are never used twice.
+//! Values by numbers that increase and are never reused.
 
 use std::collections::BTreeMap;
 
-/// Values that are mostly short-lived, found in constant time by the numbers that they are given
-/// in order.
+/// Mostly short-lived values, found in constant time by the numbers that are assigned to them in
+/// order.
 ///
-/// A number's low bits say where its value is. Values that live while many others come and go are
-/// in the way of those: the newcomer is kept apart then, in a tree.
+/// The low bits of a number select the place of its value. Where a long-lived value holds that
+/// place, the new value is kept in a tree.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    /// A power of two of them.
+    /// Their number is a power of two.
     places: Vec<Option<(u64, T)>>,
-    /// How many places are taken.
+    /// How many places hold a value.
     taken: usize,
     apart: BTreeMap<u64, T>,
     next: u64,
@@ -23,11 +23,11 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// How many places there are at first.
+/// How many places the first value allocates.
 const PLACES_MIN: usize = 16;
 
 impl<T> Table<T> {
-    /// Keeps a value and returns its number, one more than that of the last.
+    /// Stores a value and returns its number, one more than the previous number.
     pub fn insert(&mut self, value: T) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -38,7 +38,7 @@ impl<T> Table<T> {
         number
     }
 
-    /// Returns the value of a number, if it is still there.
+    /// Returns the value of a number, if it is in the table.
     pub fn get(&self, number: u64) -> Option<&T> {
         match self.places.get(self.place(number)) {
             Some(Some((found, value))) if *found == number => Some(value),
@@ -46,7 +46,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns the value of a number, if it is still there.
+    /// Returns the value of a number, if it is in the table.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let place = self.place(number);
         match self.places.get_mut(place) {
@@ -67,7 +67,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns the values with their numbers, which grow. This is for the seldom look at them all.
+    /// Returns the values with their numbers, in increasing order. Sorts: not for frequent use.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let near = self.places.iter().flatten().map(|(number, value)| (*number, value));
         let apart = self.apart.iter().map(|(number, value)| (*number, value));
@@ -87,7 +87,7 @@ impl<T> Table<T> {
     }
 
     fn place(&self, number: u64) -> usize {
-        // Without places the length is 0, and no place is found.
+        // Without places the length is 0: the index is out of range.
         number as usize & self.places.len().wrapping_sub(1)
     }
 
@@ -125,7 +125,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn a_table_does_what_a_tree_does() {
+    fn a_table_behaves_as_a_tree() {
         let (mut table, mut tree) = (Table::default(), BTreeMap::new());
         let mut rng = Rng::new(1);
         for round in 0..20_000 {
@@ -134,7 +134,7 @@ mod tests {
                 assert!(tree.last_key_value().is_none_or(|(last, _)| number > *last));
                 tree.insert(number, round);
             } else {
-                // Old ones seldom go, so that they get in the way.
+                // Old values are rarely removed, so that they hold places that new ones need.
                 let reach = if rng.one_in(50) { tree.len() as u64 } else { 4 };
                 let back = rng.below(reach);
                 let number = *tree.keys().rev().nth(back as usize).unwrap_or(&0);
@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(table.len(), tree.len());
         }
         assert!(table.iter().eq(tree.iter().map(|(number, value)| (*number, value))));
-        assert!(!table.apart.is_empty(), "some were in the way");
+        assert!(!table.apart.is_empty(), "some places were taken");
         for (number, value) in &mut tree {
             *value += 1;
             *table.get_mut(*number).unwrap() += 1;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_does_not_make_the_table_grow() {
+    fn a_long_lived_value_does_not_make_the_table_grow() {
         let mut table = Table::default();
         let first = table.insert(0);
         for round in 1..100_000 {

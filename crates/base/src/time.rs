@@ -1,10 +1,10 @@
-//! A point in time that a test can write down.
+//! A point in time, as a number.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since an epoch that the owner chose: the driver's start, or the simulation's.
+/// Nanoseconds since an epoch: the start of the driver or of the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -46,7 +46,7 @@ impl Sub<Duration> for Time {
     }
 }
 
-/// Seconds with nine decimals, so that columns of a log line up.
+/// Seconds with nine decimals, so that the columns of a log are aligned.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)

@@ -18,7 +18,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
-    /// Sets the deadline of `key`, in place of the one it had.
+    /// Sets the deadline of `key`, and replaces an earlier one.
     pub fn set(&mut self, key: K, at: Time) {
         if let Some(old) = self.deadlines.insert(key, at) {
             self.order.remove(&(old, key));
@@ -43,7 +43,7 @@ impl<K: Copy + Ord> Timers<K> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Removes and returns one key whose deadline is not after `now`, the earliest first.
+    /// Removes and returns the key with the earliest deadline, if that is not after `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<K> {
         let (at, key) = self.order.first().copied()?;
         if at > now {

@@ -1,4 +1,4 @@
-//! Values that are serialized as the text of their `Display`, and read by their `FromStr`.
+//! Serialization of values as text, by `Display` and `FromStr`.
 
 use std::fmt::Display;
 use std::str::FromStr;

@@ -1,14 +1,14 @@
-//! What an administrator says to a node, and what the node tells the administrator.
+//! The administration of a node.
 //!
 //! ```text
 //! config   lnet.conf, module parameters, the file of fulmar node   -> values
-//! show     what lnetctl and lctl print                             values -> text
+//! show     the output of lnetctl and lctl                          values -> text
 //! api      the control socket: values over HTTP, and metrics
-//! tool     what lnetctl, lctl and lst have in common
+//! tool     common parts of lnetctl, lctl and lst
 //! ```
 //!
-//! A node implements [`api::Admin`]; [`api::Client`] is the other end, for the command line.
-// The crate meets the world: sockets and files are what it is for.
+//! A node implements [`api::Admin`]; the command line uses [`api::Client`].
+// The crate uses sockets and files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 

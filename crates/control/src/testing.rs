@@ -1,4 +1,4 @@
-//! For tests: a node that lives in memory and has no network.
+//! For tests: a node in memory, without a network.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::show;
 
-/// Answers as a node would whose every peer is reachable, except addresses that end in 99.
+/// Answers as a node whose peers are all reachable, except addresses that end in 99.
 #[derive(Debug)]
 pub struct FakeNode(Mutex<State>);
 
@@ -22,9 +22,9 @@ struct State {
     peers: Vec<PeerConf>,
     routes: Vec<RouteConf>,
     routing: show::Routing,
-    /// NIs that the administrator has taken out.
+    /// NIs that the administrator has taken out of use.
     disabled: Vec<Nid>,
-    /// What every NI and peer NI has.
+    /// The health of every NI and peer NI.
     health: u32,
     globals: Globals,
     stats: show::Stats,
@@ -47,7 +47,7 @@ impl Interfaces for FakeInterfaces {
 }
 
 impl FakeNode {
-    /// Makes a node with the one NI that `tcp` finds.
+    /// Returns a node with the one NI of `tcp`.
     pub fn new() -> Self {
         let specs = NodeConfig::default().nis(&FakeInterfaces).expect("eth0 can be used");
         let globals = Globals::default();
@@ -312,7 +312,7 @@ impl Admin for FakeNode {
         Ok(WhichReply { nid: request.nids.iter().find(reachable).copied() })
     }
 
-    /// Our NID waits when its health is not what it was.
+    /// The local NID is in recovery if its health has been changed.
     fn recovery_show(&self, request: RecoveryShow) -> Result<Nids, AdminError> {
         let state = self.state();
         let ours = state.specs.iter().map(|spec| spec.nid);
@@ -321,7 +321,7 @@ impl Admin for FakeNode {
         Ok(Nids { nids: if state.health < 1000 { nids } else { Vec::new() } })
     }
 
-    /// All is well, but a message is under way for ever.
+    /// No violations, except that one message never ends.
     fn debug_check(&self, request: DebugCheck) -> Result<Checked, AdminError> {
         let left = "invariant 3: 1 messages are left".to_owned();
         Ok(Checked { broken: if request.idle { vec![left] } else { Vec::new() } })
@@ -382,7 +382,7 @@ impl Admin for FakeNode {
         Ok(self.state().routes.iter().map(shown).collect())
     }
 
-    /// A node that drains has done so when it has been seen at it.
+    /// A draining node is drained after the state has been read once.
     fn routing_show(&self, _: RoutingShow) -> Result<show::Routing, AdminError> {
         let mut state = self.state();
         let seen = state.routing.clone();

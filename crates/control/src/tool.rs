@@ -1,14 +1,14 @@
-//! What the tools `lnetctl`, `lctl` and `lst` have in common: output, exit statuses, and the words
-//! that each understands besides its commands.
+//! Common parts of the tools `lnetctl`, `lctl` and `lst`: output, exit statuses, and built-in
+//! commands.
 
 use std::io::Write;
 
 use crate::show::exit;
 
-/// The status that a tool exits with.
+/// The exit status of a tool.
 pub type Status = u8;
 
-/// Words that each tool understands besides its commands.
+/// The built-in commands of each tool.
 pub const BUILT_IN: [&str; 10] = [
     "quit",
     "exit",
@@ -22,7 +22,7 @@ pub const BUILT_IN: [&str; 10] = [
     "ignore_errors",
 ];
 
-/// Returns the built-in words and a tool's own commands, four to a line.
+/// Returns the built-in and the tool's own commands, four to a line.
 pub fn command_table<'a>(own: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = BUILT_IN.into_iter().chain(own).collect();
     let mut out = String::new();
@@ -33,12 +33,12 @@ pub fn command_table<'a>(own: impl Iterator<Item = &'a str>) -> String {
     out
 }
 
-/// Returns the message for a word that is not a command.
+/// Returns the message for an unknown command.
 pub fn unknown_command(tool: &str, word: &str) -> String {
     format!("{tool}: '{word}' is not a valid command. See '{tool} --list-commands'.\n")
 }
 
-/// Writes to standard output. A closed output is not reported to anybody, only by the status.
+/// Writes to standard output. A closed output is reported only by the status.
 pub fn print(text: &str) -> Status {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! What a command prints, as a tree; and the printers: two dialects of YAML, and JSON.
+//! The output of a command as a tree; and the printers: two dialects of YAML, and JSON.
 //!
 //! ```text
 //! net:                              net:
@@ -9,12 +9,12 @@
 //!               0: eth0                               0: eth0
 //! ```
 //!
-//! Left is what releases up to 2.15 print, and later ones for a part of the commands; right is
-//! what later ones print for the rest. Spec: lnet-admin §1.
+//! Left is the output of releases up to 2.15, and of later ones for some commands; right is that of
+//! later releases for the other commands. Spec: lnet-admin §1.
 
 use std::fmt;
 
-/// An ordered tree of what a command prints.
+/// An ordered tree: the output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Keys and values, in order.
@@ -25,9 +25,9 @@ pub enum Value {
     Number(i128),
     /// `true` or `false`, and `True` or `False` in the older dialect.
     Bool(bool),
-    /// Text, quoted only where YAML would misread it.
+    /// Text, quoted only where YAML requires it.
     Text(String),
-    /// Text as the error objects write it, with its quotes.
+    /// Text of error objects, with its quotes.
     Described(Quotes, String),
     /// A key without a value.
     Empty,
@@ -36,49 +36,49 @@ pub enum Value {
 /// Keys and values, in order.
 pub type Map = Vec<(String, Value)>;
 
-/// How the `descr` of an error object is quoted.
+/// The quotes of the `descr` of an error object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quotes {
     /// `"text"`.
     Double,
-    /// `! "text"`, with the tag that says that it is no more than text.
+    /// `! "text"`, with the tag of plain text.
     TaggedDouble,
     /// `! 'text'`, the same.
     TaggedSingle,
 }
 
-/// Which releases' text is printed.
+/// The releases whose format is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// That of 2.16 and later.
+    /// 2.16 and later.
     #[default]
     Netlink,
-    /// That of releases up to 2.15.
+    /// Up to 2.15.
     Cyaml,
 }
 
-/// Which commands share a layout.
+/// Commands with the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The lists: net, peer, route, fault.
     Listing,
     /// The answers of other nodes: ping and discover.
     Query,
-    /// What never changed: stats, global, routing, udsp.
+    /// Commands that did not change: stats, global, routing, udsp.
     Classic,
 }
 
-/// What one command prints: blocks one after the other, each laid out in its family's way.
+/// The output of one command: a sequence of blocks, each with the layout of its family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report(pub Vec<(Family, Map)>);
 
 impl Report {
-    /// Returns a report of one block; of none if there is nothing in it.
+    /// Returns a report of one block, or of none if the block is empty.
     pub fn one(family: Family, map: Map) -> Self {
         if map.is_empty() { Self::default() } else { Self(vec![(family, map)]) }
     }
 
-    /// Returns the text in `dialect`, empty if there is nothing to show.
+    /// Returns the text in `dialect`, empty without content.
     pub fn to_yaml(&self, dialect: Dialect) -> String {
         let mut out = String::new();
         for (family, map) in &self.0 {
@@ -87,7 +87,7 @@ impl Report {
         out
     }
 
-    /// Returns the same as one line of JSON and a newline; `{}` if there is nothing to show.
+    /// Returns one line of JSON and a newline; `{}` without content.
     pub fn to_json(&self) -> String {
         let mut all = serde_json::Map::new();
         for (key, value) in self.0.iter().flat_map(|(_, map)| map) {
@@ -116,12 +116,12 @@ impl Value {
     }
 }
 
-/// Where keys and dashes go.
+/// The indentation of keys and dashes.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// A map is so far inside its key; a dash is right under its key.
+    /// A map is indented by this many columns; a dash is below its key.
     Indent(usize),
-    /// A map is 4 inside its key; a dash too, or 2 if the key is that of an item.
+    /// A map is indented by 4; a dash too, or by 2 if the key is that of an item.
     Cyaml,
 }
 
@@ -134,7 +134,7 @@ impl Layout {
         }
     }
 
-    /// Prints `map` at `column`. The first key of an item follows the dash that is there already.
+    /// Prints `map` at `column`. The first key of an item follows the dash that was printed before.
     fn map(self, out: &mut String, map: &Map, column: usize, item: bool) {
         for (index, (key, value)) in map.iter().enumerate() {
             if index > 0 || !item {
@@ -242,7 +242,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// Text that is quoted where YAML would read something else.
+/// Text that is quoted where YAML would interpret it differently.
 struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {
@@ -261,7 +261,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Begins or continues a [`Map`].
+/// Appends to a [`Map`].
 pub trait MapExt {
     /// Appends a key with its value.
     fn put(&mut self, key: &str, value: impl Into<Value>);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_yaml_would_misread_is_quoted() {
+    fn ambiguous_text_is_quoted() {
         for (text, printed) in [
             ("[0]", "\"[0]\""),
             ("a: b", "\"a: b\""),

@@ -1,16 +1,16 @@
-//! The interface between LNet and its network drivers (LNDs): the words that they exchange, and
+//! The interface between LNet and its network drivers (LNDs): the values that they exchange, and
 //! the trait that an LND implements.
 //!
 //! ```text
 //! LNet → LND   send(SendRequest)            → Output::Sent, once for each
 //! LND → LNet   Output::Received             → handle_verdict, once or, after Verdict::Wait, again
 //!              Output::Completed              after Verdict::Receive or Wait, once
-//!              Output::Path                   what has become of the path to a peer
-//! LND → host   Output::Stream               → its I/O, as `Stream` says
+//!              Output::Path                   the new state of the path to a peer
+//! LND → host   Output::Stream               → I/O on byte streams
 //! ```
 //!
-//! LNet names each message: [`MessageId`](fulmar_base::MessageId) one that is sent, [`RxId`] one
-//! that is received. An LND may be receiving any number of messages on one connection.
+//! LNet identifies each message: a sent one by [`MessageId`](fulmar_base::MessageId), a received
+//! one by [`RxId`]. An LND may receive any number of messages on one connection at the same time.
 //!
 //! Spec: lnet-behaviour §5, §11.3.
 #![forbid(unsafe_code)]
@@ -41,35 +41,36 @@ pub trait Lnd: fmt::Debug + Send {
     /// Returns the type of the networks that this LND serves.
     fn net_type(&self) -> NetType;
 
-    /// Returns how long the LND waits for a peer at most. LNet derives the deadlines of messages
+    /// Returns how long the LND waits at most for a peer. LNet computes the deadlines of messages
     /// from it. Spec: lnet-behaviour §11.2.
     fn timeout(&self) -> Duration;
 
-    /// Adds a network interface, or changes the settings of the one with its NID.
+    /// Adds a network interface, or changes the settings of the one with the same NID.
     fn add_ni(&mut self, now: Time, ni: &NiConfig);
 
-    /// Removes a network interface: closes its connections and fails the messages that wait for one.
+    /// Removes a network interface: closes its connections and fails the messages that wait for
+    /// one.
     fn remove_ni(&mut self, now: Time, nid: Nid);
 
-    /// Sends a message; [`Output::Sent`] says how that ends.
+    /// Sends a message; [`Output::Sent`] reports the result.
     fn send(&mut self, now: Time, request: SendRequest);
 
-    /// Takes the answer to [`Output::Received`]. After [`Verdict::Reject`] the message is over,
-    /// without an [`Output::Completed`].
+    /// Takes the answer to [`Output::Received`]. [`Verdict::Reject`] ends the message without an
+    /// [`Output::Completed`].
     fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict);
 
-    /// Takes note that the link or the address of an interface has gone, or is there again.
+    /// Takes the new state of the link and the address of an interface.
     fn handle_link(&mut self, now: Time, nid: Nid, up: bool);
 
     /// Closes the connections with a peer, or with all if `peer` is [`Nid::ANY`].
     fn close_peer(&mut self, now: Time, peer: Nid);
 
-    /// Takes the passing of time.
+    /// Handles the deadlines that have passed.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Returns when to call [`Lnd::handle_timeout`] next, if at all.
+    /// Returns when to call [`Lnd::handle_timeout`] next, if there is a deadline.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// Returns the next thing to do or to know, if any.
+    /// Returns the next output, if any.
     fn poll_output(&mut self) -> Option<Output>;
 }

@@ -5,29 +5,29 @@ use fulmar_lnet_wire::Nid;
 /// One network interface of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NiConfig {
-    /// Its NID. The type of its network says which LND serves it.
+    /// Its NID. The type of its network decides which LND serves it.
     pub nid: Nid,
     /// Its credits.
     pub tunables: NiTunables,
-    /// Constant for the life of the interface and never used again: nanoseconds of wall clock.
+    /// Nanoseconds of wall-clock time at its start; constant while it exists, and never reused.
     pub incarnation: u64,
-    /// How many connections of each bulk kind the socket LND opens to a peer; at least 1.
+    /// Connections of each bulk type that the socket LND opens to a peer; at least 1.
     pub conns_per_peer: u32,
-    /// How many it opens at most for bulk that it sends, where TCP windows limit the throughput; no
-    /// more than `conns_per_peer` if it is not more.
+    /// The most connections that it opens for outgoing bulk where TCP windows limit the throughput.
+    /// No effect unless it is larger than `conns_per_peer`.
     pub conns_max: u32,
 }
 
 /// The credits of a network interface. Defaults are those of socklnd. Spec: lnet-behaviour §6.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NiTunables {
-    /// Seconds; above 0 a router watches its peers.
+    /// Seconds; above 0 a router monitors its peers.
     pub peer_timeout: i32,
-    /// Messages that may be on their way to one peer NI.
+    /// Messages that may be in flight to one peer NI.
     pub peer_credits: u32,
-    /// Messages that may be forwarded from one peer NI at once; 0 for `peer_credits`.
+    /// Messages that may be forwarded from one peer NI at the same time; 0 for `peer_credits`.
     pub peer_buffer_credits: u32,
-    /// Messages that may be on their way through the interface.
+    /// Messages that may be in flight on the interface.
     pub credits: u32,
 }
 

@@ -1,32 +1,32 @@
-//! A message on its way in.
+//! A received message.
 
 use fulmar_base::{ConnId, Sink};
 use fulmar_lnet_wire::{Header, Nid};
 
-/// A message that an LND is receiving, as LNet names it. Never used twice.
+/// LNet's identifier of a message that an LND is receiving. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RxId(pub u64);
 
 /// A header that an LND has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The connection, by which LNet answers.
+    /// The connection, which LNet names in its answer.
     pub conn: ConnId,
-    /// Our NID that the connection was made to.
+    /// The local NID of the connection.
     pub ni: Nid,
-    /// The NID at the other end of the connection.
+    /// The remote NID of the connection.
     pub from: Nid,
     /// The header.
     pub header: Header,
 }
 
-/// What LNet wants done with a message whose header has arrived.
+/// LNet's decision about a message whose header was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Put the first bytes of the payload there, and discard those beyond its length.
+    /// Store the first bytes of the payload there, and discard those beyond its length.
     Receive(Sink),
-    /// Leave the payload unread until another verdict comes.
+    /// Leave the payload unread until the next verdict.
     Wait,
-    /// The header breaks the protocol: close the connections of this peer.
+    /// The header violates the protocol: close the connections of this peer.
     Reject,
 }

@@ -1,4 +1,4 @@
-//! A message on its way out, and how sending fails.
+//! A message to send, and the failures of sending.
 
 use fulmar_base::{Errno, MessageId, Payload};
 use fulmar_lnet_wire::{Header, Nid};
@@ -6,15 +6,15 @@ use fulmar_lnet_wire::{Header, Nid};
 /// A message for an LND.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// Its name.
+    /// Its identifier.
     pub message: MessageId,
-    /// The interface that carries it.
+    /// The local interface.
     pub ni: Nid,
-    /// The peer at the other end of the connection: the target, or a router.
+    /// The peer of the connection: the target, or a router.
     pub next_hop: Nid,
     /// The LNet header.
     pub header: Header,
-    /// As many bytes as the header says.
+    /// The payload, with the length that the header has.
     pub payload: Payload,
 }
 
@@ -37,29 +37,29 @@ pub enum FailureClass {
 /// Why a message was not sent. Spec: lnet-behaviour §11.3, §11.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendError {
-    /// Who is to blame, and whether the message may have been delivered.
+    /// Which side is responsible, and whether the message may have been delivered.
     pub class: FailureClass,
-    /// The error number that an event carries.
+    /// The error number for the event.
     pub errno: Errno,
 }
 
 impl SendError {
-    /// Something here failed, and would fail again.
+    /// A local failure that a retry does not change.
     pub const fn local_error(errno: Errno) -> Self {
         Self { class: FailureClass::LocalError, errno }
     }
 
-    /// Our own link is down; the message was not delivered.
+    /// The local link is down; the message was not delivered.
     pub const fn local_dropped(errno: Errno) -> Self {
         Self { class: FailureClass::LocalDropped, errno }
     }
 
-    /// The peer did not take the message; it was not delivered.
+    /// The peer did not accept the message; it was not delivered.
     pub const fn remote_dropped(errno: Errno) -> Self {
         Self { class: FailureClass::RemoteDropped, errno }
     }
 
-    /// The peer cannot be reached on this path at all.
+    /// The peer cannot be reached on this path.
     pub const fn remote_error(errno: Errno) -> Self {
         Self { class: FailureClass::RemoteError, errno }
     }

@@ -1,39 +1,39 @@
-//! What an LND over byte streams needs of its host: TCP connections.
+//! TCP connections: what an LND over byte streams requests of its host.
 
 use std::net::{IpAddr, SocketAddr};
 
 use fulmar_base::{ConnId, Errno, Payload, Sink};
 
-/// What the host does with byte streams, in order.
+/// An operation on a byte stream, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Open a TCP connection, bound to `local` and, where that is allowed, to a privileged port
-    /// (1023 downwards); then report the outcome.
+    /// Open a TCP connection, bound to `local` and, if allowed, to a privileged port (1023
+    /// downwards); then report the result.
     Dial {
-        /// Names the attempt.
+        /// The identifier of the attempt.
         conn: ConnId,
         /// The address to bind.
         local: IpAddr,
         /// The address to connect to.
         remote: SocketAddr,
     },
-    /// Append to what is written on the connection: the head, then the payload.
+    /// Append the head, then the payload, to the connection's output.
     Write {
-        /// Where.
+        /// Which connection.
         conn: ConnId,
         /// Headers.
         head: Vec<u8>,
-        /// What follows them.
+        /// The bytes after them.
         payload: Payload,
         /// Compute the checksum of head and payload and put it into the head first.
         checksum: bool,
     },
-    /// Close the connection; then report at once how many bytes the socket had taken. Nothing else
-    /// is to be reported about it.
+    /// Close the connection; then report at once how many bytes the socket accepted, and nothing
+    /// else about the connection.
     Close {
-        /// Which.
+        /// Which connection.
         conn: ConnId,
-        /// Write first what was asked for before.
+        /// Write the pending output first.
         flush: bool,
     },
 }
@@ -53,23 +53,23 @@ pub enum Closed {
     WriteError(Errno),
 }
 
-/// What an LND needs of a connection next.
+/// What an LND needs next from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Bytes. At most so many complete the header (or the inline payload) at hand; fewer may do.
+    /// Bytes. At most so many complete the current header (or inline payload); fewer may suffice.
     Bytes(usize),
-    /// Payload, to be put where the sink says.
+    /// Payload, to be stored in the sink.
     Payload {
-        /// Where; its length is what is still missing. Never [`Sink::Inline`].
+        /// Where; its length is the missing rest. Never [`Sink::Inline`].
         sink: Sink,
-        /// If the payload is checked: the CRC state so far, to be continued over these bytes and
-        /// handed back.
+        /// If the payload has a checksum: the CRC state, to be continued over these bytes and
+        /// returned.
         crc: Option<u32>,
     },
-    /// A received header has not been judged yet.
+    /// The verdict on a received header.
     Verdict,
-    /// The owner of the message is not ready: leave the bytes in the socket.
+    /// Nothing now: the owner of the message is not ready. Leave the bytes in the socket.
     Wait,
-    /// The connection is being dialled, or closed, or unknown.
+    /// Nothing: the connection is being dialled, or closed, or unknown.
     Nothing,
 }

@@ -5,30 +5,30 @@
 //! version 2, 28 bytes   0 magic u32  4 version u32  8 target, large [20]
 //! ```
 //!
-//! In the sender's order, which the magic reveals; the large NID is never swapped. Nothing is
-//! answered to a request that is accepted. Spec: lnet-wire §3.
+//! In the sender's byte order, which follows from the magic; the large NID is never swapped. An
+//! accepted request has no answer. Spec: lnet-wire §3.
 
 use fulmar_wire::{DecodeError, Order, Reader, Writer};
 
 use crate::nid::Nid;
 
-/// Asks the acceptor for the network interface `target`.
+/// A request to the acceptor for a connection with the network interface `target`.
 #[doc(alias = "lnet_acceptor_connreq")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnRequest {
-    /// The NID that the caller wants to reach. Its address decides the version.
+    /// The NID to connect to. Its address decides the version.
     pub target: Nid,
 }
 
 impl ConnRequest {
     /// The magic number of the acceptor.
     pub const MAGIC: u32 = 0xacce_7100;
-    /// Bytes in the longest form.
+    /// The length of the longest form in bytes.
     pub const LEN_MAX: usize = 28;
 
-    /// Decodes a request from the front of `bytes`.
+    /// Decodes a request at the start of `bytes`.
     ///
-    /// Returns `Ok(None)` while bytes are missing, then the request and how many bytes it used.
+    /// Returns `Ok(None)` while bytes are missing, then the request and its length in bytes.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
         let Some((magic, rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let Some(order) = Order::of_magic(*magic, Self::MAGIC) else {
@@ -61,8 +61,8 @@ impl ConnRequest {
         }
     }
 
-    /// Appends what an acceptor says to a caller that speaks something else: its own magic and
-    /// version, and no NID. Spec: lnet-wire §3.3.
+    /// Appends the answer of an acceptor to an unknown protocol: its own magic and version, and no
+    /// NID. Spec: lnet-wire §3.3.
     pub fn encode_refusal(out: &mut Vec<u8>) {
         let mut w = Writer::new(out, Order::Little);
         w.u32(Self::MAGIC);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_bytes_are_no_error_and_wrong_ones_are() {
+    fn missing_bytes_are_not_an_error_and_wrong_bytes_are() {
         let bytes = hex("00 71 ce ac 01 00 00 00 02 00 00 0a 00 00 02 00");
         for len in 0..bytes.len() {
             assert_eq!(ConnRequest::decode(&bytes[..len]), Ok(None), "{len} bytes");

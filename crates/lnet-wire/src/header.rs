@@ -12,43 +12,44 @@
 //! REPLY  0 handle [16]
 //! ```
 //!
-//! Always little-endian, whatever the peer's order; the handle and the header data are opaque
-//! and never swapped. The tail of a body is zero. Spec: lnet-wire §7.
+//! Always little-endian, independent of the peer's byte order; the handle and the header data are
+//! opaque and never swapped. The unused end of a body is zero. Spec: lnet-wire §7.
 
 use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
 
 use crate::nid::{Nid, Pid};
 
 wire_enum! {
-    /// What a message asks for.
+    /// The type of a message.
     pub struct MessageType(u32) {
         /// A PUT was accepted.
         ACK = 0,
         /// Store the payload.
         PUT = 1,
-        /// Send me data.
+        /// Send data.
         GET = 2,
-        /// The data that a GET asked for.
+        /// The data that a GET requested.
         REPLY = 3,
         /// The handshake of socklnd version 1; never in the message stream.
         HELLO = 4,
     }
 }
 
-/// Names a memory descriptor of the node that made it. Others return its 16 bytes unchanged.
+/// Identifies a memory descriptor of the node that created it. Other nodes return its 16 bytes
+/// unchanged.
 #[doc(alias = "lnet_handle_wire")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
-    /// Chosen once in the life of a node, so that answers to an earlier life find nothing.
+    /// Chosen at the start of a node, so that answers to an earlier incarnation match nothing.
     #[doc(alias = "wh_interface_cookie")]
     pub interface: u64,
-    /// The descriptor; never used twice in one life.
+    /// The descriptor; never reused by one incarnation.
     #[doc(alias = "wh_object_cookie")]
     pub object: u64,
 }
 
 impl Handle {
-    /// No descriptor: no acknowledgement is wanted. Both words count.
+    /// No descriptor: no acknowledgement is requested. Both words must match.
     pub const NONE: Self = Self { interface: u64::MAX, object: u64::MAX };
 
     fn decode(r: &mut Reader<'_>, field: &'static str) -> Result<Self, DecodeError> {
@@ -69,29 +70,29 @@ pub enum Body {
     Ack { handle: Handle, match_bits: u64, accepted: u32 },
     /// Store the payload at a portal of the target.
     Put {
-        /// What the ACK shall quote, or [`Handle::NONE`].
+        /// The handle for the ACK, or [`Handle::NONE`].
         ack: Handle,
         match_bits: u64,
-        /// 64 bits for the target's event.
+        /// 64 bits of the sender for the target's event.
         header_data: u64,
         portal: u32,
         offset: u32,
     },
     /// Send up to `sink_len` bytes from a portal of the target.
     Get {
-        /// What the REPLY shall quote.
+        /// The handle for the REPLY.
         reply: Handle,
         match_bits: u64,
         portal: u32,
         offset: u32,
         sink_len: u32,
     },
-    /// The payload is the data that a GET asked for.
+    /// The payload is the data that a GET requested.
     Reply { handle: Handle },
 }
 
 impl Body {
-    /// Returns the type that goes into the header.
+    /// Returns the type for the header.
     pub fn message_type(&self) -> MessageType {
         match self {
             Self::Ack { .. } => MessageType::ACK,
@@ -102,7 +103,7 @@ impl Body {
     }
 }
 
-/// How NIDs are written in a header: by the version of the connection.
+/// The form of NIDs in a header, which depends on the version of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderForm {
     /// 72 bytes, socklnd versions 1 to 3.
@@ -128,25 +129,25 @@ impl HeaderForm {
 pub struct Header {
     /// The final destination, not the next hop.
     pub target: Nid,
-    /// The originator.
+    /// The original sender.
     pub source: Nid,
-    /// The process at the destination; no receiver checks it.
+    /// The process at the destination; receivers do not check it.
     pub target_pid: Pid,
     /// The process that sent the message.
     pub source_pid: Pid,
-    /// Bytes that follow the header.
+    /// The length of the payload in bytes.
     pub payload_len: u32,
-    /// What the message asks for.
+    /// The part that depends on the type.
     pub body: Body,
 }
 
 impl Header {
-    /// Bytes in the longest form.
+    /// The length of the longest form in bytes.
     pub const LEN_MAX: usize = HeaderForm::Large.len();
 
     /// Decodes a header that fills `bytes`.
     ///
-    /// Lengths are as the peer wrote them: [`Header::check`] says whether they are allowed.
+    /// Lengths are not checked: see [`Header::check`].
     pub fn decode(bytes: &[u8], form: HeaderForm) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes, Order::Little);
         let (target, source) = match form {
@@ -171,7 +172,7 @@ impl Header {
     /// Appends the header to `out`.
     ///
     /// # Panics
-    /// If a NID has no small form and `form` asks for it.
+    /// If a NID has no small form and `form` requires one.
     pub fn encode(&self, form: HeaderForm, out: &mut Vec<u8>) {
         let start = out.len();
         let mut w = Writer::new(out, Order::Little);
@@ -193,7 +194,7 @@ impl Header {
         out.resize(start + form.len(), 0);
     }
 
-    /// Requires the payload length that the type allows. Spec: lnet-wire §8.6.
+    /// Checks that the type allows the payload length. Spec: lnet-wire §8.6.
     pub fn check(&self) -> Result<(), DecodeError> {
         let max = match self.body {
             Body::Ack { .. } | Body::Get { .. } => 0,

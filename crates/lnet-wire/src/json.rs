@@ -1,4 +1,4 @@
-//! In JSON, NIDs and what stands for them are the text that people write.
+//! JSON: NIDs and sets of them are text.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

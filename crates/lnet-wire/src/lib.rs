@@ -1,9 +1,9 @@
-//! Every LNet structure that crosses a TCP socket, as a value that encodes to the same bytes.
+//! Every LNet structure on TCP, as a value that encodes to the same bytes.
 //!
-//! Pure: the only place that knows the byte offsets of [NIDs](nid), the [acceptor's
-//! request](acceptor), the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader),
-//! the [LNet header](header), the [ping info](ping) and the [selftest messages](selftest). It also
-//! knows how NIDs and sets of them are [written by people](NidList).
+//! Pure: the only place with the byte offsets of [NIDs](nid), the [acceptor's request](acceptor),
+//! the [socklnd hello](socklnd::Hello) and [frames](socklnd::FrameHeader), the [LNet
+//! header](header), the [ping info](ping) and the [selftest messages](selftest). It also parses the
+//! [text](NidList) of NIDs and of sets of them.
 #![forbid(unsafe_code)]
 
 pub mod acceptor;

@@ -1,4 +1,4 @@
-//! NIDs: where a node is on a network.
+//! NIDs: addresses of nodes on networks.
 //!
 //! ```text
 //! small, a u64      63..56 zero   55..48 net type   47..32 net number   31..0 address
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use fulmar_wire::{DecodeError, Reader, Writer, wire_enum};
 
 wire_enum! {
-    /// The kind of a network: which LND carries it.
+    /// The type of a network, which selects the LND.
     pub struct NetType(u8) {
         /// TCP, by the socket LND.
         TCP = 2,
@@ -48,7 +48,7 @@ impl Net {
     pub const ANY: Self = Self(u32::MAX);
     /// The network of `0@lo`.
     pub const LOOPBACK: Self = Self::new(NetType::LO, 0);
-    /// `tcp`, the network meant where none is named.
+    /// `tcp`, the default network.
     pub const TCP: Self = Self::new(NetType::TCP, 0);
 
     /// Returns the network of `kind` with `number`.
@@ -56,7 +56,7 @@ impl Net {
         Self((kind.0 as u32) << 16 | number as u32)
     }
 
-    /// Returns which LND carries the network.
+    /// Returns the type of the network.
     pub const fn kind(self) -> NetType {
         NetType((self.0 >> 16) as u8)
     }
@@ -67,10 +67,10 @@ impl Net {
     }
 }
 
-/// The identifier of a node's interface on a network.
+/// The address of a node's interface on a network.
 ///
-/// Ordered as the 20 bytes of the large form are, which is how two nodes that dial each other
-/// decide whose connection lives.
+/// The order is that of the 20 bytes of the large form: two nodes that dial each other use it to
+/// decide which connection is kept.
 #[doc(alias = "lnet_nid")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nid {
@@ -81,7 +81,7 @@ pub struct Nid {
 }
 
 impl Nid {
-    /// Matches every NID. Written as all ones.
+    /// Matches every NID. All ones on the wire.
     pub const ANY: Self =
         Self { size: 0xff, kind: NetType(WILDCARD), number: 0xffff, addr: [0xff; 16] };
     /// `0@lo`: this node.
@@ -107,8 +107,8 @@ impl Nid {
         }
     }
 
-    /// Reads the small form, a `u64` that the caller has put in order. Type 0xff is the wildcard
-    /// whatever the rest says.
+    /// Converts the small form, a `u64` in native order. Type 0xff is the wildcard, whatever the
+    /// other bits are.
     pub const fn from_small(nid: u64) -> Self {
         let net = Net((nid >> 32) as u32 & 0x00ff_ffff);
         if net.kind().0 == WILDCARD {
@@ -117,7 +117,7 @@ impl Nid {
         Self::small(net, nid as u32)
     }
 
-    /// Returns the small form, which only a 4-byte address has.
+    /// Returns the small form; only a 4-byte address has one.
     pub fn to_small(self) -> Option<u64> {
         if self.is_any() {
             return Some(u64::MAX);
@@ -147,13 +147,13 @@ impl Nid {
         self.size != 0 && self.kind.0 != WILDCARD
     }
 
-    /// Returns the first four bytes of the address as a number: the whole of a small NID's.
+    /// Returns the first four bytes of the address as a number: the whole address of a small NID.
     pub fn number(self) -> u32 {
         let [a, b, c, d, ..] = self.addr;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Returns the address as an IP address, which it is on `tcp`, `o2ib`, `efa` and `gip`.
+    /// Returns the IP address of a NID on `tcp`, `o2ib`, `efa` or `gip`.
     pub fn ip(self) -> Option<IpAddr> {
         let is_ip = matches!(self.kind, NetType::TCP | NetType::O2IB | NetType::EFA | NetType::GIP);
         match self.size {
@@ -173,15 +173,15 @@ impl Nid {
         bytes
     }
 
-    /// Returns how many of the 20 bytes mean something: 8, or 20 for a 16-byte address.
+    /// Returns how many of the 20 bytes are used: 8, or 20 for a 16-byte address.
     pub fn large_len(self) -> usize {
         (usize::from(self.size) + 8).min(Self::LARGE_LEN)
     }
 
-    /// Reads the 20 bytes of the large form. Type 0xff is the wildcard whatever the rest says.
+    /// Converts the 20 bytes of the large form. Type 0xff is the wildcard, whatever the rest is.
     ///
     /// # Errors
-    /// If the address is neither of 4 nor of 16 bytes, or bytes behind a short one are not zero:
+    /// If the address has neither 4 nor 16 bytes, or the bytes after a short one are not zero:
     /// equal NIDs have equal bytes.
     pub fn from_large(bytes: [u8; Self::LARGE_LEN]) -> Result<Self, DecodeError> {
         let [size, kind, high, low, addr @ ..] = bytes;
@@ -199,7 +199,8 @@ impl Nid {
         Ok(Self { size, kind: NetType(kind), number, addr })
     }
 
-    /// Two integers that compare as the 20 bytes do, and faster: tables are ordered by NID.
+    /// Returns integers with the order of the 20 bytes, for fast comparisons: tables are ordered by
+    /// NID.
     #[inline]
     fn rank(self) -> (u32, u128) {
         let [high, low] = self.number.to_be_bytes();
@@ -220,7 +221,7 @@ impl Nid {
     /// Writes the small form in the writer's order.
     ///
     /// # Panics
-    /// If the NID has none: a connection over IPv4 carries no NID of IPv6, which the caller sees to.
+    /// If the NID has none: the caller ensures that a connection over IPv4 carries no IPv6 NID.
     pub fn encode_small(self, w: &mut Writer<'_>) {
         w.u64(self.to_small().unwrap_or_else(|| panic!("{self:?} has no small form")));
     }
@@ -245,10 +246,10 @@ impl Ord for Nid {
     }
 }
 
-/// The net type that stands for every NID.
+/// The net type of the wildcard.
 const WILDCARD: u8 = 0xff;
 
-/// A process on a node. Lustre's is always [`Pid::LUSTRE`].
+/// The PID of a process on a node. Lustre always uses [`Pid::LUSTRE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
@@ -259,7 +260,7 @@ impl Pid {
     /// Matches every process.
     #[doc(alias = "LNET_PID_ANY")]
     pub const ANY: Self = Self(u32::MAX);
-    /// Set in the PID that a node invents for a peer whose source port is not privileged.
+    /// Set in the PID that a node assigns to a peer whose source port is not privileged.
     #[doc(alias = "LNET_PID_USERFLAG")]
     pub const USER_FLAG: u32 = 1 << 31;
 }
@@ -274,7 +275,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Matches every process everywhere.
+    /// Matches every process on every node.
     pub const ANY: Self = Self { nid: Nid::ANY, pid: Pid::ANY };
 
     /// Returns Lustre's process on the node.
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_a_short_address_are_refused() {
+    fn bytes_after_a_short_address_are_refused() {
         let mut bytes = Nid::small(Net::TCP, 1).to_large();
         bytes[19] = 1;
         let error = DecodeError::Range { field: "nid.address", got: 1 };

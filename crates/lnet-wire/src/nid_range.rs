@@ -1,7 +1,7 @@
-//! Sets of NIDs as configuration writes them: `10.0.[1-5].*@tcp`, `192.168.0.0/16@tcp1`,
-//! `*@o2ib[0-3]`, and lists of these separated by blanks or commas.
+//! Sets of NIDs in configuration: `10.0.[1-5].*@tcp`, `192.168.0.0/16@tcp1`, `*@o2ib[0-3]`, and
+//! lists of these separated by blanks or commas.
 //!
-//! They never cross the wire. Spec: lnet-behaviour §13.1, lnet-wire §2.4.
+//! They are not used on the wire. Spec: lnet-behaviour §13.1, lnet-wire §2.4.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -44,10 +44,10 @@ impl NetRange {
         net != Net::ANY && net.kind() == self.kind && self.numbers.contains(net.number().into())
     }
 
-    /// Returns the first `max` networks as they are written, or `None` for `*`.
+    /// Returns the first `max` networks in the order of the text, or `None` for `*`.
     fn nets(&self, max: usize) -> Option<impl Iterator<Item = Net>> {
         let numbers = self.numbers.values(max)?;
-        // Parsing kept the numbers to 16 bits.
+        // The parser limited the numbers to 16 bits.
         Some(numbers.into_iter().map(|number| Net::new(self.kind, number as u16)))
     }
 }
@@ -77,7 +77,7 @@ enum Addresses {
     All,
     /// `10.0.[1-5].*`
     Ipv4([NumberList; 4]),
-    /// `192.168.0.0/16`, or a single IPv6 address. The bits behind the prefix are zero.
+    /// `192.168.0.0/16`, or a single IPv6 address. The bits after the prefix are zero.
     Prefix { ip: IpAddr, len: u8 },
     /// `[1-20]`, on networks whose addresses are numbers.
     Numbers(NumberList),
@@ -149,7 +149,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the first `max` NIDs on `net`, or `None` if a `*` stands for too many to list.
+    /// Returns the first `max` NIDs on `net`, or `None` if a `*` matches too many to list.
     fn nids(&self, net: Net, max: usize) -> Option<Vec<Nid>> {
         match self {
             Self::All => None,
@@ -192,7 +192,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// NIDs that one pattern describes.
+/// The set of NIDs of one pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NidRange {
     addresses: Addresses,
@@ -210,7 +210,7 @@ impl NidRange {
         Ok(Self { addresses: Addresses::parse(address, net.kind)?, nets: net })
     }
 
-    /// Returns whether the pattern describes `nid`. The wildcard is never described.
+    /// Returns whether the pattern matches `nid`. It does not match the wildcard.
     pub fn matches(&self, nid: Nid) -> bool {
         self.nets.contains(nid.net()) && self.addresses.contains(nid)
     }
@@ -244,15 +244,15 @@ impl fmt::Display for NidRange {
     }
 }
 
-/// Why NIDs cannot be listed one by one.
+/// Why the NIDs of a pattern cannot be listed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum ExpandError {
-    /// A `*` matches; it does not list.
+    /// A `*` can only be matched.
     #[error("{range} cannot be listed: write a range such as [1-20] in place of the \"*\"")]
     Unbounded { range: String },
-    /// There are more than the caller can use.
-    #[error("{range} stands for more than {max} NIDs: write smaller ranges")]
+    /// There are more NIDs than the limit of the caller.
+    #[error("{range} has more than {max} NIDs: write smaller ranges")]
     TooMany { range: String, max: usize },
 }
 
@@ -263,18 +263,17 @@ pub struct NidList {
 }
 
 impl NidList {
-    /// Returns the patterns as they are written.
+    /// Returns the patterns in the order of the text.
     pub fn ranges(&self) -> &[NidRange] {
         &self.ranges
     }
 
-    /// Returns whether one of the patterns describes `nid`.
+    /// Returns whether one of the patterns matches `nid`.
     pub fn matches(&self, nid: Nid) -> bool {
         self.ranges.iter().any(|range| range.matches(nid))
     }
 
-    /// Returns the different NIDs in the order in which they are written, if they are at most
-    /// `max`.
+    /// Returns the NIDs without repetition in the order of the text, if they are at most `max`.
     pub fn expand(&self, max: usize) -> Result<Vec<Nid>, ExpandError> {
         let (mut nids, mut seen) = (Vec::new(), BTreeSet::new());
         for range in &self.ranges {
@@ -311,7 +310,7 @@ impl fmt::Display for NidList {
     }
 }
 
-/// Returns `ip` with only the first `len` bits kept.
+/// Returns `ip` with all bits after the first `len` cleared.
 fn network(ip: IpAddr, len: u8) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & prefix_mask_v4(len)).into(),

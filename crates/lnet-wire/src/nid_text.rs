@@ -1,6 +1,6 @@
-//! NIDs as people write them: `10.0.0.1@tcp1`, `2001:db8::1@tcp`, `0@lo`, `12345-10.0.0.1@tcp`.
+//! The text of NIDs: `10.0.0.1@tcp1`, `2001:db8::1@tcp`, `0@lo`, `12345-10.0.0.1@tcp`.
 //!
-//! A network's number 0 is never printed, and an address without a network is on `tcp`.
+//! The number 0 of a network is never printed, and an address without a network is on `tcp`.
 //! Spec: lnet-wire §2.4.
 
 use std::fmt;
@@ -15,30 +15,30 @@ use crate::nid::{Net, NetType, Nid, Pid, ProcessId};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum NidError {
-    /// The network's type has no such name, or what follows it is no number.
+    /// The type of the network is unknown, or it is not followed by a number.
     #[error(
-        "{text:?} is no network: write {names} and then, unless it is 0, a number, as in tcp1",
+        "{text:?} is not a network: write {names} and then, unless it is 0, a number, as in tcp1",
         names = net_names()
     )]
     Net { text: String },
-    /// The network's number does not fit.
+    /// The number of the network is too large.
     #[error("the number of network {text:?} is too large: use one from 0 to 65535")]
     NetNumber { text: String },
     /// There is one loopback, and it has no number.
-    #[error("{text:?} is no network: the loopback network is written lo, without a number")]
+    #[error("{text:?} is not a network: the loopback network is written lo, without a number")]
     NumberedLoopback { text: String },
-    /// The address is not one of the network's.
-    #[error("{text:?} is no address on {net}: write {wanted}", wanted = wanted_address(*net))]
+    /// The address is not valid on the network.
+    #[error("{text:?} is not an address on {net}: write {wanted}", wanted = wanted_address(*net))]
     Address { text: String, net: Net },
-    /// One NID is needed, and a wildcard stands for many.
-    #[error("{text:?} stands for many NIDs where one is needed: write an address in its place")]
+    /// One NID is needed, and a wildcard matches many.
+    #[error("{text:?} matches many NIDs where one is needed: write an address in its place")]
     Wildcard { text: String },
-    /// What precedes the `-` is no process.
-    #[error("{text:?} is no process: write a number, which is 12345 for Lustre, before the \"-\"")]
+    /// The text before the `-` is not a PID.
+    #[error("{text:?} is not a PID: write a number, which is 12345 for Lustre, before the \"-\"")]
     Pid { text: String },
 }
 
-/// Names in the order in which they are tried, which matters were one the prefix of another.
+/// Names in the order in which they are tried, as in the specification.
 const NAMES: [(NetType, &str); 9] = [
     (NetType::LO, "lo"),
     (NetType::TCP, "tcp"),
@@ -51,7 +51,7 @@ const NAMES: [(NetType, &str); 9] = [
     (NetType::BXI3F, "bxi3f"),
 ];
 
-/// How the addresses of a network are written.
+/// The form of the addresses of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressStyle {
     /// Always 0.
@@ -80,7 +80,7 @@ impl NetType {
         }
     }
 
-    /// Splits the name of a type off the front of `text`.
+    /// Splits the name of a type from the start of `text`.
     pub(crate) fn split_name(text: &str) -> Option<(Self, &str)> {
         NAMES.iter().find_map(|(kind, name)| Some((*kind, text.strip_prefix(name)?)))
     }
@@ -132,7 +132,7 @@ impl fmt::Display for Nid {
             }
             _ if !self.is_large() => write!(f, "{:x}@{net}", self.number()),
             _ => {
-                // No network writes such an address: show its bytes.
+                // No network has such an address: show its bytes.
                 let bytes = self.to_large();
                 bytes[4..self.large_len()].iter().try_for_each(|b| write!(f, "{b:02x}"))?;
                 write!(f, "@{net}")
@@ -169,7 +169,7 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A NID alone means Lustre's process there.
+/// A NID without a PID means Lustre's process.
 impl FromStr for ProcessId {
     type Err = NidError;
 
@@ -193,10 +193,10 @@ macro_rules! debug_as_display {
 
 debug_as_display!(Net, Nid, Pid, ProcessId);
 
-/// Reads an address of `net`.
+/// Parses an address of `net`.
 pub(crate) fn parse_address(text: &str, net: Net) -> Result<Nid, NidError> {
     let nid = match net.kind().address_style() {
-        // Whatever is written before it, the loopback has one address.
+        // The loopback has one address, whatever the text is.
         Some(AddressStyle::Loopback) => Some(Nid::LOOPBACK),
         Some(AddressStyle::Ip) => text.parse().ok().map(|ip| Nid::of_ip(net, ip)),
         Some(AddressStyle::Ipv4) => {
@@ -211,13 +211,13 @@ pub(crate) fn parse_address(text: &str, net: Net) -> Result<Nid, NidError> {
     })
 }
 
-/// Reads a decimal number, or a hexadecimal one after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn parse_number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // The library would accept a sign.
+    // The standard library would accept a sign.
     let clean = digits.bytes().all(|b| b.is_ascii_alphanumeric());
     u32::from_str_radix(digits, radix).ok().filter(|_| clean)
 }
@@ -232,7 +232,7 @@ fn parse_pid(text: &str) -> Result<Pid, NidError> {
         None => (text, 0),
     };
     let pid = parse_number(digits).ok_or_else(error)?;
-    // A PID that needs the flag's bit is written with a U.
+    // A PID with the bit of the flag is written with a U.
     if pid & Pid::USER_FLAG != 0 { Err(error()) } else { Ok(Pid(pid | flag)) }
 }
 
@@ -249,7 +249,7 @@ fn wanted_address(net: Net) -> &'static str {
         }
         Some(AddressStyle::Ipv4) => "an IPv4 address such as 10.0.0.1",
         Some(AddressStyle::Number) => "a number such as 17 or 0x11",
-        None => "a NID of a network whose addresses are known",
+        None => "a NID of a known network",
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nids_print_as_they_are_written() {
+    fn nids_print_in_their_usual_form() {
         for text in [
             "10.0.0.1@tcp",
             "10.0.0.1@tcp1",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_several_ways_to_write_a_nid() {
+    fn a_nid_has_several_forms() {
         assert_eq!(nid("10.0.0.1"), nid("10.0.0.1@tcp0"));
         assert_eq!(nid("0x11@gni"), nid("17@gni"));
         assert_eq!(nid("anything@lo"), Nid::LOOPBACK);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_text_is_still_shown() {
+    fn nids_without_a_text_form_are_still_shown() {
         assert_eq!(Nid::ANY.to_string(), "<?>");
         assert_eq!(Nid::small(Net::new(NetType(6), 3), 0xa1).to_string(), "a1@<6:3>");
         assert_eq!(Net::new(NetType::TOFU, 1).to_string(), "<17:1>");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_print_as_they_are_written() {
+    fn processes_print_in_their_usual_form() {
         for text in ["12345-10.0.0.1@tcp", "U1500-10.0.0.9@tcp", "LNET_PID_ANY-10.0.0.1@tcp"] {
             assert_eq!(text.parse::<ProcessId>().unwrap().to_string(), text);
         }
@@ -311,25 +311,25 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong_and_what_to_write() {
+    fn errors_name_the_problem_and_the_correction() {
         for (text, error) in [
-            ("10.0.0@tcp", "\"10.0.0\" is no address on tcp: write an IPv4 address such as"),
-            ("10.0.0.256@tcp1", "\"10.0.0.256\" is no address on tcp1"),
-            ("fd00::1@gip", "\"fd00::1\" is no address on gip: write an IPv4 address"),
-            ("+1@gni", "\"+1\" is no address on gni: write a number such as 17 or 0x11"),
-            ("", "\"\" is no address on tcp"),
-            ("10.0.0.1@", "\"\" is no network: write lo, tcp, o2ib"),
-            ("10.0.0.1@tcpx", "\"tcpx\" is no network"),
-            ("10.0.0.1@eth0", "\"eth0\" is no network"),
+            ("10.0.0@tcp", "\"10.0.0\" is not an address on tcp: write an IPv4 address such as"),
+            ("10.0.0.256@tcp1", "\"10.0.0.256\" is not an address on tcp1"),
+            ("fd00::1@gip", "\"fd00::1\" is not an address on gip: write an IPv4 address"),
+            ("+1@gni", "\"+1\" is not an address on gni: write a number such as 17 or 0x11"),
+            ("", "\"\" is not an address on tcp"),
+            ("10.0.0.1@", "\"\" is not a network: write lo, tcp, o2ib"),
+            ("10.0.0.1@tcpx", "\"tcpx\" is not a network"),
+            ("10.0.0.1@eth0", "\"eth0\" is not a network"),
             ("10.0.0.1@tcp65536", "the number of network \"tcp65536\" is too large"),
-            ("0@lo1", "\"lo1\" is no network: the loopback network is written lo"),
-            ("*@tcp", "\"*@tcp\" stands for many NIDs where one is needed"),
+            ("0@lo1", "\"lo1\" is not a network: the loopback network is written lo"),
+            ("*@tcp", "\"*@tcp\" matches many NIDs where one is needed"),
         ] {
             let got = text.parse::<Nid>().unwrap_err().to_string();
             assert!(got.starts_with(error), "{text:?}: {got}");
         }
         let error = "x-10.0.0.1@tcp".parse::<ProcessId>().unwrap_err().to_string();
-        assert!(error.starts_with("\"x\" is no process: write a number"), "{error}");
+        assert!(error.starts_with("\"x\" is not a PID: write a number"), "{error}");
         assert!("2147483648-10.0.0.1@tcp".parse::<ProcessId>().is_err());
     }
 
@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(nid in any_nid(), pid in any::<u32>()) {
+        fn printed_nids_can_be_parsed(nid in any_nid(), pid in any::<u32>()) {
             prop_assert_eq!(nid.to_string().parse::<Nid>(), Ok(nid));
             prop_assert_eq!(nid.net().to_string().parse::<Net>(), Ok(nid.net()));
             let id = ProcessId { nid, pid: Pid(pid) };

@@ -1,4 +1,4 @@
-//! Lists of numbers as configuration writes them: `7`, `*`, `[1-9/2,12]`.
+//! Lists of numbers in configuration: `7`, `*`, `[1-9/2,12]`.
 //!
 //! Spec: lnet-behaviour §13.1.
 
@@ -9,48 +9,48 @@ use thiserror::Error;
 
 use crate::nid_text::NidError;
 
-/// Where a list or a pattern is wrong, and how to mend it.
+/// An error in a list or a pattern, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("column {column}: {mistake}")]
 pub struct RangeError {
-    /// Where, in characters counted from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error.
     pub mistake: Mistake,
 }
 
-/// What is wrong with a list or a pattern.
+/// An error in a list or a pattern, and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum Mistake {
-    /// A network or an address is wrong, as it would be in a single NID.
+    /// A network or an address is not valid, also in a single NID.
     #[error(transparent)]
     Nid(#[from] NidError),
-    /// Something else stands where a number should.
-    #[error("{text:?} is no number: write one from 0 to {max}")]
+    /// A number is expected here.
+    #[error("{text:?} is not a number: write one from 0 to {max}")]
     Number { text: String, max: u32 },
-    /// The number is above the largest that makes sense here.
+    /// The number is too large.
     #[error("{text} is too large: use numbers from 0 to {max}")]
     TooLarge { text: String, max: u32 },
-    /// The range contains nothing.
+    /// The range is empty.
     #[error("the range {low}-{high} runs backwards: write {high}-{low}")]
     Backwards { low: u32, high: u32 },
-    /// The range would never get to its end.
-    #[error("a stride of 0 leads nowhere: write 1 or more after the \"/\"")]
+    /// The stride is 0.
+    #[error("a stride of 0 is not valid: write 1 or more after the \"/\"")]
     ZeroStride,
-    /// A bracket has no partner.
-    #[error("brackets must pair: write a list as [1-9/2,12]")]
+    /// A bracket is not balanced.
+    #[error("brackets are not balanced: write a list as [1-9/2,12]")]
     Bracket,
     /// An IPv4 pattern has too many or too few parts.
     #[error("an IPv4 pattern has four parts and this one has {parts}: write it as 10.0.[1-5].*")]
     Parts { parts: usize },
-    /// What follows the `/` is no length of a prefix.
-    #[error("{text:?} is no prefix length: write a number from 0 to {max}")]
+    /// The text after the `/` is not the length of a prefix.
+    #[error("{text:?} is not a prefix length: write a number from 0 to {max}")]
     Prefix { text: String, max: u8 },
-    /// There is nothing to read.
-    #[error("nothing is written here: write a NID or a pattern such as 10.0.0.[1-9]@tcp")]
+    /// The text is empty.
+    #[error("nothing is given here: write a NID or a pattern such as 10.0.0.[1-9]@tcp")]
     Empty,
-    /// The list is longer than anybody writes by hand.
+    /// The list is too long.
     #[error("the list has more than {max} items: join them into ranges")]
     TooLong { max: usize },
 }
@@ -58,7 +58,7 @@ pub enum Mistake {
 /// The most items in one list.
 pub(crate) const ITEMS_MAX: usize = 1024;
 
-/// A part of the text that an administrator wrote, and where it stands.
+/// A part of a text, with its position.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a str,
@@ -74,7 +74,7 @@ impl<'a> Piece<'a> {
         RangeError { column: self.column, mistake: mistake.into() }
     }
 
-    /// Returns what begins `at` bytes into the piece.
+    /// Returns the rest of the piece from byte `at`.
     pub(crate) fn skip(self, at: usize) -> Self {
         let (before, text) = self.text.split_at(at);
         Self { text, column: self.column + before.chars().count() }
@@ -199,7 +199,7 @@ impl NumberList {
         Self { ranges: vec![NumberRange { low: number, high: number, stride: 1 }] }
     }
 
-    /// Reads a list whose numbers may not be above `max`.
+    /// Parses a list whose numbers are at most `max`.
     pub fn parse(text: &str, max: u32) -> Result<Self, RangeError> {
         Self::parse_piece(Piece::whole(text), max)
     }
@@ -228,7 +228,7 @@ impl NumberList {
         self.ranges.is_empty()
     }
 
-    /// Returns whether each range ends on one of its numbers, which `[1-9/3]` does not.
+    /// Returns whether the end of each range is one of its numbers; `[1-9/3]` is a counterexample.
     pub fn ends_on_steps(&self) -> bool {
         self.ranges.iter().all(|range| range.contains(range.high))
     }
@@ -238,7 +238,7 @@ impl NumberList {
         self.is_all() || self.ranges.iter().any(|range| range.contains(number))
     }
 
-    /// Returns the first `max` different numbers as they are written, or `None` for `*`.
+    /// Returns the first `max` different numbers in the order of the text, or `None` for `*`.
     pub fn values(&self, max: usize) -> Option<Vec<u32>> {
         let mut seen = BTreeSet::new();
         let values = self.ranges.iter().flat_map(|range| range.values());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_what_they_say_in_the_order_they_say_it() {
+    fn lists_keep_the_order_of_the_text() {
         assert_eq!(list("[1-9/3,12,4,0]").values(100), Some(vec![1, 4, 7, 12, 0]));
         assert_eq!(list("[1-9/2]").values(2), Some(vec![1, 3]));
         assert_eq!(list("[1, 3-4 ]").values(9), Some(vec![1, 3, 4]));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_print_as_they_are_written() {
+    fn lists_print_in_the_order_of_the_text() {
         for text in ["*", "7", "[1-9]", "[1-9/2,12]"] {
             assert_eq!(list(text).to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! Ping info: what a node says of its network interfaces, in a REPLY or a push.
+//! Ping info: the list of a node's network interfaces, in a REPLY or a push.
 //!
 //! ```text
 //! header, 16 bytes        0 magic  4 features  8 pid  12 count of small entries
@@ -6,9 +6,10 @@
 //! large entry             0 status u32  4 large nid, its meaningful bytes only, padded to 4
 //! ```
 //!
-//! In the sender's order, which the magic reveals; large NIDs are never swapped. Entry 0 is
-//! `0@lo`: its status is the sequence number, its size the bytes of the whole when large entries
-//! follow. The primary NID is entry 1, or the first large entry. Spec: lnet-wire §9.3 to §9.5.
+//! In the sender's byte order, which follows from the magic; large NIDs are never swapped. Entry 0
+//! is `0@lo`: its status is the sequence number, its size the length of the whole info if large
+//! entries follow. The primary NID is entry 1, or the first large entry. Spec: lnet-wire §9.3 to
+//! §9.5.
 
 use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
 
@@ -17,21 +18,21 @@ use crate::nid::{Nid, Pid};
 wire_enum! {
     /// Whether a network interface is usable.
     pub struct NiStatus(u32) {
-        /// It is.
+        /// Usable.
         UP = 0x15aa_c0de,
-        /// It is not.
+        /// Not usable.
         DOWN = 0xdead_face,
     }
 }
 
-/// What a node can do: a set of bits, of which the unknown ones are kept and ignored.
+/// The features of a node: a set of bits. Unknown bits are kept and ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features(pub u32);
 
 impl Features {
     /// Never set by current nodes.
     pub const BASE: Self = Self(0x01);
-    /// Entries carry a status. Info without it is rejected.
+    /// Entries have a status. Info without it is rejected.
     pub const NI_STATUS: Self = Self(0x02);
     /// The node does not route.
     pub const RTE_DISABLED: Self = Self(0x04);
@@ -73,17 +74,17 @@ pub struct NiEntry {
     pub status: NiStatus,
 }
 
-/// What a node says of itself.
+/// The ping info of a node.
 ///
-/// `0@lo` is not listed in `entries`: its place on the wire carries `sequence`.
+/// `0@lo` is not in `entries`: its entry on the wire carries `sequence`.
 #[doc(alias = "lnet_ping_info")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingInfo {
-    /// What the node can do. The bits of large entries must agree with `entries`.
+    /// The features of the node. The bits for large entries must agree with `entries`.
     pub features: Features,
     /// The process that answers.
     pub pid: Pid,
-    /// Grows with every change of the list; any value is possible.
+    /// Increases with every change of the list; any value is possible.
     pub sequence: u32,
     /// The interfaces with small NIDs, then those with large ones.
     pub entries: Vec<NiEntry>,
@@ -93,18 +94,18 @@ impl PingInfo {
     /// The magic number.
     #[doc(alias = "LNET_PROTO_PING_MAGIC")]
     pub const MAGIC: u32 = 0x7069_6e67;
-    /// The sink of a first ping: room for 16 small entries.
+    /// The buffer size of a first ping: 16 small entries.
     #[doc(alias = "LNET_PING_INFO_MIN_SIZE")]
     pub const SIZE_MIN: u32 = 272;
     /// The most entries that are accepted from a peer (`lnet_interfaces_max`).
     pub const ENTRIES_MAX: u32 = 4096;
-    /// Bytes in the largest info that is accepted: every entry large.
+    /// The length of the largest accepted info in bytes: all entries large.
     pub const SIZE_MAX: u32 = 16 + 24 * Self::ENTRIES_MAX;
 
-    /// Decodes info from `bytes`, which may hold less than the node has to say.
+    /// Decodes info from `bytes`, which may be truncated.
     ///
-    /// Entries beyond the end of `bytes` are left out; [`Decoded::size`] tells how large the
-    /// whole is. Metadata is ignored.
+    /// Entries after the end of `bytes` are omitted; [`Decoded::size`] is the length of the
+    /// complete info. Metadata is ignored.
     pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         let mut r = Reader::new(bytes, Order::Little);
         let magic = r.array("ping.magic")?;
@@ -166,7 +167,7 @@ impl PingInfo {
         }
     }
 
-    /// Returns how many bytes the whole takes.
+    /// Returns the encoded length in bytes.
     pub fn size(&self) -> u32 {
         let entry = |nid: Nid| match nid.is_large() {
             true => 4 + nid.large_len().next_multiple_of(4),
@@ -175,7 +176,7 @@ impl PingInfo {
         (32 + self.entries.iter().map(|e| entry(e.nid)).sum::<usize>()) as u32
     }
 
-    /// Returns the NID by which the node wants to be known, if it lists any.
+    /// Returns the primary NID of the node, if it lists any.
     pub fn primary(&self) -> Option<Nid> {
         let large = self.features.has(Features::PRIMARY_LARGE);
         let found = self.entries.iter().find(|entry| entry.nid.is_large() == large);
@@ -183,12 +184,12 @@ impl PingInfo {
     }
 }
 
-/// What [`PingInfo::decode`] found.
+/// The result of [`PingInfo::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// The info, as far as the bytes went.
+    /// The info, as far as it was present.
     pub info: PingInfo,
-    /// Bytes in the whole info; more than were given if it was truncated.
+    /// The length of the complete info in bytes; more than the input if that was truncated.
     pub size: u32,
     /// The sender's byte order.
     pub order: Order,
@@ -208,8 +209,8 @@ fn decode_small(r: &mut Reader<'_>, count: u32) -> Result<Vec<NiEntry>, DecodeEr
     Ok(entries)
 }
 
-/// Reads large entries to the end of `r`; one that is cut off, too long to be a NID, or of a NID
-/// that belongs among the small entries is left out.
+/// Reads large entries to the end of `r`; one that is truncated, too long for a NID, or of a NID
+/// that has a small form is omitted.
 fn decode_large(r: &mut Reader<'_>, entries: &mut Vec<NiEntry>) {
     while r.rest().len() >= 8 {
         let Ok(status) = r.u32("ping.large_status") else { return };

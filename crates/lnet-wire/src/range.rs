@@ -1,6 +1,6 @@
-//! What rules name: a [`Selector`] in selection policies, a [`NidMatch`] in faults on purpose.
+//! Patterns of rules: a [`Selector`] in selection policies, a [`NidMatch`] in injected faults.
 //!
-//! They never cross the wire. Spec: lnet-behaviour §12.1, §13.1, §14.3.
+//! They are not used on the wire. Spec: lnet-behaviour §12.1, §13.1, §14.3.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::nid_range::{NetRange, NidRange};
 use crate::nid_text::NidError;
 use crate::number_list::RangeError;
 
-/// Networks, or NIDs: what one side of a selection policy is about.
+/// Networks or NIDs: one side of a selection policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// `tcp`, `o2ib[0-3]`: the networks themselves.
@@ -20,12 +20,12 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Returns whether networks are named, and not NIDs.
+    /// Returns whether this selects networks, and not NIDs.
     pub fn is_net(&self) -> bool {
         matches!(self, Self::Nets(_))
     }
 
-    /// Returns whether `nid` is named, or is on a network that is.
+    /// Returns whether `nid` or its network is selected.
     pub fn contains(&self, nid: Nid) -> bool {
         match self {
             Self::Nets(nets) => nets.contains(nid.net()),
@@ -33,7 +33,7 @@ impl Selector {
         }
     }
 
-    /// Returns whether the network is named itself: NIDs on it do not name it.
+    /// Returns whether the network itself is selected, and not only NIDs on it.
     pub fn contains_net(&self, net: Net) -> bool {
         matches!(self, Self::Nets(nets) if nets.contains(net))
     }
@@ -43,7 +43,7 @@ impl FromStr for Selector {
     type Err = RangeError;
 
     fn from_str(text: &str) -> Result<Self, RangeError> {
-        // An IPv6 address without a network may begin as a network does: "efa0::1".
+        // An IPv6 address without a network may begin with the name of one: "efa0::1".
         match NetType::split_name(text) {
             Some(_) if !text.contains(['@', ':']) => text.parse().map(Self::Nets),
             _ => text.parse().map(Self::Nids),
@@ -73,7 +73,7 @@ pub enum NidMatch {
 }
 
 impl NidMatch {
-    /// Returns whether `nid` is meant.
+    /// Returns whether `nid` matches.
     pub fn matches(self, nid: Nid) -> bool {
         match self {
             Self::Any => true,
@@ -105,7 +105,7 @@ impl fmt::Display for NidMatch {
     }
 }
 
-/// The address that stands for all of a network, whatever its addresses look like.
+/// The address that means all NIDs of a network, whatever the form of its addresses is.
 const EVERY_ADDRESS: &str = "255.255.255.255";
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_alone_is_one_and_nids_on_it_are_not() {
+    fn a_network_is_selected_by_its_name_and_not_by_nids_on_it() {
         for text in ["tcp", "o2ib[0-3]", "tcp*", "gni7"] {
             assert!(selector(text).is_net(), "{text}");
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_contain_what_they_say() {
+    fn patterns_contain_their_nids() {
         let some = selector("10.0.[1-3].*@tcp[0-2]");
         assert!(some.contains(nid("10.0.3.250@tcp2")));
         for other in ["10.0.4.1@tcp", "10.0.1.1@tcp3", "10.0.1.1@o2ib", "fd00::1@tcp"] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_print_as_they_are_written() {
+    fn selectors_print_in_their_usual_form() {
         for text in ["tcp", "o2ib[0-3]", "10.0.[1-3].*@tcp[0-2]", "*@tcp", "10.0.0.0/24@tcp"] {
             assert_eq!(selector(text).to_string(), text);
         }
@@ -158,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_told_with_its_column() {
+    fn an_invalid_selector_is_reported_with_its_column() {
         for (text, error) in [
-            ("", "column 1: nothing is written here"),
-            ("tcpx", "column 4: \"x\" is no number"),
-            ("10.0.0.[1-@tcp", "column 8: brackets must pair"),
-            ("ethernet", "column 1: \"ethernet\" is no address on tcp"),
+            ("", "column 1: nothing is given here"),
+            ("tcpx", "column 4: \"x\" is not a number"),
+            ("10.0.0.[1-@tcp", "column 8: brackets are not balanced"),
+            ("ethernet", "column 1: \"ethernet\" is not an address on tcp"),
         ] {
             let got = text.parse::<Selector>().unwrap_err().to_string();
             assert!(got.starts_with(error), "{text:?}: {got}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_is_of_one_of_a_network_or_of_all() {
+    fn a_match_is_one_nid_or_a_network_or_all() {
         for (text, shown, of_tcp, of_tcp1) in [
             ("*", "<?>", true, true),
             ("*@tcp1", "255.255.255.255@tcp1", false, true),

@@ -4,17 +4,17 @@ use std::fmt::Display;
 
 use csv::Writer;
 
-/// Returns a line of headings and a line for each row. Fields are quoted where they need it.
+/// Returns a line of headings and a line for each row. Fields are quoted where necessary.
 pub fn csv<R>(headings: &[&str], rows: impl IntoIterator<Item = R>) -> String
 where
     R: IntoIterator<Item = String>,
 {
     let mut writer = Writer::from_writer(Vec::new());
-    writer.write_record(headings).expect("memory can be written to");
+    writer.write_record(headings).expect("writing to memory succeeds");
     for row in rows {
         writer.write_record(row).expect("a row has a field for each heading");
     }
-    let bytes = writer.into_inner().expect("memory can be written to");
+    let bytes = writer.into_inner().expect("writing to memory succeeds");
     String::from_utf8(bytes).expect("all fields are text")
 }
 

@@ -1,9 +1,8 @@
 //! Text for people: numbers and quantities with units, tables, wrapped lines. And for programs:
 //! comma-separated values.
 //!
-//! Every command writes its numbers and tables with this crate, so that one quantity looks the same
-//! everywhere. Formats that belong to Lustre's own tools, such as the output of `lnetctl`, are not
-//! made here.
+//! Every command formats its numbers and tables with this crate, so that one quantity has one form.
+//! The formats of Lustre's own tools, such as the output of `lnetctl`, are elsewhere.
 #![forbid(unsafe_code)]
 
 mod csv;

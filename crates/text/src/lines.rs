@@ -1,9 +1,9 @@
-//! Lines: wrapped between words, and made safe for a terminal.
+//! Lines: wrapped between words, and without characters that control a terminal.
 
 use textwrap::{Options, WordSplitter};
 
 /// Breaks each line of a text into lines of at most `width` columns, between words where possible.
-/// A word that is longer than that stays whole.
+/// A longer word is not split.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| wrapped(line, options(width))).collect()
 }
@@ -27,19 +27,19 @@ fn wrapped(text: &str, options: Options<'_>) -> Vec<String> {
     textwrap::wrap(text, options).into_iter().map(Into::into).collect()
 }
 
-/// Returns a text as one line, in which everything that a terminal could take for a command, or for
-/// a change of the direction of writing, is replaced by `?`.
+/// Returns a text as one line, in which control characters and marks of the direction of writing
+/// are replaced by `?`.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_invisible(c) { '?' } else { c }).collect()
 }
 
-/// Does the same as [`printable`] with each line of a text.
+/// Applies [`printable`] to each line of a text.
 pub fn printable_lines(text: &str) -> String {
     text.chars().map(|c| if is_invisible(c) && c != '\n' { '?' } else { c }).collect()
 }
 
-/// Returns whether a character has no shape of its own: a control character, a line separator, a
-/// mark of the direction of writing, or one without width.
+/// Returns whether a character is not visible: a control character, a line separator, a mark of the
+/// direction of writing, or a character without width.
 fn is_invisible(c: char) -> bool {
     let unseen = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}');
     c.is_control() || unseen || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_commands_the_terminal() {
+    fn no_character_controls_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\tc"), "a?[2Jb?c");
         assert_eq!(printable("a\nERROR\r\u{202e}b\u{2028}\u{9b}c\u{200b}"), "a?ERROR??b??c?");
         assert_eq!(printable_lines("a\n\x1bb\n"), "a\n?b\n");

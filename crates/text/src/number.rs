@@ -1,6 +1,6 @@
 //! Numbers without a unit.
 
-/// No number has more digits after the point.
+/// The most digits after the point.
 const DECIMALS_MAX: i32 = 6;
 
 /// Returns a number with its digits in groups of three, such as `1,234,567`.
@@ -8,8 +8,8 @@ pub fn grouped(number: u64) -> String {
     group(&number.to_string())
 }
 
-/// Returns a number with this many significant digits. Zeros at the end of a fraction are left out;
-/// whole digits are all kept, in groups of three: `0.025`, `1.5`, `98.8`, `1,235`.
+/// Returns a number with this many significant digits, without zeros at the end of a fraction. All
+/// digits before the point are kept, in groups of three: `0.025`, `1.5`, `98.8`, `1,235`.
 pub fn significant(value: f64, digits: u8) -> String {
     let digits = usize::from(digits.max(1));
     // The exponent is that of the rounded value: 9.996 is 1.00e1 with three digits.
@@ -26,8 +26,8 @@ pub fn significant(value: f64, digits: u8) -> String {
     }
 }
 
-/// Returns a number with a fixed number of digits after the point, its whole digits in groups of
-/// three. In a column the points of such numbers line up.
+/// Returns a number with a fixed number of digits after the point, and groups of three before it,
+/// so that the points are aligned in a column.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.split_once('.') {
@@ -44,7 +44,7 @@ pub fn count(number: impl Into<u64>, thing: &str) -> String {
     }
 }
 
-/// Puts a comma between groups of three digits. A sign may stand before them.
+/// Puts a comma between groups of three digits. The number may have a sign.
 fn group(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
     let mut text = sign.to_owned();

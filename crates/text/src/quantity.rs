@@ -18,7 +18,7 @@ const BIT_RATES: [(f64, &str); 5] =
     [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 /// In microseconds.
 const TIMES: [(f64, &str); 4] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns")];
-/// Smaller shares are shown as less than this, in percent.
+/// In percent; a smaller share is shown as less than this.
 const PERCENT_MIN: f64 = 0.001;
 
 /// Returns a number of bytes in a binary unit, such as `1.5 GiB`.
@@ -36,12 +36,12 @@ pub fn bit_rate(bits_per_second: f64) -> String {
     scaled(bits_per_second, &BIT_RATES)
 }
 
-/// Returns a time in the unit that suits it, from nanoseconds to seconds, such as `50.5 ms`.
+/// Returns a time in a unit from nanoseconds to seconds, such as `50.5 ms`.
 pub fn duration(time: Duration) -> String {
     micros(time.as_secs_f64() * 1e6)
 }
 
-/// Returns a number of microseconds as a time; it may be negative, as a difference is.
+/// Returns a number of microseconds as a time. A difference may be negative.
 pub fn micros(micros: f64) -> String {
     match micros {
         0.0 => "0 s".to_owned(),
@@ -49,7 +49,7 @@ pub fn micros(micros: f64) -> String {
     }
 }
 
-/// Returns a share, 1 for all, in percent: `94.7 %`. A share too small to be written is `<0.001 %`.
+/// Returns a share, where 1 is the whole, in percent: `94.7 %`. A very small share is `<0.001 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent > 0.0 && percent < PERCENT_MIN => format!("<{PERCENT_MIN} %"),
@@ -57,8 +57,8 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Returns a value in the largest unit of which it is at least one once it is rounded, or in the
-/// smallest.
+/// Returns a value in the largest unit in which the rounded value is at least 1, or in the smallest
+/// unit.
 fn scaled(value: f64, units: &Units) -> String {
     let fits = |unit: &&(f64, &str)| value.abs() >= unit.0 * 0.9995;
     let (unit, name) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_the_unit_that_suits_them() {
+    fn times_have_the_unit_of_their_magnitude() {
         let times = [0, 80, 8_260, 82_600, 999_700, 8_260_000, 50_500_000, 8_260_000_000];
         let texts = ["0 s", "80 ns", "8.26 µs", "82.6 µs", "1 ms", "8.26 ms", "50.5 ms", "8.26 s"];
         assert_eq!(times.map(|ns| duration(Duration::from_nanos(ns))), texts);

@@ -1,16 +1,16 @@
-//! Tables: plain text whose columns line up, and Markdown.
+//! Tables: plain text with aligned columns, and Markdown.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table as Grid, Width, presets};
 
-/// Columns of plain text are this far apart.
+/// Spaces between the columns of plain text.
 const GAP: u16 = 2;
 
-/// What a table shows where there is no value.
+/// Shown where there is no value.
 pub const UNKNOWN: &str = "-";
 
-/// A column of a table: its heading, and the side to which its cells are aligned.
+/// A column of a table: its heading and its alignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     heading: String,
@@ -29,16 +29,16 @@ pub fn right(heading: impl Into<String>) -> Column {
 }
 
 impl Column {
-    /// Keeps the column at least so many characters wide, so that a table that is shown again and
-    /// again does not jump.
+    /// Keeps the column at least so many characters wide, so that a table that is shown repeatedly
+    /// keeps its layout.
     #[must_use]
     pub fn at_least(self, width: u16) -> Self {
         Self { width_min: width, ..self }
     }
 }
 
-/// Rows of text in columns. It is displayed as plain text, two spaces between the columns, without
-/// lines; each row ends with a newline.
+/// Rows of text in columns. `Display` writes plain text with two spaces between the columns; each
+/// row ends with a newline.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -46,7 +46,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns a table without rows. Where no column has a heading, none is shown.
+    /// Returns a table without rows. If no column has a heading, the line of headings is omitted.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
@@ -67,7 +67,7 @@ impl Table {
         let rows = self.rows.iter().map(|row| row.iter().map(escaped).collect());
         let mut grid = self.grid(rows.collect());
         grid.load_style(presets::ASCII_MARKDOWN);
-        // The line below the headings is drawn by the preset, which does not mark alignment.
+        // The preset writes a line below the headings that does not mark alignment.
         let widths = grid.column_max_content_widths();
         let rules = self.columns.iter().zip(widths).map(|(column, width)| match column.is_right {
             true => format!("{}:", "-".repeat(usize::from(width) + 1)),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_under_their_headings() {
+    fn columns_are_aligned_with_their_headings() {
         let expected = "\
 node          latency  role
 10.0.0.1@tcp   8.3 µs  client | server
@@ -139,10 +139,10 @@ total               -
     }
 
     #[test]
-    fn a_column_keeps_its_least_width() {
-        let mut table = Table::new([left("way").at_least(6), right("rate").at_least(6)]);
+    fn a_column_keeps_its_minimum_width() {
+        let mut table = Table::new([left("kind").at_least(6), right("rate").at_least(6)]);
         table.row(["out", "1"]);
-        assert_eq!(table.to_string(), "way       rate\nout          1\n");
+        assert_eq!(table.to_string(), "kind      rate\nout          1\n");
     }
 
     #[test]

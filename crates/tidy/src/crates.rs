@@ -1,4 +1,4 @@
-//! Which crate may know which, and what every crate's manifest says.
+//! Which crate may depend on which, and what every manifest must contain.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use crate::Finding;
 use crate::purity::UNSAFE;
 use crate::repository::read;
 
-/// The crates from the bottom up. A crate may depend only on crates of lower rows: those of one
-/// row do not know each other.
+/// The crates from the bottom up. A crate may depend only on crates of lower rows; crates of one
+/// row are independent of each other.
 pub const LAYERS: &[&[&str]] = &[
     &["base", "text"],
     &["wire", "tune"],
@@ -24,11 +24,11 @@ pub const LAYERS: &[&[&str]] = &[
     &["testbed"],
 ];
 
-/// Crates that are tools for developers; nobody depends on them.
+/// Tools for developers; no crate depends on them.
 const TOOLS: &[&str] = &["tidy"];
 
-/// One package of the workspace: its directory in `crates`, and those of the packages that it is
-/// built with. What its tests use is its own affair.
+/// A package of the workspace: its directory in `crates`, and those of its dependencies.
+/// Dependencies of tests are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Package {
@@ -53,7 +53,7 @@ pub fn packages(metadata: &Value) -> Vec<Package> {
     list(&metadata["packages"]).into_iter().map(package).collect()
 }
 
-/// Returns every dependency that points up or sideways.
+/// Returns every dependency on a crate of the same or a higher row.
 pub fn check_layers(packages: &[Package]) -> Vec<Finding> {
     let layer = |name: &str| LAYERS.iter().position(|row| row.contains(&name));
     let mut found = vec![];
@@ -61,19 +61,19 @@ pub fn check_layers(packages: &[Package]) -> Vec<Finding> {
         let manifest = format!("crates/{}/Cargo.toml", package.name);
         let mut add = |what: String| found.push(Finding::new("layers", &manifest, 0, what));
         let Some(own) = layer(&package.name) else {
-            add("this crate has no place in LAYERS (crates/tidy/src/crates.rs)".into());
+            add("add this crate to LAYERS in crates/tidy/src/crates.rs".into());
             continue;
         };
         for dependency in &package.dependencies {
             if layer(dependency).is_none_or(|other| other >= own) {
-                add(format!("{} may not know {dependency}", package.name));
+                add(format!("{} may not depend on {dependency}", package.name));
             }
         }
     }
     found
 }
 
-/// Returns what is missing in the manifest and the roots of one crate.
+/// Returns what is missing in the manifest and the root files of a crate.
 pub fn check_manifest(package: &Package) -> Vec<Finding> {
     let name = &package.name;
     let path = format!("crates/{name}/Cargo.toml");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_knows_only_lower_ones() {
+    fn a_crate_depends_only_on_lower_ones() {
         assert_eq!(found("node", &["base", "lnet", "socklnd"]), 0);
         assert_eq!(found("lnet", &["socklnd"]), 1);
         assert_eq!(found("wire", &["lnet-wire"]), 1);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_of_tests_are_let_be() {
+    fn dependencies_of_tests_are_not_checked() {
         let metadata = serde_json::json!({ "packages": [{
             "manifest_path": "/here/crates/lnet/Cargo.toml",
             "dependencies": [

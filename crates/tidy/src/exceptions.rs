@@ -1,19 +1,19 @@
-//! What the rules let pass, and why.
+//! Exceptions from the rules, with their reasons.
 
 use serde::Deserialize;
 
 use crate::Finding;
 
-/// The contents of `exceptions.toml`.
+/// The content of `exceptions.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exceptions {
-    /// All of them.
+    /// The entries.
     #[serde(default)]
     pub exception: Vec<Exception>,
 }
 
-/// One entry: what `rule` finds in `path` is let pass.
+/// One entry: findings of `rule` in `path` are accepted.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -21,16 +21,16 @@ pub struct Exception {
     pub rule: String,
     pub path: String,
     pub reason: String,
-    /// For sizes: up to so many lines.
+    /// For rules about sizes: the most lines.
     #[serde(default)]
     pub max: usize,
 }
 
 impl Exceptions {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Panics
-    /// If it is not what it should be.
+    /// If it is not valid, or an entry has no reason.
     pub fn parse(text: &str) -> Self {
         let exceptions: Self = toml::from_str(text).unwrap_or_else(|error| panic!("{error}"));
         for exception in &exceptions.exception {
@@ -39,23 +39,23 @@ impl Exceptions {
         exceptions
     }
 
-    /// Returns the findings of `rules` that no entry excuses, and the entries for them that excuse
-    /// nothing: the list only shrinks.
+    /// Returns the findings of `rules` that no entry accepts, and the entries of `rules` that are
+    /// unused: the list only shrinks.
     pub fn apply(&self, rules: &[&'static str], found: Vec<Finding>) -> Vec<Finding> {
-        let excuses = |entry: &Exception, finding: &Finding| {
+        let accepts = |entry: &Exception, finding: &Finding| {
             let same = entry.rule == finding.rule && entry.path == finding.path;
             same && finding.size <= entry.max
         };
-        let idle = self.exception.iter().filter_map(|entry| {
+        let unused = self.exception.iter().filter_map(|entry| {
             let rule = rules.iter().find(|rule| **rule == entry.rule)?;
-            let idle = !found.iter().any(|finding| excuses(entry, finding));
-            idle.then(|| Finding::new(rule, &entry.path, 0, "this exception is needed no more"))
+            let unused = !found.iter().any(|finding| accepts(entry, finding));
+            unused.then(|| Finding::new(rule, &entry.path, 0, "remove this unused exception"))
         });
-        let mut left: Vec<Finding> = idle.collect();
+        let mut left: Vec<Finding> = unused.collect();
         left.extend(
             found
                 .into_iter()
-                .filter(|finding| !self.exception.iter().any(|entry| excuses(entry, finding))),
+                .filter(|finding| !self.exception.iter().any(|entry| accepts(entry, finding))),
         );
         left
     }
@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn a_file_may_shrink_but_not_grow_past_its_exception() {
         assert_eq!(left(700), 0);
-        // The size that is too big, and the exception that does not cover it.
+        // The finding, and the exception that does not cover it.
         assert_eq!(left(701), 2);
     }
 
     #[test]
-    fn an_exception_that_excuses_nothing_is_found() {
+    fn an_unused_exception_is_found() {
         let exceptions = Exceptions::parse(TEXT);
         assert_eq!(exceptions.apply(&["file-size"], vec![]).len(), 1);
         assert_eq!(exceptions.apply(&["words"], vec![]).len(), 0);

@@ -1,35 +1,38 @@
-//! The repository checks itself: what no compiler sees, but a reader would mind.
+//! Rules of the repository that the compiler does not check.
 //!
 //! Each rule is a function from sources to [`Finding`]s and has a test that makes it fail. The
-//! tests in `tests/repository.rs` put the rules to this repository. What a rule lets pass stands
-//! in `exceptions.toml`, each entry with its reason.
+//! tests in `tests/repository.rs` apply the rules to this repository. Exceptions are listed in
+//! `exceptions.toml`, each with its reason.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod crates;
 pub mod exceptions;
 pub mod licences;
+pub mod map;
 pub mod offsets;
+pub mod phrases;
 pub mod purity;
 pub mod repository;
 pub mod sizes;
 pub mod source;
+pub mod spec;
 pub mod words;
 
 use std::fmt;
 
-/// Something that a rule minds.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule's name, as in `exceptions.toml`.
     pub rule: &'static str,
-    /// The file, from the root of the repository.
+    /// The file, relative to the root of the repository.
     pub path: String,
-    /// Where in the file; 0 for all of it.
+    /// The line; 0 for the whole file.
     pub line: usize,
-    /// What is wrong, and what to do about it.
+    /// What is wrong, and what to do.
     pub what: String,
-    /// How big it is, where the rule is about sizes.
+    /// The size in lines, for rules about sizes.
     pub size: usize,
 }
 

@@ -1,11 +1,11 @@
-//! Everything that is linked in has a licence that we may use.
+//! Every dependency has an allowed licence.
 
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
 use crate::Finding;
 
-/// Returns the licences that `deny.toml` allows, so that there is one list of them.
+/// Returns the licences that `deny.toml` allows.
 ///
 /// # Panics
 /// If the text has no such list.
@@ -28,7 +28,7 @@ pub fn check(metadata: &Value, allowed: &[String]) -> Vec<Finding> {
 }
 
 fn permits(licence: &str, allowed: &[String]) -> bool {
-    // Old crates write `MIT/Apache-2.0`; the lax mode reads that as a choice.
+    // Old crates write `MIT/Apache-2.0`; the lax mode reads it as a choice.
     let Ok(expression) = Expression::parse_mode(licence, ParseMode::LAX) else { return false };
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_and_sums_are_understood() {
+    fn expressions_with_or_and_and_are_understood() {
         let allowed = allowed("[licenses]\nallow = [\"MIT\", \"Unicode-3.0\"]");
         assert!(permits("MIT OR Apache-2.0", &allowed));
         assert!(permits("MIT/Apache-2.0", &allowed));

@@ -1,9 +1,9 @@
-//! Only the `*-wire` crates know byte offsets.
+//! Only the `*-wire` crates contain byte offsets.
 
 use crate::Finding;
 use crate::source::Source;
 
-/// Native order is left out: it never crosses a wire.
+/// Conversions of native order are not listed: native order is not used on the wire.
 const CONVERSIONS: &[&str] = &["from_le_bytes", "from_be_bytes", "to_le_bytes", "to_be_bytes"];
 
 /// Returns every conversion between integers and bytes in product code outside the wire crates.
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_left_to_the_wire_crates() {
+    fn conversions_are_allowed_only_in_the_wire_crates() {
         let text = "fn f(b: [u8; 4]) -> u32 { u32::from_le_bytes(b) }";
         assert_eq!(check(&Source::parse("crates/lnet/src/a.rs", text)).len(), 1);
         assert_eq!(check(&Source::parse("crates/lnet/src/tests.rs", text)).len(), 0);

@@ -1,9 +1,9 @@
-//! Pure crates cannot observe the world; `unsafe` has one home.
+//! Pure crates do no I/O; `unsafe` is allowed in few crates.
 
 use crate::Finding;
 use crate::source::Source;
 
-/// Crates that see no sockets, files, threads, clocks, environment or other sources of chance.
+/// Crates without sockets, files, threads, clocks, environment or other sources of nondeterminism.
 pub const PURE: &[&str] = &[
     "base",
     "text",
@@ -19,12 +19,12 @@ pub const PURE: &[&str] = &[
     "tune",
 ];
 
-/// Crates that may hold `unsafe`.
+/// Crates that may contain `unsafe`.
 pub const UNSAFE: &[&str] = &["net", "fuse"];
 
-/// What would let a pure crate observe the world, or differ from run to run. Addresses
-/// (`std::net::IpAddr`, `SocketAddr`) are values and not named here.
-const WORLDLY: &[&str] = &[
+/// Names that do I/O, or whose results differ from run to run. Addresses (`std::net::IpAddr`,
+/// `SocketAddr`) are values and allowed.
+const IMPURE: &[&str] = &[
     "std::fs",
     "std::env",
     "std::thread",
@@ -58,8 +58,8 @@ const WORLDLY: &[&str] = &[
     "eprint",
 ];
 
-/// Returns what the product code of a pure crate must not name. The programs of a crate (`main.rs`
-/// and `bin/`) are shells around it and are let be.
+/// Returns the impure names in the product code of a pure crate. Its programs (`main.rs` and
+/// `bin/`) are not checked.
 pub fn check(source: &Source) -> Vec<Finding> {
     let pure = source.krate().is_some_and(|name| PURE.contains(&name));
     let library = source.path.contains("/src/")
@@ -69,20 +69,21 @@ pub fn check(source: &Source) -> Vec<Finding> {
         return vec![];
     }
     let found = source.names_in_product().filter_map(|name| {
-        let worldly = WORLDLY.iter().find(|path| name.contains(path))?;
-        let what = format!("a pure crate may not know {worldly}: take what it gives as an input");
+        let impure = IMPURE.iter().find(|path| name.contains(path))?;
+        let what = format!("a pure crate may not use {impure}: take its result as an input");
         Some(Finding::new("purity", &source.path, name.line, what))
     });
     found.collect()
 }
 
-/// Returns every `unsafe` outside of its home, tests included.
+/// Returns every `unsafe` outside the crates that may contain it, including tests.
 pub fn check_unsafe(source: &Source) -> Vec<Finding> {
     if source.krate().is_some_and(|name| UNSAFE.contains(&name)) {
         return vec![];
     }
     let found = source.names.iter().filter(|name| name.contains("unsafe"));
-    found.map(|name| Finding::new("unsafe", &source.path, name.line, "unsafe code")).collect()
+    let what = "unsafe code belongs to the crate net";
+    found.map(|name| Finding::new("unsafe", &source.path, name.line, what)).collect()
 }
 
 #[cfg(test)]
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_crate_may_not_see_the_world() {
+    fn a_pure_crate_may_not_do_io() {
         for text in [
             "use std::time::{Duration, Instant};",
             "fn f() { std::fs::read(p); }",
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_programs_and_other_crates_may_read_files() {
+    fn tests_programs_and_other_crates_may_do_io() {
         let text = "fn f() { std::fs::read(p); }";
         assert_eq!(found("crates/trace/tests/traces.rs", text), 0);
         assert_eq!(found("crates/sim/src/main.rs", text), 0);

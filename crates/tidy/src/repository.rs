@@ -1,4 +1,4 @@
-//! The files of the repository, and what cargo says of its packages.
+//! The files of the repository, and the output of `cargo metadata`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::source::Source;
 
-/// Directories whose contents nobody wrote by hand.
+/// Directories with generated files.
 const GENERATED: &[&str] =
     &[".git", "target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"];
 
@@ -18,7 +18,7 @@ pub fn root() -> PathBuf {
     root.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", root.display()))
 }
 
-/// Returns every text file as its path from the root and its contents.
+/// Returns every text file as its path, relative to the root, and its content.
 pub fn texts() -> Vec<(String, String)> {
     let mut found = vec![];
     walk(&root(), "", &mut found);
@@ -32,7 +32,7 @@ pub fn sources() -> Vec<Source> {
     rust.map(|(path, text)| Source::parse(&path, &text)).collect()
 }
 
-/// Returns the file at `path`, from the root of the repository.
+/// Returns the content of the file at `path`, relative to the root of the repository.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -40,10 +40,10 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns what `cargo metadata` says.
+/// Returns the output of `cargo metadata`.
 ///
 /// # Panics
-/// If cargo fails, with what it said.
+/// If cargo fails; the message has its standard error.
 pub fn metadata(arguments: &[&str]) -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let output = Command::new(cargo)
@@ -65,7 +65,7 @@ fn walk(dir: &Path, prefix: &str, found: &mut Vec<(String, String)>) {
         }
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => walk(&entry.path(), &format!("{path}/"), found),
-            // What is not text is not for these rules, and symbolic links are not followed.
+            // Files that are not text are not checked, and symbolic links are not followed.
             Ok(kind) if kind.is_file() => {
                 found.extend(fs::read_to_string(entry.path()).ok().map(|text| (path, text)));
             }

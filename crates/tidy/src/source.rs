@@ -1,27 +1,27 @@
-//! A Rust file as its tokens: which paths it names, and how long its functions are.
+//! A Rust file as tokens: the paths that it names, and the lengths of its functions.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// A Rust file that has been read.
+/// A parsed Rust file.
 #[derive(Debug)]
 pub struct Source {
-    /// Where it is, from the root of the repository.
+    /// The path, relative to the root of the repository.
     pub path: String,
-    /// How many lines it has.
+    /// The number of lines.
     pub lines: usize,
-    /// Every path and lone word in it, macros' arguments and `use` lists included.
+    /// Every path and single word, including arguments of macros and lists in `use`.
     pub names: Vec<Name>,
-    /// Every function with a body.
+    /// The functions that have a body.
     pub functions: Vec<Function>,
 }
 
-/// A path such as `std::fs::File`, or a lone word such as `unsafe`.
+/// A path such as `std::fs::File`, or a single word such as `unsafe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Name {
     pub segments: Vec<String>,
     pub line: usize,
-    /// Whether it is compiled for tests only.
+    /// Whether it is compiled only for tests.
     pub test: bool,
 }
 
@@ -35,10 +35,10 @@ pub struct Function {
 }
 
 impl Source {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Panics
-    /// If the text is not Rust: the compiler says it better.
+    /// If the text is not Rust.
     pub fn parse(path: &str, text: &str) -> Self {
         let tokens: TokenStream =
             text.parse().unwrap_or_else(|error| panic!("{path} is not Rust: {error}"));
@@ -53,21 +53,21 @@ impl Source {
         source
     }
 
-    /// Returns what the file names outside of tests.
+    /// Returns the names outside tests.
     pub fn names_in_product(&self) -> impl Iterator<Item = &Name> {
         self.names.iter().filter(|name| !name.test)
     }
 
-    /// Returns the `NAME` of `crates/NAME/…`.
+    /// Returns `NAME` of a path `crates/NAME/…`.
     pub fn krate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// Reads tokens that stand behind `prefix::`, if that is not empty.
+    /// Reads tokens that follow `prefix::`, if that is not empty.
     fn read(&mut self, tokens: TokenStream, prefix: &[String], test: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
-        // A `#[cfg(test)]` reaches to the end of the item that it stands on.
+        // A `#[cfg(test)]` applies up to the end of its item.
         let mut test_item = false;
         while let Some(token) = tokens.get(at) {
             match token {
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Reads the path that begins with the first token; returns how many tokens it has.
+    /// Reads the path that starts with the first token; returns its number of tokens.
     fn read_path(&mut self, tokens: &[TokenTree], prefix: &[String], test: bool) -> usize {
         let mut segments = prefix.to_vec();
         let line = tokens[0].span().start().line;
@@ -115,7 +115,7 @@ impl Source {
         at
     }
 
-    /// Notes the function that begins with the first token, if one does.
+    /// Records the function that starts with the first token, if there is one.
     fn read_function(&mut self, tokens: &[TokenTree]) {
         let [TokenTree::Ident(keyword), TokenTree::Ident(name), rest @ ..] = tokens else { return };
         if keyword != "fn" {
@@ -136,7 +136,7 @@ impl Source {
 }
 
 impl Name {
-    /// Returns whether `path`, such as `std::fs`, is part of the name.
+    /// Returns whether the name contains `path`, such as `std::fs`.
     pub fn contains(&self, path: &str) -> bool {
         let wanted: Vec<&str> = path.split("::").collect();
         self.segments.windows(wanted.len()).any(|window| window == wanted.as_slice())
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_name_nothing() {
+    fn names_in_comments_and_strings_are_ignored() {
         assert_eq!(
             names("// unsafe\n/* unsafe */ const A: &str = \"unsafe\";"),
             ["const", "A", "str"]
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_the_product() {
+    fn tests_are_distinguished_from_the_product() {
         assert_eq!(names("#[cfg(test)] mod t { unsafe fn f() {} } fn g() {}"), ["fn", "g"]);
         assert_eq!(names("#[cfg(test)] mod t; fn g() {}"), ["fn", "g"]);
         let source = Source::parse("crates/a/tests/x.rs", "fn f() { unsafe {} }");

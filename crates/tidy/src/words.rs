@@ -1,22 +1,22 @@
-//! Words that say "not done", silence a check, or name one person's machine.
+//! Words that mark unfinished code, disable a check, or name the paths of one machine.
 
 use crate::Finding;
 
-// Written in halves, so that this file may be checked too.
+// Written in two parts, so that this file can be checked too.
 const BANNED: &[(&str, &str)] = &[
-    (concat!("TO", "DO"), "finish it, or leave it out"),
-    (concat!("FIX", "ME"), "mend it"),
-    (concat!("X", "XX"), "mend it"),
-    (concat!("to", "do!("), "finish it, or leave it out"),
-    (concat!("unimple", "mented!("), "finish it, or leave it out"),
-    (concat!("#[ig", "nore"), "a test that does not run proves nothing"),
-    (concat!("allow(de", "ad_code)"), "remove what nobody uses"),
-    (concat!("allow(un", "used"), "remove what nobody uses"),
+    (concat!("TO", "DO"), "finish it, or remove it"),
+    (concat!("FIX", "ME"), "fix it"),
+    (concat!("X", "XX"), "fix it"),
+    (concat!("to", "do!("), "finish it, or remove it"),
+    (concat!("unimple", "mented!("), "finish it, or remove it"),
+    (concat!("#[ig", "nore"), "run every test"),
+    (concat!("allow(de", "ad_code)"), "remove unused code"),
+    (concat!("allow(un", "used"), "remove unused code"),
     (concat!("/ho", "me/"), "a path of one machine"),
     (concat!("/ro", "ot/"), "a path of one machine"),
     (concat!("/Us", "ers/"), "a path of one machine"),
     (concat!("/wo", "rk/"), "a path of one machine"),
-    (concat!("/t", "mp/"), "take the directory that the system names"),
+    (concat!("/t", "mp/"), "use the temporary directory of the system"),
 ];
 
 /// Returns the banned words of a text file.
@@ -30,8 +30,8 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Returns whether `word` stands in `line` and is not part of a longer one: `mktemp` has its own
-/// use for a row of X.
+/// Returns whether `line` contains `word`, not as part of a longer word: templates of `mktemp` have
+/// a row of X.
 fn has_word(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_words_are_others() {
+    fn longer_words_are_not_found() {
         let text = format!("mktemp a.{} MAS{} https://a.org", "X".repeat(6), concat!("TO", "DOR"));
         assert_eq!(check("a.sh", &text), []);
     }

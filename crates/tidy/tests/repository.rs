@@ -1,9 +1,11 @@
-//! The rules, put to this repository.
+//! Applies the rules to this repository.
 #![allow(missing_docs, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use fulmar_tidy::exceptions::Exceptions;
 use fulmar_tidy::source::Source;
-use fulmar_tidy::{Finding, crates, licences, offsets, purity, repository, sizes, words};
+use fulmar_tidy::{
+    Finding, crates, licences, map, offsets, phrases, purity, repository, sizes, spec, words,
+};
 
 fn require_none(rules: &[&'static str], found: Vec<Finding>) {
     let exceptions = Exceptions::parse(&repository::read("crates/tidy/exceptions.toml"));
@@ -16,18 +18,23 @@ fn check_sources(rules: &[&'static str], check: impl Fn(&Source) -> Vec<Finding>
     require_none(rules, repository::sources().iter().flat_map(check).collect());
 }
 
+fn check_texts(rules: &[&'static str], check: impl Fn(&str, &str) -> Vec<Finding>) {
+    let texts = repository::texts();
+    require_none(rules, texts.iter().flat_map(|(path, text)| check(path, text)).collect());
+}
+
 #[test]
-fn pure_crates_cannot_observe_the_world() {
+fn pure_crates_do_no_io() {
     check_sources(&["purity"], purity::check);
 }
 
 #[test]
-fn unsafe_has_one_home() {
+fn unsafe_is_only_in_its_crates() {
     check_sources(&["unsafe"], purity::check_unsafe);
 }
 
 #[test]
-fn only_wire_crates_know_byte_offsets() {
+fn only_wire_crates_contain_byte_offsets() {
     check_sources(&["offsets"], offsets::check);
 }
 
@@ -37,29 +44,51 @@ fn files_and_functions_are_short() {
 }
 
 #[test]
-fn no_text_says_that_it_is_unfinished() {
-    let texts = repository::texts();
-    require_none(
-        &["words"],
-        texts.iter().flat_map(|(path, text)| words::check(path, text)).collect(),
-    );
+fn no_text_is_marked_as_unfinished() {
+    check_texts(&["words"], words::check);
 }
 
 #[test]
-fn crates_know_only_lower_ones() {
+fn no_text_has_a_banned_phrase() {
+    check_texts(&["phrases"], phrases::check);
+}
+
+#[test]
+fn the_page_of_terms_lists_every_banned_phrase() {
+    let terms = repository::read("docs/terms.md").to_lowercase();
+    let missing = |(phrase, _): &&(&str, &str)| !terms.contains(&format!("| {phrase} |"));
+    let missing: Vec<_> = phrases::BANNED.iter().chain(phrases::LATER).filter(missing).collect();
+    assert!(missing.is_empty(), "add rows to docs/terms.md: {missing:?}");
+}
+
+#[test]
+fn references_to_the_specification_resolve() {
+    let sections = spec::sections(&repository::texts());
+    assert!(!sections.is_empty(), "docs/spec has files");
+    check_texts(&["spec"], |path, text| spec::check(path, text, &sections));
+}
+
+#[test]
+fn the_map_of_crates_is_complete() {
+    let packages = crates::packages(&repository::metadata(&["--no-deps"]));
+    require_none(&["map"], map::check(&repository::read(map::PATH), &packages));
+}
+
+#[test]
+fn crates_depend_only_on_lower_ones() {
     let packages = crates::packages(&repository::metadata(&["--no-deps"]));
     require_none(&["layers"], crates::check_layers(&packages));
 }
 
 #[test]
-fn every_manifest_inherits_what_all_share() {
+fn every_manifest_inherits_the_common_settings() {
     let packages = crates::packages(&repository::metadata(&["--no-deps"]));
     require_none(&["manifest"], packages.iter().flat_map(crates::check_manifest).collect());
 }
 
 #[test]
-fn every_dependency_has_a_licence_that_we_may_use() {
-    // Only what this platform is built of: the rest may never have been downloaded.
+fn every_dependency_has_an_allowed_licence() {
+    // Only the dependencies of this platform: others may not have been downloaded.
     let platform = format!("--filter-platform={}-unknown-linux-gnu", std::env::consts::ARCH);
     let allowed = licences::allowed(&repository::read("deny.toml"));
     require_none(&["licences"], licences::check(&repository::metadata(&[&platform]), &allowed));

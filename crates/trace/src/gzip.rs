@@ -1,4 +1,4 @@
-//! Captures are often kept compressed.
+//! Compressed captures.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::CaptureError;
 
-/// The largest capture that is decompressed, in bytes, so that a small file cannot fill memory.
+/// The maximum length of a decompressed capture in bytes, so that a small file cannot fill memory.
 pub const FILE_MAX: u64 = 4 << 30;
 
 /// Returns the bytes of a file, decompressed if `gzip` wrote it.
@@ -20,7 +20,8 @@ fn decompress_up_to(bytes: &[u8], max: u64) -> Result<Cow<'_, [u8]>, CaptureErro
         return Ok(Cow::Borrowed(bytes));
     }
     let mut whole = Vec::new();
-    // One byte more than allowed tells a file that is too long from one that just fits.
+    // One byte more than allowed distinguishes a file that is too long from the longest allowed
+    // one.
     let mut decoder = MultiGzDecoder::new(bytes).take(max + 1);
     match decoder.read_to_end(&mut whole) {
         Ok(len) if len as u64 > max => Err(CaptureError::TooLarge { max }),
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_compressed_stays_as_it_is() {
+    fn uncompressed_files_are_not_changed() {
         assert_eq!(decompress(b"plain").unwrap(), b"plain".as_slice());
         assert_eq!(decompress(&compressed(b"plain")).unwrap(), b"plain".as_slice());
     }

@@ -1,7 +1,7 @@
-//! Captures of the network: what `tcpdump` and Wireshark write, as LNet messages; and what a
-//! node or a simulation sends, as a file that they read.
+//! Network captures: reads LNet messages from files of `tcpdump` and Wireshark, and writes files
+//! for them from the data of nodes or simulations.
 //!
-//! Pure: the bytes of a file go in, values come out, and the other way round.
+//! Pure: from the bytes of a file to values, and the reverse.
 //!
 //! ```no_run
 //! # fn file() -> Vec<u8> { Vec::new() }

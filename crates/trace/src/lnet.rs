@@ -1,7 +1,7 @@
-//! LNet on a connection: requests, hellos, frames and messages out of chunks.
+//! LNet on a connection: requests, hellos, frames and messages from chunks.
 //!
-//! A connection whose beginning was not captured is taken for one of version 3, or of version 4
-//! over IPv6, and to begin at a frame.
+//! A connection whose start was not captured is assumed to have version 3, or version 4 over IPv6,
+//! and to start at a frame.
 
 use fulmar_base::Time;
 use fulmar_lnet_wire::acceptor::ConnRequest;
@@ -11,25 +11,25 @@ use fulmar_wire::{DecodeError, Order};
 
 use crate::tcp::{Chunk, Connection, Direction, Start};
 
-/// Something that one side said.
+/// A unit of the protocol that one side sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// When its last byte was there.
+    /// The time of its last byte.
     pub time: Time,
-    /// Who said it.
+    /// The sender.
     pub direction: Direction,
     /// Its bytes, without an LNet message's payload.
     pub bytes: Vec<u8>,
-    /// What it is.
+    /// Its kind and content.
     pub kind: Kind,
 }
 
-/// What one side said.
+/// The kind and the content of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The caller names the interface that it wants.
+    /// The connecting side names the target interface.
     ConnRequest(ConnRequest),
-    /// A side introduces itself.
+    /// The hello of a side.
     Hello(Hello),
     /// A frame.
     Frame {
@@ -38,13 +38,13 @@ pub enum Kind {
         /// The LNet message in it, and its payload.
         lnet: Option<(Header, Vec<u8>)>,
     },
-    /// The beginning of something, at the end of the capture.
+    /// An incomplete item at the end of the capture.
     Incomplete,
-    /// Bytes that are none of these. Nothing after them in this direction is decoded.
+    /// Invalid bytes. The rest of this direction is not decoded.
     Malformed(DecodeError),
 }
 
-/// Decodes both directions of a connection, in the order in which the items were complete.
+/// Decodes both directions of a connection. Items are in the order of their last bytes.
 pub fn parse(connection: &Connection<'_>) -> Vec<Item> {
     let is_ipv6 = connection.passive.is_ipv6();
     let older = connection.start == Start::Earlier;
@@ -64,7 +64,7 @@ pub fn parse(connection: &Connection<'_>) -> Vec<Item> {
     for chunk in &connection.chunks {
         let side = &mut sides[chunk.direction.index()];
         side.handle_chunk(chunk, &mut items);
-        // The answer decides the version in which both sides go on.
+        // The answer decides the version of both sides.
         let (form, agreed) = (side.form, side.expects == Expects::Frame);
         if chunk.direction == Direction::FromPassive && agreed {
             sides[Direction::FromActive.index()].form = form;
@@ -86,11 +86,11 @@ enum Expects {
     Frame,
     /// A message of version 1, which has no frames and is not decoded.
     Unframed,
-    /// Nothing more, since something was malformed.
+    /// Nothing, after malformed bytes.
     Nothing,
 }
 
-/// What one side has said and is not decoded yet: less than one item, which is bounded by the
+/// The bytes of one side that are not decoded yet: less than one item, which is limited by the
 /// largest LNet message, and the rest of a chunk.
 struct Side {
     direction: Direction,
@@ -127,7 +127,7 @@ impl Side {
         self.buffer = buffer;
     }
 
-    /// Decodes the item at the front of `bytes`; `None` while it is not whole.
+    /// Decodes the item at the start of `bytes`; `None` while it is incomplete.
     fn decode(&mut self, bytes: &[u8]) -> Result<Option<Decoded>, DecodeError> {
         match self.expects {
             _ if bytes.is_empty() => Ok(None),

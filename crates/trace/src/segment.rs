@@ -1,6 +1,6 @@
 //! TCP segments in packets: Ethernet, IPv4 or IPv6, and TCP.
 //!
-//! Only what captures of LNet hold: no VLANs, no fragments, no IPv6 extension headers.
+//! VLANs, fragments and IPv6 extension headers are not supported.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,9 +11,9 @@ use crate::capture::{LinkType, Packet};
 /// A TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub target: SocketAddr,
     /// The sequence number of the first byte, or of the SYN.
     pub sequence: u32,
@@ -21,7 +21,7 @@ pub struct Segment<'a> {
     pub acknowledged: u32,
     /// [`Segment::SYN`] and so on.
     pub flags: u8,
-    /// The bytes.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -30,15 +30,15 @@ const IPV6: u16 = 0x86dd;
 const TCP: u8 = 6;
 
 impl<'a> Segment<'a> {
-    /// The sender has no more to say.
+    /// The sender closes its direction.
     pub const FIN: u8 = 0x01;
     /// The sender opens the connection.
     pub const SYN: u8 = 0x02;
-    /// There is no such connection.
+    /// The connection is reset.
     pub const RST: u8 = 0x04;
-    /// The bytes are for the application at once.
+    /// The bytes are to be delivered at once.
     pub const PSH: u8 = 0x08;
-    /// The acknowledged number means something.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x10;
 
     /// Returns whether all of `flags` are set.
@@ -46,7 +46,7 @@ impl<'a> Segment<'a> {
         self.flags & flags == flags
     }
 
-    /// Finds the segment in a packet. `None` if there is none, or not a whole header.
+    /// Returns the segment of a packet; `None` if there is none, or a header is incomplete.
     pub fn of_packet(packet: &Packet<'a>) -> Option<Self> {
         let mut r = Reader::new(packet.bytes, Order::Big);
         Self::decode(&mut r, packet.link).ok().flatten()
@@ -111,15 +111,15 @@ impl<'a> Segment<'a> {
         Self::decode_tcp(r, len, source.into(), target.into())
     }
 
-    /// Decodes `len` bytes of TCP; what follows them is padding of the link.
+    /// Decodes `len` bytes of TCP; the bytes after them are padding of the link.
     fn decode_tcp(
         r: &mut Reader<'a>,
         len: usize,
         source: IpAddr,
         target: IpAddr,
     ) -> Result<Option<Self>, DecodeError> {
-        // A host that leaves the cutting to its network card writes a length of 0, and a capture
-        // may have cut the packet.
+        // A host with segmentation offload writes a length of 0, and a capture may have truncated
+        // the packet.
         let len = if len == 0 { r.rest().len() } else { len.min(r.rest().len()) };
         let mut r = r.sub("tcp", len)?;
         let source = SocketAddr::new(source, r.u16("tcp.source")?);
@@ -165,7 +165,7 @@ impl<'a> Segment<'a> {
 
     fn encode_tcp(&self, out: &mut Vec<u8>) {
         let len = TCP_HEADER_LEN + self.payload.len();
-        // What the checksum covers besides the segment.
+        // The checksum also covers the pseudo-header.
         let mut pseudo = Vec::new();
         let mut w = Writer::new(&mut pseudo, Order::Big);
         for ip in [self.source.ip(), self.target.ip()] {
@@ -191,9 +191,9 @@ impl<'a> Segment<'a> {
         w.u32(self.acknowledged);
         w.u8((TCP_HEADER_LEN as u8 / 4) << 4);
         w.u8(self.flags);
-        w.u16(u16::MAX); // The window is always open.
+        w.u16(u16::MAX); // The largest window.
         w.u16(checksum);
-        w.u16(0); // No byte is urgent.
+        w.u16(0); // No urgent bytes.
     }
 }
 
@@ -203,7 +203,7 @@ fn encode_ipv4(len: u16, source: Ipv4Addr, target: Ipv4Addr, w: &mut Writer<'_>)
         w.u16(0x4500); // Version 4, 20 bytes of header.
         w.u16(len);
         w.u16(0);
-        w.u16(0x4000); // Not to be fragmented.
+        w.u16(0x4000); // Do not fragment.
         w.u8(64);
         w.u8(TCP);
         w.u16(checksum);
@@ -218,7 +218,7 @@ fn encode_ipv4(len: u16, source: Ipv4Addr, target: Ipv4Addr, w: &mut Writer<'_>)
 
 const TCP_HEADER_LEN: usize = 20;
 
-/// A locally administered address, made of the end of the IP address so that nodes differ.
+/// Returns a locally administered address from the end of the IP address, so that nodes differ.
 fn mac(ip: IpAddr) -> [u8; 6] {
     match ip {
         IpAddr::V4(ip) => {
@@ -232,7 +232,7 @@ fn mac(ip: IpAddr) -> [u8; 6] {
     }
 }
 
-/// The Internet checksum of parts that, but for the last, have even lengths.
+/// Returns the Internet checksum of parts. All but the last must have even lengths.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for pair in parts.iter().flat_map(|part| part.chunks(2)) {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_read_back_without_the_padding_of_the_link() {
+    fn both_families_are_decoded_without_the_padding_of_the_link() {
         for (source, target) in
             [("10.0.0.1:1023", "10.0.0.2:988"), ("[fd00::1]:1023", "[fd00::2]:988")]
         {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_type_leads_to_the_same_segment() {
+    fn every_link_type_has_the_same_segment() {
         let value = segment("10.0.0.1:1023", "10.0.0.2:988", b"payload");
         let mut frame = Vec::new();
         value.encode(&mut frame);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_sums_to_zero_is_whole() {
+    fn checksums_are_correct() {
         let mut frame = Vec::new();
         segment("10.0.0.1:1023", "10.0.0.2:988", b"payload").encode(&mut frame);
         assert_eq!(checksum(&[&frame[14..34]]), 0);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_and_headers_cut_short_are_no_segments() {
+    fn other_packets_and_truncated_headers_have_no_segment() {
         let mut frame = Vec::new();
         segment("10.0.0.1:1023", "10.0.0.2:988", b"").encode(&mut frame);
         for len in 0..frame.len() {

@@ -1,7 +1,7 @@
-//! Connections out of segments: bytes in the order in which they were sent.
+//! Connections from segments: bytes in the order of sending.
 //!
-//! Segments may come twice (captured on two interfaces, or sent again), overlap, or overtake each
-//! other. What comes before a byte that was never captured is kept; what comes after it is lost.
+//! Segments may be repeated (captured on two interfaces, or retransmitted), overlap, or be
+//! reordered. The bytes before a gap in the capture are kept; those after it are lost.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use crate::capture::Capture;
 use crate::segment::Segment;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// Sent by the side that called.
+    /// Sent by the connecting side.
     FromActive,
-    /// Sent by the side that was called.
+    /// Sent by the accepting side.
     FromPassive,
 }
 
 impl Direction {
-    /// Returns the other way.
+    /// Returns the opposite direction.
     #[must_use]
     pub fn reverse(self) -> Self {
         match self {
@@ -36,23 +36,23 @@ impl Direction {
     }
 }
 
-/// How much of a connection's beginning was captured.
+/// How much of the start of a connection was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// All of it.
     Handshake,
-    /// The call, which nobody answered.
+    /// A SYN without an answer.
     Attempt,
-    /// None: it is older than the capture.
+    /// Nothing: it is older than the capture.
     Earlier,
 }
 
 /// Bytes of one direction that one packet completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// When they were there.
+    /// The time of the packet.
     pub time: Time,
-    /// Which way they went.
+    /// Their direction.
     pub direction: Direction,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -61,9 +61,9 @@ pub struct Chunk<'a> {
 /// One direction of a connection was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// By the sender of this direction.
+    /// The direction whose sender ended it.
     pub direction: Direction,
     /// Whether by RST rather than by FIN.
     pub reset: bool,
@@ -72,17 +72,17 @@ pub struct End {
 /// One TCP connection, or an attempt at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection<'a> {
-    /// The side that called.
+    /// The connecting side.
     pub active: SocketAddr,
-    /// The side that was called.
+    /// The accepting side.
     pub passive: SocketAddr,
-    /// How much of the beginning was captured.
+    /// How much of the start was captured.
     pub start: Start,
-    /// When the first packet was captured.
+    /// The time of the first packet.
     pub opened: Time,
-    /// The bytes of both directions, by time. No chunk is empty.
+    /// The bytes of both directions, in the order of time. No chunk is empty.
     pub chunks: Vec<Chunk<'a>>,
-    /// Who ended it; a FIN counts once for each direction, and so does an RST.
+    /// The ends of its directions: one FIN of each direction, and one RST of each.
     pub ends: Vec<End>,
     streams: [Stream<'a>; 2],
 }
@@ -101,7 +101,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Returns whether bytes of the direction were captured that follow a gap, and are lost.
+    /// Returns whether bytes of the direction are lost because they follow a gap.
     pub fn has_gap(&self, direction: Direction) -> bool {
         !self.streams[direction.index()].waiting.is_empty()
     }
@@ -113,7 +113,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Returns whether this SYN, seen again, is the one that opened the connection.
+    /// Returns whether this SYN is a repetition of the one that opened the connection.
     fn was_opened_by(&self, segment: &Segment<'_>) -> bool {
         let stream = &self.streams[self.direction(segment).index()];
         stream.first == Some(segment.sequence.wrapping_add(1)) && self.start != Start::Earlier
@@ -151,11 +151,11 @@ impl<'a> Connection<'a> {
 /// One direction of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stream<'a> {
-    /// The sequence number of the first byte, once it is known.
+    /// The sequence number of the first byte, if known.
     first: Option<u32>,
-    /// How many bytes have been delivered.
+    /// The number of delivered bytes.
     delivered: u64,
-    /// Segments that a gap holds up, by the position of their first byte.
+    /// Segments after a gap, by the position of their first byte.
     waiting: BTreeMap<u64, &'a [u8]>,
 }
 
@@ -167,12 +167,12 @@ impl<'a> Stream<'a> {
     fn handle_bytes(&mut self, sequence: u32, bytes: &'a [u8], mut deliver: impl FnMut(&'a [u8])) {
         let first = *self.first.get_or_insert(sequence);
         let next = first.wrapping_add(self.delivered as u32);
-        // Sequence numbers wrap; what is far ahead is in truth behind.
+        // Sequence numbers wrap around: a very large distance is negative.
         let ahead = i64::from(sequence.wrapping_sub(next) as i32);
         let position = self.delivered as i64 + ahead;
         let (position, bytes) = match u64::try_from(position) {
             Ok(position) => (position, bytes),
-            // Bytes from before the first one that we know.
+            // Bytes before the first known one.
             Err(_) => (0, bytes.get(position.unsigned_abs() as usize..).unwrap_or_default()),
         };
         if bytes.is_empty() {
@@ -199,15 +199,15 @@ impl<'a> Stream<'a> {
 /// Every TCP connection of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation<'a> {
-    /// In the order of their first packets.
+    /// The connections in the order of their first packets.
     pub connections: Vec<Connection<'a>>,
 }
 
 impl<'a> Conversation<'a> {
-    /// Puts the segments of a capture together.
+    /// Assembles the segments of a capture.
     pub fn of(capture: &Capture<'a>) -> Self {
         let mut this = Self::default();
-        // Ports are used again: the latest connection of each pair counts.
+        // Ports are reused: segments belong to the latest connection of a pair.
         let mut latest = BTreeMap::new();
         for packet in &capture.packets {
             let Some(segment) = Segment::of_packet(packet) else { continue };
@@ -239,7 +239,8 @@ fn begin<'a>(segment: &Segment<'a>, time: Time) -> Connection<'a> {
     let syn = segment.has(Segment::SYN);
     let from_passive = match syn {
         true => segment.has(Segment::ACK),
-        // LNet listens on one port. Failing that, who spoke first is believed to have called.
+        // LNet listens on one port. Otherwise the first sender is assumed to be the connecting
+        // side.
         false => segment.source.port() == ACCEPT_PORT && segment.target.port() != ACCEPT_PORT,
     };
     let (active, passive) = match from_passive {

@@ -1,7 +1,7 @@
-//! Captures of what a node or a simulation sends: connections in, packets out.
+//! Writes captures: connections in, packets out.
 //!
-//! The packets are those of an ideal network: nothing is lost, and acknowledgements travel on the
-//! other side's data.
+//! The packets are those of an ideal network: no loss, and acknowledgements only with the data of
+//! the other side.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,28 +12,28 @@ use crate::capture::{encode_file_header, encode_packet};
 use crate::segment::Segment;
 use crate::tcp::Direction;
 
-/// A connection in a capture that is being written. Never used twice in one capture.
+/// A connection in a capture that is being written. Unique in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
 
-/// Writes a pcapng file of TCP connections. Times must not decrease, or readers will wonder.
+/// Writes a pcapng file of TCP connections. Times should not decrease.
 #[derive(Clone, Debug)]
 pub struct CaptureWriter {
     out: Vec<u8>,
     flows: BTreeMap<FlowId, Flow>,
-    /// How many connections were called so far.
+    /// The number of connections so far.
     calls: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     ends: [SocketAddr; 2],
-    /// The sequence number of each end's next byte.
+    /// The sequence number of the next byte of each side.
     next: [u32; 2],
     closed: [bool; 2],
 }
 
-/// The most bytes in one packet, which together with the headers must stay below 64 KiB.
+/// The most payload bytes of a packet, which with its headers must stay below 64 KiB.
 const SEGMENT_MAX: usize = 65_000;
 const SYN_ACK: u8 = Segment::SYN | Segment::ACK;
 
@@ -46,17 +46,17 @@ impl Default for CaptureWriter {
 }
 
 impl CaptureWriter {
-    /// Begins a capture.
+    /// Starts a capture.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the part of the file that has been written since the last call.
+    /// Returns the part of the file that was written since the last call.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes that `active` called `passive`, which answered.
+    /// Writes a connection from `active` to `passive`.
     ///
     /// # Panics
     /// If one address is IPv4 and the other IPv6.
@@ -69,7 +69,7 @@ impl CaptureWriter {
         id
     }
 
-    /// Writes that `active` called `passive`, where nobody listens.
+    /// Writes a refused connection from `active` to `passive`.
     ///
     /// # Panics
     /// If one address is IPv4 and the other IPv6.
@@ -95,7 +95,7 @@ impl CaptureWriter {
         }
     }
 
-    /// Writes that one side closed its direction. Closing twice changes nothing.
+    /// Writes that one side closed its direction. Repetition has no effect.
     pub fn close(&mut self, now: Time, id: FlowId, direction: Direction) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if !flow.closed[direction.index()] {
@@ -116,8 +116,8 @@ impl CaptureWriter {
     fn call(&mut self, active: SocketAddr, passive: SocketAddr) -> (FlowId, Flow) {
         let id = FlowId(self.calls);
         self.calls += 1;
-        // Sequence numbers that jump from call to call tell a new connection between the same
-        // ports from a repetition of the old one.
+        // Sequence numbers differ strongly between connections, so that a new one between the same
+        // ports is not mistaken for a repetition.
         let first = (id.0 as u32).wrapping_mul(0x9e37_79b9);
         (id, Flow { ends: [active, passive], next: [first; 2], closed: [false; 2] })
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_captures_can_be_read() {
         let mut writer = CaptureWriter::new();
         let long = vec![7; 200_000];
         let first = writer.open(Time(1), addr(A), addr(B));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is closed FromActive")]
-    fn a_closed_direction_says_nothing_more() {
+    fn a_closed_direction_sends_no_more() {
         let mut writer = CaptureWriter::new();
         let flow = writer.open(Time(1), addr(A), addr(B));
         writer.close(Time(2), flow, Direction::FromActive);

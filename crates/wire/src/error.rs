@@ -1,10 +1,10 @@
-//! Why bytes are not a message.
+//! Decoding errors.
 
 use thiserror::Error;
 
-/// What is wrong with the bytes of a peer.
+/// Why the bytes of a peer are not a message.
 ///
-/// Every variant names the field, so that a log line says where to look.
+/// Every variant names the field, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum DecodeError {
@@ -14,13 +14,13 @@ pub enum DecodeError {
     /// Bytes are left over after the last field.
     #[error("{got} bytes too many after {message}")]
     Trailing { message: &'static str, got: usize },
-    /// The magic number belongs to no protocol that we know.
+    /// The magic number is unknown.
     #[error("unknown magic {got:#010x}")]
     Magic { got: u32 },
-    /// The magic is known, and the version is not.
+    /// The magic number is known, and the version is not.
     #[error("unsupported version {got}")]
     Version { got: u32 },
-    /// The field holds a value that the protocol does not allow.
+    /// The protocol does not allow the value of the field.
     #[error("{field} may not be {got:#x}")]
     Range { field: &'static str, got: u64 },
 }

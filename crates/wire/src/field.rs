@@ -1,13 +1,13 @@
-//! Values that stand in a message one after the other.
+//! Values that follow each other in a message.
 
 use crate::{DecodeError, Reader, Writer};
 
-/// A value of fixed size that a message holds, read and written in the order of its peer.
+/// A value of fixed size in a message, read and written in the byte order of the peer.
 pub trait Field: Sized {
-    /// Reads the value; `name` is for the error.
+    /// Reads the value; errors carry `name`.
     ///
     /// # Errors
-    /// If it is cut off, or not a value of this type.
+    /// If bytes are missing, or the value is not valid for this type.
     fn read(r: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError>;
 
     /// Writes the value.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_follow_each_other_each_in_the_order_of_the_peer() {
+    fn fields_follow_each_other_in_the_byte_order_of_the_peer() {
         let little = "01 0302 feffffffffffffff 07060504 0f0e0d0c0b0a0908 616263 01000000 13121110";
         let big = "01 0203 fffffffffffffffe 04050607 08090a0b0c0d0e0f 616263 00000001 10111213";
         for (order, text) in [(Order::Little, little), (Order::Big, big)] {
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_names_the_innermost_field() {
+    fn an_error_for_missing_bytes_names_the_innermost_field() {
         let bytes = written(Order::Little);
         let field = |len: usize| {
             let mut r = Reader::new(&bytes[..len], Order::Little);
             match Everything::read(&mut r, "value") {
                 Err(DecodeError::Short { field, missing }) => (field, missing),
-                other => panic!("{len} bytes are {other:?}"),
+                other => panic!("{len} bytes decode to {other:?}"),
             }
         };
         assert_eq!(field(0), ("Everything.byte", 1));

@@ -1,7 +1,7 @@
 //! Bytes to values and back: [`Reader`], [`Writer`], [`Order`], [`DecodeError`], [`Field`],
 //! [`wire_enum!`] and [`wire_struct!`].
 //!
-//! Pure: bytes in, values out. Nothing that a peer can send makes these functions panic.
+//! Pure: bytes in, values out. These functions do not panic, whatever a peer sends.
 #![forbid(unsafe_code)]
 
 mod error;

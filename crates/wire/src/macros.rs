@@ -1,9 +1,9 @@
-//! Declaring the numbers and the structures of a protocol.
+//! Macros that declare the numbers and the structures of a protocol.
 
-/// Declares a number on the wire together with the names of its known values.
+/// Declares a number on the wire and the names of its known values.
 ///
-/// The result is a newtype and not an enum: a peer may send a value that we have never heard
-/// of, and we must still decode it, log it and answer it.
+/// The result is a newtype and not an enum: a node must decode, log and answer a value that it does
+/// not know.
 ///
 /// ```
 /// fulmar_wire::wire_enum! {
@@ -32,7 +32,7 @@ macro_rules! wire_enum {
         impl $name {
             $( $(#[$value_meta])* pub const $value: Self = Self($number); )+
 
-            /// The values that have a name, in the order of the specification.
+            /// The named values, in the order of the specification.
             pub const KNOWN: &'static [Self] = &[$(Self::$value),+];
 
             /// Returns the name of a known value.

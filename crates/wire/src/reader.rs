@@ -1,8 +1,8 @@
-//! A cursor over bytes that someone else wrote.
+//! A cursor over received bytes.
 
 use crate::{DecodeError, Order};
 
-/// Reads scalars off the front of a byte slice. Every read names its field for the error.
+/// Reads scalars from the front of a byte slice. Every read names its field, for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         Self { bytes, order }
     }
 
-    /// Returns the same bytes read in another order.
+    /// Returns a reader of the same bytes in another order.
     #[must_use]
     pub fn in_order(self, order: Order) -> Self {
         Self { order, ..self }
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.order
     }
 
-    /// Returns the bytes that are left.
+    /// Returns the remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Returns the next `N` bytes as they are.
+    /// Returns the next `N` bytes unchanged.
     #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
         let Some((taken, rest)) = self.bytes.split_first_chunk::<N>() else {
@@ -88,12 +88,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns a reader of the next `len` bytes, which it cannot leave.
+    /// Returns a reader that is limited to the next `len` bytes.
     pub fn sub(&mut self, field: &'static str, len: usize) -> Result<Self, DecodeError> {
         Ok(Self { bytes: self.take(field, len)?, order: self.order })
     }
 
-    /// Requires that every byte of `message` was read.
+    /// Requires that all bytes of `message` were read.
     pub fn finish(self, message: &'static str) -> Result<(), DecodeError> {
         match self.bytes.len() {
             0 => Ok(()),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_follow_the_order_and_name_the_field_they_fail_on() {
+    fn scalars_follow_the_order_and_errors_name_the_field() {
         let bytes = [1, 2, 3, 4, 5, 6, 7];
         let mut little = Reader::new(&bytes, Order::Little);
         let mut big = little.in_order(Order::Big);

@@ -1,14 +1,14 @@
-//! Checks that every codec passes.
+//! Helpers for the tests of codecs.
 
 use std::fmt::Debug;
 
 use crate::DecodeError;
 
-/// Decodes `bytes` whole, encodes the value again and requires the same bytes; then requires
-/// that every shorter prefix is an error and not a panic. Returns the value.
+/// Decodes `bytes`, encodes the value and requires the same bytes; then requires that every shorter
+/// prefix is an error. Returns the value.
 ///
 /// # Panics
-/// If one of these does not hold.
+/// If a requirement does not hold.
 pub fn round_trip<T: Debug>(
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
@@ -28,7 +28,7 @@ pub fn round_trip<T: Debug>(
 /// Parses the hex digits of `text`; everything from a `|` or `;` to the end of a line is a comment.
 ///
 /// # Panics
-/// If a digit is not hexadecimal or has no partner.
+/// If a digit is not hexadecimal, or their number is odd.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text
         .lines()
@@ -36,6 +36,6 @@ pub fn hex(text: &str) -> Vec<u8> {
         .filter(|c| !c.is_whitespace())
         .map(|c| c.to_digit(16).unwrap_or_else(|| panic!("{c:?} is not a hex digit")))
         .collect();
-    assert!(digits.len().is_multiple_of(2), "half a byte");
+    assert!(digits.len().is_multiple_of(2), "odd number of hex digits");
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }

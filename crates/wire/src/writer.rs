@@ -1,4 +1,4 @@
-//! Appending scalars to a message.
+//! Appends scalars to a message.
 
 use crate::Order;
 
@@ -10,12 +10,12 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `out` in `order`.
+    /// Returns a writer that appends to `out` in `order`.
     pub fn new(out: &'a mut Vec<u8>, order: Order) -> Self {
         Self { out, order }
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);

@@ -46,7 +46,7 @@ fn wrong_selection_policies_are_refused() {
         ),
         ("add --src tcp --rte 127.0.0.3@tcp", 234, "# hint: a rule has --src, --dst, --src with"),
         ("add --src tcp --dst tcp1 --priority 3", 234, "errno: -22\n"),
-        ("add --src ethernet", 234, "\"ethernet\" is no address on tcp"),
+        ("add --src ethernet", 234, "\"ethernet\" is not an address on tcp"),
         ("del --idx 7", 254, "add:\n    - udsp:\n          errno: -2\n"),
         ("del", 234, "give --idx N or --all"),
     ] {

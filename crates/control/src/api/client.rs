@@ -1,4 +1,4 @@
-//! The command line's end of the control socket.
+//! The client of the control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const REPLY_BYTES_MAX: usize = 256 << 20;
 /// Why a call has no reply.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// Nobody listens.
+    /// No node listens.
     #[error(
         "no node answers at {path} ({cause}): start one with \"fulmar node\", or name its socket \
          with --control or FULMAR_CONTROL"
@@ -30,19 +30,17 @@ pub enum CallError {
         /// Why not.
         cause: Errno,
     },
-    /// The user is not one of those who may.
-    #[error(
-        "the node at {path} does not let you in: become root, or a member of the socket's group"
-    )]
+    /// The user has no permission.
+    #[error("no permission for the node at {path}: become root, or a member of the socket's group")]
     Forbidden {
         /// The socket.
         path: PathBuf,
     },
-    /// The node says no.
+    /// The node refused the request.
     #[error(transparent)]
     Refused(#[from] AdminError),
-    /// Whatever listens there, it is no node of this release.
-    #[error("what answers at {path} cannot be understood: {reason}; is it a node of this release?")]
+    /// The answer is not that of a node of this release.
+    #[error("invalid answer at {path}: {reason}; is it a node of this release?")]
     Garbled {
         /// The socket.
         path: PathBuf,
@@ -51,19 +49,19 @@ pub enum CallError {
     },
 }
 
-/// Talks to the node behind a socket; each call is a connection of its own, and blocks.
+/// Calls the node at a socket. Each call opens a connection, and blocks.
 #[derive(Clone, Debug)]
 pub struct Client {
     path: PathBuf,
 }
 
 impl Client {
-    /// Names the socket; nothing is opened yet.
+    /// Returns a client for the socket, without opening it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Names the first of [`default_sockets`](super::default_sockets) where somebody answers.
+    /// Returns a client for the first of [`default_sockets`](super::default_sockets) with a node.
     pub fn at_default() -> Self {
         let sockets = super::default_sockets();
         let answers =
@@ -72,15 +70,15 @@ impl Client {
         Self::new(path.expect("there is at least one default"))
     }
 
-    /// Returns the socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Asks the node.
+    /// Sends a request and returns the reply.
     ///
     /// # Errors
-    /// Says whether there is no node, or what it refuses.
+    /// If there is no node, or it refuses the request.
     pub fn call<O: Operation>(&self, operation: &O) -> Result<O::Reply, CallError> {
         let body = serde_json::to_vec(operation).map_err(|error| self.garbled(error))?;
         let reply = self.request(Method::POST, O::PATH, body)?;
@@ -110,7 +108,7 @@ impl Client {
         }
         match serde_json::from_slice::<AdminError>(&reply) {
             Ok(error) => Err(CallError::Refused(error)),
-            Err(_) => Err(self.garbled(format!("it answers {status} to {path}"))),
+            Err(_) => Err(self.garbled(format!("{status} for {path}"))),
         }
     }
 

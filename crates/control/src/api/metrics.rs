@@ -1,4 +1,4 @@
-//! `/metrics`: what a node counts, for Prometheus.
+//! `/metrics`: the counters of a node, for Prometheus.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::show::{
 /// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Asks the node for everything and writes it down.
+/// Returns all metrics of the node.
 pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
     let scrape = Scrape {
         nets: admin.net_show(NetShow::default())?,
@@ -41,7 +41,7 @@ pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
     Ok(text)
 }
 
-/// Returns the memory of this process, if the system tells.
+/// Returns the resident memory of this process, if it is known.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -63,7 +63,7 @@ struct Scrape {
 
 /// Labels with their values.
 type Labels = Vec<(&'static str, String)>;
-/// A gauge's name, what it shows, and its value.
+/// The name of a gauge, its description, and its value.
 type Gauge<T> = (&'static str, &'static str, fn(&T) -> i64);
 
 impl Collector for Scrape {
@@ -90,11 +90,11 @@ impl Scrape {
         let s = &self.stats;
         out.gauges(
             "fulmar_messages_active",
-            "Messages under way.",
+            "Messages in flight.",
             [(vec![], s.msgs_alloc as i64)],
         )?;
         let max = [(vec![], s.msgs_max as i64)];
-        out.gauges("fulmar_messages_active_max", "The most messages ever under way.", max)?;
+        out.gauges("fulmar_messages_active_max", "The most messages ever in flight.", max)?;
         let by = |direction: &str, n| (vec![("direction", direction.to_owned())], n);
         let messages =
             [("sent", s.send_count), ("received", s.recv_count), ("routed", s.route_count)];
@@ -106,7 +106,7 @@ impl Scrape {
         out.counters("fulmar_dropped_bytes", "Payload bytes dropped.", [(vec![], s.drop_length)])?;
         out.counters("fulmar_message_errors", "Messages that failed.", [(vec![], s.errors)])?;
         let lost = [(vec![], s.response_timeout_count)];
-        out.counters("fulmar_response_timeouts", "Answers that did not come in time.", lost)?;
+        out.counters("fulmar_response_timeouts", "Responses that did not arrive in time.", lost)?;
         out.counters("fulmar_resends", "Messages sent again.", [(vec![], s.resend_count)])
     }
 
@@ -115,7 +115,7 @@ impl Scrape {
         let labels = |ni: &Ni| vec![("nid", ni.nid.to_string())];
         let gauges: [Gauge<Ni>; 5] = [
             ("fulmar_ni_up", "1 if the interface is up.", |ni| ni.up.into()),
-            ("fulmar_ni_credits", "Free credits; below 0, so many messages wait.", |ni| {
+            ("fulmar_ni_credits", "Free credits; if negative, waiting messages.", |ni| {
                 ni.credits.now
             }),
             ("fulmar_ni_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
@@ -139,7 +139,7 @@ impl Scrape {
             ];
             classes.map(|(class, n)| of_class(labels(ni), class, n))
         });
-        out.counters("fulmar_ni_failures", "Failures that the interface is blamed for.", failures)?;
+        out.counters("fulmar_ni_failures", "Failures attributed to the interface.", failures)?;
         out.traffic("fulmar_ni", || nis().map(|ni| (labels(ni), &ni.traffic)))
     }
 
@@ -149,17 +149,17 @@ impl Scrape {
             vec![("peer", peer.primary.to_string()), ("nid", ni.nid.to_string())]
         };
         let gauges: [Gauge<PeerNi>; 6] = [
-            ("fulmar_peer_credits", "Free credits; below 0, so many messages wait.", |ni| {
+            ("fulmar_peer_credits", "Free credits; if negative, waiting messages.", |ni| {
                 ni.credits.now
             }),
             ("fulmar_peer_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
             ("fulmar_peer_credits_max", "The credits of the peer.", |ni| ni.credits.max),
             (
                 "fulmar_peer_router_credits",
-                "Messages more that may be forwarded from the peer; below 0, so many wait.",
+                "Messages that may be forwarded from the peer; if negative, waiting ones.",
                 |ni| ni.router_credits,
             ),
-            ("fulmar_peer_queued_bytes", "Bytes on their way to the peer or waiting.", |ni| {
+            ("fulmar_peer_queued_bytes", "Bytes in flight to the peer or waiting.", |ni| {
                 ni.queued_bytes as i64
             }),
             ("fulmar_peer_health", "The health of the peer, 1000 at best.", |ni| {
@@ -179,7 +179,7 @@ impl Scrape {
             ];
             classes.map(|(class, n)| of_class(labels(both), class, n))
         });
-        out.counters("fulmar_peer_failures", "Failures that the peer is blamed for.", failures)?;
+        out.counters("fulmar_peer_failures", "Failures attributed to the peer.", failures)?;
         out.traffic("fulmar_peer", || nis().map(|both| (labels(both), &both.1.traffic)))
     }
 
@@ -189,18 +189,18 @@ impl Scrape {
         };
         let routes = || self.routes.iter();
         let up = routes().map(|route| (labels(route), route.up.into()));
-        out.gauges("fulmar_route_up", "1 if the route would be used now.", up)?;
+        out.gauges("fulmar_route_up", "1 if the route is usable.", up)?;
         let messages = routes().map(|route| (labels(route), route.messages));
-        out.counters("fulmar_route_messages", "Messages sent by the route.", messages)?;
-        let help = "The time from request to response by the route in nanoseconds.";
+        out.counters("fulmar_route_messages", "Messages sent on the route.", messages)?;
+        let help = "The time from request to response on the route in nanoseconds.";
         let latency = routes().map(|route| (labels(route), &route.latency));
         out.delays("fulmar_route_latency_nanoseconds", help, latency)?;
         let alive = self.routers.iter();
         let alive = alive.map(|r| (vec![("nid", r.nid.to_string())], r.alive.into()));
-        out.gauges("fulmar_router_alive", "1 if the gateway lives.", alive)
+        out.gauges("fulmar_router_alive", "1 if the gateway is alive.", alive)
     }
 
-    /// What this node is as a router; one that never was has nothing to tell.
+    /// The metrics of a router; none for a node that never was one.
     fn router(&self, out: &mut Out<'_>) -> fmt::Result {
         if !self.routing.is_known() {
             return Ok(());
@@ -208,7 +208,7 @@ impl Scrape {
         let on = [(vec![("state", self.routing.state.to_string())], 1)];
         out.gauges("fulmar_routing_state", "Whether messages for others are forwarded.", on)?;
         let gauges: [Gauge<Pool>; 4] = [
-            ("fulmar_router_buffers", "Router buffers that there may be.", |pool| {
+            ("fulmar_router_buffers", "The maximum number of router buffers.", |pool| {
                 pool.buffers.into()
             }),
             ("fulmar_router_buffers_allocated", "Router buffers that have memory.", |pool| {
@@ -216,7 +216,7 @@ impl Scrape {
             }),
             (
                 "fulmar_router_buffer_credits",
-                "Free router buffers; below 0, so many messages wait.",
+                "Free router buffers; if negative, waiting messages.",
                 |pool| pool.credits,
             ),
             ("fulmar_router_buffer_credits_min", "The fewest free router buffers ever.", |pool| {
@@ -235,7 +235,7 @@ impl Scrape {
         out.counters("fulmar_forwarded_messages", "Messages forwarded.", messages)?;
         let bytes = transits().map(|t| (labels(t), t.bytes));
         out.counters("fulmar_forwarded_bytes", "Payload bytes forwarded.", bytes)?;
-        let help = "The time that a message took to pass in nanoseconds.";
+        let help = "The time from receiving to sending a forwarded message in nanoseconds.";
         let latency = transits().map(|t| (labels(t), &t.latency));
         out.delays("fulmar_forwarding_latency_nanoseconds", help, latency)
     }

@@ -1,6 +1,6 @@
 //! The administration API of a node: HTTP and JSON on a Unix socket.
 //!
-//! A node implements [`Admin`] and hands it to a [`Server`]; the command line calls it by a
+//! A node implements [`Admin`] and gives it to a [`Server`]; the command line calls it with a
 //! [`Client`]. By hand: `curl --unix-socket /run/fulmar/control.sock -X POST
 //! http://node/v1/net/show`.
 
@@ -19,18 +19,18 @@ pub use client::{CallError, Client};
 pub use operations::*;
 pub use server::{BindError, Server, ServerHandle};
 
-/// The longest request in bytes.
+/// The maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// How many requests may be under way at once; a ping may take minutes.
+/// The most concurrent requests; a ping may take minutes.
 pub const REQUESTS_MAX: usize = 64;
-/// How many connections each listener holds at once; further callers wait.
+/// The most connections of each listener; further clients wait.
 pub const CONNECTIONS_MAX: usize = 128;
 
-/// The socket of a node that root started.
+/// The default socket of a node of root.
 const SYSTEM_SOCKET: &str = "/run/fulmar/control.sock";
 
-/// Returns where a node that was told nothing else has its socket: in the system's directory, or
-/// if that is not allowed in the user's own.
+/// Returns the default paths of the socket: in the system's directory, or if that is not allowed in
+/// the user's.
 pub fn default_sockets() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR");
     let own = own.map(|directory| PathBuf::from(directory).join("fulmar/control.sock"));

@@ -1,5 +1,5 @@
-//! What can be asked of a node. One table: the trait that a node implements, the paths of HTTP,
-//! and the types of requests and replies all come from it.
+//! The operations of a node. One table defines the trait that a node implements, the paths of HTTP,
+//! and the types of requests and replies.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid, NidMatch};
@@ -17,25 +17,25 @@ use crate::show::{
     SocklndPeer, Stats,
 };
 
-/// Why a node did not do what it was asked.
+/// Why a node refused a request, or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{descr}")]
 pub struct AdminError {
     /// A negative error number.
     pub errno: i32,
-    /// What failed, in the words of Lustre's tools where they have some.
+    /// What failed, as Lustre's tools say it.
     pub descr: String,
-    /// What to do about it.
+    /// What to do.
     pub hint: Option<String>,
 }
 
 impl AdminError {
-    /// Says what failed.
+    /// Returns an error without a hint.
     pub fn new(errno: Errno, descr: impl Into<String>) -> Self {
         Self { errno: -errno.0, descr: descr.into(), hint: None }
     }
 
-    /// Adds what to do about it.
+    /// Adds what to do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -46,7 +46,7 @@ impl AdminError {
         Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
     }
 
-    /// Says that the node takes no part in selftest, and how it would.
+    /// Returns the error of a node without the selftest role.
     pub fn no_selftest() -> Self {
         Self::new(Errno::EOPNOTSUPP, "this node has no selftest role").with_hint(
             "start it with \"fulmar node --role selftest\", or with roles: [selftest] in its file",
@@ -54,11 +54,11 @@ impl AdminError {
     }
 }
 
-/// Something to ask of a node, with the type of its reply.
+/// A request to a node, with the type of its reply.
 pub trait Operation: Serialize + DeserializeOwned + Send + 'static {
     /// Its path under `/v1/`.
     const PATH: &'static str;
-    /// What a node answers.
+    /// The reply.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 }
 
@@ -67,11 +67,11 @@ macro_rules! operations {
         $(#[doc = $doc:literal])+
         $path:literal $method:ident($request:ident) -> $reply:ty $({ $default:expr })?;
     )+) => {
-        /// A node, as an administrator sees it.
+        /// The administration interface of a node.
         ///
-        /// Methods may block until they have their answer: each runs on a thread of its own, and
-        /// no more than [`REQUESTS_MAX`](super::REQUESTS_MAX) at once. Those that have a default
-        /// are for features that a node may lack.
+        /// Methods may block until they have a result: each runs on its own thread, and at most
+        /// [`REQUESTS_MAX`](super::REQUESTS_MAX) run at the same time. Methods with a default are
+        /// for optional features.
         pub trait Admin: Send + Sync + 'static { $(
             operations!(@method $(#[doc = $doc])+ $method($request) -> $reply $({ $default })?);
         )+ }
@@ -96,7 +96,7 @@ macro_rules! operations {
         $(#[doc = $doc])+
         ///
         /// # Errors
-        /// What the administrator is told: what failed, and why.
+        /// If the node refuses the request or fails.
         fn $method(&self, request: $request) -> Result<$reply, AdminError>;
     };
     (@method $(#[doc = $doc:literal])+ $method:ident($request:ident) -> $reply:ty
@@ -104,7 +104,7 @@ macro_rules! operations {
         $(#[doc = $doc])+
         ///
         /// # Errors
-        /// What the administrator is told: what failed, and why.
+        /// If the node refuses the request or fails.
         fn $method(&self, _: $request) -> Result<$reply, AdminError> {
             $default
         }
@@ -128,21 +128,21 @@ operations! {
     "peer/del" peer_del(PeerDel) -> ();
     /// Changes a peer NI, or all.
     "peer/set" peer_set(PeerSet) -> ();
-    /// Asks nodes for their NIDs. Some may answer and others not.
+    /// Pings nodes, each with its own result.
     "ping" ping(Ping) -> Vec<Answer>;
-    /// Asks nodes for their NIDs, remembers them, and tells them ours.
+    /// Discovers nodes: pings them, stores their NIDs, and pushes the local ones.
     "discover" discover(Discover) -> Vec<Answer>;
-    /// What the node has carried.
+    /// The statistics of the node.
     "stats/show" stats_show(StatsShow) -> Stats;
-    /// Zeroes what [`Admin::stats_show`] and the statistics of NIs and peers count.
+    /// Resets [`Admin::stats_show`] and the statistics of NIs and peers.
     "stats/reset" stats_reset(StatsReset) -> ();
-    /// The global values: [`show::globals`] of those in force.
+    /// The current global values: [`show::globals`].
     "global/show" global_show(GlobalShow) -> Globals;
-    /// Changes a global value: [`config::set`](crate::config::set) says how.
+    /// Changes a global value, as [`config::set`](crate::config::set) does.
     "global/set" global_set(GlobalSet) -> ();
     /// Everything that can be shown.
     "export" export(ExportAll) -> Export;
-    /// Adds or removes what an lnet.conf names. Its `ping` and `discover` are the client's business.
+    /// Adds or removes the content of an lnet.conf. The client executes its `ping` and `discover`.
     "import" import(Import) -> ();
     /// The connections of the socket LND.
     "socklnd/connections" connections(Connections) -> Vec<Connection>;
@@ -152,32 +152,32 @@ operations! {
     "socklnd/interfaces" socklnd_interfaces(SocklndInterfaces) -> Vec<SocklndInterface>;
     /// Closes the connections of the socket LND with a peer, or with all.
     "socklnd/disconnect" disconnect(Disconnect) -> ();
-    /// What the socket LND has counted.
+    /// The counters of the socket LND.
     "socklnd/counters" socklnd_counters(Counters) -> SocklndCounters;
     /// The NIDs of this node, without `0@lo`.
     "nids" list_nids(ListNids) -> Nids;
-    /// The NID of this node by which it reaches the nearest of those given, which is what recorded
-    /// nodes answer; `None` if it reaches none of them.
+    /// The local NID for the nearest of the given NIDs, as kernel nodes answer; `None` if none can
+    /// be reached.
     "which_nid" which_nid(WhichNid) -> WhichReply;
-    /// NIDs that wait to recover: ours, or those of peers.
+    /// NIDs in recovery: local ones, or those of peers.
     "recovery/show" recovery_show(RecoveryShow) -> Nids;
-    /// Which of the things that always hold of a node do not; those of a node that rests too, if asked.
+    /// The violated invariants of the node; with `idle` also those of an idle node.
     "debug/check" debug_check(DebugCheck) -> Checked {
         Err(AdminError::unsupported("checking itself"))
     };
     /// Routes to other networks.
     "route/show" route_show(RouteShow) -> Vec<show::Route>;
-    /// Adds routes, in order, up to the first that is refused.
+    /// Adds routes in order, up to the first that is refused.
     "route/add" route_add(RouteAdd) -> ();
-    /// Removes routes, in order, up to the first that there is not.
+    /// Removes routes in order, up to the first that does not exist.
     "route/del" route_del(RouteDel) -> ();
     /// The gateways of the routes.
     "routers/show" routers_show(RoutersShow) -> Vec<show::Router>;
-    /// Whether messages for others are forwarded, with how many buffers, and what passed.
+    /// The state of forwarding, the buffers, and the forwarded messages.
     "routing/show" routing_show(RoutingShow) -> show::Routing;
-    /// Changes whether messages for others are forwarded, or how many buffers there are for them.
+    /// Changes the state of forwarding, or the number of buffers.
     "routing/set" routing_set(RoutingSet) -> ();
-    /// Begins to push peers elsewhere; [`Admin::routing_show`] says when nothing is forwarded.
+    /// Starts to drain the router; [`Admin::routing_show`] reports when nothing is forwarded.
     "routing/drain" routing_drain(RoutingDrain) -> ();
     /// Selection policies.
     "udsp/show" udsp_show(UdspShow) -> Vec<UdspConf> { Ok(Vec::new()) };
@@ -185,19 +185,19 @@ operations! {
     "udsp/add" udsp_add(UdspAdd) -> () { Err(AdminError::unsupported("UDSP")) };
     /// Removes a selection policy.
     "udsp/del" udsp_del(UdspDel) -> () { Err(AdminError::unsupported("UDSP")) };
-    /// Faults on purpose: messages that are dropped, or those that are delayed.
+    /// Injected faults: messages that are dropped, or those that are delayed.
     "fault/show" fault_show(FaultShow) -> Vec<Fault> { Ok(Vec::new()) };
     /// Adds a fault.
     "fault/add" fault_add(FaultAdd) -> () { Err(AdminError::unsupported("fault injection")) };
-    /// Removes faults, and says how many.
+    /// Removes faults, and returns their number.
     "fault/del" fault_del(FaultDel) -> Removed { Err(AdminError::unsupported("fault injection")) };
-    /// Begins to count anew.
+    /// Resets the counters of faults.
     "fault/reset" fault_reset(FaultReset) -> () {
         Err(AdminError::unsupported("fault injection"))
     };
     /// Makes messages to and from a NID fail.
     "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
-    /// Has the node's selftest console do something; some commands take half a minute.
+    /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
 }
 
@@ -248,7 +248,7 @@ requests! {
         /// Seconds.
         #[serde(default)]
         lnd_timeout: Option<u32>,
-        /// The administrator's switch: whether the NI is in use.
+        /// Whether the administrator lets the NI be used.
         #[serde(default)]
         enabled: Option<bool>,
     }
@@ -261,7 +261,7 @@ requests! {
     /// See [`Admin::peer_add`].
     PeerAdd {
         peer: PeerConf,
-        /// The primary NID stays, whatever the peer says.
+        /// Whether the primary NID is kept, whatever the peer reports.
         #[serde(default)]
         lock_primary: bool,
     }
@@ -270,7 +270,7 @@ requests! {
         primary: Nid,
         #[serde(default)]
         nids: Vec<Nid>,
-        /// Even if its primary NID is locked.
+        /// Whether to delete it even if its primary NID is locked.
         #[serde(default)]
         force: bool,
     }
@@ -302,7 +302,7 @@ requests! {
         /// Seconds.
         #[serde(default)]
         timeout: Option<u32>,
-        /// Ask even a peer that is known.
+        /// Discover also a peer that is already known.
         #[serde(default)]
         force: bool,
     }
@@ -345,7 +345,7 @@ requests! {
     RecoveryShow { peers: bool, }
     /// See [`Admin::debug_check`].
     DebugCheck { #[serde(default)] idle: bool, }
-    /// What does not hold, in words.
+    /// The violations, as text.
     Checked { broken: Vec<String>, }
     /// See [`Admin::route_show`].
     RouteShow {}
@@ -372,8 +372,7 @@ requests! {
     FaultShow { action: FaultAction, }
     /// See [`Admin::fault_add`].
     FaultAdd { rule: FaultConf, }
-    /// See [`Admin::fault_del`]: those between two NIDs, where any NID stands for whatever a fault
-    /// has.
+    /// See [`Admin::fault_del`]: those between two NIDs; the wildcard matches the NID of any fault.
     FaultDel {
         action: FaultAction,
         #[serde(default)]
@@ -381,19 +380,19 @@ requests! {
         #[serde(default)]
         target: NidMatch,
     }
-    /// How many were removed.
+    /// The number of removed faults.
     Removed { count: u64, }
     /// See [`Admin::fault_reset`].
     FaultReset { action: FaultAction, }
     /// See [`Admin::fail_nid`].
     FailNid {
         nid: NidMatch,
-        /// How many times; for ever if it is not said, and no more if 0.
+        /// The number of failures; unlimited if `None`, and none if 0.
         #[serde(default)]
         times: Option<u32>,
     }
     /// See [`Admin::lst`].
     Lst { keyed: Keyed, }
-    /// What the console answers. Its refusals are no [`AdminError`]: `lst` has words for them.
+    /// The answer of the console. It includes refusals, whose texts `lst` has.
     LstReply { answer: console::Answer, }
 }

@@ -1,4 +1,4 @@
-//! The daemon's end: HTTP on a Unix socket, and metrics on a TCP port if one is configured.
+//! The server: HTTP on a Unix socket, and metrics on a TCP port if one is configured.
 //!
 //! ```text
 //! POST /v1/net/show      JSON in, JSON out: one path for each operation
@@ -35,22 +35,22 @@ use super::operations::{
 use super::{CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX, metrics};
 use crate::show::tables;
 
-/// How long a caller may take for the head of a request.
+/// The timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Who may talk to a node: its own user and group.
+/// The mode of the socket: access for the node's user and group.
 const SOCKET_MODE: u32 = 0o660;
 
-/// Why the control socket or the metrics port cannot be had.
+/// Why the control socket or the metrics port cannot be opened.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum BindError {
-    /// Somebody answers there.
+    /// Another node answers there.
     #[error("another node answers at {path}: stop it, or name another socket with --control")]
     InUse { path: PathBuf },
-    /// The system refuses.
+    /// The system refused the socket.
     #[error("cannot make the control socket {path}: {error}; name another with --control")]
     Socket { path: PathBuf, error: io::Error },
-    /// The system refuses.
+    /// The system refused the port.
     #[error("cannot serve metrics at {address}: {error}; name another address with --metrics")]
     Metrics { address: SocketAddr, error: io::Error },
 }
@@ -64,12 +64,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the socket at `path`, with its directory, and opens the port for metrics.
+    /// Creates the socket at `path`, with its directory, and opens the port for metrics.
     ///
-    /// A socket that nobody answers is replaced.
+    /// A socket without a listener is replaced.
     ///
     /// # Errors
-    /// Says which of the two cannot be had.
+    /// If one of the two cannot be opened.
     pub fn bind(path: &Path, metrics: Option<SocketAddr>) -> Result<Self, BindError> {
         let path = path.to_owned();
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
@@ -88,8 +88,8 @@ impl Server {
         Ok(Self { path, control, metrics })
     }
 
-    /// Makes the socket at the first of [`default_sockets`](super::default_sockets) that may be
-    /// had.
+    /// Creates the socket at the first of [`default_sockets`](super::default_sockets) that is
+    /// allowed.
     ///
     /// # Errors
     /// As for [`Self::bind`].
@@ -113,15 +113,15 @@ impl Server {
         &self.path
     }
 
-    /// Returns where metrics are served over TCP.
+    /// Returns the TCP address of the metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref()?.local_addr().ok()
     }
 
-    /// Serves until `stop`, in a runtime of Tokio.
+    /// Serves until `stop`, in a Tokio runtime.
     ///
     /// # Errors
-    /// Those of the runtime when it takes the sockets.
+    /// If the runtime does not accept the sockets.
     pub async fn serve(
         self,
         admin: Arc<dyn Admin>,
@@ -152,15 +152,15 @@ impl Server {
             () = serve_metrics => {}
             () = stop => {}
         }
-        // Another node may have put its own there; whoever connects will tell.
+        // Another node may have replaced it; connecting shows that.
         let _ = fs::remove_file(&self.path);
         Ok(())
     }
 
-    /// Serves on a thread of its own, until the handle is dropped.
+    /// Serves on its own thread, until the handle is dropped.
     ///
     /// # Errors
-    /// Those of the system when it makes a thread.
+    /// If the system creates no thread.
     pub fn spawn(self, admin: Arc<dyn Admin>) -> io::Result<ServerHandle> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -168,7 +168,7 @@ impl Server {
             let served = runtime.block_on(self.serve(admin, async {
                 let _ = stopped.await;
             }));
-            // Pings that nobody waits for any more must not delay the end.
+            // Pings whose client is gone must not delay the end.
             runtime.shutdown_background();
             served
         })?;
@@ -176,7 +176,7 @@ impl Server {
     }
 }
 
-/// A server on a thread of its own.
+/// A server on its own thread.
 #[derive(Debug)]
 pub struct ServerHandle {
     stop: Option<oneshot::Sender<()>>,
@@ -192,7 +192,7 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Binds beside the final name, so that nobody can connect before the mode is set.
+/// Binds under a temporary name, so that no client can connect before the mode is set.
 fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -220,7 +220,7 @@ where
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
         let Ok(stream) = accept().await else {
-            // Out of file descriptors, most likely: others must end first.
+            // Probably out of file descriptors: other connections must end first.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -230,14 +230,14 @@ where
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
-            // A caller that goes away is its own business.
+            // A client that disconnects is not an error.
             let _ = connection.await;
             drop(place);
         });
     }
 }
 
-/// What every handler has.
+/// The state of every handler.
 #[derive(Clone)]
 pub(super) struct Shared {
     admin: Arc<dyn Admin>,
@@ -245,7 +245,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Runs what may block on a thread for that.
+    /// Runs a blocking function on a thread for such functions.
     async fn run<T: Send + 'static>(
         self,
         f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
@@ -285,10 +285,10 @@ pub(super) fn operation<O: Operation>(
     run: fn(&dyn Admin, O) -> Result<O::Reply, AdminError>,
 ) -> MethodRouter<Shared> {
     post(move |State(shared): State<Shared>, body: Bytes| async move {
-        // No body asks for what needs no arguments.
+        // An empty body is for requests without arguments.
         let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
         let request: O = serde_json::from_slice(&body).map_err(|error| {
-            AdminError::new(Errno::EINVAL, format!("the request is wrong: {error}"))
+            AdminError::new(Errno::EINVAL, format!("the request is not valid: {error}"))
         })?;
         shared.run(move |admin| run(admin, request)).await.map(Json)
     })
@@ -314,7 +314,7 @@ fn render_table(admin: &dyn Admin, name: &str) -> Result<String, AdminError> {
         "buffers" => tables::buffers(&admin.routing_show(RoutingShow {})?),
         _ => {
             let error = AdminError::new(Errno::ENOENT, format!("there is no table \"{name}\""));
-            return Err(error.with_hint("there are nis, peers, stats, routers, routes, buffers"));
+            return Err(error.with_hint("use nis, peers, stats, routers, routes or buffers"));
         }
     })
 }

@@ -37,7 +37,7 @@ fn nid(text: &str) -> fulmar_lnet_wire::Nid {
 }
 
 #[test]
-fn what_a_node_says_arrives_as_it_was_said() {
+fn replies_arrive_unchanged() {
     let node = start("says");
     let nets = node.client.call(&NetShow::default()).unwrap();
     assert_eq!(nets, FakeNode::new().net_show(NetShow::default()).unwrap());
@@ -57,7 +57,7 @@ fn what_a_node_says_arrives_as_it_was_said() {
 }
 
 #[test]
-fn what_a_node_refuses_arrives_with_its_number_and_its_hint() {
+fn refusals_arrive_with_errno_and_hint() {
     let node = start("refuses");
     let call = node.client.call(&NetAdd {
         nets: vec![crate::config::NetConf {
@@ -105,7 +105,7 @@ fn tables_and_metrics_are_text() {
     assert_eq!(error.errno, -Errno::ENOENT.0);
     let metrics = node.client.get("/metrics").unwrap();
     for line in [
-        "# HELP fulmar_ni_credits Free credits; below 0, so many messages wait.",
+        "# HELP fulmar_ni_credits Free credits; if negative, waiting messages.",
         "# TYPE fulmar_messages counter",
         "fulmar_messages_total{direction=\"sent\"} 7",
         "fulmar_ni_credits{nid=\"10.0.0.1@tcp\"} 256",
@@ -176,7 +176,7 @@ fn long_and_wrong_requests_are_refused() {
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        // The server may hang up before it has read everything.
+        // The server may disconnect before it has read everything.
         let _ = stream.write_all(format!("{head}{body}").as_bytes());
         let mut reply = String::new();
         let _ = stream.read_to_string(&mut reply);
@@ -203,11 +203,11 @@ fn a_socket_belongs_to_one_node_and_a_stale_one_is_replaced() {
     assert!(stale.exists());
     let server = Server::bind(&stale, None).unwrap();
     drop(server.spawn(Arc::new(FakeNode::new())).unwrap());
-    assert!(!stale.exists(), "a server takes its socket away");
+    assert!(!stale.exists(), "a server removes its socket");
 }
 
 #[test]
-fn without_a_node_the_caller_is_told_what_to_do() {
+fn without_a_node_the_error_says_what_to_do() {
     let client = Client::new("/nonexistent/control.sock");
     let error = client.call(&StatsShow {}).unwrap_err().to_string();
     assert!(error.starts_with("no node answers at /nonexistent/control.sock ("), "{error}");

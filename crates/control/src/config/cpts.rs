@@ -1,4 +1,4 @@
-//! CPU partitions (CPTs): which cores belong together. Spec: lnet-admin §18.2.
+//! CPU partitions (CPTs): groups of cores. Spec: lnet-admin §18.2.
 
 use super::diagnostic::{Diagnostic, Source, Text};
 use super::module_strings::split_outside;
@@ -8,13 +8,13 @@ use super::pattern::number_list;
 /// The cores of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores {
-    /// Those that the process may use.
+    /// The cores that the process may use.
     pub usable: Vec<usize>,
-    /// Those of each NUMA node.
+    /// The cores of each NUMA node.
     pub nodes: Vec<Vec<usize>>,
 }
 
-/// What `cpu_pattern` means.
+/// A parsed `cpu_pattern`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     /// `0[0-3] 1[4-7]`: the cores of each CPT.
@@ -60,7 +60,7 @@ impl Parameters {
     /// Returns the cores of each CPT; none if CPTs are not configured.
     ///
     /// # Errors
-    /// Which core or node the machine does not have.
+    /// If the machine does not have a core or a node.
     pub fn cpts(&self, machine: &Cores) -> Result<Vec<Vec<usize>>, String> {
         let text = |name| {
             let of = |module| self.text(module, name).filter(|text| !text.is_empty());
@@ -97,7 +97,7 @@ impl Parameters {
         }
     }
 
-    /// Returns how many I/O threads each CPT has, if that was given.
+    /// Returns the configured number of I/O threads of each CPT, if any.
     pub fn nscheds(&self) -> Option<usize> {
         let count = self.number(Module::Ksocklnd, "nscheds").filter(|count| *count > 0)?;
         Some(usize::try_from(count).unwrap_or(usize::MAX).min(THREADS_MAX))
@@ -124,11 +124,11 @@ fn repeated(lists: &[Vec<usize>]) -> Option<usize> {
     all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-const FORMS: &str = "write N for a CPT for each NUMA node, \"0[0-3] 1[4-7]\" for lists of cores, \
+const FORMS: &str = "write N for one CPT per NUMA node, \"0[0-3] 1[4-7]\" for lists of cores, \
                      \"N 0[0] 1[1,2]\" for lists of NUMA nodes";
-/// No machine has a core or a CPT of a higher number.
+/// The largest number of a core or a CPT.
 const NUMBER_MAX: u32 = 65_535;
-/// So many threads for a CPT are more than any machine needs.
+/// The most threads of a CPT.
 const THREADS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_problem() {
         let errors = [
             ("0[0-2] 2[3]", "does not follow"),
             ("0[0-2] 1[2]", "in two CPTs"),

@@ -1,19 +1,19 @@
-//! Errors that point at the place in a file, and the pieces of text that know where they stand.
+//! Errors with their place in a file, and pieces of text that have a position.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A text to be parsed and what to call it in errors.
+/// A text to be parsed, and its name in errors.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// A file's name, or that of an option.
+    /// The name of a file or of an option.
     pub name: String,
     /// The whole text.
     pub text: String,
 }
 
 impl Source {
-    /// Names a text.
+    /// Returns a named text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into() }
     }
@@ -32,29 +32,29 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What is wrong, where, and what to write instead.
+/// An error with its place and the correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The file or the option.
     pub source: String,
-    /// Where in it.
+    /// The position in it.
     pub at: Position,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// What to do.
     pub help: Option<String>,
-    /// The line that is pointed at.
+    /// The line of the error.
     pub line: String,
 }
 
-/// `file:line:column: error: …`, the line with a mark under the place, and `help: …`.
+/// Writes `file:line:column: error: …`, the line with a mark under the place, and `help: …`.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { line, column } = self.at;
         write!(f, "{}:{line}:{column}: error: {}", self.source, self.message)?;
         if !self.line.trim().is_empty() {
             let gutter = line.to_string().len();
-            // A tab moves the mark as it moves the text.
+            // A tab moves the mark like the text.
             let margin: String = self
                 .line
                 .chars()
@@ -91,7 +91,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// An error for a word that is none of `known`, with the nearest of them.
+    /// Returns an error for a word that is not one of `known`, with the nearest of them.
     pub(crate) fn unknown(self, what: &str, known: &[&str]) -> Diagnostic {
         let message = format!("unknown {what} \"{}\"", self.s);
         self.error(message).with_help(nearest(self.s, known))
@@ -123,7 +123,7 @@ impl<'a> Text<'a> {
         self.s.is_empty()
     }
 
-    /// Splits at every character for which `separates` says so.
+    /// Splits at every character that `separates` accepts.
     pub(crate) fn split(self, separates: impl Fn(char) -> bool) -> Vec<Self> {
         let mut pieces = Vec::new();
         let mut start = 0;
@@ -140,7 +140,7 @@ impl<'a> Text<'a> {
         self.split(char::is_whitespace).into_iter().filter(|word| !word.is_empty()).collect()
     }
 
-    /// Reads what the text is a whole of, such as a NID.
+    /// Parses the whole text, such as a NID.
     pub(crate) fn parse<T>(self) -> Result<T, Diagnostic>
     where
         T: std::str::FromStr<Err: fmt::Display>,
@@ -148,11 +148,11 @@ impl<'a> Text<'a> {
         self.s.parse().map_err(|error: T::Err| self.error(error.to_string()))
     }
 
-    /// Reads a number between `min` and `max`.
+    /// Parses a number between `min` and `max`.
     pub(crate) fn number(self, what: &str, min: i64, max: i64) -> Result<i64, Diagnostic> {
         let digits = self.s.strip_prefix("0x").map(|hex| i64::from_str_radix(hex, 16));
         let value = digits.unwrap_or_else(|| self.s.parse()).map_err(|_| {
-            self.error(format!("\"{}\" is no number for {what}", self.s))
+            self.error(format!("\"{}\" is not a number for {what}", self.s))
                 .with_help(range_help(min, max))
         })?;
         if (min..=max).contains(&value) {
@@ -182,7 +182,7 @@ fn range_help(min: i64, max: i64) -> String {
     }
 }
 
-/// Returns the mend for a word that should be one of `known`.
+/// Returns the help for a word that should be one of `known`.
 pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
     let distance = |name: &&&str| strsim::damerau_levenshtein(&word.to_lowercase(), name);
     match known.iter().min_by_key(distance) {

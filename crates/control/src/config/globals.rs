@@ -1,4 +1,4 @@
-//! The values of the whole node that `lnetctl global show` prints and `lnetctl set` changes.
+//! The global values of a node, which `lnetctl global show` prints and `lnetctl set` changes.
 //! Spec: lnet-admin §10.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use fulmar_lnet::Globals;
 
 use super::diagnostic::nearest;
 
-/// One of the values, in the order in which they are shown.
+/// A global value, in the order of `global show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum GlobalKey {
@@ -21,7 +21,7 @@ pub enum GlobalKey {
     HealthSensitivity,
     RecoveryInterval,
     RouterSensitivity,
-    /// Follows from others; shown, not set.
+    /// Computed from others; shown, not set.
     LndTimeout,
     ResponseTracking,
     RecoveryLimit,
@@ -120,12 +120,12 @@ impl GlobalKey {
     }
 }
 
-/// Changes one value, and what follows from it.
+/// Changes one value, and the values that are computed from it.
 ///
 /// Setting [`GlobalKey::LndTimeout`] does nothing, so that an export can be imported.
 ///
 /// # Errors
-/// Says why the value is refused; `globals` is then unchanged.
+/// If the value is refused; `globals` is then unchanged.
 pub fn set(globals: &mut Globals, key: GlobalKey, value: u32) -> Result<(), String> {
     let (min, max) = key.range();
     if !(min..=max).contains(&value) {
@@ -161,14 +161,14 @@ pub fn set(globals: &mut Globals, key: GlobalKey, value: u32) -> Result<(), Stri
     Ok(())
 }
 
-/// Changes several values together, whatever the order in which they are written.
+/// Changes several values together, independent of their order.
 ///
 /// # Errors
-/// Says which is refused and why; `globals` is then unchanged.
+/// If a value is refused; `globals` is then unchanged.
 pub fn set_all(globals: &mut Globals, values: &[(GlobalKey, u32)]) -> Result<(), String> {
     let of = |key| values.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| *value);
     let mut new = globals.clone();
-    // Without retries every other value is allowed, so they go first and come last.
+    // Without retries every other value is allowed, so retries are cleared first and set last.
     let health = of(GlobalKey::HealthSensitivity);
     let retries = of(GlobalKey::RetryCount);
     if retries.is_some() || health == Some(0) {
@@ -199,7 +199,7 @@ impl FromStr for GlobalKey {
         let text = if text == "max_intf" { "max_interfaces" } else { text };
         Self::ALL.into_iter().find(|key| key.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
-            format!("\"{text}\" is no global value: {}", nearest(text, &names))
+            format!("\"{text}\" is not a global value: {}", nearest(text, &names))
         })
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_must_fit_into_the_transaction() {
+    fn retries_must_fit_the_transaction_timeout() {
         let mut globals = Globals::default();
         let error = set(&mut globals, GlobalKey::TransactionTimeout, 2).unwrap_err();
         assert_eq!(error, "transaction_timeout 2 must be more than retry_count 2");
@@ -247,11 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn printed_names_can_be_parsed() {
         for key in GlobalKey::ALL {
             assert_eq!(key.name().parse(), Ok(key));
         }
         let error = "retrycount".parse::<GlobalKey>().unwrap_err();
-        assert_eq!(error, "\"retrycount\" is no global value: did you mean \"retry_count\"?");
+        assert_eq!(error, "\"retrycount\" is not a global value: did you mean \"retry_count\"?");
     }
 }

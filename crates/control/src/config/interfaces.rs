@@ -1,4 +1,4 @@
-//! From names of interfaces to NIDs. Spec: lnet-admin §18.1, lnet-wire §5.2.
+//! NIDs for the names of interfaces. Spec: lnet-admin §18.1, lnet-wire §5.2.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::module_strings::Ip2NetsRule;
 use super::node::NodeConfig;
 use super::parameters::{Module, Parameters};
 
-/// Tells which interfaces the machine has.
+/// The source of the machine's interfaces.
 pub trait Interfaces {
-    /// Returns all of them, in the system's order.
+    /// Returns all interfaces in the system's order.
     fn list(&self) -> Vec<Interface>;
 }
 
@@ -26,7 +26,7 @@ pub struct Interface {
     pub name: String,
     pub ips: Vec<IpAddr>,
     pub up: bool,
-    /// In Mb/s, if the system knows.
+    /// In Mb/s, if known.
     pub speed_mbps: Option<u32>,
 }
 
@@ -35,13 +35,13 @@ pub struct Interface {
 pub struct NiSpec {
     /// Its NID.
     pub nid: Nid,
-    /// The interface, in the words of the configuration: a name, or an address.
+    /// The interface, as configured: a name, or an address.
     pub interface: String,
     /// Its credits.
     pub tunables: NiTunables,
     /// Connections of each bulk kind to a peer, 1 or more.
     pub conns_per_peer: u32,
-    /// How long its LND waits at most.
+    /// The timeout of its LND.
     pub timeout: Duration,
     /// The IP type of service; −1 to leave it.
     pub tos: i32,
@@ -49,13 +49,13 @@ pub struct NiSpec {
     pub cpts: Option<Vec<u32>>,
 }
 
-/// Why a network cannot be had here.
+/// Why a network cannot be configured.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ResolveError {
-    /// What Lustre's tools call it.
+    /// The error number of Lustre's tools.
     pub errno: Errno,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// What to do.
     pub help: String,
@@ -69,10 +69,10 @@ impl ResolveError {
 
 type Result<T> = std::result::Result<T, ResolveError>;
 
-/// Finds the NIs of `nets`, in order, with `parameters` for what an NI is not told.
+/// Returns the NIs of `nets`, in order. `parameters` are the defaults of an NI.
 ///
 /// # Errors
-/// Says which interface or network cannot be had, and what there is.
+/// If an interface or a network is not available; the help lists the available ones.
 pub fn resolve(
     nets: &[NetConf],
     parameters: &Parameters,
@@ -87,19 +87,18 @@ pub fn resolve(
     }
     for (index, spec) in specs.iter().enumerate() {
         if specs[..index].iter().any(|earlier| earlier.nid == spec.nid) {
-            let message = format!("{} ({}) is there twice", spec.nid, spec.interface);
-            let help = "name each interface once for each network";
+            let message = format!("{} ({}) is given twice", spec.nid, spec.interface);
+            let help = "give each interface once for each network";
             return Err(ResolveError::new(Errno::EEXIST, message, help));
         }
     }
     Ok(specs)
 }
 
-/// Finds the NIs of entries of `ip2nets` in lnet.conf; the first entry of a net that applies
-/// counts.
+/// Returns the NIs of entries of `ip2nets` in lnet.conf; the first matching entry of a net is used.
 ///
 /// # Errors
-/// Says that none applies, or what cannot be had.
+/// If no entry matches, or an interface or a network is not available.
 pub fn resolve_ip2nets(
     entries: &[Ip2NetsConf],
     parameters: &Parameters,
@@ -211,10 +210,10 @@ impl Finder<'_> {
         Ok(specs)
     }
 
-    /// Takes the name of an interface, or an address that one has.
+    /// Finds an interface by its name or by one of its addresses.
     fn by_name(&self, net: Net, name: &str) -> Result<(IpAddr, &Interface)> {
         if let Ok(ip) = name.parse::<IpAddr>() {
-            // Linux answers on the whole of 127/8, though it lists 127.0.0.1 alone.
+            // Linux answers on all of 127/8, although it lists only 127.0.0.1.
             let has = |i: &&Interface| {
                 i.ips.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(i)
             };
@@ -245,7 +244,7 @@ impl Finder<'_> {
         found.ok_or_else(|| self.missing(format!("no interface of this node has the NID {nid}")))
     }
 
-    /// The first interface that other nodes can reach.
+    /// Finds the first interface that other nodes can reach.
     fn first(&self, net: Net) -> Result<(IpAddr, &Interface)> {
         let usable = |i: &&Interface| i.up && !is_loopback(i) && address(i).is_some();
         let found = self.all.iter().find(usable).and_then(|i| Some((address(i)?, i)));
@@ -253,7 +252,7 @@ impl Finder<'_> {
     }
 
     fn missing(&self, message: String) -> ResolveError {
-        let help = format!("name one that this node has: {}", describe(&self.all));
+        let help = format!("use one of this node's: {}", describe(&self.all));
         ResolveError::new(Errno::ENETDOWN, message, help)
     }
 
@@ -284,7 +283,7 @@ impl Finder<'_> {
     }
 }
 
-/// An address that other nodes can use, IPv4 before IPv6.
+/// Returns an address that other nodes can use, IPv4 before IPv6.
 fn address(interface: &Interface) -> Option<IpAddr> {
     let usable = |ip: &&IpAddr| match ip {
         IpAddr::V4(_) => true,
@@ -295,7 +294,7 @@ fn address(interface: &Interface) -> Option<IpAddr> {
     usable.first().map(|ip| **ip)
 }
 
-/// Returns how many connections of each bulk kind a link of that speed deserves.
+/// Returns the number of connections of each bulk type for a link speed.
 pub fn conns_for_speed(mbps: Option<u32>) -> u32 {
     let gigabits = mbps.unwrap_or(0) / 1000;
     gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)

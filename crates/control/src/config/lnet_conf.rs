@@ -1,7 +1,7 @@
 //! lnet.conf: from YAML to [`LnetConf`]. Spec: lnet-admin §16.3.
 //!
-//! What an export says for information, such as statistics, is read and forgotten, so that any
-//! export can be imported.
+//! Information in an export, such as statistics, is accepted and ignored, so that any export can be
+//! imported.
 
 use fulmar_lnet_wire::{Net, Nid};
 
@@ -35,7 +35,7 @@ pub(crate) const TOP_KEYS: [&str; 13] = [
 ];
 const NET_KEYS: [&str; 3] = ["net type", "nid", "local NI(s)"];
 const NI_KEYS: [&str; 5] = ["interfaces", "nid", "tunables", "lnd tunables", "CPT"];
-/// What `net show` prints of an NI besides [`NI_KEYS`].
+/// The other keys of an NI in `net show`, besides [`NI_KEYS`].
 const NI_INFO: [&str; 10] = [
     "status",
     "enabled",
@@ -78,10 +78,10 @@ const UDSP_KEYS: [&str; 6] = ["idx", "src", "dst", "rte", "priority", "action"];
 const QUERY_KEYS: [&str; 3] = ["source", "timeout", "nids"];
 
 impl LnetConf {
-    /// Reads an lnet.conf.
+    /// Parses an lnet.conf.
     ///
     /// # Errors
-    /// Points at the first place that cannot be understood.
+    /// Points at the first error.
     pub fn parse(source: &Source) -> Result<Self> {
         let mut conf = Self::default();
         for (key, value) in yaml::parse(source)?.entries("the file")? {
@@ -94,7 +94,7 @@ impl LnetConf {
         Ok(conf)
     }
 
-    /// Takes one of [`TOP_KEYS`].
+    /// Reads one of [`TOP_KEYS`].
     pub(crate) fn read(&mut self, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
         match key.s {
             "net" => self.nets = nets(value)?,
@@ -119,7 +119,7 @@ fn each<T>(list: &Node<'_>, what: &str, read: impl Fn(&Node<'_>) -> Result<T>) -
     list.items(what)?.iter().map(read).collect()
 }
 
-/// Returns `value`, which the entry at `node` must have.
+/// Returns `value`, which is required in the entry at `node`.
 fn required<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| {
         let error = node.place().error(format!("this entry has no \"{key}\""));
@@ -129,7 +129,7 @@ fn required<T>(node: &Node<'_>, key: &str, value: Option<T>) -> Result<T> {
 
 fn nets(list: &Node<'_>) -> Result<Vec<NetConf>> {
     let mut nets = each(list, "net", net)?;
-    // Every node has it, and every plain export shows it.
+    // Every node has the loopback, and every plain export shows it.
     nets.retain(|net| net.net != Net::LOOPBACK);
     Ok(nets)
 }
@@ -169,7 +169,7 @@ fn ni(node: &Node<'_>) -> Result<NiConf> {
     Ok(ni)
 }
 
-/// What `net` and `ip2nets` have in common.
+/// Reads a setting that `net` and `ip2nets` have in common.
 fn ni_setting(ni: &mut NiConf, key: Text<'_>, value: &Node<'_>, known: &[&str]) -> Result<()> {
     match key.s {
         "interfaces" => ni.interfaces = numbered(value, "interfaces")?,
@@ -184,7 +184,7 @@ fn ni_setting(ni: &mut NiConf, key: Text<'_>, value: &Node<'_>, known: &[&str]) 
 /// The largest number of a CPU partition.
 pub(crate) const CPT_MAX: u32 = 4095;
 
-/// Reads `0: eth0`, `1: eth1`, …, and a plain list too.
+/// Reads `0: eth0`, `1: eth1`, …, or a plain list.
 fn numbered(node: &Node<'_>, what: &str) -> Result<Vec<String>> {
     let owned = |value: &Node<'_>| Ok(value.text(what)?.s.to_owned());
     if node.is_list() {
@@ -266,7 +266,7 @@ fn peer(node: &Node<'_>) -> Result<PeerConf> {
     Ok(PeerConf { primary: required(node, "primary nid", primary)?, multi_rail, nids })
 }
 
-/// Reads the NID of a peer NI; all else there is information.
+/// Reads the NID of a peer NI, and ignores the other keys.
 fn peer_ni(node: &Node<'_>) -> Result<Nid> {
     let mut nid = None;
     for (key, value) in node.entries("a peer NI")? {
@@ -300,7 +300,7 @@ fn route(node: &Node<'_>) -> Result<RouteConf> {
     Ok(RouteConf { net, gateway, hop, priority, health_sensitivity })
 }
 
-/// Reads `enable: 1`, or the list of an export, where one item is that and others are pools.
+/// Reads `enable: 1`, or the list of an export, which has that as an item and pools as others.
 fn routing(node: &Node<'_>) -> Result<Option<bool>> {
     let maps = if node.is_list() { node.items("routing")? } else { std::slice::from_ref(node) };
     let mut enable = None;
@@ -394,7 +394,7 @@ pub(crate) fn boolean(text: Text<'_>) -> Result<bool> {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
         _ => Err(text
-            .error(format!("\"{}\" is neither true nor false", text.s))
+            .error(format!("\"{}\" is not a boolean", text.s))
             .with_help("write True or False, or 1 or 0")),
     }
 }

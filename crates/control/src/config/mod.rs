@@ -1,6 +1,6 @@
-//! What a node is told: lnet.conf, the file of `fulmar node`, and module parameters.
+//! Configuration: lnet.conf, the file of `fulmar node`, and module parameters.
 //!
-//! Everything is read with its place in the text, so that an error points at it.
+//! Errors point at their place in the text.
 
 mod cpts;
 mod diagnostic;
@@ -36,10 +36,10 @@ pub use parameters::{Module, Parameters};
 pub use pattern::AddressPattern;
 pub use rules::{FAULT_TYPES, FaultAction, FaultConf, HEALTH_ERRORS, UdspConf};
 
-/// Reads NIDs between commas, each of which may stand for several: `10.0.0.[1-4]@tcp,10.1.0.1@tcp`.
+/// Parses NIDs and patterns between commas: `10.0.0.[1-4]@tcp,10.1.0.1@tcp`.
 ///
 /// # Errors
-/// Points at the NID that cannot be understood.
+/// Points at the invalid NID.
 pub fn nid_list(list: &str) -> Result<Vec<Nid>, Diagnostic> {
     let source = Source::new("NIDs", list);
     let mut nids = Vec::new();
@@ -51,26 +51,26 @@ pub fn nid_list(list: &str) -> Result<Vec<Nid>, Diagnostic> {
     Ok(nids)
 }
 
-/// Reads interfaces between commas, each with its CPU partitions or none: `eth0[0,1],eth1`.
+/// Parses interfaces between commas, with optional CPU partitions: `eth0[0,1],eth1`.
 ///
 /// # Errors
-/// Points at the one that cannot be understood.
+/// Points at the invalid interface.
 pub fn interface_list(list: &str) -> Result<Vec<NiConf>, Diagnostic> {
     module_strings::interface_specs(Source::new("interfaces", list).whole())
 }
 
-/// Reads CPU partitions: `[0,1]` or `[0-3]`.
+/// Parses CPU partitions: `[0,1]` or `[0-3]`.
 ///
 /// # Errors
-/// Points at the number that cannot be understood.
+/// Points at the invalid number.
 pub fn cpt_list(list: &str) -> Result<Vec<u32>, Diagnostic> {
     pattern::number_list(Source::new("CPT", list).whole(), lnet_conf::CPT_MAX)
 }
 
-/// Reads rules of `ip2nets` as for a node that runs: `tcp(eth0) 10.0.*.*; tcp1 10.1.*.*`.
+/// Parses rules of `ip2nets`: `tcp(eth0) 10.0.*.*; tcp1 10.1.*.*`.
 ///
 /// # Errors
-/// Points at the part that cannot be understood.
+/// Points at the invalid part.
 pub fn ip2nets_list(rules: &str) -> Result<Vec<Ip2NetsConf>, Diagnostic> {
     let mut entries = Vec::new();
     for rule in module_strings::ip2nets(Source::new("ip2nets", rules).whole())? {

@@ -1,4 +1,4 @@
-//! What lnet.conf says, as values. Spec: lnet-admin §16.3.
+//! The content of lnet.conf as values. Spec: lnet-admin §16.3.
 
 use fulmar_lnet::{RouteConfig, RouterBuffers};
 use fulmar_lnet_wire::{Net, Nid};
@@ -8,7 +8,7 @@ use super::globals::GlobalKey;
 use super::pattern::AddressPattern;
 use super::rules::UdspConf;
 
-/// The whole of an lnet.conf, each part in the file's order.
+/// An lnet.conf, each part in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -17,7 +17,7 @@ pub struct LnetConf {
     pub ip2nets: Vec<Ip2NetsConf>,
     pub peers: Vec<PeerConf>,
     pub routes: Vec<RouteConf>,
-    /// Whether messages are forwarded.
+    /// Whether the node forwards messages.
     pub routing: Option<bool>,
     pub buffers: Option<BuffersConf>,
     pub numa_range: Option<u32>,
@@ -35,23 +35,23 @@ pub struct NetConf {
     pub nis: Vec<NiConf>,
 }
 
-/// One entry under `local NI(s)`: as many NIs as it names interfaces.
+/// An entry of `local NI(s)`: one NI for each interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NiConf {
-    /// Names of interfaces, or addresses in their place. None: the first that can be used.
+    /// Names of interfaces, or their addresses. Empty: the first usable interface.
     pub interfaces: Vec<String>,
-    /// The NI whose address is this one's, where no interface is named.
+    /// The NID that selects the interface by its address, if no interface is named.
     pub nid: Option<Nid>,
     /// Its credits.
     pub tunables: TunablesConf,
-    /// What its LND is told.
+    /// The settings of its LND.
     pub lnd: LndConf,
     /// CPU partitions.
     pub cpts: Option<Vec<u32>>,
 }
 
-/// The credits of an NI, as far as they are given.
+/// The configured credits of an NI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -63,28 +63,28 @@ pub struct TunablesConf {
     pub credits: Option<u32>,
 }
 
-/// The settings of an NI's LND, as far as they are given.
+/// The configured settings of an NI's LND.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LndConf {
-    /// Connections of each bulk kind to a peer; 0 to decide by the speed of the link.
+    /// Connections of each bulk type to a peer; 0 to decide by the speed of the link.
     pub conns_per_peer: Option<u32>,
     /// Seconds.
     pub timeout: Option<u32>,
     /// The IP type of service; −1 to leave it.
     pub tos: Option<i32>,
-    /// Settings of LNDs other than socklnd, kept as they are written.
+    /// Settings of LNDs other than socklnd, kept unchanged.
     pub other: Vec<(String, String)>,
 }
 
-/// An entry under `ip2nets`: a net for nodes with certain addresses. Spec: lnet-admin §16.4.
+/// An entry of `ip2nets`: a net for nodes with certain addresses. Spec: lnet-admin §16.4.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Ip2NetsConf {
     pub net: Net,
-    /// What each NI gets, and the interfaces that are considered, if they are named.
+    /// The settings of each NI, and the candidate interfaces, if they are named.
     pub ni: NiConf,
-    /// Local addresses to which the entry applies; none for all.
+    /// Local addresses to which the entry applies; empty for all.
     #[serde(with = "crate::as_text::list")]
     pub ranges: Vec<AddressPattern>,
 }
@@ -98,7 +98,7 @@ pub struct PeerConf {
     pub nids: Vec<Nid>,
 }
 
-/// A route: a remote net and the router that leads there.
+/// A route: a remote net and its gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct RouteConf {
@@ -106,7 +106,7 @@ pub struct RouteConf {
     pub gateway: Nid,
     /// 1 to 255; `None` prints as −1.
     pub hop: Option<u32>,
-    /// Smaller is preferred.
+    /// Lower values are preferred.
     pub priority: u32,
     pub health_sensitivity: Option<u32>,
 }
@@ -118,7 +118,7 @@ impl From<&RouteConf> for RouteConfig {
     }
 }
 
-/// How many router buffers there are, over all partitions.
+/// The number of router buffers of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -129,7 +129,7 @@ pub struct BuffersConf {
 }
 
 impl BuffersConf {
-    /// Returns `usual` with what is given here in its place.
+    /// Returns `usual` with the values that are configured here.
     pub fn over(&self, usual: RouterBuffers) -> RouterBuffers {
         RouterBuffers {
             tiny: self.tiny.unwrap_or(usual.tiny),
@@ -139,7 +139,7 @@ impl BuffersConf {
     }
 }
 
-/// A ping or discovery that an import with `--exec` runs.
+/// A ping or discovery that an import with `--exec` executes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]

@@ -1,5 +1,5 @@
-//! The strings of module parameters: `networks=`, `ip2nets=`, `routes=`, and the lines of
-//! modprobe.d that hold them. Spec: lnet-admin §18.1, lnet-behaviour §13.2 to §13.4.
+//! The strings of module parameters: `networks=`, `ip2nets=`, `routes=`, and lines of modprobe.d
+//! with them. Spec: lnet-admin §18.1, lnet-behaviour §13.2 to §13.4.
 
 use fulmar_lnet_wire::{Net, Nid};
 
@@ -11,7 +11,7 @@ use super::pattern::{AddressPattern, expand, number_list};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// An entry of the parameter `ip2nets`: nets for a node that has one of the addresses.
+/// An entry of the parameter `ip2nets`: nets for nodes with one of the addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Ip2NetsRule {
@@ -19,7 +19,7 @@ pub struct Ip2NetsRule {
     pub patterns: Vec<AddressPattern>,
 }
 
-/// What module parameters say of networks.
+/// The networks and other settings of module parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ModuleOptions {
@@ -31,7 +31,7 @@ pub struct ModuleOptions {
 
 impl ModuleOptions {
     /// Reads the lines of a modprobe.d file: `options lnet networks=tcp(eth0) accept=all`. Other
-    /// modules and other commands mean nothing here.
+    /// modules and other commands are ignored.
     pub(crate) fn read_lines(&mut self, text: Text<'_>) -> Result<()> {
         for line in text.split(|c| c == '\n') {
             let mut words = quoted_words(line)?.into_iter();
@@ -52,7 +52,7 @@ impl ModuleOptions {
         Ok(())
     }
 
-    /// Takes one parameter.
+    /// Sets one parameter.
     pub(crate) fn set(&mut self, module: Module, name: Text<'_>, value: Text<'_>) -> Result<()> {
         match (module, name.s) {
             (Module::Lnet, "networks") => self.networks = Some(networks(value)?),
@@ -89,7 +89,7 @@ fn quoted_words(line: Text<'_>) -> Result<Vec<Text<'_>>> {
     }
     if let Some((_, index)) = quote {
         let error = line.from(index).error("a quote is never closed");
-        return Err(error.with_help("add the quote at the end of the value"));
+        return Err(error.with_help("add a quote at the end of the value"));
     }
     words.extend(start.map(|start| line.from(start)));
     Ok(words)
@@ -118,7 +118,7 @@ pub(crate) fn networks(text: Text<'_>) -> Result<Vec<NetConf>> {
     Ok(nets)
 }
 
-/// Reads `o2ib(ib0,ib1[2])[0,1]`; `None` for the loopback, which is always there.
+/// Reads `o2ib(ib0,ib1[2])[0,1]`; `None` for the loopback, which always exists.
 fn network(text: Text<'_>) -> Result<Option<NetConf>> {
     let end = text.s.find(|c: char| "([".contains(c) || c.is_whitespace());
     let end = end.unwrap_or(text.s.len());
@@ -156,7 +156,7 @@ fn interface_spec(text: Text<'_>) -> Result<NiConf> {
     let end = text.s.find('[').unwrap_or(text.s.len());
     let name = text.range(0..end).trim();
     if name.is_empty() || name.s.contains(char::is_whitespace) {
-        let error = name.error(format!("\"{}\" is no name of an interface", name.s));
+        let error = name.error(format!("\"{}\" is not the name of an interface", name.s));
         return Err(error.with_help("write one such as eth0, or its address"));
     }
     let cpts = match bracketed(text.from(end), '[', ']')? {
@@ -184,7 +184,7 @@ fn unclosed(text: Text<'_>, open: char, close: char) -> Diagnostic {
     text.error(format!("\"{open}\" is never closed")).with_help(format!("add the \"{close}\""))
 }
 
-/// Splits where `separates` says so, outside parentheses and brackets.
+/// Splits at the characters that `separates` accepts, outside parentheses and brackets.
 pub(crate) fn split_outside(
     text: Text<'_>,
     separates: impl Fn(char) -> bool,
@@ -196,7 +196,7 @@ pub(crate) fn split_outside(
             ')' | ']' => {
                 let wanted = if c == ')' { '(' } else { '[' };
                 if open.pop().is_none_or(|(_, c)| c != wanted) {
-                    let error = text.from(index).error(format!("\"{c}\" closes nothing"));
+                    let error = text.from(index).error(format!("\"{c}\" has no opening bracket"));
                     return Err(error.with_help(format!("add the \"{wanted}\" or remove it")));
                 }
             }
@@ -214,7 +214,7 @@ pub(crate) fn split_outside(
     Ok(pieces)
 }
 
-/// Entries between `;` and line ends, without comments and empty ones.
+/// Returns the entries between `;` and line ends, without comments and empty ones.
 fn entries(text: Text<'_>) -> Vec<Text<'_>> {
     let pieces = text.split(|c| c == ';' || c == '\n').into_iter();
     let bare = pieces.map(|piece| match piece.s.find('#') {
@@ -234,7 +234,7 @@ pub(crate) fn ip2nets(text: Text<'_>) -> Result<Vec<Ip2NetsRule>> {
         };
         if patterns.is_empty() {
             let error = entry.error(format!("\"{}\" has no address pattern", entry.s));
-            return Err(error.with_help("write which addresses it is for, as in tcp 10.0.*.*"));
+            return Err(error.with_help("add the addresses, as in tcp 10.0.*.*"));
         }
         let patterns = patterns.iter().map(|word| AddressPattern::parse(*word));
         Ok(Ip2NetsRule { nets: networks(*nets)?, patterns: patterns.collect::<Result<_>>()? })
@@ -242,7 +242,7 @@ pub(crate) fn ip2nets(text: Text<'_>) -> Result<Vec<Ip2NetsRule>> {
     entries(text).into_iter().map(rule).collect()
 }
 
-/// Reads `o2ib 1 192.168.1.[1-4]@tcp:0; tcp2 10.1.0.1@o2ib`: every net by every gateway.
+/// Reads `o2ib 1 192.168.1.[1-4]@tcp:0; tcp2 10.1.0.1@o2ib`: every net with every gateway.
 pub(crate) fn routes(text: Text<'_>) -> Result<Vec<RouteConf>> {
     let mut routes = Vec::new();
     for entry in entries(text) {
@@ -264,7 +264,7 @@ fn route(entry: Text<'_>) -> Result<Vec<RouteConf>> {
                 nets.push(Text { s: &net, ..word }.parse()?);
             }
         } else {
-            let error = word.error(format!("\"{}\" is no gateway", word.s));
+            let error = word.error(format!("\"{}\" is not a gateway", word.s));
             return Err(error.with_help("write a NID such as 10.0.0.1@tcp"));
         }
     }
@@ -286,7 +286,7 @@ fn route(entry: Text<'_>) -> Result<Vec<RouteConf>> {
     Ok(nets.iter().flat_map(by_all).collect())
 }
 
-/// Reads `192.168.1.[1-4]@tcp:2`, which are gateways with their priority.
+/// Reads `192.168.1.[1-4]@tcp:2`: gateways with their priority.
 fn gateway(word: Text<'_>) -> Result<Vec<(Nid, u32)>> {
     let at = word.s.rfind('@').unwrap_or(0);
     let (nids, priority) = match word.s[at..].find(':') {

@@ -1,4 +1,4 @@
-//! The file of `fulmar node -c`: an lnet.conf with a key `node:` for what only Fulmar has.
+//! The file of `fulmar node -c`: an lnet.conf with a key `node:` for settings of Fulmar.
 //!
 //! ```text
 //! node:
@@ -9,7 +9,7 @@
 //!     metrics: 127.0.0.1:9988
 //!     networks: tcp(eth0)              # or ip2nets:, as module parameters have them
 //!     routes: tcp1 10.0.0.254@tcp
-//!     forwarding: enabled              # or disabled; else if routes name this node as a gateway
+//!     forwarding: enabled              # or disabled; default: if this node is a gateway
 //!     options:
 //!         lnet:
 //!             lnet_retry_count: 3
@@ -20,7 +20,7 @@
 //! net: ...                             # the rest is lnet.conf
 //! ```
 //!
-//! A file of `options lnet …` lines, as in modprobe.d, is read too.
+//! A file of `options lnet …` lines, as in modprobe.d, is also accepted.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,35 +52,35 @@ const NODE_KEYS: [&str; 10] = [
     "options",
 ];
 
-/// What a node does.
+/// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Speaks LNet: answers pings, is discovered.
+    /// LNet: answers pings, is discovered.
     Lnet,
-    /// Takes part in LNet selftest, and has the console of `lst`.
+    /// LNet selftest: a test node, and the console of `lst`.
     Selftest,
 }
 
-/// What a node is told before it starts.
+/// The configuration of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// What it does; none given means [`Role::Lnet`].
+    /// Its roles; empty means [`Role::Lnet`].
     pub roles: Vec<Role>,
-    /// Its control socket, if not the usual one.
+    /// Its control socket, if not the default one.
     pub control: Option<PathBuf>,
-    /// Where it serves metrics over TCP, if anywhere.
+    /// The TCP address of its metrics, if any.
     pub metrics: Option<SocketAddr>,
-    /// What lnet.conf says.
+    /// The content of lnet.conf.
     pub lnet: LnetConf,
-    /// What module parameters say.
+    /// The module parameters.
     pub options: ModuleOptions,
 }
 
 impl NodeConfig {
-    /// Reads the file of a node.
+    /// Parses the file of a node.
     ///
     /// # Errors
-    /// Points at the first place that cannot be understood.
+    /// Points at the first error.
     pub fn parse(source: &Source) -> Result<Self> {
         let mut config = Self::default();
         if is_modprobe(&source.text) {
@@ -101,7 +101,7 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// Sets a module parameter, as an option of the command line does.
+    /// Sets a module parameter, for an option of the command line.
     ///
     /// # Errors
     /// Points into `value`.
@@ -111,17 +111,17 @@ impl NodeConfig {
         self.options.set(module, name, source.whole())
     }
 
-    /// Adds a role, as an option of the command line does.
+    /// Adds a role, for an option of the command line.
     ///
     /// # Errors
-    /// Says which roles there are.
+    /// If the role is unknown; the help lists the roles.
     pub fn add_role(&mut self, name: &str) -> Result<()> {
         let source = Source::new("--role", name);
         self.roles.push(role(source.whole())?);
         Ok(())
     }
 
-    /// Takes `networks=` in place of all the networks that the file gives.
+    /// Replaces all networks of the file by `networks=`.
     ///
     /// # Errors
     /// Points into `networks`.
@@ -132,10 +132,10 @@ impl NodeConfig {
         self.set(Module::Lnet, "networks", networks)
     }
 
-    /// Returns the values of the whole node: the parameters', then those of `global:`.
+    /// Returns the global values: those of the parameters, then those of `global:`.
     ///
     /// # Errors
-    /// Says which value does not go with the others.
+    /// If a value conflicts with others.
     pub fn globals(&self) -> std::result::Result<Globals, String> {
         let mut globals = self.options.parameters.globals()?;
         globals::set_all(&mut globals, &self.lnet.globals)?;
@@ -147,7 +147,7 @@ impl NodeConfig {
 
     /// Returns the settings of routing for a node that has the NIDs `own`.
     ///
-    /// A node that nobody tells whether to forward does so if `routes=` names it as a gateway.
+    /// By default a node forwards if `routes=` names it as a gateway.
     /// Spec: lnet-behaviour §8.7, §13.4.
     pub fn routing(&self, own: &[Nid]) -> RoutingConfig {
         let mut routing = self.options.parameters.routing();
@@ -162,17 +162,17 @@ impl NodeConfig {
         routing
     }
 
-    /// Returns the routes that `routes=` gives to a node that has the NIDs `own`. The text may be
-    /// that of a whole cluster: what is of no use here is passed over.
+    /// Returns the routes of `routes=` for a node that has the NIDs `own`. The text may be that of
+    /// a whole cluster: entries that do not apply are ignored.
     pub fn shared_routes(&self, own: &[Nid]) -> Vec<RouteConf> {
         let of_others = |route: &&RouteConf| !own.contains(&route.gateway);
         self.options.routes.iter().filter(of_others).cloned().collect()
     }
 
-    /// Finds the NIs: addresses for the names of interfaces. Without any network, `tcp`.
+    /// Returns the NIs, with the addresses of the interfaces. The default network is `tcp`.
     ///
     /// # Errors
-    /// Says which interface or network cannot be had, and what there is.
+    /// If an interface or a network is not available; the help lists the available ones.
     pub fn nis(
         &self,
         interfaces: &dyn Interfaces,
@@ -191,7 +191,7 @@ impl NodeConfig {
                 "metrics" => {
                     let text = value.text(key.s)?;
                     self.metrics = Some(text.s.parse().map_err(|_| {
-                        text.error(format!("\"{}\" is no address and port", text.s))
+                        text.error(format!("\"{}\" is not an address and a port", text.s))
                             .with_help("write one such as 127.0.0.1:9988 or [::]:9988")
                     })?);
                 }
@@ -226,7 +226,7 @@ fn role(text: Text<'_>) -> Result<Role> {
     }
 }
 
-/// Returns whether the first line that says something begins with `options`.
+/// Returns whether the first line that is neither empty nor a comment begins with `options`.
 fn is_modprobe(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));

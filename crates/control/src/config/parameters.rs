@@ -11,7 +11,7 @@ use super::cpts::Pattern;
 use super::diagnostic::{Diagnostic, Text};
 use super::globals::{self, GlobalKey};
 
-/// A kernel module whose parameters mean something here.
+/// A kernel module whose parameters are supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Module {
@@ -42,7 +42,7 @@ impl Module {
     }
 }
 
-/// What a parameter takes.
+/// The values of a parameter.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Number(i64, i64),
@@ -141,14 +141,14 @@ const KSOCKLND: &[(&str, Kind)] = &[
 const LNET_SELFTEST: &[(&str, Kind)] =
     &[("brw_inject_errors", COUNT), ("rpc_timeout", COUNT), ("session_timeout", COUNT)];
 
-/// The parameters that were given; each has been checked.
+/// The configured parameters, which have been checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     values: BTreeMap<(Module, &'static str), String>,
 }
 
 impl Parameters {
-    /// Checks and keeps a parameter; a later one takes the place of an earlier.
+    /// Checks and stores a parameter; a later value replaces an earlier one.
     pub(crate) fn set(
         &mut self,
         module: Module,
@@ -174,13 +174,13 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns a parameter as it was given.
+    /// Returns the text of a parameter.
     pub fn text(&self, module: Module, name: &str) -> Option<&str> {
         let mut of_module = self.values.iter().filter(|((m, _), _)| *m == module);
         of_module.find(|((_, n), _)| *n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a parameter that is a number.
+    /// Returns the number of a parameter.
     pub fn number(&self, module: Module, name: &str) -> Option<i64> {
         let text = self.text(module, name)?;
         match text.strip_prefix("0x") {
@@ -203,26 +203,26 @@ impl Parameters {
         }
         config.accept_port = lnet("accept_port").map_or(config.accept_port, |n| n as u16);
         config.accept_timeout = lnet("accept_timeout").map_or(config.accept_timeout, seconds);
-        // 0 was once the way to say that other settings decide.
+        // 0 once meant that other settings decide.
         let timeout = sock("sock_timeout").filter(|n| *n > 0);
         config.timeout = timeout.map_or(config.timeout, seconds);
         config.reconnect_min = sock("min_reconnectms").map_or(config.reconnect_min, millis);
         config.reconnect_max = sock("max_reconnectms").map_or(config.reconnect_max, millis);
         config.keepalive = sock("keepalive").map_or(config.keepalive, seconds);
         config.min_bulk = sock("min_bulk").map_or(config.min_bulk, |n| n as u32);
-        // Messages smaller than this are never sent without a copy by a kernel either.
+        // A kernel also copies messages that are smaller than this.
         let zero_copy = |n: i64| (n as u32).max(ZC_MIN_PAYLOAD);
         config.zc_min_payload = sock("zc_min_payload").map(zero_copy);
         config.enable_csum = sock("enable_csum").map_or(config.enable_csum, |n| n != 0);
         config
     }
 
-    /// Returns the settings of routing. Whether messages are forwarded is not decided by these
-    /// alone: [`NodeConfig::routing`](super::NodeConfig::routing) says.
+    /// Returns the settings of routing. [`NodeConfig::routing`](super::NodeConfig::routing) decides
+    /// whether messages are forwarded.
     pub fn routing(&self) -> RoutingConfig {
         let lnet = |name| self.number(Module::Lnet, name);
         let flag = |name, default| lnet(name).map_or(default, |n| n != 0);
-        // 0 stands for the usual number.
+        // 0 means the default number.
         let count = |name, default| lnet(name).filter(|n| *n > 0).map_or(default, |n| n as u32);
         let usual = RoutingConfig::default();
         RoutingConfig {
@@ -249,8 +249,8 @@ impl Parameters {
         }
     }
 
-    /// Returns the seconds between two checks of a router; 0 or less has always meant none. The
-    /// names that it had for routers that live and for others count while it has none of its own.
+    /// Returns the seconds between two checks of a router; `None` for 0 or less. The two older
+    /// parameters, for live routers and for dead ones, are used if the current one is not set.
     fn router_check_interval(&self) -> Option<u32> {
         let given = |name| {
             let seconds = self.number(Module::Lnet, name)?;
@@ -273,7 +273,7 @@ impl Parameters {
         config
     }
 
-    /// Returns the credits of an NI that is told nothing else.
+    /// Returns the default credits of an NI.
     pub fn tunables(&self) -> NiTunables {
         let sock = |name| self.number(Module::Ksocklnd, name);
         let mut tunables = NiTunables::default();
@@ -286,10 +286,10 @@ impl Parameters {
         tunables
     }
 
-    /// Returns the global values, by these parameters alone.
+    /// Returns the global values of these parameters.
     ///
     /// # Errors
-    /// Says which value does not go with the others.
+    /// If a value conflicts with others.
     pub fn globals(&self) -> Result<Globals, String> {
         let names = [
             (GlobalKey::NumaRange, "lnet_numa_range"),
@@ -306,7 +306,7 @@ impl Parameters {
         ];
         let given = |(key, name)| Some((key, self.number(Module::Lnet, name)? as u32));
         let mut values: Vec<(GlobalKey, u32)> = names.into_iter().filter_map(given).collect();
-        // Too small a value has always meant the default.
+        // A value that is too small means the default.
         values.retain(|(key, n)| *key != GlobalKey::MaxInterfaces || *n >= key.range().0);
         if let Some(disabled) = self.number(Module::Lnet, "lnet_peer_discovery_disabled") {
             values.push((GlobalKey::Discovery, u32::from(disabled == 0)));
@@ -316,5 +316,5 @@ impl Parameters {
         Ok(result)
     }
 }
-/// The least that `zc_min_payload` can be. Spec: lnet-wire §6.3.
+/// The minimum of `zc_min_payload`. Spec: lnet-wire §6.3.
 const ZC_MIN_PAYLOAD: u32 = 2048;

@@ -9,17 +9,17 @@ use fulmar_lnet_wire::{Net, Nid, NidRange, NumberList, RangeError};
 
 use super::diagnostic::{Diagnostic, Source, Text};
 
-/// How many numbers or words a pair of brackets may stand for.
+/// The most numbers or words of a pair of brackets.
 const EXPANSION_MAX: usize = 65_536;
 
-/// Points at the place in `text` that the grammar of lists complains of.
+/// Returns a diagnostic at the place in `text` of an error in a list.
 fn misread(text: Text<'_>, error: &RangeError) -> Diagnostic {
     let start = text.s.char_indices().nth(error.column.saturating_sub(1));
     let place = text.from(start.map_or(text.s.len(), |(start, _)| start));
     mistaken(place, error)
 }
 
-/// Says what is wrong and, as another line, what to write.
+/// Returns a diagnostic with the error as its message and the correction as its help.
 fn mistaken(place: Text<'_>, error: &RangeError) -> Diagnostic {
     let told = error.mistake.to_string();
     match told.rsplit_once(": ") {
@@ -28,15 +28,15 @@ fn mistaken(place: Text<'_>, error: &RangeError) -> Diagnostic {
     }
 }
 
-/// Reads `[0,1]`, `[0-3]`, `[0-6/2]`, with or without the brackets.
+/// Parses `[0,1]`, `[0-3]`, `[0-6/2]`, with or without the brackets.
 pub(crate) fn number_list(text: Text<'_>, max: u32) -> Result<Vec<u32>, Diagnostic> {
     let items = unbracketed(text);
     let list = NumberList::parse(&format!("[{}]", items.s), max).map_err(|mut error| {
-        // The bracket that we put before it is none of the administrator's.
+        // The added bracket is not in the administrator's text.
         error.column = error.column.saturating_sub(1).max(1);
         misread(items, &error)
     })?;
-    Ok(list.values(EXPANSION_MAX).expect("what is in brackets can be listed"))
+    Ok(list.values(EXPANSION_MAX).expect("the content of brackets can be listed"))
 }
 
 fn unbracketed(text: Text<'_>) -> Text<'_> {
@@ -51,12 +51,12 @@ fn unbracketed(text: Text<'_>) -> Text<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPattern {
     text: String,
-    /// The NIDs on `tcp` that have these addresses: both are written alike.
+    /// The NIDs on `tcp` with these addresses, which have the same notation.
     range: NidRange,
 }
 
 impl AddressPattern {
-    /// Returns whether `address` is one of them.
+    /// Returns whether `address` matches.
     pub fn matches(&self, address: IpAddr) -> bool {
         self.range.matches(Nid::of_ip(Net::TCP, address))
     }
@@ -81,7 +81,7 @@ impl FromStr for AddressPattern {
     }
 }
 
-/// Expands brackets in text, the leftmost first: `10.0.0.[1-2]@tcp[0,3]` are four words.
+/// Expands brackets in text, the leftmost first: `10.0.0.[1-2]@tcp[0,3]` becomes four words.
 ///
 /// Items are words, `A-B` or `A-B/S`, where B − A must be a multiple of S.
 pub(crate) fn expand(text: Text<'_>) -> Result<Vec<String>, Diagnostic> {
@@ -102,8 +102,8 @@ pub(crate) fn expand(text: Text<'_>) -> Result<Vec<String>, Diagnostic> {
             words.extend(items(text, item)?.into_iter().map(|item| format!("{head}{item}{tail}")));
         }
         if done.len() + pending.len() + words.len() > EXPANSION_MAX {
-            let message = format!("\"{}\" stands for more than {EXPANSION_MAX} words", text.s);
-            return Err(text.error(message).with_help("write it as several narrower ones"));
+            let message = format!("\"{}\" expands to more than {EXPANSION_MAX} words", text.s);
+            return Err(text.error(message).with_help("use several smaller patterns"));
         }
         pending.extend(words.into_iter().rev());
     }
@@ -114,14 +114,14 @@ fn items(text: Text<'_>, item: &str) -> Result<Vec<String>, Diagnostic> {
     if !item.contains('-') {
         return Ok(vec![item.to_owned()]);
     }
-    // After the first expansion an item has no place of its own: the whole word is pointed at.
+    // After the first expansion an item has no position: errors point at the whole word.
     let list = NumberList::parse(&format!("[{item}]"), u32::MAX)
         .map_err(|error| mistaken(text, &error))?;
     if !list.ends_on_steps() {
         let error = text.error(format!("the range {item} does not end on a step"));
         return Err(error.with_help("make the end the start plus a multiple of the step"));
     }
-    let numbers = list.values(EXPANSION_MAX + 1).expect("what is in brackets can be listed");
+    let numbers = list.values(EXPANSION_MAX + 1).expect("the content of brackets can be listed");
     Ok(numbers.iter().map(u32::to_string).collect())
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_what_they_say() {
+    fn patterns_match_their_addresses() {
         let pattern: AddressPattern = "192.168.[1-3,7].[0-254/2]".parse().unwrap();
         for (address, matches) in [
             ("192.168.1.0", true),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_pointed_at() {
+    fn errors_point_at_their_place() {
         let pattern = "10.0.[1-300].1".parse::<AddressPattern>().unwrap_err();
         assert_eq!((pattern.at.column, pattern.message.contains("300 is too large")), (9, true));
         for (list, column) in [("[0,x]", 4), ("0,x", 3), ("0,99", 3), ("[3-1]", 2)] {

@@ -1,4 +1,4 @@
-//! Selection policies and faults on purpose, as administrators write them and nodes show them.
+//! Selection policies and injected faults, as configured and as shown.
 //! Spec: lnet-admin §13, §14.
 
 use fulmar_lnet::{FaultEffect, FaultKind, FaultRule, MessageTypes, UdspRule};
@@ -18,13 +18,13 @@ pub struct UdspConf {
 }
 
 impl UdspConf {
-    /// Returns the rule as a node takes it.
+    /// Returns the rule for the node.
     pub fn rule(&self) -> UdspRule {
         let Self { src, dst, rte, priority, .. } = self.clone();
         UdspRule { src, dst, rte, priority }
     }
 
-    /// Returns the rules of a node, each with its place.
+    /// Returns the rules of a node, with their indices.
     pub fn numbered(rules: Vec<UdspRule>) -> Vec<Self> {
         let conf = |(idx, rule): (u32, UdspRule)| {
             let UdspRule { src, dst, rte, priority } = rule;
@@ -34,7 +34,7 @@ impl UdspConf {
     }
 }
 
-/// Which faults a command is about.
+/// The kind of faults of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -44,7 +44,7 @@ pub enum FaultAction {
 }
 
 impl FaultAction {
-    /// Returns the word for it.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drop => "drop",
@@ -52,7 +52,7 @@ impl FaultAction {
         }
     }
 
-    /// Returns the same as a node takes it.
+    /// Returns the kind for the node.
     pub fn kind(self) -> FaultKind {
         match self {
             Self::Drop => FaultKind::Drop,
@@ -61,7 +61,7 @@ impl FaultAction {
     }
 }
 
-/// A fault on purpose: see [`FaultRule`].
+/// An injected fault: see [`FaultRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -95,7 +95,7 @@ pub struct FaultConf {
 }
 
 impl FaultConf {
-    /// Returns a rule between two NIDs that has nothing else yet.
+    /// Returns a rule between two NIDs without further conditions.
     pub fn new(action: FaultAction, source: NidMatch, target: NidMatch) -> Self {
         Self {
             action,
@@ -113,7 +113,7 @@ impl FaultConf {
         }
     }
 
-    /// Returns the rule as a node takes it.
+    /// Returns the rule for the node.
     pub fn rule(&self) -> FaultRule {
         let effect = match self.action {
             FaultAction::Drop => FaultEffect::Drop {
@@ -167,7 +167,7 @@ pub const FAULT_TYPES: [(&str, u32); 4] = [
     ("REPLY", MessageTypes::REPLY.0),
 ];
 
-/// The names of the ways in which sending fails, and their bits.
+/// The names of the failure classes of sending, and their bits.
 pub const HEALTH_ERRORS: [(&str, u32); 11] = [
     ("local_interrupt", 0x2),
     ("local_dropped", 0x4),

@@ -10,7 +10,7 @@ fn node(text: &str) -> Result<NodeConfig, Diagnostic> {
     NodeConfig::parse(&Source::new("node.yaml", text))
 }
 
-/// The message with its place, and the mend.
+/// Returns the message with its place, and the help.
 fn told(error: &Diagnostic) -> String {
     let Position { line, column } = error.at;
     format!("{line}:{column} {} / {}", error.message, error.help.as_deref().unwrap_or("-"))
@@ -80,7 +80,7 @@ statistics:
 "#;
 
 #[test]
-fn every_part_of_lnet_conf_is_kept() {
+fn every_part_of_lnet_conf_is_parsed() {
     let conf = conf(EXAMPLE).unwrap();
     assert_eq!(conf.nets.len(), 2);
     assert_eq!(conf.nets[0].nis[0].tunables.credits, Some(512));
@@ -102,7 +102,7 @@ fn every_part_of_lnet_conf_is_kept() {
 }
 
 #[test]
-fn flow_style_and_empty_files_are_yaml_too() {
+fn flow_style_and_empty_files_are_accepted() {
     let flow = "{net: [{net type: tcp, local NI(s): [{interfaces: {0: eth0}, CPT: '[0]'}]}]}";
     assert_eq!(conf(flow).unwrap().nets[0].nis[0].interfaces, ["eth0"]);
     for empty in ["", "# nothing\n", "net:\n", "---\n...\n"] {
@@ -111,24 +111,24 @@ fn flow_style_and_empty_files_are_yaml_too() {
 }
 
 #[test]
-fn errors_point_at_the_place_and_name_the_mend() {
+fn errors_point_at_the_place_and_name_the_correction() {
     for (text, wanted) in [
         ("net:\n    - net typ: tcp\n", "2:7 unknown key \"net typ\" / did you mean \"net type\"?"),
         ("nets: 1\n", "1:1 unknown key \"nets\" / did you mean \"net\"?"),
         (
             "global:\n  retry_count: x\n",
-            "2:16 \"x\" is no number for retry_count / write a whole number, 0 or greater",
+            "2:16 \"x\" is not a number for retry_count / write a whole number, 0 or greater",
         ),
         ("global:\n  discovery: 2\n", "2:14 2 is out of range for discovery / write 0 or 1"),
         (
             "net:\n  - net type: tpc\n",
-            "2:15 \"tpc\" is no network: write lo, tcp, o2ib, gni, gip, ptlf, kfi, efa or bxi3f \
+            "2:15 \"tpc\" is not a network: write lo, tcp, o2ib, gni, gip, ptlf, kfi, efa or bxi3f \
              and then, unless it is 0, a number, as in tcp1 / -",
         ),
         (
             "peer:\n  - primary nid: '10.0.0@tcp'\n",
-            "2:19 \"10.0.0\" is no address on tcp: write an IPv4 address such as 10.0.0.1 or an \
-             IPv6 address such as 2001:db8::1 / -",
+            "2:19 \"10.0.0\" is not an address on tcp: write an IPv4 address such as 10.0.0.1 or \
+             an IPv6 address such as 2001:db8::1 / -",
         ),
         (
             "peer:\n  - Multi-Rail: True\n",
@@ -137,11 +137,11 @@ fn errors_point_at_the_place_and_name_the_mend() {
         ("net: tcp\n", "1:6 net is a single value / write a list: begin each item with \"- \""),
         (
             "net:\n  - net type: tcp\n    local NI(s):\n      - CPT: \"[0,x]\"\n",
-            "4:18 \"x\" is no number / write one from 0 to 4095",
+            "4:18 \"x\" is not a number / write one from 0 to 4095",
         ),
         (
             "buffers:\n  tiny: 1\n  tiny: 2\n",
-            "3:3 the key \"tiny\" is there twice / keep one of the two, or join what they say",
+            "3:3 the key \"tiny\" is given twice / keep one of the two, or merge their values",
         ),
         (
             "ip2nets:\n  - interfaces: {0: eth0}\n    net-spec: tcp\n",
@@ -149,14 +149,14 @@ fn errors_point_at_the_place_and_name_the_mend() {
         ),
         (
             "buffers:\n  tiny: &x 1\n  small: *x\n",
-            "3:10 anchors and aliases are not understood / write the value out where it is needed",
+            "3:10 anchors and aliases are not supported / write the value in full",
         ),
-        ("net: *x\n", "1:6 this is no YAML: while parsing node, found unknown anchor / -"),
+        ("net: *x\n", "1:6 this is not YAML: while parsing node, found unknown anchor / -"),
     ] {
         assert_eq!(told(&conf(text).unwrap_err()), wanted, "{text}");
     }
     let tab = conf("net:\n\t- net type: tcp\n").unwrap_err();
-    assert_eq!(tab.help.as_deref(), Some("indent with blanks: YAML does not take tabs"));
+    assert_eq!(tab.help.as_deref(), Some("indent with blanks: YAML does not allow tabs"));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn an_error_is_shown_under_its_line() {
 #[test]
 fn the_depth_of_a_file_is_bounded() {
     let error = conf(&format!("net: {}", "[".repeat(500))).unwrap_err();
-    assert!(told(&error).contains("too many levels") || told(&error).contains("no YAML"));
+    assert!(told(&error).contains("too many levels") || told(&error).contains("not YAML"));
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn a_node_has_its_own_key() {
 }
 
 #[test]
-fn a_node_says_what_is_wrong_with_its_key() {
+fn errors_in_the_key_node_are_reported() {
     for (text, wanted) in [
         (
             "node:\n  networks: \"tcp(eth0],o2ib\"\n",
-            "2:22 \"]\" closes nothing / add the \"[\" or remove it",
+            "2:22 \"]\" has no opening bracket / add the \"[\" or remove it",
         ),
         ("node:\n  acept: all\n", "2:3 unknown key \"acept\" / did you mean \"accept\"?"),
         (
@@ -221,7 +221,8 @@ fn a_node_says_what_is_wrong_with_its_key() {
         ),
         (
             "node: {metrics: here}\n",
-            "1:17 \"here\" is no address and port / write one such as 127.0.0.1:9988 or [::]:9988",
+            "1:17 \"here\" is not an address and a port / write one such as 127.0.0.1:9988 or \
+             [::]:9988",
         ),
     ] {
         assert_eq!(told(&node(text).unwrap_err()), wanted, "{text}");
@@ -253,7 +254,7 @@ fn with_networks(networks: &str) -> Result<NodeConfig, Diagnostic> {
 }
 
 #[test]
-fn networks_are_read_as_the_kernel_reads_them() {
+fn networks_are_parsed_as_the_kernel_does() {
     let nets = |text: &str| with_networks(text).unwrap().options.networks.unwrap();
     let three = nets("tcp0(eth0), o2ib( ib0 , ib1[2] ) [0,1] ,lo, tcp(eth9)");
     assert_eq!(three.len(), 2);
@@ -275,15 +276,18 @@ fn networks_are_read_as_the_kernel_reads_them() {
             "1:11 a network is missing here / write one such as tcp(eth0), or \
              remove the comma",
         ),
-        ("tcp()", "1:5 \"\" is no name of an interface / write one such as eth0, or its address"),
-        ("tcp(eth0[a])", "1:10 \"a\" is no number / write one from 0 to 4095"),
+        (
+            "tcp()",
+            "1:5 \"\" is not the name of an interface / write one such as eth0, or its address",
+        ),
+        ("tcp(eth0[a])", "1:10 \"a\" is not a number / write one from 0 to 4095"),
     ] {
         assert_eq!(told(&with_networks(text).unwrap_err()), wanted, "{text}");
     }
 }
 
 #[test]
-fn routes_are_every_net_by_every_gateway() {
+fn routes_are_every_net_with_every_gateway() {
     let mut config = NodeConfig::default();
     let routes = "o2ib 1 192.168.1.[1-4/3]@tcp:2; tcp[2-3] 10.1.0.1@o2ib # far\n";
     config.set(Module::Lnet, "routes", routes).unwrap();
@@ -315,7 +319,7 @@ fn routes_are_every_net_by_every_gateway() {
         ),
         (
             "o2ib 10.0.0.1@tcp:x",
-            "1:19 \"x\" is no number for the priority / write a whole number, \
+            "1:19 \"x\" is not a number for the priority / write a whole number, \
              0 or greater",
         ),
     ] {
@@ -325,7 +329,7 @@ fn routes_are_every_net_by_every_gateway() {
 }
 
 #[test]
-fn a_node_routes_if_it_is_told_to_or_named_as_a_gateway() {
+fn a_node_routes_if_enabled_or_named_as_a_gateway() {
     let own: [Nid; 2] = ["10.0.0.1@tcp", "10.1.0.1@tcp1"].map(|nid| nid.parse().unwrap());
     let node = |lines: &str| NodeConfig::parse(&Source::new("lnet.conf", lines)).unwrap();
     let named = "routes=\"tcp1 10.0.0.[1-2]@tcp; o2ib 2 10.0.0.9@tcp\"";
@@ -339,7 +343,7 @@ fn a_node_routes_if_it_is_told_to_or_named_as_a_gateway() {
     ] {
         assert_eq!(node(&lines).routing(&own).forwarding, forwards, "{lines}");
     }
-    // What this node is the gateway of is the business of others.
+    // Routes with this node as the gateway are for other nodes.
     let gateways: Vec<String> = node(&format!("options lnet {named}"))
         .shared_routes(&own)
         .iter()
@@ -348,7 +352,7 @@ fn a_node_routes_if_it_is_told_to_or_named_as_a_gateway() {
     assert_eq!(gateways, ["10.0.0.2@tcp", "10.0.0.9@tcp"]);
     let file =
         node("node:\n  options:\n    lnet:\n      forwarding: enabled\nrouting:\n  enable: 0\n");
-    assert!(!file.routing(&own).forwarding, "what the file says of routing comes last");
+    assert!(!file.routing(&own).forwarding, "the key routing of the file has precedence");
 }
 
 #[test]
@@ -424,10 +428,10 @@ fn interfaces_become_nids() {
     let all =
         "lo (127.0.0.1), eth9 (down), eth0 (10.0.0.1), eth1 (192.168.1.1), eth6 (2001:db8::1)";
     for (networks, wanted) in [
-        ("tcp(eth7)", format!("ENETDOWN there is no interface eth7 for tcp / name one that this node has: {all}")),
+        ("tcp(eth7)", format!("ENETDOWN there is no interface eth7 for tcp / use one of this node's: {all}")),
         ("tcp(eth9)", "ENETDOWN the interface eth9 for tcp is down / bring it up: ip link set eth9 up".into()),
-        ("tcp(10.0.0.9)", format!("ENETDOWN no interface of this node has the address 10.0.0.9 for tcp / name one that this node has: {all}")),
-        ("tcp(eth0,eth0)", "EEXIST 10.0.0.1@tcp (eth0) is there twice / name each interface once for each network".into()),
+        ("tcp(10.0.0.9)", format!("ENETDOWN no interface of this node has the address 10.0.0.9 for tcp / use one of this node's: {all}")),
+        ("tcp(eth0,eth0)", "EEXIST 10.0.0.1@tcp (eth0) is given twice / give each interface once for each network".into()),
         ("o2ib(ib0)", "EINVAL network o2ib needs an LND that this node does not have / use tcp, tcp1, tcp2, …".into()),
     ] {
         assert_eq!(nids(&with_networks(networks).unwrap()).unwrap_err(), wanted, "{networks}");
@@ -435,7 +439,7 @@ fn interfaces_become_nids() {
 }
 
 #[test]
-fn ip2nets_chooses_by_the_addresses_of_the_node() {
+fn ip2nets_selects_by_the_addresses_of_the_node() {
     let parameter = |ip2nets: &str| {
         let mut config = NodeConfig::default();
         config.set(Module::Lnet, "ip2nets", ip2nets).unwrap();

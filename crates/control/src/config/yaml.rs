@@ -1,10 +1,10 @@
-//! YAML as a tree that knows where each of its parts stands.
+//! YAML as a tree of values with their positions.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 use super::diagnostic::{Diagnostic, Position, Source, Text};
 
-/// Maps and lists inside each other; lnet.conf needs seven.
+/// The maximum depth of maps and lists; lnet.conf needs seven.
 const DEPTH_MAX: usize = 32;
 
 /// One value of the document.
@@ -22,7 +22,7 @@ enum Kind<'a> {
     Map(Vec<(Node<'a>, Node<'a>)>),
 }
 
-/// Reads the one document of `source`; an empty one is an empty map.
+/// Parses the only document of `source`; an empty one is an empty map.
 pub(crate) fn parse(source: &Source) -> Result<Node<'_>, Diagnostic> {
     let mut builder = Builder { source, events: Parser::new_from_str(&source.text) };
     let mut root = None;
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
         depth: usize,
     ) -> Result<Node<'a>, Diagnostic> {
         if depth > DEPTH_MAX {
-            return Err(self.text(at).error("too many levels of maps and lists inside each other"));
+            return Err(self.text(at).error("too many levels of nested maps and lists"));
         }
         let (source, mut at) = (self.source, at);
         let kind = match event {
@@ -84,8 +84,8 @@ impl<'a> Builder<'a> {
             }
             Event::MappingStart(..) => Kind::Map(self.map(depth)?),
             _ => {
-                let error = self.text(at).error("anchors and aliases are not understood");
-                return Err(error.with_help("write the value out where it is needed"));
+                let error = self.text(at).error("anchors and aliases are not supported");
+                return Err(error.with_help("write the value in full"));
             }
         };
         Ok(Node { source, at, kind })
@@ -97,8 +97,8 @@ impl<'a> Builder<'a> {
             let key = self.node(event, at, depth + 1)?;
             let name = key.text("a key")?;
             if entries.iter().any(|(earlier, _)| earlier.scalar() == Some(name.s)) {
-                let error = name.error(format!("the key \"{}\" is there twice", name.s));
-                return Err(error.with_help("keep one of the two, or join what they say"));
+                let error = name.error(format!("the key \"{}\" is given twice", name.s));
+                return Err(error.with_help("keep one of the two, or merge their values"));
             }
             let Some((event, at)) = self.next()? else { break };
             let value = self.node(event, at, depth + 1)?;
@@ -118,10 +118,10 @@ impl<'a> Builder<'a> {
 
     fn syntax(&self, error: &ScanError) -> Diagnostic {
         let at = self.text(position(error.marker()));
-        let diagnostic = at.error(format!("this is no YAML: {}", error.info()));
+        let diagnostic = at.error(format!("this is not YAML: {}", error.info()));
         match self.source.text.lines().nth(at.at.line - 1) {
             Some(line) if line.contains('\t') => {
-                diagnostic.with_help("indent with blanks: YAML does not take tabs")
+                diagnostic.with_help("indent with blanks: YAML does not allow tabs")
             }
             _ => diagnostic,
         }
@@ -133,7 +133,7 @@ fn position(marker: &Marker) -> Position {
 }
 
 impl<'a> Node<'a> {
-    /// Returns the keys and values of a map; an empty value has none.
+    /// Returns the keys and values of a map; none for an empty value.
     pub(crate) fn entries(&self, what: &str) -> Result<Vec<(Text<'_>, &Self)>, Diagnostic> {
         match &self.kind {
             Kind::Map(entries) => {
@@ -144,7 +144,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the items of a list; an empty value has none.
+    /// Returns the items of a list; none for an empty value.
     pub(crate) fn items(&self, what: &str) -> Result<&[Self], Diagnostic> {
         match &self.kind {
             Kind::List(items) => Ok(items),
@@ -165,7 +165,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the place for an error about the whole.
+    /// Returns the place for an error of the whole value.
     pub(crate) fn place(&self) -> Text<'a> {
         Text { source: self.source, at: self.at, s: "" }
     }

@@ -1,13 +1,13 @@
-//! The error objects of `lnetctl`, and the status with which it exits. Spec: lnet-admin §1.3, §2.
+//! The error objects of `lnetctl`, and its exit statuses. Spec: lnet-admin §1.3, §2.
 
 use crate::value::{Dialect, Family, Map, MapExt, Quotes, Report, Value};
 
-/// How the failure of a command is told.
+/// The report of a failed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorObject {
     /// `add`, `set`, `del`, `show`, `manage`, `import`, `parser`, ….
     pub op: String,
-    /// What the command is about: `net`, `peer`, ….
+    /// The object of the command: `net`, `peer`, ….
     pub object: String,
     /// A negative error number.
     pub errno: i32,
@@ -16,8 +16,8 @@ pub struct ErrorObject {
 }
 
 impl ErrorObject {
-    /// Returns the text of the commands that changed in 2.16: net, peer, route, import, …. It is a
-    /// document of its own in [`Dialect::Netlink`].
+    /// Returns the text of the commands that changed in 2.16: net, peer, route, import, …. In
+    /// [`Dialect::Netlink`] it is a separate document.
     pub fn to_listing(&self, dialect: Dialect) -> String {
         match dialect {
             Dialect::Netlink => {
@@ -28,7 +28,7 @@ impl ErrorObject {
         }
     }
 
-    /// Returns the text of the commands that never changed: stats, global, set, ….
+    /// Returns the text of the commands that did not change: stats, global, set, ….
     pub fn to_classic(&self) -> String {
         let mut inner = Map::new();
         inner.put("errno", self.errno);
@@ -62,9 +62,9 @@ impl ErrorObject {
 pub mod exit {
     /// A generic failure, an unknown command, an unanswered ping.
     pub const FAILED: u8 = 255;
-    /// There is no node to talk to.
+    /// There is no node.
     pub const NO_NODE: u8 = 254;
-    /// A bad parameter, missing arguments, any error of a command that changed in 2.16.
+    /// An invalid parameter, missing arguments, any error of a command that changed in 2.16.
     pub const BAD_PARAM: u8 = 234;
 
     /// Returns the status for a negative error number.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_form_has_the_numbers_inside_the_object() {
+    fn the_older_form_has_the_fields_inside_the_object() {
         let error = |op: &str, object: &str, errno, descr: &str| ErrorObject {
             op: op.into(),
             object: object.into(),

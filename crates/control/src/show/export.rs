@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::value::{Dialect, Family, Map, MapExt, Report, Value};
 
-/// All that a node has to tell.
+/// The data of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Export {
@@ -22,12 +22,12 @@ pub struct Export {
     pub routes: Vec<Route>,
     pub routing: Routing,
     pub globals: Globals,
-    /// What it keeps of the configuration besides: UDSP and the like.
+    /// The remaining configuration, such as UDSP.
     pub rest: LnetConf,
 }
 
 impl Export {
-    /// Returns the plain export: everything, for people.
+    /// Returns the plain export: all information, for people.
     pub fn report(&self, dialect: Dialect) -> Report {
         let mut report = Report::default();
         push(&mut report, Family::Listing, nets(&self.nets, 2, dialect));
@@ -38,7 +38,7 @@ impl Export {
         report
     }
 
-    /// Returns what an import needs to make a node like this one.
+    /// Returns the configuration that an import needs to restore this node.
     pub fn to_conf(&self) -> LnetConf {
         let real = self.nets.iter().filter(|net| net.net != fulmar_lnet_wire::Net::LOOPBACK);
         let conf = |net: &Net| NetConf { net: net.net, nis: net.nis.iter().map(ni_conf).collect() };
@@ -80,7 +80,7 @@ fn ni_conf(ni: &super::model::Ni) -> NiConf {
     }
 }
 
-/// Prints lnet.conf: what [`LnetConf::parse`] reads as the same value.
+/// Prints lnet.conf, which [`LnetConf::parse`] parses to the same value.
 pub fn backup(conf: &LnetConf) -> Report {
     let mut report = Report::default();
     push(&mut report, Family::Listing, block("net", conf.nets.iter().map(net)));
@@ -102,7 +102,7 @@ fn push(report: &mut Report, family: Family, block: Map) {
     }
 }
 
-/// What both kinds of export end with, after `routing`, in the layout that it always had.
+/// Adds the end of both kinds of export, after `routing`, in the older layout.
 fn tail(report: &mut Report, routing: Map, conf: &LnetConf) {
     let mut map = routing;
     if let Some(range) = conf.numa_range {

@@ -1,4 +1,4 @@
-//! Faults on purpose. Spec: lnet-admin §14, §19.4.
+//! Injected faults. Spec: lnet-admin §14, §19.4.
 
 use fulmar_lnet::views;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use super::model::ByType;
 use crate::config::{FaultAction, FaultConf};
 use crate::value::{Family, Map, MapExt, Report};
 
-/// A fault on purpose, and what it did.
+/// An injected fault, and its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// As it was configured, with its types filled in.
+    /// Its configuration, with its message types filled in.
     pub rule: FaultConf,
-    /// Messages that a rate or an interval was about.
+    /// Messages that matched, to which a rate or an interval applied.
     pub examined: u64,
     /// Messages that were dropped, failed or delayed.
     pub hits: ByType,
@@ -58,9 +58,9 @@ fn fault(fault: &Fault) -> Map {
     map
 }
 
-/// What `lctl net_drop_list` and `net_delay_list` print after their title.
+/// Returns the output of `lctl net_drop_list` and `net_delay_list` after its title.
 ///
-/// Releases from 2.16 on count one rule more than there is; this is how others count.
+/// Releases from 2.16 on count one rule too many; this is the count of others.
 pub fn fault_lines(faults: &[Fault]) -> String {
     let lines: String = faults.iter().map(line).collect();
     format!("{lines}found total {}\n", faults.len())
@@ -119,7 +119,7 @@ mod tests {
 
     /// The example of lnet-admin §14.
     #[test]
-    fn rules_are_listed_with_what_they_did() {
+    fn rules_are_listed_with_their_counters() {
         let expected = "fault:\n\
             -     rule_type: drop\n      fa_src: 10.0.0.1@tcp\n      fa_dst: 255.255.255.255@tcp\n\
             \x20     fa_ptl_mask: 0\n      fa_msg_mask: 2\n      da_rate: 100\n      da_interval: 0\n\

@@ -1,4 +1,4 @@
-//! What `lnetctl` and `lctl` print: from plain values to text, in both dialects and as JSON.
+//! The output of `lnetctl` and `lctl`: from values to text, in both dialects and as JSON.
 
 pub mod error;
 mod export;
@@ -54,7 +54,7 @@ pub fn routing_show(routing: &Routing, level: u8) -> Report {
     Report::one(Family::Classic, route::routing(routing, level))
 }
 
-/// `debug recovery`: our NIDs that wait to recover, or those of peers.
+/// `debug recovery`: local NIDs in recovery, or those of peers.
 pub fn recovery(nids: &[Nid], peers: bool, dialect: Dialect) -> Report {
     Report::one(Family::Listing, route::recovery(nids, peers, dialect))
 }

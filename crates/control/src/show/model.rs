@@ -1,4 +1,4 @@
-//! What a node tells of itself: plain values, the same on both ends of the control socket.
+//! The state of a node as values, the same in the server and the client of the control socket.
 
 use std::net::SocketAddr;
 
@@ -23,11 +23,11 @@ pub struct Net {
 pub struct Ni {
     pub nid: Nid,
     pub up: bool,
-    /// The administrator has not taken it out of use.
+    /// Whether the administrator lets it be used.
     pub enabled: bool,
-    /// On a router, seconds since somebody on the network was heard of.
+    /// On a router, seconds since the last message from the network.
     pub alive: Option<u64>,
-    /// In the words of the configuration; `0@lo` has none.
+    /// As configured; `0@lo` has none.
     pub interface: Option<String>,
     pub traffic: Traffic,
     pub udsp: Udsp,
@@ -42,7 +42,7 @@ pub struct Ni {
     pub credits: Credits,
 }
 
-/// What an NI or a peer NI has carried.
+/// The traffic of an NI or a peer NI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Traffic {
@@ -71,14 +71,14 @@ impl ByType {
         self.named().iter().map(|(_, n)| n).sum()
     }
 
-    /// Returns each type's name and number, in the order in which they are shown.
+    /// Returns the name and the number of each type, in display order.
     pub fn named(&self) -> [(&'static str, u64); 5] {
         let Self { put, get, reply, ack, hello } = *self;
         [("put", put), ("get", get), ("reply", reply), ("ack", ack), ("hello", hello)]
     }
 }
 
-/// How long something took.
+/// Durations of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Latency {
@@ -88,7 +88,7 @@ pub struct Latency {
     pub avg_nsec: u64,
 }
 
-/// How well an NI does.
+/// The health of an NI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -123,7 +123,7 @@ impl Default for NiHealth {
     }
 }
 
-/// The credits that an NI was given.
+/// The configured credits of an NI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Tunables {
@@ -133,7 +133,7 @@ pub struct Tunables {
     pub credits: u32,
 }
 
-/// What the socket LND was told for an NI.
+/// The settings of the socket LND for an NI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct LndTunables {
@@ -143,7 +143,7 @@ pub struct LndTunables {
     pub tos: i32,
 }
 
-/// Credits now. Below 0, so many messages wait.
+/// Current credits. If negative, the number of waiting messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Credits {
@@ -168,12 +168,12 @@ pub struct Peer {
 #[allow(missing_docs)]
 pub struct PeerNi {
     pub nid: Nid,
-    /// `None` prints as `NA`: nothing watches whether it lives.
+    /// `None` prints as `NA`: its liveness is not monitored.
     pub up: Option<bool>,
     pub credits: Credits,
     pub router_credits: i64,
     pub router_credits_min: i64,
-    /// Bytes of messages on their way or waiting.
+    /// Bytes of messages in flight or waiting.
     pub queued_bytes: u64,
     pub refcount: u32,
     pub traffic: Traffic,
@@ -181,12 +181,12 @@ pub struct PeerNi {
     pub health: PeerHealth,
 }
 
-/// What selection policies make of an NI or a peer NI.
+/// The effect of selection policies on an NI or a peer NI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
 pub struct Udsp {
-    /// `None` prints as −1: no rule names it.
+    /// `None` prints as −1: no rule matches.
     pub net_priority: Option<u32>,
     pub nid_priority: Option<u32>,
     pub preferred_gateways: Vec<Nid>,
@@ -194,14 +194,14 @@ pub struct Udsp {
 }
 
 impl Udsp {
-    /// Takes priorities of the machine.
+    /// Converts the priorities of the machine.
     pub fn of(net: u32, nid: u32) -> Self {
         let given = |priority: u32| (priority != views::PRIORITY_LOWEST).then_some(priority);
         Self { net_priority: given(net), nid_priority: given(nid), ..Self::default() }
     }
 }
 
-/// How well a peer NI does.
+/// The health of a peer NI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -233,12 +233,12 @@ impl Default for PeerHealth {
 /// The global values, in order.
 pub type Globals = Vec<(GlobalKey, u32)>;
 
-/// Returns the global values with what follows from them.
+/// Returns the global values, including computed ones.
 pub fn globals(globals: &fulmar_lnet::Globals) -> Globals {
     GlobalKey::ALL.map(|key| (key, key.get(globals))).to_vec()
 }
 
-/// What another node answered to a ping, or is known to be after a discovery.
+/// The answer of another node to a ping, or its state after a discovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Reply {
@@ -248,10 +248,10 @@ pub struct Reply {
     pub nids: Vec<Nid>,
 }
 
-/// How the ping or discovery of one NID ended.
+/// The result of the ping or discovery of one NID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Who was asked.
+    /// The NID that was pinged.
     pub nid: Nid,
     /// The reply, or a positive error number.
     pub result: Result<Reply, i32>,
@@ -278,7 +278,7 @@ pub struct Connection {
 #[allow(missing_docs)]
 pub struct SocklndPeer {
     pub peer: ProcessId,
-    /// Our address and the peer's, if we dial it.
+    /// The local and the remote address, if this node dials the peer.
     pub dials: Option<(std::net::IpAddr, SocketAddr)>,
     pub connections: u32,
 }
@@ -288,7 +288,7 @@ pub struct SocklndPeer {
 #[allow(missing_docs)]
 pub struct SocklndInterface {
     pub ip: std::net::IpAddr,
-    /// The length of the network's prefix.
+    /// The length of the network prefix.
     pub prefix: u8,
     pub peers: u32,
     pub routes: u32,
@@ -296,7 +296,7 @@ pub struct SocklndInterface {
 
 macro_rules! stats {
     ($($key:ident),+ $(,)?) => {
-        /// What the whole node has carried, in the order in which it is shown. Spec: lnet-admin §9.
+        /// The statistics of the node, in display order. Spec: lnet-admin §9.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[allow(missing_docs)]
         pub struct Stats { $( pub $key: u64, )+ }
@@ -326,12 +326,12 @@ stats! {
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $key:ident),+ $(,)?) => {
-        /// What the socket LND has counted.
+        /// The counters of the socket LND.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct SocklndCounters { $( $(#[doc = $help])+ pub $key: u64, )+ }
 
         impl SocklndCounters {
-            /// Returns each name, what it counts, and its value.
+            /// Returns the name, the description and the value of each counter.
             pub fn named(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$( (stringify!($key), concat!($($help),+), self.$key), )+]
             }
@@ -354,27 +354,27 @@ counters! {
     dial_failures,
     /// Connections that ended in their handshake.
     handshake_failures,
-    /// Callers refused because their port is not privileged.
+    /// Connections refused because the source port is not privileged.
     refused_unprivileged,
-    /// Callers refused because too many were in their handshake.
+    /// Connections refused because too many were in their handshake.
     refused_handshakes,
-    /// Callers refused because they asked for a NID of another node.
+    /// Connections refused because they requested a NID of another node.
     refused_nid,
-    /// Calls that lost against our own to the same peer.
+    /// Connections refused in favour of an outgoing one to the same peer.
     refused_races,
-    /// Connections closed because what came on them breaks the protocol.
+    /// Connections closed because received bytes violate the protocol.
     malformed,
-    /// Connections closed because nothing came in time.
+    /// Connections closed because nothing was received in time.
     silent,
     /// Messages whose checksum was wrong.
     checksum_errors,
-    /// Zero-copy acknowledgements of nothing that was sent.
+    /// Zero-copy acknowledgements of unknown messages.
     unknown_cookies,
-    /// Zero-copy acknowledgements of messages that had ended with their connections.
+    /// Zero-copy acknowledgements of messages that ended with an earlier connection.
     late_cookies,
     /// Connections closed because a message stalled.
     stalled,
-    /// Connections left for new ones because their link went down or nothing arrived.
+    /// Connections retired because their link went down or nothing arrived.
     retired,
     /// Keepalives sent.
     keepalives_sent,
@@ -436,7 +436,7 @@ impl From<views::Traffic> for Traffic {
 }
 
 impl Peer {
-    /// Takes what the machine shows.
+    /// Converts the view of the machine.
     pub fn of(v: views::Peer) -> Self {
         let nis = v.nis.into_iter().map(PeerNi::of).collect();
         Self { primary: v.primary, multi_rail: v.multi_rail, state: v.state, nis }
@@ -473,7 +473,7 @@ impl PeerNi {
 }
 
 impl NiHealth {
-    /// Takes what the machine shows.
+    /// Converts the view of the machine.
     pub fn of(health: &views::Health, fatal: bool) -> Self {
         Self {
             fatal_error: fatal.into(),
@@ -490,7 +490,7 @@ impl NiHealth {
     }
 }
 
-/// Returns when the next recovery ping is due in seconds of the node's clock, as kernels show it.
+/// Returns the time of the next recovery ping in seconds of the node's clock, as kernels show it.
 fn next_ping(health: &views::Health) -> u64 {
     health.next_ping.map_or(0, |at| at.as_secs())
 }

@@ -1,4 +1,4 @@
-//! `net show` and the parts that `peer show` has in common with it. Spec: lnet-admin §5.3.
+//! `net show` and the parts that it has in common with `peer show`. Spec: lnet-admin §5.3.
 
 use fulmar_lnet_wire::Nid;
 
@@ -29,7 +29,7 @@ fn ni(ni: &Ni, level: u8, dialect: Dialect) -> Map {
     }
     if level >= 1 {
         if !ni.enabled {
-            // Kernels have no such switch, and nothing to say where it is on.
+            // Kernels have no such switch; it is shown only if it is off.
             map.put("enabled", false);
         }
         map.put("statistics", statistics(&ni.traffic, dialect));
@@ -98,7 +98,7 @@ pub(crate) fn statistics(traffic: &Traffic, dialect: Dialect) -> Map {
     map
 }
 
-/// Returns what selection policies make of an NI; −1 stands for no priority.
+/// Returns the effect of selection policies on an NI; −1 means no priority.
 pub(crate) fn udsp_info(udsp: &Udsp) -> Map {
     let priority = |given: Option<u32>| given.map_or(-1, i64::from);
     let mut map = Map::new();

@@ -8,17 +8,17 @@ use super::model::{Answer, Reply};
 use super::peer::block;
 use crate::value::{Dialect, Family, Map, MapExt, Quotes, Report, Value};
 
-/// What is printed of pings or discoveries.
+/// The output of pings or discoveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// Those that were answered, for standard output.
+    /// The answered ones, for standard output.
     pub answered: Report,
-    /// Those that were not, for standard output after the others. In the older dialect, for
+    /// The unanswered ones, for standard output after the others. In the older dialect, for
     /// standard error.
     pub failed: Report,
 }
 
-/// Prints what came of `what`, which is `ping` or `discover`.
+/// Prints the results of `what`, which is `ping` or `discover`.
 pub fn answers(what: &str, answers: &[Answer], dialect: Dialect) -> Answers {
     let replies = answers.iter().filter_map(|answer| answer.result.as_ref().ok());
     let answered = block(what, replies.map(|r| reply(r, dialect)));

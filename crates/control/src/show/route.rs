@@ -1,4 +1,4 @@
-//! `route show`, `routing show` and what they have to say. Spec: lnet-admin §7, §8.
+//! `route show`, `routing show` and their values. Spec: lnet-admin §7, §8.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use super::peer::block;
 use crate::config::{BuffersConf, RouteConf};
 use crate::value::{Map, MapExt, Value};
 
-/// From this level of verbosity on a list tells what the tools of Lustre do not know.
+/// The level of verbosity from which lists have values that Lustre's tools do not have.
 const LEVEL_OF_OURS: u8 = 4;
 
-/// How long messages took.
+/// Latencies of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Delays {
     pub samples: u64,
-    /// Half of them took no longer, and so on.
+    /// The median, and so on.
     pub p50_nsec: u64,
     pub p90_nsec: u64,
     pub p99_nsec: u64,
@@ -27,7 +27,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Returns each name and its value, in the order in which they are shown.
+    /// Returns each name and its value, in display order.
     pub fn named(&self) -> [(&'static str, u64); 5] {
         let Self { samples, p50_nsec, p90_nsec, p99_nsec, max_nsec } = *self;
         [
@@ -53,7 +53,7 @@ impl From<&Histogram> for Delays {
     }
 }
 
-/// A route, as it does.
+/// A route and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Route {
@@ -62,11 +62,11 @@ pub struct Route {
     /// `None` prints as −1.
     pub hop: Option<u32>,
     pub priority: u32,
-    /// It would be used now.
+    /// Whether it is usable.
     pub up: bool,
-    /// The gateway is on the network itself.
+    /// Whether the gateway is on the target network.
     pub single_hop: bool,
-    /// Messages sent by it.
+    /// Messages sent on it.
     pub messages: u64,
     /// From request to response.
     pub latency: Delays,
@@ -88,14 +88,14 @@ impl From<&views::Route> for Route {
 }
 
 impl Route {
-    /// Returns what an import needs to make it again.
+    /// Returns the configuration that an import needs to restore it.
     pub fn to_conf(&self) -> RouteConf {
         let Self { net, gateway, hop, priority, .. } = *self;
         RouteConf { net, gateway, hop, priority, health_sensitivity: None }
     }
 }
 
-/// A node by which routes lead.
+/// A gateway of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Router {
@@ -111,7 +111,7 @@ impl From<&views::Router> for Router {
     }
 }
 
-/// Whether messages for others are forwarded.
+/// The state of forwarding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -119,16 +119,16 @@ pub enum RoutingState {
     #[default]
     Disabled,
     Enabled,
-    /// Peers are being told that it ends.
+    /// Peers are being informed that it ends.
     Stopping,
-    /// Peers are not told yet.
+    /// Peers are not informed yet.
     Starting,
-    /// Peers are pushed elsewhere; what is here is finished.
+    /// Peers switch to other routers; messages in transit are forwarded.
     Draining,
 }
 
 impl RoutingState {
-    /// Returns whether it is meant to last.
+    /// Returns whether routing is enabled or starting.
     pub fn is_on(self) -> bool {
         matches!(self, Self::Enabled | Self::Starting)
     }
@@ -164,11 +164,11 @@ impl From<views::RoutingState> for RoutingState {
 pub struct Pool {
     /// 4 KiB pages of one buffer.
     pub pages: u32,
-    /// How many there may be.
+    /// The maximum number.
     pub buffers: u32,
-    /// How many have memory.
+    /// The number with memory.
     pub allocated: u32,
-    /// Below 0, so many messages wait.
+    /// If negative, the number of waiting messages.
     pub credits: i64,
     pub credits_min: i64,
 }
@@ -185,7 +185,7 @@ impl From<views::Pool> for Pool {
     }
 }
 
-/// What passed from one network to another.
+/// The traffic from one network to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Transit {
@@ -193,11 +193,11 @@ pub struct Transit {
     pub to: fulmar_lnet_wire::Net,
     pub messages: u64,
     pub bytes: u64,
-    /// From the header's arrival to the last byte's leaving.
+    /// From receiving the header to sending the last byte.
     pub latency: Delays,
 }
 
-/// A node as a router.
+/// The state of a node as a router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Routing {
@@ -233,13 +233,13 @@ impl Routing {
         self.state != RoutingState::Disabled || self.pools.iter().any(|pool| pool.buffers > 0)
     }
 
-    /// Returns how many messages are here on their way elsewhere.
+    /// Returns the number of messages in transit.
     pub fn in_hand(&self) -> u64 {
         let taken = |pool: &Pool| u64::try_from(i64::from(pool.buffers) - pool.credits);
         self.pools.iter().filter_map(|pool| taken(pool).ok()).sum()
     }
 
-    /// Returns how many buffers there may be, if it is known.
+    /// Returns the maximum numbers of buffers, if known.
     pub fn buffers(&self) -> Option<BuffersConf> {
         let [tiny, small, large] = self.pools.map(|pool| Some(pool.buffers));
         self.is_known().then_some(BuffersConf { tiny, small, large })
@@ -323,7 +323,7 @@ pub(super) fn buffers(counts: &BuffersConf) -> Map {
     map
 }
 
-/// Returns the block of `debug recovery`, empty if no NID waits.
+/// Returns the block of `debug recovery`, empty without NIDs in recovery.
 pub(super) fn recovery(nids: &[Nid], peers: bool, dialect: crate::value::Dialect) -> Map {
     let title = match (peers, dialect) {
         (false, crate::value::Dialect::Netlink) => "Local NI recovery",

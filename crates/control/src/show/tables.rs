@@ -16,7 +16,7 @@ pub fn nis(nets: &[Net]) -> String {
         "nid", "status", "alive", "refs", "peer", "rtr", "max", "tx", "min"
     );
     for ni in nets.iter().flat_map(|net| &net.nis) {
-        // Only a router knows when a net was last heard of.
+        // Only a router has the time of the last message from a net.
         let alive = match ni.alive {
             _ if ni.nid.is_loopback() => 0,
             Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX),
@@ -207,7 +207,7 @@ pub fn interfaces(interfaces: &[SocklndInterface]) -> String {
     if out.is_empty() { "<no interfaces>\n".into() } else { out }
 }
 
-/// `lctl ping`: the NIDs of the answer, with a first line that is always the same.
+/// `lctl ping`: the NIDs of the answer, after a constant first line.
 pub fn pinged(reply: &Reply) -> String {
     let mut out = String::from("12345-0@lo\n");
     for nid in &reply.nids {
@@ -226,5 +226,5 @@ pub fn nids(nids: &[Nid]) -> String {
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("a string takes any text");
+    writeln!(out, "{text}").expect("writing to a string succeeds");
 }

@@ -1,4 +1,4 @@
-//! Every printer against what the tools of two 2.17 nodes printed, byte for byte.
+//! Compares every printer with the output of the tools of two 2.17 nodes, byte for byte.
 
 mod routing;
 
@@ -12,7 +12,7 @@ const NODES: [&str; 2] = [
     include_str!("../../../../testdata/cli/lnet-node3.txt"),
 ];
 
-/// Returns what `command` printed on a node, the `nth` time that it was given.
+/// Returns the `nth` recorded output of `command` on a node.
 fn recorded_nth<'a>(node: &'a str, command: &str, nth: usize) -> &'a str {
     let prompt = format!("$ {command}\n");
     let start = node.match_indices(&prompt).nth(nth).expect("the command is recorded").0;
@@ -24,7 +24,7 @@ fn recorded<'a>(node: &'a str, command: &str) -> &'a str {
     recorded_nth(node, command, 0)
 }
 
-/// Credits below 0, as we print them: 4294967293 is −3.
+/// Converts negative credits to signed numbers: 4294967293 is −3.
 fn signed(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -76,7 +76,7 @@ fn traffic(ni: &Json) -> Traffic {
     }
 }
 
-/// Reads `net show -v 4`.
+/// Parses `net show -v 4`.
 fn nets(text: &str) -> Vec<Net> {
     let ni = |ni: &Json| Ni {
         nid: nid(ni, "nid"),
@@ -104,7 +104,7 @@ fn nets(text: &str) -> Vec<Net> {
     items(&json(text)["net"]).iter().map(net).collect()
 }
 
-/// Reads `peer show -v 4`.
+/// Parses `peer show -v 4`.
 fn peers(text: &str) -> Vec<Peer> {
     let ni = |ni: &Json| PeerNi {
         nid: nid(ni, "nid"),
@@ -140,7 +140,7 @@ fn global_values(text: &str) -> Globals {
 }
 
 #[test]
-fn net_show_is_what_the_tools_print() {
+fn net_show_equals_the_recorded_output() {
     for node in NODES {
         let nets = nets(recorded(node, "lnetctl net show -v 4"));
         for (command, level) in
@@ -153,7 +153,7 @@ fn net_show_is_what_the_tools_print() {
 }
 
 #[test]
-fn peer_show_is_what_the_tools_print_but_for_negative_credits() {
+fn peer_show_equals_the_recorded_output_except_for_negative_credits() {
     for node in NODES {
         let peers = peers(recorded(node, "lnetctl peer show -v 4"));
         for (command, level) in [("lnetctl peer show", 0), ("lnetctl peer show -v 4", 4)] {
@@ -164,7 +164,7 @@ fn peer_show_is_what_the_tools_print_but_for_negative_credits() {
 }
 
 #[test]
-fn stats_and_globals_are_what_the_tools_print() {
+fn stats_and_globals_equal_the_recorded_output() {
     for node in NODES {
         let text = recorded(node, "lnetctl stats show");
         let stats: Stats = serde_json::from_value(json(text)["statistics"].clone()).unwrap();
@@ -172,7 +172,7 @@ fn stats_and_globals_are_what_the_tools_print() {
         let text = recorded(node, "lnetctl global show");
         assert_eq!(global_show(&global_values(text)).to_yaml(Dialect::Netlink), text);
     }
-    // The defaults are those of these nodes.
+    // These nodes have the default values.
     let ours = globals(&fulmar_lnet::Globals::default());
     assert_eq!(
         global_show(&ours).to_yaml(Dialect::Netlink),
@@ -181,7 +181,7 @@ fn stats_and_globals_are_what_the_tools_print() {
 }
 
 #[test]
-fn exports_are_what_the_tools_print() {
+fn exports_equal_the_recorded_output() {
     for node in NODES {
         let export = Export {
             nets: nets(recorded(node, "lnetctl net show -v 4")),
@@ -199,7 +199,7 @@ fn exports_are_what_the_tools_print() {
 }
 
 #[test]
-fn a_backup_is_read_and_written_back_the_same() {
+fn a_backup_round_trips() {
     for node in NODES {
         let text = recorded(node, "lnetctl export --backup");
         let conf = LnetConf::parse(&Source::new("lnet.conf", text)).unwrap();
@@ -208,7 +208,7 @@ fn a_backup_is_read_and_written_back_the_same() {
         assert_eq!(LnetConf::parse(&Source::new("lnet.conf", older)).unwrap(), conf);
         let json = backup(&conf).to_json();
         assert_eq!(LnetConf::parse(&Source::new("lnet.conf", json)).unwrap(), conf);
-        // What a plain export says besides is ignored.
+        // The additional information of a plain export is ignored.
         let plain = LnetConf::parse(&Source::new("export", recorded(node, "lnetctl export")));
         let mut plain = plain.unwrap();
         assert_eq!(plain.nets[0].nis[0].lnd.timeout.take(), Some(50));
@@ -217,7 +217,7 @@ fn a_backup_is_read_and_written_back_the_same() {
 }
 
 #[test]
-fn ping_and_discover_are_what_the_tools_print() {
+fn ping_and_discover_equal_the_recorded_output() {
     let nid = |text: &str| text.parse().unwrap();
     for (node, known) in [(NODES[0], true), (NODES[1], false)] {
         let reply = |multi_rail| Reply {
@@ -247,7 +247,7 @@ fn ping_and_discover_are_what_the_tools_print() {
 }
 
 #[test]
-fn errors_are_what_the_tools_print() {
+fn errors_equal_the_recorded_output() {
     for (command, op, object, errno, descr) in [
         ("net add --net tcp9 --if nosuch0", "add", "net", -100, "cannot add LNet NI"),
         ("net del --net tcp9", "del", "net", -22, "cannot del network"),
@@ -267,7 +267,7 @@ fn errors_are_what_the_tools_print() {
 }
 
 #[test]
-fn routes_and_rules_are_what_the_tools_print() {
+fn routes_and_rules_equal_the_recorded_output() {
     let printed = route_show(&[routing::route()], 1).to_yaml(Dialect::Netlink);
     assert_eq!(printed, recorded_nth(NODES[0], "lnetctl route show -v 4", 1));
     assert_eq!(route_show(&[], 1).to_yaml(Dialect::Netlink), "");
@@ -282,7 +282,7 @@ fn routes_and_rules_are_what_the_tools_print() {
 }
 
 #[test]
-fn statistics_files_are_what_the_kernel_prints() {
+fn statistics_files_equal_those_of_the_kernel() {
     for node in NODES {
         let text = recorded(node, "cat /sys/kernel/debug/lnet/nis");
         assert_eq!(tables::nis(&nets_of_table(text)), text);
@@ -356,7 +356,7 @@ fn peers_of_table(text: &str) -> Vec<Peer> {
 }
 
 #[test]
-fn lctl_lines_are_what_the_tools_print() {
+fn lctl_lines_equal_the_recorded_output() {
     let text = recorded(NODES[0], "lctl --net tcp conn_list");
     let connection = Connection {
         peer: "10.99.0.1@tcp".parse().unwrap(),
@@ -368,7 +368,7 @@ fn lctl_lines_are_what_the_tools_print() {
         receive_buffer: 6_291_456,
         nagle: false,
     };
-    // Addresses are not turned into names of hosts.
+    // Addresses are not resolved to names of hosts.
     let first =
         text.lines().next().unwrap().replace("vm2", "10.99.0.2").replace("vm1", "10.99.0.1");
     assert_eq!(tables::connections(&[connection]), first + "\n");

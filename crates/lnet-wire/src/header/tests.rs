@@ -1,4 +1,4 @@
-//! The worked examples of lnet-wire §14, behind their frame headers.
+//! The worked examples of lnet-wire §14, without their frame headers.
 
 use fulmar_wire::testing::{hex, round_trip};
 
@@ -108,7 +108,7 @@ fn ack() {
     assert_eq!(got, header(ONE, TWO, 0, body));
 }
 
-/// Every type in both forms, with a different value in every field.
+/// Checks every type in both forms, with a different value in every field.
 #[test]
 fn every_field_has_its_place_in_both_forms() {
     let handle = Handle { interface: 0x0101, object: 0x0202 };
@@ -135,7 +135,7 @@ fn every_field_has_its_place_in_both_forms() {
 }
 
 #[test]
-fn a_type_that_is_no_message_is_refused() {
+fn an_unknown_type_is_refused() {
     let mut bytes = Vec::new();
     let handle = Handle::NONE;
     header(TWO, ONE, 0, Body::Reply { handle }).encode(HeaderForm::Small, &mut bytes);
@@ -156,7 +156,7 @@ fn bytes_after_the_header_are_refused() {
 }
 
 #[test]
-fn the_payload_is_as_long_as_its_type_allows() {
+fn the_type_limits_the_length_of_the_payload() {
     let handle = Handle::NONE;
     let put = Body::Put { ack: handle, match_bits: 0, header_data: 0, portal: 0, offset: 0 };
     let ack = Body::Ack { handle, match_bits: 0, accepted: 0 };

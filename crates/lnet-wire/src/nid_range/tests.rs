@@ -78,7 +78,7 @@ fn lists_expand_in_the_order_written_without_repetition() {
 }
 
 #[test]
-fn what_is_too_much_to_list_is_refused_quickly() {
+fn sets_that_are_too_large_to_list_are_refused_quickly() {
     let error = |text: &str| list(text).expand(4).unwrap_err().to_string();
     for text in ["*@tcp", "10.0.0.*@tcp", "10.0.0.1@tcp*"] {
         let expected = format!("{text} cannot be listed: write a range such as [1-20]");
@@ -99,22 +99,25 @@ fn what_is_too_much_to_list_is_refused_quickly() {
 }
 
 #[test]
-fn errors_name_the_column_and_the_mend() {
+fn errors_name_the_column_and_the_correction() {
     for (text, error) in [
-        ("", "column 1: nothing is written here"),
-        (" , ", "column 1: nothing is written here"),
+        ("", "column 1: nothing is given here"),
+        (" , ", "column 1: nothing is given here"),
         ("10.0.0.[1-300]@tcp", "column 11: 300 is too large: use numbers from 0 to 255"),
         ("10.0.0.1@tcp 10.0.0.[9-3]@tcp", "column 22: the range 9-3 runs backwards: write 3-9"),
         ("10.0.[1-5]@tcp", "column 1: an IPv4 pattern has four parts and this one has 3"),
-        ("10.0.0.1@tcp,10.0.0@tcp", "column 14: \"10.0.0\" is no address on tcp"),
-        ("10.0.0.1@ethernet", "column 10: \"ethernet\" is no network"),
+        ("10.0.0.1@tcp,10.0.0@tcp", "column 14: \"10.0.0\" is not an address on tcp"),
+        ("10.0.0.1@ethernet", "column 10: \"ethernet\" is not a network"),
         ("10.0.0.1@tcp[0-65536]", "column 16: 65536 is too large: use numbers from 0 to 65535"),
-        ("10.0.0.0/33@tcp", "column 10: \"33\" is no prefix length: write a number from 0 to 32"),
-        ("10.0.0.[1-5@tcp", "column 8: brackets must pair"),
-        ("0@lo3", "column 3: \"lo3\" is no network: the loopback"),
+        (
+            "10.0.0.0/33@tcp",
+            "column 10: \"33\" is not a prefix length: write a number",
+        ),
+        ("10.0.0.[1-5@tcp", "column 8: brackets are not balanced"),
+        ("0@lo3", "column 3: \"lo3\" is not a network: the loopback"),
         ("fd00::[1-3]@tcp", "column 1: an IPv4 pattern has four parts"),
-        ("fd00::/64@gip", "column 1: \"fd00::\" is no address on gip"),
-        ("@tcp", "column 1: nothing is written here"),
+        ("fd00::/64@gip", "column 1: \"fd00::\" is not an address on gip"),
+        ("@tcp", "column 1: nothing is given here"),
     ] {
         let got = text.parse::<NidList>().unwrap_err().to_string();
         assert!(got.starts_with(error), "{text:?}: {got}");
@@ -125,7 +128,7 @@ fn errors_name_the_column_and_the_mend() {
 }
 
 #[test]
-fn lists_print_as_they_are_written() {
+fn lists_print_in_the_order_of_the_text() {
     for text in [
         "10.0.0.[1-9/2]@tcp3",
         "10.0.[1-5].*@tcp *@o2ib[0-3]",
@@ -149,7 +152,7 @@ fn number_list() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(
+    fn printed_lists_can_be_parsed(
         parts in prop::collection::vec(number_list(), 5),
         ip in any::<IpAddr>(),
         len in 0..=32u8,
@@ -161,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_listed_is_matched(a in number_list(), b in number_list(), len in 120..=128u8) {
+    fn listed_nids_are_matched(a in number_list(), b in number_list(), len in 120..=128u8) {
         let list: NidList = format!("10.0.{a}.{b}@tcp fd00::/{len}@tcp").parse().unwrap();
         if let Ok(nids) = list.expand(70_000) {
             prop_assert!(nids.into_iter().all(|nid| list.matches(nid)));

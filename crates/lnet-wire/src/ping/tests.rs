@@ -1,10 +1,10 @@
-//! The worked examples of lnet-wire §14.3 and §14.6, the captured ones of §17.4, and bad ones.
+//! The worked examples of lnet-wire §14.3 and §14.6, the captured ones of §17.4, and invalid ones.
 
 use fulmar_wire::testing::hex;
 
 use super::*;
 
-/// Decodes whole info and requires that it encodes to the same bytes.
+/// Decodes complete info and requires that it encodes to the same bytes.
 fn check(text: &str) -> PingInfo {
     let bytes = hex(text);
     let Decoded { info, size, order } =
@@ -82,7 +82,7 @@ fn a_big_endian_node_is_understood() {
 }
 
 #[test]
-fn truncated_info_says_how_long_the_whole_is() {
+fn truncated_info_has_the_complete_length() {
     for (text, whole, starts) in [(TWO_NIDS, 64, [48, 64]), (MIXED, 72, [48, 72])] {
         let bytes = hex(text);
         for len in 32..bytes.len() {
@@ -99,7 +99,7 @@ fn truncated_info_says_how_long_the_whole_is() {
 }
 
 #[test]
-fn zeros_and_metadata_after_the_whole_are_ignored() {
+fn zeros_and_metadata_after_the_entries_are_ignored() {
     for text in [TWO_NIDS, MIXED] {
         let mut bytes = hex(text);
         let info = check(text);
@@ -111,7 +111,7 @@ fn zeros_and_metadata_after_the_whole_are_ignored() {
 }
 
 #[test]
-fn a_nid_longer_than_any_is_skipped() {
+fn a_nid_that_is_too_long_is_skipped() {
     let bytes = hex("67 6e 69 70 3e 00 00 00 39 30 00 00 01 00 00 00
          00 00 00 00 00 00 09 00 09 00 00 00 58 00 00 00 | 88 bytes
          de c0 aa 15 10 02 00 00 ff ff ff ff ff ff ff ff | 24 bytes of NID
@@ -124,7 +124,7 @@ fn a_nid_longer_than_any_is_skipped() {
 }
 
 #[test]
-fn what_no_node_may_say_is_refused() {
+fn invalid_info_is_refused() {
     let refused = |at: usize, byte: u8| {
         let mut bytes = hex(TWO_NIDS);
         bytes[at] = byte;
@@ -133,13 +133,13 @@ fn what_no_node_may_say_is_refused() {
     let range = |field, got| DecodeError::Range { field, got };
     assert_eq!(refused(0, 0), DecodeError::Magic { got: 0x7069_6e00 });
     assert_eq!(refused(4, 0x1c), range("ping.features", 0x1c), "no status");
-    assert_eq!(refused(12, 0), range("ping.count", 0), "not even the loopback");
+    assert_eq!(refused(12, 0), range("ping.count", 0), "without the loopback");
     assert_eq!(refused(13, 0x10), range("ping.count", 0x1003), "more than 4096");
     assert_eq!(refused(22, 2), range("ping.loopback", 0x0002_0000_0000_0000), "0@lo missing");
 }
 
 #[test]
-fn the_largest_list_is_accepted_and_bounds_what_is_declared() {
+fn the_largest_list_is_accepted_and_limits_the_declared_length() {
     let mut bytes = hex(MIXED);
     bytes[12..16].copy_from_slice(&PingInfo::ENTRIES_MAX.to_le_bytes());
     bytes[28..32].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -147,7 +147,7 @@ fn the_largest_list_is_accepted_and_bounds_what_is_declared() {
 }
 
 #[test]
-fn a_small_nid_among_the_large_entries_is_left_out() {
+fn a_small_nid_among_the_large_entries_is_omitted() {
     let bytes = hex("67 6e 69 70 7e 00 00 00 39 30 00 00 01 00 00 00
          00 00 00 00 00 00 09 00 02 00 00 00 44 00 00 00 | size 68
          de c0 aa 15 0c 02 00 00 fd 00 00 99 00 00 00 00

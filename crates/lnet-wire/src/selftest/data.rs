@@ -1,4 +1,4 @@
-//! The data of bulk transfers: words that a receiver knows, so that it finds what was damaged.
+//! The data of bulk transfers: known words, so that a receiver detects damage.
 //! Spec: lnet-selftest §10.3.
 
 use fulmar_wire::{Order, wire_enum};
@@ -9,41 +9,41 @@ pub const GOOD: u64 = 0xeeb0_eeb1_eeb2_eeb3;
 /// The word in memory that is about to be overwritten.
 #[doc(alias = "BRW_POISON")]
 pub const POISON: u64 = 0xbeef_beef_beef_beef;
-/// Bytes of a word; every transfer has a multiple of it.
+/// Bytes of a word; the length of every transfer is a multiple of it.
 pub const WORD: usize = 8;
-/// Simple checks look at the ends of fragments of this size.
+/// Simple checks compare the first and last words of fragments of this size.
 const PAGE: usize = 4096;
 
 wire_enum! {
-    /// How the data of a transfer are checked.
+    /// The check of the data of a transfer.
     pub struct Check(u32) {
-        /// Not at all.
+        /// None.
         NONE = 1,
         /// The first and the last word of each page.
         SIMPLE = 2,
         /// Every word.
         FULL = 3,
-        /// Not at all, and the receiver may throw them away.
+        /// None, and the receiver may discard the data.
         DISCARD = 4,
     }
 }
 
-/// A word that is not what was sent.
+/// A word that differs from the sent word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Damage {
     /// Where, in bytes from the start of the transfer.
     pub offset: usize,
-    /// What is there, read in our order.
+    /// The word that was found, in native order.
     pub got: u64,
 }
 
-/// Fills `bytes` with good data in our byte order, little-endian.
+/// Fills `bytes` with good data, little-endian.
 pub fn fill(bytes: &mut [u8]) {
     fill_with(bytes, GOOD);
 }
 
-/// Fills `bytes` with what good data must overwrite.
+/// Fills `bytes` with poison, which received data must overwrite.
 pub fn fill_poison(bytes: &mut [u8]) {
     fill_with(bytes, POISON);
 }
@@ -54,20 +54,20 @@ fn fill_with(bytes: &mut [u8], word: u64) {
     }
 }
 
-/// Adds to the first word of `bytes`, so that a check of good data finds it.
+/// Adds to the first word of `bytes`, so that a check detects damage.
 pub fn spoil(bytes: &mut [u8], add: u64) {
     if let Some(first) = bytes.first_chunk_mut() {
         *first = u64::from_le_bytes(*first).wrapping_add(add).to_le_bytes();
     }
 }
 
-/// Looks at a part of a transfer. One that ends inside a page is taken for the transfer's end.
+/// Checks a part of a transfer. A part that ends inside a page is assumed to be the last.
 ///
-/// `offset` is where the part begins in the transfer, a multiple of [`WORD`]; `order` is that of
-/// who filled it.
+/// `offset` is the position of the part in the transfer, a multiple of [`WORD`]; `order` is the
+/// byte order of the node that filled it.
 ///
 /// # Errors
-/// The first word that is damaged.
+/// Returns the first damaged word.
 pub fn verify(bytes: &[u8], offset: usize, check: Check, order: Order) -> Result<(), Damage> {
     let good = match order {
         Order::Little => GOOD,
@@ -79,7 +79,7 @@ pub fn verify(bytes: &[u8], offset: usize, check: Check, order: Order) -> Result
     };
     let damaged = match check {
         Check::FULL => {
-            // Pages are compared whole, and only a bad one word by word.
+            // Whole pages are compared first, and only a damaged one word by word.
             let is_bad = |page: &[u8]| words(page).fold(0, |bits, word| bits | (word ^ good)) != 0;
             let page = bytes.chunks(PAGE).position(is_bad);
             page.and_then(|page| (page * PAGE..bytes.len()).step_by(WORD).find_map(damage))
@@ -90,7 +90,7 @@ pub fn verify(bytes: &[u8], offset: usize, check: Check, order: Order) -> Result
     damaged.map_or(Ok(()), Err)
 }
 
-/// Returns where in a part of `len` bytes the first and the last words of pages are.
+/// Returns the positions of the first and last words of pages in a part of `len` bytes.
 fn ends_of_pages(offset: usize, len: usize) -> impl Iterator<Item = usize> {
     let before = offset % PAGE;
     let end = before + len;

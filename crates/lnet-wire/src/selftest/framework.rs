@@ -1,4 +1,5 @@
-//! Sessions, batches and tests: what a console says to test nodes. Spec: lnet-selftest §4, §5.
+//! Sessions, batches and tests: the messages of a console to test nodes. Spec: lnet-selftest §4,
+//! §5.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +11,12 @@ use super::FEATURE_BULK_LEN;
 use super::load::Direction;
 use crate::{Nid, Pid, ProcessId};
 
-/// Which session: the console's NID and a stamp of its own.
+/// The id of a session: the console's NID and a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId {
-    /// The console; only small NIDs can be said.
+    /// The console; the protocol has only small NIDs.
     pub nid: Nid,
-    /// Milliseconds of the console's clock when the session was made.
+    /// Milliseconds of the console's clock when the session was created.
     pub stamp: i64,
 }
 
@@ -23,7 +24,7 @@ impl SessionId {
     /// No session.
     pub const INVALID: Self = Self { nid: Nid::ANY, stamp: -1 };
 
-    /// Returns whether this may be the id of a session.
+    /// Returns whether this can be the id of a session.
     pub const fn is_valid(self) -> bool {
         !self.nid.is_any()
     }
@@ -40,7 +41,7 @@ impl Field for SessionId {
     }
 }
 
-/// Reads a NID that has only one way to be written.
+/// Reads a NID, and requires its canonical form.
 fn small_nid(r: &mut Reader<'_>, field: &'static str) -> Result<Nid, DecodeError> {
     let got = r.u64(field)?;
     let nid = Nid::from_small(got);
@@ -50,15 +51,15 @@ fn small_nid(r: &mut Reader<'_>, field: &'static str) -> Result<Nid, DecodeError
     }
 }
 
-/// The name of a session or a group: up to 31 bytes, and zeros. What a peer sent after the first zero
-/// is not kept, so that equal names are equal values.
+/// The name of a session or a group: up to 31 bytes, padded with zeros. Bytes after the first zero
+/// are not kept, so that equal names are equal values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name([u8; 32]);
 
 impl Name {
-    /// The name that nothing has.
+    /// The empty name.
     pub const EMPTY: Self = Self([0; 32]);
-    /// The most bytes of a name.
+    /// The maximum length of a name in bytes.
     pub const LEN_MAX: usize = 31;
 
     /// Returns the bytes up to the first zero.
@@ -112,7 +113,7 @@ impl Field for Name {
 }
 
 wire_struct! {
-    /// Enter a session.
+    /// A request to enter a session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct MakeSession {
@@ -125,7 +126,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Whether the node has entered it.
+    /// The reply to [`MakeSession`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct MakeSessionReply {
@@ -133,15 +134,15 @@ wire_struct! {
         pub status: u32,
         /// The session that the node is in now.
         pub session: SessionId,
-        /// Seconds of silence after which the node leaves it; 0 for never.
+        /// Seconds of inactivity after which the node leaves it; 0 for never.
         pub timeout: u32,
-        /// Of the session that is in the way; otherwise nothing.
+        /// The name of the session that occupies the node; otherwise empty.
         pub name: Name,
     }
 }
 
 wire_struct! {
-    /// Leave a session.
+    /// A request to leave a session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct RemoveSession {
@@ -151,7 +152,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Whether the node has left it.
+    /// The reply to [`RemoveSession`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct RemoveSessionReply {
@@ -163,7 +164,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Are you there, and in which session?
+    /// A liveness check, which also returns the session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct DebugRequest {
@@ -174,7 +175,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// In this one.
+    /// The reply to [`DebugRequest`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct DebugReply {
@@ -183,14 +184,14 @@ wire_struct! {
         pub session: SessionId,
         /// Seconds.
         pub timeout: u32,
-        /// Nobody sets it.
+        /// Not used.
         pub batches: u32,
         pub name: Name,
     }
 }
 
 wire_struct! {
-    /// Let me in.
+    /// A node's request to enter the console's session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct JoinRequest {
@@ -202,7 +203,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Whether the console lets the node in.
+    /// The reply to [`JoinRequest`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct JoinReply {
@@ -216,7 +217,7 @@ wire_struct! {
 }
 
 wire_enum! {
-    /// A batch of a session, as its console numbers them.
+    /// The id of a batch, assigned by the console.
     pub struct BatchId(u64) {
         /// None.
         NONE = 0,
@@ -224,19 +225,19 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What to do with a batch.
+    /// An operation on a batch.
     pub struct BatchOperation(u32) {
         /// Start the clients' tests.
         RUN = 1,
-        /// End them.
+        /// Stop them.
         STOP = 2,
-        /// Tell what is running.
+        /// Report what is running.
         QUERY = 3,
     }
 }
 
 wire_struct! {
-    /// Run, stop or ask about a batch.
+    /// A request to run, stop or query a batch.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Batch {
@@ -244,53 +245,53 @@ wire_struct! {
         pub session: SessionId,
         pub batch: BatchId,
         pub operation: BatchOperation,
-        /// Of a query: which test of the node, from 1; 0 for the whole batch.
+        /// Of a query: the number of the test, from 1; 0 for the whole batch.
         pub test: u32,
-        /// Of a run: a timeout that nobody heeds. Of a stop: not 0 to abort what is in flight.
+        /// Of a run: a timeout that nodes ignore. Of a stop: not 0 to abort RPCs in flight.
         pub argument: u32,
     }
 }
 
 wire_struct! {
-    /// What came of it.
+    /// The reply to [`Batch`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct BatchReply {
         /// A positive error number, 0 for success.
         pub status: u32,
         pub session: SessionId,
-        /// Of a query: how many tests run, or how many units of the one test.
+        /// Of a query: the number of running tests, or of running units of the one test.
         pub active: u32,
-        /// Nobody sets it.
+        /// Not used.
         pub time: u32,
     }
 }
 
-/// The loop count of a test that goes on until it is stopped.
+/// The loop count of a test that runs until it is stopped.
 pub const LOOP_FOREVER: u32 = u32::MAX;
 
-/// A test to install on a node.
+/// A request to install a test on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Test {
     pub reply_id: u64,
-    /// Where a client fetches its destinations; 0 for a server.
+    /// The match bits by which a client fetches its destinations; 0 for a server.
     pub bulk_id: u64,
     pub session: SessionId,
     pub batch: BatchId,
-    /// RPCs of each unit, [`LOOP_FOREVER`] for ever. For a server: how many may be outstanding.
+    /// RPCs of each unit, or [`LOOP_FOREVER`]. For a server: how many may be outstanding.
     pub loops: u32,
     /// Units for each destination.
     pub concurrency: u32,
     pub is_client: bool,
-    /// Whether a unit ends with its first error.
+    /// Whether a unit stops at its first error.
     pub stop_on_error: bool,
-    /// How many [`Destination`]s there are.
+    /// The number of [`Destination`]s.
     pub destinations: u32,
     pub kind: TestKind,
 }
 
-/// Which test, with its parameters.
+/// The kind of a test, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TestKind {
@@ -304,17 +305,17 @@ pub enum TestKind {
         flags: u16,
         /// Bytes of each transfer.
         len: u32,
-        /// Where the data begin in the client's first page.
+        /// The offset of the data in the client's first page.
         offset: u32,
     },
-    /// Without it.
+    /// Without [`FEATURE_BULK_LEN`].
     BrwPages {
         direction: Direction,
         /// Pages of the client in each transfer.
         pages: u32,
         flags: u32,
     },
-    /// Of a service that we have never heard of.
+    /// Of an unknown service.
     Unknown {
         service: u32,
         parameters: [u8; 12],
@@ -408,15 +409,15 @@ impl TestKind {
                 w.u32(flags);
             }
             Self::Brw { direction, flags, len, offset } => {
-                assert!(features & FEATURE_BULK_LEN != 0, "lengths in bytes are a feature");
+                assert!(features & FEATURE_BULK_LEN != 0, "lengths in bytes need the feature");
                 let opc = u16::try_from(direction.0);
-                w.u16(opc.unwrap_or_else(|_| panic!("{direction:?} has 16 bits here")));
+                w.u16(opc.unwrap_or_else(|_| panic!("{direction:?} exceeds 16 bits")));
                 w.u16(flags);
                 w.u32(len);
                 w.u32(offset);
             }
             Self::BrwPages { direction, pages, flags } => {
-                assert!(features & FEATURE_BULK_LEN == 0, "the features say bytes, not pages");
+                assert!(features & FEATURE_BULK_LEN == 0, "lengths in pages exclude the feature");
                 w.u32(direction.0);
                 w.u32(pages);
                 w.u32(flags);
@@ -427,7 +428,7 @@ impl TestKind {
 }
 
 wire_struct! {
-    /// Whether the test is installed.
+    /// The reply to [`Test`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct TestReply {
@@ -437,17 +438,17 @@ wire_struct! {
     }
 }
 
-/// Where a client's load goes: one entry of the list that it fetches.
+/// A target of a client's load: one entry of the list that it fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination(pub ProcessId);
 
 impl Destination {
     /// Bytes of an entry.
     pub const LEN: u32 = 12;
-    /// The most entries of a list that every node understands: those of one page.
+    /// The most entries of a list that every node understands: one page.
     pub const COUNT_MAX: u32 = 341;
 
-    /// Returns the list as it is offered; without [`FEATURE_BULK_LEN`] that is a whole page.
+    /// Encodes the list; without [`FEATURE_BULK_LEN`] the result is a whole page.
     ///
     /// # Panics
     /// If there are more than [`COUNT_MAX`](Self::COUNT_MAX), or one has no small form.
@@ -464,11 +465,10 @@ impl Destination {
         bytes
     }
 
-    /// Reads the `count` entries of a list in the console's order. The entries of a page do not go
-    /// over into the next.
+    /// Reads the `count` entries of a list in the console's byte order. No entry spans two pages.
     ///
     /// # Errors
-    /// If it is cut off, or has what is no NID.
+    /// If bytes are missing, or a NID is not valid.
     pub fn decode_list(
         bytes: &[u8],
         count: u32,

@@ -1,9 +1,9 @@
-//! The load itself: bulk reads and writes, and pings. Spec: lnet-selftest §6.
+//! The messages of the load: bulk reads and writes, and pings. Spec: lnet-selftest §6.
 
 use fulmar_wire::{wire_enum, wire_struct};
 
 wire_enum! {
-    /// Which way the bulk goes, as the client sees it.
+    /// The direction of the bulk, as the client sees it.
     pub struct Direction(u32) {
         /// From the server to the client.
         READ = 1,
@@ -13,7 +13,7 @@ wire_enum! {
 }
 
 wire_struct! {
-    /// Move some bulk.
+    /// A request for a bulk transfer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Brw {
@@ -22,13 +22,13 @@ wire_struct! {
         pub direction: Direction,
         /// Bytes.
         pub len: u32,
-        /// How the data are checked: the number of a [`Check`](super::Check).
+        /// The check of the data: the number of a [`Check`](super::Check).
         pub flags: u32,
     }
 }
 
 wire_struct! {
-    /// It is moved.
+    /// The reply to [`Brw`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BrwReply {
         /// A positive error number, 0 for success.
@@ -37,7 +37,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Say it back.
+    /// A request that the server echoes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Ping {
@@ -45,7 +45,7 @@ wire_struct! {
         /// [`Ping::MAGIC`].
         pub magic: u32,
         pub sequence: u32,
-        /// When it was sent, by the wall clock.
+        /// The wall-clock time of sending.
         pub seconds: u64,
         pub nanoseconds: u64,
     }
@@ -58,7 +58,7 @@ impl Ping {
 }
 
 wire_struct! {
-    /// Said back.
+    /// The reply to [`Ping`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct PingReply {

@@ -1,27 +1,27 @@
-//! What a Fulmar node tells that a kernel node does not: how long RPCs took, and what they cost.
+//! An extension of Fulmar nodes: the latencies and the cost of RPCs.
 //!
-//! A QUERY_STAT whose kind is [`MEASURE`] plus the number of a bucket is answered by a kernel node
-//! with its counters, as always. A Fulmar node marks its reply in the reserved words of the header
-//! and says instead how its RPCs fared since the session began, and some buckets of the histogram.
+//! A kernel node answers a QUERY_STAT whose kind is [`MEASURE`] plus the number of a bucket with
+//! its counters, as any other. A Fulmar node marks its reply in the reserved words of the header,
+//! and reports its RPCs since the start of the session and some buckets of the histogram.
 
 use fulmar_wire::{DecodeError, Field, Reader, Writer, wire_struct};
 
 use super::framework::SessionId;
 
-/// The kind of a [`Stat`](super::Stat) that asks for [`Measured`]; the low 16 bits name the first
-/// bucket of the [`Slice`].
+/// The kind of a [`Stat`](super::Stat) that requests [`Measured`]; the low 16 bits are the number
+/// of the first bucket of the [`Slice`].
 pub const MEASURE: u32 = 0x4655_0000;
 
 wire_struct! {
-    /// What RPCs cost on this node. All counts grow from the start of the node.
+    /// The cost of RPCs on this node. All counts start with the node.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Usage {
-        /// Nanoseconds of processor time of the whole process.
+        /// The processor time of the whole process in nanoseconds.
         pub cpu_ns: u64,
-        /// TCP segments that were sent again, over all connections.
+        /// Retransmitted TCP segments of all connections.
         pub retransmits: u32,
-        /// The largest congestion window of a connection, in bytes; 0 if it is not known.
+        /// The largest congestion window of a connection in bytes; 0 if unknown.
         pub window: u32,
     }
 }
@@ -36,22 +36,22 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// How many buckets one reply has room for.
+    /// The number of buckets in a reply.
     pub const LEN: usize = 14;
 }
 
-/// The reply. RPCs are those of the session's tests on this node as a client.
+/// The reply. It counts the RPCs of the session's tests for which this node is the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Measured {
     /// A positive error number, 0 for success.
     pub status: u32,
     pub session: SessionId,
-    /// RPCs that ended well.
+    /// RPCs that succeeded.
     pub rpcs: u64,
-    /// Bulk bytes that they moved.
+    /// Their bulk bytes.
     pub bytes: u64,
-    /// The shortest and the longest of them, in nanoseconds; 0 if there was none.
+    /// The shortest and the longest duration in nanoseconds; 0 without RPCs.
     pub min_ns: u64,
     pub max_ns: u64,
     pub usage: Usage,
@@ -88,8 +88,8 @@ impl Measured {
     }
 }
 
-/// Counts of durations, in buckets whose width grows with them: eight for each power of two, from
-/// a microsecond to about a minute.
+/// Counts of durations in buckets of growing width: eight for each power of two, from a microsecond
+/// to about a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u32>,
@@ -102,7 +102,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// How many buckets there are.
+    /// The number of buckets.
     pub const BUCKETS: usize = 8 * (Self::LONGEST - Self::SHORTEST) as usize;
     /// Durations below 2^10 ns are in the first bucket.
     const SHORTEST: u32 = 10;
@@ -115,14 +115,14 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count = count.saturating_add(*more);
         }
     }
 
-    /// Adds some buckets of another; those that do not exist are left out.
+    /// Adds some buckets of another histogram; buckets that do not exist are ignored.
     pub fn merge_slice(&mut self, slice: &Slice) {
         let counts = self.counts.get_mut(slice.first as usize..).unwrap_or_default();
         for (count, more) in counts.iter_mut().zip(slice.counts) {
@@ -130,8 +130,8 @@ impl Histogram {
         }
     }
 
-    /// Returns some buckets, beginning with the first that has a count and is not before `first`;
-    /// if there is none, the slice begins at [`BUCKETS`](Self::BUCKETS).
+    /// Returns some buckets, starting with the first non-empty one that is not before `first`; if
+    /// there is none, the slice starts at [`BUCKETS`](Self::BUCKETS).
     pub fn slice(&self, first: usize) -> Slice {
         let mut rest = first..Self::BUCKETS;
         let first = rest.find(|bucket| self.counts[*bucket] > 0).unwrap_or(Self::BUCKETS);
@@ -142,13 +142,13 @@ impl Histogram {
         slice
     }
 
-    /// Returns how many durations were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Returns the duration in nanoseconds that a share of all, 0 to 1, stays below: 0.5 for the
-    /// median. `None` if nothing was counted.
+    /// Returns the quantile for a share from 0 to 1 in nanoseconds: 0.5 for the median. `None`
+    /// without durations.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = ((self.count() as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -156,7 +156,7 @@ impl Histogram {
             let count = u64::from(*count);
             if seen + count >= rank {
                 let (low, high) = Self::bounds(bucket);
-                // As if the durations of a bucket were spread evenly over it.
+                // The durations of a bucket are assumed to be evenly distributed.
                 let part = ((rank - seen) as f64 - 0.5) / count as f64;
                 return Some(low + ((high - low) as f64 * part) as u64);
             }
@@ -172,7 +172,7 @@ impl Histogram {
         octave as usize * 8 + eighth as usize
     }
 
-    /// Returns where a bucket begins and ends.
+    /// Returns the start and the end of a bucket.
     fn bounds(bucket: usize) -> (u64, u64) {
         let edge = |bucket: usize| {
             let (octave, eighth) = (bucket / 8, (bucket % 8) as u64);

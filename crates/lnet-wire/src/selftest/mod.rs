@@ -4,9 +4,9 @@
 //!  0 magic u32   4 version u32   8 type u32   12 reserved u64   20 features u32   24 body
 //! ```
 //!
-//! In the sender's order, which the magic reveals. What a body does not fill is zero. A request
-//! goes to portal 50 or 51 with its [`Service`] as match bits, its reply to portal 52 with the
-//! request's reply id. Spec: lnet-selftest §2 to §8.
+//! In the sender's byte order, which follows from the magic. The unused end of a body is zero. A
+//! request goes to portal 50 or 51 with its [`Service`] as match bits, its reply to portal 52 with
+//! the request's reply id. Spec: lnet-selftest §2 to §8.
 
 mod data;
 mod framework;
@@ -28,9 +28,9 @@ pub use load::{Brw, BrwReply, Direction, Ping, PingReply};
 pub use measure::{Histogram, MEASURE, Measured, Slice, Usage};
 pub use stat::{FrameworkCounters, LnetCounters, RpcCounters, Stat, StatReply};
 
-/// Bytes in every message.
+/// The length of every message in bytes.
 pub const LEN: usize = 160;
-/// Bytes before the body.
+/// The length of the header in bytes.
 const HEADER_LEN: usize = 24;
 /// The magic number of every message.
 #[doc(alias = "SRPC_MSG_MAGIC")]
@@ -38,7 +38,7 @@ pub const MAGIC: u32 = 0xeeb0_f00d;
 /// The only version.
 #[doc(alias = "SRPC_MSG_VERSION")]
 pub const VERSION: u32 = 1;
-/// The portal of requests to the test services, which make the load.
+/// The portal of requests to the test services, which carry the load.
 #[doc(alias = "SRPC_REQUEST_PORTAL")]
 pub const REQUEST_PORTAL: u32 = 50;
 /// The portal of requests to the framework services.
@@ -47,14 +47,14 @@ pub const FRAMEWORK_PORTAL: u32 = 51;
 /// The portal of replies and of bulk.
 #[doc(alias = "SRPC_RDMA_PORTAL")]
 pub const BULK_PORTAL: u32 = 52;
-/// The feature that a BRW test gives its length in bytes; also the mask of what is known.
+/// The feature that a BRW test has its length in bytes; also the mask of known features.
 #[doc(alias = "LST_FEAT_BULK_LEN")]
 pub const FEATURE_BULK_LEN: u32 = 1;
-/// Every feature that is known.
+/// All known features.
 pub const FEATURES: u32 = FEATURE_BULK_LEN;
 
 wire_enum! {
-    /// Whom a request is for: its match bits.
+    /// The service of a request: its match bits.
     pub struct Service(u64) {
         /// The console's liveness ping.
         DEBUG = 0,
@@ -62,13 +62,13 @@ wire_enum! {
         MAKE_SESSION = 1,
         /// Leave a session.
         REMOVE_SESSION = 2,
-        /// Run, stop or ask about a batch.
+        /// Run, stop or query a batch.
         BATCH = 3,
         /// Install a test.
         TEST = 4,
         /// Counters.
         QUERY_STAT = 5,
-        /// A node asks to enter the console's session.
+        /// A node requests to enter the console's session.
         JOIN = 6,
         /// Bulk reads and writes.
         BRW = 11,
@@ -101,7 +101,7 @@ impl Service {
 }
 
 wire_enum! {
-    /// What a message is. Not the number of the service.
+    /// The type of a message. It differs from the number of the service.
     pub struct MessageType(u32) {
         /// Enter a session.
         MAKE_SESSION = 0,
@@ -111,11 +111,11 @@ wire_enum! {
         REMOVE_SESSION = 2,
         /// The reply to it.
         REMOVE_SESSION_REPLY = 3,
-        /// Run, stop or ask about a batch.
+        /// Run, stop or query a batch.
         BATCH = 4,
         /// The reply to it.
         BATCH_REPLY = 5,
-        /// Tell counters.
+        /// Report counters.
         QUERY_STAT = 6,
         /// The reply to it.
         QUERY_STAT_REPLY = 7,
@@ -123,46 +123,46 @@ wire_enum! {
         TEST = 8,
         /// The reply to it.
         TEST_REPLY = 9,
-        /// Are you there?
+        /// A liveness check.
         DEBUG = 10,
         /// The reply to it.
         DEBUG_REPLY = 11,
-        /// Move bulk.
+        /// Transfer bulk.
         BRW = 12,
         /// The reply to it.
         BRW_REPLY = 13,
-        /// Say it back.
+        /// Echo.
         PING = 14,
         /// The reply to it.
         PING_REPLY = 15,
-        /// Let me in.
+        /// A node requests to enter the console's session.
         JOIN = 16,
         /// The reply to it.
         JOIN_REPLY = 17,
     }
 }
 
-/// One message. What was decoded can be encoded; what we say must fit its place.
+/// One message. Any decoded message can be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// [`VERSION`], or what the peer says.
+    /// [`VERSION`], or the version of the peer.
     pub version: u32,
-    /// The sender's idea of what the session can do.
+    /// The features of the session, as the sender has them.
     pub features: u32,
-    /// The rest.
+    /// The content.
     pub body: Body,
 }
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $variant:ident($body:ty) = $kind:ident,)+) => {
-        /// What a message says.
+        /// The content of a message.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs)]
         pub enum Body {
             $( $(#[$doc])* $variant($body), )+
             /// A test to install; its parameters depend on the features.
             Test(Test),
-            /// The reply of a Fulmar node that was asked for what [`Stat::kind`] names.
+            /// The reply of a Fulmar node to a [`Stat::kind`] of [`MEASURE`].
             Measured(Measured),
         }
 
@@ -228,7 +228,7 @@ bodies! {
     JoinReply(JoinReply) = JOIN_REPLY,
 }
 
-/// What a Fulmar node puts into the reserved words of a reply that no kernel node gives.
+/// The mark of Fulmar's extension in the reserved words of a reply.
 const MEASURED_TAG: u64 = 0x4655_4c4d_4152_0001;
 
 impl Message {
@@ -237,11 +237,11 @@ impl Message {
         Self { version: VERSION, features, body }
     }
 
-    /// Decodes a message, and tells its sender's byte order. The version is not judged, nor is
-    /// what stands where zeros belong.
+    /// Decodes a message and returns its sender's byte order. The version and the bytes that should
+    /// be zero are not checked.
     ///
     /// # Errors
-    /// If the length is not 160, the magic is another, or the type is unknown.
+    /// If the length is not 160, or the magic or the type is unknown.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Order), DecodeError> {
         let mut r = Reader::new(bytes, Order::Little);
         let magic = r.array("selftest.magic")?;
@@ -275,7 +275,7 @@ impl Message {
         out.resize(start + LEN, 0);
     }
 
-    /// Returns the 160 bytes in little-endian order, which is what we send.
+    /// Returns the 160 bytes in little-endian order, which this node sends.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LEN);
         self.encode(Order::Little, &mut bytes);

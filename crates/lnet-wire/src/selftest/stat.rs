@@ -5,23 +5,23 @@ use fulmar_wire::wire_struct;
 use super::framework::SessionId;
 
 wire_struct! {
-    /// Tell your counters.
+    /// A request for the counters of a node.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Stat {
         pub reply_id: u64,
         pub session: SessionId,
-        /// 0; a Fulmar node tells more if it is asked for [`MEASURE`](super::MEASURE).
+        /// 0; a Fulmar node reports more for [`MEASURE`](super::MEASURE).
         pub kind: u32,
     }
 }
 
 wire_struct! {
-    /// The counters.
+    /// The reply to [`Stat`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct StatReply {
-        /// A positive error number, 0 for success; the rest means nothing otherwise.
+        /// A positive error number, 0 for success. After an error the rest is undefined.
         pub status: u32,
         pub session: SessionId,
         pub framework: FrameworkCounters,
@@ -31,11 +31,11 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the session has seen.
+    /// The counters of the session.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct FrameworkCounters {
-        /// Milliseconds since the node entered the session; wraps.
+        /// Milliseconds since the node entered the session; wraps around.
         pub running_ms: u32,
         pub active_batches: u32,
         /// Replaced sessions that still have RPCs in flight.
@@ -46,17 +46,17 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the node's selftest has seen since it started.
+    /// The counters of the node's selftest since its start.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct RpcCounters {
-        /// LNet events with a failure, cancellations excepted.
+        /// LNet events with a failure, except cancellations.
         pub errors: u32,
         pub rpcs_sent: u32,
         pub rpcs_received: u32,
-        /// Requests that got no reply.
+        /// Requests without a reply.
         pub rpcs_dropped: u32,
-        /// RPCs whose reply did not come in time.
+        /// RPCs whose reply was late.
         pub rpcs_expired: u32,
         /// Bytes fetched as a server.
         pub bulk_get: u64,
@@ -66,7 +66,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the node's LNet has seen since it started.
+    /// The counters of the node's LNet since its start.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct LnetCounters {

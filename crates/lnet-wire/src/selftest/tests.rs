@@ -1,4 +1,4 @@
-//! The codec against the bytes of the specification, and against bytes of nobody.
+//! Tests of the codec with the bytes of the specification, and with random bytes.
 
 mod data;
 mod examples;
@@ -11,8 +11,8 @@ use fulmar_wire::testing::{hex, round_trip};
 use super::*;
 use crate::{Net, Nid, ProcessId};
 
-/// Decodes the beginning of a message that goes on with zeros; requires that it encodes to the same
-/// bytes, and comes through the other byte order.
+/// Decodes a message that is padded with zeros; requires that it encodes to the same bytes, and
+/// round-trips in the other byte order.
 fn message(text: &str) -> Message {
     let mut bytes = hex(text);
     assert!(bytes.len() <= LEN);

@@ -1,19 +1,19 @@
-//! The 24 bytes before every message on versions 2 to 4.
+//! The 24 bytes before every message in versions 2 to 4.
 //!
 //! ```text
 //! 0 kind u32   4 checksum u32   8 cookie 0 u64   16 cookie 1 u64
 //! ```
 //!
-//! In the order that the sender's hello announced. Spec: lnet-wire §6.
+//! In the byte order of the sender's hello. Spec: lnet-wire §6.
 
 use std::ops::Range;
 
 use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
 
 wire_enum! {
-    /// What follows the frame header.
+    /// The kind of a frame.
     pub struct FrameKind(u32) {
-        /// Nothing: the cookies say it all.
+        /// Nothing follows: the cookies are the content.
         NOOP = 0xc0,
         /// An LNet header and its payload.
         LNET = 0xc1,
@@ -24,31 +24,31 @@ wire_enum! {
 #[doc(alias = "ksock_msg_hdr")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What follows.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// CRC-32 without the final inversion, or 0 for none.
     #[doc(alias = "ksh_csum")]
     pub checksum: u32,
-    /// Asks for an acknowledgement of this message (LNET), or acknowledges (NOOP).
+    /// Requests an acknowledgement of this message (LNET), or acknowledges (NOOP).
     #[doc(alias = "ksh_zc_cookies")]
     pub cookies: [u64; 2],
 }
 
 impl FrameHeader {
-    /// Bytes in the header.
+    /// The length of the header in bytes.
     pub const LEN: usize = 24;
-    /// Where the checksum is in the header.
+    /// The offset of the checksum in the header.
     pub const CHECKSUM: Range<usize> = 4..8;
-    /// The second cookie of a NOOP that only says "I am here".
+    /// The second cookie of a keepalive NOOP.
     #[doc(alias = "SOCKNAL_KEEPALIVE_PING")]
     pub const KEEPALIVE: u64 = 1;
 
-    /// Returns the header of a message that asks for no acknowledgement.
+    /// Returns the header of a message without a request for acknowledgement.
     pub const fn lnet() -> Self {
         Self { kind: FrameKind::LNET, checksum: 0, cookies: [0, 0] }
     }
 
-    /// Returns the header of a message that asks to be acknowledged by `cookie`.
+    /// Returns the header of a message that requests an acknowledgement with `cookie`.
     pub const fn zero_copy(cookie: u64) -> Self {
         Self { kind: FrameKind::LNET, checksum: 0, cookies: [cookie, 0] }
     }
@@ -58,15 +58,15 @@ impl FrameHeader {
         Self { kind: FrameKind::NOOP, checksum: 0, cookies: [0, cookie] }
     }
 
-    /// Puts a checksum, little-endian, into a header that is encoded already: it covers bytes that
-    /// only the driver sees. A head that is too short is left as it is.
+    /// Writes a little-endian checksum into an encoded header: it covers bytes that only the driver
+    /// has. A head that is too short is not changed.
     pub fn set_checksum(head: &mut [u8], checksum: u32) {
         if let Some(field) = head.get_mut(Self::CHECKSUM) {
             field.copy_from_slice(&checksum.to_le_bytes());
         }
     }
 
-    /// Decodes a header that fills `bytes`. Unknown kinds are values.
+    /// Decodes a header that fills `bytes`. Unknown kinds are accepted.
     pub fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes, order);
         let header = Self {

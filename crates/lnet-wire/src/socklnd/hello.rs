@@ -1,4 +1,4 @@
-//! The hello: what each side says first, after the acceptor's request.
+//! The hello: the first message of each side, after the acceptor's request.
 //!
 //! ```text
 //! version 2, 3   0 magic  4 version  8 source u64  16 target u64  24 source pid  28 target pid
@@ -9,8 +9,8 @@
 //!  72 bytes     24 type = HELLO  28 4 * ip count  32 incarnation u64  40 kind  44 zero  72 ips
 //! ```
 //!
-//! Versions 2 to 4 are in the sender's order, which the magic reveals; version 1 is
-//! little-endian and carries no target NID. Spec: lnet-wire §4.
+//! Versions 2 to 4 are in the sender's byte order, which follows from the magic; version 1 is
+//! little-endian and has no target NID. Spec: lnet-wire §4.
 
 use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
 
@@ -18,14 +18,14 @@ use crate::header::{HeaderForm, MessageType};
 use crate::nid::{Nid, Pid, ProcessId};
 
 wire_enum! {
-    /// What a connection carries, as its sender sees it.
+    /// The type of a connection, as the sender of the hello sees it.
     #[doc(alias = "kshm_ctype")]
     pub struct ConnKind(u32) {
         /// Everything; nodes of version 3 and later send nothing on it.
         ANY = 0,
-        /// Small messages, both ways.
+        /// Small messages, in both directions.
         CONTROL = 1,
-        /// Large messages towards the sender of the hello.
+        /// Large messages to the sender of the hello.
         BULK_IN = 2,
         /// Large messages from the sender of the hello.
         BULK_OUT = 3,
@@ -35,7 +35,7 @@ wire_enum! {
 }
 
 impl ConnKind {
-    /// Returns the same connection seen from its other end, if the kind is known.
+    /// Returns the type that the remote side sees, if this type is known.
     pub fn mirror(self) -> Option<Self> {
         match self {
             Self::ANY | Self::CONTROL => Some(self),
@@ -60,7 +60,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns how LNet headers write NIDs in this version.
+    /// Returns the form of LNet headers in this version.
     pub fn header_form(self) -> HeaderForm {
         match self {
             Self::V1 | Self::V2 | Self::V3 => HeaderForm::Small,
@@ -92,39 +92,39 @@ impl Version {
 #[doc(alias = "ksock_hello_msg")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The version of the connection, if the other side agrees.
+    /// The version of the connection, if the remote side agrees.
     pub version: Version,
-    /// Who speaks.
+    /// The sender.
     pub source: ProcessId,
-    /// Who is spoken to; nobody checks it, and version 1 has no NID here ([`Nid::ANY`]).
+    /// The receiver; it is not checked, and version 1 has no NID here ([`Nid::ANY`]).
     pub target: ProcessId,
-    /// Constant for the life of the speaker's interface, never the same again.
+    /// The incarnation of the sender's interface: different after each start.
     pub source_incarnation: u64,
     /// Sent as 0 and ignored.
     pub target_incarnation: u64,
-    /// What the connection shall carry, as the speaker sees it.
+    /// The type of the connection, as the sender sees it.
     pub kind: ConnKind,
-    /// Obsolete: further addresses of the speaker. Read, bounded, and used for nothing.
+    /// Obsolete: further addresses of the sender. Decoded with a bound, and not used.
     pub ips: Vec<u32>,
 }
 
 impl Hello {
-    /// The magic number of versions 2 to 4, and of the acceptor's wrong callers.
+    /// The magic number of versions 2 to 4, and of the acceptor's refusal.
     #[doc(alias = "LNET_PROTO_MAGIC")]
     pub const MAGIC: u32 = 0x4572_6963;
     /// The magic number of version 1.
     #[doc(alias = "LNET_PROTO_TCP_MAGIC")]
     pub const MAGIC_V1: u32 = 0xeebc_0ded;
-    /// How many addresses a peer may list.
+    /// The most addresses that a peer may list.
     #[doc(alias = "LNET_INTERFACES_NUM")]
     pub const IPS_MAX: usize = 16;
-    /// Bytes in the longest hello that is accepted: version 1 with every address.
+    /// The length of the longest accepted hello in bytes: version 1 with all addresses.
     pub const LEN_MAX: usize = 72 + 4 * Self::IPS_MAX;
 
-    /// Decodes one hello from the front of `bytes`.
+    /// Decodes a hello at the start of `bytes`.
     ///
-    /// Returns `Ok(None)` while bytes are missing; then the hello, the peer's byte order, and
-    /// how many bytes it used. An unknown version is said before the rest arrives.
+    /// Returns `Ok(None)` while bytes are missing; then the hello, the peer's byte order, and the
+    /// length in bytes. An unknown version is reported before the rest arrives.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, Order, usize)>, DecodeError> {
         let Some((magic, rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let (order, framed) = match Order::of_magic(*magic, Self::MAGIC) {
@@ -141,7 +141,7 @@ impl Hello {
         }
     }
 
-    /// Appends the hello, in `order`, to `out`. Version 1 is little-endian whatever `order` says.
+    /// Appends the hello, in `order`, to `out`. Version 1 is always little-endian.
     pub fn encode(&self, order: Order, out: &mut Vec<u8>) {
         if self.version == Version::V1 {
             return self.encode_v1(out);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_addresses_are_consumed_and_bounded() {
+    fn listed_addresses_are_consumed_and_limited() {
         let mut hello = check(
             "63 69 72 45 02 00 00 00 01 00 00 0a 00 00 02 00
              02 00 00 0a 00 00 02 00 39 30 00 00 00 00 00 00
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_said_at_once() {
+    fn an_unknown_version_is_reported_at_once() {
         let bytes = hex("63 69 72 45 09 00 00 00");
         assert_eq!(Hello::decode(&bytes), Err(DecodeError::Version { got: 9 }));
         let swapped = hex("45 72 69 63 00 00 00 09");

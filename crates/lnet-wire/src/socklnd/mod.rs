@@ -1,4 +1,4 @@
-//! What the socket LND says on a connection: one [hello](Hello) each way, then
+//! The socket LND's messages on a connection: one [hello](Hello) in each direction, then
 //! [frames](FrameHeader).
 
 mod frame;

@@ -5,7 +5,7 @@
 //! packet   0 seconds u32  4 fraction u32  8 captured u32  12 original u32  16 bytes
 //! ```
 //!
-//! The magic reveals the byte order and the unit of the fraction.
+//! The magic determines the byte order and the unit of the fraction.
 
 use fulmar_base::Time;
 use fulmar_wire::{DecodeError, Order, Reader};
@@ -25,7 +25,7 @@ pub(super) fn read(file: &[u8]) -> Result<Capture<'_>, CaptureError> {
     let mut r = Reader::new(file, order);
     let damaged = |why| CaptureError::Damaged { offset: 0, why };
     r.take("file.header", 20).map_err(damaged)?;
-    // The upper half holds flags.
+    // The upper half has flags.
     let link = LinkType(r.u32("file.link").map_err(damaged)? as u16);
     let mut capture = Capture::default();
     while !r.rest().is_empty() {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_says_how_to_make_one() {
+    fn the_error_for_other_files_says_how_to_capture() {
         for file in [b"".as_slice(), b"abc", b"something else"] {
             let error = Capture::read(file).unwrap_err().to_string();
             assert!(error.contains("tcpdump -w"), "{error}");

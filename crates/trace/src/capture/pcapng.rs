@@ -1,4 +1,4 @@
-//! The pcapng format: blocks, each with its length at both ends.
+//! The pcapng format: blocks, each with its length at the start and at the end.
 //!
 //! ```text
 //! any block   0 kind u32  4 length u32  8 body, padded to 4  length-4 length u32
@@ -20,15 +20,15 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// The option that says in which unit an interface counts time.
+/// The option with the unit of time of an interface.
 const TIME_RESOLUTION: u16 = 9;
-/// Kind, length, length again.
+/// Kind, length, and length at the end.
 const BLOCK_LEN_MIN: usize = 12;
 
 #[derive(Clone, Copy)]
 struct Interface {
     link: LinkType,
-    /// A power of ten, or of two if the highest bit is set; both negated.
+    /// The negative exponent of ten, or of two if the highest bit is set.
     resolution: u8,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn read(file: &[u8]) -> Result<Capture<'_>, CaptureError> {
     Ok(capture)
 }
 
-/// Returns the byte order that a section header announces, or `None` for any other block.
+/// Returns the byte order of a section header, or `None` for any other block.
 fn section_order(block: &[u8]) -> Result<Option<Order>, DecodeError> {
     let mut r = Reader::new(block, Order::Little);
     // The same in both orders.
@@ -132,13 +132,13 @@ pub(crate) fn encode_file_header(out: &mut Vec<u8>) {
     w.u32(BYTE_ORDER_MAGIC);
     w.u16(1);
     w.u16(0);
-    w.u64(u64::MAX); // The section's length is not known yet.
+    w.u64(u64::MAX); // The length of the section is unknown.
     w.u32(28);
     w.u32(INTERFACE);
     w.u32(32);
     w.u16(LinkType::ETHERNET.0);
     w.u16(0);
-    w.u32(0); // No packet is cut.
+    w.u32(0); // Packets are complete.
     w.u16(TIME_RESOLUTION);
     w.u16(1);
     w.bytes(&[9, 0, 0, 0]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_files_can_be_read() {
         let file = file();
         let capture = read(&file).unwrap();
         let packet = |time, bytes| Packet { time: Time(time), link: LinkType::ETHERNET, bytes };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_capture_is_read_as_far_as_it_goes() {
+    fn a_killed_capture_is_read_up_to_its_end() {
         let file = file();
         for len in 1..file.len() {
             let Ok(capture) = read(&file[..len]) else { panic!("{len} bytes are an error") };
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_said_with_its_place() {
+    fn damage_is_reported_with_its_place() {
         let mut damaged = file();
         damaged[64] = 13;
         let error = read(&damaged).unwrap_err().to_string();

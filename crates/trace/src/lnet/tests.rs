@@ -76,7 +76,7 @@ const A: &str = "10.0.0.1:1023";
 const B: &str = "10.0.0.2:988";
 
 #[test]
-fn a_connection_is_decoded_however_it_is_cut() {
+fn a_connection_is_decoded_for_any_segmentation() {
     let (a, b) = (nid("10.0.0.1@tcp"), nid("10.0.0.2@tcp"));
     let mut active = Vec::new();
     ConnRequest { target: b }.encode(&mut active);
@@ -97,7 +97,7 @@ fn a_connection_is_decoded_however_it_is_cut() {
             unreachable!()
         };
         assert_eq!((header.source, payload.as_slice()), (a, b"payload".as_slice()));
-        assert_eq!(items[3].bytes.len(), 96, "the payload is not among the bytes");
+        assert_eq!(items[3].bytes.len(), 96, "the bytes exclude the payload");
     }
 }
 
@@ -124,7 +124,7 @@ fn the_answer_decides_the_form_of_the_headers() {
 }
 
 #[test]
-fn what_cannot_be_decoded_ends_its_direction_only() {
+fn invalid_bytes_end_only_their_direction() {
     let (a, b) = (nid("10.0.0.1@tcp"), nid("10.0.0.2@tcp"));
     let passive = hello(Version::V3, b, a, Order::Little);
     let said = [
@@ -140,7 +140,7 @@ fn what_cannot_be_decoded_ends_its_direction_only() {
 }
 
 #[test]
-fn a_payload_longer_than_any_is_not_waited_for() {
+fn a_payload_that_is_too_long_is_refused_at_once() {
     let (a, b) = (nid("10.0.0.1@tcp"), nid("10.0.0.2@tcp"));
     let mut passive = hello(Version::V3, b, a, Order::Little);
     let mut message = put(HeaderForm::Small, Order::Little, b, a, b"");
@@ -151,7 +151,7 @@ fn a_payload_longer_than_any_is_not_waited_for() {
 }
 
 #[test]
-fn version_1_is_recognised_and_left_alone() {
+fn version_1_is_recognised_and_not_decoded() {
     let (a, b) = (nid("10.0.0.1@tcp"), nid("10.0.0.2@tcp"));
     let mut passive = hello(Version::V1, b, a, Order::Little);
     passive.extend([0; 72]);

@@ -12,7 +12,7 @@ const RST: u8 = Segment::RST;
 fn frames(segments: &[(&str, &str, u8, u32, &[u8])]) -> Vec<Vec<u8>> {
     let frame = |&(source, target, flags, sequence, payload): &(&str, &str, u8, u32, &[u8])| {
         let (source, target) = (source.parse().unwrap(), target.parse().unwrap());
-        // Whatever the other side has sent: only a SYN-ACK is believed.
+        // Acknowledgement numbers are used only from a SYN-ACK.
         let acknowledged = if flags == SYN | ACK { 101 } else { 0 };
         let mut frame = Vec::new();
         Segment { source, target, sequence, acknowledged, flags, payload }.encode(&mut frame);
@@ -43,7 +43,7 @@ fn text(connection: &Connection<'_>, direction: Direction) -> String {
 }
 
 #[test]
-fn a_whole_connection() {
+fn a_complete_connection() {
     let frames = frames(&[
         (ACTIVE, PASSIVE, SYN, 100, b""),
         (PASSIVE, ACTIVE, SYN | ACK, 500, b""),
@@ -68,7 +68,7 @@ fn a_whole_connection() {
 }
 
 #[test]
-fn repeated_overlapping_and_overtaking_segments_make_one_stream() {
+fn repeated_overlapping_and_reordered_segments_form_one_stream() {
     let frames = frames(&[
         (ACTIVE, PASSIVE, SYN, 100, b""),
         (ACTIVE, PASSIVE, SYN, 100, b""),
@@ -84,12 +84,12 @@ fn repeated_overlapping_and_overtaking_segments_make_one_stream() {
     let connection = only(&frames);
     assert_eq!(text(&connection, Direction::FromActive), "abcdefgh");
     let times: Vec<u64> = connection.chunks.iter().map(|chunk| chunk.time.0).collect();
-    assert_eq!(times, [6, 7, 7, 9], "bytes are there when the gap before them is filled");
+    assert_eq!(times, [6, 7, 7, 9], "bytes are complete when the gap before them is filled");
     assert!(!connection.has_gap(Direction::FromActive));
 }
 
 #[test]
-fn bytes_behind_a_gap_are_lost_and_said_to_be() {
+fn bytes_after_a_gap_are_lost_and_reported() {
     let frames = frames(&[
         (ACTIVE, PASSIVE, ACK, 100, b"ab"),
         (ACTIVE, PASSIVE, ACK, 103, b"d"),
@@ -102,7 +102,7 @@ fn bytes_behind_a_gap_are_lost_and_said_to_be() {
 }
 
 #[test]
-fn sequence_numbers_wrap() {
+fn sequence_numbers_wrap_around() {
     let frames = frames(&[
         (ACTIVE, PASSIVE, ACK, u32::MAX - 1, b"abcd"),
         (ACTIVE, PASSIVE, ACK, 4, b"gh"),
@@ -112,7 +112,7 @@ fn sequence_numbers_wrap() {
 }
 
 #[test]
-fn an_older_connection_begins_with_the_first_bytes_seen() {
+fn an_older_connection_starts_with_the_first_captured_bytes() {
     let frames = frames(&[
         (PASSIVE, ACTIVE, ACK, 99, b""), // A keepalive of TCP.
         (PASSIVE, ACTIVE, ACK, 100, b"abc"),
@@ -126,7 +126,7 @@ fn an_older_connection_begins_with_the_first_bytes_seen() {
 }
 
 #[test]
-fn a_refused_call_is_an_attempt_and_the_next_one_another() {
+fn a_refused_connection_is_an_attempt_and_the_next_is_separate() {
     let frames = frames(&[
         (ACTIVE, PASSIVE, SYN, 100, b""),
         (PASSIVE, ACTIVE, RST | ACK, 0, b""),
@@ -143,7 +143,7 @@ fn a_refused_call_is_an_attempt_and_the_next_one_another() {
 }
 
 #[test]
-fn an_answer_whose_call_was_missed_still_tells_who_called() {
+fn a_syn_ack_without_its_syn_shows_the_connecting_side() {
     let (high, other) = ("10.0.0.1:4000", "10.0.0.2:5000");
     let frames = frames(&[(other, high, SYN | ACK, 500, b""), (high, other, ACK, 101, b"abc")]);
     let connection = only(&frames);

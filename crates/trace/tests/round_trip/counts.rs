@@ -1,5 +1,5 @@
-//! Every request, hello, frame, header and ping info that kernel nodes sent decodes, encodes to
-//! the same bytes, and is counted. Spec: lnet-wire §17.2.
+//! Every request, hello, frame, header and ping info of kernel nodes decodes, encodes to the same
+//! bytes, and is counted. Spec: lnet-wire §17.2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::traces::{Link, NAMES, load};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
-    /// With handshake, older but with data, older and without.
+    /// With handshake, older with data, older without data.
     connections: [usize; 3],
     bytes: usize,
     requests: usize,
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-/// A row of the first table, in its order, and the row of the second.
+/// A row of the first table and the row of the second, in their order.
 #[rustfmt::skip]
 const EXPECTED: [(&str, [usize; 14], &str, &str); 14] = [
     ("ping", [3, 0, 0, 1_584, 3, 6, 2, 2, 2, 3, 3, 0, 0, 0], "0×2", "0×3"),
@@ -125,7 +125,7 @@ fn portals(text: &str) -> BTreeMap<u32, usize> {
 }
 
 #[test]
-fn every_trace_holds_what_the_specification_counts() {
+fn every_trace_has_the_counts_of_the_specification() {
     for (name, counts, puts, gets) in EXPECTED {
         let [handshake, older, silent, bytes, requests, hellos, rest @ ..] = counts;
         let [puts_count, wanting, acks, gets_count, replies, cookies, noops, keepalives] = rest;
@@ -151,7 +151,7 @@ fn every_trace_holds_what_the_specification_counts() {
 }
 
 #[test]
-fn every_item_encodes_to_the_bytes_it_came_from() {
+fn every_item_encodes_to_its_bytes() {
     for name in NAMES {
         for link in load(name) {
             let mut total = 0;
@@ -191,7 +191,7 @@ fn encode(item: &Item, form: HeaderForm) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn every_ping_info_encodes_to_the_bytes_it_came_from() {
+fn every_ping_info_encodes_to_its_bytes() {
     let mut infos = 0;
     for name in NAMES {
         let links = load(name);

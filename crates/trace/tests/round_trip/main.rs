@@ -1,4 +1,4 @@
-//! What kernel nodes sent, decoded and encoded again; and what the writer writes, read back.
+//! Captures of kernel nodes, decoded and encoded again; and written captures, read again.
 
 mod counts;
 mod rules;

@@ -1,4 +1,4 @@
-//! What holds for every message that kernel nodes sent. Spec: lnet-wire §17.3.
+//! Rules for every message of kernel nodes. Spec: lnet-wire §17.3.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ fn hellos(link: &Link) -> impl Iterator<Item = (Direction, &Hello)> {
 }
 
 #[test]
-fn nobody_sends_a_checksum_or_any_pid_but_lustres() {
+fn checksums_are_zero_and_all_pids_are_lustres() {
     for name in NAMES {
         let links = load(name);
         assert!(frames(&links).all(|frame| frame.header.checksum == 0), "{name}");
@@ -49,7 +49,7 @@ fn nobody_sends_a_checksum_or_any_pid_but_lustres() {
 }
 
 #[test]
-fn a_hello_names_both_ends_and_its_answer_mirrors_the_kind() {
+fn a_hello_names_both_sides_and_its_answer_mirrors_the_kind() {
     for name in NAMES {
         for link in load(name) {
             for (direction, hello) in hellos(&link) {
@@ -92,14 +92,14 @@ fn the_kinds_of_the_hellos_are_as_counted() {
 }
 
 #[test]
-fn an_incarnation_belongs_to_one_interface_for_its_life() {
+fn an_interface_has_one_incarnation() {
     for name in NAMES {
         let mut of_nid: BTreeMap<Nid, u64> = BTreeMap::new();
         let links = load(name);
         for (_, hello) in links.iter().flat_map(hellos) {
             let incarnation = hello.source_incarnation;
             let known = *of_nid.entry(hello.source.nid).or_insert(incarnation);
-            assert_eq!(known, incarnation, "{name}: {} has two lives", hello.source);
+            assert_eq!(known, incarnation, "{name}: {} has two incarnations", hello.source);
         }
         let different: BTreeSet<u64> = of_nid.values().copied().collect();
         assert_eq!(different.len(), of_nid.len(), "{name}: {of_nid:?}");
@@ -107,7 +107,7 @@ fn an_incarnation_belongs_to_one_interface_for_its_life() {
 }
 
 #[test]
-fn each_kind_of_connection_carries_its_own_sizes() {
+fn each_kind_of_connection_carries_messages_of_its_sizes() {
     let (mut largest_small, mut smallest_large) = (0, usize::MAX);
     for name in NAMES {
         let links = load(name);
@@ -145,8 +145,8 @@ fn a_cookie_is_acknowledged_once_on_its_connection_after_the_payload() {
                     list.iter().map(|(cookie, _)| *cookie).collect()
                 };
                 assert_eq!(cookies(&asked), cookies(&acknowledged), "{name}");
-                assert_eq!(cookies(&asked).len(), asked.len(), "{name}: asked twice");
-                assert_eq!(cookies(&asked).len(), acknowledged.len(), "{name}: answered twice");
+                assert_eq!(cookies(&asked).len(), asked.len(), "{name}: requested twice");
+                assert_eq!(cookies(&asked).len(), acknowledged.len(), "{name}: acknowledged twice");
                 let asked: BTreeMap<u64, Time> = asked.into_iter().collect();
                 for (cookie, time) in acknowledged {
                     assert!(asked[&cookie] < time, "{name}: cookie {cookie}");
@@ -159,7 +159,7 @@ fn a_cookie_is_acknowledged_once_on_its_connection_after_the_payload() {
 fn cookies_asked(link: &Link, direction: Direction) -> Vec<(u64, Time)> {
     let sent = link.frames().filter(|frame| frame.direction == direction && frame.lnet.is_some());
     let cookies = sent.map(|frame| {
-        assert_eq!(frame.header.cookies[1], 0, "nothing is acknowledged in a message");
+        assert_eq!(frame.header.cookies[1], 0, "a message has no acknowledgement");
         (frame.header.cookies[0], frame.time)
     });
     cookies.filter(|(cookie, _)| *cookie != 0).collect()
@@ -171,7 +171,7 @@ fn cookies_acknowledged(link: &Link, direction: Direction) -> Vec<(u64, Time)> {
         [0, FrameHeader::KEEPALIVE] => vec![],
         [0, cookie] => vec![(cookie, frame.time)],
         [first, second] => {
-            assert!(first > second, "the traces hold no range");
+            assert!(first > second, "the traces have no range");
             vec![(first, frame.time), (second, frame.time)]
         }
     });
@@ -179,7 +179,7 @@ fn cookies_acknowledged(link: &Link, direction: Direction) -> Vec<(u64, Time)> {
 }
 
 #[test]
-fn a_large_payload_carries_a_cookie_but_for_four_replies() {
+fn a_large_payload_has_a_cookie_except_four_replies() {
     let mut exceptions = BTreeMap::new();
     for name in NAMES {
         let links = load(name);
@@ -200,21 +200,21 @@ fn a_large_payload_carries_a_cookie_but_for_four_replies() {
 }
 
 #[test]
-fn every_request_that_wants_an_answer_has_one_that_mirrors_it_on_the_same_hop() {
+fn every_request_has_its_mirrored_answer_on_the_same_hop() {
     for name in NAMES {
         let links = load(name);
         let mut waiting = BTreeMap::new();
         for (frame, header) in messages(&links) {
             if let Some(handle) = wants_answer(header) {
                 let twice = waiting.insert((frame.hop(), handle), (frame.time, header));
-                assert!(twice.is_none(), "{name}: {header:?} uses a handle again");
+                assert!(twice.is_none(), "{name}: {header:?} reuses a handle");
             }
         }
         for (frame, header) in messages(&links) {
             let Some(handle) = answers(header) else { continue };
             let (from, to) = frame.hop();
             let Some((asked, request)) = waiting.remove(&((to, from), handle)) else {
-                panic!("{name}: {header:?} answers nothing");
+                panic!("{name}: {header:?} has no request");
             };
             assert!(asked < frame.time, "{name}: {header:?} comes before {request:?}");
             assert_eq!((header.target, header.source), (request.source, request.target));
@@ -252,7 +252,7 @@ fn fields_that_lustre_does_not_use_are_zero() {
 }
 
 #[test]
-fn acknowledgements_are_wanted_for_pushes_and_bulk_and_some_replies() {
+fn acknowledgements_are_requested_for_pushes_bulk_and_some_replies() {
     for name in NAMES {
         for (_, header) in messages(&load(name)) {
             let Body::Put { ack, portal, .. } = header.body else { continue };
@@ -267,7 +267,7 @@ fn acknowledgements_are_wanted_for_pushes_and_bulk_and_some_replies() {
 }
 
 #[test]
-fn object_cookies_are_one_more_than_a_multiple_of_four_and_grow() {
+fn object_cookies_are_one_more_than_a_multiple_of_four_and_increase() {
     for name in NAMES {
         for link in load(name) {
             let mut last: BTreeMap<(IpAddr, u64), u64> = BTreeMap::new();
@@ -285,7 +285,7 @@ fn object_cookies_are_one_more_than_a_multiple_of_four_and_grow() {
 }
 
 #[test]
-fn ping_info_lists_working_interfaces_and_says_who_routes() {
+fn ping_info_lists_usable_interfaces_and_routers() {
     for name in NAMES {
         let links = load(name);
         let pings: BTreeSet<Handle> = messages(&links)
@@ -342,7 +342,7 @@ fn a_routed_message_appears_once_on_each_hop() {
 }
 
 #[test]
-fn a_refused_port_is_an_attempt_without_bytes() {
+fn a_refused_connection_has_no_bytes() {
     let links = load("mount-fresh");
     let attempts = links.iter().filter(|link| link.start == fulmar_trace::Start::Attempt);
     let to_node_3 = attempts.filter(|link| link.passive.to_string().ends_with(".3"));

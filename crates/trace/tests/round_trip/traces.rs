@@ -92,7 +92,7 @@ impl Link {
         })
     }
 
-    /// Returns what the connection carries, as the sender of a direction sees it.
+    /// Returns the type of the connection, as the sender of a direction sees it.
     pub(crate) fn kind(&self, direction: Direction) -> ConnKind {
         let hello = self.items.iter().find_map(|item| match &item.kind {
             Kind::Hello(hello) if item.direction == Direction::FromActive => Some(hello.kind),
@@ -106,7 +106,7 @@ impl Link {
         });
         match direction {
             Direction::FromActive => active,
-            Direction::FromPassive => active.mirror().expect("a caller asks for a known kind"),
+            Direction::FromPassive => active.mirror().expect("the kind is known"),
         }
     }
 
@@ -119,7 +119,7 @@ impl Link {
 }
 
 impl Frame<'_> {
-    /// Returns who sent the frame and to whom, on this hop.
+    /// Returns the sender and the receiver of the frame on this hop.
     pub(crate) fn hop(&self) -> (IpAddr, IpAddr) {
         (self.link.sender(self.direction), self.link.sender(self.direction.reverse()))
     }

@@ -1,4 +1,4 @@
-//! Captures that we write, as we and Wireshark read them.
+//! Written captures, as this crate and tshark read them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn rewrite(conversation: &Conversation<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_captures_can_be_read() {
     for name in NAMES {
         let original = file(name);
         let original = Conversation::of(&Capture::read(&original).unwrap());
@@ -59,7 +59,7 @@ fn what_is_written_is_read_back() {
         for (again, original) in again.connections.iter().zip(&original.connections) {
             assert_eq!((again.active, again.passive), (original.active, original.passive));
             assert_eq!(again.opened, original.opened, "{name}");
-            // Not assert_eq: a failure would print megabytes.
+            // A failure of assert_eq would print megabytes.
             assert!(joined(again) == joined(original), "{name}: the bytes differ");
             if original.start != Start::Earlier {
                 assert_eq!(again.start, original.start, "{name}");
@@ -69,8 +69,8 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// Returns the bytes of a connection; those of one direction and time are one piece, for the
-/// writer cuts at its own length.
+/// Returns the bytes of a connection, with those of the same direction and time as one piece: the
+/// writer splits at its own length.
 fn joined(connection: &Connection<'_>) -> Vec<(Time, Direction, Vec<u8>)> {
     let mut pieces: Vec<(Time, Direction, Vec<u8>)> = Vec::new();
     for chunk in &connection.chunks {
@@ -87,12 +87,12 @@ fn joined(connection: &Connection<'_>) -> Vec<(Time, Direction, Vec<u8>)> {
 }
 
 #[test]
-fn tshark_finds_the_same_messages_in_what_is_written() {
+fn tshark_finds_the_same_messages_in_written_captures() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
-        // Not eprintln: the test harness would hide it.
+        // The test harness would hide the output of eprintln.
         let said = writeln!(
             std::io::stderr(),
-            "\nNOT RUN: tshark does not run ({error}): install it to check what is written"
+            "\nNOT RUN: tshark does not run ({error}): install it to check written captures"
         );
         return said.expect("standard error is open");
     }
@@ -104,7 +104,7 @@ fn tshark_finds_the_same_messages_in_what_is_written() {
             || (tcp.analysis.flags && !tcp.analysis.reused_ports)";
         assert_eq!(tshark(&path, &["-Y", bad]), "", "{name}");
         if name == "ipv6" {
-            continue; // Its LNet dissector knows no header of 96 bytes.
+            continue; // Its LNet dissector does not support headers of 96 bytes.
         }
         let fields = ["-e", "lnet.msg_type", "-e", "lnet.payload_length"];
         let lines = tshark(&path, &[["-Y", "lnet", "-T", "fields"].as_slice(), &fields].concat());
@@ -117,7 +117,7 @@ fn tshark_finds_the_same_messages_in_what_is_written() {
     }
 }
 
-/// Returns the type and the payload length of each message that one packet completed:
+/// Returns the type and the payload length of each message that ends in a packet:
 /// `1,2<tab>160,0`.
 fn messages_of_line(line: &str) -> Vec<(u32, u32)> {
     let (types, lens) = line.split_once('\t').unwrap();

@@ -1,4 +1,4 @@
-//! What a router and those who use it are shown.
+//! The output for routers and their users.
 
 use fulmar_base::Time;
 use fulmar_lnet::views;
@@ -47,7 +47,7 @@ fn router() -> Routing {
 }
 
 #[test]
-fn latencies_of_routes_are_shown_to_those_who_ask_for_all() {
+fn latencies_of_routes_are_shown_at_the_highest_verbosity() {
     let printed = |level| route_show(&[route()], level).to_yaml(Dialect::Netlink);
     assert_eq!(printed(0), "route:\n-     net: tcp8\n      gateway: 10.99.0.55@tcp\n");
     assert!(!printed(3).contains("latency"));
@@ -65,7 +65,7 @@ fn latencies_of_routes_are_shown_to_those_who_ask_for_all() {
 }
 
 #[test]
-fn a_router_shows_its_pools_as_the_tools_print_them() {
+fn the_pools_of_a_router_have_the_format_of_the_tools() {
     let pool = |name: &str, pages, buffers: u32, min| {
         format!(
             "          {name}:\n              npages: {pages}\n              nbuffers: {buffers}\n              \
@@ -122,7 +122,7 @@ fn tables_of_routes_have_the_columns_of_the_kernel() {
 }
 
 #[test]
-fn an_export_of_a_router_makes_one_again() {
+fn an_export_restores_a_router() {
     let export = Export { routes: vec![route()], routing: router(), ..Export::default() };
     let conf = export.to_conf();
     assert_eq!((conf.routing, conf.routes.len()), (Some(true), 1));
@@ -132,7 +132,7 @@ fn an_export_of_a_router_makes_one_again() {
     assert!(text.starts_with(wanted), "{text}");
     let read = |text: &str| LnetConf::parse(&Source::new("lnet.conf", text)).unwrap();
     assert_eq!(read(&text), conf);
-    // What is said for people is read over.
+    // Information for people is ignored.
     let plain = export.report(Dialect::Netlink).to_yaml(Dialect::Netlink);
     assert!(plain.contains("      type: multi-hop\n") && plain.contains("mincredits: -3\n"));
     assert_eq!(read(&plain), conf);
@@ -143,7 +143,7 @@ fn an_export_of_a_router_makes_one_again() {
 }
 
 #[test]
-fn nids_that_recover_are_numbered() {
+fn nids_in_recovery_are_numbered() {
     let nids = ["10.0.0.2@tcp".parse().unwrap(), "10.0.1.2@tcp".parse().unwrap()];
     assert_eq!(
         recovery(&nids, true, Dialect::Netlink).to_yaml(Dialect::Netlink),
@@ -157,7 +157,7 @@ fn nids_that_recover_are_numbered() {
 }
 
 #[test]
-fn health_and_policies_of_a_peer_are_what_the_machine_says() {
+fn health_and_policies_of_a_peer_are_those_of_the_machine() {
     let health = views::Health {
         value: 700,
         dropped: 1,
@@ -207,7 +207,7 @@ fn health_and_policies_of_a_peer_are_what_the_machine_says() {
 }
 
 #[test]
-fn an_interface_that_was_taken_out_says_so() {
+fn an_interface_out_of_use_is_marked() {
     let mut nets = nets(recorded(NODES[0], "lnetctl net show -v 4"));
     let ni = &mut nets[1].nis[0];
     (ni.up, ni.enabled) = (false, false);

@@ -1,4 +1,4 @@
-//! Fill and verify.
+//! Tests of filling and verifying.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn good(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a word at `at` of `len` bytes is looked at.
+/// Returns whether a word at `at` of `len` bytes is checked.
 fn is_checked(len: usize, at: usize, offset: usize, check: Check) -> bool {
     let mut bytes = good(len);
     bytes[at + 3] ^= 0x40;
@@ -29,7 +29,7 @@ fn checked(len: usize, offset: usize, check: Check) -> Vec<usize> {
 }
 
 #[test]
-fn good_data_pass_every_check_and_poison_passes_none_that_looks() {
+fn good_data_pass_every_check_and_poison_fails_every_real_one() {
     let mut bytes = good(2 * PAGE + 512);
     assert_eq!(bytes[..8], [0xb3, 0xee, 0xb2, 0xee, 0xb1, 0xee, 0xb0, 0xee]);
     let damage = |bytes: &[u8], check| verify(bytes, 0, check, Order::Little);
@@ -58,7 +58,7 @@ fn data_of_the_other_byte_order_are_good_in_their_own() {
 }
 
 #[test]
-fn a_full_check_looks_at_every_word() {
+fn a_full_check_compares_every_word() {
     for len in [8, 16, PAGE, PAGE + 8, 2 * PAGE + 256] {
         assert_eq!(checked(len, 0, Check::FULL).len(), len / WORD);
     }
@@ -66,7 +66,7 @@ fn a_full_check_looks_at_every_word() {
 }
 
 #[test]
-fn a_simple_check_looks_at_the_ends_of_each_page() {
+fn a_simple_check_compares_the_ends_of_each_page() {
     let ends = |len, offset| checked(len, offset, Check::SIMPLE);
     assert_eq!(ends(8, 0), [0]);
     assert_eq!(ends(64, 0), [0, 56]);
@@ -82,7 +82,7 @@ fn a_simple_check_looks_at_the_ends_of_each_page() {
 }
 
 #[test]
-fn the_first_damage_is_told() {
+fn the_first_damage_is_reported() {
     let mut bytes = good(3 * PAGE);
     for at in [5000, 9000, 8184] {
         bytes[at] ^= 1;
@@ -93,7 +93,7 @@ fn the_first_damage_is_told() {
 }
 
 #[test]
-fn no_bytes_and_odd_bytes_are_not_looked_at() {
+fn incomplete_words_are_not_checked() {
     for check in [Check::SIMPLE, Check::FULL] {
         for len in 0..8 {
             assert_eq!(verify(&vec![1; len], 0, check, Order::Little), Ok(()));
@@ -109,5 +109,5 @@ fn a_spoilt_word_is_found() {
     let found = verify(&bytes, 0, Check::FULL, Order::Little);
     assert_eq!(found, Err(Damage { offset: 8, got: GOOD - 1 }));
     spoil(&mut bytes[12..], 1);
-    assert_eq!(bytes[12..], good(16)[12..], "less than a word is left alone");
+    assert_eq!(bytes[12..], good(16)[12..], "an incomplete word is not changed");
 }

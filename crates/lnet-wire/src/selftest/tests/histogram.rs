@@ -1,4 +1,4 @@
-//! Durations counted.
+//! Tests of the histogram.
 
 use fulmar_wire::{Reader, Writer};
 
@@ -22,7 +22,7 @@ fn assert_near(got: Option<u64>, expected: u64) {
 }
 
 #[test]
-fn buckets_follow_each_other_without_gaps() {
+fn buckets_have_no_gaps() {
     let mut last = bucket(0);
     assert_eq!((last, Histogram::BUCKETS), (0, 208));
     let mut edges = Vec::new();
@@ -32,7 +32,7 @@ fn buckets_follow_each_other_without_gaps() {
         }
     }
     for edge in edges {
-        assert_eq!(bucket(edge - 1), last, "{edge} begins a bucket");
+        assert_eq!(bucket(edge - 1), last, "{edge} starts a bucket");
         assert_eq!(bucket(edge), if edge == 1024 { 0 } else { last + 1 });
         last = bucket(edge);
     }
@@ -61,7 +61,7 @@ fn one_duration_is_every_quantile() {
 }
 
 #[test]
-fn quantiles_are_near_the_truth() {
+fn quantiles_are_nearly_exact() {
     let even = histogram((0..100_000).map(|n| 10_000 + n * 100));
     let uneven = histogram((0..10_000_u64).map(|n| 2_000 + n * n * 10));
     for share in [0.01, 0.1, 0.5, 0.9, 0.99, 0.999] {
@@ -76,14 +76,14 @@ fn quantiles_are_near_the_truth() {
 }
 
 #[test]
-fn nothing_counted_has_no_quantile() {
+fn an_empty_histogram_has_no_quantile() {
     let empty = Histogram::default();
     assert_eq!((empty.count(), empty.quantile(0.5)), (0, None));
     assert_eq!(empty.slice(0).first as usize, Histogram::BUCKETS);
 }
 
 #[test]
-fn a_histogram_comes_over_in_slices() {
+fn a_histogram_is_transferred_in_slices() {
     let original = histogram((0..2_000_u64).map(|n| (n * n * n * 37) % (1 << 37)));
     let (mut copy, mut slices, mut next) = (Histogram::default(), 0, 0);
     while next < Histogram::BUCKETS {
@@ -94,7 +94,7 @@ fn a_histogram_comes_over_in_slices() {
     }
     assert_eq!(copy, original);
     assert!(slices <= Histogram::BUCKETS.div_ceil(Slice::LEN) + 1, "{slices} slices");
-    // Two that lie far apart take two slices and not all of them.
+    // Two distant buckets need two slices, not all slices.
     let sparse = histogram([2_000, 9_000_000_000]);
     let first = sparse.slice(0);
     let second = sparse.slice(first.first as usize + Slice::LEN);
@@ -104,7 +104,7 @@ fn a_histogram_comes_over_in_slices() {
 }
 
 #[test]
-fn a_slice_beyond_the_end_is_left_out() {
+fn a_slice_beyond_the_end_is_ignored() {
     let last = Histogram::BUCKETS as u32 - 1;
     let mut histogram = Histogram::default();
     for (first, count) in [(last, 1), (last + 1, 1), (u32::MAX, 1)] {
@@ -128,7 +128,7 @@ fn merging_adds_and_does_not_overflow() {
 }
 
 #[test]
-fn what_was_measured_leaves_room_in_the_message() {
+fn the_measured_reply_fits_the_message() {
     let measured = Measured {
         status: 0,
         session: SessionId::INVALID,

@@ -1,4 +1,4 @@
-//! What kernel nodes sent: the annotated examples of lnet-selftest §22.3.
+//! Messages of kernel nodes: the annotated examples of lnet-selftest §22.3.
 
 use super::*;
 
@@ -145,7 +145,7 @@ fn tests_of_a_client() {
 }
 
 #[test]
-fn a_ping_is_said_back() {
+fn a_ping_is_echoed() {
     let request = body(
         "0d f0 b0 ee 01 00 00 00 0e 00 00 00 00 00 00 00
          00 00 00 00 01 00 00 00 10 00 00 00 00 00 19 57
@@ -199,7 +199,7 @@ fn bulk_is_written_and_read() {
 }
 
 #[test]
-fn counters_are_told() {
+fn counters_are_reported() {
     let request = body(
         "0d f0 b0 ee 01 00 00 00 06 00 00 00 00 00 00 00
          00 00 00 00 01 00 00 00 42 00 00 00 00 00 19 57
@@ -241,7 +241,7 @@ fn counters_are_told() {
 }
 
 #[test]
-fn a_batch_runs_is_asked_about_and_stops() {
+fn a_batch_is_run_queried_and_stopped() {
     let request = |reply_id: &str, operation: &str| {
         body(&format!(
             "0d f0 b0 ee 01 00 00 00 04 00 00 00 00 00 00 00

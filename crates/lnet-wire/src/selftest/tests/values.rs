@@ -1,4 +1,4 @@
-//! What a message may and may not say.
+//! Valid and invalid messages.
 
 use fulmar_wire::{DecodeError, Field, Reader, Writer};
 use proptest::prelude::*;
@@ -19,8 +19,8 @@ fn spoilt(message: &Message, offset: usize, bytes: &[u8]) -> Vec<u8> {
     spoilt
 }
 
-/// Encodes a message in both orders and requires that it decodes to the same.
-fn comes_through(message: &Message) {
+/// Encodes a message in both byte orders and requires that it decodes to the same.
+fn round_trips(message: &Message) {
     for order in [Order::Little, Order::Big] {
         let mut bytes = Vec::new();
         message.encode(order, &mut bytes);
@@ -49,7 +49,7 @@ fn debug() -> Message {
 }
 
 #[test]
-fn every_message_comes_through_both_byte_orders() {
+fn every_message_round_trips_in_both_byte_orders() {
     let group = name("clients");
     let (status, session, timeout) = (71, SESSION, 100);
     let measured = Measured {
@@ -73,16 +73,16 @@ fn every_message_comes_through_both_byte_orders() {
         Body::Measured(measured),
     ];
     for body in bodies {
-        comes_through(&Message::new(FEATURES, body));
+        round_trips(&Message::new(FEATURES, body));
     }
 }
 
 #[test]
-fn the_features_decide_what_the_parameters_of_a_brw_test_are() {
+fn the_features_decide_the_parameters_of_a_brw_test() {
     let bytes = TestKind::Brw { direction: Direction::READ, flags: 3, len: 4096, offset: 8 };
-    comes_through(&Message::new(FEATURES, Body::Test(test(bytes))));
+    round_trips(&Message::new(FEATURES, Body::Test(test(bytes))));
     let pages = TestKind::BrwPages { direction: Direction(0x0002_0001), pages: 16, flags: 1 << 20 };
-    comes_through(&Message::new(0, Body::Test(test(pages))));
+    round_trips(&Message::new(0, Body::Test(test(pages))));
 
     let message = Message::new(FEATURES, Body::Test(test(bytes)));
     let (old, _) = Message::decode(&spoilt(&message, 20, &[0; 4])).unwrap();
@@ -94,13 +94,13 @@ fn the_features_decide_what_the_parameters_of_a_brw_test_are() {
 }
 
 #[test]
-fn a_node_answers_a_version_that_it_does_not_know() {
+fn an_unknown_version_is_decoded() {
     let bytes = spoilt(&debug(), 4, &[2, 0, 0, 0]);
     assert_eq!(Message::decode(&bytes), Ok((Message { version: 2, ..debug() }, Order::Little)));
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn invalid_messages_are_refused() {
     let long = [debug().to_bytes(), vec![0]].concat();
     assert!(matches!(refused(&long), DecodeError::Trailing { got: 1, .. }));
     assert!(matches!(refused(&long[..LEN - 1]), DecodeError::Short { missing: 1, .. }));
@@ -112,7 +112,7 @@ fn what_is_no_message_is_refused() {
 }
 
 #[test]
-fn a_nid_has_one_way_to_be_written() {
+fn a_nid_has_one_encoding() {
     // A wildcard that is not all ones, and a network with more than 24 bits.
     for got in [0x00ff_0001_0000_0002_u64, 0x0100_0000_0a00_0001] {
         let error = refused(&spoilt(&debug(), 32, &got.to_le_bytes()));
@@ -121,7 +121,7 @@ fn a_nid_has_one_way_to_be_written() {
         let list = Destination::decode_list(&entry, 1, Order::Little);
         assert_eq!(list, Err(DecodeError::Range { field: "destination", got }));
     }
-    // A reply in which nobody has set the session.
+    // A reply without a session.
     let (reply, _) = Message::decode(&spoilt(&debug(), 32, &[0; 16])).unwrap();
     assert_eq!(reply.to_bytes(), spoilt(&debug(), 32, &[0; 16]));
 }
@@ -136,7 +136,7 @@ fn a_flag_is_zero_or_one() {
 }
 
 #[test]
-fn a_service_has_a_portal_and_a_type_that_are_not_its_number() {
+fn portal_and_type_of_a_service_differ_from_its_number() {
     for service in Service::KNOWN {
         let kind = service.request_type().unwrap();
         assert_eq!(kind.0 % 2, 0, "{service:?}");
@@ -161,7 +161,7 @@ fn a_name_has_up_to_31_bytes() {
 }
 
 #[test]
-fn a_name_from_a_peer_ends_at_its_first_zero_and_always_ends() {
+fn a_received_name_ends_at_its_first_zero_or_at_its_length() {
     let read = |bytes: &[u8; 32]| Name::read(&mut Reader::new(bytes, Order::Big), "name").unwrap();
     let mut bytes = [0xff; 32];
     assert_eq!(read(&bytes).bytes(), [0xff; 31]);
@@ -178,13 +178,13 @@ fn destinations(count: u32) -> Vec<ProcessId> {
 }
 
 #[test]
-fn a_list_of_destinations_is_read_as_it_is_written() {
+fn a_list_of_destinations_round_trips() {
     for count in [0, 1, 2, 340, Destination::COUNT_MAX] {
         let list = destinations(count);
         let bytes = Destination::encode_list(&list, FEATURES);
         assert_eq!(bytes.len(), (count * Destination::LEN) as usize);
         assert_eq!(Destination::decode_list(&bytes, count, Order::Little), Ok(list.clone()));
-        // Without the feature whole pages are offered, of which a node may fetch less.
+        // Without the feature the list is whole pages, of which a node may fetch less.
         let page = Destination::encode_list(&list, 0);
         assert_eq!(page.len(), if count == 0 { 0 } else { 4096 });
         assert_eq!(page[..bytes.len()], bytes);
@@ -193,7 +193,7 @@ fn a_list_of_destinations_is_read_as_it_is_written() {
 }
 
 #[test]
-fn a_list_of_several_pages_continues_at_the_start_of_each() {
+fn a_list_continues_at_the_start_of_each_page() {
     let list = destinations(700);
     let pages: Vec<u8> = list
         .chunks(Destination::COUNT_MAX as usize)
@@ -201,14 +201,14 @@ fn a_list_of_several_pages_continues_at_the_start_of_each() {
         .collect();
     assert_eq!(pages.len(), 3 * 4096);
     assert_eq!(Destination::decode_list(&pages, 700, Order::Little), Ok(list));
-    // What a node fetches of it where lengths are in bytes lacks the end.
+    // With lengths in bytes a node does not fetch the end.
     let fetched = &pages[..700 * Destination::LEN as usize];
     let cut = Destination::decode_list(fetched, 700, Order::Little);
     assert!(matches!(cut, Err(DecodeError::Short { field: "destination", .. })), "{cut:?}");
 }
 
 #[test]
-fn a_list_that_is_too_short_is_refused_whatever_its_count() {
+fn a_list_that_is_too_short_is_refused_for_any_count() {
     for (count, bytes) in [(1, 0), (2, 23), (u32::MAX, 24), (342, 341 * 12)] {
         let list = Destination::decode_list(&vec![0; bytes], count, Order::Big);
         assert!(matches!(list, Err(DecodeError::Short { .. })), "{count} in {bytes}: {list:?}");
@@ -220,11 +220,11 @@ fn a_list_that_is_too_short_is_refused_whatever_its_count() {
 
 #[test]
 #[should_panic(expected = "342 destinations")]
-fn a_list_is_not_written_longer_than_every_node_reads_it() {
+fn a_list_is_not_longer_than_every_node_understands() {
     Destination::encode_list(&destinations(342), FEATURES);
 }
 
-/// Bytes that get past the header more often than random ones.
+/// Bytes that have a valid header more often than random bytes.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let body = prop_oneof![Just(0_u8), Just(1), Just(255), any::<u8>()];
     let body = proptest::collection::vec(body, LEN);
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_encodes_to_what_decodes_to_the_same(bytes in bytes()) {
+    fn decoded_messages_round_trip(bytes in bytes()) {
         let Ok((message, order)) = Message::decode(&bytes) else { return Ok(()) };
         let mut again = Vec::new();
         message.encode(order, &mut again);
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn a_list_of_anything_is_read_or_refused(
+    fn any_list_is_decoded_or_refused(
         bytes in proptest::collection::vec(any::<u8>(), 0..9000),
         count in 0..800_u32,
     ) {

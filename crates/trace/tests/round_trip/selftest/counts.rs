@@ -1,4 +1,4 @@
-//! How many there are of each. Spec: lnet-selftest §22.1.
+//! Counts of the messages. Spec: lnet-selftest §22.1.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct Counts {
     pings: usize,
     brws: usize,
     stats: usize,
-    /// How many transfers of how many bytes: lists of destinations, writes and reads.
+    /// Numbers of transfers by length: lists of destinations, writes and reads.
     lists: BTreeMap<usize, usize>,
     writes: BTreeMap<usize, usize>,
     reads: BTreeMap<usize, usize>,
@@ -56,7 +56,7 @@ impl Counts {
 }
 
 fn expected(name: &str) -> Counts {
-    // What one client and one server do whose console is the client, seen on one hop.
+    // One client and one server, where the client is the console, on one hop.
     let local = |writes: (usize, usize)| Counts {
         sessions: [1, 1],
         tests: [2, 0],
@@ -76,7 +76,7 @@ fn expected(name: &str) -> Counts {
             reads: BTreeMap::from([(65_536, 8)]),
             ..local((0, 0))
         },
-        // Each message is on two hops.
+        // Each message appears on two hops.
         "router" => Counts {
             sessions: [2, 2],
             tests: [4, 0],
@@ -104,7 +104,7 @@ fn expected(name: &str) -> Counts {
 }
 
 #[test]
-fn every_message_encodes_to_the_bytes_it_came_from_and_is_counted() {
+fn every_message_encodes_to_its_bytes_and_is_counted() {
     for name in NAMES {
         assert_eq!(Counts::of(&rpcs(&load(name))), expected(name), "{name}");
     }
@@ -116,7 +116,7 @@ fn brw(direction: Direction, len: u32, check: u16) -> TestKind {
 
 const PING: TestKind = TestKind::Ping { size: 0, flags: 0 };
 
-/// Returns what the TESTs of a trace say: batch, loops, concurrency and parameters.
+/// Returns the content of the TESTs of a trace: batch, loops, concurrency and parameters.
 fn tests(name: &str, is_client: bool) -> Vec<(u64, u32, u32, TestKind)> {
     let links = load(name);
     let rpcs = rpcs(&links);
@@ -133,7 +133,7 @@ fn tests(name: &str, is_client: bool) -> Vec<(u64, u32, u32, TestKind)> {
 }
 
 #[test]
-fn servers_are_told_how_many_rpcs_may_be_outstanding() {
+fn tests_of_servers_have_the_number_of_outstanding_rpcs() {
     let selftest = [
         (2, 2, 2, PING),
         (2, 2, 2, brw(Direction::WRITE, 4096, 3)),
@@ -154,7 +154,7 @@ fn servers_are_told_how_many_rpcs_may_be_outstanding() {
 }
 
 #[test]
-fn clients_are_told_the_loops_of_each_unit() {
+fn tests_of_clients_have_the_loops_of_each_unit() {
     let remote = [
         (2, 5, 2, PING),
         (2, 3, 2, brw(Direction::WRITE, 8192, 3)),
@@ -165,7 +165,7 @@ fn clients_are_told_the_loops_of_each_unit() {
 }
 
 #[test]
-fn a_stopped_batch_ends_its_rpc_in_flight_and_begins_no_other() {
+fn a_stopped_batch_ends_its_rpc_in_flight_and_starts_no_other() {
     let links = load("selftest-remote");
     let rpcs = rpcs(&links);
     let mut batches = rpcs.iter().filter_map(|rpc| match rpc.request.body {

@@ -14,13 +14,13 @@ use fulmar_wire::Order;
 
 use crate::traces::{Frame, Link};
 
-/// The traces with selftest in them.
+/// The traces with selftest.
 const NAMES: [&str; 5] = ["selftest", "router", "multirail", "selftest-remote", "checksum"];
 
-/// A hop: who sent, and to whom.
+/// A hop: sender and receiver.
 type Hop = (IpAddr, IpAddr);
 
-/// One RPC, as one hop saw it.
+/// One RPC on one hop.
 struct Rpc<'a> {
     service: Service,
     request: Said<'a>,
@@ -76,7 +76,7 @@ fn decode(bytes: &[u8]) -> Body {
     message.body
 }
 
-/// What is known of an RPC while the trace is read.
+/// The state of an RPC while the trace is read.
 struct Begun<'a> {
     service: Service,
     request: Said<'a>,
@@ -85,8 +85,8 @@ struct Begun<'a> {
     moved: Option<(Frame<'a>, &'a Header, &'a [u8])>,
 }
 
-/// Puts the RPCs of a trace together: every message at the portals of selftest belongs to one, and
-/// nothing is missing.
+/// Assembles the RPCs of a trace. Requires that every message at the portals of selftest belongs to
+/// one, and that all are complete.
 fn rpcs(links: &[Link]) -> Vec<Rpc<'_>> {
     let mut begun: Vec<Begun<'_>> = Vec::new();
     let mut replies: BTreeMap<(Hop, u64), usize> = BTreeMap::new();
@@ -113,12 +113,12 @@ fn rpcs(links: &[Link]) -> Vec<Rpc<'_>> {
                     begun[rpc].reply = Some(Said { frame, header, body: decode(data) });
                 } else {
                     let rpc = bulks.remove(&(hop, match_bits));
-                    let rpc = &mut begun[rpc.expect("bulk that nobody has asked for")];
+                    let rpc = &mut begun[rpc.expect("an RPC requested the bulk")];
                     (rpc.asked, rpc.moved) = (Some((frame, header)), Some((frame, header, data)));
                 }
             }
             header::Body::Get { portal: selftest::BULK_PORTAL, match_bits, reply, .. } => {
-                let rpc = bulks.remove(&(hop, match_bits)).expect("memory that is offered");
+                let rpc = bulks.remove(&(hop, match_bits)).expect("the memory is posted");
                 begun[rpc].asked = Some((frame, header));
                 gets.insert((reverse(hop), reply), rpc);
             }

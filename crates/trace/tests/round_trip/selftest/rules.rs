@@ -1,4 +1,4 @@
-//! What holds for every message. Spec: lnet-selftest §22.2.
+//! Rules for every message. Spec: lnet-selftest §22.2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ fn messages_are_puts_of_160_bytes_without_acknowledgement() {
 }
 
 #[test]
-fn the_type_of_a_request_is_its_services_and_of_a_reply_one_more() {
+fn the_type_of_a_request_is_that_of_its_service_and_of_a_reply_one_more() {
     for_each_rpc(|name, rpc| {
         let kind = rpc.service.request_type();
         assert_eq!(Some(rpc.request.body.message_type()), kind, "{name}: {:?}", rpc.request.body);
@@ -64,7 +64,7 @@ fn bulk_and_reply_run_between_the_nids_of_the_request() {
 }
 
 #[test]
-fn bulk_is_there_before_the_reply_but_behind_a_router() {
+fn bulk_arrives_before_the_reply_except_behind_a_router() {
     let mut late = BTreeMap::new();
     for_each_rpc(|name, rpc| {
         let Some(bulk) = &rpc.bulk else { return };
@@ -78,7 +78,7 @@ fn bulk_is_there_before_the_reply_but_behind_a_router() {
 }
 
 #[test]
-fn a_read_is_answered_when_its_bulk_is_acknowledged() {
+fn a_read_is_answered_after_its_bulk_is_acknowledged() {
     let mut answered = 0;
     for name in NAMES {
         let links = load(name);
@@ -142,8 +142,7 @@ fn session(request: &Body) -> Option<SessionId> {
     }
 }
 
-/// Returns the status of a reply and its session, if it has one. What a kernel node does not set is
-/// nothing.
+/// Returns the status of a reply and its session, if it has one that a kernel node sets.
 fn outcome(reply: &Body) -> (u32, Option<SessionId>) {
     match reply {
         Body::MakeSessionReply(reply) => {
@@ -164,7 +163,7 @@ fn outcome(reply: &Body) -> (u32, Option<SessionId>) {
 }
 
 #[test]
-fn ids_count_from_a_base_that_the_clock_gave() {
+fn ids_count_from_a_base_of_the_clock() {
     let mut bases: BTreeMap<(&str, u8), BTreeSet<u64>> = BTreeMap::new();
     let mut used: BTreeMap<(&str, u8), BTreeSet<u64>> = BTreeMap::new();
     for name in NAMES {
@@ -200,7 +199,7 @@ fn ids_count_from_a_base_that_the_clock_gave() {
 }
 
 #[test]
-fn pings_are_numbered_without_gaps_and_said_back() {
+fn pings_are_numbered_without_gaps_and_echoed() {
     for (name, batches) in [("selftest", &[12][..]), ("selftest-remote", &[10, 1211])] {
         let links = load(name);
         let rpcs = rpcs(&links);
@@ -223,7 +222,7 @@ fn pings_are_numbered_without_gaps_and_said_back() {
 }
 
 #[test]
-fn a_client_has_fetched_its_destinations_when_it_answers() {
+fn a_client_answers_after_it_has_fetched_its_destinations() {
     let mut lists = 0;
     for_each_rpc(|name, rpc| {
         let Body::Test(test) = &rpc.request.body else { return };
@@ -251,7 +250,7 @@ fn data_pass_the_check_of_their_request() {
         assert_eq!(bulk.is_get(), brw.direction == Direction::WRITE, "{name}");
         let check = Check(brw.flags);
         assert_eq!(verify(bulk.data, 0, check, Order::Little), Ok(()), "{name}");
-        // What a check leaves out is what the memory held before.
+        // Words that the check does not cover have the earlier content of the memory.
         for word in bulk.data.chunks(WORD) {
             assert!([[0; WORD], GOOD.to_le_bytes()].contains(&word.try_into().unwrap()), "{name}");
         }

@@ -1,4 +1,4 @@
-//! What nodes say that they have counted, against what the trace shows. Spec: lnet-selftest §12.
+//! The counters of nodes, compared with the traces. Spec: lnet-selftest §12.
 
 use fulmar_base::Time;
 use fulmar_lnet_wire::header::Body as Lnet;
@@ -7,7 +7,7 @@ use fulmar_lnet_wire::selftest::{Body, LnetCounters, RpcCounters, StatReply};
 use super::{messages, node, rpcs};
 use crate::traces::{Link, load};
 
-/// Returns the answers of a trace with the nodes that gave them and the times of the queries.
+/// Returns the answers of a trace with their nodes and the times of the queries.
 fn answers(links: &[Link]) -> Vec<(u8, Time, StatReply)> {
     let rpcs = rpcs(links);
     let answers = rpcs.iter().filter_map(|rpc| match rpc.reply.body {
@@ -20,7 +20,7 @@ fn answers(links: &[Link]) -> Vec<(u8, Time, StatReply)> {
 }
 
 #[test]
-fn a_server_counts_what_it_has_served() {
+fn a_server_counts_its_rpcs() {
     let links = load("selftest");
     let answers = answers(&links);
     let [(3, _, first), ..] = answers[..] else { panic!("{answers:?}") };
@@ -51,7 +51,7 @@ fn a_server_counts_what_it_has_served() {
     assert_eq!(answers.len(), 4);
 }
 
-/// Counts what a node has sent and received up to a time.
+/// Counts the messages and bytes that a node sent and received up to a time.
 fn shown(links: &[Link], of: u8, until: Time) -> [u64; 4] {
     let [mut sent, mut received, mut sent_bytes, mut received_bytes] = [0; 4];
     for (frame, header, data) in messages(links) {
@@ -74,7 +74,7 @@ fn shown(links: &[Link], of: u8, until: Time) -> [u64; 4] {
 }
 
 #[test]
-fn nodes_count_every_message_since_their_first() {
+fn nodes_count_every_message() {
     let links = load("selftest-remote");
     let answers = answers(&links);
     assert_eq!(answers.len(), 6);
@@ -103,7 +103,7 @@ fn nodes_count_every_message_since_their_first() {
 }
 
 #[test]
-fn nothing_has_gone_wrong() {
+fn error_counters_are_zero() {
     for name in super::NAMES {
         for (of, _, StatReply { framework, rpc, .. }) in answers(&load(name)) {
             let framework = [
