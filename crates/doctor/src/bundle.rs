@@ -1,4 +1,4 @@
-//! One file for support: the report, and what it was judged from.
+//! One archive for support: the report and the raw evidence.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,18 +13,18 @@ use crate::evidence::{client, raw};
 use crate::finding::Report;
 use crate::render;
 
-/// The directory in which everything is unpacked.
+/// The top directory of the archive.
 const ROOT: &str = "fulmar-doctor";
 
-/// Writes the report, for people and for programs, and what the host says in raw. `control` is the
-/// control socket of its node; `None` where it is by default.
+/// Writes the reports as text and as JSON, and the raw evidence of the local host, to `path`.
+/// `control` is the control socket of its node; `None` for the default one.
 ///
 /// # Errors
-/// Why the file cannot be written, with its name.
+/// The name of the file, and why it cannot be written.
 pub fn write(path: &Path, reports: &[Report], control: Option<&Path>) -> Result<(), String> {
-    let told = |error: io::Error| format!("cannot write {}: {error}", path.display());
-    let file = File::create(path).map_err(told)?;
-    pack(file, reports, &client(control)).map_err(told)
+    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+    let file = File::create(path).map_err(failed)?;
+    pack(file, reports, &client(control)).map_err(failed)
 }
 
 fn pack(file: impl Write, reports: &[Report], client: &Client) -> io::Result<()> {
@@ -35,7 +35,7 @@ fn pack(file: impl Write, reports: &[Report], client: &Client) -> io::Result<()>
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
         header.set_mtime(at);
-        // Names of the host's files have slashes in front, which no archive may.
+        // The paths of the host's files are absolute; paths in an archive must be relative.
         let name = name.replace("//", "/");
         archive.append_data(&mut header, format!("{ROOT}/{name}"), text.as_bytes())
     };
@@ -44,8 +44,8 @@ fn pack(file: impl Write, reports: &[Report], client: &Client) -> io::Result<()>
     let texts: Vec<String> = reports.iter().map(render::report).collect();
     add("report.txt", &texts.join("\n"))?;
     if let Some(report) = reports.first() {
-        for (name, text) in raw::gather(&report.here, client) {
-            add(&format!("here/{name}"), &text)?;
+        for (name, text) in raw::gather(&report.local, client) {
+            add(&format!("local/{name}"), &text)?;
         }
     }
     archive.into_inner()?.finish()?.flush()
@@ -62,12 +62,12 @@ mod tests {
     use crate::{Check, Options, examine};
 
     #[test]
-    fn a_bundle_unpacks_to_the_report_and_what_it_was_judged_from() {
+    fn a_bundle_holds_the_report_and_the_raw_evidence() {
         let options = Options { checks: vec![Check::Limits, Check::Clock], ..Options::default() };
         let report = examine(&options, &mut |_| {});
         let mut bytes = Vec::new();
-        let nobody = Client::new("/no/such.sock");
-        pack(&mut bytes, std::slice::from_ref(&report), &nobody).unwrap();
+        let no_node = Client::new("/no/such.sock");
+        pack(&mut bytes, std::slice::from_ref(&report), &no_node).unwrap();
         let mut archive = Archive::new(GzDecoder::new(bytes.as_slice()));
         let mut files = std::collections::BTreeMap::new();
         for entry in archive.entries().unwrap() {
@@ -81,7 +81,15 @@ mod tests {
             serde_json::from_str(&files["fulmar-doctor/report.json"]).unwrap();
         assert_eq!(document, [report]);
         assert!(files["fulmar-doctor/report.txt"].contains("2 checks in"));
-        assert!(files.contains_key("fulmar-doctor/here/sysctl/net.ipv4.txt"), "{:?}", files.keys());
-        assert!(files.contains_key("fulmar-doctor/here/files/proc/net/snmp"), "{:?}", files.keys());
+        assert!(
+            files.contains_key("fulmar-doctor/local/sysctl/net.ipv4.txt"),
+            "{:?}",
+            files.keys()
+        );
+        assert!(
+            files.contains_key("fulmar-doctor/local/files/proc/net/snmp"),
+            "{:?}",
+            files.keys()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The examination: every check in its turn.
+//! Runs the checks one after the other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fulmar_lnet_wire::{Net, Nid};
 
-use crate::evidence::{self, Host, LnetSeen, PortOutcome};
-use crate::far::{self, Examiner, FarError};
+use crate::evidence::{self, Host, LnetResult, PortOutcome};
 use crate::finding::{Check, Checked, Finding, Level, Measured, Needs, Place, Report, Target};
 use crate::judge::{self, Lines, PathNeed};
-use crate::measure::{self, Load, Way};
+use crate::measure::{self, Direction, Load};
+use crate::remote::{self, Examiner, RemoteError};
 
-/// What is examined, and how.
+/// What to examine, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The far end, by name, address or NID; this host alone if there is none.
+    /// The name, address or NID of the remote host; `None` to examine only the local host.
     pub target: Option<String>,
-    /// Our address; by default the one from which the far end is reached.
+    /// The local address; by default the system chooses it by the route.
     pub bind: Option<IpAddr>,
-    /// The port of `fulmar doctor serve` at the far end.
+    /// The port of `fulmar doctor serve` on the remote host.
     pub port: u16,
-    /// The port of LNet.
+    /// The TCP port of LNet on the remote host.
     pub lnet_port: u16,
-    /// The control socket of the node that runs on this host; `None` where it is by default.
+    /// The control socket of the local node; `None` for the default one.
     pub control: Option<PathBuf>,
-    /// Which checks are made.
+    /// Which checks to run.
     pub checks: Vec<Check>,
-    /// How long each load of TCP lasts.
+    /// The duration of each TCP load.
     pub time: Duration,
-    /// Connections at once, beside one.
+    /// Number of connections of the second TCP load in each direction; the first has one.
     pub streams: u32,
-    /// The rate of datagrams, in bits per second on the wire of Ethernet; at most [`far::RATE_MAX`].
+    /// The rate of datagrams, in bits per second on Ethernet; at most [`remote::RATE_MAX`].
     pub udp_rate: u64,
-    /// How long an answer may take.
+    /// The timeout of connections and pings.
     pub timeout: Duration,
 }
 
 impl Default for Options {
-    /// Every check of this host alone; less than a minute with a far end.
+    /// All checks, of the local host only. With a target they take less than a minute.
     fn default() -> Self {
         Self {
             target: None,
             bind: None,
-            port: far::PORT,
+            port: remote::PORT,
             lnet_port: fulmar_lnet_wire::socklnd::ACCEPT_PORT,
             control: None,
             checks: Check::ALL.to_vec(),
@@ -55,83 +55,83 @@ impl Default for Options {
     }
 }
 
-/// How the examination goes on, for people who wait.
+/// Progress of an examination.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// A check begins.
-    Begins(Check),
-    /// It has ended.
-    Ended(&'a Checked),
+    /// A check starts.
+    Started(Check),
+    /// A check is finished.
+    Finished(&'a Checked),
 }
 
-/// Datagrams are sent for so long each way, at most.
+/// Longest time of the datagrams in each direction.
 const UDP_TIME_MAX: Duration = Duration::from_secs(2);
-/// All sizes of messages together take so long where the path is short.
+/// Time for all message sizes together, where the path is short.
 const LATENCY_TIME: Duration = Duration::from_secs(3);
-/// Payload of datagrams where the path's MTU is not known; more never helps.
+/// Payload of datagrams if the path MTU is unknown, and the largest payload used.
 const DATAGRAM: (u32, u32) = (1400, 8900);
-/// Round trips of which the shortest is the path's.
+/// The shortest of so many round trips is taken as the path's.
 const ROUND_TRIPS: u64 = 10;
 
-/// Examines, and tells how it goes on.
+/// Runs the checks, and reports progress.
 pub fn examine(options: &Options, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut examination = Examination::begin(options);
     let mut checks = Vec::new();
     for check in Check::ALL.into_iter().filter(|check| options.checks.contains(check)) {
         if options.target.is_none() && check.needs() != Needs::Nothing {
             continue;
         }
-        progress(Progress::Begins(check));
-        let begun = Instant::now();
+        progress(Progress::Started(check));
+        let check_start = Instant::now();
         let (findings, not_examined) = match examination.check(check) {
-            Ok(findings) => (findings, examination.without_far(check)),
+            Ok(findings) => (findings, examination.missing_part(check)),
             Err(why) => (Vec::new(), Some(why)),
         };
-        let took_ms = begun.elapsed().as_millis() as u64;
+        let took_ms = check_start.elapsed().as_millis() as u64;
         let checked = Checked { check, took_ms, findings, not_examined };
-        progress(Progress::Ended(&checked));
+        progress(Progress::Finished(&checked));
         checks.push(checked);
     }
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let worst = checks.iter().filter_map(Checked::worst).max().unwrap_or(Level::Ok);
-    let Examination { target, measured, here, there, .. } = examination;
+    let Examination { target, measured, local, remote, .. } = examination;
     Report {
         version: 1,
         fulmar: env!("CARGO_PKG_VERSION").to_owned(),
         at,
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: start.elapsed().as_secs_f64(),
         target,
         worst,
         checks,
         measured,
-        here,
-        there,
+        local,
+        remote,
     }
 }
 
 struct Examination<'a> {
     options: &'a Options,
-    here: Host,
-    there: Option<Host>,
+    local: Host,
+    remote: Option<Host>,
     target: Option<Target>,
-    far: Option<Examiner>,
-    /// Why there is no far end that serves.
-    no_far: String,
+    examiner: Option<Examiner>,
+    /// Why there is no server on the remote host.
+    no_server: String,
     round_trip_us: f64,
     measured: Measured,
 }
 
 impl<'a> Examination<'a> {
-    /// Finds the far end, and looks at both hosts.
+    /// Resolves the target, gathers the evidence of both hosts and connects to the server.
     fn begin(options: &'a Options) -> Self {
         let mut this = Self {
             options,
-            here: Host::default(),
-            there: None,
+            local: Host::default(),
+            remote: None,
             target: None,
-            far: None,
-            no_far: String::new(),
+            examiner: None,
+            no_server: String::new(),
             round_trip_us: 0.0,
             measured: Measured::default(),
         };
@@ -140,7 +140,7 @@ impl<'a> Examination<'a> {
             Some(address) => address.to_string(),
             None => name.split('@').next().unwrap_or(name).to_owned(),
         });
-        let names = evidence::look_at_names(name.as_deref());
+        let names = evidence::look_up_names(name.as_deref());
         let address = names.addresses.first().copied().filter(|_| name.is_some());
         let mut local = None;
         if let (Some(name), Some(address)) = (&options.target, address) {
@@ -151,16 +151,16 @@ impl<'a> Examination<'a> {
             local = options.bind.or_else(|| measure::local_address(remote).ok());
         }
         this.measured.names = Some(names);
-        this.here = evidence::gather(local);
+        this.local = evidence::gather(local);
         this.connect();
         this
     }
 
-    /// Calls the far end, if any check is the better for it.
+    /// Connects to the server on the remote host, if any check can use it.
     fn connect(&mut self) {
         let Some(target) = &self.target else {
-            self.no_far = match &self.options.target {
-                Some(name) => format!("{name} stands for no address"),
+            self.no_server = match &self.options.target {
+                Some(name) => format!("{name} does not resolve to an address"),
                 None => String::new(),
             };
             return;
@@ -171,35 +171,37 @@ impl<'a> Examination<'a> {
             return;
         }
         match Examiner::connect(at, self.options.bind, self.options.timeout) {
-            Ok(far) => {
-                let trips = (0..ROUND_TRIPS)
-                    .filter_map(|number| measure::round_trip(far.udp(), far.token(), number));
+            Ok(examiner) => {
+                let trips = (0..ROUND_TRIPS).filter_map(|number| {
+                    measure::round_trip(examiner.udp(), examiner.token(), number)
+                });
                 self.round_trip_us = trips.fold(f64::INFINITY, f64::min);
-                match far.host() {
-                    Ok(host) => self.there = Some(host),
-                    Err(error) => self.no_far = error.to_string(),
+                match examiner.host() {
+                    Ok(host) => self.remote = Some(host),
+                    Err(error) => self.no_server = error.to_string(),
                 }
-                self.far = Some(far);
+                self.examiner = Some(examiner);
             }
-            Err(FarError::Io { error, .. }) => {
-                self.no_far =
-                    format!("nobody serves at {at} ({error}): run \"fulmar doctor serve\" there");
+            Err(RemoteError::Io { error, .. }) => {
+                self.no_server =
+                    format!("cannot connect to {at} ({error}): run \"fulmar doctor serve\" there");
             }
-            Err(error) => self.no_far = error.to_string(),
+            Err(error) => self.no_server = error.to_string(),
         }
         if !self.round_trip_us.is_finite() {
-            // No datagram has passed; a request and its reply take little longer.
-            let exchange = self.far.as_ref().and_then(|far| measure::clock(far).ok());
+            // Datagrams do not pass; the round trip of a request on TCP is close.
+            let exchange =
+                self.examiner.as_ref().and_then(|examiner| measure::clock(examiner).ok());
             self.round_trip_us = exchange.map_or(0.0, |seen| seen.error_us * 2.0);
         }
-        self.measured.round_trip_us = self.far.as_ref().map(|_| self.round_trip_us);
+        self.measured.round_trip_us = self.examiner.as_ref().map(|_| self.round_trip_us);
     }
 
-    /// Says what part of a check was not made for want of a far end.
-    fn without_far(&self, check: Check) -> Option<String> {
-        let missing = self.options.target.is_some() && self.there.is_none();
-        let halved = check.needs() == Needs::Nothing && check != Check::Names;
-        (missing && halved).then(|| format!("the far host: {}", self.no_far))
+    /// Returns why the part of a check that concerns the remote host did not run.
+    fn missing_part(&self, check: Check) -> Option<String> {
+        let missing = self.options.target.is_some() && self.remote.is_none();
+        let local_only = check.needs() == Needs::Nothing && check != Check::Names;
+        (missing && local_only).then(|| format!("the remote host: {}", self.no_server))
     }
 
     fn check(&mut self, check: Check) -> Result<Vec<Finding>, String> {
@@ -220,7 +222,7 @@ impl<'a> Examination<'a> {
         }
     }
 
-    /// Makes a check that looks at a host's evidence.
+    /// Runs a check of the evidence of one host.
     fn host(&self, check: Check, place: Place, host: &Host) -> Vec<Finding> {
         let path = self.path();
         match check {
@@ -245,35 +247,36 @@ impl<'a> Examination<'a> {
     }
 
     fn hosts(&self) -> Vec<(Place, &Host)> {
-        let there = self.there.as_ref().map(|host| (Place::There, host));
-        std::iter::once((Place::Here, &self.here)).chain(there).collect()
+        let remote = self.remote.as_ref().map(|host| (Place::Remote, host));
+        std::iter::once((Place::Local, &self.local)).chain(remote).collect()
     }
 
-    /// Returns the speed of the slower of both links, in bits per second, if both are known.
+    /// Returns the speed of the slower of both hosts' links, in bits per second; of the one that is
+    /// known if the other is not.
     fn line(&self) -> Option<f64> {
         let speed = |host: &Host| Some(host.path_device()?.speed? as f64 * 1e6);
-        let (here, there) = (speed(&self.here), self.there.as_ref().and_then(speed));
-        match (here, there) {
-            (Some(here), Some(there)) => Some(here.min(there)),
+        let (local, remote) = (speed(&self.local), self.remote.as_ref().and_then(speed));
+        match (local, remote) {
+            (Some(local), Some(remote)) => Some(local.min(remote)),
             (known, None) | (None, known) => known,
         }
     }
 
-    /// Returns what the path needs; `None` if no far end serves.
+    /// Returns the rate and round trip of the path; `None` without a server.
     fn path(&self) -> Option<PathNeed> {
-        self.there.as_ref()?;
+        self.remote.as_ref()?;
         let best = self.measured.tcp.iter().map(|run| run.settled).fold(0.0, f64::max);
         let rate = self.line().unwrap_or(best).max(best);
         Some(PathNeed { rate, round_trip_us: self.round_trip_us })
     }
 
     fn at(&self, port: u16) -> Result<SocketAddr, String> {
-        let target = self.target.as_ref().ok_or_else(|| self.no_far.clone())?;
+        let target = self.target.as_ref().ok_or_else(|| self.no_server.clone())?;
         Ok(SocketAddr::new(target.address, port))
     }
 
     fn port(&mut self) -> Result<Vec<Finding>, String> {
-        let seen = evidence::knock(self.at(self.options.lnet_port)?, self.options.timeout);
+        let seen = evidence::probe_port(self.at(self.options.lnet_port)?, self.options.timeout);
         let found = judge::port(&seen);
         self.measured.port = Some(seen);
         Ok(found)
@@ -284,35 +287,36 @@ impl<'a> Examination<'a> {
         let nid = self.target.as_ref().map(|target| target.nid.clone()).unwrap_or_default();
         let open = match &self.measured.port {
             Some(seen) => seen.outcome == PortOutcome::Open,
-            None => evidence::knock(at, self.options.timeout).outcome == PortOutcome::Open,
+            None => evidence::probe_port(at, self.options.timeout).outcome == PortOutcome::Open,
         };
         if !open {
-            return Err(format!("TCP port {} takes no connection", at.port()));
+            return Err(format!("TCP port {} does not accept connections", at.port()));
         }
         let parsed: Nid = nid.parse().map_err(|error| format!("{nid}: {error}"))?;
         let (client, listens) =
-            (evidence::client(self.options.control.as_deref()), self.here.listens);
-        let seen = evidence::ask_lnet(parsed, at.port(), &client, listens, self.options.timeout);
+            (evidence::client(self.options.control.as_deref()), self.local.listens);
+        let seen = evidence::ping_lnet(parsed, at.port(), &client, listens, self.options.timeout);
         let found = judge::lnet(&seen, &nid, open);
-        let not_asked = match &seen {
-            LnetSeen::NotAsked { why } => Some(why.clone()),
+        let not_sent = match &seen {
+            LnetResult::NotSent { why } => Some(why.clone()),
             _ => None,
         };
         self.measured.lnet = Some(seen);
-        not_asked.map_or(Ok(found), Err)
+        not_sent.map_or(Ok(found), Err)
     }
 
-    /// Has a far end that serves do something. One that fails is not asked again.
-    fn with_far<T>(
+    /// Runs `work` with the server on the remote host. After a failure, except a refusal, no further
+    /// check uses it.
+    fn with_server<T>(
         &mut self,
-        work: impl FnOnce(&Examiner) -> Result<T, FarError>,
+        work: impl FnOnce(&Examiner) -> Result<T, RemoteError>,
     ) -> Result<T, String> {
-        let far = self.far.as_ref().ok_or_else(|| self.no_far.clone())?;
-        work(far).map_err(|error| {
+        let examiner = self.examiner.as_ref().ok_or_else(|| self.no_server.clone())?;
+        work(examiner).map_err(|error| {
             let why = error.to_string();
-            if !matches!(error, FarError::Refused { .. }) {
-                self.no_far.clone_from(&why);
-                self.far = None;
+            if !matches!(error, RemoteError::Refused { .. }) {
+                self.no_server.clone_from(&why);
+                self.examiner = None;
             }
             why
         })
@@ -320,22 +324,22 @@ impl<'a> Examination<'a> {
 
     fn mtu(&mut self) -> Result<Vec<Finding>, String> {
         let of = |host: Option<&Host>| host.and_then(Host::path_device).map(|device| device.mtu);
-        let here = of(Some(&self.here)).unwrap_or(1500);
-        let there = of(self.there.as_ref()).unwrap_or(here);
-        let seen = self.with_far(|far| measure::mtu(far, here, there))?;
+        let local = of(Some(&self.local)).unwrap_or(1500);
+        let remote = of(self.remote.as_ref()).unwrap_or(local);
+        let seen = self.with_server(|examiner| measure::mtu(examiner, local, remote))?;
         self.measured.mtu = Some(seen);
-        let device = self.here.device.as_deref().unwrap_or("DEV");
-        Ok(judge::mtu(&seen, device, self.here.tcp.mtu_probing.unwrap_or(0)))
+        let device = self.local.device.as_deref().unwrap_or("DEV");
+        Ok(judge::mtu(&seen, device, self.local.tcp.mtu_probing.unwrap_or(0)))
     }
 
     fn udp(&mut self) -> Result<Vec<Finding>, String> {
         let passes = self.measured.mtu.and_then(|seen| Some(seen.out?.min(seen.back?)));
         let target = self.target.as_ref().map(|target| target.address);
-        let headers = target.map_or(0, far::headers);
+        let headers = target.map_or(0, remote::headers);
         let size =
             passes.map_or(DATAGRAM.0, |mtu| mtu.saturating_sub(headers).clamp(64, DATAGRAM.1));
         let (rate, time) = (self.options.udp_rate, self.options.time.min(UDP_TIME_MAX));
-        let seen = self.with_far(|far| measure::udp(far, rate, size, time))?;
+        let seen = self.with_server(|examiner| measure::udp(examiner, rate, size, time))?;
         self.measured.udp = Some(seen);
         Ok(judge::udp(&seen))
     }
@@ -343,31 +347,32 @@ impl<'a> Examination<'a> {
     fn tcp(&mut self) -> Result<Vec<Finding>, String> {
         let (time, many) = (self.options.time, self.options.streams);
         let counts = if many > 1 { vec![1, many] } else { vec![1] };
-        for way in [Way::Out, Way::Back] {
+        for direction in [Direction::Out, Direction::In] {
             for streams in &counts {
-                let load = Load { way, streams: *streams, time };
-                let run = self.with_far(|far| measure::tcp(far, load))?;
+                let load = Load { direction, streams: *streams, time };
+                let run = self.with_server(|examiner| measure::tcp(examiner, load))?;
                 self.measured.tcp.push(run);
             }
         }
         let name = |host: Option<&Host>| {
             host.and_then(|host| host.device.clone()).unwrap_or_else(|| "DEV".to_owned())
         };
-        let (here, there) = (name(Some(&self.here)), name(self.there.as_ref()));
-        let lines = Lines { rate: self.line(), here, there };
+        let (local, remote) = (name(Some(&self.local)), name(self.remote.as_ref()));
+        let lines = Lines { rate: self.line(), local, remote };
         let round_trip_us = self.round_trip_us;
         let path = self.path().unwrap_or(PathNeed { rate: 0.0, round_trip_us });
         Ok(judge::tcp(&self.measured.tcp, path, &lines))
     }
 
     fn latency(&mut self) -> Result<Vec<Finding>, String> {
-        self.measured.latency = self.with_far(|far| measure::latency(far, LATENCY_TIME))?;
+        self.measured.latency =
+            self.with_server(|examiner| measure::latency(examiner, LATENCY_TIME))?;
         Ok(judge::latency(&self.measured.latency))
     }
 
     fn clock(&mut self) -> Result<Vec<Finding>, String> {
-        if self.far.is_some() {
-            self.measured.clock = Some(self.with_far(measure::clock)?);
+        if self.examiner.is_some() {
+            self.measured.clock = Some(self.with_server(measure::clock)?);
         }
         Ok(judge::clock(&self.hosts(), self.measured.clock))
     }

@@ -1,21 +1,21 @@
-//! What was found, and how bad it is.
+//! Findings, their levels, and the report.
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{Host, LnetSeen, NamesSeen, PortSeen};
-use crate::measure::{ClockSeen, LatencyRow, MtuSeen, TcpRun, UdpSeen};
+use crate::evidence::{Host, LnetResult, NamesResult, PortResult};
+use crate::measure::{ClockResult, LatencyRow, MtuResult, TcpRun, UdpResult};
 
-/// How bad something is, from good to bad.
+/// The severity of a finding, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Worth knowing; it may cost something on some paths.
+    /// Worth knowing: it may reduce performance on some paths.
     Note,
-    /// It costs throughput, latency or reliability.
+    /// It reduces throughput or reliability, or adds latency.
     Warning,
-    /// LNet does not work, or hardly.
+    /// LNet does not work, or hardly works.
     Error,
 }
 
@@ -23,7 +23,7 @@ impl Level {
     /// Every level, from bad to good.
     pub const ALL: [Self; 4] = [Self::Error, Self::Warning, Self::Note, Self::Ok];
 
-    /// Returns its word.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -34,69 +34,69 @@ impl Level {
     }
 }
 
-/// Where something was found, and is to be mended.
+/// Where a problem is, and where to fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// On this host.
-    Here,
-    /// On the far host.
-    There,
-    /// Between both.
+    /// On the local host.
+    Local,
+    /// On the remote host.
+    Remote,
+    /// Between the hosts.
     Path,
 }
 
 impl Place {
-    /// Returns its word.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Here => "here",
-            Self::There => "there",
+            Self::Local => "local",
+            Self::Remote => "remote",
             Self::Path => "path",
         }
     }
 }
 
-/// Something that was found.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
     /// Where it is.
     pub place: Place,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: String,
-    /// The numbers that show it.
+    /// The values that show it.
     pub evidence: String,
-    /// What to do about it: a command, or a few words where there is none.
+    /// How to fix it: a command, or a short instruction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub remedy: Option<String>,
 }
 
 impl Finding {
-    /// Says that something was found.
+    /// Returns a finding without a remedy.
     pub fn new(
         level: Level,
         place: Place,
         what: impl Into<String>,
         evidence: impl Into<String>,
     ) -> Self {
-        Self { level, place, what: what.into(), evidence: evidence.into(), mend: None }
+        Self { level, place, what: what.into(), evidence: evidence.into(), remedy: None }
     }
 
-    /// Says that something is as it should be.
+    /// Returns a finding that reports no problem.
     pub fn ok(place: Place, what: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self::new(Level::Ok, place, what, evidence)
     }
 
-    /// Adds what to do about it.
+    /// Adds a remedy.
     #[must_use]
-    pub fn mend(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()), ..self }
+    pub fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
     }
 }
 
-/// One thing that is examined.
+/// A check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -121,7 +121,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Every check, in the order in which they are made.
+    /// Every check, in the order in which they run.
     pub const ALL: [Self; 17] = [
         Self::Names,
         Self::Port,
@@ -142,7 +142,7 @@ impl Check {
         Self::Firewall,
     ];
 
-    /// Returns the word by which it is named.
+    /// Returns its name on the command line and in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Names => "names",
@@ -165,7 +165,7 @@ impl Check {
         }
     }
 
-    /// Whether it needs a far end that serves, and whether one that does not serve will do.
+    /// Returns what it needs of the remote host.
     pub fn needs(self) -> Needs {
         match self {
             Self::Port | Self::Lnet => Needs::Host,
@@ -181,93 +181,93 @@ impl std::str::FromStr for Check {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|check| check.word() == text).ok_or_else(|| {
             let words = Self::ALL.map(Self::word).join(", ");
-            format!("there is no check {text}: it is one of {words}")
+            format!("unknown check {text:?}: use one of {words}")
         })
     }
 }
 
-/// What a check needs of the far end.
+/// What a check needs of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// It looks at this host, and at the far one if that is served.
+    /// Nothing: it checks the local host, and the remote one if that runs the server.
     Nothing,
-    /// An address to call.
+    /// An address to connect to.
     Host,
-    /// `fulmar doctor serve`.
+    /// A running `fulmar doctor serve`.
     Server,
 }
 
-/// A check that was made, or was not.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Which.
+    /// Which check.
     pub check: Check,
-    /// How long it took, in milliseconds.
+    /// Its duration, in milliseconds.
     pub took_ms: u64,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// Why it, or the part of it that needs the far end, was not made.
+    /// Why it, or the part of it that needs the remote host, did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_examined: Option<String>,
 }
 
 impl Checked {
-    /// Returns the worst that was found, if anything was examined.
+    /// Returns the worst level; `None` without findings.
     pub fn worst(&self) -> Option<Level> {
         self.findings.iter().map(|finding| finding.level).max()
     }
 }
 
-/// Whom the examination is about.
+/// The remote host under examination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// As it was given.
+    /// The name, address or NID that the user gave.
     pub name: String,
-    /// The address that is examined.
+    /// Its address.
     pub address: std::net::IpAddr,
-    /// The NID that is asked.
+    /// The NID to ping.
     pub nid: String,
 }
 
-/// Everything that was measured, as far as it was.
+/// All measurements; those that did not run are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Measured {
-    /// The shortest round trip to a far end that serves, in microseconds.
+    /// The shortest round trip to the server on the remote host, in microseconds.
     pub round_trip_us: Option<f64>,
-    pub names: Option<NamesSeen>,
-    pub port: Option<PortSeen>,
-    pub lnet: Option<LnetSeen>,
-    pub mtu: Option<MtuSeen>,
-    pub udp: Option<UdpSeen>,
+    pub names: Option<NamesResult>,
+    pub port: Option<PortResult>,
+    pub lnet: Option<LnetResult>,
+    pub mtu: Option<MtuResult>,
+    pub udp: Option<UdpResult>,
     pub tcp: Vec<TcpRun>,
     pub latency: Vec<LatencyRow>,
-    pub clock: Option<ClockSeen>,
+    pub clock: Option<ClockResult>,
 }
 
-/// What an examination has brought.
+/// The report of an examination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The form of this document: 1.
+    /// The version of this format: 1.
     pub version: u32,
-    /// The release of Fulmar that examined.
+    /// The release of Fulmar that wrote it.
     pub fulmar: String,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at: u64,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
-    /// The far end; `None` if this host alone was examined.
+    /// The remote host; `None` if only the local host was examined.
     pub target: Option<Target>,
-    /// The worst level that was found.
+    /// The worst level of all findings.
     pub worst: Level,
     /// Every check, in order.
     pub checks: Vec<Checked>,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measured,
-    /// This host.
-    pub here: Host,
-    /// The far host, if it is served.
-    pub there: Option<Host>,
+    /// The local host.
+    pub local: Host,
+    /// The remote host, if it runs the server.
+    pub remote: Option<Host>,
 }
 
 impl Report {

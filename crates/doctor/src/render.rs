@@ -1,4 +1,4 @@
-//! The report for people, at most 100 columns wide.
+//! The report as text, at most 100 columns wide.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use fulmar_text::{
 
 use crate::finding::{Check, Checked, Finding, Level, Report};
 
-/// Columns of the report.
+/// Width of the report, in columns.
 const WIDTH: usize = 100;
-/// Where the text of a finding begins.
+/// The column where the text of a finding starts.
 const INDENT: usize = 20;
 
-/// Returns the report.
+/// Returns the report as text.
 pub fn report(report: &Report) -> String {
     let mut text = head(report);
     text += &tables(report);
@@ -32,7 +32,7 @@ pub fn report(report: &Report) -> String {
     printable_lines(&text)
 }
 
-/// Returns the findings of a level, and of each whether it is of both hosts: that is said once.
+/// Returns the findings of a level. One that is the same on both hosts appears once, with `true`.
 fn entries(report: &Report, level: Level) -> Vec<(Check, &Finding, bool)> {
     let mut entries: Vec<(Check, &Finding, bool)> = Vec::new();
     for (check, finding) in report.at_level(level) {
@@ -47,15 +47,15 @@ fn entries(report: &Report, level: Level) -> Vec<(Check, &Finding, bool)> {
     entries
 }
 
-/// Returns the line of a check that has ended, for people who wait.
+/// Returns the progress line of a finished check.
 pub fn progress(checked: &Checked) -> String {
     let worst = checked.worst();
     let worst_finding = checked.findings.iter().find(|finding| Some(finding.level) == worst);
     let (word, what) = match (worst, worst_finding) {
         (Some(level), Some(finding)) => (level.word(), finding.what.clone()),
         _ => match &checked.not_examined {
-            Some(why) => ("-", format!("not examined: {why}")),
-            None => ("-", "nothing to examine".to_owned()),
+            Some(why) => ("-", format!("not checked: {why}")),
+            None => ("-", "nothing to check".to_owned()),
         },
     };
     let took = checked.took_ms as f64 / 1e3;
@@ -91,17 +91,17 @@ fn head(report: &Report) -> String {
             device.unwrap_or_default()
         ))
     };
-    let mut text = format!("here       {}\n", host(&report.here));
+    let mut text = format!("local      {}\n", host(&report.local));
     if let Some(target) = &report.target {
-        let name = match &report.there {
-            Some(there) => host(there),
-            None => "not served, only called".to_owned(),
+        let name = match &report.remote {
+            Some(remote) => host(remote),
+            None => "\"fulmar doctor serve\" does not run there".to_owned(),
         };
-        let _ = writeln!(text, "far end    {} at {}: {name}", target.nid, target.address);
+        let _ = writeln!(text, "remote     {} at {}: {name}", target.nid, target.address);
     }
     if let Some(round_trip) = report.measured.round_trip_us {
         let mtu = report.measured.mtu.and_then(|seen| Some((seen.out?, seen.back?)));
-        let mtu = mtu.map(|(out, back)| format!(", {out} bytes uncut there and {back} back"));
+        let mtu = mtu.map(|(out, back)| format!(", path MTU {out} outbound and {back} inbound"));
         let _ = writeln!(
             text,
             "path       round trip {}{}",
@@ -120,16 +120,16 @@ fn tables(report: &Report) -> String {
             left("TCP"),
             right("streams"),
             right("rate"),
-            right("sent again"),
+            right("retransmits"),
             right("window"),
-            right("rwnd held"),
-            right("sndbuf held"),
-            right("rtt loaded"),
+            right("rwnd limited"),
+            right("sndbuf limited"),
+            right("RTT loaded"),
         ]);
         for run in &measured.tcp {
             let loaded = or_unknown(run.loaded, |spread| micros(spread.median_us));
             table.row([
-                run.way.word().to_owned(),
+                run.direction.word().to_owned(),
                 run.streams.to_string(),
                 bit_rate(run.settled),
                 percent(run.retransmitted()),
@@ -142,8 +142,8 @@ fn tables(report: &Report) -> String {
         let _ = write!(text, "\n{table}");
     }
     if !measured.latency.is_empty() {
-        let numbers = ["one way", "least", "95 % within", "longest", "rate"].map(right);
-        let mut table = Table::new([left("message")].into_iter().chain(numbers));
+        let numbers = ["median", "min", "95th pct", "max", "rate"].map(right);
+        let mut table = Table::new([left("one way")].into_iter().chain(numbers));
         for row in &measured.latency {
             table.row([
                 bytes(row.size.into()),
@@ -168,13 +168,13 @@ fn entry(check: Check, finding: &Finding, both: bool) -> String {
     } else {
         lines.extend(wrap(&finding.evidence, WIDTH - INDENT));
     }
-    let mut start = format!("  {:<11} {place:<6}", check.word());
+    let mut start = format!("  {:<10} {place:<7}", check.word());
     for line in lines {
         let _ = writeln!(text, "{start:<INDENT$}{line}");
         start = String::new();
     }
-    if let Some(mend) = &finding.mend {
-        text += &hanging(&format!("{:INDENT$}-> ", ""), mend, WIDTH);
+    if let Some(remedy) = &finding.remedy {
+        text += &hanging(&format!("{:INDENT$}-> ", ""), remedy, WIDTH);
     }
     text
 }
@@ -190,7 +190,7 @@ fn not_examined(checks: &[Checked]) -> String {
     }
     let mut text = String::new();
     if !reasons.is_empty() {
-        text += "\nNOT EXAMINED\n";
+        text += "\nNOT CHECKED\n";
     }
     for (why, words) in reasons {
         let words = words.join(", ");
@@ -213,8 +213,8 @@ fn last(report: &Report) -> String {
     );
     if report.target.is_none() && report.checks.iter().all(|checked| checked.not_examined.is_none())
     {
-        text += "This host alone was examined. For a path: \"fulmar doctor serve\" on one host, and \
-                 \"fulmar doctor\n<that host>\" on the other.\n";
+        text += "Only the local host was examined. To examine a path, run \"fulmar doctor serve\" on one \
+        host and\n\"fulmar doctor <that host>\" on the other.\n";
     }
     text
 }
@@ -223,15 +223,15 @@ fn last(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::evidence::Host;
-    use crate::far::StreamsSeen;
     use crate::finding::{Measured, Place};
-    use crate::measure::{TcpRun, Way};
+    use crate::measure::{Direction, TcpRun};
+    use crate::remote::StreamStats;
 
     fn sample() -> Report {
         let long =
-            "a sentence that is so long that it does not fit beside what stands in front of it";
+            "a sentence that is so long that it does not fit on one line after its check and place";
         let finding =
-            Finding::new(Level::Warning, Place::There, long, "numbers\x1b[2J").mend("do it");
+            Finding::new(Level::Warning, Place::Remote, long, "numbers\x1b[2J").remedy("do it");
         let checked = |check, findings, not_examined| Checked {
             check,
             took_ms: 1500,
@@ -239,13 +239,13 @@ mod tests {
             not_examined,
         };
         let run = TcpRun {
-            way: Way::Out,
+            direction: Direction::Out,
             streams: 4,
             bytes: 1 << 30,
             seconds: 1.0,
             mean: 8e9,
             settled: 9e9,
-            sender: StreamsSeen::default(),
+            sender: StreamStats::default(),
             loaded: None,
         };
         Report {
@@ -257,43 +257,43 @@ mod tests {
             worst: Level::Warning,
             checks: vec![
                 checked(Check::Tcp, vec![finding], None),
-                checked(Check::Udp, vec![], Some("nobody serves".into())),
-                checked(Check::Mtu, vec![], Some("nobody serves".into())),
+                checked(Check::Udp, vec![], Some("no server".into())),
+                checked(Check::Mtu, vec![], Some("no server".into())),
             ],
             measured: Measured { tcp: vec![run], ..Measured::default() },
-            here: Host { name: "a".into(), ..Host::default() },
-            there: None,
+            local: Host { name: "a".into(), ..Host::default() },
+            remote: None,
         }
     }
 
     #[test]
-    fn findings_stand_by_level_within_100_columns_and_without_commands_to_the_terminal() {
+    fn findings_are_grouped_by_level_in_100_columns_without_terminal_escapes() {
         let text = report(&sample());
-        assert!(text.contains("WARNING (1)\n  tcp         there "), "{text}");
+        assert!(text.contains("WARNING (1)\n  tcp        remote "), "{text}");
         assert!(text.contains("numbers?[2J") && text.contains("-> do it"), "{text}");
-        assert!(text.contains("  udp, mtu: nobody serves"), "{text}");
+        assert!(text.contains("  udp, mtu: no server"), "{text}");
         assert!(text.contains("9 Gbit/s") && text.contains("0 errors, 1 warning,"), "{text}");
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= WIDTH, "{longest} columns:\n{text}");
     }
 
     #[test]
-    fn what_holds_for_both_hosts_is_said_and_counted_once() {
+    fn a_finding_of_both_hosts_appears_and_counts_once() {
         let note = |place| Finding::new(Level::Note, place, "a small thing", "5");
         let mut sample = sample();
-        sample.checks[1].findings = vec![note(Place::Here), note(Place::There)];
+        sample.checks[1].findings = vec![note(Place::Local), note(Place::Remote)];
         let text = report(&sample);
-        assert!(text.contains("NOTE (1)\n  udp         both  a small thing"), "{text}");
+        assert!(text.contains("NOTE (1)\n  udp        both   a small thing"), "{text}");
         assert!(text.contains("1 warning, 1 note;"), "{text}");
     }
 
     #[test]
-    fn a_check_that_ended_is_one_line() {
+    fn a_finished_check_is_one_line() {
         let report = sample();
         let line = progress(&report.checks[0]);
         assert!(
             line.starts_with("  tcp        warning    1.5 s  a sentence") && line.len() <= WIDTH
         );
-        assert!(progress(&report.checks[1]).ends_with("not examined: nobody serves"));
+        assert!(progress(&report.checks[1]).ends_with("not checked: no server"));
     }
 }

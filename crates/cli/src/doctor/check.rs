@@ -107,7 +107,7 @@ fn document(reports: &[Report]) -> String {
 /// Shows the running check, and a line for each completed one.
 fn show(running: &ProgressBar, progress: &Progress<'_>) {
     match progress {
-        Progress::Begins(check) => running.set_message(format!("{} ...", check.word())),
-        Progress::Ended(checked) => running.println(render::progress(checked)),
+        Progress::Started(check) => running.set_message(format!("{} ...", check.word())),
+        Progress::Finished(checked) => running.println(render::progress(checked)),
     }
 }

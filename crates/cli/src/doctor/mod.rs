@@ -58,7 +58,7 @@ struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     bind: Option<IpAddr>,
     /// TCP and UDP port
-    #[arg(long, default_value_t = fulmar_doctor::far::PORT)]
+    #[arg(long, default_value_t = fulmar_doctor::remote::PORT)]
     port: u16,
     /// Hosts that may run checks; all by default
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
@@ -86,10 +86,10 @@ struct CheckArgs {
     streams: u32,
     /// Rate of UDP datagrams, Ethernet framing included, such as 1Gbit
     #[arg(long, value_name = "RATE", default_value = "100Mbit",
-        value_parser = fulmar_doctor::far::parse_rate)]
+        value_parser = fulmar_doctor::remote::parse_rate)]
     udp_rate: u64,
     /// Port of "fulmar doctor serve" on the remote host
-    #[arg(long, default_value_t = fulmar_doctor::far::PORT)]
+    #[arg(long, default_value_t = fulmar_doctor::remote::PORT)]
     port: u16,
     /// TCP port of LNet on the remote host
     #[arg(long, default_value_t = fulmar_lnet_wire::socklnd::ACCEPT_PORT, value_name = "PORT")]
@@ -113,8 +113,8 @@ struct CheckArgs {
 }
 
 /// The longest load that the remote host accepts, in seconds.
-const TIME_MAX: u64 = fulmar_doctor::far::LOAD_MAX.as_secs();
-const STREAMS_MAX: i64 = fulmar_doctor::far::STREAMS_MAX as i64;
+const TIME_MAX: u64 = fulmar_doctor::remote::LOAD_MAX.as_secs();
+const STREAMS_MAX: i64 = fulmar_doctor::remote::STREAMS_MAX as i64;
 
 impl CheckArgs {
     /// Drops the word "check" after options, where clap takes it for the name of a host.
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn errors_name_the_valid_values() {
         for (line, expected) in [
-            ("doctor --only tpc", "it is one of names, port, lnet"),
+            ("doctor --only tpc", "use one of names, port, lnet"),
             ("doctor a --udp-rate fast", "write bits per second, such as 10Gbit"),
             ("doctor a --udp-rate 500G", "between 1 kbit/s and 400 Gbit/s"),
             ("doctor a --time 600", "1..=60"),

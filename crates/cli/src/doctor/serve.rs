@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use fulmar_doctor::far::{Notice, Server, ServerOptions};
+use fulmar_doctor::remote::{Notice, Server, ServerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::ServeArgs;

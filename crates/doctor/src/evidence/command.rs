@@ -1,17 +1,17 @@
-//! Tools of the host, whose output is evidence.
+//! Runs tools of the host and returns their output.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// No tool is waited for longer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// No more of what a tool prints is kept, in bytes.
+/// Longest time that a tool may run.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most output of a tool that is kept, in bytes.
 const OUTPUT_MAX: u64 = 1 << 20;
 
 /// Runs a tool and returns what it printed; `None` if it is not installed, fails or takes too long.
 pub fn output(program: &str, args: &[&str]) -> Option<String> {
-    // Where administrators' tools are is not always where users look.
+    // A user's PATH may lack the directories of administrators' tools.
     let path = std::env::var("PATH").unwrap_or_default();
     let mut child = Command::new(program)
         .args(args)
@@ -28,11 +28,11 @@ pub fn output(program: &str, args: &[&str]) -> Option<String> {
         let _ = out.take(OUTPUT_MAX).read_to_end(&mut bytes);
         bytes
     });
-    let begun = Instant::now();
+    let start = Instant::now();
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
-            Ok(None) if begun.elapsed() < PATIENCE => {
+            Ok(None) if start.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(2));
             }
             _ => {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_heard_and_one_that_fails_or_is_not_there_is_not() {
+    fn output_is_none_for_a_tool_that_fails_or_is_not_installed() {
         assert_eq!(output("echo", &["a", "b"]).as_deref(), Some("a b\n"));
         assert_eq!(output("false", &[]), None);
         assert_eq!(output("fulmar-has-no-such-tool", &[]), None);

@@ -16,13 +16,13 @@ pub struct Device {
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<std::net::IpAddr>,
-    /// Whether the layers below work, as far as the kernel knows.
+    /// Whether the link is up, as far as the kernel knows.
     pub up: bool,
-    /// Whether it is the host's way to itself.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
-    /// Whether it is a piece of hardware, or a hypervisor's.
+    /// Whether it is a device of the hardware or of a hypervisor.
     pub physical: bool,
-    /// The largest packet, in bytes.
+    /// The MTU, in bytes.
     pub mtu: u32,
     /// The link's speed in Mbit/s, if it has one.
     pub speed: Option<u64>,
@@ -32,32 +32,31 @@ pub struct Device {
     pub driver: Option<String>,
     /// The NUMA node that it is attached to.
     pub numa_node: Option<i32>,
-    /// Packets that may wait in its queue.
+    /// The length of its transmit queue, in packets.
     pub tx_queue_len: Option<u64>,
     /// The queueing disciplines: the root first, then its children.
     pub qdiscs: Vec<String>,
-    /// Packets that its queueing disciplines have dropped.
+    /// Packets that its queueing disciplines dropped.
     pub qdisc_drops: u64,
     /// Its rings.
     pub rings: Option<Rings>,
-    /// Offloads and whether they are on, by ethtool's names; those that cannot be changed are left
-    /// out.
+    /// Offloads by ethtool's names, and whether they are on; those that are fixed off are left out.
     pub offloads: BTreeMap<String, bool>,
-    /// Queues for packets that come.
+    /// Receive queues.
     pub rx_queues: u32,
-    /// Queues for packets that go.
+    /// Transmit queues.
     pub tx_queues: u32,
-    /// Queues whose packets are spread over processors by software (RPS).
+    /// Receive queues with RPS enabled.
     pub rps_queues: u32,
-    /// Queues that processors are bound to (XPS).
+    /// Transmit queues with XPS enabled.
     pub xps_queues: u32,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
-    /// What went wrong since it is there.
+    /// Packet and error counters since the interface exists.
     pub counters: Counters,
 }
 
-/// How many packets a driver can leave to the device, and how many it could.
+/// The lengths of the rings, and their maximums, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Rings {
@@ -84,10 +83,10 @@ pub struct Counters {
 /// Returns every interface that has an address.
 pub(super) fn all() -> Vec<Device> {
     let found = fulmar_net::interfaces().unwrap_or_default();
-    found.into_iter().filter(|one| !one.name.contains(':')).map(look).collect()
+    found.into_iter().filter(|one| !one.name.contains(':')).map(device).collect()
 }
 
-fn look(interface: fulmar_net::Interface) -> Device {
+fn device(interface: fulmar_net::Interface) -> Device {
     let name = interface.name;
     let base = Path::new("/sys/class/net").join(&name);
     let at = |path: &str| base.join(path);
@@ -108,7 +107,7 @@ fn look(interface: fulmar_net::Interface) -> Device {
         loopback: name == "lo",
         physical: at("device").exists(),
         mtu: number(at("mtu")).unwrap_or(0),
-        // Some virtual devices say -1, and a veth pair a number that stands for nothing.
+        // Some virtual devices report -1, and a veth pair reports a meaningless number.
         speed: interface.speed.filter(|speed| is_real(&base) && (1..10_000_000).contains(speed)),
         duplex: read(at("duplex")).filter(|duplex| duplex != "unknown"),
         driver,
@@ -129,7 +128,7 @@ fn look(interface: fulmar_net::Interface) -> Device {
     }
 }
 
-/// Returns whether a device is hardware, or made of hardware as a bond is.
+/// Returns whether a device is hardware, or built on hardware, such as a bond.
 fn is_real(base: &Path) -> bool {
     let kind = read(base.join("uevent")).unwrap_or_default();
     let made = ["DEVTYPE=bond", "DEVTYPE=vlan", "DEVTYPE=team"];
@@ -150,7 +149,7 @@ fn counters(base: &Path) -> Counters {
     }
 }
 
-/// Reads what `tc -s -j qdisc` prints: kinds, root first, and drops.
+/// Parses the output of `tc -s -j qdisc`: kinds, root first, and drops.
 fn qdiscs(text: &str) -> (Vec<String>, u64) {
     let list: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
     let (mut root, mut children) = (Vec::new(), Vec::new());
@@ -162,7 +161,7 @@ fn qdiscs(text: &str) -> (Vec<String>, u64) {
         if !kinds.iter().any(|known| known == kind) {
             kinds.push(kind.to_owned());
         }
-        // What children drop is counted by their root too.
+        // The root's counter includes the drops of its children.
         if is_root {
             drops = drops.saturating_add(qdisc["drops"].as_u64().unwrap_or(0));
         }
@@ -172,7 +171,7 @@ fn qdiscs(text: &str) -> (Vec<String>, u64) {
     (root, drops)
 }
 
-/// Reads what `ethtool -g` prints.
+/// Parses the output of `ethtool -g`.
 fn rings(text: &str) -> Option<Rings> {
     let (maximums, current) = text.split_once("Current hardware settings")?;
     let of = |part: &str, name: &str| -> Option<u32> {
@@ -187,7 +186,7 @@ fn rings(text: &str) -> Option<Rings> {
     })
 }
 
-/// Reads what `ethtool -k` prints: those that matter to TCP and can be changed or are on.
+/// Parses the output of `ethtool -k`: the offloads that matter to TCP and are not fixed off.
 fn offloads(text: &str) -> BTreeMap<String, bool> {
     const NAMES: [&str; 7] = [
         "rx-checksumming",
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_are_read_as_ethtool_prints_them() {
+    fn rings_are_parsed_from_ethtool_output() {
         let text = "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\n\
                     TX:\t\t4096\nCurrent hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t1024\n";
         assert_eq!(rings(text), Some(Rings { rx: 512, rx_max: 4096, tx: 1024, tx_max: 4096 }));
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_that_cannot_be_had_are_left_out() {
+    fn offloads_that_are_fixed_off_are_left_out() {
         let text = "Features for eth0:\nrx-checksumming: on [fixed]\n\
                     tcp-segmentation-offload: off\n\ttx-tcp-segmentation: off\n\
                     generic-receive-offload: on\nlarge-receive-offload: off [fixed]\n";

@@ -1,25 +1,25 @@
-//! Hints of a firewall. What rules say is not read: only whether they drop by default.
+//! Signs of a firewall. Rules are not interpreted: only the default policy and the port are read.
 
 use serde::{Deserialize, Serialize};
 
 use super::command::output;
 use super::number;
 
-/// What is seen of a firewall on a host. Without privilege nothing is.
+/// Signs of a firewall on a host. Reading them requires root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firewall {
-    /// The tool that could be asked, such as `nft`.
+    /// The tool that listed the rules, such as `nft`.
     pub tool: Option<String>,
-    /// Whether what no rule takes is dropped on its way in.
+    /// Whether incoming packets that match no rule are dropped.
     pub drops_by_default: bool,
-    /// Whether a rule names TCP port 988.
+    /// Whether a rule contains port 988.
     pub names_port: bool,
-    /// Connections that the kernel keeps track of, and how many it can.
+    /// Tracked connections, and the most that the kernel can track.
     pub tracked: Option<(u64, u64)>,
 }
 
-/// Looks for a firewall.
-pub(super) fn look() -> Firewall {
+/// Reads the rules with the tools of the host.
+pub(super) fn gather() -> Firewall {
     let tracked = || {
         let base = "/proc/sys/net/netfilter/nf_conntrack";
         Some((number(format!("{base}_count"))?, number(format!("{base}_max"))?))
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_firewall_that_drops_by_default_is_seen() {
+    fn a_firewall_that_drops_by_default_is_recognised() {
         let text = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority \
                     filter; policy drop;\n\t\ttcp dport 22 accept\n\t}\n}";
         let seen = of_nft(text);

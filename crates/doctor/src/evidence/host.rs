@@ -1,4 +1,4 @@
-//! A host: its kernel's settings, its clock, its processors and its network interfaces.
+//! A host: kernel settings, clock, CPUs and network interfaces.
 
 use std::net::IpAddr;
 
@@ -8,50 +8,50 @@ use super::device::{self, Device};
 use super::firewall::{self, Firewall};
 use super::{entries, number, read};
 
-/// What a host says of itself.
+/// The evidence of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Its name.
     pub name: String,
     /// The release of its kernel.
     pub kernel: String,
-    /// The release of Fulmar that looked.
+    /// The release of Fulmar that gathered it.
     pub fulmar: String,
-    /// Its processors.
+    /// Number of CPUs.
     pub processors: u32,
-    /// Its NUMA nodes, and the processors of each, as lists such as `0-7`.
+    /// The CPUs of each NUMA node, as lists such as `0-7`.
     pub numa: Vec<String>,
-    /// How the speed of its processors is governed: each word once; empty if the host does not
-    /// decide that.
+    /// The CPU frequency governors in use, each once; empty if the host does not control the
+    /// frequency.
     pub governors: Vec<String>,
     /// Its clock.
     pub clock: Clock,
-    /// Files that a process may have open.
+    /// The limit of open files of a process.
     pub open_files: Limit,
-    /// Settings of TCP.
+    /// TCP settings.
     pub tcp: TcpSettings,
-    /// What was dropped before any protocol saw it.
+    /// Counters of the kernel's receive backlog.
     pub softnet: Softnet,
     /// Its network interfaces that have an address.
     pub devices: Vec<Device>,
-    /// The interface by which the far end is reached.
+    /// The interface that leads to the remote host.
     pub device: Option<String>,
-    /// Whether somebody listens on TCP port 988.
+    /// Whether a process listens on TCP port 988.
     pub listens: bool,
     /// The version of Lustre's kernel module, if it is loaded.
     pub lustre: Option<String>,
-    /// Hints of a firewall.
+    /// Signs of a firewall.
     pub firewall: Firewall,
 }
 
 impl Host {
-    /// Returns the interface by which the far end is reached.
+    /// Returns the interface that leads to the remote host.
     pub fn path_device(&self) -> Option<&Device> {
         let name = self.device.as_ref()?;
         self.devices.iter().find(|device| device.name == *name)
     }
 
-    /// Returns the interfaces that matter: the one to the far end, or all but the way to itself.
+    /// Returns the interface that leads to the remote host, or all but loopback if there is none.
     pub fn relevant_devices(&self) -> Vec<&Device> {
         match self.path_device() {
             Some(device) => vec![device],
@@ -63,17 +63,17 @@ impl Host {
 /// A host's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// The hardware that it counts by.
+    /// The clock source in use.
     pub source: Option<String>,
-    /// What it could count by.
+    /// The available clock sources.
     pub available: Vec<String>,
-    /// Whether something keeps it right; unknown where the kernel does not say.
+    /// Whether it is synchronised; `None` if unknown.
     pub synchronised: Option<bool>,
-    /// How wrong it may be by its keeper's word, in microseconds.
+    /// The maximum error, as reported by the time service, in microseconds.
     pub error_max_us: Option<u64>,
 }
 
-/// A limit of processes; `None` is none.
+/// A resource limit; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Limit {
@@ -81,15 +81,15 @@ pub struct Limit {
     pub hard: Option<u64>,
 }
 
-/// Settings of sockets and TCP, by their sysctls. Sizes in bytes.
+/// Settings of sockets and TCP, named by their sysctls. Sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TcpSettings {
     pub rmem_max: Option<u64>,
     pub wmem_max: Option<u64>,
-    /// Least, first and largest receive buffer.
+    /// Minimum, default and maximum receive buffer.
     pub tcp_rmem: Option<[u64; 3]>,
-    /// Least, first and largest send buffer.
+    /// Minimum, default and maximum send buffer.
     pub tcp_wmem: Option<[u64; 3]>,
     pub congestion_control: Option<String>,
     pub available: Vec<String>,
@@ -105,18 +105,19 @@ pub struct TcpSettings {
     pub netdev_budget: Option<u64>,
 }
 
-/// The queues between drivers and protocols, since the host started.
+/// Counters of the backlog queues between drivers and protocols, since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softnet {
-    /// Packets that were taken.
+    /// Packets that were processed.
     pub processed: u64,
-    /// Packets that found the queue full.
+    /// Packets that were dropped because a queue was full.
     pub dropped: u64,
-    /// How often there was more to do than time.
+    /// How often a poll ended with packets left.
     pub squeezed: u64,
 }
 
-/// Looks at this host. `local` is its address towards the far end, if there is one.
+/// Gathers the evidence of this host. `local` is its address towards the remote host, if there is
+/// one.
 pub fn gather(local: Option<IpAddr>) -> Host {
     let devices = device::all();
     let device = local.and_then(|local| {
@@ -144,7 +145,7 @@ pub fn gather(local: Option<IpAddr>) -> Host {
             .iter()
             .any(|path| read(path).is_some_and(|text| listens(&text))),
         lustre: lustre(),
-        firewall: firewall::look(),
+        firewall: firewall::gather(),
     }
 }
 
@@ -220,7 +221,7 @@ fn tcp() -> TcpSettings {
     }
 }
 
-/// Reads `/proc/net/softnet_stat`: a line for each processor, in hexadecimal.
+/// Parses `/proc/net/softnet_stat`: a line for each CPU, in hexadecimal.
 fn softnet(text: &str) -> Softnet {
     let mut sum = Softnet::default();
     for line in text.lines() {
@@ -233,7 +234,7 @@ fn softnet(text: &str) -> Softnet {
     sum
 }
 
-/// Reads `/proc/net/tcp`: whether a socket listens on port 988.
+/// Parses `/proc/net/tcp`: returns whether a socket listens on port 988.
 fn listens(text: &str) -> bool {
     text.lines().skip(1).any(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -248,7 +249,7 @@ fn lustre() -> Option<String> {
     {
         return Some(version);
     }
-    std::path::Path::new("/sys/module/lnet").exists().then(|| "of an unknown version".to_owned())
+    std::path::Path::new("/sys/module/lnet").exists().then(|| "unknown version".to_owned())
 }
 
 #[cfg(test)]
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_says_something_of_itself() {
+    fn evidence_of_this_host_is_complete_and_survives_json() {
         let host = gather(Some("127.0.0.1".parse().unwrap()));
         assert!(!host.name.is_empty() && !host.kernel.is_empty() && host.processors > 0);
         assert!(host.tcp.tcp_rmem.is_some() && host.tcp.congestion_control.is_some());
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_known_by_its_port_and_state() {
+    fn a_listener_is_recognised_by_port_and_state() {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
         let line = |local: &str, state: &str| {
             format!("{head}   0: 00000000:{local} 00000000:0000 {state} 00000000:00000000\n")
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_all_processors_are_summed() {
+    fn drops_of_all_cpus_are_summed() {
         let text = "00000010 00000001 00000000 0\n00000020 00000002 0000000a 0";
         assert_eq!(softnet(text), Softnet { processed: 48, dropped: 3, squeezed: 10 });
     }

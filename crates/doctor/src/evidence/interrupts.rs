@@ -1,4 +1,4 @@
-//! Interrupts of a device, and who takes them.
+//! Interrupts of a device, and the CPUs that handle them.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use super::{entries, read};
 pub struct Interrupt {
     /// Its number.
     pub number: u32,
-    /// What the driver calls it.
+    /// Its name, given by the driver.
     pub name: String,
-    /// The processors that may take it, as a list such as `0-3,8`.
+    /// The CPUs that may handle it, as a list such as `0-3,8`.
     pub affinity: Option<String>,
-    /// The processor that has taken most of them, if any came.
+    /// The CPU that handled most of them; `None` if none occurred.
     pub busiest: Option<u32>,
-    /// How many came.
+    /// How many occurred.
     pub count: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn of(name: &str, base: &Path) -> Vec<Interrupt> {
         .filter_map(|number| number.parse().ok())
         .collect();
     if numbers.is_empty() {
-        // The interrupts of a virtio device are its parent's.
+        // The interrupts of a virtio device belong to its parent.
         let parent = entries(base.join("device/../msi_irqs"));
         numbers = parent.iter().filter_map(|number| number.parse().ok()).collect();
     }
@@ -41,7 +41,7 @@ pub(super) fn of(name: &str, base: &Path) -> Vec<Interrupt> {
     found
 }
 
-/// Reads `/proc/interrupts`: those with these numbers, or with the device's name in theirs.
+/// Parses `/proc/interrupts`: returns those with one of these numbers, or named after the device.
 fn parse(text: &str, numbers: &[u32], device: &str) -> Vec<Interrupt> {
     let mut lines = text.lines();
     let processors = lines.next().unwrap_or_default().split_whitespace().count();

@@ -1,4 +1,4 @@
-//! Whether a node of LNet answers: its hello, its ping, and what they tell of it.
+//! Pings an LNet node, and reads its version, features and NIDs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -14,51 +14,51 @@ use serde::{Deserialize, Serialize};
 
 use super::command::output;
 
-/// What came of asking a node.
+/// The result of pinging a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LnetSeen {
+pub enum LnetResult {
     /// It answered.
     Answered(LnetAnswer),
     /// It did not.
-    Silent {
-        /// Who asked.
+    NoAnswer {
+        /// The node that sent the ping.
         by: String,
-        /// Why there is no answer, as far as that is known.
+        /// The error.
         why: String,
     },
-    /// It could not be asked.
-    NotAsked {
+    /// No ping could be sent.
+    NotSent {
         /// Why.
         why: String,
     },
 }
 
-/// What a node answered.
+/// The answer of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LnetAnswer {
-    /// Who asked: a node of this program, or the one that runs on this host.
+    /// The node that sent the ping: one of this program, or the one that runs on this host.
     pub by: String,
-    /// How long the first ping took, with the handshake, in microseconds.
+    /// Time of the first ping, including the handshake, in microseconds.
     pub first_us: u64,
-    /// The median of the pings after it, in microseconds.
+    /// Median of the later pings, in microseconds.
     pub ping_us: Option<u64>,
-    /// The version of the socket LND that the hello has settled on.
+    /// The negotiated version of the socket LND protocol.
     pub socklnd: Option<u32>,
-    /// The port that we called from.
+    /// The source port of our connection.
     pub source_port: Option<u16>,
-    /// Its process.
+    /// Its process ID (PID) in LNet.
     pub pid: Option<u32>,
-    /// What it can do: the bits of its ping info.
+    /// The feature bits of its ping info.
     pub features: Option<u32>,
-    /// The same in words.
+    /// The names of the features.
     pub feature_names: Option<String>,
     /// Its NIDs.
     pub nids: Vec<String>,
 }
 
 impl LnetAnswer {
-    /// Returns the releases of Lustre that have what this node has, as far as the wire tells.
+    /// Returns the releases of Lustre that announce these features.
     pub fn release(&self) -> Option<&'static str> {
         let features = Features(self.features?);
         Some(match features {
@@ -71,16 +71,16 @@ impl LnetAnswer {
     }
 }
 
-/// Returns what asks the Fulmar node of this host: at this control socket, or where it is by default.
+/// Returns a client of the local Fulmar node, at this control socket or at the default one.
 pub fn client(control: Option<&Path>) -> Client {
     control.map_or_else(Client::at_default, Client::new)
 }
 
-/// Asks the node with a NID, at TCP port `port`. If a node runs on this host already, that one asks:
-/// Fulmar's, which is that of `client`, or the kernel's. `listens` says whether any does.
-pub fn ask(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Duration) -> LnetSeen {
+/// Pings a NID, at TCP port `port`. If a node runs on this host, that one sends the ping: Fulmar's
+/// node behind `client`, or the kernel's. `listens` is whether any local process listens on port 988.
+pub fn ping(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Duration) -> LnetResult {
     let Some(address) = nid.ip() else {
-        return LnetSeen::NotAsked { why: format!("{nid} is not on a network of TCP") };
+        return LnetResult::NotSent { why: format!("{nid} is not on a TCP network") };
     };
     if std::os::unix::net::UnixStream::connect(client.path()).is_ok() {
         return by_fulmar(client, nid, timeout);
@@ -89,61 +89,61 @@ pub fn ask(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Duratio
         return by_kernel(nid, timeout);
     }
     if listens && port == fulmar_lnet_wire::socklnd::ACCEPT_PORT {
-        let why = "a node runs on this host, which cannot be asked: run this as its user, or name \
-                   its control socket by --control";
-        return LnetSeen::NotAsked { why: why.to_owned() };
+        let why = "the control socket of the node on this host is not accessible: run this command as \
+        the node's user, or give the path of the socket with --control";
+        return LnetResult::NotSent { why: why.to_owned() };
     }
-    by_own(nid, SocketAddr::new(address, port), timeout)
+    by_own_node(nid, SocketAddr::new(address, port), timeout)
 }
 
-/// Asks by the Fulmar node that runs here.
-fn by_fulmar(client: &Client, nid: Nid, timeout: Duration) -> LnetSeen {
+/// Pings with the Fulmar node that runs on this host.
+fn by_fulmar(client: &Client, nid: Nid, timeout: Duration) -> LnetResult {
     let by = format!("the Fulmar node at {}", client.path().display());
-    let begun = Instant::now();
+    let start = Instant::now();
     let seconds = timeout.as_secs().clamp(1, 60) as u32;
-    let asked = client.call(&Ping { nids: vec![nid], source: None, timeout: Some(seconds) });
-    let first_us = begun.elapsed().as_micros() as u64;
-    match asked {
-        Err(error) => LnetSeen::NotAsked { why: format!("{by} does not ask: {error}") },
+    let called = client.call(&Ping { nids: vec![nid], source: None, timeout: Some(seconds) });
+    let first_us = start.elapsed().as_micros() as u64;
+    match called {
+        Err(error) => LnetResult::NotSent { why: format!("{by} cannot ping: {error}") },
         Ok(answers) => match answers.into_iter().next().map(|answer| answer.result) {
             Some(Ok(reply)) => {
                 let nids = reply.nids.iter().map(ToString::to_string).collect();
-                LnetSeen::Answered(LnetAnswer { by, first_us, nids, ..LnetAnswer::default() })
+                LnetResult::Answered(LnetAnswer { by, first_us, nids, ..LnetAnswer::default() })
             }
             Some(Err(errno)) => {
                 let why = std::io::Error::from_raw_os_error(errno).to_string();
-                LnetSeen::Silent { by, why }
+                LnetResult::NoAnswer { by, why }
             }
-            None => LnetSeen::NotAsked { why: format!("{by} says nothing") },
+            None => LnetResult::NotSent { why: format!("{by} returned no result") },
         },
     }
 }
 
-/// Asks by the kernel's node of this host.
-fn by_kernel(nid: Nid, timeout: Duration) -> LnetSeen {
-    let by = "this host's kernel, by lnetctl ping".to_owned();
-    let begun = Instant::now();
+/// Pings with the kernel node of this host.
+fn by_kernel(nid: Nid, timeout: Duration) -> LnetResult {
+    let by = "the kernel node of this host (lnetctl ping)".to_owned();
+    let start = Instant::now();
     let seconds = timeout.as_secs().clamp(1, 4).to_string();
     match output("lnetctl", &["ping", "--timeout", &seconds, &nid.to_string()]) {
         Some(text) if text.contains("nid:") => {
             let nids = text.lines().filter_map(|line| line.split_once("nid:"));
             let nids = nids.map(|(_, nid)| nid.trim().to_owned());
             let nids = nids.filter(|nid| nid != "0@lo").collect();
-            let first_us = begun.elapsed().as_micros() as u64;
-            LnetSeen::Answered(LnetAnswer { by, first_us, nids, ..LnetAnswer::default() })
+            let first_us = start.elapsed().as_micros() as u64;
+            LnetResult::Answered(LnetAnswer { by, first_us, nids, ..LnetAnswer::default() })
         }
-        Some(text) => LnetSeen::Silent { by, why: text.trim().to_owned() },
-        None => LnetSeen::Silent { by, why: "lnetctl ping failed".to_owned() },
+        Some(text) => LnetResult::NoAnswer { by, why: text.trim().to_owned() },
+        None => LnetResult::NoAnswer { by, why: "lnetctl ping failed".to_owned() },
     }
 }
 
-/// Asks by a node of our own, which listens nowhere and goes when it has asked.
-fn by_own(nid: Nid, remote: SocketAddr, timeout: Duration) -> LnetSeen {
+/// Pings with a temporary node of our own, which does not listen.
+fn by_own_node(nid: Nid, remote: SocketAddr, timeout: Duration) -> LnetResult {
     let local = match crate::measure::local_address(remote) {
         Ok(local) => local,
-        Err(why) => return LnetSeen::NotAsked { why },
+        Err(why) => return LnetResult::NotSent { why },
     };
-    let begin = || -> Result<(Runtime, Node), Box<dyn std::error::Error>> {
+    let start_node = || -> Result<(Runtime, Node), Box<dyn std::error::Error>> {
         let runtime = Runtime::new(Some(1))?;
         let mut settings = fulmar_net::Options::default();
         settings.config.socklnd.accept = AcceptMode::None;
@@ -157,35 +157,35 @@ fn by_own(nid: Nid, remote: SocketAddr, timeout: Duration) -> LnetSeen {
         }
         Ok((runtime, node))
     };
-    // The node works as long as its runtime is held.
-    let (_runtime, node) = match begin() {
+    // The node works only while its runtime exists.
+    let (_runtime, node) = match start_node() {
         Ok(both) => both,
-        Err(error) => return LnetSeen::NotAsked { why: error.to_string() },
+        Err(error) => return LnetResult::NotSent { why: error.to_string() },
     };
-    let seen = ask_with(&node, ProcessId::lustre(nid), local, timeout);
+    let seen = ping_with(&node, ProcessId::lustre(nid), local, timeout);
     node.stop();
     seen
 }
 
-/// Pings after the first, whose median is told.
+/// Number of pings after the first; their median is reported.
 const PINGS: usize = 15;
-/// All of them take no longer.
+/// Longest time of all of them.
 const PINGS_TIME_MAX: Duration = Duration::from_secs(1);
 
-fn ask_with(node: &Node, peer: ProcessId, local: IpAddr, timeout: Duration) -> LnetSeen {
-    let by = format!("a node of this program at {local}");
-    let begun = Instant::now();
+fn ping_with(node: &Node, peer: ProcessId, local: IpAddr, timeout: Duration) -> LnetResult {
+    let by = format!("a temporary node at {local}");
+    let start = Instant::now();
     let admin = node.admin();
     let reply = match admin.ping(peer, None, timeout) {
         Ok(reply) => reply,
-        Err(errno) => return LnetSeen::Silent { by, why: errno.to_string() },
+        Err(errno) => return LnetResult::NoAnswer { by, why: errno.to_string() },
     };
-    let first_us = begun.elapsed().as_micros() as u64;
+    let first_us = start.elapsed().as_micros() as u64;
     let conn = admin.connections().into_iter().find(|conn| conn.info.peer.nid == peer.nid);
     let exchange = Exchange::open(node);
     let info = exchange.and_then(|exchange| exchange.ping_info(peer, timeout)).ok();
-    let (begun, mut times) = (Instant::now(), Vec::new());
-    while times.len() < PINGS && begun.elapsed() < PINGS_TIME_MAX {
+    let (start, mut times) = (Instant::now(), Vec::new());
+    while times.len() < PINGS && start.elapsed() < PINGS_TIME_MAX {
         let sent = Instant::now();
         if admin.ping(peer, None, timeout).is_err() {
             break;
@@ -193,7 +193,7 @@ fn ask_with(node: &Node, peer: ProcessId, local: IpAddr, timeout: Duration) -> L
         times.push(sent.elapsed().as_micros() as u64);
     }
     times.sort_unstable();
-    LnetSeen::Answered(LnetAnswer {
+    LnetResult::Answered(LnetAnswer {
         by,
         first_us,
         ping_us: times.get(times.len() / 2).copied(),

@@ -1,6 +1,6 @@
-//! What a host and its kernel say: values, gathered from `/proc`, `/sys`, sockets and tools.
+//! Evidence of a host as values, gathered from `/proc`, `/sys`, sockets and tools.
 //!
-//! What cannot be had is `None` or empty: a tool that is not installed, a file of another kernel.
+//! What is not available is `None` or empty: a tool is not installed, or the kernel lacks a file.
 
 pub mod command;
 mod device;
@@ -16,19 +16,19 @@ pub use device::{Counters, Device, Rings};
 pub use firewall::Firewall;
 pub use host::{Clock, Host, Limit, Softnet, TcpSettings, gather};
 pub use interrupts::Interrupt;
-pub use lnet::{LnetAnswer, LnetSeen, ask as ask_lnet, client};
-pub use names::{NamesSeen, look as look_at_names};
-pub use port::{PortOutcome, PortSeen, knock};
+pub use lnet::{LnetAnswer, LnetResult, client, ping as ping_lnet};
+pub use names::{NamesResult, look_up as look_up_names};
+pub use port::{PortOutcome, PortResult, probe as probe_port};
 
 use std::path::Path;
 
-/// Returns a file of the kernel without the line's end.
+/// Returns the text of a file without surrounding white space.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// Returns a number that stands alone in a file.
+/// Returns the number in a file that holds nothing else.
 fn number<T: std::str::FromStr>(path: impl AsRef<Path>) -> Option<T> {
     read(path)?.parse().ok()
 }

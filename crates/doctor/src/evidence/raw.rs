@@ -1,12 +1,12 @@
-//! What evidence was read from, as it stands, for a bundle. Nothing secret is among it: no keys, no
-//! rules of firewalls, no names of users.
+//! Raw evidence for a bundle: files and tool output, without secrets: no keys, no firewall rules, no
+//! user names.
 
 use fulmar_control::api::{Client, ExportAll};
 
 use super::command::output;
 use super::{Host, read};
 
-/// Files that are taken whole.
+/// Files that are copied.
 const FILES: [&str; 17] = [
     "/proc/version",
     "/proc/cpuinfo",
@@ -26,9 +26,9 @@ const FILES: [&str; 17] = [
     "/sys/devices/system/clocksource/clocksource0/current_clocksource",
     "/sys/module/lnet/version",
 ];
-/// Directories of sysctls that are taken whole.
+/// Directories of sysctls that are copied, except keys.
 const SYSCTLS: [&str; 2] = ["/proc/sys/net/core", "/proc/sys/net/ipv4"];
-/// What tools say.
+/// Commands whose output is kept.
 const COMMANDS: [&[&str]; 9] = [
     &["uname", "-a"],
     &["ip", "-d", "-s", "link"],
@@ -40,18 +40,18 @@ const COMMANDS: [&[&str]; 9] = [
     &["lscpu"],
     &["lnetctl", "export"],
 ];
-/// What ethtool is asked about each interface.
+/// Options with which ethtool runs for each interface.
 const ETHTOOL: [&str; 6] = ["-i", "-g", "-k", "-c", "-l", "-S"];
 
-/// One piece: its name in the bundle, and its text.
+/// A file of the bundle: its name and its text.
 pub type Piece = (String, String);
 
-/// Gathers everything that is there, and what the Fulmar node of this host says if one runs.
+/// Gathers all that is available, with the export of the local Fulmar node if one runs.
 pub fn gather(host: &Host, client: &Client) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = FILES.iter().filter_map(|path| file(path)).collect();
     for directory in SYSCTLS {
         let names = super::entries(directory).into_iter();
-        // A key for cookies of TCP is a secret, and is not read.
+        // The TCP fast open key is a secret.
         let lines = names.filter(|name| !name.contains("key") && !name.contains("secret"));
         let lines = lines.filter_map(|name| {
             let value = read(format!("{directory}/{name}"))?;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_taken_and_no_key_is() {
+    fn files_and_sysctls_are_copied_without_keys() {
         let pieces = gather(&Host::default(), &Client::new("/no/such.sock"));
         let text = |name: &str| {
             let piece = pieces.iter().find(|(piece, _)| piece == name);

@@ -1,18 +1,18 @@
-//! Latency over message sizes.
+//! Latency by message size.
 
 use fulmar_text::{bit_rate, bytes, micros};
 
 use crate::finding::{Finding, Level, Place};
 use crate::measure::LatencyRow;
 
-/// Judges messages of many sizes.
+/// Judges the latencies of all message sizes.
 pub fn latency(rows: &[LatencyRow]) -> Vec<Finding> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
     let mut found = vec![Finding::ok(
         Place::Path,
         format!("{} takes {} one way", bytes(first.size.into()), micros(first.one_way.median_us)),
         format!(
-            "{} takes {}, {} at best; 95 % of {} within {}",
+            "{} takes {}; highest rate {}; 95th percentile of {}: {}",
             bytes(last.size.into()),
             micros(last.one_way.median_us),
             bit_rate(rows.iter().map(|row| row.rate).fold(0.0, f64::max)),
@@ -22,33 +22,34 @@ pub fn latency(rows: &[LatencyRow]) -> Vec<Finding> {
     )];
     let spread = first.one_way.p95_us - first.one_way.median_us;
     if spread > SPREAD_US && spread > 2.0 * first.one_way.median_us {
-        let what = "the latency of small messages varies much";
+        let what = "the latency of small messages varies widely";
         let evidence = format!(
-            "median {}, 95 % within {}, longest {}",
+            "median {}, 95th percentile {}, maximum {}",
             micros(first.one_way.median_us),
             micros(first.one_way.p95_us),
             micros(first.one_way.max_us)
         );
-        let mend = "processors that sleep deeply or are shared: cpupower idle-set -D 10, another load \
-                    on the hosts or the path";
-        found.push(Finding::new(Level::Note, Place::Path, what, evidence).mend(mend));
+        let remedy = "disable deep CPU idle states: cpupower idle-set -D 10; look for other load on the \
+        CPUs and on the path";
+        found.push(Finding::new(Level::Note, Place::Path, what, evidence).remedy(remedy));
     }
     found.extend(step(rows));
     found
 }
 
-/// A spread below this is nobody's concern, in microseconds.
+/// A smaller spread does not matter, in microseconds.
 const SPREAD_US: f64 = 500.0;
-/// A larger message that takes so much longer than one of a quarter waits for something.
+/// A message that takes so many times as long as one of the next smaller size is delayed.
 const STEP: f64 = 12.0;
 
-/// Finds a size from which on messages wait for something: a delayed acknowledgement, a timer.
+/// Finds the size from which messages are delayed, for example by delayed acknowledgements or
+/// retransmission timers.
 fn step(rows: &[LatencyRow]) -> Option<Finding> {
     let (before, row) = rows.windows(2).map(|pair| (pair[0], pair[1])).find(|(before, row)| {
         let longer = row.one_way.median_us - before.one_way.median_us;
         longer > 10_000.0 && row.one_way.median_us > STEP * before.one_way.median_us
     })?;
-    let what = format!("messages from {} on take out of proportion long", bytes(row.size.into()));
+    let what = format!("messages of {} and more are delayed", bytes(row.size.into()));
     let evidence = format!(
         "{} takes {}, {} takes {}",
         bytes(before.size.into()),
@@ -56,8 +57,8 @@ fn step(rows: &[LatencyRow]) -> Option<Finding> {
         bytes(row.size.into()),
         micros(row.one_way.median_us)
     );
-    let mend = "packets of that size are lost or wait: see the checks mtu, udp and offload";
-    Some(Finding::new(Level::Warning, Place::Path, what, evidence).mend(mend))
+    let remedy = "packets of that size are lost or delayed: see the checks mtu, udp and offload";
+    Some(Finding::new(Level::Warning, Place::Path, what, evidence).remedy(remedy))
 }
 
 #[cfg(test)]
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_and_steps_are_noticed() {
+    fn spread_and_delays_are_reported() {
         assert_eq!(latency(&[row(1, 20.0, 2000.0)])[1].level, Level::Note);
         let found = latency(&[row(512, 100.0, 110.0), row(4096, 40_000.0, 40_100.0)]);
         assert!(found[1].level == Level::Warning && found[1].what.contains("4 KiB"));

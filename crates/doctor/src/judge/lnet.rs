@@ -1,26 +1,27 @@
-//! The node of LNet at the far end.
+//! The LNet node on the remote host.
 
 use fulmar_text::micros;
 
-use crate::evidence::{LnetAnswer, LnetSeen};
+use crate::evidence::{LnetAnswer, LnetResult};
 use crate::finding::{Finding, Level, Place};
 
-/// Judges what a node answered. `nid` is the one that was asked, `open` whether its port takes
-/// connections.
-pub fn lnet(seen: &LnetSeen, nid: &str, open: bool) -> Vec<Finding> {
+/// Judges the answer of a node to an LNet ping. `nid` is the pinged NID, `open` whether its port
+/// accepts connections.
+pub fn lnet(seen: &LnetResult, nid: &str, open: bool) -> Vec<Finding> {
     match seen {
-        LnetSeen::Answered(answer) => answered(answer, nid),
-        LnetSeen::NotAsked { .. } => Vec::new(),
-        LnetSeen::Silent { by, why } => {
-            let what = format!("{nid} does not answer as a node of LNet");
-            let mend = if open {
-                "is the NID one of its own (there: lctl list_nids)? It refuses source ports above \
-                 1023 unless accept=all: run this as root. Its reasons are in its log: dmesg"
+        LnetResult::Answered(answer) => answered(answer, nid),
+        LnetResult::NotSent { .. } => Vec::new(),
+        LnetResult::NoAnswer { by, why } => {
+            let what = format!("{nid} does not answer an LNet ping");
+            let remedy = if open {
+                "check on the remote host that the NID is its own (lctl list_nids) and why it refused \
+                (dmesg); a kernel node refuses source ports above 1023 unless accept=all is set: run \
+                this command as root"
             } else {
-                "its port takes no connection: see the check port"
+                "its port does not accept connections: see the check port"
             };
-            let evidence = format!("{why}, asked by {by}");
-            vec![Finding::new(Level::Error, Place::There, what, evidence).mend(mend)]
+            let evidence = format!("{why}; pinged by {by}");
+            vec![Finding::new(Level::Error, Place::Remote, what, evidence).remedy(remedy)]
         }
     }
 }
@@ -31,31 +32,31 @@ fn answered(answer: &LnetAnswer, nid: &str) -> Vec<Finding> {
     let ping = answer.ping_us.unwrap_or(answer.first_us);
     let evidence = format!("{process}NIDs {}, ping {}", answer.nids.join(" "), micros(ping as f64));
     if !answer.nids.is_empty() && !answer.nids.iter().any(|known| known == nid) {
-        let what = format!("the node that answers does not have the NID {nid}");
-        let mend = "use one of its NIDs; or another host has taken its address: ip neigh";
-        found.push(Finding::new(Level::Warning, Place::There, what, evidence).mend(mend));
+        let what = format!("the node that answered does not have the NID {nid}");
+        let remedy = "use one of its NIDs, or check for a duplicate address: ip neigh";
+        found.push(Finding::new(Level::Warning, Place::Remote, what, evidence).remedy(remedy));
     } else {
-        found.push(Finding::ok(Place::There, format!("{nid} answers LNet pings"), evidence));
+        found.push(Finding::ok(Place::Remote, format!("{nid} answers LNet pings"), evidence));
     }
     if let Some(version) = answer.socklnd {
-        let what = format!("handshake of the socket LND, version {version}");
+        let what = format!("socket LND protocol version {version}");
         let release = answer.release().map(|release| format!("; Lustre {release}"));
         let features = answer.feature_names.as_ref().map(|names| format!("features {names}"));
         let evidence = features.unwrap_or_default() + &release.unwrap_or_default();
         let level = if version < 3 { Level::Note } else { Level::Ok };
-        found.push(Finding::new(level, Place::There, what, evidence));
+        found.push(Finding::new(level, Place::Remote, what, evidence));
     }
     if answer.source_port.is_some_and(|port| port > PRIVILEGED_MAX) {
-        let what = "we called from an unprivileged port, and were taken";
+        let what = "the node accepts connections from unprivileged ports";
         let evidence = format!("source port {}", answer.source_port.unwrap_or_default());
-        let mend = "fine if that is meant (accept=all there); kernel nodes take only privileged ones \
-                    by default";
-        found.push(Finding::new(Level::Note, Place::There, what, evidence).mend(mend));
+        let remedy = "no change is needed if this is intended (accept=all); the default of kernel nodes \
+        is to accept only ports up to 1023";
+        found.push(Finding::new(Level::Note, Place::Remote, what, evidence).remedy(remedy));
     }
     found
 }
 
-/// Kernel nodes take calls from ports up to this one.
+/// Kernel nodes accept connections from source ports up to this one.
 const PRIVILEGED_MAX: u16 = 1023;
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
     }
 
     fn levels(answer: LnetAnswer) -> Vec<Level> {
-        let found = lnet(&LnetSeen::Answered(answer), "10.0.0.5@tcp", true);
+        let found = lnet(&LnetResult::Answered(answer), "10.0.0.5@tcp", true);
         found.into_iter().map(|finding| finding.level).collect()
     }
 
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn another_node_and_another_port_are_noticed() {
+    fn another_node_and_an_unprivileged_port_are_reported() {
         let other = LnetAnswer { nids: vec!["10.9.9.9@tcp".into()], ..answer() };
         assert_eq!(levels(other)[0], Level::Warning);
         let unprivileged = LnetAnswer { source_port: Some(40_000), ..answer() };
@@ -94,10 +95,10 @@ mod tests {
 
     #[test]
     fn a_node_that_is_silent_is_an_error() {
-        let silent = LnetSeen::Silent { by: "us".into(), why: "no".into() };
+        let silent = LnetResult::NoAnswer { by: "us".into(), why: "no".into() };
         let found = lnet(&silent, "10.0.0.5@tcp", true);
         assert!(
-            found[0].level == Level::Error && found[0].mend.as_ref().unwrap().contains("accept")
+            found[0].level == Level::Error && found[0].remedy.as_ref().unwrap().contains("accept")
         );
     }
 }

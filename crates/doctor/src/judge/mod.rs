@@ -1,6 +1,7 @@
-//! From evidence to findings. Nothing here observes anything: the same evidence is judged the same.
+//! Turns evidence into findings. The functions are pure: the same evidence gives the same findings.
 //!
-//! A far end's evidence may say anything; it is compared and printed, and no sum of it overflows.
+//! The evidence of a remote host is not trusted: it is only compared and printed, and arithmetic on
+//! it saturates.
 
 mod clock;
 mod host;
@@ -28,26 +29,27 @@ pub use sockets::sockets;
 pub use tcp::{Lines, tcp};
 pub use udp::udp;
 
-/// What the path carries at best and how long it is, as far as that is known.
+/// The rate and the round trip of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathNeed {
-    /// Bits per second: the speed of the slower link, or what was measured if that is unknown.
+    /// Bits per second: the speed of the slower link, or the measured rate if that is higher or the
+    /// speed is unknown.
     pub rate: f64,
     /// The shortest round trip, in microseconds.
     pub round_trip_us: f64,
 }
 
 impl PathNeed {
-    /// Returns how many bytes are on their way when the path is full.
+    /// Returns the bandwidth-delay product, in bytes.
     pub fn bytes(&self) -> u64 {
         (self.rate / 8.0 * self.round_trip_us / 1e6).clamp(0.0, 1e15) as u64
     }
 
-    /// Whether the path is long enough for windows to matter.
+    /// Returns whether the path is long enough for windows to matter.
     pub fn is_long(&self) -> bool {
         self.round_trip_us >= LONG_US
     }
 }
 
-/// A path of this round trip is long: a megabyte is on its way at 1 Gbit/s.
+/// The least round trip of a long path: 1 MB in flight at 1 Gbit/s.
 const LONG_US: f64 = 8_000.0;

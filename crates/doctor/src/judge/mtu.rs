@@ -1,135 +1,133 @@
-//! The path's MTU.
+//! The path MTU.
 
 use crate::finding::{Finding, Level, Place};
-use crate::measure::MtuSeen;
+use crate::measure::MtuResult;
 
-/// Judges what passes uncut. `device` is our interface's name, `probing` the sysctl
-/// `tcp_mtu_probing` here.
-pub fn mtu(seen: &MtuSeen, device: &str, probing: u32) -> Vec<Finding> {
+/// Judges the path MTU. `device` is the name of the local interface, `probing` the local sysctl
+/// `tcp_mtu_probing`.
+pub fn mtu(seen: &MtuResult, device: &str, probing: u32) -> Vec<Finding> {
     let (Some(out), Some(back)) = (seen.out, seen.back) else { return vec![nothing(seen)] };
     let evidence = format!(
-        "{out} bytes to the far end, {back} from it; interfaces carry {} here, {} there",
-        seen.here, seen.there
+        "path MTU {out} to the remote host, {back} from it; interface MTU {} local, {} remote",
+        seen.local, seen.remote
     );
     let mut found = Vec::new();
-    let full = seen.here.min(seen.there);
-    // Packets that are larger than the other end takes are a matter of both interfaces.
+    let full = seen.local.min(seen.remote);
+    // An unequal MTU of both interfaces is a finding of its own.
     let narrow = out.min(back);
     if narrow >= full {
-        found.push(Finding::ok(
-            Place::Path,
-            format!("the path carries {narrow} bytes uncut"),
-            evidence,
-        ));
-        if seen.here != seen.there {
+        found.push(Finding::ok(Place::Path, format!("the path MTU is {narrow} bytes"), evidence));
+        if seen.local != seen.remote {
             found.push(unequal(seen));
         }
         return found;
     }
-    let ways = [
-        (Place::Here, out, seen.here, seen.learned),
-        (Place::There, back, seen.there, seen.learned_there),
+    let directions = [
+        (Place::Local, out, seen.local, seen.learned),
+        (Place::Remote, back, seen.remote, seen.learned_remote),
     ];
-    let vanish = |(_, carried, sent, learned): &(Place, u32, u32, Option<u32>)| {
+    let vanishes = |(_, carried, sent, learned): &(Place, u32, u32, Option<u32>)| {
         carried < sent && learned.is_some_and(|learned| learned > *carried)
     };
-    let mut holes = ways.into_iter().filter(vanish).peekable();
-    if holes.peek().is_none() {
-        let what = format!("the path carries only {narrow} bytes uncut, and the interfaces {full}");
-        let mend = format!(
-            "raise the MTU on the routers and switches between (tracepath -n shows where it falls), \
-             or ip link set {device} mtu {narrow} at both ends"
+    let mut black_holes = directions.into_iter().filter(vanishes).peekable();
+    if black_holes.peek().is_none() {
+        let what = format!("the path MTU is only {narrow} bytes; the interfaces have {full}");
+        let remedy = format!(
+            "raise the MTU of the routers and switches on the path (tracepath -n shows where it is \
+            lower), or on both hosts: ip link set {device} mtu {narrow}"
         );
-        found.push(Finding::new(Level::Warning, Place::Path, what, &evidence).mend(mend));
+        found.push(Finding::new(Level::Warning, Place::Path, what, &evidence).remedy(remedy));
     }
-    for (place, _, _, learned) in holes {
-        let (whence, device) = match place {
-            Place::Here => ("from here", device),
-            _ => ("from there", "DEV"),
+    for (place, _, _, learned) in black_holes {
+        let (origin, device) = match place {
+            Place::Local => ("from the local host", device),
+            _ => ("from the remote host", "DEV"),
         };
-        let what =
-            format!("packets {whence} that are too large vanish without a word (a black hole)");
+        let what = format!(
+            "packets {origin} above the path MTU are lost without an ICMP error (black hole)"
+        );
         let level = if probing == 0 { Level::Error } else { Level::Warning };
         let learned = learned.unwrap_or_default();
         let evidence =
-            format!("{evidence}; the kernel {} still believes in {learned}", place.word());
-        let mend = format!(
-            "{}: ip link set {device} mtu {narrow}; better: let ICMP \"fragmentation needed\" pass; \
-             until then, at both ends: sysctl -w net.ipv4.tcp_mtu_probing=1",
+            format!("{evidence}; the {} kernel still uses a path MTU of {learned}", place.word());
+        let remedy = format!(
+            "on the {} host: ip link set {device} mtu {narrow}; better: let firewalls pass ICMP \
+            \"fragmentation needed\"; until then, on both hosts: sysctl -w net.ipv4.tcp_mtu_probing=1",
             place.word()
         );
-        found.push(Finding::new(level, Place::Path, what, evidence).mend(mend));
+        found.push(Finding::new(level, Place::Path, what, evidence).remedy(remedy));
     }
-    if out.abs_diff(back) > 0 && out.min(seen.there) != back.min(seen.here) {
-        let what = "the ways there and back carry different packets";
-        let evidence = format!("{out} bytes to the far end, {back} from it");
+    if out.abs_diff(back) > 0 && out.min(seen.remote) != back.min(seen.local) {
+        let what = "the path MTU differs between the two directions";
+        let evidence = format!("{out} bytes to the remote host, {back} from it");
         found.push(Finding::new(Level::Note, Place::Path, what, evidence));
     }
     found
 }
 
-fn nothing(seen: &MtuSeen) -> Finding {
-    let way = match (seen.out, seen.back) {
-        (Some(_), None) => "no datagram comes back that was not asked for",
-        _ => "no datagram gets through",
+fn nothing(seen: &MtuResult) -> Finding {
+    let evidence = match (seen.out, seen.back) {
+        (Some(_), None) => "datagrams reach the remote host, but none from it arrive",
+        _ => "no datagram reaches the remote host and is answered",
     };
-    let mend = format!(
-        "let UDP port {} pass on firewalls between and there, and run this again",
-        crate::far::PORT
+    let remedy = format!(
+        "let UDP port {} pass on all firewalls between both hosts, and repeat the check",
+        crate::remote::PORT
     );
-    Finding::new(Level::Warning, Place::Path, "the path's MTU cannot be measured", way).mend(mend)
+    let what = "the path MTU cannot be measured";
+    Finding::new(Level::Warning, Place::Path, what, evidence).remedy(remedy)
 }
 
-fn unequal(seen: &MtuSeen) -> Finding {
-    let evidence = format!("{} bytes here, {} there", seen.here, seen.there);
-    let what = "both ends have different MTUs";
-    let mend = "set the same MTU on every host of a network: ip link set DEV mtu SIZE";
-    Finding::new(Level::Note, Place::Path, what, evidence).mend(mend)
+fn unequal(seen: &MtuResult) -> Finding {
+    let evidence = format!("{} bytes local, {} bytes remote", seen.local, seen.remote);
+    let what = "the interfaces of both hosts have different MTUs";
+    let remedy = "set the same MTU on every host of a network: ip link set DEV mtu SIZE";
+    Finding::new(Level::Note, Place::Path, what, evidence).remedy(remedy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn judged(seen: MtuSeen) -> (Level, String) {
+    fn judged(seen: MtuResult) -> (Level, String) {
         let worst = mtu(&seen, "eth0", 0).into_iter().max_by_key(|finding| finding.level).unwrap();
-        (worst.level, worst.mend.unwrap_or_default())
+        (worst.level, worst.remedy.unwrap_or_default())
     }
 
-    const GOOD: MtuSeen = MtuSeen {
-        here: 9000,
-        there: 9000,
+    const GOOD: MtuResult = MtuResult {
+        local: 9000,
+        remote: 9000,
         out: Some(9000),
         back: Some(9000),
         learned: None,
-        learned_there: None,
+        learned_remote: None,
     };
 
     #[test]
-    fn a_path_that_carries_what_its_ends_do_is_fine() {
+    fn a_path_with_the_mtu_of_its_interfaces_is_ok() {
         assert_eq!(judged(GOOD).0, Level::Ok);
     }
 
     #[test]
-    fn a_narrow_router_is_a_warning_if_it_says_so_and_an_error_if_not() {
-        let narrow = MtuSeen { out: Some(1400), back: Some(1400), ..GOOD };
-        let (level, mend) = judged(MtuSeen { learned: Some(1400), ..narrow });
-        assert!(level == Level::Warning && mend.contains("tracepath"), "{mend}");
-        let (level, mend) = judged(MtuSeen { learned: Some(9000), ..narrow });
-        assert!(level == Level::Error && mend.contains("mtu 1400"), "{mend}");
-        let back = MtuSeen { back: Some(1504), learned: Some(1400), ..narrow };
-        let (level, mend) = judged(MtuSeen { learned_there: Some(9000), ..back });
-        assert!(level == Level::Error && mend.starts_with("there: "), "{mend}");
-        assert!(mend.contains("mtu 1400"), "{mend}");
-        let probing = mtu(&MtuSeen { learned: Some(9000), ..narrow }, "eth0", 1);
+    fn a_narrow_router_is_a_warning_with_icmp_and_an_error_without() {
+        let narrow = MtuResult { out: Some(1400), back: Some(1400), ..GOOD };
+        let (level, remedy) = judged(MtuResult { learned: Some(1400), ..narrow });
+        assert!(level == Level::Warning && remedy.contains("tracepath"), "{remedy}");
+        let (level, remedy) = judged(MtuResult { learned: Some(9000), ..narrow });
+        assert!(level == Level::Error && remedy.contains("mtu 1400"), "{remedy}");
+        let back = MtuResult { back: Some(1504), learned: Some(1400), ..narrow };
+        let (level, remedy) = judged(MtuResult { learned_remote: Some(9000), ..back });
+        assert!(level == Level::Error && remedy.starts_with("on the remote host: "), "{remedy}");
+        assert!(remedy.contains("mtu 1400"), "{remedy}");
+        let probing = mtu(&MtuResult { learned: Some(9000), ..narrow }, "eth0", 1);
         assert_eq!(probing[0].level, Level::Warning);
     }
 
     #[test]
-    fn ends_that_differ_and_ends_that_hear_nothing_are_told() {
-        let differ = MtuSeen { here: 1500, out: Some(1500), back: Some(1500), ..GOOD };
+    fn different_mtus_and_blocked_datagrams_are_reported() {
+        let differ = MtuResult { local: 1500, out: Some(1500), back: Some(1500), ..GOOD };
         assert_eq!(judged(differ).0, Level::Note);
-        let (level, mend) = judged(MtuSeen { out: None, back: None, ..GOOD });
-        assert!(level == Level::Warning && mend.contains("7988"), "{mend}");
+        let (level, remedy) = judged(MtuResult { out: None, back: None, ..GOOD });
+        assert!(level == Level::Warning && remedy.contains("7988"), "{remedy}");
     }
 }

@@ -1,4 +1,4 @@
-//! Network interfaces: the link, rings, offloads, interrupts.
+//! Network interfaces: link, rings, offloads, interrupts.
 
 use crate::evidence::{Device, Host};
 use crate::finding::{Finding, Level, Place};
@@ -19,14 +19,15 @@ fn link(place: Place, device: &Device) -> Vec<Finding> {
     );
     let mut found = Vec::new();
     if !device.up {
-        let mend = format!("ip link set {name} up; see dmesg, the cable and the switch");
+        let remedy = format!("ip link set {name} up; see dmesg, the cable and the switch");
         let what = format!("{name} is down");
-        return vec![Finding::new(Level::Error, place, what, evidence).mend(mend)];
+        return vec![Finding::new(Level::Error, place, what, evidence).remedy(remedy)];
     }
     if device.duplex.as_deref() == Some("half") {
-        let what = format!("{name} cannot send and receive at once");
-        let mend = format!("ethtool -s {name} autoneg on; the same at the switch");
-        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).mend(mend));
+        let what = format!("{name} runs at half duplex");
+        let remedy =
+            format!("ethtool -s {name} autoneg on; enable autonegotiation on the switch too");
+        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).remedy(remedy));
     }
     found.extend(errors(place, device));
     found.extend(rings(place, device));
@@ -36,7 +37,7 @@ fn link(place: Place, device: &Device) -> Vec<Finding> {
     found
 }
 
-/// So few errors say nothing of a link that is up for long.
+/// A smaller share of errors is normal on a link that is up for long.
 const ERRORS_SHARE: f64 = 1e-7;
 
 fn errors(place: Place, device: &Device) -> Option<Finding> {
@@ -48,21 +49,23 @@ fn errors(place: Place, device: &Device) -> Option<Finding> {
         .saturating_add(counters.tx_errors);
     let all = counters.rx_packets.saturating_add(counters.tx_packets);
     (bad > 0 && bad as f64 > all as f64 * ERRORS_SHARE).then(|| {
-        let what = format!("{name} counts errors");
+        let what = format!("{name} has errors");
         let evidence = format!(
-            "{} errors, {} of them checksums, {} missed of {} packets received; {} sending",
+            "receive: {} errors ({} CRC), {} missed, {} packets; send: {} errors",
             counters.rx_errors,
             counters.rx_crc_errors,
             counters.rx_missed,
             counters.rx_packets,
             counters.tx_errors
         );
-        let mend = match counters.rx_missed > counters.rx_errors {
-            true => format!("the host is too slow to take them: larger rings, ethtool -G {name}"),
-            false => "a cable, an optic or a port: exchange them one by one, and watch ethtool -S"
+        let remedy = match counters.rx_missed > counters.rx_errors {
+            true => {
+                format!("the host receives too slowly: enlarge the rings with ethtool -G {name}")
+            }
+            false => "replace cable, transceiver and switch port one by one, and watch ethtool -S"
                 .to_owned(),
         };
-        Finding::new(Level::Warning, place, what, evidence).mend(mend)
+        Finding::new(Level::Warning, place, what, evidence).remedy(remedy)
     })
 }
 
@@ -72,7 +75,7 @@ fn rings(place: Place, device: &Device) -> Option<Finding> {
     let fast = device.speed.is_some_and(|speed| speed >= 10_000);
     let missed = device.counters.rx_missed > 0 || device.counters.rx_dropped > 0;
     (small && (fast || missed)).then(|| {
-        let what = format!("the rings of {name} could be larger");
+        let what = format!("the rings of {name} are smaller than possible");
         let evidence = format!(
             "rx {} of {}, tx {} of {}; {} missed, {} dropped",
             rings.rx,
@@ -83,8 +86,8 @@ fn rings(place: Place, device: &Device) -> Option<Finding> {
             device.counters.rx_dropped
         );
         let level = if device.counters.rx_missed > 0 { Level::Warning } else { Level::Note };
-        let mend = format!("ethtool -G {name} rx {} tx {}", rings.rx_max, rings.tx_max);
-        Finding::new(level, place, what, evidence).mend(mend)
+        let remedy = format!("ethtool -G {name} rx {} tx {}", rings.rx_max, rings.tx_max);
+        Finding::new(level, place, what, evidence).remedy(remedy)
     })
 }
 
@@ -95,7 +98,7 @@ pub fn offload(place: Place, host: &Host) -> Vec<Finding> {
     devices.map(|device| offloads(place, device)).collect()
 }
 
-/// Names of ethtool, and what it takes them by.
+/// Offload names in the output of ethtool, and on its command line.
 const OFFLOADS: [(&str, &str); 6] = [
     ("rx-checksumming", "rx"),
     ("tx-checksumming", "tx"),
@@ -112,19 +115,19 @@ fn offloads(place: Place, device: &Device) -> Finding {
         known.map(|(_, short)| *short).collect()
     };
     let (on, off) = (known(true), known(false));
-    let evidence = format!("{name} has on: {}", on.join(" "));
+    let evidence = format!("{name}: on: {}", on.join(" "));
     if off.is_empty() {
-        return Finding::ok(place, format!("{name} offloads what it can"), evidence);
+        return Finding::ok(place, format!("all offloads of {name} are on"), evidence);
     }
-    let what = format!("{name} leaves work to the processor: {}", off.join(", "));
+    let what = format!("offloads of {name} are off: {}", off.join(", "));
     let words: Vec<String> = off.iter().map(|short| format!("{short} on")).collect();
-    let mend = format!("ethtool -K {name} {}", words.join(" "));
-    // Virtual devices have some off for reasons of their own.
+    let remedy = format!("ethtool -K {name} {}", words.join(" "));
+    // Virtual devices often have good reasons to turn offloads off.
     let level = if device.physical { Level::Warning } else { Level::Note };
-    Finding::new(level, place, what, evidence).mend(mend)
+    Finding::new(level, place, what, evidence).remedy(remedy)
 }
 
-/// Judges where interrupts go.
+/// Judges how interrupts are spread over CPUs.
 pub fn irq(place: Place, host: &Host) -> Vec<Finding> {
     let devices = host.relevant_devices();
     devices
@@ -134,14 +137,14 @@ pub fn irq(place: Place, host: &Host) -> Vec<Finding> {
         .collect()
 }
 
-/// Interrupts that came less often say nothing.
+/// Interrupts with a lower count are ignored.
 const COUNT_LEAST: u64 = 10_000;
 
 fn interrupts(place: Place, host: &Host, device: &Device) -> Vec<Finding> {
     let name = &device.name;
     let fast = device.speed.is_some_and(|speed| speed >= 10_000);
     let evidence = format!(
-        "{name}: {} receive and {} send queues, {} with RPS, {} with XPS, {} interrupts, {} processors",
+        "{name}: {} receive and {} send queues, {} with RPS, {} with XPS, {} interrupts, {} CPUs",
         device.rx_queues,
         device.tx_queues,
         device.rps_queues,
@@ -154,30 +157,34 @@ fn interrupts(place: Place, host: &Host, device: &Device) -> Vec<Finding> {
         device.interrupts.iter().filter(|interrupt| interrupt.count >= COUNT_LEAST).collect();
     let first = busy.first().and_then(|interrupt| interrupt.busiest);
     if busy.len() > 1 && busy.iter().all(|interrupt| interrupt.busiest == first) {
-        let what = format!("one processor takes all interrupts of {name}");
-        let evidence = format!("processor {} takes {} of them", first.unwrap_or(0), busy.len());
-        let mend =
-            "systemctl enable --now irqbalance, or the script set_irq_affinity of the driver";
-        found.push(Finding::new(Level::Warning, place, what, evidence).mend(mend));
+        let what = format!("one CPU handles all interrupts of {name}");
+        let evidence = format!("CPU {} handles {} interrupts", first.unwrap_or(0), busy.len());
+        let remedy =
+            "systemctl enable --now irqbalance, or run the driver's script set_irq_affinity";
+        found.push(Finding::new(Level::Warning, place, what, evidence).remedy(remedy));
     }
     if fast && device.rx_queues == 1 && device.rps_queues == 0 && host.processors > 1 {
-        let what = format!("one processor takes all packets of {name}");
-        let mend = format!(
+        let what = format!("one CPU handles all packets of {name}");
+        let remedy = format!(
             "ethtool -L {name} combined {0}, or: echo {1} >/sys/class/net/{name}/queues/rx-0/rps_cpus",
             host.processors.min(8),
             "ff"
         );
-        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).mend(mend));
+        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).remedy(remedy));
     }
-    found.extend(far_memory(place, host, device));
+    found.extend(remote_node(place, host, device));
     if found.is_empty() {
-        found.push(Finding::ok(place, format!("interrupts of {name} are spread"), evidence));
+        found.push(Finding::ok(
+            place,
+            format!("interrupts of {name} are spread over CPUs"),
+            evidence,
+        ));
     }
     found
 }
 
-/// Finds interrupts that are taken on another NUMA node than the device's.
-fn far_memory(place: Place, host: &Host, device: &Device) -> Option<Finding> {
+/// Finds interrupts that are handled on another NUMA node than the device's.
+fn remote_node(place: Place, host: &Host, device: &Device) -> Option<Finding> {
     if host.numa.len() < 2 {
         return None;
     }
@@ -190,17 +197,17 @@ fn far_memory(place: Place, host: &Host, device: &Device) -> Option<Finding> {
     let strays = strays.count();
     (strays > 0).then(|| {
         let name = &device.name;
-        let what = format!("interrupts of {name} are taken far from it");
+        let what = format!("interrupts of {name} are handled on another NUMA node");
         let evidence =
-            format!("{strays} of {} not on NUMA node {node} (processors {near})", device.interrupts.len());
-        let mend = format!(
-            "for each of /sys/class/net/{name}/device/msi_irqs: echo {near} >/proc/irq/N/smp_affinity_list"
+            format!("{strays} of {} outside NUMA node {node} (CPUs {near})", device.interrupts.len());
+        let remedy = format!(
+            "for each N in /sys/class/net/{name}/device/msi_irqs: echo {near} >/proc/irq/N/smp_affinity_list"
         );
-        Finding::new(Level::Note, place, what, evidence).mend(mend)
+        Finding::new(Level::Note, place, what, evidence).remedy(remedy)
     })
 }
 
-/// Returns whether a list such as `0-3,8` holds a number.
+/// Returns whether a list such as `0-3,8` contains a number.
 fn holds(list: &str, number: u32) -> bool {
     list.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -235,37 +242,39 @@ mod tests {
 
     #[test]
     fn a_link_that_is_down_is_an_error_and_errors_are_a_warning() {
-        assert_eq!(nic(Place::Here, &host(device()))[0].level, Level::Ok);
-        let down = nic(Place::Here, &host(Device { up: false, ..device() }));
+        assert_eq!(nic(Place::Local, &host(device()))[0].level, Level::Ok);
+        let down = nic(Place::Local, &host(Device { up: false, ..device() }));
         assert_eq!(down[0].level, Level::Error);
         let counters =
             Counters { rx_packets: 1000, rx_crc_errors: 5, rx_errors: 5, ..Counters::default() };
-        let bad = nic(Place::Here, &host(Device { counters, ..device() }));
-        assert!(bad[0].level == Level::Warning && bad[0].mend.as_ref().unwrap().contains("cable"));
+        let bad = nic(Place::Local, &host(Device { counters, ..device() }));
+        assert!(
+            bad[0].level == Level::Warning && bad[0].remedy.as_ref().unwrap().contains("cable")
+        );
     }
 
     #[test]
-    fn rings_that_could_be_larger_are_told_with_the_command() {
+    fn small_rings_are_reported_with_the_command() {
         let rings = Some(Rings { rx: 512, rx_max: 8192, tx: 1024, tx_max: 8192 });
-        let found = nic(Place::Here, &host(Device { rings, ..device() }));
+        let found = nic(Place::Local, &host(Device { rings, ..device() }));
         assert_eq!(found[0].level, Level::Note);
-        assert_eq!(found[0].mend.as_deref(), Some("ethtool -G eth0 rx 8192 tx 8192"));
+        assert_eq!(found[0].remedy.as_deref(), Some("ethtool -G eth0 rx 8192 tx 8192"));
         let slow = Device { rings, speed: Some(1000), ..device() };
-        assert_eq!(nic(Place::Here, &host(slow))[0].level, Level::Ok);
+        assert_eq!(nic(Place::Local, &host(slow))[0].level, Level::Ok);
     }
 
     #[test]
-    fn offloads_that_are_off_are_told_with_the_command() {
+    fn offloads_that_are_off_are_reported_with_the_command() {
         let offloads =
             [("tcp-segmentation-offload".to_owned(), false), ("scatter-gather".into(), true)];
-        let found = offload(Place::There, &host(Device { offloads: offloads.into(), ..device() }));
+        let found = offload(Place::Remote, &host(Device { offloads: offloads.into(), ..device() }));
         assert_eq!(found[0].level, Level::Warning);
-        assert_eq!(found[0].mend.as_deref(), Some("ethtool -K eth0 tso on"));
-        assert_eq!(offload(Place::There, &host(device())), []);
+        assert_eq!(found[0].remedy.as_deref(), Some("ethtool -K eth0 tso on"));
+        assert_eq!(offload(Place::Remote, &host(device())), []);
     }
 
     #[test]
-    fn interrupts_on_one_processor_or_far_away_are_told() {
+    fn interrupts_on_one_cpu_or_on_another_numa_node_are_reported() {
         let on = |cpus: [u32; 2]| {
             let interrupts = cpus.map(|cpu| Interrupt {
                 busiest: Some(cpu),
@@ -273,18 +282,18 @@ mod tests {
                 ..Interrupt::default()
             });
             let device = Device { interrupts: interrupts.into(), numa_node: Some(1), ..device() };
-            let found = irq(Place::Here, &host(device));
+            let found = irq(Place::Local, &host(device));
             found.into_iter().map(|finding| finding.level).collect::<Vec<_>>()
         };
         assert_eq!(on([4, 5]), [Level::Ok]);
         assert_eq!(on([4, 4]), [Level::Warning]);
         assert_eq!(on([0, 5]), [Level::Note]);
-        let single = irq(Place::Here, &host(Device { rx_queues: 1, ..device() }));
+        let single = irq(Place::Local, &host(Device { rx_queues: 1, ..device() }));
         assert_eq!(single[0].level, Level::Warning);
     }
 
     #[test]
-    fn lists_of_processors_are_read() {
+    fn cpu_lists_are_parsed() {
         assert!(holds("0-3,8", 8) && holds("0-3,8", 2) && !holds("0-3,8", 4) && !holds("", 0));
     }
 }

@@ -4,7 +4,7 @@ use super::PathNeed;
 use crate::evidence::{Device, Host};
 use crate::finding::{Finding, Level, Place};
 
-/// Judges a host's congestion control. `losses` says whether packets were sent again on the path.
+/// Judges the congestion control of a host. `losses` is whether TCP retransmitted on the path.
 pub fn congestion(place: Place, host: &Host, path: Option<PathNeed>, losses: bool) -> Vec<Finding> {
     let tcp = &host.tcp;
     let Some(used) = tcp.congestion_control.as_deref() else { return Vec::new() };
@@ -16,31 +16,31 @@ pub fn congestion(place: Place, host: &Host, path: Option<PathNeed>, losses: boo
     };
     let mut found = vec![match used {
         "reno" if long => {
-            let what = "reno takes minutes to fill a long path again after one loss";
-            Finding::new(Level::Warning, place, what, evidence).mend(advice)
+            let what = "reno takes minutes to recover from one loss on a long path";
+            Finding::new(Level::Warning, place, what, evidence).remedy(advice)
         }
         used if used != "bbr" && long && losses => {
             let what = format!("{used} slows down at each loss, and this long path loses packets");
-            Finding::new(Level::Warning, place, what, evidence).mend(advice)
+            Finding::new(Level::Warning, place, what, evidence).remedy(advice)
         }
         used => Finding::ok(place, format!("congestion control is {used}"), evidence),
     }];
     if tcp.slow_start_after_idle == Some(1) && long {
-        let what = "a connection that paused begins again with a small window";
+        let what = "connections restart with a small window after an idle period";
         let level = if path.is_some() { Level::Warning } else { Level::Note };
         let finding =
             Finding::new(level, place, what, "net.ipv4.tcp_slow_start_after_idle=1".to_owned());
-        found.push(finding.mend("sysctl -w net.ipv4.tcp_slow_start_after_idle=0"));
+        found.push(finding.remedy("sysctl -w net.ipv4.tcp_slow_start_after_idle=0"));
     }
     if tcp.no_metrics_save == Some(0) && long && losses {
-        let what = "one connection's losses hold down the next ones";
+        let what = "new connections inherit a low window from earlier losses";
         let finding = Finding::new(Level::Note, place, what, "net.ipv4.tcp_no_metrics_save=0");
-        found.push(finding.mend("sysctl -w net.ipv4.tcp_no_metrics_save=1"));
+        found.push(finding.remedy("sysctl -w net.ipv4.tcp_no_metrics_save=1"));
     }
     found
 }
 
-/// Judges the queues of a host's interfaces, and of its kernel.
+/// Judges the queues of a host's interfaces and of its kernel.
 pub fn queue(place: Place, host: &Host, path: Option<PathNeed>) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         host.relevant_devices().iter().flat_map(|device| of(place, host, device, path)).collect();
@@ -48,9 +48,9 @@ pub fn queue(place: Place, host: &Host, path: Option<PathNeed>) -> Vec<Finding> 
     found
 }
 
-/// Disciplines that let a rate through, or lose on purpose.
+/// Queueing disciplines that limit the rate or drop packets on purpose.
 const SHAPERS: [&str; 6] = ["tbf", "htb", "netem", "hfsc", "cbq", "ets"];
-/// Packets for which a queue of a fast interface has room.
+/// The least length of a fast interface's queue, in packets.
 const QUEUE_LEN_LEAST: u64 = 1000;
 
 fn of(place: Place, host: &Host, device: &Device, path: Option<PathNeed>) -> Vec<Finding> {
@@ -65,28 +65,29 @@ fn of(place: Place, host: &Host, device: &Device, path: Option<PathNeed>) -> Vec
     );
     let mut found = Vec::new();
     if let Some(shaper) = device.qdiscs.iter().find(|kind| SHAPERS.contains(&kind.as_str())) {
-        let what = format!("{name} is held down by a shaper ({shaper})");
-        let mend = format!(
-            "see tc -s qdisc show dev {name}; if nobody wants it: tc qdisc delete dev {name} root"
+        let what = format!("a traffic shaper ({shaper}) limits {name}");
+        let remedy = format!(
+            "inspect it: tc -s qdisc show dev {name}; if it is not intended: tc qdisc delete dev \
+            {name} root"
         );
-        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).mend(mend));
+        found.push(Finding::new(Level::Warning, place, what, evidence.clone()).remedy(remedy));
     }
     let fast = device.speed.is_some_and(|speed| speed >= 10_000);
     if fast && device.tx_queue_len.is_some_and(|len| len < QUEUE_LEN_LEAST) {
-        let what = format!("the queue of {name} is short");
-        let mend = format!("ip link set {name} txqueuelen 10000");
-        found.push(Finding::new(Level::Note, place, what, evidence.clone()).mend(mend));
+        let what = format!("the transmit queue of {name} is short");
+        let remedy = format!("ip link set {name} txqueuelen 10000");
+        found.push(Finding::new(Level::Note, place, what, evidence.clone()).remedy(remedy));
     }
     let paces = device.qdiscs.iter().any(|kind| kind == "fq");
     let long = path.is_some_and(|path| path.is_long());
     if long && device.physical && !paces && found.is_empty() {
-        let what = format!("{name} does not pace: bursts may overrun a switch on a long path");
-        let mend =
+        let what = format!("{name} does not pace packets: bursts may overflow switch buffers");
+        let remedy =
             format!("sysctl -w net.core.default_qdisc=fq && tc qdisc replace dev {name} root fq");
-        found.push(Finding::new(Level::Note, place, what, evidence.clone()).mend(mend));
+        found.push(Finding::new(Level::Note, place, what, evidence.clone()).remedy(remedy));
     }
     if found.is_empty() {
-        found.push(Finding::ok(place, format!("the queue of {name} is as it should be"), evidence));
+        found.push(Finding::ok(place, format!("the queue of {name} is suitable"), evidence));
     }
     found
 }
@@ -94,15 +95,15 @@ fn of(place: Place, host: &Host, device: &Device, path: Option<PathNeed>) -> Vec
 fn backlog(place: Place, host: &Host) -> Option<Finding> {
     let softnet = host.softnet;
     (softnet.dropped > 0).then(|| {
-        let what = "the kernel had no room for packets that came";
+        let what = "the kernel dropped received packets because its backlog was full";
         let evidence = format!(
-            "{} of {} dropped since the host started; netdev_max_backlog {}",
+            "{} of {} dropped since boot; netdev_max_backlog {}",
             softnet.dropped,
             softnet.processed,
             host.tcp.netdev_max_backlog.unwrap_or(0)
         );
-        let mend = "sysctl -w net.core.netdev_max_backlog=250000 net.core.netdev_budget=600";
-        Finding::new(Level::Warning, place, what, evidence).mend(mend)
+        let remedy = "sysctl -w net.core.netdev_max_backlog=250000 net.core.netdev_budget=600";
+        Finding::new(Level::Warning, place, what, evidence).remedy(remedy)
     })
 }
 
@@ -133,32 +134,32 @@ mod tests {
     }
 
     #[test]
-    fn cubic_is_fine_until_a_long_path_loses() {
+    fn cubic_is_ok_unless_a_long_path_loses_packets() {
         let level =
-            |used, path, losses| congestion(Place::Here, &host(used), Some(path), losses)[0].level;
+            |used, path, losses| congestion(Place::Local, &host(used), Some(path), losses)[0].level;
         assert_eq!(level("cubic", LONG, false), Level::Ok);
         assert_eq!(level("cubic", LONG, true), Level::Warning);
         assert_eq!(level("cubic", NEAR, true), Level::Ok);
         assert_eq!(level("bbr", LONG, true), Level::Ok);
         assert_eq!(level("reno", LONG, false), Level::Warning);
-        let mend = congestion(Place::Here, &host("reno"), Some(LONG), false)[0].mend.clone();
-        assert!(mend.unwrap().starts_with("modprobe tcp_bbr"));
+        let remedy = congestion(Place::Local, &host("reno"), Some(LONG), false)[0].remedy.clone();
+        assert!(remedy.unwrap().starts_with("modprobe tcp_bbr"));
     }
 
     #[test]
-    fn windows_that_shrink_in_pauses_matter_on_long_paths() {
+    fn slow_start_after_idle_matters_on_long_paths() {
         let mut host = host("cubic");
         host.tcp.slow_start_after_idle = Some(1);
-        assert_eq!(congestion(Place::Here, &host, Some(LONG), false).len(), 2);
-        assert_eq!(congestion(Place::Here, &host, Some(NEAR), false).len(), 1);
+        assert_eq!(congestion(Place::Local, &host, Some(LONG), false).len(), 2);
+        assert_eq!(congestion(Place::Local, &host, Some(NEAR), false).len(), 1);
     }
 
     #[test]
-    fn shapers_short_queues_and_bursts_are_told() {
+    fn shapers_short_queues_and_missing_pacing_are_reported() {
         let level = |change: fn(&mut Device), path| {
             let mut host = host("cubic");
             change(&mut host.devices[0]);
-            queue(Place::Here, &host, Some(path))[0].level
+            queue(Place::Local, &host, Some(path))[0].level
         };
         assert_eq!(level(|_| {}, NEAR), Level::Ok);
         assert_eq!(level(|_| {}, LONG), Level::Note);
@@ -168,10 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_overflowed_is_told() {
+    fn an_overflowed_backlog_is_reported() {
         let softnet = Softnet { processed: 1000, dropped: 3, squeezed: 0 };
         let host = Host { softnet, ..host("cubic") };
-        let found = queue(Place::There, &host, Some(NEAR));
+        let found = queue(Place::Remote, &host, Some(NEAR));
         assert_eq!((found.len(), found[1].level), (2, Level::Warning));
     }
 }

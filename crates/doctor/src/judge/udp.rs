@@ -1,27 +1,27 @@
-//! Datagrams at a chosen rate.
+//! Loss, order and jitter of datagrams at a given rate.
 
 use fulmar_text::{bit_rate, micros, percent};
 
 use crate::finding::{Finding, Level, Place};
-use crate::measure::{UdpSeen, UdpWay, Way};
+use crate::measure::{Direction, UdpDirection, UdpResult};
 
-/// Judges loss, order and jitter both ways.
-pub fn udp(seen: &UdpSeen) -> Vec<Finding> {
-    [(Way::Out, seen.out), (Way::Back, seen.back)]
+/// Judges loss, order and jitter in both directions.
+pub fn udp(seen: &UdpResult) -> Vec<Finding> {
+    [(Direction::Out, seen.out), (Direction::In, seen.back)]
         .into_iter()
-        .flat_map(|(way, one)| judge(seen, way, one))
+        .flat_map(|(direction, one)| judge(seen, direction, one))
         .collect()
 }
 
-/// TCP with CUBIC on a long path is held down by less.
+/// Loss that limits CUBIC on a long path.
 const LOSS_NOTE: f64 = 1e-6;
-/// TCP on any long path is held down by this.
+/// Loss that limits TCP on any long path.
 const LOSS_WARNING: f64 = 1e-4;
-/// Nothing works well any more.
+/// Loss with which nothing works well.
 const LOSS_ERROR: f64 = 0.05;
 
-fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
-    let word = way.word();
+fn judge(seen: &UdpResult, direction: Direction, one: UdpDirection) -> Vec<Finding> {
+    let word = direction.word();
     let sent = one.rate(seen.on_wire);
     let evidence = format!(
         "{} of {} datagrams of {} B lost at {}, {} out of order, jitter {}",
@@ -33,9 +33,9 @@ fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
         micros(one.seen.jitter_us)
     );
     let mut found = Vec::new();
-    let receiver = if way == Way::Out { Place::There } else { Place::Here };
+    let receiver = if direction == Direction::Out { Place::Remote } else { Place::Local };
     let lost = one.sent.saturating_sub(one.seen.received);
-    // What the receiver had no room for has passed the network.
+    // Datagrams that the receiver dropped for lack of buffer have passed the network.
     let on_path = lost.saturating_sub(one.seen.overrun) as f64 / one.sent.max(1) as f64;
     let what = format!("UDP {word}: {} lost", percent(one.loss()));
     let level = match on_path {
@@ -45,34 +45,34 @@ fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
         LOSS_NOTE.. => Level::Note,
         _ => Level::Ok,
     };
-    let mend = match level {
+    let remedy = match level {
         Level::Ok => None,
         _ => Some(
-            "find where: drops on switch ports and in ethtool -S; a cable or an optic; a policer: \
-             run this again at half of --udp-rate",
+            "find where packets are lost: drops on switch ports and in ethtool -S, a bad cable or \
+            transceiver, a rate limit on the path (repeat with half of --udp-rate)",
         ),
     };
-    found.push(match mend {
-        Some(mend) => Finding::new(level, Place::Path, what, evidence).mend(mend),
+    found.push(match remedy {
+        Some(remedy) => Finding::new(level, Place::Path, what, evidence).remedy(remedy),
         None => Finding::ok(Place::Path, what, evidence),
     });
     if one.seen.overrun > 0 {
-        let what = "the receiver had no room for all datagrams";
-        let evidence = format!("{} arrived and were dropped {}", one.seen.overrun, receiver.word());
-        let mend =
-            "sysctl -w net.core.rmem_max=16777216, and run this again; it says nothing of TCP";
-        found.push(Finding::new(Level::Note, receiver, what, evidence).mend(mend));
+        let what = "the receive buffer was too small for the datagrams";
+        let evidence = format!("{} arrived and were dropped on the host", one.seen.overrun);
+        let remedy =
+            "sysctl -w net.core.rmem_max=16777216, and repeat the check; TCP is not affected";
+        found.push(Finding::new(Level::Note, receiver, what, evidence).remedy(remedy));
     }
     if one.seen.received > 0 && one.seen.reordered as f64 / one.seen.received as f64 > 1e-3 {
-        let what = format!("packets overtake each other {word}");
+        let what = format!("packets are reordered {word}");
         let evidence = format!("{} of {}", one.seen.reordered, one.seen.received);
-        let mend =
-            "links that are bundled by packet and not by flow? Set a hash of addresses and ports";
-        found.push(Finding::new(Level::Warning, Place::Path, what, evidence).mend(mend));
+        let remedy =
+            "if links are bonded, distribute packets by flow (hash of addresses and ports)";
+        found.push(Finding::new(Level::Warning, Place::Path, what, evidence).remedy(remedy));
     }
     if sent < seen.wanted as f64 * 0.9 {
-        let sender = if way == Way::Out { Place::Here } else { Place::There };
-        let what = "the sender could not send datagrams so fast";
+        let sender = if direction == Direction::Out { Place::Local } else { Place::Remote };
+        let what = "the sender did not reach the datagram rate";
         let evidence = format!("{} of {}", bit_rate(sent), bit_rate(seen.wanted as f64));
         found.push(Finding::new(Level::Note, sender, what, evidence));
     }
@@ -82,46 +82,50 @@ fn judge(seen: &UdpSeen, way: Way, one: UdpWay) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::far::FloodSeen;
+    use crate::remote::FloodStats;
 
-    fn way(received: u64, overrun: u64, reordered: u64) -> UdpWay {
-        let seen = FloodSeen { received, overrun, reordered, ..FloodSeen::default() };
-        UdpWay { sent: 10_000, micros: 1_172_800, seen }
+    fn direction(received: u64, overrun: u64, reordered: u64) -> UdpDirection {
+        let seen = FloodStats { received, overrun, reordered, ..FloodStats::default() };
+        UdpDirection { sent: 10_000, micros: 1_172_800, seen }
     }
 
-    fn levels(out: UdpWay) -> Vec<Level> {
-        let seen = UdpSeen {
+    fn levels(out: UdpDirection) -> Vec<Level> {
+        let seen = UdpResult {
             wanted: 100_000_000,
             size: 1400,
             on_wire: 1466,
             out,
-            back: way(10_000, 0, 0),
+            back: direction(10_000, 0, 0),
         };
         udp(&seen).into_iter().map(|finding| finding.level).collect()
     }
 
     #[test]
-    fn loss_counts_by_its_share() {
-        assert_eq!(levels(way(10_000, 0, 0)), [Level::Ok, Level::Ok]);
-        assert_eq!(levels(way(9_990, 0, 0)), [Level::Warning, Level::Ok]);
-        assert_eq!(levels(way(9_000, 0, 0)), [Level::Error, Level::Ok]);
+    fn the_share_of_lost_datagrams_sets_the_level() {
+        assert_eq!(levels(direction(10_000, 0, 0)), [Level::Ok, Level::Ok]);
+        assert_eq!(levels(direction(9_990, 0, 0)), [Level::Warning, Level::Ok]);
+        assert_eq!(levels(direction(9_000, 0, 0)), [Level::Error, Level::Ok]);
     }
 
     #[test]
-    fn what_the_receiver_dropped_is_not_the_paths_loss() {
-        assert_eq!(levels(way(9_000, 1000, 0)), [Level::Ok, Level::Note, Level::Ok]);
+    fn drops_on_the_receiver_are_not_loss_on_the_path() {
+        assert_eq!(levels(direction(9_000, 1000, 0)), [Level::Ok, Level::Note, Level::Ok]);
     }
 
     #[test]
-    fn packets_that_overtake_are_noticed() {
-        assert_eq!(levels(way(10_000, 0, 50)), [Level::Ok, Level::Warning, Level::Ok]);
+    fn reordered_packets_are_reported() {
+        assert_eq!(levels(direction(10_000, 0, 50)), [Level::Ok, Level::Warning, Level::Ok]);
     }
 
     #[test]
-    fn nonsense_of_a_far_end_is_judged_without_harm() {
-        let mad =
-            FloodSeen { received: u64::MAX, overrun: u64::MAX, reordered: 0, ..way(0, 0, 0).seen };
-        assert_eq!(levels(UdpWay { seen: mad, ..way(0, 0, 0) })[0], Level::Ok);
-        assert!(!levels(UdpWay::default()).is_empty());
+    fn absurd_values_of_a_remote_host_cause_no_panic() {
+        let absurd = FloodStats {
+            received: u64::MAX,
+            overrun: u64::MAX,
+            reordered: 0,
+            ..direction(0, 0, 0).seen
+        };
+        assert_eq!(levels(UdpDirection { seen: absurd, ..direction(0, 0, 0) })[0], Level::Ok);
+        assert!(!levels(UdpDirection::default()).is_empty());
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::far::{Datagram, DatagramKind, Examiner, HEADER_LEN};
+use crate::remote::{Datagram, DatagramKind, Examiner, HEADER_LEN};
 
-/// How round trips spread, in microseconds.
+/// The distribution of times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Spread {
@@ -22,7 +22,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns how times in microseconds spread; `None` if there are none.
+    /// Returns the distribution of times in microseconds; `None` if there are none.
     pub fn of(mut times: Vec<f64>) -> Option<Self> {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times.get(((times.len() - 1) as f64 * share).round() as usize);
@@ -37,20 +37,20 @@ impl Spread {
     }
 }
 
-/// An answer that takes longer does not come.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// After this time without an answer, a datagram counts as lost.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the round trip of one datagram in microseconds; `None` if it is lost.
 pub(crate) fn round_trip(udp: &UdpSocket, token: u64, number: u64) -> Option<f64> {
     let mut bytes = Vec::with_capacity(HEADER_LEN);
     Datagram { kind: DatagramKind::Echo, token, number, time: 0 }.encode(HEADER_LEN, &mut bytes);
-    let begun = Instant::now();
-    // What an earlier datagram was told is not what this one is.
+    let start = Instant::now();
+    // The first error may belong to an earlier datagram, so try once more.
     if udp.send(&bytes).is_err() {
         udp.send(&bytes).ok()?;
     }
-    answer(udp, token, number, begun + PATIENCE)
-        .map(|at| at.duration_since(begun).as_secs_f64() * 1e6)
+    answer(udp, token, number, start + TIMEOUT)
+        .map(|at| at.duration_since(start).as_secs_f64() * 1e6)
 }
 
 /// Waits for the answer to a datagram.
@@ -81,34 +81,34 @@ pub(super) fn answer(
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return None;
             }
-            // The path has said no to some datagram; this one may pass nevertheless.
+            // An ICMP error for an earlier datagram; this one may still be answered.
             Err(_) => {}
         }
     }
 }
 
-/// Measures round trips while something else goes on.
+/// Measures round trips in the background.
 pub(crate) struct Pinger {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<f64>>,
 }
 
-/// Between one answer and the next question.
+/// Pause between an answer and the next datagram.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Numbers of these datagrams are not those of others.
+/// First number of these datagrams, so that they differ from others.
 const NUMBER_FIRST: u64 = 1 << 40;
 
 impl Pinger {
-    /// Begins, after `delay`. `None` if the socket cannot be shared.
-    pub(crate) fn start(far: &Examiner, delay: Duration) -> Option<Self> {
-        let udp = far.udp().try_clone().ok()?;
-        let (token, over) = (far.token(), Arc::new(AtomicBool::new(false)));
-        let told = over.clone();
+    /// Starts after `delay`. Returns `None` if the socket cannot be duplicated.
+    pub(crate) fn start(examiner: &Examiner, delay: Duration) -> Option<Self> {
+        let udp = examiner.udp().try_clone().ok()?;
+        let (token, stop) = (examiner.token(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(delay);
             let mut times = Vec::new();
             for number in NUMBER_FIRST.. {
-                if told.load(Ordering::Relaxed) {
+                if stopped.load(Ordering::Relaxed) {
                     break;
                 }
                 times.extend(round_trip(&udp, token, number));
@@ -116,12 +116,12 @@ impl Pinger {
             }
             times
         });
-        Some(Self { over, thread })
+        Some(Self { stop, thread })
     }
 
-    /// Ends, and returns how round trips spread.
+    /// Stops, and returns the distribution of round trips.
     pub(crate) fn finish(self) -> Option<Spread> {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         Spread::of(self.thread.join().ok()?)
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_spread_from_least_to_most() {
+    fn a_spread_has_minimum_median_percentile_and_maximum() {
         let spread = Spread::of((1..=101).rev().map(f64::from).collect()).unwrap();
         assert_eq!(
             (spread.min_us, spread.median_us, spread.p95_us, spread.max_us),

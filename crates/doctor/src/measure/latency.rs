@@ -1,4 +1,4 @@
-//! Messages of many sizes, to and fro on one connection.
+//! Round trips of messages of many sizes on one connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,51 +8,52 @@ use fulmar_wire::{Order, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::Spread;
-use crate::far::{Examiner, FarError, Reply, Request, unexpected};
+use crate::remote::{Examiner, RemoteError, Reply, Request, unexpected};
 
-/// Messages of one size.
+/// Result of one message size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
-    /// Bytes of a message.
+    /// Size of a message, in bytes.
     pub size: u32,
-    /// How long it takes one way, half of there and back.
+    /// One-way time: half of the round trip.
     pub one_way: Spread,
-    /// Bits per second, of one message after the other.
+    /// Bits per second, with one message at a time.
     pub rate: f64,
 }
 
 /// The sizes, in bytes.
 pub const SIZES: [u32; 11] =
     [1, 8, 64, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// Exchanges of one size: at least, and at most.
+/// Least and most exchanges of one size.
 const TURNS: (usize, usize) = (4, 2000);
-/// Exchanges that are not counted, so that the window has grown.
+/// Exchanges before measuring, so that the congestion window grows.
 const WARM_UP: usize = 2;
-/// An exchange takes no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time of an exchange.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Measures every size for a share of `time`, or for as long as it takes to have a few.
+/// Measures every size for an equal share of `time`, with a minimum number of exchanges.
 ///
 /// # Errors
-/// Why the far end is no help.
-pub fn measure(far: &Examiner, time: Duration) -> Result<Vec<LatencyRow>, FarError> {
-    let (who, what) = (far.who(), "the messages broke off");
-    let broken = |error| FarError::Io { who, what, error };
-    let stream = far.attach(1)?.pop().ok_or(FarError::Gone { who })?;
-    let millis = (time * 4).clamp(Duration::from_secs(20), crate::far::LOAD_MAX).as_millis() as u64;
-    far.tell(&Request::Echo { millis })?;
-    far.ready(PATIENCE)?;
+/// Why the remote host did not answer as expected.
+pub fn measure(examiner: &Examiner, time: Duration) -> Result<Vec<LatencyRow>, RemoteError> {
+    let (peer, what) = (examiner.peer(), "the latency test failed");
+    let broken = |error| RemoteError::Io { peer, what, error };
+    let stream = examiner.attach(1)?.pop().ok_or(RemoteError::Closed { peer })?;
+    let millis =
+        (time * 4).clamp(Duration::from_secs(20), crate::remote::LOAD_MAX).as_millis() as u64;
+    examiner.send(&Request::Echo { millis })?;
+    examiner.ready(TIMEOUT)?;
     stream.set_nodelay(true).map_err(broken)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(broken)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(broken)?;
     let each = time / SIZES.len() as u32;
     let rows: io::Result<Vec<LatencyRow>> =
         SIZES.iter().map(|size| row(&stream, *size, each)).collect();
     let rows = rows.map_err(broken)?;
     drop(stream);
-    match far.hear(PATIENCE)? {
+    match examiner.receive(TIMEOUT)? {
         Reply::Ended => Ok(rows),
-        other => Err(unexpected(who, "the end of messages", other)),
+        other => Err(unexpected(peer, "an end notice", other)),
     }
 }
 
@@ -63,9 +64,9 @@ fn row(mut stream: &TcpStream, size: u32, time: Duration) -> io::Result<LatencyR
     writer.zeros(size as usize);
     let mut answer = vec![0; size as usize];
     let mut times = Vec::new();
-    let begun = Instant::now();
+    let start = Instant::now();
     for turn in 0..TURNS.1 {
-        if turn >= WARM_UP + TURNS.0 && begun.elapsed() >= time {
+        if turn >= WARM_UP + TURNS.0 && start.elapsed() >= time {
             break;
         }
         let sent = Instant::now();

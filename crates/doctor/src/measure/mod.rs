@@ -1,4 +1,4 @@
-//! What the near end measures with a far end that serves.
+//! Measurements between the local host and the server on the remote host.
 
 mod clock;
 mod echo;
@@ -7,48 +7,48 @@ mod mtu;
 mod tcp;
 mod udp;
 
-pub use clock::{ClockSeen, measure as clock};
+pub use clock::{ClockResult, measure as clock};
 pub use echo::Spread;
 pub(crate) use echo::{Pinger, round_trip};
 pub use latency::{LatencyRow, SIZES, measure as latency};
-pub use mtu::{MtuSeen, measure as mtu};
+pub use mtu::{MtuResult, measure as mtu};
 pub use tcp::{Load, TcpRun, measure as tcp};
-pub use udp::{UdpSeen, UdpWay, measure as udp};
+pub use udp::{UdpDirection, UdpResult, measure as udp};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use serde::{Deserialize, Serialize};
 
-/// Which way data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// From here to the far end.
+pub enum Direction {
+    /// From the local to the remote host.
     Out,
-    /// From the far end to here.
-    Back,
+    /// From the remote to the local host.
+    In,
 }
 
-impl Way {
-    /// Returns it for people.
+impl Direction {
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Out => "to the far end",
-            Self::Back => "from the far end",
+            Self::Out => "outbound",
+            Self::In => "inbound",
         }
     }
 }
 
-/// Returns the address from which this host reaches another.
+/// Returns the local address of the route to a remote address.
 ///
 /// # Errors
-/// Why it does not, for people.
+/// Why there is none.
 pub fn local_address(remote: SocketAddr) -> Result<IpAddr, String> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // Nothing is sent: the system only chooses the way.
+    // Nothing is sent: connecting only selects the route.
     let chosen = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(remote)?;
         socket.local_addr()
@@ -56,5 +56,5 @@ pub fn local_address(remote: SocketAddr) -> Result<IpAddr, String> {
     let ip = remote.ip();
     chosen
         .map(|address| address.ip())
-        .map_err(|error| format!("this host has no way to {ip}: {error}. See `ip route get {ip}`"))
+        .map_err(|error| format!("there is no route to {ip}: {error}. Check `ip route get {ip}`"))
 }

@@ -1,63 +1,64 @@
-//! The largest packet that passes uncut, by datagrams that may not be cut.
+//! The path MTU, measured with datagrams that may not be fragmented.
 
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::echo;
-use crate::far::{Datagram, DatagramKind, Examiner, FarError, HEADER_LEN, Reply, Request};
-use crate::far::{headers, is_too_long, learned, unexpected};
+use crate::remote::{Datagram, DatagramKind, Examiner, HEADER_LEN, RemoteError, Reply, Request};
+use crate::remote::{headers, is_too_long, learned, unexpected};
 
-/// What passes uncut. All in bytes of an IP packet.
+/// The path MTU in both directions, in bytes of an IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MtuSeen {
-    /// What our interface carries.
-    pub here: u32,
-    /// What the far end's interface carries.
-    pub there: u32,
-    /// What arrives at the far end; `None` if no datagram does.
+pub struct MtuResult {
+    /// MTU of the local interface.
+    pub local: u32,
+    /// MTU of the remote interface.
+    pub remote: u32,
+    /// Path MTU to the remote host; `None` if no datagram arrives there.
     pub out: Option<u32>,
-    /// What arrives here; `None` if no datagram does.
+    /// Path MTU from the remote host; `None` if no datagram arrives here.
     pub back: Option<u32>,
-    /// What our kernel takes for the path's MTU after a packet that was too large; `None` if it
-    /// could not be asked, or none was too large.
+    /// The path MTU that the local kernel assumes after a packet that was too large; `None` if no
+    /// packet was too large, or it is unknown.
     pub learned: Option<u32>,
-    /// The same of the far end's kernel and the way from there.
-    pub learned_there: Option<u32>,
+    /// The same for the remote kernel and the other direction.
+    pub learned_remote: Option<u32>,
 }
 
-/// Every path must carry so much: IPv4 asks for 576, IPv6 for 1280.
+/// Least path MTU: IPv4 requires 576, IPv6 1280.
 const LEAST: u32 = 576;
-/// No IP packet is longer.
+/// Longest IP packet.
 const MOST: u32 = 65_535;
-/// A size is tried so often before it counts as lost.
+/// Attempts before a size counts as lost.
 const TRIES: u32 = 3;
-/// Packets for the other way, of each size.
+/// Packets that the remote host sends for each attempt.
 const PROBES: u32 = 2;
 
-/// Measures the path's MTU both ways. `there` is what the far end's interface carries.
+/// Measures the path MTU in both directions. `local` and `remote` are the MTUs of the interfaces.
 ///
 /// # Errors
-/// Why the far end is no help.
-pub fn measure(far: &Examiner, here: u32, there: u32) -> Result<MtuSeen, FarError> {
-    let (here, there) = (here.clamp(LEAST, MOST), there.clamp(LEAST, MOST));
+/// Why the remote host did not answer as expected.
+pub fn measure(examiner: &Examiner, local: u32, remote: u32) -> Result<MtuResult, RemoteError> {
+    let (local, remote) = (local.clamp(LEAST, MOST), remote.clamp(LEAST, MOST));
     let mut numbers = 1_u64 << 32;
     let mut next = || {
         numbers += 1;
         numbers
     };
     let round_trips: Vec<f64> =
-        (0..5).filter_map(|_| echo::round_trip(far.udp(), far.token(), next())).collect();
-    let mut seen = MtuSeen { here, there, ..MtuSeen::default() };
+        (0..5).filter_map(|_| echo::round_trip(examiner.udp(), examiner.token(), next())).collect();
+    let mut seen = MtuResult { local, remote, ..MtuResult::default() };
     let Some(slowest) = round_trips.iter().copied().reduce(f64::max) else { return Ok(seen) };
-    let patience = Duration::from_secs_f64((slowest / 1e6 * 3.0).clamp(0.06, 1.0));
-    seen.out = search(here, |size| Ok(passes_out(far, size, &mut next, patience)))?;
-    seen.back = search(there, |size| passes_back(far, size, patience))?;
-    if seen.out.is_some_and(|out| out < here) {
-        seen.learned = learned(far.local(), far.who(), payload(far, here), patience);
+    let timeout = Duration::from_secs_f64((slowest / 1e6 * 3.0).clamp(0.06, 1.0));
+    seen.out = search(local, |size| Ok(passes_out(examiner, size, &mut next, timeout)))?;
+    seen.back = search(remote, |size| passes_back(examiner, size, timeout))?;
+    if seen.out.is_some_and(|out| out < local) {
+        seen.learned =
+            learned(examiner.local(), examiner.peer(), payload(examiner, local), timeout);
     }
-    if seen.back.is_some_and(|back| back < there) {
-        seen.learned_there = learned_there(far, there, patience)?;
+    if seen.back.is_some_and(|back| back < remote) {
+        seen.learned_remote = learned_remote(examiner, remote, timeout)?;
     }
     Ok(seen)
 }
@@ -65,8 +66,8 @@ pub fn measure(far: &Examiner, here: u32, there: u32) -> Result<MtuSeen, FarErro
 /// Returns the largest size up to `most` that passes; `None` if none does.
 fn search(
     most: u32,
-    mut passes: impl FnMut(u32) -> Result<bool, FarError>,
-) -> Result<Option<u32>, FarError> {
+    mut passes: impl FnMut(u32) -> Result<bool, RemoteError>,
+) -> Result<Option<u32>, RemoteError> {
     if passes(most)? {
         return Ok(Some(most));
     }
@@ -74,7 +75,7 @@ fn search(
         return Ok(None);
     }
     let (mut good, mut bad) = (LEAST, most);
-    // Most paths carry what Ethernet does: that is one question instead of ten.
+    // Most paths have the MTU of Ethernet: one probe then replaces ten.
     if bad > 1500 {
         if passes(1500)? { good = 1500 } else { bad = 1500 }
     }
@@ -85,67 +86,72 @@ fn search(
     Ok(Some(good))
 }
 
-fn payload(far: &Examiner, size: u32) -> usize {
-    ((size - headers(far.who().ip())) as usize).clamp(HEADER_LEN, crate::far::DATAGRAM_MAX)
+fn payload(examiner: &Examiner, size: u32) -> usize {
+    ((size - headers(examiner.peer().ip())) as usize).clamp(HEADER_LEN, crate::remote::DATAGRAM_MAX)
 }
 
 fn passes_out(
-    far: &Examiner,
+    examiner: &Examiner,
     size: u32,
     next: &mut impl FnMut() -> u64,
-    patience: Duration,
+    timeout: Duration,
 ) -> bool {
     let mut bytes = Vec::new();
     (0..TRIES).any(|_| {
         let number = next();
-        let (kind, token) = (DatagramKind::Probe, far.token());
+        let (kind, token) = (DatagramKind::Probe, examiner.token());
         let datagram = Datagram { kind, token, number, time: 0 };
-        datagram.encode(payload(far, size), &mut bytes);
-        match far.udp().send(&bytes) {
+        datagram.encode(payload(examiner, size), &mut bytes);
+        match examiner.udp().send(&bytes) {
             Err(error) if is_too_long(&error) => false,
-            _ => echo::answer(far.udp(), far.token(), number, Instant::now() + patience).is_some(),
+            _ => echo::answer(examiner.udp(), examiner.token(), number, Instant::now() + timeout)
+                .is_some(),
         }
     })
 }
 
-fn passes_back(far: &Examiner, size: u32, patience: Duration) -> Result<bool, FarError> {
-    let wanted = payload(far, size);
+fn passes_back(examiner: &Examiner, size: u32, timeout: Duration) -> Result<bool, RemoteError> {
+    let wanted = payload(examiner, size);
     let request = Request::Probe { size: wanted as u32, count: PROBES };
     for _ in 0..TRIES {
-        match far.ask(&request, Duration::from_secs(5))? {
+        match examiner.call(&request, Duration::from_secs(5))? {
             Reply::Probed { too_long_here: true, .. } => return Ok(false),
             Reply::Probed { .. } => {}
-            other => return Err(unexpected(far.who(), "probes", other)),
+            other => return Err(unexpected(examiner.peer(), "a probe result", other)),
         }
-        if arrives(far, wanted, Instant::now() + patience) {
+        if arrives(examiner, wanted, Instant::now() + timeout) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Waits for a probe of so many bytes.
-fn arrives(far: &Examiner, wanted: usize, deadline: Instant) -> bool {
+/// Waits for a probe of `wanted` bytes.
+fn arrives(examiner: &Examiner, wanted: usize, deadline: Instant) -> bool {
     let mut bytes = vec![0; 1 << 16];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || far.udp().set_read_timeout(Some(left)).is_err() {
+        if left.is_zero() || examiner.udp().set_read_timeout(Some(left)).is_err() {
             return false;
         }
-        let Ok(len) = far.udp().recv(&mut bytes) else { continue };
+        let Ok(len) = examiner.udp().recv(&mut bytes) else { continue };
         let datagram = Datagram::decode(&bytes[..len]);
-        if len == wanted && datagram.is_some_and(|d| d.token == far.token()) {
+        if len == wanted && datagram.is_some_and(|d| d.token == examiner.token()) {
             return true;
         }
     }
 }
 
-/// Asks the far end what its kernel takes for the path's MTU after packets of `size` bytes.
-fn learned_there(far: &Examiner, size: u32, patience: Duration) -> Result<Option<u32>, FarError> {
-    let (size, millis) = (payload(far, size) as u32, patience.as_millis().max(1) as u64);
-    match far.ask(&Request::Learned { size, millis }, Duration::from_secs(10))? {
+/// Returns the path MTU that the remote kernel assumes after packets of `size` bytes.
+fn learned_remote(
+    examiner: &Examiner,
+    size: u32,
+    timeout: Duration,
+) -> Result<Option<u32>, RemoteError> {
+    let (size, millis) = (payload(examiner, size) as u32, timeout.as_millis().max(1) as u64);
+    match examiner.call(&Request::Learned { size, millis }, Duration::from_secs(10))? {
         Reply::Learned { mtu } => Ok(mtu),
-        other => Err(unexpected(far.who(), "an MTU", other)),
+        other => Err(unexpected(examiner.peer(), "a path MTU", other)),
     }
 }
 
@@ -154,15 +160,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_size_that_passes_is_found_in_few_questions() {
+    fn the_largest_size_that_passes_is_found_with_few_probes() {
         for (most, mtu) in [(9000, 1400), (9000, 8999), (1500, 1500), (65_535, 1500), (9000, 577)] {
-            let mut questions = 0;
+            let mut probes = 0;
             let found = search(most, |size| {
-                questions += 1;
+                probes += 1;
                 Ok(size <= mtu)
             });
             assert_eq!(found.unwrap(), Some(mtu));
-            assert!(questions <= 19, "{questions} questions for {mtu}");
+            assert!(probes <= 19, "{probes} probes for {mtu}");
         }
         assert_eq!(search(1500, |_| Ok(false)).unwrap(), None);
     }

@@ -1,45 +1,45 @@
-//! Throughput of TCP, and how long small packets take meanwhile.
+//! TCP throughput, and the round trips of small packets under load.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pinger, Spread, Way};
-use crate::far::{Examiner, FarError, Reply, Request, StreamsSeen, unexpected};
-use crate::far::{receive_all, send_all};
+use super::{Direction, Pinger, Spread};
+use crate::remote::{Examiner, RemoteError, Reply, Request, StreamStats, unexpected};
+use crate::remote::{receive_all, send_all};
 
-/// A load.
+/// A TCP load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Load {
-    pub way: Way,
+    pub direction: Direction,
     pub streams: u32,
     pub time: Duration,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TcpRun {
-    /// Which way the data went.
-    pub way: Way,
-    /// On how many connections.
+    /// Direction of the data.
+    pub direction: Direction,
+    /// Number of connections.
     pub streams: u32,
-    /// Bytes that arrived.
+    /// Received bytes.
     pub bytes: u64,
-    /// How long that took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Bits per second over all that time.
+    /// Mean rate, in bits per second.
     pub mean: f64,
-    /// Bits per second in its second half, when slow start is over.
+    /// Rate of the second half, after slow start, in bits per second.
     pub settled: f64,
-    /// What the sender's kernel counted.
-    pub sender: StreamsSeen,
-    /// Round trips of small datagrams meanwhile.
+    /// Counters of the sender's kernel.
+    pub sender: StreamStats,
+    /// Round trips of small datagrams under this load.
     pub loaded: Option<Spread>,
 }
 
 impl TcpRun {
-    /// Returns the share of segments that were sent again.
+    /// Returns the share of retransmitted segments.
     pub fn retransmitted(&self) -> f64 {
         match self.sender.segments {
             0 => 0.0,
@@ -47,7 +47,7 @@ impl TcpRun {
         }
     }
 
-    /// Returns the share of the busy time in which one of its limits kept the sender back.
+    /// Returns the share of the sender's busy time that `micros` is.
     pub fn limited(&self, micros: u64) -> f64 {
         match self.sender.busy_us {
             0 => 0.0,
@@ -56,32 +56,32 @@ impl TcpRun {
     }
 }
 
-/// Streams may take so much longer than the load that they carry.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time that setting up or ending the streams may add.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Puts a load on the path.
+/// Runs a load on the path.
 ///
 /// # Errors
-/// Why the far end is no help.
-pub fn measure(far: &Examiner, load: Load) -> Result<TcpRun, FarError> {
-    let Load { way, streams: count, time } = load;
-    let streams = far.attach(count)?;
+/// Why the remote host did not answer as expected.
+pub fn measure(examiner: &Examiner, load: Load) -> Result<TcpRun, RemoteError> {
+    let Load { direction, streams: count, time } = load;
+    let streams = examiner.attach(count)?;
     let millis = time.as_millis() as u64;
-    far.tell(&match way {
-        Way::Out => Request::Receive { streams: count, millis },
-        Way::Back => Request::Send { streams: count, millis },
+    examiner.send(&match direction {
+        Direction::Out => Request::Receive { streams: count, millis },
+        Direction::In => Request::Send { streams: count, millis },
     })?;
-    far.ready(PATIENCE)?;
-    // Round trips count when the load has come to be.
-    let pinger = Pinger::start(far, time / 3);
-    let (arrived, ours) = match way {
-        Way::Out => (None, send_all(streams, time)),
-        Way::Back => (Some(receive_all(streams, time + PATIENCE / 2)), StreamsSeen::default()),
+    examiner.ready(TIMEOUT)?;
+    // Round trips count only after the load has ramped up.
+    let pinger = Pinger::start(examiner, time / 3);
+    let (arrived, ours) = match direction {
+        Direction::Out => (None, send_all(streams, time)),
+        Direction::In => (Some(receive_all(streams, time + TIMEOUT / 2)), StreamStats::default()),
     };
     let loaded = pinger.and_then(Pinger::finish);
-    let theirs = match far.hear(PATIENCE)? {
+    let theirs = match examiner.receive(TIMEOUT)? {
         Reply::Streams(seen) => seen,
-        other => return Err(unexpected(far.who(), "streams", other)),
+        other => return Err(unexpected(examiner.peer(), "stream statistics", other)),
     };
     let (bytes, micros, settled, sender) = match arrived {
         None => (theirs.received, theirs.micros, theirs.settled, ours),
@@ -89,5 +89,5 @@ pub fn measure(far: &Examiner, load: Load) -> Result<TcpRun, FarError> {
     };
     let seconds = micros as f64 / 1e6;
     let mean = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
-    Ok(TcpRun { way, streams: count, bytes, seconds, mean, settled, sender, loaded })
+    Ok(TcpRun { direction, streams: count, bytes, seconds, mean, settled, sender, loaded })
 }

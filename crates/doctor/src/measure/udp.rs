@@ -1,4 +1,4 @@
-//! Loss, order and jitter of datagrams at a chosen rate, both ways.
+//! Loss, order and jitter of datagrams at a given rate, in both directions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,37 +6,37 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::far::{Datagram, DatagramKind, Examiner, FarError, FloodSeen, Reply, Request};
-use crate::far::{Tally, flood, on_wire, unexpected};
+use crate::remote::{Datagram, DatagramKind, Examiner, FloodStats, RemoteError, Reply, Request};
+use crate::remote::{Tally, flood, on_wire, unexpected};
 
-/// What came of datagrams at a chosen rate.
+/// The result of datagrams at a given rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UdpSeen {
-    /// The rate that was wanted, in bits per second on the wire of Ethernet.
+pub struct UdpResult {
+    /// The requested rate, in bits per second on Ethernet.
     pub wanted: u64,
-    /// Bytes of each datagram.
+    /// Payload of a datagram, in bytes.
     pub size: u32,
-    /// Bytes that each takes on the wire of Ethernet.
+    /// Bytes of a datagram on Ethernet, with all headers.
     pub on_wire: u32,
-    /// To the far end.
-    pub out: UdpWay,
-    /// From it.
-    pub back: UdpWay,
+    /// To the remote host.
+    pub out: UdpDirection,
+    /// From the remote host.
+    pub back: UdpDirection,
 }
 
-/// What came of datagrams one way.
+/// The result in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UdpWay {
-    /// Datagrams that were sent.
+pub struct UdpDirection {
+    /// Sent datagrams.
     pub sent: u64,
-    /// How long that took, in microseconds.
+    /// Duration of sending, in microseconds.
     pub micros: u64,
-    /// What was seen of them.
-    pub seen: FloodSeen,
+    /// Statistics of the receiver.
+    pub seen: FloodStats,
 }
 
-impl UdpWay {
-    /// Returns the share that did not arrive.
+impl UdpDirection {
+    /// Returns the share of lost datagrams.
     pub fn loss(&self) -> f64 {
         match self.sent {
             0 => 0.0,
@@ -44,7 +44,7 @@ impl UdpWay {
         }
     }
 
-    /// Returns the rate that was sent, in bits per second, of datagrams that take `on_wire` bytes each.
+    /// Returns the rate of sending in bits per second, with `on_wire` bytes for each datagram.
     pub fn rate(&self, on_wire: u32) -> f64 {
         match self.micros {
             0 => 0.0,
@@ -53,42 +53,58 @@ impl UdpWay {
     }
 }
 
-/// A reply that takes longer than the load does not come.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// After so long without a datagram no more are on their way.
+/// Longest time of a reply, in addition to the duration of the load.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// After this time without a datagram, none is in flight.
 const QUIET: Duration = Duration::from_millis(300);
-/// No datagram is on its way for so long.
+/// Longest time to wait for datagrams in flight.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Sends datagrams of `size` bytes at a rate in bits per second on the wire, `time` each way.
+/// Sends datagrams of `size` bytes at `rate` bits per second on Ethernet, for `time` in each
+/// direction.
 ///
 /// # Errors
-/// Why the far end is no help.
-pub fn measure(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpSeen, FarError> {
-    let out = out(far, rate, size, time)?;
-    let back = back(far, rate, size, time)?;
-    Ok(UdpSeen { wanted: rate, size, on_wire: on_wire(size, far.who().ip()), out, back })
+/// Why the remote host did not answer as expected.
+pub fn measure(
+    examiner: &Examiner,
+    rate: u64,
+    size: u32,
+    time: Duration,
+) -> Result<UdpResult, RemoteError> {
+    let out = out(examiner, rate, size, time)?;
+    let back = back(examiner, rate, size, time)?;
+    Ok(UdpResult { wanted: rate, size, on_wire: on_wire(size, examiner.peer().ip()), out, back })
 }
 
-fn out(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, FarError> {
-    far.tell(&Request::FloodStart)?;
-    far.ready(PATIENCE)?;
-    let (begun, what) = (Instant::now(), (far.token(), size as usize));
-    let sent = flood(far.udp(), far.who(), what, rate, time, &AtomicBool::new(false));
-    let (who, what) = (far.who(), "datagrams cannot be sent");
-    let sent = sent.map_err(|error| FarError::Io { who, what, error })?;
-    let micros = begun.elapsed().as_micros() as u64;
-    match far.ask(&Request::FloodEnd, PATIENCE)? {
-        Reply::Seen(seen) => Ok(UdpWay { sent, micros, seen }),
-        other => Err(unexpected(who, "what it has seen", other)),
+fn out(
+    examiner: &Examiner,
+    rate: u64,
+    size: u32,
+    time: Duration,
+) -> Result<UdpDirection, RemoteError> {
+    examiner.send(&Request::FloodStart)?;
+    examiner.ready(TIMEOUT)?;
+    let (start, what) = (Instant::now(), (examiner.token(), size as usize));
+    let sent = flood(examiner.udp(), examiner.peer(), what, rate, time, &AtomicBool::new(false));
+    let (peer, what) = (examiner.peer(), "datagrams cannot be sent");
+    let sent = sent.map_err(|error| RemoteError::Io { peer, what, error })?;
+    let micros = start.elapsed().as_micros() as u64;
+    match examiner.call(&Request::FloodEnd, TIMEOUT)? {
+        Reply::Seen(seen) => Ok(UdpDirection { sent, micros, seen }),
+        other => Err(unexpected(peer, "datagram statistics", other)),
     }
 }
 
-fn back(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, FarError> {
-    let (who, what) = (far.who(), "datagrams cannot be received");
-    let udp = far.udp().try_clone().map_err(|error| FarError::Io { who, what, error })?;
+fn back(
+    examiner: &Examiner,
+    rate: u64,
+    size: u32,
+    time: Duration,
+) -> Result<UdpDirection, RemoteError> {
+    let (peer, what) = (examiner.peer(), "datagrams cannot be received");
+    let udp = examiner.udp().try_clone().map_err(|error| RemoteError::Io { peer, what, error })?;
     let over = Arc::new(AtomicBool::new(false));
-    let (told, token) = (over.clone(), far.token());
+    let (told, token) = (over.clone(), examiner.token());
     let counter = std::thread::spawn(move || {
         let mut tally = Tally::new();
         let mut bytes = vec![0; 1 << 16];
@@ -96,7 +112,7 @@ fn back(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, 
         let mut ended: Option<Instant> = None;
         loop {
             let is_over = told.load(Ordering::Relaxed);
-            // A far end that says it has ended and goes on is not listened to for ever.
+            // A remote host may continue to send after its reply: stop anyway.
             if is_over && ended.get_or_insert_with(Instant::now).elapsed() > DRAIN_MAX {
                 return tally.seen();
             }
@@ -116,11 +132,12 @@ fn back(far: &Examiner, rate: u64, size: u32, time: Duration) -> Result<UdpWay, 
         }
     });
     let millis = time.as_millis() as u64;
-    let reply = far.ask(&Request::Flood { bits_per_second: rate, size, millis }, time + PATIENCE);
+    let reply =
+        examiner.call(&Request::Flood { bits_per_second: rate, size, millis }, time + TIMEOUT);
     over.store(true, Ordering::Relaxed);
     let seen = counter.join().unwrap_or_default();
     match reply? {
-        Reply::Flooded { sent, micros } => Ok(UdpWay { sent, micros, seen }),
-        other => Err(unexpected(who, "what it has sent", other)),
+        Reply::Flooded { sent, micros } => Ok(UdpDirection { sent, micros, seen }),
+        other => Err(unexpected(peer, "a count of sent datagrams", other)),
     }
 }

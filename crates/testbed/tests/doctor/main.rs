@@ -87,7 +87,7 @@ fn a_narrow_link_between_two_routers_and_a_closed_port_are_found() {
     assert_eq!(mtu["learned"], 1400, "the router says so: {report}");
     let found = findings(&report, "mtu");
     assert_eq!(found[0]["level"], "warning", "{found:?}");
-    assert!(found[0]["mend"].as_str().unwrap().contains("mtu 1400"), "{found:?}");
+    assert!(found[0]["remedy"].as_str().unwrap().contains("mtu 1400"), "{found:?}");
     let found = findings(&report, "port");
     assert_eq!(found[0]["level"], "error", "{found:?}");
     assert_eq!(found[0]["what"], "TCP port 988 is closed");
@@ -121,9 +121,9 @@ fn a_black_hole_for_large_packets_is_found_and_small_requests_pass() {
     assert_eq!((&mtu["learned"], &mtu["learned_there"]), (&1500.into(), &9000.into()), "{mtu}");
     let found = findings(&report, "mtu");
     assert_eq!((&found[0]["level"], status), (&"error".into(), 1), "{found:?}");
-    assert!(found[0]["what"].as_str().unwrap().contains("from there"), "{found:?}");
+    assert!(found[0]["what"].as_str().unwrap().contains("from the remote host"), "{found:?}");
     let hosts = findings(&report, "sockets");
-    assert!(hosts.iter().any(|one| one["place"] == "there"), "the remote host reported: {report}");
+    assert!(hosts.iter().any(|one| one["place"] == "remote"), "the remote host reported: {report}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_slow_link_shows_its_rate_and_its_shaper() {
     let found = findings(&report, "queue");
     assert_eq!(found.len(), 2, "{found:?}");
     for one in found {
-        assert!(one["what"].as_str().unwrap().contains("held down by a shaper (tbf)"), "{one}");
+        assert!(one["what"].as_str().unwrap().contains("a traffic shaper (tbf)"), "{one}");
     }
     assert!(report["measured"]["udp"]["out"]["seen"]["received"].as_u64().unwrap() > 0);
     assert_eq!(status, 0, "{report}");

@@ -1,19 +1,18 @@
-//! What a far end says of its host, fit to be read and to stand in a command.
+//! Sanitises the evidence of a remote host for terminals and for commands.
 //!
-//! Findings paste names of devices and lists of processors into commands that people run as root. So
-//! such words are kept only if they are what a kernel would say, and all others are made harmless
-//! to read.
+//! Findings put device names and CPU lists into commands that administrators run as root. Such words
+//! are kept only in the form in which a kernel writes them; other text is made printable.
 
 use fulmar_text::printable;
 
 use crate::evidence::{Device, Host};
 
-/// Characters of a text from the other end that are shown.
+/// Most characters of a remote text that are shown.
 const WORDS_MAX: usize = 300;
-/// Bytes of a device's name: the kernel's bound.
+/// Longest name of a device, in bytes: the kernel's limit.
 const NAME_MAX: usize = 15;
 
-/// Returns a text of the other end as one line that a terminal can show, of bounded length.
+/// Returns a remote text as one printable line of limited length.
 pub(super) fn words(text: &str) -> String {
     match text.char_indices().nth(WORDS_MAX) {
         Some((end, _)) => printable(&text[..end]) + "...",
@@ -21,7 +20,7 @@ pub(super) fn words(text: &str) -> String {
     }
 }
 
-/// Returns what a far host says of itself without what no host would say.
+/// Returns the evidence of a remote host without invalid values.
 pub(super) fn host(mut host: Host) -> Host {
     for text in [&mut host.name, &mut host.kernel, &mut host.fulmar] {
         *text = words(text);
@@ -39,8 +38,8 @@ pub(super) fn host(mut host: Host) -> Host {
     ] {
         *text = text.take().map(|text| words(&text));
     }
-    // Nodes are named by their place in the list, so it is kept whole or not at all.
-    if !host.numa.iter().all(|list| is_processors(list)) {
+    // A NUMA node is identified by its index, so the list is kept completely or not at all.
+    if !host.numa.iter().all(|list| is_cpu_list(list)) {
         host.numa.clear();
     }
     host.devices.retain(|device| is_device(&device.name));
@@ -59,11 +58,11 @@ fn clean_device(device: &mut Device) {
     device.offloads.retain(|name, _| is_made_of(name, |c| matches!(c, b'a'..=b'z' | b'-')));
     for interrupt in &mut device.interrupts {
         interrupt.name = words(&interrupt.name);
-        interrupt.affinity = interrupt.affinity.take().filter(|list| is_processors(list));
+        interrupt.affinity = interrupt.affinity.take().filter(|list| is_cpu_list(list));
     }
 }
 
-/// Whether this may be the name of a network interface, and is no option of a command nor a
+/// Returns whether this is a valid name of a network interface, and neither a command option nor a
 /// directory.
 fn is_device(name: &str) -> bool {
     let known = |c: u8| c.is_ascii_alphanumeric() || b"_.:@-".contains(&c);
@@ -71,8 +70,8 @@ fn is_device(name: &str) -> bool {
     first && name.len() <= NAME_MAX && is_made_of(name, known) && !matches!(name, "." | "..")
 }
 
-/// Whether this may be a list of processors such as `0-7,16`; empty for memory alone.
-fn is_processors(list: &str) -> bool {
+/// Returns whether this is a CPU list such as `0-7,16`; a NUMA node without CPUs has an empty one.
+fn is_cpu_list(list: &str) -> bool {
     list.is_empty() || is_made_of(list, |c| c.is_ascii_digit() || matches!(c, b',' | b'-'))
 }
 
@@ -86,13 +85,13 @@ mod tests {
     use crate::evidence::{Interrupt, gather};
 
     #[test]
-    fn what_this_host_says_of_itself_is_kept_whole() {
+    fn valid_evidence_is_kept_unchanged() {
         let said = gather(Some("127.0.0.1".parse().unwrap()));
         assert_eq!(host(said.clone()), said);
     }
 
     #[test]
-    fn names_of_devices_are_those_of_kernels() {
+    fn only_valid_device_names_are_accepted() {
         for good in ["eth0", "bond0.12", "ens1f0np0", "wan-1", "br_lnet", "eth0:1", "veth1@if2"] {
             assert!(is_device(good), "{good}");
         }
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_of_the_kernel_stay_where_they_may_stand_in_a_command() {
+    fn text_that_is_unsafe_in_commands_is_removed() {
         let interrupt = Interrupt { affinity: Some("0;id".into()), ..Interrupt::default() };
         let device = Device {
             name: "eth0".into(),
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_one_line_of_bounded_length() {
+    fn a_text_becomes_one_line_of_limited_length() {
         assert_eq!(words("a\nERROR (1)"), "a?ERROR (1)");
         assert_eq!(words(&"\u{e9}".repeat(WORDS_MAX)).chars().count(), WORDS_MAX);
         assert_eq!(words(&"\u{e9}".repeat(WORDS_MAX + 1)).chars().count(), WORDS_MAX + 3);

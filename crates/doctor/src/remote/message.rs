@@ -1,4 +1,4 @@
-//! What both ends say to each other.
+//! The messages of the protocol.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,52 +9,51 @@ use crate::evidence::Host;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Greeting {
-    /// Begins an examination.
+    /// Starts an examination.
     Examine { version: u32, program: String },
-    /// Adds a connection that will carry load.
+    /// Adds a connection for a load.
     Attach { token: u64 },
 }
 
-/// What the examiner asks of the server.
+/// A request of the examiner to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// What the host says of itself: [`Reply::Host`].
+    /// Requests the evidence of the host: [`Reply::Host`].
     Host,
-    /// What time it is: [`Reply::Clock`].
+    /// Requests the time: [`Reply::Clock`].
     Clock,
-    /// Datagrams of a size that may not be cut, to the examiner: [`Reply::Probed`].
+    /// Requests datagrams of a size that may not be fragmented: [`Reply::Probed`].
     Probe { size: u32, count: u32 },
-    /// What the kernel takes for the path's MTU after datagrams of a size that is too large, each of
-    /// which the path has so long to refuse: [`Reply::Learned`].
+    /// Requests the path MTU that the kernel assumes after datagrams of a size that is too large,
+    /// with so long to wait for an ICMP error after each: [`Reply::Learned`].
     Learned { size: u32, millis: u64 },
-    /// Datagrams will come: [`Reply::Ready`].
+    /// Announces datagrams: [`Reply::Ready`].
     FloodStart,
-    /// No more will come: [`Reply::Seen`].
+    /// Ends the datagrams: [`Reply::Seen`].
     FloodEnd,
-    /// Datagrams to the examiner, at a rate on the wire of Ethernet: [`Reply::Flooded`], when they are
-    /// sent.
+    /// Requests datagrams at a rate on Ethernet: [`Reply::Flooded`] after the last one.
     Flood { bits_per_second: u64, size: u32, millis: u64 },
-    /// Data will come on attached connections: [`Reply::Ready`], then [`Reply::Streams`].
+    /// Announces data on attached connections: [`Reply::Ready`], then [`Reply::Streams`].
     Receive { streams: u32, millis: u64 },
-    /// Data to the examiner on attached connections: the same replies.
+    /// Requests data on attached connections: the same replies.
     Send { streams: u32, millis: u64 },
-    /// Messages are to be sent back on one attached connection: [`Reply::Ready`], then
-    /// [`Reply::Ended`] when that connection has ended.
+    /// Requests that messages on one attached connection are sent back: [`Reply::Ready`], then
+    /// [`Reply::Ended`] when that connection is closed.
     Echo { millis: u64 },
 }
 
 impl Request {
-    /// Returns what is wrong with a request: everything that an examiner chooses is bounded.
+    /// Checks the values of a request against their limits. Returns the reason of a refusal.
     pub(crate) fn check(&self) -> Result<(), String> {
         let within = |what: &str, value: u64, max: u64| match value {
             1.. if value <= max => Ok(()),
-            _ => Err(format!("{what} may be 1 to {max}, and not {value}")),
+            _ => Err(format!("{value} {what}: the limit is 1 to {max}")),
         };
         let long = LOAD_MAX.as_millis() as u64;
         let size = |size: u32| match size as usize {
             super::HEADER_LEN..=super::DATAGRAM_MAX => Ok(()),
-            _ => Err(format!("a datagram has no {size} bytes")),
+            _ => Err(format!("{size} is not a valid size of a datagram")),
         };
         match *self {
             Self::Host | Self::Clock | Self::FloodStart | Self::FloodEnd => Ok(()),
@@ -75,26 +74,26 @@ impl Request {
     }
 }
 
-/// Returns whether a message of so many bytes is sent back.
+/// Returns whether a message of so many bytes may be sent back.
 pub(crate) fn may_echo(len: u32) -> bool {
     (1..=ECHO_MAX).contains(&len)
 }
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// The examination begins.
+    /// The examination has started.
     Welcome {
         version: u32,
         program: String,
         token: u64,
     },
-    /// Another one is under way.
+    /// Another examination is running.
     Busy {
         with: String,
     },
-    /// The request is not granted.
+    /// The request is refused.
     Refused {
         why: String,
     },
@@ -103,85 +102,84 @@ pub(crate) enum Reply {
     Clock {
         unix_ns: u64,
     },
-    /// How many were sent, and whether the host's own interface refused the size.
+    /// The number of sent probes, and whether the host's own interface refused the size.
     Probed {
         sent: u32,
         too_long_here: bool,
     },
-    /// The path's MTU, in bytes of an IP packet, if the kernel could be asked.
+    /// The path MTU in bytes of an IP packet, if known.
     Learned {
         mtu: Option<u32>,
     },
     Ready,
-    Seen(FloodSeen),
+    Seen(FloodStats),
     Flooded {
         sent: u64,
         micros: u64,
     },
-    Streams(StreamsSeen),
+    Streams(StreamStats),
     Ended,
 }
 
 impl Reply {
-    /// Returns its name.
+    /// Returns its name for error messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Welcome { .. } => "a welcome",
-            Self::Busy { .. } => "that it is busy",
+            Self::Busy { .. } => "a busy notice",
             Self::Refused { .. } => "a refusal",
-            Self::Host(_) => "with its host",
-            Self::Clock { .. } => "with its clock",
-            Self::Probed { .. } => "with probes",
-            Self::Learned { .. } => "with an MTU",
-            Self::Ready => "that it is ready",
-            Self::Seen(_) => "what it has seen",
-            Self::Flooded { .. } => "what it has sent",
-            Self::Streams(_) => "with streams",
-            Self::Ended => "that it has ended",
+            Self::Host(_) => "host evidence",
+            Self::Clock { .. } => "a clock reading",
+            Self::Probed { .. } => "a probe result",
+            Self::Learned { .. } => "a path MTU",
+            Self::Ready => "a ready notice",
+            Self::Seen(_) => "datagram statistics",
+            Self::Flooded { .. } => "a count of sent datagrams",
+            Self::Streams(_) => "stream statistics",
+            Self::Ended => "an end notice",
         }
     }
 }
 
-/// What was seen of datagrams at the end where they arrive.
+/// Statistics of received datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FloodSeen {
-    /// Datagrams that came.
+pub struct FloodStats {
+    /// Received datagrams.
     pub received: u64,
-    /// Those that came after one that was sent later.
+    /// Those that arrived after one that was sent later.
     pub reordered: u64,
-    /// How much the time on the way varies from one to the next, in microseconds, smoothed as in
-    /// RFC 3550.
+    /// Variation of the transit time between datagrams, smoothed as in RFC 3550, in microseconds.
     pub jitter_us: f64,
-    /// From the first to the last, in microseconds.
+    /// Time from the first to the last, in microseconds.
     pub micros: u64,
-    /// Datagrams that arrived, and for which the host had no room.
+    /// Datagrams that the host dropped because a receive buffer was full.
     pub overrun: u64,
 }
 
-/// What the sender's kernel counted on streams, all of them together.
+/// Statistics of all streams of a load together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StreamsSeen {
-    /// Bytes that came, where they arrive.
+pub struct StreamStats {
+    /// Received bytes; only from the receiver.
     pub received: u64,
-    /// How long that took, in microseconds.
+    /// Duration of receiving, in microseconds.
     pub micros: u64,
-    /// Bits per second in the second half of that time.
+    /// Rate of the second half of that time, in bits per second.
     pub settled: f64,
-    /// Segments that were sent.
+    /// Sent segments; this and the following are only from the sender.
     pub segments: u64,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// How long there was something to send, in microseconds.
+    /// Time with data to send, in microseconds.
     pub busy_us: u64,
-    /// How much of that the receiver's window kept it back.
+    /// Part of that in which the receiver's window was the limit.
     pub receiver_limited_us: u64,
-    /// How much of that the send buffer kept it back.
+    /// Part of that in which the send buffer was the limit.
     pub buffer_limited_us: u64,
-    /// The congestion windows at the end, in bytes.
+    /// Sum of the congestion windows at the end, in bytes.
     pub window: u64,
     /// The shortest round trip, in microseconds.
     pub round_trip_min_us: u64,
-    /// Payload of a full segment.
+    /// Payload of a full segment, in bytes.
     pub segment_size: u32,
 }
 
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_an_examiner_chooses_has_a_bound() {
+    fn all_values_of_requests_are_limited() {
         let long = LOAD_MAX.as_millis() as u64;
         for good in [
             Request::Send { streams: STREAMS_MAX, millis: long },

@@ -1,36 +1,36 @@
-//! Datagrams between both ends.
+//! Datagrams between both hosts.
 //!
 //! ```text
-//! 0 magic  4 kind  8 token u64  16 number u64  24 time u64  32 anything
+//! 0 magic  4 kind  8 token u64  16 number u64  24 time u64  32 padding
 //! ```
 //!
-//! Little end first. The time is of the sender's own clock, in nanoseconds since it began.
+//! Little-endian. The time is in nanoseconds since the sender started.
 
 use std::net::IpAddr;
 
 use fulmar_wire::{Order, Reader, Writer};
 
-/// Bytes in front of what only takes room.
+/// Length of the header; padding follows.
 pub(crate) const HEADER_LEN: usize = 32;
 const MAGIC: u32 = 0x4644_6f63;
 
-/// What a datagram is for.
+/// The purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatagramKind {
-    /// To be answered.
+    /// Requests an answer.
     Echo,
-    /// The answer, with number and time as they came.
+    /// The answer, with the same number and time.
     Echoed,
-    /// To be counted.
+    /// Is counted by the receiver.
     Flood,
-    /// To see whether this size arrives.
+    /// Tests whether this size arrives.
     Probe,
 }
 
 const KINDS: [DatagramKind; 4] =
     [DatagramKind::Echo, DatagramKind::Echoed, DatagramKind::Flood, DatagramKind::Probe];
 
-/// What a datagram says.
+/// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) kind: DatagramKind,
@@ -40,7 +40,7 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// Reads one; `None` if it is none of ours.
+    /// Parses one; `None` if it is not valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes, Order::Little);
         if reader.u32("magic").ok()? != MAGIC {
@@ -51,7 +51,7 @@ impl Datagram {
         Some(Self { kind, token: next("token")?, number: next("number")?, time: next("time")? })
     }
 
-    /// Writes one of `len` bytes, of which there are at least [`HEADER_LEN`].
+    /// Writes one of `len` bytes, at least [`HEADER_LEN`].
     pub(crate) fn encode(&self, len: usize, out: &mut Vec<u8>) {
         out.clear();
         let mut writer = Writer::new(out, Order::Little);
@@ -64,15 +64,15 @@ impl Datagram {
     }
 }
 
-/// Bytes that Ethernet adds to a packet: preamble, header, checksum, and the gap behind it.
+/// Bytes that Ethernet adds to a packet: preamble, header, checksum and inter-frame gap.
 const FRAMING: u32 = 8 + 14 + 4 + 12;
 
-/// Returns the headers of IP and UDP in front of a datagram, in bytes.
+/// Returns the length of the IP and UDP headers of a datagram, in bytes.
 pub(crate) fn headers(address: IpAddr) -> u32 {
     if address.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }
 
-/// Returns how many bytes of Ethernet a datagram of `size` bytes takes that is not cut.
+/// Returns the bytes on Ethernet of an unfragmented datagram with `size` bytes of payload.
 pub(crate) fn on_wire(size: u32, address: IpAddr) -> u32 {
     size.saturating_add(headers(address) + FRAMING)
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_what_it_was_and_nonsense_is_none() {
+    fn a_datagram_survives_a_round_trip_and_garbage_is_rejected() {
         let mut bytes = Vec::new();
         for kind in KINDS {
             let datagram = Datagram { kind, token: 7, number: 8, time: 9 };

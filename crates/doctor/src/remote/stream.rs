@@ -1,36 +1,36 @@
-//! TCP connections that carry load.
+//! TCP connections under load.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::StreamsSeen;
+use super::StreamStats;
 
-/// Bytes of one read or write.
+/// Size of one read or write, in bytes.
 const CHUNK: usize = 256 << 10;
-/// A receiver looks so often whether it is late.
-const GLANCE: Duration = Duration::from_millis(200);
-/// How often the bytes that came are read off.
+/// How often a receiver checks whether to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the counter of received bytes is sampled.
 const SAMPLE: Duration = Duration::from_millis(20);
 
-/// What has arrived on all connections.
+/// The data that arrived on all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Arrived {
     pub(crate) bytes: u64,
     pub(crate) time: Duration,
-    /// Bits per second in the second half of the time.
+    /// Rate of the second half of the time, in bits per second.
     pub(crate) settled: f64,
 }
 
-/// Writes to all connections for a time, ends them, and returns what their kernel counted.
-pub(crate) fn send_all(streams: Vec<TcpStream>, time: Duration) -> StreamsSeen {
+/// Writes to all connections for `time`, closes them, and returns the counters of the kernel.
+pub(crate) fn send_all(streams: Vec<TcpStream>, time: Duration) -> StreamStats {
     let deadline = Instant::now() + time;
     let threads: Vec<_> = streams
         .into_iter()
         .map(|stream| std::thread::spawn(move || send(&stream, deadline)))
         .collect();
-    let mut sum = StreamsSeen::default();
+    let mut sum = StreamStats::default();
     for thread in threads {
         let Ok(one) = thread.join() else { continue };
         sum.segments = sum.segments.saturating_add(one.segments);
@@ -48,7 +48,7 @@ pub(crate) fn send_all(streams: Vec<TcpStream>, time: Duration) -> StreamsSeen {
     sum
 }
 
-fn send(mut stream: &TcpStream, deadline: Instant) -> StreamsSeen {
+fn send(mut stream: &TcpStream, deadline: Instant) -> StreamStats {
     let bytes = vec![0x5a; CHUNK];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -62,9 +62,9 @@ fn send(mut stream: &TcpStream, deadline: Instant) -> StreamsSeen {
         }
     }
     let state = fulmar_net::tcp_state(stream).unwrap_or_default();
-    // The other end has gone already if this fails.
+    // An error means that the peer has closed the connection.
     let _ = stream.shutdown(Shutdown::Write);
-    StreamsSeen {
+    StreamStats {
         segments: state.segments.into(),
         retransmits: state.retransmits.into(),
         busy_us: state.busy.as_micros() as u64,
@@ -73,39 +73,39 @@ fn send(mut stream: &TcpStream, deadline: Instant) -> StreamsSeen {
         window: state.window,
         round_trip_min_us: state.round_trip_min.as_micros() as u64,
         segment_size: state.segment_size,
-        ..StreamsSeen::default()
+        ..StreamStats::default()
     }
 }
 
-/// Reads from all connections to their end, at most for a time.
-pub(crate) fn receive_all(streams: Vec<TcpStream>, patience: Duration) -> Arrived {
-    let (total, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let begun = Instant::now();
+/// Reads from all connections to their end, for at most `timeout`.
+pub(crate) fn receive_all(streams: Vec<TcpStream>, timeout: Duration) -> Arrived {
+    let (total, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let start = Instant::now();
     let mut samples = vec![(Duration::ZERO, 0)];
     std::thread::scope(|scope| {
         let threads: Vec<_> =
-            streams.iter().map(|stream| scope.spawn(|| receive(stream, &total, &over))).collect();
+            streams.iter().map(|stream| scope.spawn(|| receive(stream, &total, &stop))).collect();
         loop {
             std::thread::sleep(SAMPLE);
-            let (elapsed, bytes) = (begun.elapsed(), total.load(Ordering::Relaxed));
+            let (elapsed, bytes) = (start.elapsed(), total.load(Ordering::Relaxed));
             samples.push((elapsed, bytes));
             if threads.iter().all(|thread| thread.is_finished()) {
                 break;
             }
-            if elapsed >= patience {
-                over.store(true, Ordering::Relaxed);
+            if elapsed >= timeout {
+                stop.store(true, Ordering::Relaxed);
             }
         }
     });
     settle(&samples)
 }
 
-fn receive(mut stream: &TcpStream, total: &AtomicU64, over: &AtomicBool) {
+fn receive(mut stream: &TcpStream, total: &AtomicU64, stop: &AtomicBool) {
     let mut bytes = vec![0; CHUNK];
-    if stream.set_read_timeout(Some(GLANCE)).is_err() {
+    if stream.set_read_timeout(Some(STOP_INTERVAL)).is_err() {
         return;
     }
-    while !over.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut bytes) {
             Ok(0) => return,
             Ok(count) => {
@@ -119,11 +119,11 @@ fn receive(mut stream: &TcpStream, total: &AtomicU64, over: &AtomicBool) {
     }
 }
 
-/// Reads the rate off samples of how many bytes had come when: from the first to the last byte,
-/// and in the second half of that.
+/// Computes the time from the first to the last byte, and the rate of its second half, from samples
+/// of time and received bytes.
 fn settle(samples: &[(Duration, u64)]) -> Arrived {
     let bytes = samples.last().map_or(0, |(_, bytes)| *bytes);
-    // A sample is taken after the bytes came, so the last one without any is the beginning.
+    // A sample is taken after bytes arrive, so the last one without any marks the start.
     let first = samples.iter().rfind(|(_, seen)| *seen == 0).map_or(Duration::ZERO, |s| s.0);
     let last = samples.iter().find(|(_, seen)| *seen == bytes).map_or(first, |s| s.0);
     let time = last.saturating_sub(first);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_settled_rate_leaves_the_beginning_out() {
+    fn the_settled_rate_excludes_the_start() {
         let at = |ms| Duration::from_millis(ms);
         let samples = [
             (at(0), 0),

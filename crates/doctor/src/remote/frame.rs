@@ -1,4 +1,4 @@
-//! Frames: a length of four bytes, big end first, and so much JSON.
+//! Frames: a big-endian length of four bytes, then JSON of that length.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,13 +8,13 @@ use fulmar_wire::{Order, Reader, Writer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{FRAME_MAX, FarError, clean};
+use super::{FRAME_MAX, RemoteError, clean};
 
 /// Sends one frame.
 pub(super) fn send<T: Serialize>(mut stream: &TcpStream, value: &T) -> io::Result<()> {
     let body = serde_json::to_vec(value)?;
     if body.len() > FRAME_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, "there is more to say than is allowed"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "the message is longer than the limit"));
     }
     let mut frame = Vec::with_capacity(4 + body.len());
     let mut writer = Writer::new(&mut frame, Order::Big);
@@ -24,46 +24,47 @@ pub(super) fn send<T: Serialize>(mut stream: &TcpStream, value: &T) -> io::Resul
     stream.write_all(&frame)
 }
 
-/// Receives one frame, however slowly it comes, within `patience`.
+/// Receives one frame within `timeout`.
 pub(super) fn receive<T: DeserializeOwned>(
     stream: &TcpStream,
-    who: SocketAddr,
-    patience: Duration,
-) -> Result<T, FarError> {
-    receive_within(stream, who, patience, FRAME_MAX)
+    peer: SocketAddr,
+    timeout: Duration,
+) -> Result<T, RemoteError> {
+    receive_within(stream, peer, timeout, FRAME_MAX)
 }
 
-/// As [`receive`], with at most `max` bytes of JSON.
+/// Like [`receive`], with at most `max` bytes of JSON.
 pub(super) fn receive_within<T: DeserializeOwned>(
     stream: &TcpStream,
-    who: SocketAddr,
-    patience: Duration,
+    peer: SocketAddr,
+    timeout: Duration,
     max: usize,
-) -> Result<T, FarError> {
-    let deadline = Instant::now() + patience;
+) -> Result<T, RemoteError> {
+    let deadline = Instant::now() + timeout;
     let mut head = [0; 4];
-    fill(stream, &mut head, deadline).map_err(|error| told(who, patience, error))?;
+    fill(stream, &mut head, deadline).map_err(|error| receive_error(peer, timeout, error))?;
     let len = Reader::new(&head, Order::Big).u32("length").unwrap_or(u32::MAX);
     if len as usize > max {
-        return Err(FarError::TooLong { who, len: len.into(), max });
+        return Err(RemoteError::TooLong { peer, len: len.into(), max });
     }
     let mut body = vec![0; len as usize];
-    fill(stream, &mut body, deadline).map_err(|error| told(who, patience, error))?;
-    // It quotes what came.
+    fill(stream, &mut body, deadline).map_err(|error| receive_error(peer, timeout, error))?;
+    // The error quotes remote text.
     let garbled = |error: serde_json::Error| clean::words(&error.to_string());
-    serde_json::from_slice(&body).map_err(|error| FarError::Garbled { who, why: garbled(error) })
+    serde_json::from_slice(&body)
+        .map_err(|error| RemoteError::Invalid { peer, why: garbled(error) })
 }
 
-/// Says why a frame did not come.
-fn told(who: SocketAddr, patience: Duration, error: io::Error) -> FarError {
+/// Returns the error for a frame that was not received.
+fn receive_error(peer: SocketAddr, timeout: Duration, error: io::Error) -> RemoteError {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-            FarError::Silent { who, seconds: patience.as_secs() }
+            RemoteError::Timeout { peer, seconds: timeout.as_secs() }
         }
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            FarError::Gone { who }
+            RemoteError::Closed { peer }
         }
-        _ => FarError::Io { who, what: "the connection broke", error },
+        _ => RemoteError::Io { peer, what: "the connection failed", error },
     }
 }
 

@@ -1,4 +1,4 @@
-//! One examination, at the end that serves.
+//! One examination, on the server.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,65 +10,68 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fulmar_wire::{Order, Reader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::flood::is_passing;
+use super::flood::is_temporary;
 use super::message::may_echo;
-use super::server::{datagrams, hurry};
+use super::server::{datagrams, set_nodelay};
 use super::{Datagram, DatagramKind, GREETING_MAX, HEADER_LEN, IDLE_MAX, SESSION_MAX};
-use super::{FarError, Reply, Request, StreamsSeen, Tally, VERSION, flood, frame, learned};
+use super::{RemoteError, Reply, Request, StreamStats, Tally, VERSION, flood, frame, learned};
 use crate::evidence;
 
-/// Somebody who examines.
+/// A running examination.
 pub(super) struct Session {
-    who: SocketAddr,
+    peer: SocketAddr,
     local: IpAddr,
     token: u64,
-    /// To end it from outside.
+    /// The control connection, to shut it down from outside.
     control: TcpStream,
     udp: UdpSocket,
     over: AtomicBool,
-    /// Connections that wait for a load.
+    /// Attached connections without a load.
     streams: Mutex<Vec<TcpStream>>,
-    /// Those that carry one.
+    /// Those with a load.
     loaded: Mutex<Vec<TcpStream>>,
     attached: Condvar,
     datagrams: Mutex<Datagrams>,
 }
 
-/// What is known of the examiner's datagrams.
+/// State of the examiner's datagrams.
 #[derive(Default)]
 struct Datagrams {
-    /// Where they come from.
+    /// Their source address.
     from: Option<SocketAddr>,
-    /// Those that are counted.
+    /// The counters, while they are counted.
     tally: Option<Tally>,
 }
 
-/// Streams may take so much longer than the load that they carry.
+/// Longest time that ending the streams may add to a load.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// After so long without a datagram no more are on their way.
+/// After this time without a datagram, none is in flight.
 const QUIET: Duration = Duration::from_millis(250);
-/// Who takes datagrams looks so often whether the examination is over.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often the receiver of datagrams checks whether the examination is over.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Begins with the caller of a control connection. It fails, with a reason for people, if the host
-    /// has no token or no UDP socket to give.
-    pub(super) fn new(who: SocketAddr, control: &TcpStream) -> Result<Self, String> {
-        // Nobody else may guess it.
+    /// Starts an examination for a control connection.
+    ///
+    /// # Errors
+    /// Why no token or no UDP socket is available.
+    pub(super) fn new(peer: SocketAddr, control: &TcpStream) -> Result<Self, String> {
+        // The token must not be guessable.
         let mut token = [0; 8];
         File::open("/dev/urandom")
             .and_then(|mut file| file.read_exact(&mut token))
-            .map_err(told)?;
-        hurry(control);
-        let local = control.local_addr().map_err(told)?;
-        // Datagrams come to the address that was called, and must be answered from there.
-        let udp = datagrams(local).map_err(|error| format!("no UDP socket at {local}: {error}"))?;
-        udp.set_read_timeout(Some(GLANCE)).map_err(told)?;
+            .map_err(text)?;
+        set_nodelay(control);
+        let local = control.local_addr().map_err(text)?;
+        // Datagrams arrive at the address of the control connection, and must be answered from it.
+        let udp = datagrams(local)
+            .map_err(|error| format!("cannot open a UDP socket at {local}: {error}"))?;
+        udp.set_read_timeout(Some(STOP_INTERVAL)).map_err(text)?;
         Ok(Self {
-            who,
+            peer,
             local: local.ip(),
             token: u64::from_ne_bytes(token),
-            control: control.try_clone().map_err(told)?,
+            control: control.try_clone().map_err(text)?,
             udp,
             over: AtomicBool::new(false),
             streams: Mutex::default(),
@@ -78,16 +81,16 @@ impl Session {
         })
     }
 
-    pub(super) fn who(&self) -> SocketAddr {
-        self.who
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
-    /// Whether this is the examiner, with its token.
+    /// Returns whether this is the address of the examiner, with its token.
     pub(super) fn owns(&self, address: IpAddr, token: u64) -> bool {
-        address == self.who.ip() && token == self.token
+        address == self.peer.ip() && token == self.token
     }
 
-    /// Takes a connection that will carry load, if there are not `max` already.
+    /// Adds a connection for a load, unless there are `max` already.
     pub(super) fn attach(&self, stream: TcpStream, max: usize) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() < max {
@@ -96,10 +99,10 @@ impl Session {
         }
     }
 
-    /// Ends it, with all that goes on in it.
+    /// Ends the examination and its loads.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
-        // Those that are gone need no end.
+        // Errors mean that the peer has closed them already.
         let _ = self.control.shutdown(Shutdown::Both);
         for stream in &*self.loaded() {
             let _ = stream.shutdown(Shutdown::Both);
@@ -110,8 +113,8 @@ impl Session {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether the examiner has closed its control connection, or that is broken.
-    fn is_left(&self) -> bool {
+    /// Returns whether the control connection is closed or broken.
+    fn is_closed(&self) -> bool {
         let mut control = [PollFd::new(&self.control, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut control, Some(&now)).is_ok_and(|count| count > 0)
@@ -125,27 +128,27 @@ impl Session {
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes datagrams until the examination is over, and ends it when the examiner has left.
+    /// Receives datagrams until the examination is over, and ends it when the examiner disconnects.
     fn receive(&self) {
         let mut bytes = vec![0; 1 << 16];
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         while !self.is_over() {
             let received = self.udp.recv_from(&mut bytes);
             let now = Instant::now();
             if let Ok((len, from)) = received {
                 self.datagram(&bytes[..len], from, now);
             }
-            if now.duration_since(looked) >= GLANCE {
-                looked = now;
-                if self.is_left() {
+            if now.duration_since(checked) >= STOP_INTERVAL {
+                checked = now;
+                if self.is_closed() {
                     self.end();
                 }
             }
         }
     }
 
-    /// Takes a datagram, which is passed over unless it is the examiner's. What is answered is no
-    /// longer than what came.
+    /// Handles a datagram; one that is not from the examiner is ignored. The answer is not longer
+    /// than the datagram, so that the server cannot amplify traffic.
     fn datagram(&self, bytes: &[u8], from: SocketAddr, now: Instant) {
         let Some(datagram) = Datagram::decode(bytes) else { return };
         if !self.owns(from.ip(), datagram.token) {
@@ -163,14 +166,14 @@ impl Session {
                 drop(known);
                 let mut answer = Vec::with_capacity(HEADER_LEN);
                 Datagram { kind: DatagramKind::Echoed, ..datagram }.encode(HEADER_LEN, &mut answer);
-                // One that is lost is asked for again.
+                // If this one is lost, the examiner asks again.
                 let _ = self.udp.send_to(&answer, from);
             }
             DatagramKind::Echoed => {}
         }
     }
 
-    /// Takes datagrams and answers requests until there are no more of these.
+    /// Receives datagrams and answers requests until the control connection ends.
     pub(super) fn run(&self, control: &TcpStream) {
         std::thread::scope(|scope| {
             let _over = Over(&self.over);
@@ -185,9 +188,9 @@ impl Session {
         let deadline = Instant::now() + SESSION_MAX;
         let mut sent = frame::send(control, &welcome);
         while sent.is_ok() && Instant::now() < deadline {
-            let reply = match frame::receive::<Request>(control, self.who, IDLE_MAX) {
+            let reply = match frame::receive::<Request>(control, self.peer, IDLE_MAX) {
                 Ok(request) => request.check().and_then(|()| self.answer(control, request)),
-                Err(FarError::Garbled { why, .. }) => Err(why),
+                Err(RemoteError::Invalid { why, .. }) => Err(why),
                 Err(_) => break,
             };
             sent = frame::send(control, &reply.unwrap_or_else(|why| Reply::Refused { why }));
@@ -203,8 +206,8 @@ impl Session {
             }
             Request::Probe { size, count } => self.probe(size as usize, count),
             Request::Learned { size, millis } => {
-                let (to, patience) = (self.examiner()?, Duration::from_millis(millis));
-                Ok(Reply::Learned { mtu: learned(self.local, to, size as usize, patience) })
+                let (to, timeout) = (self.examiner()?, Duration::from_millis(millis));
+                Ok(Reply::Learned { mtu: learned(self.local, to, size as usize, timeout) })
             }
             Request::FloodStart => {
                 self.datagrams().tally = Some(Tally::new());
@@ -212,22 +215,22 @@ impl Session {
             }
             Request::FloodEnd => self.count(),
             Request::Flood { bits_per_second, size, millis } => {
-                let (to, begun) = (self.examiner()?, Instant::now());
+                let (to, start) = (self.examiner()?, Instant::now());
                 let time = Duration::from_millis(millis);
                 let what = (self.token, size as usize);
                 let sent = flood(&self.udp, to, what, bits_per_second, time, &self.over);
-                let micros = begun.elapsed().as_micros() as u64;
-                Ok(Reply::Flooded { sent: sent.map_err(told)?, micros })
+                let micros = start.elapsed().as_micros() as u64;
+                Ok(Reply::Flooded { sent: sent.map_err(text)?, micros })
             }
             Request::Receive { streams, millis } => {
-                let patience = Duration::from_millis(millis) + DRAIN_MAX;
+                let timeout = Duration::from_millis(millis) + DRAIN_MAX;
                 let arrived =
-                    self.load(control, streams, |streams| super::receive_all(streams, patience))?;
-                Ok(Reply::Streams(StreamsSeen {
+                    self.load(control, streams, |streams| super::receive_all(streams, timeout))?;
+                Ok(Reply::Streams(StreamStats {
                     received: arrived.bytes,
                     micros: arrived.time.as_micros() as u64,
                     settled: arrived.settled,
-                    ..StreamsSeen::default()
+                    ..StreamStats::default()
                 }))
             }
             Request::Send { streams, millis } => {
@@ -245,10 +248,10 @@ impl Session {
         }
     }
 
-    /// Returns where the examiner takes datagrams.
+    /// Returns the address to which the examiner's datagrams go.
     fn examiner(&self) -> Result<SocketAddr, String> {
         let from = self.datagrams().from;
-        from.ok_or_else(|| "no datagram of yours has come".to_owned())
+        from.ok_or_else(|| "no datagram from you has arrived".to_owned())
     }
 
     fn probe(&self, size: usize, count: u32) -> Result<Reply, String> {
@@ -265,22 +268,22 @@ impl Session {
                 Err(error) if is_too_long(&error) => {
                     return Ok(Reply::Probed { sent, too_long_here: true });
                 }
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(told(error)),
+                Err(error) if is_temporary(&error) => {}
+                Err(error) => return Err(text(error)),
             }
         }
         Ok(Reply::Probed { sent, too_long_here: false })
     }
 
-    /// Waits until no datagram is on its way any more, and says what came.
+    /// Waits until no datagram is in flight, and returns the statistics.
     fn count(&self) -> Result<Reply, String> {
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
             let last = match &self.datagrams().tally {
-                Some(tally) => tally.last().unwrap_or(begun).max(begun),
-                None => return Err("nothing is counted".to_owned()),
+                Some(tally) => tally.last().unwrap_or(start).max(start),
+                None => return Err("no count of datagrams was started".to_owned()),
             };
-            if last.elapsed() >= QUIET || begun.elapsed() >= DRAIN_MAX || self.is_over() {
+            if last.elapsed() >= QUIET || start.elapsed() >= DRAIN_MAX || self.is_over() {
                 break;
             }
             std::thread::sleep(QUIET / 10);
@@ -289,7 +292,7 @@ impl Session {
         Ok(Reply::Seen(tally.map(|tally| tally.seen()).unwrap_or_default()))
     }
 
-    /// Waits for connections and puts a load on them, which breaks off if the examination ends.
+    /// Waits for connections and runs a load on them; the load stops when the examination ends.
     fn load<T>(
         &self,
         control: &TcpStream,
@@ -298,7 +301,7 @@ impl Session {
     ) -> Result<T, String> {
         let streams = self.streams(control, count)?;
         let same: io::Result<Vec<TcpStream>> = streams.iter().map(TcpStream::try_clone).collect();
-        *self.loaded() = same.map_err(told)?;
+        *self.loaded() = same.map_err(text)?;
         if self.is_over() {
             self.end();
         }
@@ -307,7 +310,7 @@ impl Session {
         Ok(carried)
     }
 
-    /// Waits for connections, and says that they are there.
+    /// Waits for connections, and sends the ready notice.
     fn streams(&self, control: &TcpStream, count: u32) -> Result<Vec<TcpStream>, String> {
         let count = count as usize;
         let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -317,14 +320,14 @@ impl Session {
         let taken = std::mem::take(&mut *streams);
         drop(streams);
         if taken.len() != count {
-            return Err(format!("{} connections have come, and not {count}", taken.len()));
+            return Err(format!("{} connections were opened instead of {count}", taken.len()));
         }
-        frame::send(control, &Reply::Ready).map_err(told)?;
+        frame::send(control, &Reply::Ready).map_err(text)?;
         Ok(taken)
     }
 }
 
-/// Says that it is over when it goes, whatever happens.
+/// Marks the examination as over when dropped, also on a panic.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -333,9 +336,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Sends messages back until the connection ends.
+/// Sends messages back until the connection or the time ends.
 fn echo(mut stream: &TcpStream, deadline: Instant) {
-    hurry(stream);
+    set_nodelay(stream);
     let mut bytes = Vec::new();
     let mut turn = || -> io::Result<()> {
         let mut head = [0; 4];
@@ -352,11 +355,11 @@ fn echo(mut stream: &TcpStream, deadline: Instant) {
     while turn().is_ok() {}
 }
 
-/// Returns whether the host's own interface does not carry a datagram.
+/// Returns whether the error means that a datagram is too long for the host's own interface.
 pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
 
-fn told(error: io::Error) -> String {
+fn text(error: io::Error) -> String {
     error.to_string()
 }

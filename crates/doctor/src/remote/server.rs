@@ -1,4 +1,4 @@
-//! The end that serves: its doors, and who is let in.
+//! The server: listens for examiners and admits one at a time.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -15,14 +15,14 @@ use super::session::Session;
 use super::{GREETING_LEN_MAX, GREETING_MAX, GREETINGS_FROM_ONE_MAX, GREETINGS_MAX};
 use super::{Greeting, PORT, Reply, STREAMS_MAX, VERSION};
 
-/// How a far end serves.
+/// Options of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Our address; all of them if there is none.
+    /// The local address; all addresses if `None`.
     pub bind: Option<IpAddr>,
-    /// The TCP and UDP port; 0 for one that is free.
+    /// The TCP and UDP port; 0 for any free port.
     pub port: u16,
-    /// Who may examine; everybody if the list is empty.
+    /// The addresses that may examine; all if empty.
     pub from: Vec<IpAddr>,
 }
 
@@ -32,18 +32,18 @@ impl Default for ServerOptions {
     }
 }
 
-/// What happens at a server, for people.
+/// Events of a server, for its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Somebody has begun to examine.
+    /// An examination has started.
     Began(SocketAddr),
-    /// That has ended.
+    /// It has ended.
     Ended(SocketAddr, Duration),
-    /// Somebody was sent away.
+    /// A connection was refused.
     Refused(SocketAddr, String),
 }
 
-/// A far end that serves until it is dropped.
+/// A server that runs until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -53,22 +53,22 @@ pub struct Server {
 pub(super) struct Shared {
     stop: AtomicBool,
     session: Mutex<Option<Arc<Session>>>,
-    /// Callers that have not yet said who they are.
+    /// The peers of connections without a greeting so far.
     greetings: Mutex<Vec<IpAddr>>,
     from: Vec<IpAddr>,
     notify: Box<dyn Fn(Notice) + Send + Sync>,
 }
 
-/// How often threads look whether they are to stop.
-const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// Room for datagrams that arrive while we look elsewhere, if the host grants it.
-const UDP_ROOM: usize = 8 << 20;
+/// How often threads check whether to stop.
+const STOP_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Receive buffer of the UDP socket, if the host allows it, in bytes.
+const UDP_BUFFER: usize = 8 << 20;
 
 impl Server {
-    /// Opens the doors.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// Which address cannot be had, and why.
+    /// Which address cannot be used, and why.
     pub fn start(
         options: &ServerOptions,
         notify: impl Fn(Notice) + Send + Sync + 'static,
@@ -86,14 +86,14 @@ impl Server {
             None => {
                 server.open((Ipv4Addr::UNSPECIFIED, options.port).into())?;
                 let port = server.addresses[0].port();
-                // A host without IPv6 is served over IPv4.
+                // A host may lack IPv6; IPv4 is enough.
                 let _ = server.open((Ipv6Addr::UNSPECIFIED, port).into());
             }
         }
         Ok(server)
     }
 
-    /// Returns where it listens.
+    /// Returns the addresses on which it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -101,8 +101,8 @@ impl Server {
     fn open(&mut self, address: SocketAddr) -> Result<(), String> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => format!(
-                "port {} of {} is in use: is a \"fulmar doctor serve\" running already? Else choose \
-                 another with --port, at both ends",
+                "port {} of {} is in use: stop the other \"fulmar doctor serve\", or choose another \
+                port with --port on both hosts",
                 address.port(),
                 address.ip()
             ),
@@ -110,10 +110,10 @@ impl Server {
         };
         let listener = listen(address).map_err(refused)?;
         let at = listener.local_addr().map_err(refused)?;
-        let strays = datagrams(at).map_err(refused)?;
-        strays.set_nonblocking(true).map_err(refused)?;
+        let unclaimed = datagrams(at).map_err(refused)?;
+        unclaimed.set_nonblocking(true).map_err(refused)?;
         let shared = self.shared.clone();
-        self.threads.push(std::thread::spawn(move || shared.accept(&listener, &strays)));
+        self.threads.push(std::thread::spawn(move || shared.accept(&listener, &unclaimed)));
         self.addresses.push(at);
         Ok(())
     }
@@ -142,9 +142,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Opens a socket whose datagrams are never cut on their way. A port that is named is shared: the
-/// server keeps it, and each examination has a socket of its own there, which takes what is for the
-/// address that it was called at.
+/// Opens a socket whose datagrams are never fragmented. A nonzero port is shared: the server keeps a
+/// socket on it, and each examination has its own, bound to the address of its connection.
 pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     use rustix::net::sockopt;
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -155,9 +154,9 @@ pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
         sockopt::set_ip_mtu_discover(&socket, sockopt::Ipv4PathMtuDiscovery::PROBE)?;
     }
     socket.set_reuse_address(address.port() != 0)?;
-    // What the host grants is enough, or what is lost here is told as such.
-    let _ = socket.set_recv_buffer_size(UDP_ROOM);
-    let _ = socket.set_send_buffer_size(UDP_ROOM / 4);
+    // The host may grant less; drops for lack of buffer are counted and reported.
+    let _ = socket.set_recv_buffer_size(UDP_BUFFER);
+    let _ = socket.set_send_buffer_size(UDP_BUFFER / 4);
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
@@ -171,44 +170,44 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Takes callers, and throws away datagrams that are for no examination.
-    fn accept(self: &Arc<Self>, listener: &TcpListener, strays: &UdpSocket) {
+    /// Accepts connections, and discards datagrams that belong to no examination.
+    fn accept(self: &Arc<Self>, listener: &TcpListener, unclaimed: &UdpSocket) {
         while !self.stopped() {
-            let mut doors =
-                [PollFd::new(listener, PollFlags::IN), PollFd::new(strays, PollFlags::IN)];
-            let ready = poll(&mut doors, Some(&GLANCE));
-            let _ = strays.recv(&mut []);
-            if ready.is_err() || doors[0].revents().is_empty() {
+            let mut sockets =
+                [PollFd::new(listener, PollFlags::IN), PollFd::new(unclaimed, PollFlags::IN)];
+            let ready = poll(&mut sockets, Some(&STOP_INTERVAL));
+            let _ = unclaimed.recv(&mut []);
+            if ready.is_err() || sockets[0].revents().is_empty() {
                 continue;
             }
-            let Ok((stream, who)) = listener.accept() else {
+            let Ok((stream, peer)) = listener.accept() else {
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            // Nothing is read of who may not examine, and nothing is told.
-            if !self.from.is_empty() && !self.from.contains(&who.ip()) {
-                let why = format!("{} is not among those that --from names there", who.ip());
-                self.refuse(&stream, who, why);
-            } else if self.may_greet(who.ip()) {
+            // Nothing is read from an address that is not allowed, and it learns nothing else.
+            if !self.from.is_empty() && !self.from.contains(&peer.ip()) {
+                let why = format!("{} is not in the list of --from", peer.ip());
+                self.refuse(&stream, peer, why);
+            } else if self.may_greet(peer.ip()) {
                 let shared = self.clone();
-                std::thread::spawn(move || shared.greet(stream, who));
+                std::thread::spawn(move || shared.greet(stream, peer));
             }
         }
     }
 
-    /// Counts a caller that will say who it is. Returns false if it is one too many: those that are
-    /// counted have five seconds, so this one may try again.
-    fn may_greet(&self, who: IpAddr) -> bool {
-        // All connections of a load may come at once.
-        let examines = self.session().as_ref().is_some_and(|session| session.who().ip() == who);
+    /// Counts a connection without a greeting. Returns false if there are too many; the others time
+    /// out within five seconds, so the peer may try again.
+    fn may_greet(&self, peer: IpAddr) -> bool {
+        // All connections of a load may arrive at the same time.
+        let examines = self.session().as_ref().is_some_and(|session| session.peer().ip() == peer);
         let mut greetings = self.greetings();
-        let from_one = greetings.iter().filter(|other| **other == who).count();
+        let from_one = greetings.iter().filter(|other| **other == peer).count();
         let may = match examines {
             true => from_one < STREAMS_MAX as usize,
             false => from_one < GREETINGS_FROM_ONE_MAX && greetings.len() < GREETINGS_MAX,
         };
         if may {
-            greetings.push(who);
+            greetings.push(peer);
         }
         may
     }
@@ -217,82 +216,88 @@ impl Shared {
         self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, stream: &TcpStream, who: SocketAddr, why: String) {
-        // The caller may be gone.
+    fn refuse(&self, stream: &TcpStream, peer: SocketAddr, why: String) {
+        // The peer may have closed the connection.
         let _ = frame::send(stream, &Reply::Refused { why: why.clone() });
-        (self.notify)(Notice::Refused(who, why));
+        (self.notify)(Notice::Refused(peer, why));
     }
 
-    /// Hears what a caller wants.
-    fn greet(&self, stream: TcpStream, who: SocketAddr) {
-        let greeting = frame::receive_within(&stream, who, GREETING_MAX, GREETING_LEN_MAX);
+    /// Receives the greeting and acts on it.
+    fn greet(&self, stream: TcpStream, peer: SocketAddr) {
+        let greeting = frame::receive_within(&stream, peer, GREETING_MAX, GREETING_LEN_MAX);
         let mut greetings = self.greetings();
-        if let Some(at) = greetings.iter().position(|other| *other == who.ip()) {
+        if let Some(at) = greetings.iter().position(|other| *other == peer.ip()) {
             greetings.swap_remove(at);
         }
         drop(greetings);
         match greeting {
-            Err(error) => self.refuse(&stream, who, error.to_string()),
+            Err(error) => self.refuse(&stream, peer, error.to_string()),
             Ok(Greeting::Examine { version, .. }) if version != VERSION => {
                 let program = env!("CARGO_PKG_VERSION").to_owned();
                 let _ =
                     frame::send(&stream, &Reply::Welcome { version: VERSION, program, token: 0 });
-                (self.notify)(Notice::Refused(who, format!("it speaks version {version}")));
+                (self.notify)(Notice::Refused(
+                    peer,
+                    format!("it uses version {version} of the protocol"),
+                ));
             }
-            Ok(Greeting::Examine { .. }) => self.examine(&stream, who),
+            Ok(Greeting::Examine { .. }) => self.examine(&stream, peer),
             Ok(Greeting::Attach { token }) => {
                 let session = self.session().clone();
-                match session.filter(|session| session.owns(who.ip(), token)) {
+                match session.filter(|session| session.owns(peer.ip(), token)) {
                     Some(session) => session.attach(stream, STREAMS_MAX as usize),
                     None => {
-                        self.refuse(&stream, who, "no examination has this token".to_owned());
+                        self.refuse(&stream, peer, "no examination has this token".to_owned());
                     }
                 }
             }
         }
     }
 
-    /// Has somebody examine, unless somebody else does.
-    fn examine(&self, stream: &TcpStream, who: SocketAddr) {
+    /// Runs an examination, unless another one is running.
+    fn examine(&self, stream: &TcpStream, peer: SocketAddr) {
         let session = {
-            let mut place = self.session();
+            let mut slot = self.session();
             if self.stopped() {
                 return;
             }
-            if let Some(other) = &*place {
-                let with = other.who().ip().to_string();
-                drop(place);
+            if let Some(other) = &*slot {
+                let with = other.peer().ip().to_string();
+                drop(slot);
                 let _ = frame::send(stream, &Reply::Busy { with: with.clone() });
-                return (self.notify)(Notice::Refused(who, format!("{with} is examining")));
+                return (self.notify)(Notice::Refused(
+                    peer,
+                    format!("an examination from {with} is running"),
+                ));
             }
-            match Session::new(who, stream) {
-                Ok(session) => place.insert(Arc::new(session)).clone(),
+            match Session::new(peer, stream) {
+                Ok(session) => slot.insert(Arc::new(session)).clone(),
                 Err(why) => {
-                    drop(place);
-                    return self.refuse(stream, who, why);
+                    drop(slot);
+                    return self.refuse(stream, peer, why);
                 }
             }
         };
-        (self.notify)(Notice::Began(who));
-        let begun = Instant::now();
-        let place = Place(self);
+        (self.notify)(Notice::Began(peer));
+        let start = Instant::now();
+        let slot = Slot(self);
         session.run(stream);
-        drop(place);
-        (self.notify)(Notice::Ended(who, begun.elapsed()));
+        drop(slot);
+        (self.notify)(Notice::Ended(peer, start.elapsed()));
     }
 }
 
-/// The place of the one who examines, which is free again whatever happens.
-struct Place<'a>(&'a Shared);
+/// Frees the slot of the running examination when dropped, also on a panic.
+struct Slot<'a>(&'a Shared);
 
-impl Drop for Place<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         *self.0.session() = None;
     }
 }
 
-/// Has small writes leave at once.
-pub(super) fn hurry(stream: &TcpStream) {
-    // It is only slower without.
+/// Disables Nagle's algorithm, so that small messages are sent at once.
+pub(super) fn set_nodelay(stream: &TcpStream) {
+    // A failure only adds latency.
     let _ = SockRef::from(stream).set_tcp_nodelay(true);
 }
