@@ -99,9 +99,9 @@ fn leftovers_of_a_killed_run_are_removed_by_the_next() {
     if !allowed() {
         return;
     }
-    let [killed, lives] = ["killed", "lives"].map(name);
+    let [killed, running] = ["killed", "running"].map(name);
     let mut first = start(&killed);
-    let mut other = start(&lives);
+    let mut other = start(&running);
     first.kill().unwrap();
     first.wait().unwrap();
     // The killed run leaves namespaces, but no devices.
@@ -113,17 +113,17 @@ fn leftovers_of_a_killed_run_are_removed_by_the_next() {
     let next = fulmar(&["sites", "--name", &name("next"), "--", "true"]);
     assert!(next.status.success(), "{next:?}");
     assert_eq!(is_there(&killed), [false; 2]);
-    assert_eq!(is_there(&lives), [true; 2]);
-    let taken = fulmar(&["sites", "--name", &lives, "--", "true"]);
+    assert_eq!(is_there(&running), [true; 2]);
+    let taken = fulmar(&["sites", "--name", &running, "--", "true"]);
     assert_eq!(taken.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&taken.stderr).contains("choose another --name"), "{taken:?}");
     // A run inside a namespace, which sees all names, does not remove them either.
     let nested = name("nested");
-    let words = ["netns", "exec", &format!("fulmar-{lives}-a"), FULMAR, "link", "sites"];
+    let words = ["netns", "exec", &format!("fulmar-{running}-a"), FULMAR, "link", "sites"];
     let mut inside = Command::new("ip");
     let inside = inside.args(words).args(["--name", &nested, "--", "true"]).output().unwrap();
     assert!(inside.status.success(), "{inside:?}");
-    assert_eq!(is_there(&lives), [true; 2]);
+    assert_eq!(is_there(&running), [true; 2]);
     send(&other, Signal::TERM);
     assert!(other.wait().unwrap().success());
 }

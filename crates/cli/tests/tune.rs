@@ -122,5 +122,5 @@ fn a_running_node_provides_its_settings() {
     assert_eq!(value["host"]["present"]["values"]["conns_per_peer"], "4");
     assert!(value["now"]["bytes_per_second"].as_f64().unwrap() > 0.);
     let (_, out, _) = desk.run("tune --rate 4Gbit --rtt 50.5ms --elsewhere");
-    assert!(!out.contains("As it is"), "{out}");
+    assert!(!out.contains("At present"), "{out}");
 }

@@ -37,7 +37,6 @@ pub fn require(holds: bool, number: u8, text: impl FnOnce() -> String) -> Verdic
 const HEALTH_MAX: u32 = 1000;
 
 /// Returns the broken invariants of a node, and if it should be idle, its remaining work.
-/// nevertheless.
 pub fn broken(node: &Node, idle: bool) -> Vec<String> {
     let judged = [at_work(node, false), if idle { at_rest(node) } else { Ok(()) }];
     let findings = judged.into_iter().filter_map(Result::err);

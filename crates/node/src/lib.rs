@@ -13,8 +13,8 @@
 //!        Close    -> close it, and before anything else handle_stopped(bytes)
 //! Resume          -> need() of the connection has changed: read on
 //! Copy            -> copy between two memories, then handle_copied
-//! Event           -> to the queue of its service; after its handler, handle_event_done if
-//! requested Pinged, Discovered, Notice -> report to the requester
+//! Event           -> to the queue of its service; then handle_event_done if requested
+//! Pinged, Discovered, Notice -> report to the requester
 //! Crossing        -> report to an observer of the node
 //! ```
 #![forbid(unsafe_code)]

@@ -156,7 +156,6 @@ impl Selftest {
     /// Returns the next output, if any.
     pub fn poll_output(&mut self) -> Option<Output> {
         // Memory first: later outputs use what is allocated, and none uses what is released.
-        // nothing that follows names it.
         let task = self.memory.poll_output().map(Output::Task);
         let output = task.or_else(|| self.outputs.pop_front());
         output.or_else(|| self.rpcs.poll_output())
@@ -225,7 +224,7 @@ impl Selftest {
     }
 
     /// Checks that nothing is left of what has ended: no RPC, session or memory, of test node and
-    /// and console.
+    /// console.
     ///
     /// # Errors
     /// What is left.

@@ -76,7 +76,7 @@ impl Memory {
     /// Lends memory to send `len` bytes from. Good data in every word passes every check.
     pub(crate) fn source(&mut self, len: u32, check: Check) -> Loan {
         self.lent += 1;
-        if !looks(check) {
+        if !reads_data(check) {
             return self.share(Contents::Zeros, len);
         }
         if self.to_damage == 0 {
@@ -93,7 +93,7 @@ impl Memory {
     /// Lends memory to receive `len` bytes into.
     pub(crate) fn sink(&mut self, len: u32, check: Check) -> Loan {
         self.lent += 1;
-        if !looks(check) {
+        if !reads_data(check) {
             return self.share(Contents::Zeros, len);
         }
         let class = class(len);
@@ -178,7 +178,7 @@ impl Memory {
 }
 
 /// Returns whether this check makes a receiver read the data.
-fn looks(check: Check) -> bool {
+fn reads_data(check: Check) -> bool {
     matches!(check, Check::SIMPLE | Check::FULL)
 }
 

@@ -118,12 +118,12 @@ impl Rx {
 
     /// Returns since when the rest of a message is missing.
     pub(crate) fn stalled_since(&self) -> Option<Time> {
-        let owed = match self.state {
+        let pending = match self.state {
             State::Header => !self.partial.is_empty(),
             State::Judging(_) | State::Waiting(..) => false,
             State::Body(..) => true,
         };
-        owed.then_some(self.last)
+        pending.then_some(self.last)
     }
 
     /// Returns the ID of the message that is not complete.

@@ -87,7 +87,7 @@ impl Show {
 
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    // The link goes on after the reader of the output has closed it.
+    // The link continues after the reader of the output has closed it.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -108,8 +108,8 @@ fn check(idle: bool, timeout: u32, context: &Context) -> Status {
         if asked != 0 {
             return asked;
         }
-        let patience = if idle { timeout } else { 0 };
-        if broken.is_empty() || begun.elapsed() >= Duration::from_secs(patience.into()) {
+        let limit = if idle { timeout } else { 0 };
+        if broken.is_empty() || begun.elapsed() >= Duration::from_secs(limit.into()) {
             break;
         }
         std::thread::sleep(RETRY_INTERVAL);

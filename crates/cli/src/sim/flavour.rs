@@ -67,7 +67,6 @@ pub(super) fn report(failure: &Failure, file: Option<&Path>) {
 }
 
 /// Repeats a run and writes its traffic to `file`. Returns whether that succeeded.
-/// written.
 pub(super) fn keep(options: &Options, file: &Path) -> bool {
     let place = file.display();
     match std::fs::write(file, capture(options)) {

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "selftest")]
     load: LoadArg,
     /// Direction of the data; writes need the most
-    #[arg(long, value_name = "WAY", default_value = "write")]
+    #[arg(long, value_name = "DIRECTION", default_value = "write")]
     direction: DirectionArg,
     /// LNet network name, for the texts
     #[arg(long, value_name = "NET", default_value = "tcp")]

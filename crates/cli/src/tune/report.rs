@@ -78,7 +78,7 @@ fn verdict(advice: &Advice, host: Option<&Host>) -> String {
     if let Some(host) = host {
         let now = host.present.predict(site, load);
         let line = format!("{} ({})", outcome(advice, &now), host.lnet);
-        out.push_str(&hanging("As it is    ", &line, WIDTH));
+        out.push_str(&hanging("At present  ", &line, WIDTH));
     }
     out
 }

@@ -133,7 +133,7 @@ fn invalid_requests_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_node_without_the_role_says_how_to_get_it() {
+fn a_node_without_the_role_reports_how_to_get_it() {
     let lab = Lab::new("lst-role");
     let a = lab.node(2);
     let (status, _, err) = a.lst(KEY, "new_session x");

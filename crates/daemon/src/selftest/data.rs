@@ -35,17 +35,17 @@ pub(super) fn check(slice: &Slice, check: Check, order: Order) -> Result<(), Dam
     let mut page = [0; PAGE];
     for start in (0..slice.len()).step_by(PAGE) {
         let len = PAGE.min(slice.len() - start);
-        let mut look = |at: usize, len: usize| {
+        let mut check_words = |at: usize, len: usize| {
             slice.read_at(at, &mut page[..len]);
             result = result.and_then(|()| verify(&page[..len], at, Check::FULL, order));
             slice.write_at(at, &poison[..len]);
         };
         match check {
-            Check::FULL => look(start, len),
+            Check::FULL => check_words(start, len),
             Check::SIMPLE => {
-                look(start, WORD.min(len));
+                check_words(start, WORD.min(len));
                 if len >= 2 * WORD {
-                    look(start + len - WORD, WORD);
+                    check_words(start + len - WORD, WORD);
                 }
             }
             _ => {}

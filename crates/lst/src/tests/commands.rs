@@ -79,15 +79,15 @@ fn the_key_must_be_a_number() {
 
 #[test]
 fn an_unreachable_console_is_reported() {
-    struct Nobody;
-    impl Console for Nobody {
+    struct Unreachable;
+    impl Console for Unreachable {
         fn ask(&mut self, _: Command) -> Result<Answer, CallFailure> {
             Err(CallFailure("this node has no selftest role\n# hint: start it with it".into()))
         }
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut tool = Tool {
-        console: &mut Nobody,
+        console: &mut Unreachable,
         clock: &mut Waiting::default(),
         out: &mut out,
         err: &mut err,

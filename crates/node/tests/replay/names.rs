@@ -1,9 +1,9 @@
 //! The IDs that a node gives to its RPCs, and all other free choices of a node in selftest
-//! messages. was free to choose.
+//! messages.
+//!
 //! Units of a test run concurrently. The protocol does not define which of them a kernel node
 //! starts first, so the machine may have swapped the IDs of their RPCs. In the end both have used
 //! the same IDs.
-//! the same.
 
 use std::collections::BTreeMap;
 

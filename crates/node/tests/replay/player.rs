@@ -273,12 +273,12 @@ impl<'a> Player<'a> {
                 let conn = self.node.handle_accepted(self.now, local, remote);
                 self.ends[step.conn].conn = Some(conn.expect("the peer is accepted"));
             }
-            What::Handshake(bytes) => self.hear(step.conn, &bytes.clone()),
+            What::Handshake(bytes) => self.feed(step.conn, &bytes.clone()),
             What::Noop(bytes) => {
                 // Acknowledgements of zero-copy requests that the machine never makes.
                 let frame = FrameHeader::decode(bytes, Order::Little).expect("recorded");
                 if frame.cookies == [0, FrameHeader::KEEPALIVE] {
-                    self.hear(step.conn, &bytes.clone());
+                    self.feed(step.conn, &bytes.clone());
                 }
             }
             What::Message { header, cookie, head, payload } => {
@@ -290,7 +290,7 @@ impl<'a> Player<'a> {
                 let (header, payload) = self.in_our_words(*header, payload);
                 header.encode(form(head), &mut bytes);
                 bytes.extend(payload);
-                self.hear(step.conn, &bytes);
+                self.feed(step.conn, &bytes);
             }
         }
         self.drain();
@@ -310,7 +310,7 @@ impl<'a> Player<'a> {
     }
 
     /// Feeds bytes of a connection to the machine, payload by payload.
-    fn hear(&mut self, end: usize, mut bytes: &[u8]) {
+    fn feed(&mut self, end: usize, mut bytes: &[u8]) {
         let conn = self.ends[end].conn.expect("the connection is open");
         while !bytes.is_empty() {
             match self.node.need(conn) {

@@ -200,7 +200,7 @@ impl Upper {
     /// Requires that all commands were run and nothing is left.
     pub(crate) fn finish(&self) {
         assert_eq!(self.asked, None);
-        assert!(self.script.is_empty(), "never asked for: {:?}", self.script);
+        assert!(self.script.is_empty(), "unused commands: {:?}", self.script);
         self.names.finish();
         let selftest = self.service.machine();
         selftest.check_invariants().expect("the selftest is consistent");

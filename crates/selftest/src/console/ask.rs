@@ -85,7 +85,7 @@ impl Install {
 
 /// A reply of a node.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct ParsedReply {
     pub(super) status: u32,
     /// The session of the node.
     pub(super) session: SessionId,
@@ -154,7 +154,7 @@ impl Ask {
     ///
     /// # Errors
     /// EBADMSG if it is the reply to another request.
-    pub(super) fn read(&self, reply: Body) -> Result<Heard, Errno> {
+    pub(super) fn read(&self, reply: Body) -> Result<ParsedReply, Errno> {
         let (status, session, news) = match (self, reply) {
             (Self::Make { .. }, Body::MakeSessionReply(r)) => {
                 (r.status, r.session, News::Timeout(r.timeout))
@@ -175,7 +175,7 @@ impl Ask {
             }
             _ => return Err(Errno::EBADMSG),
         };
-        Ok(Heard { status, session, news })
+        Ok(ParsedReply { status, session, news })
     }
 
     /// Returns by the status whether a node has executed the request.

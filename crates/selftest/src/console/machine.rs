@@ -13,7 +13,7 @@ use super::Plan;
 use super::api::{Answer, Command, Keyed, Reply, Target};
 use super::ask::Ask;
 use super::limits::chosen_timeout;
-use super::session::{Session, Wish};
+use super::session::{Session, SessionRequest};
 use super::test::Test;
 use super::transaction::Transaction;
 use super::transactions::Transactions;
@@ -68,8 +68,8 @@ impl Console {
     ) {
         let plan = match &command.command {
             Command::NewSession { name, timeout, force, features } => {
-                Wish::new(command.key, name, *timeout, *force, *features)
-                    .and_then(|wish| self.new_session(now, nid, wish, rpcs))
+                SessionRequest::new(command.key, name, *timeout, *force, *features)
+                    .and_then(|request| self.new_session(now, nid, request, rpcs))
             }
             Command::EndSession {} => {
                 self.enter(now, command.key).map(drop).and_then(|()| self.end(rpcs))
@@ -96,7 +96,7 @@ impl Console {
     ) {
         let Some(id) = self.transactions.session_of(tag) else { return };
         let session = self.state.session_of(id);
-        if let Some(over) = self.transactions.hear(now, tag, finished, session, rpcs) {
+        if let Some(over) = self.transactions.handle_reply(now, tag, finished, session, rpcs) {
             self.conclude(now, over);
         }
     }
@@ -179,12 +179,12 @@ impl Console {
         &mut self,
         now: Time,
         nid: Option<Nid>,
-        wish: Wish,
+        request: SessionRequest,
         rpcs: &mut Rpcs,
     ) -> Result<Plan, Errno> {
         let nid = nid.filter(|nid| !nid.is_large()).ok_or(Errno::EADDRNOTAVAIL)?;
         if matches!(self.state, State::Active(_)) {
-            if !wish.force {
+            if !request.force {
                 return Err(Errno::EEXIST);
             }
             // Nodes are notified in the background: the command must not wait for dead nodes.
@@ -195,7 +195,7 @@ impl Console {
         let millis = (self.wall_clock.saturating_add(now.0) / 1_000_000) as i64;
         self.last_stamp = millis.max(self.last_stamp + 1);
         let id = SessionId { nid, stamp: self.last_stamp };
-        let mut session = Session::new(now, id, wish);
+        let mut session = Session::new(now, id, request);
         session.add_batch(DEFAULT_BATCH, self.next_batch())?;
         let info = session.info();
         self.state = State::Active(Box::new(session));

@@ -10,7 +10,6 @@
 //! of the old one; a command that is interrupted by the end of its session is answered with
 //! ESHUTDOWN; a session does not expire while a command waits for nodes; a node that was requested
 //! twice to enter the session is requested twice to leave it.
-//! twice to enter the session is asked twice to leave it.
 
 mod api;
 mod ask;

@@ -54,7 +54,6 @@ impl Part {
     pub(super) fn proceed(&mut self, ask: &Ask, news: News) -> Result<bool, Errno> {
         match (ask, news) {
             // A node counts the requests to enter, and leaves after as many requests to leave.
-            // asked to leave.
             (Ask::Remove, _) if self.state == NodeState::Active && self.step + 1 < self.makes => {
                 self.step += 1;
                 Ok(true)

@@ -22,8 +22,8 @@ impl Session {
     pub(super) fn round(&mut self, now: Time) -> Transaction {
         self.next_round = now + PING_INTERVAL;
         let due = |node: &Node| {
-            let patience = Duration::from_secs(node.timeout.into()) / 2;
-            node.state == NodeState::Active && !node.pinging && now.since(node.heard) >= patience
+            let limit = Duration::from_secs(node.timeout.into()) / 2;
+            node.state == NodeState::Active && !node.pinging && now.since(node.heard) >= limit
         };
         let due: Vec<NodeId> =
             self.nodes.iter().filter(|(_, node)| due(node)).map(|(id, _)| id).collect();

@@ -36,7 +36,7 @@ pub(super) struct Session {
 
 /// The parameters of a new session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct SessionRequest {
     pub(super) key: u32,
     pub(super) name: Name,
     pub(super) timeout: u32,
@@ -44,7 +44,7 @@ pub(super) struct Wish {
     pub(super) features: u32,
 }
 
-impl Wish {
+impl SessionRequest {
     /// # Errors
     /// EINVAL for an invalid name or unsupported features.
     pub(super) fn new(
@@ -70,14 +70,14 @@ pub(super) fn parse_name(name: &str) -> Result<Name, Errno> {
 }
 
 impl Session {
-    pub(super) fn new(now: Time, id: SessionId, wish: Wish) -> Self {
+    pub(super) fn new(now: Time, id: SessionId, request: SessionRequest) -> Self {
         Self {
             id,
-            name: wish.name,
-            key: wish.key,
-            timeout: wish.timeout,
-            force: wish.force,
-            features: wish.features,
+            name: request.name,
+            key: request.key,
+            timeout: request.timeout,
+            force: request.force,
+            features: request.features,
             features_agreed: false,
             nodes: Nodes::default(),
             groups: Vec::new(),

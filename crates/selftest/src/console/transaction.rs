@@ -111,7 +111,7 @@ impl Transaction {
     }
 
     /// Handles the end of the call of a part, and updates the session if it still exists.
-    pub(super) fn hear(
+    pub(super) fn handle_reply(
         &mut self,
         now: Time,
         index: usize,
@@ -121,13 +121,13 @@ impl Transaction {
         let part = &mut self.parts[index];
         part.flight.take().expect("only calls in flight end");
         self.in_flight -= 1;
-        let heard = reply.and_then(|(body, features)| Ok((self.ask.read(body)?, features)));
-        let (heard, features) = match heard {
-            Ok(heard) => heard,
+        let parsed = reply.and_then(|(body, features)| Ok((self.ask.read(body)?, features)));
+        let (parsed, features) = match parsed {
+            Ok(parsed) => parsed,
             Err(errno) => return self.fail(index, errno, session),
         };
-        part.state = NodeState::of(heard.session, self.session);
-        let mut result = self.ask.judge(heard.status);
+        part.state = NodeState::of(parsed.session, self.session);
+        let mut result = self.ask.judge(parsed.status);
         if let (Ask::Make { .. }, Ok(())) = (&self.ask, result) {
             result = match (part.state, session.as_deref_mut()) {
                 (NodeState::Active, Some(session)) => session.agree(features),
@@ -135,11 +135,11 @@ impl Transaction {
                 _ => Err(Errno::EPROTO),
             };
         }
-        let timeout = match heard.news {
+        let timeout = match parsed.news {
             News::Timeout(seconds) if result.is_ok() => Some(seconds),
             _ => None,
         };
-        match result.and_then(|()| part.proceed(&self.ask, heard.news)) {
+        match result.and_then(|()| part.proceed(&self.ask, parsed.news)) {
             Ok(true) => self.queue.push_front(index),
             Ok(false) => part.result = Some(Ok(())),
             Err(errno) => part.result = Some(Err(NodeError::Framework(errno))),

@@ -48,7 +48,7 @@ impl Transactions {
     }
 
     /// Handles the end of a call, and returns its transaction if that has ended.
-    pub(super) fn hear(
+    pub(super) fn handle_reply(
         &mut self,
         now: Time,
         tag: u64,
@@ -59,7 +59,7 @@ impl Transactions {
         let (id, part) = self.tags.remove(&tag)?;
         let transaction = self.all.get_mut(&id).expect("a tag belongs to a transaction");
         let reply = finished.result.map(|(body, features, _)| (body, features));
-        transaction.hear(now, part, reply, session);
+        transaction.handle_reply(now, part, reply, session);
         self.advance(now, id, rpcs)
     }
 

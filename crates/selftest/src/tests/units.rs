@@ -143,7 +143,7 @@ fn a_dead_server_ends_its_unit_and_no_other() {
 }
 
 #[test]
-fn a_test_that_does_not_stop_on_errors_goes_on() {
+fn a_test_without_stop_on_errors_continues() {
     let mut world = World::new();
     world.start(Test { stop_on_error: false, ..ping_test(3) }, &[SILENT]);
     world.wire.run_for(SECOND);

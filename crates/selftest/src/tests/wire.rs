@@ -459,7 +459,7 @@ impl Machine {
                 *word = u64::from_le_bytes(*word).wrapping_add(add).to_le_bytes();
             }
             Task::Check { id, span, check, order } => {
-                let result = look(self.bytes(span), check, order);
+                let result = check_words(self.bytes(span), check, order);
                 fill_poison(self.bytes(span));
                 self.selftest.handle_checked(now, id, result);
             }
@@ -477,7 +477,7 @@ impl Machine {
     }
 }
 
-fn look(bytes: &[u8], check: Check, order: Order) -> Result<(), Damage> {
+fn check_words(bytes: &[u8], check: Check, order: Order) -> Result<(), Damage> {
     const PAGE: usize = 4096;
     let mut pages = bytes.chunks(PAGE).enumerate();
     pages.try_for_each(|(page, bytes)| verify(bytes, page * PAGE, check, order))

@@ -65,9 +65,9 @@ impl Socklnd {
         peer.dialler.state = Dialling::Trying(Attempt { conn, kind, version });
         let stalled = peer.reported == Some(PathState::Stalled);
         let doubtful = stalled || peer.dialler.is_urgent(now) || self.down.contains(&key.ni);
-        let patience = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
-        let patience = patience.min(peer.dialler.deadline);
-        self.timers.set(Timer::Conn(conn), patience.max(now));
+        let deadline = if doubtful { now + ATTEMPT_MAX } else { Time::MAX };
+        let deadline = deadline.min(peer.dialler.deadline);
+        self.timers.set(Timer::Conn(conn), deadline.max(now));
         self.counters.dialled += 1;
         self.outputs.push_back(Output::Stream(Stream::Dial { conn, local, remote }));
     }

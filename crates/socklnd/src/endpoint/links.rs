@@ -236,7 +236,6 @@ impl Socklnd {
     }
 
     /// Handles the end of writing on a closed connection, after this many more bytes.
-    /// gone.
     pub(super) fn stopped(&mut self, now: Time, id: ConnId, bytes: u64) {
         let Some(mut ending) = self.endings.remove(&id) else { return };
         let (counters, outputs) = (&mut self.counters, &mut self.outputs);

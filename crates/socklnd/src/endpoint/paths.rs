@@ -179,14 +179,14 @@ impl Socklnd {
 
     /// Checks whether a retired connection can be used again or closed. `last` is its last
     /// activity, and `heard` the last time that the peer was heard.
-    pub(super) fn look_at_retired(
+    pub(super) fn check_retired(
         &mut self,
         now: Time,
         (id, key): (ConnId, PeerKey),
         last: Time,
         heard: Time,
     ) {
-        let patience = self.config.timeout * RETIRED_MAX;
+        let limit = self.config.timeout * RETIRED_MAX;
         let down = self.is_down(&key.ni);
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let connected = peer.active().next().is_some();
@@ -204,7 +204,7 @@ impl Socklnd {
         if alone {
             self.timers.set(Timer::Conn(id), now + RETIRED_LOOK);
         }
-        if !connected && last.max(since) + patience <= now {
+        if !connected && last.max(since) + limit <= now {
             // While others are in use it stays: the peer could take its end for theirs.
             self.fail_conn(now, id, Cause::Spent);
         }

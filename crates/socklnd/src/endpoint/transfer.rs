@@ -127,7 +127,7 @@ impl Socklnd {
             self.timers.set(Timer::Conn(id), receive.min(send).min(now + timeout));
             let (key, heard) = (open.key, open.rx.last());
             let last = heard.max(conn.tx.progress());
-            return self.look_at_retired(now, (id, key), last, heard);
+            return self.check_retired(now, (id, key), last, heard);
         }
         self.counters.stalled += 1;
         let cause = if send <= now { Cause::SendStall } else { Cause::ReceiveStall };

@@ -260,7 +260,7 @@ fn only_a_peer_at_the_dialled_address_loses_a_race() {
 }
 
 #[test]
-fn a_peer_that_restarted_loses_its_old_connections_and_comes_back() {
+fn a_restarted_peer_loses_its_old_connections_and_reconnects() {
     let mut script = Script::new();
     let old = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     script.send(LOW, 1, 0);

@@ -388,7 +388,7 @@ fn version_4_is_offered_over_ipv6() {
 }
 
 #[test]
-fn what_cannot_be_dialled_fails_at_once() {
+fn peers_that_cannot_be_dialled_fail_at_once() {
     let mut script = Script::new();
     let other_family = Nid::of_ip(Net::TCP, "fd00:99::3".parse().unwrap());
     let request = SendRequest { next_hop: other_family, ..put(HIGH, 1, 0) };

@@ -230,7 +230,7 @@ fn a_recently_heard_peer_gets_no_keepalive() {
 }
 
 #[test]
-fn old_peers_and_a_setting_of_zero_know_no_keepalives() {
+fn old_peers_and_a_setting_of_zero_disable_keepalives() {
     for (keepalive, version) in
         [(30, Version::V1), (30, Version::V2), (0, Version::V3), (0, Version::V4)]
     {
@@ -281,7 +281,7 @@ fn a_zero_copy_message_is_sent_when_acknowledged() {
 }
 
 #[test]
-fn version_1_cannot_be_asked() {
+fn version_1_cannot_be_requested() {
     let mut script = asking();
     script.opened_by(HIGH, ConnKind::ANY, Version::V1);
     script.send(HIGH, 1, 1 << 20);

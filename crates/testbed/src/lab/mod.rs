@@ -6,7 +6,6 @@
 //! with its control socket. A [`Resident`] is a node of this process whose sockets are in a host.
 //!
 //! Everything needs root, and is removed on drop. The next run removes what a killed run left.
-//! removed by the next.
 
 mod host;
 mod meter;

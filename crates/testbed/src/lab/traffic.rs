@@ -80,16 +80,16 @@ impl Load {
     /// Lets it run for some time.
     pub fn run_for(&mut self, duration: Duration) {
         std::thread::sleep(duration);
-        self.look();
+        self.collect();
     }
 
     /// Returns the samples so far.
     pub fn samples(&mut self) -> &[Sample] {
-        self.look();
+        self.collect();
         &self.samples
     }
 
-    fn look(&mut self) {
+    fn collect(&mut self) {
         let lines = self.program.new_lines();
         self.samples
             .extend(lines.iter().filter_map(|line| serde_json::from_str::<Sample>(line).ok()));
@@ -119,7 +119,7 @@ impl Load {
     /// # Errors
     /// Fails if it does not end.
     pub fn finish(mut self) -> Result<(Outcome, Vec<Sample>), String> {
-        self.look();
+        self.collect();
         Ok((last(&self.program.finish()?)?, self.samples))
     }
 }

@@ -162,12 +162,14 @@ impl Arrivals {
     /// 18: header data belong to one PUT within an incarnation of a sender, unless they are 0.
     /// After a failure a PUT may be sent again, and so arrive again; that is counted.
     fn nothing_arrives_twice(&mut self, handles: &Handles, event: &Event) -> Verdict {
-        let lives: BTreeSet<u64> = handles.iter().map(|handle| handle.interface).collect();
-        let (Some(life), 1) = (lives.first(), lives.len()) else { return Ok(()) };
+        let incarnations: BTreeSet<u64> = handles.iter().map(|handle| handle.interface).collect();
+        let (Some(incarnation), 1) = (incarnations.first(), incarnations.len()) else {
+            return Ok(());
+        };
         if event.header_data == 0 {
             return Ok(());
         }
-        let new = self.delivered.insert((*life, event.header_data));
+        let new = self.delivered.insert((*incarnation, event.header_data));
         self.repeated += u64::from(!new);
         require(!self.terms.calm || new, 18, || format!("delivered twice: {event:?}"))
     }

@@ -6,7 +6,7 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, RESERVED_PORTAL};
 
 use crate::common::{Begun, Member, Plan, World, nid, until};
-use crate::stranger::{Said, Stranger};
+use crate::stranger::{RawPeer, Received};
 
 const BITS: u64 = 77;
 
@@ -26,9 +26,9 @@ fn drops(member: &Member) -> u64 {
 }
 
 /// Sends an ACK of `handle` that the node must drop.
-fn dropped(a: &Member, stranger: &mut Stranger, body: Body) {
+fn dropped(a: &Member, raw: &mut RawPeer, body: Body) {
     let before = drops(a);
-    stranger.say(stranger.header(body), &[]);
+    raw.send(raw.header(body), &[]);
     until("it is dropped", || drops(a) == before + 1);
 }
 
@@ -38,10 +38,10 @@ fn an_unknown_peer_is_pinged_first_and_gets_nothing_if_it_does_not_answer() {
         options.config.lnet.globals.transaction_timeout = 2;
     });
     let Some((world, host)) = one(plan) else { return };
-    let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
+    let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
     let a = &world.members[0];
     let begun = a.put(pair().0, BITS, 8);
-    let Said::Message { header, .. } = stranger.hear() else { panic!("no ping") };
+    let Received::Message { header, .. } = raw.receive() else { panic!("no ping") };
     assert!(matches!(header.body, Body::Get { portal: RESERVED_PORTAL, .. }), "{header:?}");
     // The peer does not answer.
     assert!(begun.events.wait_for_end(EventKind::Send).1.is_err());
@@ -53,12 +53,12 @@ fn an_unknown_peer_is_pinged_first_and_gets_nothing_if_it_does_not_answer() {
 fn an_invalid_ping_reply_is_ignored() {
     let Some((world, host)) = one(Plan::at(&[0]).troubled()) else { return };
     let a = &world.members[0].resident;
-    let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
-    let truth = stranger.info();
+    let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
+    let truth = raw.info();
     let mut answer = |info: &[u8]| {
-        let Said::Message { header, .. } = stranger.hear() else { panic!("no ping") };
+        let Received::Message { header, .. } = raw.receive() else { panic!("no ping") };
         assert!(matches!(header.body, Body::Get { portal: RESERVED_PORTAL, .. }), "{header:?}");
-        stranger.reply(&header, info);
+        raw.reply(&header, info);
     };
     // The magic number, the features, the number of entries, the entry of the loopback.
     for field in [0..4, 4..8, 12..16, 16..24] {
@@ -79,19 +79,19 @@ fn an_invalid_ping_reply_is_ignored() {
 #[test]
 fn a_message_for_a_neighbour_closes_its_connection() {
     let Some((world, host)) = one(Plan::at(&[0]).troubled()) else { return };
-    let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
+    let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
     let body = Body::Ack { handle: Handle::NONE, match_bits: 0, accepted: 0 };
-    let header = Header { target: nid(0, 0, 2), ..stranger.header(body) };
-    stranger.say(header, &[]);
-    assert!(stranger.is_closed());
+    let header = Header { target: nid(0, 0, 2), ..raw.header(body) };
+    raw.send(header, &[]);
+    assert!(raw.is_closed());
     assert_eq!(world.members[0].stats().errors, 1);
     world.end();
 }
 
 /// Makes the node send a message, and receives it.
-fn sent(a: &Member, stranger: &mut Stranger, len: usize) -> (Begun, Handle, u64) {
+fn sent(a: &Member, raw: &mut RawPeer, len: usize) -> (Begun, Handle, u64) {
     let begun = a.put(pair().0, BITS, len);
-    let (header, _, cookie) = stranger.hear_message();
+    let (header, _, cookie) = raw.receive_message();
     let Body::Put { ack, .. } = header.body else { panic!("{header:?} is not a PUT") };
     (begun, ack, cookie)
 }
@@ -100,20 +100,20 @@ fn sent(a: &Member, stranger: &mut Stranger, len: usize) -> (Begun, Handle, u64)
 fn an_unexpected_answer_has_no_effect() {
     let Some((world, host)) = one(Plan::at(&[0]).troubled()) else { return };
     let a = &world.members[0];
-    let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
-    let (begun, handle, _) = sent(a, &mut stranger, 8);
+    let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
+    let (begun, handle, _) = sent(a, &mut raw, 8);
     begun.events.wait(EventKind::Send);
     let ack = |handle| Body::Ack { handle, match_bits: BITS, accepted: 8 };
     let stale = Handle { interface: handle.interface - 1, ..handle };
     let unknown = Handle { object: handle.object + 1000, ..handle };
     for wrong in [stale, unknown] {
-        dropped(a, &mut stranger, ack(wrong));
-        dropped(a, &mut stranger, Body::Reply { handle: wrong });
+        dropped(a, &mut raw, ack(wrong));
+        dropped(a, &mut raw, Body::Reply { handle: wrong });
     }
     assert!(begun.events.rest().is_empty());
-    stranger.say(stranger.header(ack(handle)), &[]);
+    raw.send(raw.header(ack(handle)), &[]);
     begun.events.wait(EventKind::Ack);
-    dropped(a, &mut stranger, ack(handle));
+    dropped(a, &mut raw, ack(handle));
     assert!(begun.events.rest().is_empty(), "one PUT has one ACK");
     world.end();
 }
@@ -122,20 +122,20 @@ fn an_unexpected_answer_has_no_effect() {
 fn an_acknowledgement_may_come_before_or_after_the_message_is_sent() {
     let Some((world, host)) = one(Plan::at(&[0]).acknowledged()) else { return };
     let a = &world.members[0];
-    let mut stranger = Stranger::call(&host, pair(), ConnKind::CONTROL);
+    let mut raw = RawPeer::call(&host, pair(), ConnKind::CONTROL);
     for ack_first in [true, false] {
-        let (begun, handle, cookie) = sent(a, &mut stranger, 8);
+        let (begun, handle, cookie) = sent(a, &mut raw, 8);
         let body = Body::Ack { handle, match_bits: BITS, accepted: 8 };
-        let header = stranger.header(body);
+        let header = raw.header(body);
         let order = if ack_first {
-            stranger.say(header, &[]);
+            raw.send(header, &[]);
             let first = begun.events.next().kind;
-            stranger.take(cookie);
+            raw.take(cookie);
             [first, begun.events.next().kind]
         } else {
-            stranger.take(cookie);
+            raw.take(cookie);
             let first = begun.events.next().kind;
-            stranger.say(header, &[]);
+            raw.send(header, &[]);
             [first, begun.events.next().kind]
         };
         let (ack, send) = (EventKind::Ack, EventKind::Send);

@@ -15,7 +15,7 @@ use fulmar_wire::Order;
 use crate::events::TIMEOUT;
 
 /// A connection to a node whose other end is the test.
-pub(crate) struct Stranger {
+pub(crate) struct RawPeer {
     pub(crate) nid: Nid,
     node: Nid,
     stream: TcpStream,
@@ -23,7 +23,7 @@ pub(crate) struct Stranger {
 
 /// A message of the node, or a zero-copy acknowledgement.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum Received {
     Message {
         header: Header,
         payload: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) enum Said {
     Noop,
 }
 
-impl Stranger {
+impl RawPeer {
     /// Connects to a node from a host.
     pub(crate) fn call(host: &Host, (nid, node): (Nid, Nid), kind: ConnKind) -> Self {
         let address = (node.ip().unwrap(), ACCEPT_PORT);
@@ -67,22 +67,22 @@ impl Stranger {
     }
 
     /// Returns the next item that the node sends.
-    pub(crate) fn hear(&mut self) -> Said {
+    pub(crate) fn receive(&mut self) -> Received {
         let frame = FrameHeader::decode(&self.read(FrameHeader::LEN), Order::Little).unwrap();
         if frame.kind != FrameKind::LNET {
-            return Said::Noop;
+            return Received::Noop;
         }
         let header =
             Header::decode(&self.read(HeaderForm::Small.len()), HeaderForm::Small).unwrap();
         let payload = self.read(header.payload_len as usize);
-        Said::Message { header, payload, cookie: frame.cookies[0] }
+        Received::Message { header, payload, cookie: frame.cookies[0] }
     }
 
     /// Returns the next message that is not discovery, answering pings meanwhile.
-    pub(crate) fn hear_message(&mut self) -> (Header, Vec<u8>, u64) {
+    pub(crate) fn receive_message(&mut self) -> (Header, Vec<u8>, u64) {
         let info = self.info();
         loop {
-            let Said::Message { header, payload, cookie } = self.hear() else { continue };
+            let Received::Message { header, payload, cookie } = self.receive() else { continue };
             match header.body {
                 Body::Get { portal: RESERVED_PORTAL, .. } => self.reply(&header, &info),
                 _ => return (header, payload, cookie),
@@ -103,7 +103,7 @@ impl Stranger {
     /// Answers a GET.
     pub(crate) fn reply(&mut self, get: &Header, payload: &[u8]) {
         let Body::Get { reply: handle, .. } = get.body else { panic!("{get:?} is not a GET") };
-        self.say(self.header(Body::Reply { handle }), payload);
+        self.send(self.header(Body::Reply { handle }), payload);
     }
 
     /// Returns a header from the test to the node, without payload yet.
@@ -118,7 +118,7 @@ impl Stranger {
         }
     }
 
-    pub(crate) fn say(&mut self, header: Header, payload: &[u8]) {
+    pub(crate) fn send(&mut self, header: Header, payload: &[u8]) {
         let mut bytes = Vec::new();
         FrameHeader::lnet().encode(Order::Little, &mut bytes);
         let header = Header { payload_len: payload.len() as u32, ..header };
