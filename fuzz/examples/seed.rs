@@ -1,4 +1,4 @@
-//! Fills the corpora from the reference traces: what real nodes say is where fuzzing starts.
+//! Fills the corpora from the reference traces: fuzzing starts with messages of real nodes.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -10,7 +10,7 @@ use fulmar_lnet_wire::selftest::Message;
 use fulmar_trace::lnet::{Item, Kind, parse};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, decompress};
 
-/// Longer inputs make the fuzzer slow and teach it nothing.
+/// Longer inputs only slow down the fuzzer.
 const LEN_MAX: usize = 16 << 10;
 
 fn main() -> io::Result<()> {
@@ -19,37 +19,37 @@ fn main() -> io::Result<()> {
     for entry in fs::read_dir(fuzz.join("../testdata/traces"))? {
         let file = fs::read(entry?.path())?;
         if file.len() <= LEN_MAX {
-            plant(&corpus, "pcap_read", &file)?;
+            add_seed(&corpus, "pcap_read", &file)?;
         }
-        let file = decompress(&file).expect("the traces are whole");
+        let file = decompress(&file).expect("the traces are complete");
         let capture = Capture::read(&file).expect("the traces are captures");
         for connection in Conversation::of(&capture).connections {
             for item in parse(&connection) {
-                plant_item(&corpus, &item)?;
+                add_item(&corpus, &item)?;
             }
-            plant_streams(&corpus, &connection)?;
+            add_streams(&corpus, &connection)?;
         }
     }
     for (target, text) in TEXTS {
-        plant(&corpus, target, text.as_bytes())?;
+        add_seed(&corpus, target, text.as_bytes())?;
     }
     Ok(())
 }
 
-fn plant_item(corpus: &Path, item: &Item) -> io::Result<()> {
+fn add_item(corpus: &Path, item: &Item) -> io::Result<()> {
     match &item.kind {
-        Kind::ConnRequest(_) => plant(corpus, "decode_connreq", &item.bytes),
-        Kind::Hello(_) => plant(corpus, "decode_hello", &item.bytes),
+        Kind::ConnRequest(_) => add_seed(corpus, "decode_connreq", &item.bytes),
+        Kind::Hello(_) => add_seed(corpus, "decode_hello", &item.bytes),
         Kind::Frame { lnet, .. } => {
             let (frame, header) = item.bytes.split_at(24.min(item.bytes.len()));
-            plant(corpus, "decode_frame_header", frame)?;
-            plant(corpus, "decode_lnet_header", header)?;
+            add_seed(corpus, "decode_frame_header", frame)?;
+            add_seed(corpus, "decode_lnet_header", header)?;
             match lnet {
                 Some((_, payload)) if PingInfo::decode(payload).is_ok() => {
-                    plant(corpus, "decode_ping_info", payload)
+                    add_seed(corpus, "decode_ping_info", payload)
                 }
                 Some((_, payload)) if Message::decode(payload).is_ok() => {
-                    plant(corpus, "decode_selftest", payload)
+                    add_seed(corpus, "decode_selftest", payload)
                 }
                 _ => Ok(()),
             }
@@ -58,8 +58,8 @@ fn plant_item(corpus: &Path, item: &Item) -> io::Result<()> {
     }
 }
 
-/// Plants what each side says for the machine on the other side.
-fn plant_streams(corpus: &Path, connection: &Connection<'_>) -> io::Result<()> {
+/// Adds the bytes of each side as seeds for the machine on the other side.
+fn add_streams(corpus: &Path, connection: &Connection<'_>) -> io::Result<()> {
     for direction in [Direction::FromActive, Direction::FromPassive] {
         let said = connection.chunks.iter().filter(|chunk| chunk.direction == direction);
         let bytes: Vec<u8> = said.flat_map(|chunk| chunk.bytes).copied().take(LEN_MAX).collect();
@@ -71,12 +71,12 @@ fn plant_streams(corpus: &Path, connection: &Connection<'_>) -> io::Result<()> {
             Direction::FromActive => 0,
             Direction::FromPassive => host.wrapping_sub(1) << 1 | 1,
         };
-        plant(corpus, "socklnd_stream", &[&[0, role], bytes.as_slice()].concat())?;
+        add_seed(corpus, "socklnd_stream", &[&[0, role], bytes.as_slice()].concat())?;
     }
     Ok(())
 }
 
-fn plant(corpus: &Path, target: &str, bytes: &[u8]) -> io::Result<()> {
+fn add_seed(corpus: &Path, target: &str, bytes: &[u8]) -> io::Result<()> {
     let directory = corpus.join(target);
     fs::create_dir_all(&directory)?;
     let mut hasher = DefaultHasher::new();

@@ -4,6 +4,6 @@ use fulmar_control::config::{LnetConf, NodeConfig, Source};
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let source = Source::new("fuzz.yaml", text);
     let errors = [LnetConf::parse(&source).err(), NodeConfig::parse(&source).err()];
-    // What a person is shown of an error must be printable too.
+    // Errors must be printable.
     assert!(errors.into_iter().flatten().all(|error| !error.to_string().is_empty()));
 });

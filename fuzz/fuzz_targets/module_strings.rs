@@ -12,6 +12,6 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         config::interface_list(text).err(),
         config::cpt_list(text).err(),
     ];
-    // What a person is shown of an error must be printable too.
+    // Errors must be printable.
     assert!(errors.into_iter().flatten().all(|error| !error.to_string().is_empty()));
 });

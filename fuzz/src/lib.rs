@@ -1,5 +1,4 @@
-//! The bodies of the fuzz targets that are more than a few lines: bytes between machines, and
-//! operations into one.
+//! The bodies of the larger fuzz targets: bytes between machines, and operations of one machine.
 #![forbid(unsafe_code)]
 
 pub mod lnet_ops;
@@ -9,8 +8,8 @@ pub mod socklnd_stream;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Requires that what parses prints to something that parses to the same, and that what does not
-/// says why.
+/// Requires that a parsed value prints to text that parses to the same, and that an error has a
+/// text.
 pub fn print_and_parse<T: FromStr<Err: Display> + Display + Debug + PartialEq>(text: &str) {
     match text.parse::<T>() {
         Ok(value) => {
@@ -22,7 +21,7 @@ pub fn print_and_parse<T: FromStr<Err: Display> + Display + Debug + PartialEq>(t
     }
 }
 
-/// Choices taken from the fuzzer's bytes: all zeros when these run out.
+/// Choices from the fuzzer's bytes; zeros after their end.
 pub(crate) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {

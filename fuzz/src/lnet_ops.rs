@@ -1,5 +1,5 @@
-//! Arbitrary operations of an application, an LND and a clock into one LNet machine. After each its
-//! invariants hold; when all that was begun has ended, it is idle.
+//! Arbitrary operations of an application, an LND and a clock on one LNet machine. After each its
+//! invariants hold; when all operations have ended, it is idle.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use fulmar_lnet_wire::{Body, Handle, Header, MTU, Net, Nid, PING_MATCH_BITS, Pid
 
 use crate::Choices;
 
-/// Runs the operations that the bytes stand for.
+/// Runs the operations that the bytes encode.
 pub fn run(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut world = World::new(&mut choices);
@@ -28,7 +28,7 @@ struct World {
     lnet: Lnet,
     now: Time,
     sending: Vec<MessageId>,
-    /// Messages whose payload is on its way, and where it goes.
+    /// Messages whose payload is being received, and its sink.
     receiving: Vec<(RxId, Sink)>,
     copying: Vec<CopyId>,
     handling: Vec<EventDone>,
@@ -110,7 +110,7 @@ impl World {
         self.next_rx += 1;
         let (rx, ni) = (RxId(self.next_rx), choices.of(&OURS));
         let source = peer(choices);
-        let (other, beyond) = (peer(choices).nid, far(choices));
+        let (other, beyond) = (peer(choices).nid, remote(choices));
         let target = choices.of(&[ni, ni, ni, source.nid, other, beyond]);
         let from = choices.of(&[source.nid, source.nid, other]);
         let (match_bits, portal) = (choices.below(4) as u64, choices.of(&PORTALS));
@@ -167,7 +167,7 @@ impl World {
     }
 
     fn unlink(&mut self, choices: &mut Choices<'_>) {
-        // What is gone already, or busy, is refused.
+        // Unlinked or busy descriptors are refused.
         if choices.flag() {
             let _ = take(&mut self.mds, choices).map(|md| self.lnet.md_unlink(self.now, md));
         } else {
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Rails, routes and forwarding, of which any may be refused.
+    /// Changes rails, routes and forwarding; any change may be refused.
     fn rails(&mut self, choices: &mut Choices<'_>, nid: Nid) {
         let (now, ours) = (self.now, choices.of(&OURS));
         let lnet = &mut self.lnet;
@@ -220,7 +220,7 @@ impl World {
                 let _ = lnet.set_ni_health(now, Some(ours), choices.below(1100) as u32);
             }
             5 | 6 => {
-                let (net, hops) = (far(choices).net(), choices.flag().then_some(1));
+                let (net, hops) = (remote(choices).net(), choices.flag().then_some(1));
                 let route = RouteConfig { net, gateway: nid, hops, priority: 0 };
                 let _ = lnet.route_add(now, route);
             }
@@ -267,12 +267,12 @@ impl World {
 
     fn check(&self) {
         self.lnet.check_invariants().unwrap_or_else(|error| panic!("{error}"));
-        // What an administrator may ask for at any time.
+        // An administrator may call these at any time.
         let _ = (self.lnet.nis(), self.lnet.peers(), self.lnet.stats(), self.lnet.ping_info());
         let _ = (self.lnet.routes(), self.lnet.routers(), self.lnet.routing());
     }
 
-    /// Ends all that has begun, in vain where it has a choice.
+    /// Ends all operations, with failures where possible.
     fn finish(&mut self) {
         for _ in 0..10_000 {
             self.drain();
@@ -290,7 +290,7 @@ impl World {
                 return;
             }
         }
-        panic!("it does not come to rest");
+        panic!("the machine does not become idle");
     }
 }
 
@@ -307,8 +307,8 @@ fn peer(choices: &mut Choices<'_>) -> ProcessId {
     ProcessId::lustre(Nid::small(net, 0x0a00_0002 + number))
 }
 
-/// A NID on a network that none of our interfaces is on.
-fn far(choices: &mut Choices<'_>) -> Nid {
+/// A NID on a remote network.
+fn remote(choices: &mut Choices<'_>) -> Nid {
     let net = Net::new(fulmar_lnet_wire::NetType::TCP, 7);
     Nid::small(net, 0x0a07_0001 + choices.below(3) as u32)
 }

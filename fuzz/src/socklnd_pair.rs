@@ -1,5 +1,5 @@
-//! Two machines and a network that delays, cuts and breaks: every message ends once, and where
-//! nothing broke every message arrives.
+//! Two machines and a network that delays, splits and fails: every message ends once, and without
+//! failures every message arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use fulmar_socklnd::{
 
 use crate::Choices;
 
-/// Runs the operations that the bytes stand for.
+/// Runs the operations that the bytes encode.
 pub fn run(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut pair = Pair::new(1 + choices.below(3) as u32, choices.of(&[None, Some(928)]));
@@ -26,18 +26,18 @@ pub fn run(bytes: &[u8]) {
             _ => pair.break_one(choices.below(64)),
         }
     }
-    pair.heal();
+    pair.settle();
 }
 
 const LENGTHS: [u32; 6] = [0, 8, 927, 928, 65_536, MTU];
 
-/// One end of a connection: whose, and its name there.
+/// One side of a connection: the machine, and its id there.
 type End = (usize, ConnId);
 
-/// What an end is still to read.
+/// The bytes that a side has not read.
 struct Inbox {
     bytes: VecDeque<u8>,
-    /// The other end; `None` if it has hung up, which is noticed when all is read.
+    /// The remote side; `None` if it has closed, which is noticed when all is read.
     peer: Option<End>,
 }
 
@@ -45,14 +45,14 @@ struct Pair {
     machines: [Socklnd; 2],
     now: Time,
     ends: BTreeMap<End, Inbox>,
-    /// The payload of the message that an end reads.
+    /// The payload of the message that a side is reading.
     judged: BTreeMap<End, u32>,
     next_port: u16,
-    /// The messages that have been sent and have not ended.
+    /// The sent messages that have not ended.
     sent: BTreeMap<MessageId, usize>,
     last_message: u64,
     arrived: u64,
-    /// Nothing was broken and no clock was moved far.
+    /// Whether no connection failed and the clock made no large step.
     calm: bool,
     failed: u64,
 }
@@ -108,7 +108,7 @@ impl Pair {
         self.drain();
     }
 
-    /// Gives some bytes to one end that has something to read.
+    /// Delivers some bytes to one side that has bytes to read.
     fn deliver(&mut self, which: usize, most: usize) {
         let busy = |inbox: &Inbox| !inbox.bytes.is_empty() || inbox.peer.is_none();
         let waiting = self.ends.iter().filter(|(_, inbox)| busy(inbox));
@@ -174,7 +174,7 @@ impl Pair {
         self.drain();
     }
 
-    /// Cuts the other end off. If this one was to `flush`, what it wrote is still read.
+    /// Disconnects the remote side. With `flush`, the written bytes are still read.
     fn hang_up(&mut self, end: End, flush: bool) {
         let other = self.ends.get(&end).and_then(|inbox| inbox.peer);
         if let Some(other) = other.and_then(|other| self.ends.get_mut(&other)) {
@@ -185,7 +185,7 @@ impl Pair {
         }
     }
 
-    /// Forgets an end of which the machine does not know that it has ended.
+    /// Ends a side, and reports it to its machine.
     fn end(&mut self, end: End, how: Closed) {
         self.forget(end);
         self.machines[end.0].handle_closed(self.now, end.1, how);
@@ -220,7 +220,7 @@ impl Pair {
             Output::Close { conn, flush } => {
                 self.hang_up((side, conn), flush);
                 self.forget((side, conn));
-                // All that was written has been told of.
+                // All written bytes have been reported.
                 self.machines[side].handle_stopped(now, conn, 0);
             }
             Output::Received { conn, header, .. } => {
@@ -251,8 +251,8 @@ impl Pair {
         self.machines[end.0].handle_dialled(now, end.1, result);
     }
 
-    /// Lets everything that is under way come to its end.
-    fn heal(&mut self) {
+    /// Lets all pending operations end.
+    fn settle(&mut self) {
         for _ in 0..400 {
             let ends: Vec<End> = self.ends.keys().copied().collect();
             ends.into_iter().for_each(|end| self.read(end, usize::MAX));
@@ -263,7 +263,7 @@ impl Pair {
             self.pass(Duration::from_secs(1));
             self.calm = calm;
         }
-        assert!(self.sent.is_empty(), "these messages never end: {:?}", self.sent);
+        assert!(self.sent.is_empty(), "these messages do not end: {:?}", self.sent);
         let ends: Vec<End> = self.ends.keys().copied().collect();
         ends.into_iter().for_each(|end| self.read(end, usize::MAX));
         if self.calm {

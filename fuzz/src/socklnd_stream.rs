@@ -1,4 +1,4 @@
-//! Arbitrary bytes, cut arbitrarily, into a machine that has called or been called.
+//! Arbitrary bytes, in arbitrary pieces, for a machine on either side of a connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use fulmar_socklnd::{
     Closed, Config, DialError, Need, NiConfig, Output, SendRequest, Socklnd, checksum,
 };
 
-/// Our network interfaces are `10.99.0.1@tcp` to `10.99.0.4@tcp`, as in the reference traces.
+/// The local network interfaces are `10.99.0.1@tcp` to `10.99.0.4@tcp`, as in the reference traces.
 const INTERFACES: u8 = 4;
 
-/// The first byte seeds the cuts and verdicts, the second says who called whom; the rest is what
-/// the other side sends.
+/// The first byte is the seed of pieces and verdicts, the second selects the connecting side; the
+/// rest is sent by the remote side.
 pub fn run(bytes: &[u8]) {
     let Some((&[seed, role], stream)) = bytes.split_first_chunk() else { return };
     let mut side = Side::new(seed);
@@ -23,8 +23,8 @@ pub fn run(bytes: &[u8]) {
     side.read(conn, stream);
     side.machine.handle_closed(side.now, conn, Closed::Eof);
     side.drain();
-    side.grow_old();
-    assert!(side.completed <= side.received, "more messages ended than began");
+    side.pass_deadlines();
+    assert!(side.completed <= side.received, "more messages ended than started");
 }
 
 struct Side {
@@ -82,19 +82,19 @@ impl Side {
         Some(conn)
     }
 
-    /// Does what a driver does with the bytes of a connection.
+    /// Handles the bytes of a connection as a driver does.
     fn read(&mut self, conn: ConnId, mut rest: &[u8]) {
         while !rest.is_empty() {
             let cut = self.cut(rest.len());
             let taken = match self.machine.need(conn) {
                 Need::Bytes(wanted) => {
-                    assert!(wanted > 0, "nothing is needed, and yet it is");
+                    assert!(wanted > 0, "a need of no bytes");
                     let used = self.machine.handle_bytes(self.now, conn, &rest[..cut]);
                     assert!((1..=cut).contains(&used), "{used} of {cut} bytes were used");
                     used
                 }
                 Need::Payload { sink, crc } => {
-                    assert!(!sink.is_empty(), "no payload is needed, and yet it is");
+                    assert!(!sink.is_empty(), "a need of no payload");
                     let len = cut.min(sink.len() as usize);
                     let crc = crc.map(|crc| checksum::update(crc, &rest[..len]));
                     self.machine.handle_payload(self.now, conn, len as u32, crc);
@@ -119,7 +119,7 @@ impl Side {
     }
 
     fn verdict(&mut self) -> Verdict {
-        let header = self.judged.expect("somebody waits for a verdict");
+        let header = self.judged.expect("a header waits for a verdict");
         let len = self.rng.between(0, header.payload_len.into()) as u32;
         let buffer = BufferId(2);
         let verdict = match self.rng.below(16) {
@@ -159,13 +159,13 @@ impl Side {
     }
 
     /// Lets the deadlines pass: each must be handled when it is due, and not be due again at once.
-    fn grow_old(&mut self) {
+    fn pass_deadlines(&mut self) {
         for _ in 0..100 {
             let Some(next) = self.machine.poll_timeout() else { return };
             self.now = self.now.max(next);
             self.machine.handle_timeout(self.now);
             self.drain();
-            assert!(self.machine.poll_timeout().is_none_or(|next| next > self.now), "time stands");
+            assert!(self.machine.poll_timeout().is_none_or(|next| next > self.now), "due again at once");
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_failed_link_ends_its_command_and_is_reported() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "deleting\n");
-    assert!(errors.contains("a device is gone") && errors.contains("a to b"), "{errors}");
+    assert!(errors.contains("a device was removed") && errors.contains("a to b"), "{errors}");
     assert_eq!(is_there(&name), [false; 2]);
 }
 
@@ -160,7 +160,7 @@ fn invalid_requests_are_refused_with_valid_examples() {
         (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
         (&["sites", "--loss", "1"], "percent"),
         (&["sites", "--queue", "1000"], "write it as 64MB or 100ms"),
-        (&["sites", "--queue", "1us"], "64 KiB are the least"),
+        (&["sites", "--queue", "1us"], "64 KiB is the minimum"),
         (&["sites", "--limit", "64MB"], "unexpected argument '--limit'"),
         (&["sites", "--name", "A-b"], "small letters and digits"),
     ] {

@@ -1,4 +1,4 @@
-//! What a link has carried.
+//! The counters of a link.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,45 +7,44 @@ use serde::Serialize;
 
 use crate::line::Line;
 
-/// What one direction has carried since the link was started.
+/// The counters of one direction since the start of the link.
 ///
-/// Every segment that entered is in one place: `entered` is the sum of `delivered`, `lost`,
+/// Every segment that entered is counted once: `entered` is the sum of `delivered`, `lost`,
 /// `overflowed`, `refused` and `under_way`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
-    /// Packets that entered, as the sender's network stack made them: up to 64 KiB each.
+    /// Packets that entered, as the sender's network stack produced them: up to 64 KiB each.
     pub packets: u64,
-    /// Segments that entered: what a packet is on a wire.
+    /// Segments that entered: packets on a real line.
     pub entered: u64,
     /// Segments that arrived.
     pub delivered: u64,
-    /// Bytes that arrived, headers and framing of Ethernet included.
+    /// Bytes that arrived, including headers and Ethernet framing.
     pub delivered_bytes: u64,
-    /// Segments that were lost by chance.
+    /// Segments that were lost at random.
     pub lost: u64,
-    /// Segments that found no place in the queue.
+    /// Segments that were dropped because the queue was full.
     pub overflowed: u64,
-    /// Segments that came to the other end when it was down, or out of memory.
+    /// Segments that the remote device refused because it was down or out of memory.
     pub refused: u64,
-    /// Segments that are in the queue or on their way.
+    /// Segments in the queue or in flight.
     pub under_way: u64,
-    /// Segments that were late, so that others overtook them.
+    /// Segments that were delayed, so that others overtook them.
     pub reordered: u64,
     /// Bytes in the queue.
     pub queue_bytes: u64,
-    /// The most bytes that were in the queue.
+    /// The maximum of bytes in the queue.
     pub queue_max_bytes: u64,
-    /// How late packets were handed over at the other end, on average since the start: what this
-    /// machine adds to the delay.
+    /// The average lateness of delivery since the start: the delay that this machine adds.
     pub lateness_mean_us: f64,
-    /// How late the latest was.
+    /// The maximum lateness.
     pub lateness_max_us: f64,
-    /// Packets that the sender's device dropped because the link was too slow to fetch them: this
+    /// Packets that the sender's device dropped because the link did not read them in time: this
     /// machine is too busy for the rate.
     pub missed: u64,
 }
 
-/// The counters of a direction that runs. One thread writes, others read.
+/// The counters of a running direction. One thread writes, others read.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) packets: AtomicU64,
@@ -57,11 +56,11 @@ pub(crate) struct Tally {
     pub(crate) refused: AtomicU64,
     pub(crate) reordered: AtomicU64,
     pub(crate) queue_max: AtomicU64,
-    /// Packets that were handed over, and by how many nanoseconds these were late in all.
+    /// The number of delivered packets, and the sum of their lateness in nanoseconds.
     pub(crate) handed: AtomicU64,
     pub(crate) lateness: AtomicU64,
     pub(crate) lateness_max: AtomicU64,
-    /// When the line will have sent what is in its queue.
+    /// The time when the line will have sent its queue.
     pub(crate) busy_until: AtomicU64,
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }
 
-/// Keeps the greatest of what was said. One thread writes.
+/// Keeps the maximum. One thread writes.
 pub(crate) fn raise(counter: &AtomicU64, value: u64) {
     if value > counter.load(Relaxed) {
         counter.store(value, Relaxed);
@@ -77,17 +76,17 @@ pub(crate) fn raise(counter: &AtomicU64, value: u64) {
 }
 
 impl Tally {
-    /// A packet was handed over so many nanoseconds late.
+    /// Counts a packet that was delivered so many nanoseconds late.
     pub(crate) fn handed_over(&self, late: u64) {
         add(&self.handed, 1);
         add(&self.lateness, late);
         raise(&self.lateness_max, late);
     }
 
-    /// Returns the counters as they are at `now`.
+    /// Returns the counters at `now`.
     pub(crate) fn at(&self, now: Time, line: &Line, missed: u64) -> Counters {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        // What has left is read before what has entered, so that the difference is not negative.
+        // Segments that left are read before those that entered: the difference is not negative.
         let (delivered, delivered_bytes) = (get(&self.delivered), get(&self.delivered_bytes));
         let (lost, overflowed) = (get(&self.lost), get(&self.overflowed));
         let (refused, entered) = (get(&self.refused), get(&self.entered));
@@ -111,7 +110,7 @@ impl Tally {
     }
 }
 
-/// No clock is more exact than three decimals.
+/// Returns microseconds with three decimals, the precision of the clock.
 fn micros(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }

@@ -1,4 +1,4 @@
-//! An end of the link: a TUN device in a namespace.
+//! A side of the link: a TUN device in a namespace.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,8 @@ use crate::error::LinkError;
 use crate::link::End;
 use crate::namespace::{ip, within};
 
-/// How many packets a device keeps until they are fetched: what a sender makes in the milliseconds
-/// in which the fetching thread may have to wait for a processor.
+/// The queue length of a device in packets: those of the milliseconds in which the reading thread
+/// may wait for a processor.
 const FETCH_QUEUE: u32 = 10_000;
 
 /// A device, and the counters of its namespace.
@@ -23,7 +23,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Makes the device and brings it up. It goes with the last copy of this.
+    /// Creates the device and brings it up. It is removed with the last copy of this.
     pub(crate) fn new(end: &End, mtu: u16) -> Result<Self, LinkError> {
         within(&end.namespace, || {
             let device = end.device.clone();
@@ -50,7 +50,7 @@ impl Device {
         })?
     }
 
-    /// Returns how many packets the device dropped since nobody fetched them in time.
+    /// Returns the number of packets that the device dropped because they were not read in time.
     pub(crate) fn missed(&self) -> u64 {
         let mut text = vec![0; 64 << 10];
         let len = self.counters.read_at(&mut text, 0).unwrap_or(0);
@@ -58,8 +58,8 @@ impl Device {
     }
 }
 
-/// Returns the packets that an interface dropped when it was to send them. See proc(5), `net/dev`:
-/// eight numbers of what was received, then bytes, packets, errors and drops of what was sent.
+/// Returns the packets that an interface dropped on sending. See proc(5), `net/dev`: eight numbers
+/// of receiving, then bytes, packets, errors and drops of sending.
 fn dropped(text: &str, interface: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
     line?.split_whitespace().nth(8 + 3)?.parse().ok()

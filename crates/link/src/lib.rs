@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! namespace A      device A        one thread for each direction         device B      namespace B
-//! TCP ─────────► super-packets ──► shaper says when ─► store until then ─► write ──────────► TCP
+//! TCP ─────────► super-packets ──► shaper: time ─────► store until then ─► write ──────────► TCP
 //! ```
 //!
-//! A [`Link`] is two TUN devices that leave segmentation and checksums to each other: the network
-//! stack hands over packets of up to 64 KiB, which pass as they are. The [`shaper`], a pure machine,
-//! charges the line for the headers and the framing of each segment that a wire would carry, and
-//! decides when each arrives. Only a packet that loses a segment is cut.
+//! A [`Link`] is two TUN devices with offload of segmentation and checksums: the network stack
+//! sends packets of up to 64 KiB, which pass unchanged. The [`shaper`], a pure machine, charges the
+//! line for the headers and the framing of each segment on a real line, and decides when each
+//! arrives. Only a packet that loses a segment is split.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -30,9 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Sites`] are two namespaces joined by a link, which are removed when they are dropped; what a run
-//! that was killed has left behind is removed by the next. [`Namespace`] is a single one, [`Scratch`]
-//! finds names for several, and [`Program`] is a program that runs there.
+//! [`Sites`] are two namespaces with a link, which are removed when they are dropped; the remains
+//! of a killed run are removed by the next. [`Namespace`] is a single one, [`Scratch`] has names
+//! for several, and [`Program`] is a program that runs there.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 

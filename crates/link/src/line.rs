@@ -1,4 +1,4 @@
-//! What one direction of a link is like.
+//! The properties of one direction of a link.
 
 use std::time::Duration;
 
@@ -6,47 +6,45 @@ use serde::Serialize;
 
 use crate::units::{Rate, Share, Size, UnitError, as_ms, words_of_time};
 
-/// One direction of a link: what enters it waits for its turn in a queue, is sent at a rate, and
-/// arrives a delay later.
+/// One direction of a link: packets wait in a queue, are sent at a rate, and arrive after a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What the line carries at most, framing of Ethernet included.
+    /// The rate of the line, including Ethernet framing.
     pub rate: Rate,
-    /// How long anything is under way after it was sent.
+    /// The propagation delay.
     #[serde(rename = "delay_ms", serialize_with = "as_ms")]
     pub delay: Duration,
-    /// By how much that varies, to either side.
+    /// The variation of the delay, in both directions.
     #[serde(rename = "jitter_ms", serialize_with = "as_ms")]
     pub jitter: Duration,
-    /// How many of the segments are lost.
+    /// The share of segments that are lost.
     pub loss: Share,
-    /// How many of the segments arrive late, so that those behind them overtake.
+    /// The share of segments that are delayed, so that later ones overtake them.
     pub reorder: Share,
-    /// By how much these are late.
+    /// The additional delay of these.
     #[serde(rename = "reorder_by_ms", serialize_with = "as_ms")]
     pub reorder_by: Duration,
-    /// What may wait for the line at most.
+    /// The length of the queue.
     #[serde(skip)]
     pub queue: Queue,
 }
 
-/// The length of the queue before a line. What finds no place is dropped.
+/// The length of the queue before a line. Segments that do not fit are dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
-    /// What is under way in twice the delay, a round trip if the other direction is alike; at least
-    /// 1 MiB.
+    /// The data of twice the delay, a round trip if both directions are equal; at least 1 MiB.
     RoundTrip,
-    /// So many bytes, framing included.
+    /// A number of bytes, including framing.
     Bytes(Size),
-    /// What the line sends in so long.
+    /// The data that the line sends in this time.
     Time(Duration),
 }
 
-/// What a line may hold, in the queue and under way together.
+/// The limit of data in the queue and in flight together.
 pub const MEMORY_MAX: u64 = 8 << 30;
-/// Longer than any way on earth, or to the moon and back.
+/// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
-/// A queue that holds no full packet would let nothing pass behind another.
+/// The shortest queue: it must hold a full packet.
 const QUEUE_MIN: Size = Size(64 << 10);
 
 impl Line {
@@ -63,15 +61,16 @@ impl Line {
         }
     }
 
-    /// Changes what `words` name, as tc(8) does for netem: `delay 10ms loss 0.1% queue 64MB`.
+    /// Changes the properties in `words`, as tc(8) does for netem: `delay 10ms loss 0.1% queue
+    /// 64MB`.
     ///
     /// # Errors
-    /// Which word is not understood, and what is.
+    /// If a word is not valid; the error lists the properties.
     pub fn change(&mut self, words: &str) -> Result<(), UnitError> {
         let mut words = words.split([' ', '=', ',']).filter(|word| !word.is_empty());
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| {
-                UnitError(format!("{name:?} wants a value, as in 'rate 1Gbit loss 0.1%'"))
+                UnitError(format!("{name:?} needs a value, as in 'rate 1Gbit loss 0.1%'"))
             })?;
             match name {
                 "rate" => self.rate = value.parse()?,
@@ -83,8 +82,8 @@ impl Line {
                 "queue" => self.queue = value.parse()?,
                 _ => {
                     return Err(UnitError(format!(
-                        "{name:?} is no property of a line: there are rate, delay, jitter, loss, \
-                         reorder, reorder-by and queue"
+                        "{name:?} is not a property of a line: use rate, delay, jitter, loss, \
+                         reorder, reorder-by or queue"
                     )));
                 }
             }
@@ -92,7 +91,7 @@ impl Line {
         Ok(())
     }
 
-    /// Returns how many bytes may wait.
+    /// Returns the length of the queue in bytes.
     pub fn queue_bytes(&self) -> u64 {
         match self.queue {
             Queue::RoundTrip => self.rate.bytes_in(self.delay.saturating_mul(2)).max(1 << 20),
@@ -101,16 +100,16 @@ impl Line {
         }
     }
 
-    /// Returns how many bytes may be in the queue and under way, which the pump keeps in memory.
+    /// Returns the maximum of bytes in the queue and in flight, which the pump keeps in memory.
     pub fn memory(&self) -> u64 {
         let way = self.delay.saturating_add(self.jitter).saturating_add(self.reorder_by);
         self.queue_bytes().saturating_add(self.rate.bytes_in(way))
     }
 
-    /// Says what is wrong with it, if anything.
+    /// Checks the properties.
     ///
     /// # Errors
-    /// For people: what is out of bounds, and what to do.
+    /// If a property is out of range; the error says what to do.
     pub fn check(&self) -> Result<(), UnitError> {
         let refuse = |text: String| Err(UnitError(text));
         if self.delay > DELAY_MAX || self.reorder_by > DELAY_MAX {
@@ -127,14 +126,14 @@ impl Line {
         if queue < QUEUE_MIN {
             let rate = self.rate;
             return refuse(format!(
-                "a queue of {queue} at {rate} may hold no full packet: {QUEUE_MIN} are the least"
+                "a queue of {queue} at {rate} may not hold a packet: {QUEUE_MIN} is the minimum"
             ));
         }
         if self.memory() > MEMORY_MAX {
             let gib = self.memory() as f64 / f64::from(1 << 30);
             return refuse(format!(
-                "queue and delay at this rate hold {gib:.1} GiB in memory, and 8 GiB are the \
-                 most: choose a shorter queue, delay or a lower rate"
+                "queue and delay at this rate need {gib:.1} GiB of memory, and 8 GiB is the \
+                 maximum: choose a shorter queue, delay or a lower rate"
             ));
         }
         Ok(())
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_a_round_trip_unless_it_is_said() {
+    fn a_queue_holds_a_round_trip_by_default() {
         assert_eq!(line().queue_bytes(), 63_125_000);
         let mut line = line();
         line.change("queue 100ms").unwrap();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_what_was_asked_for_or_is_refused() {
+    fn a_queue_has_the_requested_length_or_is_refused() {
         let queue = |words: &str| {
             let mut line = line();
             line.change(words).unwrap();
@@ -182,26 +181,26 @@ mod tests {
         assert_eq!(line.jitter, Duration::from_millis(2));
         assert_eq!((line.loss.0, line.reorder.0), (0.001, 0.01));
         assert_eq!(line.reorder_by, Duration::from_millis(3));
-        let told = |line: &mut Line, words| line.change(words).unwrap_err().to_string();
-        assert!(told(&mut line, "speed 3").contains("there are rate, delay"));
-        assert!(told(&mut line, "rate").contains("wants a value"));
-        // To netem it is a number of packets.
-        assert!(told(&mut line, "limit 1000").contains("no property of a line"));
+        let error = |line: &mut Line, words| line.change(words).unwrap_err().to_string();
+        assert!(error(&mut line, "speed 3").contains("use rate, delay"));
+        assert!(error(&mut line, "rate").contains("needs a value"));
+        // In netem the limit is a number of packets.
+        assert!(error(&mut line, "limit 1000").contains("not a property of a line"));
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_reason() {
+    fn impossible_properties_are_refused_with_a_reason() {
         assert!(line().check().is_ok());
-        let told = |change: &str| {
+        let error = |change: &str| {
             let mut line = line();
             line.change(change).unwrap();
             line.check().unwrap_err().to_string()
         };
-        assert!(told("jitter 1s").contains("before it is sent"));
-        assert!(told("delay 11s").contains("10s at most"));
-        assert!(told("rate 1Tbit delay 1s").contains("GiB in memory"));
-        assert!(told("queue 65535B").contains("64 KiB are the least"));
-        let text = told("rate 1Mbit queue 100ms");
-        assert!(text.starts_with("a queue of 12.2 KiB at 1Mbit may hold"), "{text}");
+        assert!(error("jitter 1s").contains("before it is sent"));
+        assert!(error("delay 11s").contains("10s at most"));
+        assert!(error("rate 1Tbit delay 1s").contains("GiB of memory"));
+        assert!(error("queue 65535B").contains("64 KiB is the minimum"));
+        let text = error("rate 1Mbit queue 100ms");
+        assert!(text.starts_with("a queue of 12.2 KiB at 1Mbit may not hold"), "{text}");
     }
 }

@@ -8,49 +8,49 @@ use crate::counters::{Counters, Tally};
 use crate::device::Device;
 use crate::error::LinkError;
 use crate::line::Line;
-use crate::pump::{Bell, Clock, Pump};
+use crate::pump::{Clock, Pump, StopSignal};
 use crate::shaper::Shaper;
 use crate::store::Store;
 use crate::units::UnitError;
 
-/// Where a link ends.
+/// One side of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// A network namespace: a name that `ip netns` knows, or a path such as `/proc/1234/ns/net`.
     pub namespace: String,
-    /// The name of the device that the link makes there.
+    /// The name of the device that the link creates there.
     pub device: String,
     /// Addresses of the device, such as `10.99.0.1/24`.
     pub addresses: Vec<String>,
 }
 
-/// What a link is to be like.
+/// The options of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The two ends, A and B.
+    /// The two sides, A and B.
     pub ends: [End; 2],
     /// The direction from A to B, and that from B to A.
     pub lines: [Line; 2],
     /// The longest IP packet.
     pub mtu: u16,
-    /// What chance does: the same seed and the same traffic have the same luck.
+    /// The seed of random events: the same seed and the same traffic have the same result.
     pub seed: u64,
 }
 
 /// The names of the directions.
 pub const DIRECTIONS: [&str; 2] = ["a to b", "b to a"];
-/// What networks for storage are set to.
+/// The usual MTU of storage networks.
 pub const DEFAULT_MTU: u16 = 9000;
-/// The name of a device unless another is given.
+/// The default name of a device.
 pub const DEFAULT_DEVICE: &str = "wan0";
-/// The shortest that every host of IPv4 has to take.
+/// The minimum MTU of IPv4.
 const MTU_MIN: u16 = 576;
 
-/// A link that works until it is dropped; its devices go with it.
+/// A running link. Its devices are removed when it is dropped.
 pub struct Link {
     clock: Clock,
     directions: [Direction; 2],
-    bell: Arc<Bell>,
+    stop: Arc<StopSignal>,
     failure: Arc<Mutex<Option<String>>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -62,10 +62,10 @@ struct Direction {
 }
 
 impl Link {
-    /// Makes the devices and starts to carry what enters them.
+    /// Creates the devices and starts to carry packets.
     ///
     /// # Errors
-    /// What is wrong with the options, or what the system refused.
+    /// If the options are not valid, or the system refuses an operation.
     pub fn start(options: &Options) -> Result<Self, LinkError> {
         for (line, direction) in options.lines.iter().zip(DIRECTIONS) {
             line.check().map_err(|error| LinkError::Line { direction, error })?;
@@ -76,7 +76,7 @@ impl Link {
         }
         let [a, b] = &options.ends;
         let (a, b) = (Device::new(a, options.mtu)?, Device::new(b, options.mtu)?);
-        let bell = Bell::new()
+        let stop = StopSignal::new()
             .map_err(|error| LinkError::System { what: "cannot make an eventfd", error })?;
         let clock = Clock::start();
         let [ab, ba] = options.lines;
@@ -85,7 +85,7 @@ impl Link {
         let mut this = Self {
             clock,
             directions: [direction(ab, &a), direction(ba, &b)],
-            bell: Arc::new(bell),
+            stop: Arc::new(stop),
             failure: Arc::default(),
             threads: Vec::new(),
         };
@@ -99,7 +99,7 @@ impl Link {
         let pump = Pump {
             from: from.tun.clone(),
             to: to.tun.clone(),
-            bell: self.bell.clone(),
+            stop: self.stop.clone(),
             clock: self.clock,
             shaper: Shaper::new(*line, seed),
             store: Store::new(),
@@ -109,8 +109,8 @@ impl Link {
         let work = move || {
             let why = match catch_unwind(AssertUnwindSafe(|| pump.run())) {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => format!("a device is gone: {error}"),
-                Err(_) => "a defect of this program, told of above".to_owned(),
+                Ok(Err(error)) => format!("a device was removed: {error}"),
+                Err(_) => "a defect of this program, reported above".to_owned(),
             };
             let text = format!("{}: {why}", DIRECTIONS[which]);
             failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
@@ -122,7 +122,7 @@ impl Link {
         Ok(())
     }
 
-    /// Returns what each direction has carried so far.
+    /// Returns the counters of each direction.
     pub fn counters(&self) -> [Counters; 2] {
         let now = self.clock.now();
         self.directions
@@ -130,13 +130,12 @@ impl Link {
             .map(|direction| direction.tally.at(now, &direction.line, direction.from.missed()))
     }
 
-    /// Returns the lines, as they were asked for.
+    /// Returns the lines as they were requested.
     pub fn lines(&self) -> [Line; 2] {
         self.directions.each_ref().map(|direction| direction.line)
     }
 
-    /// Returns why the link carries nothing any more: somebody has removed a device or its
-    /// namespace.
+    /// Returns why the link has stopped: a device or its namespace was removed.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -144,7 +143,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.bell.ring();
+        self.stop.set();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -1,4 +1,4 @@
-//! Network namespaces: entering them by name, making them, and running programs in them.
+//! Network namespaces: entering and creating them, and running programs in them.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::LinkError;
 
-/// Where iproute2 keeps the names.
+/// The directory of iproute2's names.
 pub(crate) const NAMES: &str = "/run/netns";
 
-/// Returns the file of a namespace: one of iproute2's names, or a path such as
+/// Returns the file of a namespace: a name of iproute2, or a path such as
 /// `/proc/1234/ns/net`.
 fn file_of(name: &str) -> PathBuf {
     match name.contains('/') {
@@ -24,11 +24,12 @@ fn file_of(name: &str) -> PathBuf {
     }
 }
 
-/// Runs `work` on a thread of its own that is in a network namespace, and returns its result. What it
-/// opens stays there: devices, sockets, and files of /proc/sys/net. So do programs that it starts.
+/// Runs `work` on its own thread in a network namespace, and returns its result. Devices, sockets
+/// and files of /proc/sys/net that it opens belong to the namespace, and so do programs that it
+/// starts.
 ///
 /// # Errors
-/// If there is no such namespace, or this process may not enter it.
+/// If there is no such namespace, or no permission to enter it.
 pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LinkError> {
     let file = open(namespace)?;
     let inside = || {
@@ -52,16 +53,16 @@ fn enter(namespace: &File, name: &str) -> Result<(), LinkError> {
         .map_err(|error| LinkError::Enter { name: name.to_owned(), error: error.into() })
 }
 
-/// A network namespace of this process. It is removed when this is dropped; what still runs there
-/// gets SIGHUP, and SIGKILL if it has not ended 0.2 s later.
+/// A network namespace of this process. It is removed when this is dropped; programs that still run
+/// there get SIGHUP, and SIGKILL 0.2 s later.
 #[derive(Debug)]
 pub struct Namespace(String);
 
 impl Namespace {
-    /// Makes a namespace, whose loopback interface is up.
+    /// Creates a namespace with its loopback interface up.
     ///
     /// # Errors
-    /// What the system refused.
+    /// If the system refuses it.
     pub fn new(name: String) -> Result<Self, LinkError> {
         ip(&["netns", "add", &name])?;
         let this = Self(name);
@@ -74,35 +75,35 @@ impl Namespace {
         &self.0
     }
 
-    /// Runs ip(8) on the namespace and returns what it prints.
+    /// Runs ip(8) on the namespace and returns its output.
     ///
     /// # Errors
-    /// What it printed, if it failed.
+    /// Returns the output of a failed command.
     pub fn ip(&self, words: &[&str]) -> Result<String, LinkError> {
         ip(&[&["-n", &self.0], words].concat())
     }
 
-    /// Returns a command that runs a program in the namespace. The program is killed when the thread
-    /// that starts it ends, so that nothing is left there.
+    /// Returns a command that runs a program in the namespace. The program is killed when the
+    /// thread that starts it ends, so that no program is left there.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0, "setpriv", "--pdeathsig", "KILL"]).arg(program);
         command
     }
 
-    /// Runs a program in the namespace and returns what it prints.
+    /// Runs a program in the namespace and returns its output.
     ///
     /// # Errors
-    /// What it printed, if it failed.
+    /// Returns the output of a failed program.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String, LinkError> {
         output(self.command(Path::new(program)).args(args))
     }
 
-    /// Joins `interface` of this namespace and an interface of another by a virtual cable, and
-    /// returns when both are up.
+    /// Connects `interface` of this namespace and an interface of another by a virtual cable, and
+    /// waits until both are up.
     ///
     /// # Errors
-    /// What the system refused.
+    /// If the system refuses it.
     pub fn cable(&self, interface: &str, to: (&Self, &str)) -> Result<(), LinkError> {
         let (other, their) = to;
         let ends = ["link", "add", interface, "netns", &self.0, "type", "veth", "peer", "name"];
@@ -112,7 +113,7 @@ impl Namespace {
         self.wait_for_carrier(interface).and_then(|()| other.wait_for_carrier(their))
     }
 
-    /// Waits until the kernel has noticed that both ends of an interface's cable are up.
+    /// Waits until the kernel reports that both ends of an interface's cable are up.
     ///
     /// # Errors
     /// If it takes longer than five seconds.
@@ -126,18 +127,18 @@ impl Namespace {
     /// Adds an address such as `10.1.0.1/24` to an interface.
     ///
     /// # Errors
-    /// What the system refused.
+    /// If the system refuses it.
     pub fn add_address(&self, interface: &str, address: &str) -> Result<(), LinkError> {
-        // Without this an IPv6 address could not be used before duplicates have been looked for.
+        // Without this an IPv6 address could not be used before duplicate address detection.
         let last = if address.contains(':') { &["nodad"][..] } else { &[] };
         self.ip(&[&["address", "add", address, "dev", interface], last].concat()).map(drop)
     }
 
-    /// Moves this thread into the namespace until the guard that is returned is dropped. Threads
-    /// that it starts meanwhile stay there.
+    /// Moves this thread into the namespace until the returned guard is dropped. Threads that it
+    /// starts in between stay there.
     ///
     /// # Errors
-    /// If this process may not enter it.
+    /// If there is no permission to enter it.
     pub fn visit(&self) -> Result<Visit, LinkError> {
         let home = open("/proc/thread-self/ns/net")?;
         enter(&open(&self.0)?, &self.0)?;
@@ -151,7 +152,7 @@ impl Drop for Namespace {
     }
 }
 
-/// A thread is in another namespace, and returns when this is dropped.
+/// A guard: the thread is in another namespace, and returns when this is dropped.
 #[derive(Debug)]
 pub struct Visit {
     home: File,
@@ -159,15 +160,15 @@ pub struct Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        enter(&self.home, "home").expect("a thread may return to where it came from");
+        enter(&self.home, "home").expect("a thread may return to its first namespace");
     }
 }
 
-/// How long programs in a namespace may take to end.
+/// The time that programs in a namespace have to end.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Removes a namespace. Programs there lose their network, so they get SIGHUP as by a terminal that
-/// was closed: shells and most daemons end. Others are killed: they would keep the namespace alive
+/// Removes a namespace. Programs there lose their network, so they get SIGHUP as from a closed
+/// terminal: shells and most daemons end. Others are killed: they would keep the namespace alive
 /// without a name.
 pub(crate) fn remove(name: &str) {
     let end = Instant::now() + GRACE;
@@ -178,11 +179,11 @@ pub(crate) fn remove(name: &str) {
         inside = running(name);
     }
     signal(&inside, Signal::KILL);
-    // Somebody else may have been faster.
+    // Another process may have removed it.
     let _ = ip(&["netns", "delete", name]);
 }
 
-/// Returns what runs in a namespace, but for this process.
+/// Returns the processes in a namespace, except this one.
 fn running(name: &str) -> Vec<Pid> {
     let listed = Command::new("ip").args(["netns", "pids", name]).output();
     let text = listed.map(|output| output.stdout).unwrap_or_default();
@@ -198,15 +199,15 @@ fn signal(processes: &[Pid], signal: Signal) {
     }
 }
 
-/// Runs ip(8) in the namespace of the thread, and returns what it prints.
+/// Runs ip(8) in the namespace of the thread, and returns its output.
 pub(crate) fn ip(words: &[&str]) -> Result<String, LinkError> {
     output(Command::new("ip").args(words))
 }
 
-/// Runs a program to its end and returns what it printed on standard output.
+/// Runs a program to its end and returns its standard output.
 ///
 /// # Errors
-/// What it printed, if it failed.
+/// Returns the output of a failed program.
 pub fn output(command: &mut Command) -> Result<String, LinkError> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -1,14 +1,15 @@
-//! A packet as a TUN device hands it over, and how it is cut.
+//! A packet of a TUN device, and its splitting.
 //!
 //! ```text
 //! vnet header  10 bytes   flags, type, header length, segment length, checksum start and offset
 //! IP header    v4 or v6, perhaps with extensions
 //! TCP or UDP header
-//! payload      up to 64 KiB: as many segments as the vnet header's segment length says
+//! payload      up to 64 KiB: segments of the length in the vnet header
 //! ```
 //!
-//! The vnet header (`struct virtio_net_hdr`) is in the host's byte order. The network stack leaves
-//! segmentation and checksums to the device; the stack at the other end takes the packet as it is.
+//! The vnet header (`struct virtio_net_hdr`) is in the host's byte order. The network stack
+//! offloads segmentation and checksums to the device; the remote stack accepts the packet
+//! unsegmented.
 
 use std::ops::Range;
 
@@ -16,53 +17,53 @@ use crate::shaper::Train;
 
 /// The length of the vnet header.
 pub(crate) const VNET: usize = 10;
-/// The longest packet, vnet header included.
+/// The longest packet, including the vnet header.
 pub(crate) const LONGEST: usize = VNET + 65_535;
 
-/// What an Ethernet frame takes on the line besides the IP packet: preamble and start 8, header
-/// 14, checksum 4, gap 12 bytes.
+/// The overhead of an Ethernet frame on the line: preamble and start 8, header 14, checksum 4, gap
+/// 12 bytes.
 const FRAMING: u32 = 38;
 /// The shortest payload of a frame.
 const SHORTEST: u32 = 46;
 
-/// The checksum field holds the sum of the pseudo-header only; the device does the rest.
+/// The checksum field has only the sum of the pseudo-header; the device completes it.
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
-/// Marks a type whose segments carry ECN.
+/// The flag of a type whose segments carry ECN.
 const ECN: u8 = 0x80;
 
 const CWR: u8 = 0x80;
 const FIN_AND_PSH: u8 = 0x09;
 
-/// Where the parts of a packet are.
+/// The positions of the parts of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes from the vnet header to the IP header's end.
+    /// Bytes from the vnet header to the end of the IP header.
     transport: usize,
     /// Bytes before the payload.
     payload: usize,
     /// Payload of each segment but the last.
     segment: usize,
-    /// What the packet is.
+    /// The kind of packet.
     kind: Kind,
-    /// Where the checksum is, counted from `transport`.
+    /// The offset of the checksum from `transport`.
     checksum: usize,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Goes in one piece, whatever it is.
+    /// Any other packet, which is not split.
     Whole,
     Tcp,
     Udp,
 }
 
 impl Layout {
-    /// Reads the headers of a packet, which the network stack of this machine has written. What is
-    /// not understood goes in one piece.
+    /// Parses the headers of a packet of this machine's network stack. Unknown packets are not
+    /// split.
     pub(crate) fn of(packet: &[u8]) -> Self {
         Self::of_train(packet).unwrap_or(Self {
             transport: VNET,
@@ -102,7 +103,7 @@ impl Layout {
         sound.then_some(Self { transport, payload, segment, kind, checksum, len: packet.len() })
     }
 
-    /// Returns the segments as a line carries them.
+    /// Returns the segments on the line.
     pub(crate) fn train(&self) -> Train {
         let headers = self.payload.saturating_sub(VNET);
         let on_line = |len: usize| {
@@ -122,7 +123,7 @@ impl Layout {
     /// Writes a packet of some of the segments to `out`, and returns its length.
     ///
     /// # Panics
-    /// If `packet` is another than the layout is of, or has fewer segments.
+    /// If `packet` is not that of the layout, or has fewer segments.
     pub(crate) fn cut(&self, packet: &[u8], segments: Range<u32>, out: &mut [u8]) -> usize {
         let total = self.train().count;
         assert!(!segments.is_empty() && segments.end <= total, "{segments:?} of {total}");
@@ -137,23 +138,23 @@ impl Layout {
         out[..self.payload].copy_from_slice(&packet[..self.payload]);
         out[self.payload..].copy_from_slice(&packet[self.payload + first..self.payload + end]);
         if segments.len() == 1 {
-            // One segment: nothing is left to segment. Its checksum still has to be finished.
+            // One segment is not segmented further. Its checksum is still incomplete.
             out[1] = 0;
             out[2..6].fill(0);
         }
-        self.mend_ip(out, segments.start);
-        self.mend_transport(out, first, &segments, total);
+        self.fix_ip(out, segments.start);
+        self.fix_transport(out, first, &segments, total);
         len
     }
 
-    fn mend_ip(&self, out: &mut [u8], first: u32) {
+    fn fix_ip(&self, out: &mut [u8], first: u32) {
         let len = out.len() - VNET;
         let ip = &mut out[VNET..];
         if ip[0] >> 4 == 6 {
             return put_u16(ip, 4, len - 40);
         }
         put_u16(ip, 2, len);
-        // The stack numbers the segments of a packet in order, from the number that it carries.
+        // The stack numbers the segments of a packet in order, starting with its number.
         let id = u16_at(ip, 4).wrapping_add(first as u16);
         put_u16(ip, 4, usize::from(id));
         put_u16(ip, 10, 0);
@@ -162,10 +163,10 @@ impl Layout {
         put_u16(ip, 10, usize::from(sum));
     }
 
-    fn mend_transport(&self, out: &mut [u8], first: usize, segments: &Range<u32>, total: u32) {
+    fn fix_transport(&self, out: &mut [u8], first: usize, segments: &Range<u32>, total: u32) {
         let (old, new) = (self.len - self.transport, out.len() - self.transport);
         let transport = &mut out[self.transport..];
-        // The pseudo-header holds the length.
+        // The pseudo-header includes the length.
         let changed = [u16_at(transport, self.checksum), !(old as u16), new as u16];
         put_u16(transport, self.checksum, usize::from(fold(changed)));
         if self.kind == Kind::Udp {
@@ -193,7 +194,7 @@ fn put_u16(bytes: &mut [u8], at: usize, value: usize) {
     bytes[at + 1] = value as u8;
 }
 
-/// The sum of 16-bit words of the Internet checksum, not complemented.
+/// Returns the sum of 16-bit words of the Internet checksum, not complemented.
 fn fold(words: impl IntoIterator<Item = u16>) -> u16 {
     let mut sum: u64 = words.into_iter().map(u64::from).sum();
     while sum > 0xffff {

@@ -1,4 +1,4 @@
-//! Programs that run until they are told to end, and that print lines meanwhile.
+//! Programs that run until they are ended, and that print lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::namespace::output;
 
-/// Nothing that works takes longer.
+/// The timeout for a line or the end of a program.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running program. It is killed when this is dropped.
@@ -16,15 +16,15 @@ pub struct Program {
     what: String,
     child: Child,
     lines: Receiver<String>,
-    /// The lines that have been read so far.
+    /// The lines that have been read.
     printed: String,
 }
 
 impl Program {
-    /// Starts a program, whose standard output and error are read.
+    /// Starts a program, and reads its standard output and error.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// If it does not start.
     pub fn start(command: &mut Command) -> Result<Self, String> {
         let what = format!("{command:?}");
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -52,7 +52,7 @@ impl Program {
     /// Waits for the next line that begins with `start`, and returns it.
     ///
     /// # Errors
-    /// What was printed instead.
+    /// Returns the printed lines if there is no such line in time.
     pub fn wait_for(&mut self, start: &str) -> Result<String, String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// Returns the lines that it has printed since they were last read, without waiting.
+    /// Returns the lines since the last call, without waiting.
     pub fn new_lines(&mut self) -> Vec<String> {
         let lines: Vec<String> = self.lines.try_iter().collect();
         lines.iter().for_each(|line| self.printed += &format!("{line}\n"));
@@ -106,7 +106,7 @@ impl Program {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Ends its input, waits for its end, and returns what it printed.
+    /// Closes its input, waits for its end, and returns its output.
     ///
     /// # Errors
     /// If it does not end, or fails.
@@ -123,7 +123,7 @@ impl Program {
         }
     }
 
-    /// Waits for its end, however it ends, and returns what it printed.
+    /// Waits for its end, with any status, and returns its output.
     ///
     /// # Errors
     /// If it does not end.
@@ -148,7 +148,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended already, unless something failed.
+        // It has already ended, unless an error occurred.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

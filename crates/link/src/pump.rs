@@ -1,5 +1,5 @@
-//! What moves packets in one direction: a thread that reads from one device, waits, and writes to
-//! the other.
+//! Moves packets in one direction: a thread that reads from one device, waits, and writes to the
+//! other.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::packet::{LONGEST, Layout, VNET};
 use crate::shaper::{Fate, Run, Shaper};
 use crate::store::Store;
 
-/// Time since the link was started, the same for both directions.
+/// Time since the start of the link, the same for both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -33,64 +33,64 @@ impl Clock {
     }
 }
 
-/// Tells both directions to stop.
+/// The signal for both directions to stop.
 #[derive(Debug)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
-    /// Readable once it has rung, for who waits.
+pub(crate) struct StopSignal {
+    is_set: AtomicBool,
+    /// Readable after the signal, for waiting threads.
     event: OwnedFd,
 }
 
-impl Bell {
+impl StopSignal {
     pub(crate) fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { rung: AtomicBool::new(false), event })
+        Ok(Self { is_set: AtomicBool::new(false), event })
     }
 
-    pub(crate) fn ring(&self) {
-        self.rung.store(true, Relaxed);
-        // It fails only when it has been rung more often than there are numbers.
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Relaxed);
+        // It fails only if the counter overflows.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    fn has_rung(&self) -> bool {
-        self.rung.load(Relaxed)
+    fn is_set(&self) -> bool {
+        self.is_set.load(Relaxed)
     }
 }
 
-/// One direction at work.
+/// One running direction.
 pub(crate) struct Pump {
     pub(crate) from: Arc<SyncDevice>,
     pub(crate) to: Arc<SyncDevice>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) stop: Arc<StopSignal>,
     pub(crate) clock: Clock,
     pub(crate) shaper: Shaper,
     pub(crate) store: Store,
     pub(crate) tally: Arc<Tally>,
 }
 
-/// What has ended a wait.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     Readable,
     Otherwise,
 }
 
-/// How long this thread takes to wake up, learnt from how late its timers are.
+/// The wake-up time of this thread, measured by the lateness of its timers.
 ///
-/// It gets up earlier by twice that and watches the clock until the time has come. And a packet
-/// that has woken it has waited so long already when it is read.
+/// The thread wakes earlier by twice that time and then polls the clock. A packet that wakes the
+/// thread has already waited for that time when it is read.
 #[derive(Clone, Copy, Debug)]
 struct Sleep {
     latency: Duration,
     watched: Time,
 }
 
-/// It is some tens of microseconds; more is another program's doing and says nothing of the next
-/// time.
+/// The usual time is some tens of microseconds; more is caused by other programs and does not
+/// predict the next time.
 const LATENCY_MAX: Duration = Duration::from_micros(100);
-/// The clock is watched no more often than this: where many packets follow each other, the
-/// processor has better things to do.
+/// The minimum interval of polling the clock: with many packets, polling would waste processor
+/// time.
 const WATCH_APART: Duration = Duration::from_millis(2);
 
 impl Sleep {
@@ -98,31 +98,31 @@ impl Sleep {
         Self { latency: Duration::ZERO, watched: Time::ZERO }
     }
 
-    /// Learns from a timer that was so late.
+    /// Takes the lateness of a timer.
     fn was_late(&mut self, late: Duration) {
         self.latency = (self.latency * 7 + late.min(LATENCY_MAX)) / 8;
     }
 
-    /// Returns how much too early to get up in order to watch the clock, if that is due.
+    /// Returns how much earlier to wake in order to poll the clock, if polling is due.
     fn early(&self, now: Time) -> Option<Duration> {
         let due = now.since(self.watched) >= WATCH_APART;
         due.then(|| (self.latency * 2).max(LATENCY_MAX / 4))
     }
 }
 
-/// How many packets are delivered before a look at what has entered meanwhile.
+/// The number of packets that are delivered before new packets are read.
 const DELIVERIES: u32 = 8;
 
 impl Pump {
-    /// Works until it is told to stop.
+    /// Runs until the stop signal.
     ///
     /// # Errors
-    /// When a device is gone.
+    /// If a device was removed.
     pub(crate) fn run(mut self) -> io::Result<()> {
         be_punctual();
         let mut sleep = Sleep::new();
         let (mut readable, mut deliveries) = (true, 0);
-        while !self.bell.has_rung() {
+        while !self.stop.is_set() {
             let now = self.clock.now();
             if self.store.next().is_some_and(|next| next.due <= now) {
                 self.deliver(now)?;
@@ -144,7 +144,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Writes the packet whose time has come.
+    /// Writes the packet that is due.
     fn deliver(&mut self, now: Time) -> io::Result<()> {
         let Some(next) = self.store.next() else { return Ok(()) };
         let (segments, line_bytes) = (u64::from(next.segments), next.line_bytes);
@@ -155,14 +155,14 @@ impl Pump {
                 add(&self.tally.delivered, segments);
             }
             Err(error) if is_gone(&error) => return Err(error),
-            // The device is down or memory is short: as with any wire, that is a loss.
+            // The device is down or memory is short: the packet is lost.
             Err(_) => add(&self.tally.refused, segments),
         }
         self.store.pop();
         Ok(())
     }
 
-    /// Reads a packet, if there is one, and puts it on the line.
+    /// Reads a packet, if there is one, and sends it on the line.
     fn take(&mut self, now: Time) -> io::Result<bool> {
         let len = match self.from.recv(self.store.space()) {
             Ok(len) => len,
@@ -192,7 +192,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// Cuts the packet that was read into its runs.
+    /// Splits the packet that was read into its runs.
     fn split(&mut self, len: usize, layout: &Layout, first: Option<Run>) {
         let packet = self.store.space()[..len].to_vec();
         let mut next = first;
@@ -225,14 +225,14 @@ impl Pump {
         let alarm = due.map(|due| due - early.unwrap_or_default());
         let mut fds = [
             PollFd::from_borrowed_fd(self.from.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.bell.event.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.stop.event.as_fd(), PollFlags::IN),
         ];
         let woken = match poll(&mut fds, alarm.map(|alarm| timespec(alarm.since(now))).as_ref()) {
             Ok(count) => count,
             Err(Errno::INTR) => return Ok(Woken::Otherwise),
             Err(error) => return Err(error.into()),
         };
-        // A device that is gone is told of by the read.
+        // The read reports a removed device.
         if woken > 0 {
             return Ok(Woken::Readable);
         }
@@ -256,11 +256,10 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Asks the system to run this thread as soon as there is something to do, and to be exact about
-/// time. One that refuses gives what it can.
+/// Requests real-time scheduling and exact timers for this thread. Refusals are ignored.
 fn be_punctual() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    // A fair scheduler lets others finish their turns of milliseconds, whatever the priority.
+    // The default scheduler lets others finish time slices of milliseconds, at any priority.
     let id = rustix::thread::gettid().as_raw_pid().to_string();
     let real_time = Command::new("chrt").args(["--fifo", "--pid", "10", &id]).output();
     if !real_time.is_ok_and(|output| output.status.success()) {
@@ -268,7 +267,7 @@ fn be_punctual() {
     }
 }
 
-/// Whether the device does not exist any more; other errors are about one packet.
+/// Returns whether the device was removed; other errors concern one packet.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [Errno::BADFD, Errno::BADF, Errno::NODEV];
     error.raw_os_error().is_some_and(|code| gone.iter().any(|errno| errno.raw_os_error() == code))

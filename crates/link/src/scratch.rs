@@ -1,4 +1,4 @@
-//! Namespaces and files of this process under names that no other process uses.
+//! Namespaces and files of this process with unique names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::error::LinkError;
 use crate::namespace::{NAMES, Namespace, ip, output};
 
-/// What the names begin with; the number of the process that made them follows.
+/// The prefix of the names, before the id of the process.
 const PREFIX: &str = "fulmar-lab-";
 
 /// A prefix for names of network namespaces, and a directory. The directory is removed when this is
@@ -20,10 +20,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Removes what killed processes have left, and makes the directory.
+    /// Removes the remains of killed processes, and creates the directory.
     ///
     /// # Errors
-    /// Why there can be no network namespaces here.
+    /// If network namespaces are not possible.
     pub fn new() -> Result<Self, LinkError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         check_allowed()?;
@@ -37,10 +37,10 @@ impl Scratch {
         Ok(Self { tag, directory })
     }
 
-    /// Makes a network namespace.
+    /// Creates a network namespace.
     ///
     /// # Errors
-    /// What the system refused.
+    /// If the system refuses it.
     pub fn namespace(&self, name: &str) -> Result<Namespace, LinkError> {
         Namespace::new(format!("{}-{name}", self.tag))
     }
@@ -57,10 +57,10 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns whether this process may make network namespaces.
+/// Checks that this process may create network namespaces.
 ///
 /// # Errors
-/// Why not, and what to do.
+/// If not; the error says what to do.
 pub fn check_allowed() -> Result<(), LinkError> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -70,15 +70,15 @@ pub fn check_allowed() -> Result<(), LinkError> {
     }
 }
 
-/// Removes what processes have left that have ended: namespaces, and directories in `directory`.
+/// Removes the namespaces, and the directories in `directory`, of processes that have ended.
 fn sweep(directory: &Path) {
     for name in left_behind(Path::new(NAMES)) {
-        // Programs there were to end with their parent, but a stopped one may not have.
+        // Programs there should have ended with their parent, but a stopped one may not have.
         let list = output(Command::new("ip").args(["netns", "pids", &name]));
         for id in list.iter().flat_map(|list| list.lines()) {
             let _ = output(Command::new("kill").args(["-KILL", id]));
         }
-        // Another process may sweep at the same time, here and below.
+        // Another process may remove them at the same time, here and below.
         let _ = ip(&["netns", "delete", &name]);
     }
     for name in left_behind(directory) {
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_leaves_behind_is_removed_once_it_has_ended() {
+    fn the_remains_of_a_process_are_removed_after_its_end() {
         let ours = std::process::id();
         let place = std::env::temp_dir().join(format!("fulmar-sweep-{ours}"));
-        // No process has the greatest number.
+        // No process has the largest id.
         let (dead, alive) = (format!("{PREFIX}{}-0", u32::MAX), format!("{PREFIX}{ours}-0"));
         let kept = [alive, "fulmar-lab-notes-0".to_owned(), format!("other-{}-0", u32::MAX)];
         for name in kept.iter().chain([&dead]) {

@@ -1,9 +1,9 @@
-//! One direction of a link as a pure machine: when each segment arrives, if it does.
+//! One direction of a link as a pure machine: when each segment arrives, or whether it is lost.
 //!
-//! The machine moves no bytes. Its owner tells it of a packet with [`Shaper::handle_packet`], and
-//! takes what becomes of it from [`Shaper::poll_output`]: runs of segments with one fate. A packet
-//! that the network stack has not segmented yet is a [`Train`] of many; nearly always the whole
-//! train is one run, and the owner moves it as it is.
+//! The machine moves no bytes. Its owner reports a packet with [`Shaper::handle_packet`], and gets
+//! runs of segments with the same fate from [`Shaper::poll_output`]. An unsegmented packet is a
+//! [`Train`] of many segments; nearly always the whole train is one run, and the owner moves it
+//! unchanged.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use fulmar_base::{Rng, Time};
 
 use crate::line::Line;
 
-/// The segments of a packet, as a line carries them: all of one length but the last. Lengths
-/// include the headers of each, and the framing.
+/// The segments of a packet on the line: all have the same length except the last. Lengths include
+/// headers and framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// How many.
+    /// The number of segments.
     pub count: u32,
-    /// The length of each but the last, in bytes on the line.
+    /// The length of each except the last, in bytes on the line.
     pub each: u32,
     /// The length of the last.
     pub last: u32,
@@ -28,41 +28,41 @@ pub struct Train {
 /// Segments of a train that share a fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which segments, counted from 0.
+    /// The segments, counted from 0.
     pub segments: Range<u32>,
-    /// What becomes of them.
+    /// Their fate.
     pub fate: Fate,
     /// Their length on the line in bytes.
     pub bytes: u64,
 }
 
-/// What becomes of a segment.
+/// The fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives then, and not before what has this fate too and entered earlier.
+    /// It arrives at this time, in order with other segments of this fate.
     Arrives(Time),
-    /// It arrives then, after others that entered later.
+    /// It arrives at this time, after others that entered later.
     Late(Time),
-    /// It was sent, and never arrives.
+    /// It was sent, and is lost.
     Lost,
     /// The queue was full.
     Overflowed,
 }
 
-/// See the module.
+/// One direction of a link; see the module.
 #[derive(Clone, Debug)]
 pub struct Shaper {
     line: Line,
     queue_bytes: u64,
-    /// What the line sends in the time of a piece.
+    /// The bytes that the line sends in the time of a piece.
     piece_bytes: u64,
-    /// What waits, the segments of the last packet among it.
+    /// The bytes in the queue, including the segments of the last packet.
     waiting: u64,
-    /// When the line has sent all that is in the queue. The fraction of a nanosecond is kept in
-    /// units of 1 / rate, so that the rate is exact for ever.
+    /// The time when the line has sent its queue. The fraction of a nanosecond is kept in units of
+    /// 1 / rate, so that the rate is exact without limit.
     busy_until: Time,
     fraction: u64,
-    /// What arrives in order arrives no earlier than this.
+    /// The earliest arrival of a segment in order.
     last_arrival: Time,
     rng: Rng,
     lottery: [Lottery; 2],
@@ -72,15 +72,15 @@ pub struct Shaper {
 const LOSS: usize = 0;
 const REORDER: usize = 1;
 
-/// A super-packet of a slow line would arrive as one lump after a long silence: it is sent in
-/// pieces of this length instead, if it is at least twice as long.
+/// A large packet on a slow line would arrive at once after a long pause: it is sent in pieces of
+/// this length, if it is at least twice as long.
 const PIECE: Duration = Duration::from_millis(1);
 
-/// What strikes every so many segments, at random.
+/// A random event that affects a share of the segments.
 #[derive(Clone, Debug)]
 struct Lottery {
     share: f64,
-    /// How many segments pass before the one that is struck.
+    /// The number of segments before the next affected one.
     pass: u64,
 }
 
@@ -91,7 +91,7 @@ impl Lottery {
         this
     }
 
-    /// One draw for all segments until the next strike, rather than one for each.
+    /// Draws the distance to the next affected segment, rather than one number for each.
     fn draw(&mut self, rng: &mut Rng) {
         self.pass = if self.share <= 0.0 {
             u64::MAX
@@ -112,7 +112,7 @@ impl Lottery {
 }
 
 impl Train {
-    /// Returns the length of some segments together.
+    /// Returns the total length of some segments.
     fn bytes(&self, segments: &Range<u32>) -> u64 {
         let whole = u64::from(self.each) * u64::from(segments.end - segments.start);
         match segments.end == self.count && !segments.is_empty() {
@@ -123,7 +123,7 @@ impl Train {
 }
 
 impl Shaper {
-    /// Returns an idle line. `seed` decides about chance.
+    /// Returns an idle line. `seed` is for random events.
     pub fn new(line: Line, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let lottery = [line.loss, line.reorder].map(|share| Lottery::new(share.0, &mut rng));
@@ -141,23 +141,23 @@ impl Shaper {
         }
     }
 
-    /// Returns how many bytes waited for the line, or were being sent, once the packet that entered
-    /// last had its place.
+    /// Returns how many bytes waited for the line, or were being sent, after the last packet
+    /// entered.
     pub fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// Returns when the line will have sent what is in its queue.
+    /// Returns the time when the line will have sent its queue.
     pub fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// A packet enters. The runs that come out cover it in order.
+    /// Takes a packet. The resulting runs cover it in order.
     ///
     /// # Panics
     /// If the train has no segments.
     pub fn handle_packet(&mut self, now: Time, train: Train) {
-        assert!(train.count > 0, "a packet is at least one segment");
+        assert!(train.count > 0, "a packet has at least one segment");
         self.waiting = self.line.rate.bytes_in(self.busy_until.since(now));
         let piece = self.piece(train);
         let mut at = 0;
@@ -192,12 +192,12 @@ impl Shaper {
         }
     }
 
-    /// Returns what became of the packet that entered last, run by run.
+    /// Returns the next run of the last packet.
     pub fn poll_output(&mut self) -> Option<Run> {
         self.outputs.pop_front()
     }
 
-    /// Returns how many segments from `at` on find a place. An idle line takes at least one.
+    /// Returns how many segments from `at` on fit the queue. An idle line accepts at least one.
     fn room(&self, train: Train, at: u32) -> u32 {
         let free = self.queue_bytes.saturating_sub(self.waiting);
         let rest = train.count - at;
@@ -208,7 +208,7 @@ impl Shaper {
         fit.max(u32::from(self.waiting == 0))
     }
 
-    /// Returns how many segments go in one piece.
+    /// Returns how many segments form one piece.
     fn piece(&self, train: Train) -> u32 {
         if train.bytes(&(0..train.count)) < 2 * self.piece_bytes {
             return train.count;
@@ -216,7 +216,7 @@ impl Shaper {
         u32::try_from(self.piece_bytes / u64::from(train.each.max(1))).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Puts segments on the line and returns when the last of them is sent.
+    /// Sends segments on the line and returns when the last of them is sent.
     fn send(&mut self, now: Time, train: Train, segments: Range<u32>) -> Time {
         if self.busy_until < now {
             (self.busy_until, self.fraction) = (now, 0);
@@ -225,13 +225,13 @@ impl Shaper {
         self.waiting += bytes;
         let rate = u128::from(self.line.rate.bits());
         let time = u128::from(bytes) * 8 * 1_000_000_000 + u128::from(self.fraction);
-        // Both fit: the quotient of a packet's bits is at most some hundred thousand seconds.
+        // Both fit: the time of a packet is at most some hundred thousand seconds.
         self.busy_until = self.busy_until + Duration::from_nanos((time / rate) as u64);
         self.fraction = (time % rate) as u64;
         self.busy_until
     }
 
-    /// Returns when what was sent then arrives, as chance has it.
+    /// Returns the arrival of a segment that was sent at this time, with jitter.
     fn arrival(&mut self, sent: Time) -> Time {
         let jitter = self.line.jitter;
         let width = u64::try_from(2 * jitter.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Two network namespaces joined by a link.
+//! Two network namespaces with a link.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -18,28 +18,28 @@ use crate::namespace::{self, NAMES, Namespace};
 use crate::tcp::Tcp;
 use crate::units::UnitError;
 
-/// What sites are to be like.
+/// The options of sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteOptions {
-    /// Small letters and digits. The namespaces are `fulmar-NAME-a` and `fulmar-NAME-b`.
+    /// Lower-case letters and digits. The namespaces are `fulmar-NAME-a` and `fulmar-NAME-b`.
     pub name: String,
     /// The name of the device in both.
     pub device: String,
-    /// The addresses of either.
+    /// The addresses of each site.
     pub addresses: [Vec<String>; 2],
     /// The direction from A to B, and that from B to A.
     pub lines: [Line; 2],
     /// The longest IP packet.
     pub mtu: u16,
-    /// What chance does.
+    /// The seed of random events.
     pub seed: u64,
-    /// What TCP is to be like in both.
+    /// The TCP settings of both.
     pub tcp: Tcp,
 }
 
-/// Two namespaces and their link. All of it goes when this goes: what still runs there gets SIGHUP,
-/// and SIGKILL if it has not ended 0.2 s later. When the process is killed its devices go at once,
-/// and the names when somebody makes sites again.
+/// Two namespaces and their link, which are removed when this is dropped: programs that still run
+/// there get SIGHUP, and SIGKILL 0.2 s later. If the process is killed, its devices are removed at
+/// once, and the namespaces when sites are created again.
 pub struct Sites {
     link: Link,
     namespaces: [Namespace; 2],
@@ -47,21 +47,21 @@ pub struct Sites {
 }
 
 const PREFIX: &str = "fulmar-";
-/// Where the locks are. The names of namespaces are kept there too: who sees these sees the locks,
-/// in whichever network namespace that is.
+/// The directory of the locks. The names of namespaces are in the same place: a process that sees
+/// these sees the locks, in any network namespace.
 const LOCKS: &str = "/run";
 const SIDES: [&str; 2] = ["a", "b"];
 
 impl Sites {
-    /// Makes the namespaces and the link.
+    /// Creates the namespaces and the link.
     ///
     /// # Errors
-    /// If the name is taken, and what the system refused.
+    /// If the name is in use, or the system refuses an operation.
     pub fn start(options: &SiteOptions) -> Result<Self, LinkError> {
         let name = &options.name;
         if !is_name(name) {
             return Err(LinkError::Value(UnitError(format!(
-                "{name:?} is no name for sites: it is 1 to 24 small letters and digits"
+                "{name:?} is not a valid name: use 1 to 24 lower-case letters and digits"
             ))));
         }
         let claim = claim_swept(name)?;
@@ -96,13 +96,13 @@ impl Sites {
         &self.link
     }
 
-    /// Returns what each direction has carried so far.
+    /// Returns the counters of each direction.
     pub fn counters(&self) -> [Counters; 2] {
         self.link.counters()
     }
 
     /// Returns a command that runs a program at a site, 0 for A and 1 for B. The program is killed
-    /// when the thread that starts it ends, so that nothing is left in the namespace.
+    /// when the thread that starts it ends, so that no program is left in the namespace.
     ///
     /// # Panics
     /// If there is no such site.
@@ -111,7 +111,7 @@ impl Sites {
     }
 }
 
-/// Names without a hyphen: those of other tools of ours have one.
+/// Returns whether a name is valid. It has no hyphen: names of other Fulmar tools have one.
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     (1..=24).contains(&name.len()) && name.chars().all(fits)
@@ -125,14 +125,14 @@ fn lock_of(locks: &Path, name: &str) -> PathBuf {
     locks.join(format!("{PREFIX}sites-{name}.lock"))
 }
 
-/// A lock that this process holds. The kernel takes it back when the process is gone, however it
-/// went; the file stays until somebody sweeps.
+/// A lock of this process. The kernel releases it when the process ends; the file stays until the
+/// next clean-up.
 struct Claim(File);
 
 impl Claim {
-    /// Takes the lock of that file, if `how` lets it.
+    /// Takes the lock of a file, as `how` says.
     fn take(file: &Path, how: FlockOperation) -> io::Result<Self> {
-        // Nobody but root can hold it.
+        // Only root can hold it.
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(0o600).open(file)?;
         flock(&file, how)?;
@@ -142,7 +142,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A program that is being started has a copy of the file for a moment, which would hold on.
+        // A program that is being started has a copy of the file, which would keep the lock.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -158,10 +158,10 @@ fn claim(locks: &Path, name: &str) -> Result<Claim, LinkError> {
     })
 }
 
-/// Claims a name, after all that runs which are no more have left was removed.
+/// Claims a name, after the remains of ended runs were removed.
 fn claim_swept(name: &str) -> Result<Claim, LinkError> {
-    // Who sweeps holds the names of others for a while, so that it is one at a time who sweeps and
-    // claims: a name that is held then is held by sites.
+    // The clean-up holds other names for a short time, so that only one process at a time may clean
+    // up and claim: a name that is then locked belongs to sites.
     let file = Path::new(LOCKS).join(format!("{PREFIX}sites.lock"));
     let _alone = Claim::take(&file, FlockOperation::LockExclusive)
         .map_err(|error| LinkError::Lock { file, error })?;
@@ -171,13 +171,13 @@ fn claim_swept(name: &str) -> Result<Claim, LinkError> {
     Ok(claim)
 }
 
-/// Claims a name that may be held for a moment more: a program that was being started when its run
-/// was killed has a copy of the lock until it runs.
+/// Claims a name that may be locked for a moment: a program that was being started when its run was
+/// killed has a copy of the lock until it runs.
 fn claim_soon(locks: &Path, name: &str) -> Result<Claim, LinkError> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         match claim(locks, name) {
-            Err(LinkError::NameTaken { .. }) if begun.elapsed() < HELD_ON_MAX => {
+            Err(LinkError::NameTaken { .. }) if start.elapsed() < HELD_ON_MAX => {
                 std::thread::sleep(HELD_ON_MAX / 50);
             }
             result => return result,
@@ -185,23 +185,23 @@ fn claim_soon(locks: &Path, name: &str) -> Result<Claim, LinkError> {
     }
 }
 
-/// How long that may be.
+/// The limit of that time.
 const HELD_ON_MAX: Duration = Duration::from_millis(500);
 
-/// Removes the namespaces and locks of runs that are no more.
+/// Removes the namespaces and locks of ended runs.
 fn sweep() {
     let locks = Path::new(LOCKS);
     for name in left(Path::new(NAMES), locks) {
-        // Nobody who lives can hold the name while this does.
+        // No running process can hold the name at the same time.
         if let Ok(_claim) = claim(locks, &name) {
             remove(&name);
-            // Who sweeps is alone: nobody has opened the file and waits for its lock.
+            // Only one process cleans up: no other has opened the file and waits for its lock.
             let _ = std::fs::remove_file(lock_of(locks, &name));
         }
     }
 }
 
-/// Returns the names of sites of which there is a namespace or a lock.
+/// Returns the names of sites that have a namespace or a lock.
 fn left(namespaces: &Path, locks: &Path) -> BTreeSet<String> {
     let files = |place| std::fs::read_dir(place).into_iter().flatten().flatten();
     let namespaces = files(namespaces).filter_map(|file| {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_held_by_one_at_a_time() {
+    fn a_name_has_one_owner_at_a_time() {
         let locks = std::env::temp_dir().join(format!("fulmar-locks-{}", std::process::id()));
         std::fs::create_dir(&locks).unwrap();
         let first = claim(&locks, "site").unwrap();
@@ -241,7 +241,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             drop(first);
         });
-        assert!(claim_soon(&locks, "site").is_ok(), "what was held on to is had a moment later");
+        assert!(claim_soon(&locks, "site").is_ok(), "the lock is available a moment later");
         later.join().unwrap();
         std::fs::remove_dir_all(&locks).unwrap();
         let error = claim(&locks, "site").err().unwrap().to_string();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_known_by_its_namespaces_and_locks() {
+    fn remains_are_found_by_their_namespaces_and_locks() {
         let place = std::env::temp_dir().join(format!("fulmar-left-{}", std::process::id()));
         let [namespaces, locks] = ["netns", "locks"].map(|name| place.join(name));
         assert!(left(&namespaces, &locks).is_empty());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_ours_are_swept() {
+    fn only_names_of_sites_are_removed() {
         assert!(is_name("site") && is_name("wan7"));
         for name in ["", "lab-12", "Site", "a/b", "../x", "abcdefghijklmnopqrstuvwxyz"] {
             assert!(!is_name(name), "{name}");

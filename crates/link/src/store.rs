@@ -1,4 +1,4 @@
-//! Packets that wait for their time, in buffers that are used again.
+//! Waiting packets, in reused buffers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,16 +6,16 @@ use fulmar_base::Time;
 
 use crate::packet::LONGEST;
 
-/// Packets in the order in which they arrive, and late ones beside them.
+/// Packets in the order of arrival, and delayed ones separately.
 ///
-/// Packets lie one behind the other in chunks. A chunk is free when all its packets are gone; the
-/// one that became free last is used next, since it is the likeliest to be in a cache.
+/// Chunks hold consecutive packets. A chunk is free when all its packets are removed; the chunk
+/// that became free last is used next, since it is most likely in a cache.
 #[derive(Debug)]
 pub(crate) struct Store {
     chunks: VecDeque<Chunk>,
     free: Vec<Box<[u8]>>,
     packets: VecDeque<Waiting>,
-    /// Late packets by their time and the order in which they came.
+    /// Delayed packets by their time and their order.
     late: BTreeMap<(Time, u64), Late>,
     count: u64,
 }
@@ -43,7 +43,7 @@ struct Late {
     line_bytes: u64,
 }
 
-/// A packet whose time has come, or will.
+/// The next packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next<'a> {
     pub(crate) due: Time,
@@ -53,11 +53,11 @@ pub(crate) struct Next<'a> {
     pub(crate) line_bytes: u64,
 }
 
-/// Many packets, so that little is left over at the end; few enough that an idle link is small.
+/// Large enough for many packets, and small enough for an idle link.
 const CHUNK: usize = 1 << 20;
-/// Packets start where a line of a cache does.
+/// Packets are aligned to cache lines.
 const ALIGNED: usize = 64;
-/// Free chunks beyond these are given back to the system.
+/// Free chunks beyond this number are released.
 const FREE_MAX: usize = 64;
 
 impl Store {
@@ -71,19 +71,19 @@ impl Store {
         }
     }
 
-    /// Returns memory for the longest packet. What is in it counts once it is pushed.
+    /// Returns memory for the longest packet, which is stored by pushing it.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         let fits = |chunk: &Chunk| chunk.bytes.len() - chunk.filled >= LONGEST;
         if !self.chunks.back().is_some_and(fits) {
             let bytes = self.free.pop().unwrap_or_else(|| vec![0; CHUNK].into());
             self.chunks.push_back(Chunk { bytes, read: 0, filled: 0, packets: 0 });
         }
-        let chunk = self.chunks.back_mut().expect("it was made just now");
+        let chunk = self.chunks.back_mut().expect("it was created above");
         &mut chunk.bytes[chunk.filled..]
     }
 
-    /// Keeps the first `len` bytes of [`Store::space`] as a packet that arrives then, but not
-    /// before those that were pushed earlier.
+    /// Stores the first `len` bytes of [`Store::space`] as a packet that arrives at `due`, but not
+    /// before packets that were pushed earlier.
     pub(crate) fn push(&mut self, due: Time, len: usize, segments: u32, line_bytes: u64) {
         let chunk = self.chunks.back_mut().expect("the packet is in it");
         chunk.filled = (chunk.filled + len).next_multiple_of(ALIGNED).min(chunk.bytes.len());
@@ -91,7 +91,7 @@ impl Store {
         self.packets.push_back(Waiting { due, len, segments, line_bytes });
     }
 
-    /// Keeps a packet that arrives then, whatever came before it.
+    /// Stores a packet that arrives at `due`, independent of others.
     pub(crate) fn push_late(&mut self, due: Time, bytes: Vec<u8>, segments: u32, line_bytes: u64) {
         self.count += 1;
         self.late.insert((due, self.count), Late { bytes, segments, line_bytes });
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// Lets the packet go that arrives next.
+    /// Removes the packet that arrives next.
     pub(crate) fn pop(&mut self) {
         let first = self.packets.front().map(|waiting| waiting.due);
         let late = self.late.first_key_value().map(|((due, _), _)| *due);
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_out_as_they_went_in() {
+    fn packets_are_returned_unchanged_and_in_order() {
         let mut store = Store::new();
         for round in 0..50 {
-            // Lengths that end anywhere in a chunk, and more of them than a chunk holds.
+            // Packets of different lengths, more than a chunk holds.
             for n in 0..100 {
                 push(&mut store, n, n as u8, 1 + (n as usize * 677 + round * 131) % LONGEST);
             }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_packet_waits_beside_the_others() {
+    fn a_delayed_packet_does_not_delay_others() {
         let mut store = Store::new();
         store.push_late(Time(7), vec![9; 3], 1, 3);
         push(&mut store, 5, 1, 10);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_waits_and_not_what_has_passed() {
+    fn memory_is_that_of_the_waiting_packets() {
         let mut store = Store::new();
         for n in 0..10_000_u64 {
             push(&mut store, n, 1, 60_000);

@@ -1,4 +1,4 @@
-//! What TCP needs in a namespace to fill a long link.
+//! The TCP settings of a namespace for a long link.
 
 use std::io::ErrorKind;
 
@@ -9,26 +9,26 @@ use crate::namespace::{ip, set, within};
 /// Settings of TCP in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// The most bytes of a socket's send and receive buffers, to which the kernel grows them.
+    /// The maximum of a socket's send and receive buffers in bytes.
     pub buffer: u64,
-    /// The congestion control, such as `bbr` or `cubic`; the kernel's choice if none.
+    /// The congestion control, such as `bbr` or `cubic`; the kernel's default if `None`.
     pub congestion: Option<String>,
 }
 
-/// What the kernel starts from by default: the least, and what a new socket has.
+/// The kernel's defaults: the minimum, and the initial size.
 const RECEIVE: &str = "4096 131072";
 const SEND: &str = "4096 16384";
-/// What most kernels have anyway.
+/// The default maximum of most kernels.
 const LEAST: u64 = 6 << 20;
-/// Windows of TCP go no further.
+/// The largest window of TCP.
 const MOST: u64 = 1 << 30;
-/// A buffer holds what is under way and what the other side has not read, with the kernel's own
-/// structures around it; half of it may be unused while the window grows.
+/// A buffer holds the data in flight and the unread data, with the kernel's structures; half of it
+/// may be unused while the window grows.
 const ROUND_TRIPS: u64 = 4;
 
 impl Tcp {
-    /// Returns what one connection needs to fill a path of these two directions: buffers of four
-    /// times what is under way in a round trip at the higher rate.
+    /// Returns the settings for one connection to fill a path of these two directions: buffers of
+    /// four times the data of a round trip at the higher rate.
     pub fn filling(lines: &[Line; 2]) -> Self {
         let [there, back] = lines;
         let rate = there.rate.max(back.rate);
@@ -37,11 +37,11 @@ impl Tcp {
         Self { buffer, congestion: None }
     }
 
-    /// Sets them in a namespace: `net.ipv4.tcp_rmem`, `tcp_wmem`, `tcp_congestion_control`, and
-    /// `tcp_no_metrics_save`, so that a connection does not start with what another has suffered.
+    /// Applies them in a namespace: `net.ipv4.tcp_rmem`, `tcp_wmem`, `tcp_congestion_control`, and
+    /// `tcp_no_metrics_save`, so that a connection does not start with the metrics of another.
     ///
     /// # Errors
-    /// What the system refused.
+    /// If the system refuses a setting.
     pub fn set(&self, namespace: &str) -> Result<(), LinkError> {
         set(namespace, "ipv4/tcp_rmem", &format!("{RECEIVE} {}", self.buffer))?;
         set(namespace, "ipv4/tcp_wmem", &format!("{SEND} {}", self.buffer))?;
@@ -53,11 +53,11 @@ impl Tcp {
     }
 }
 
-/// Sets the congestion control of a namespace. Where the kernel reserves it, the routes that the
-/// namespace has to its neighbours choose it: they may choose any that the kernel has.
+/// Sets the congestion control of a namespace. If the kernel restricts it, the namespace's
+/// connected routes select it: routes may use any of the kernel's.
 ///
 /// # Errors
-/// What the system refused.
+/// If the system refuses it.
 pub fn set_congestion(namespace: &str, name: &str) -> Result<(), LinkError> {
     match set(namespace, "ipv4/tcp_congestion_control", name) {
         Err(LinkError::Setting { error, .. }) if error.kind() == ErrorKind::PermissionDenied => {
@@ -67,7 +67,7 @@ pub fn set_congestion(namespace: &str, name: &str) -> Result<(), LinkError> {
     }
 }
 
-/// Lets the connected routes of the namespace where the thread is choose a congestion control.
+/// Sets the congestion control of the connected routes in the namespace of the thread.
 fn routes_choose(congestion: &str) -> Result<(), LinkError> {
     for family in ["-4", "-6"] {
         for route in ip(&[family, "route", "show", "proto", "kernel"])?.lines() {

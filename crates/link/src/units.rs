@@ -1,4 +1,4 @@
-//! Rates, times, sizes and shares of a line, in the words of [`quantity`].
+//! Rates, times, sizes and shares of a line, in the notation of [`quantity`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use serde::{Serialize, Serializer};
 
 use crate::line::Queue;
 
-/// A value that is not understood, for people.
+/// The error of an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnitError(pub(crate) String);
 
-/// What a line carries, in bits per second.
+/// A rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Rate(u64);
 
-/// A part of a whole, from 0 to 1.
+/// A share, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 pub struct Share(pub f64);
 
@@ -26,14 +26,14 @@ pub struct Share(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Size(pub u64);
 
-/// What is emulated: from a telephone line to what no host has.
+/// The range of emulated rates.
 const RATES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
-/// More than any host has; arithmetic on it is exact.
+/// The largest size; arithmetic on it is exact.
 const SIZE_MAX: u64 = 900 << 40;
 
 impl Rate {
-    /// Returns the rate of so many bits per second, brought into the range that can be emulated:
-    /// 1 kbit to 1 Tbit.
+    /// Returns the rate in bits per second, clamped to the range of emulated rates: 1 kbit to 1
+    /// Tbit.
     pub fn bits_per_second(bits: u64) -> Self {
         Self(bits.clamp(*RATES.start(), *RATES.end()))
     }
@@ -41,7 +41,7 @@ impl Rate {
     /// Returns a rate in units of 10^6 bits per second.
     ///
     /// # Panics
-    /// If it cannot be emulated.
+    /// If it is out of range.
     pub const fn megabits(megabits: u64) -> Self {
         assert!(megabits >= 1 && megabits <= 1_000_000, "a rate is from 1kbit to 1Tbit");
         Self(megabits * 1_000_000)
@@ -52,7 +52,7 @@ impl Rate {
         self.0
     }
 
-    /// Returns how many bytes pass in so long.
+    /// Returns the bytes that pass in this time.
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bits = u128::from(self.0) * time.as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
@@ -60,7 +60,7 @@ impl Rate {
 }
 
 impl Share {
-    /// Nothing.
+    /// Zero.
     pub const NONE: Self = Self(0.0);
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a time such as `25.25ms`, `300us` or `1s`, of an hour at most.
+/// Parses a time such as `25.25ms`, `300us` or `1s`, of at most an hour.
 ///
 /// # Errors
-/// What is not understood.
+/// If the text is not a time, or too long.
 pub fn words_of_time(text: &str) -> Result<Duration, UnitError> {
     let time = quantity::time(text).map_err(UnitError)?;
-    // Longer is no time of a network, and arithmetic on it would not be exact.
+    // Arithmetic on longer times would not be exact.
     match time <= Duration::from_secs(3600) {
         true => Ok(time),
         false => Err(UnitError(format!("a time of a line is an hour at most, not {text}"))),
@@ -139,7 +139,9 @@ impl FromStr for Queue {
         }
         let time = words_of_time(text).map(Self::Time);
         time.or_else(|_| text.parse().map(Self::Bytes)).map_err(|_| {
-            UnitError(format!("{text:?} is no queue: write it as a size, 64MB, or a time, 100ms"))
+            UnitError(format!(
+                "{text:?} is not a valid queue: write a size, 64MB, or a time, 100ms"
+            ))
         })
     }
 }
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_that_can_be_emulated() {
+    fn rates_are_limited_to_the_emulated_range() {
         let bits = |text: &str| text.parse::<Rate>().map(Rate::bits);
         assert_eq!(bits("10Gbit"), Ok(10_000_000_000));
         assert_eq!(bits("10gbps"), Ok(10_000_000_000));
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_displayed_size_can_be_read_again() {
+    fn a_displayed_size_can_be_parsed() {
         for size in [999, 1536, 64 << 20, 250 << 20, 8 << 30].map(Size) {
             assert_eq!(size.to_string().parse(), Ok(size));
         }
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_pass_in_a_time_are_exact() {
+    fn bytes_in_a_time_are_exact() {
         let rate: Rate = "10Gbit".parse().unwrap();
         assert_eq!(rate.bytes_in(Duration::from_micros(50_500)), 63_125_000);
     }

@@ -1,4 +1,4 @@
-//! Links at work, in network namespaces that the tests make and remove.
+//! Links in network namespaces that the tests create and remove.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn line(words: &str) -> Line {
     line
 }
 
-/// Makes sites of a name that nobody else has; `None`, said loudly, if that is not allowed here.
+/// Creates sites with a unique name; `None`, with a NOT RUN line, if that is not allowed.
 fn sites(lines: [Line; 2]) -> Option<Sites> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("t{}n{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -55,7 +55,7 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// Waits until nothing is under way, and returns the counters then.
+/// Waits until nothing is in flight, and returns the counters.
 fn settled(sites: &Sites) -> [Counters; 2] {
     loop {
         let counters = sites.counters();
@@ -82,7 +82,7 @@ fn a_datagram_takes_the_delay_of_either_direction() {
         let (sent, mut bytes) = (Instant::now(), [0; 100]);
         client.send(b"there").unwrap();
         let (len, from) = server.recv_from(&mut bytes).unwrap();
-        // The pump takes what has woken it for up to 0.1 ms older than it looks.
+        // The pump assumes that a packet that woke it is up to 0.1 ms old.
         assert!(sent.elapsed() >= Duration::from_micros(29_800), "{:?}", sent.elapsed());
         server.send_to(&bytes[..len], from).unwrap();
         client.recv(&mut bytes).unwrap();
@@ -95,7 +95,7 @@ fn a_datagram_takes_the_delay_of_either_direction() {
     assert!(there.delivered >= 5 && back.delivered >= 5);
 }
 
-/// Sends a pattern from A to B and returns whether it arrived so.
+/// Sends a pattern from A to B and requires that it arrives.
 fn transfer(sites: &Sites, addresses: [&str; 2], len: usize) {
     let [a, b] = sites.namespaces();
     let listener = within(b, || TcpListener::bind((addresses[1], 0)).unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn transfer(sites: &Sites, addresses: [&str; 2], len: usize) {
         let mut stream = within(a, || TcpStream::connect((addresses[1], port)).unwrap()).unwrap();
         stream.write_all(&pattern).unwrap();
         drop(stream);
-        assert!(receiver.join().unwrap() == pattern, "what arrives is what was sent");
+        assert!(receiver.join().unwrap() == pattern, "the pattern arrives unchanged");
     });
 }
 
@@ -130,7 +130,7 @@ fn tcp_arrives_intact_through_loss_and_reordering() {
 }
 
 #[test]
-fn a_short_queue_overflows_and_tcp_copes() {
+fn tcp_works_over_a_short_queue_that_overflows() {
     let Some(sites) = sites([line("rate 200Mbit queue 100000B"), line("")]) else { return };
     transfer(&sites, IPV4, 10_000_000);
     let [there, back] = settled(&sites);
@@ -141,11 +141,11 @@ fn a_short_queue_overflows_and_tcp_copes() {
 }
 
 #[test]
-fn everything_goes_with_its_guard() {
+fn a_guard_removes_everything() {
     let Some(sites) = sites([line(""); 2]) else { return };
     let names = sites.namespaces().map(|name| Path::new("/run/netns").join(name));
     assert!(names.iter().all(|name| name.exists()));
-    // A second link between the same namespaces, which goes before they do.
+    // A second link between the same namespaces, which is removed before them.
     let ends = sites.namespaces().map(|namespace| End {
         namespace: namespace.to_owned(),
         device: "wan1".into(),
@@ -160,7 +160,7 @@ fn everything_goes_with_its_guard() {
     assert!(matches!(taken, LinkError::Device { .. }), "{taken}");
     assert!(taken.to_string().contains("choose another"), "{taken}");
     drop(link);
-    // A program that another test is starting has a copy of the device for a moment.
+    // A program that another test is starting has a copy of the device for a short time.
     while interfaces().unwrap().unwrap().contains("wan1:") {
         thread::sleep(Duration::from_millis(5));
     }
@@ -169,9 +169,9 @@ fn everything_goes_with_its_guard() {
 }
 
 #[test]
-fn what_still_runs_at_a_site_ends_with_it() {
+fn programs_end_with_their_site() {
     let Some(sites) = sites([line(""); 2]) else { return };
-    // One that ends when its terminal is gone, and one that does not.
+    // One that ends when its terminal is closed, and one that does not.
     let scripts = ["trap 'exit 7' HUP", "trap '' HUP"];
     let mut children = scripts.map(|trap| {
         let script = format!("{trap}; echo ready; while :; do sleep 0.01; done");
@@ -187,7 +187,7 @@ fn what_still_runs_at_a_site_ends_with_it() {
 }
 
 #[test]
-fn an_end_that_was_down_works_again() {
+fn a_device_that_was_down_works_again() {
     let Some(sites) = sites([line(""); 2]) else { return };
     let set = |side: usize, state: &str| {
         let mut command = sites.command(side, "ip".as_ref());
@@ -210,7 +210,7 @@ fn a_link_stops_under_load() {
     let Some(sites) = sites([line("rate 100Gbit"); 2]) else { return };
     let client = within(sites.namespaces()[0], || UdpSocket::bind((IPV4[0], 0)).unwrap()).unwrap();
     let flood = thread::spawn(move || {
-        // It ends when there is no way any more.
+        // It ends when there is no route.
         while client.send_to(&[0; 100], (IPV4[1], 1)).is_ok() {}
     });
     while sites.counters()[0].delivered < 10_000 {
@@ -221,7 +221,7 @@ fn a_link_stops_under_load() {
 }
 
 #[test]
-fn a_link_tells_when_its_device_is_taken_away() {
+fn a_link_reports_the_removal_of_its_device() {
     let Some(sites) = sites([line(""); 2]) else { return };
     assert_eq!(sites.link().failure(), None);
     let mut delete = sites.command(1, "ip".as_ref());
@@ -229,11 +229,11 @@ fn a_link_tells_when_its_device_is_taken_away() {
     while sites.link().failure().is_none() {
         thread::sleep(Duration::from_millis(5));
     }
-    assert!(sites.link().failure().unwrap().contains("a device is gone"));
+    assert!(sites.link().failure().unwrap().contains("a device was removed"));
 }
 
 #[test]
-fn a_congestion_control_that_the_host_reserves_is_chosen_by_routes() {
+fn routes_select_a_congestion_control_that_the_host_restricts() {
     let Some(sites) = sites([line(""); 2]) else { return };
     let namespace = sites.namespaces()[0];
     let setting = |name: &str| {
@@ -261,7 +261,7 @@ fn a_congestion_control_that_the_host_reserves_is_chosen_by_routes() {
 }
 
 #[test]
-fn a_missing_namespace_is_named_with_what_to_do() {
+fn the_error_of_a_missing_namespace_says_what_to_do() {
     let end = |namespace: &str| End {
         namespace: namespace.to_owned(),
         device: "wan0".into(),

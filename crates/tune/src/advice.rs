@@ -1,7 +1,7 @@
-//! Advice: the model turned round. Spec: lnet-behaviour §13, §15.
+//! Advice: the inverse of the model. Spec: lnet-behaviour §13, §15.
 //!
-//! From what a site has follow the bytes that must be in flight; from these everything else. Where
-//! memory is too small for them, all is reduced, and the prediction says what that costs.
+//! The properties of a site determine the bytes that must be in flight, and these all settings. If
+//! the memory is too small, all settings are reduced, and the prediction shows the cost.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::model::{
     predict,
 };
 
-/// Whose nodes are to be set.
+/// The kind of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// Fulmar's, whose credits come back when the socket has a message.
+    /// Fulmar's, whose credits are returned when the socket has a message.
     Fulmar,
-    /// Those with Lustre's kernel modules, whose credits come back after a round trip.
+    /// Lustre's kernel modules, whose credits are returned after a round trip.
     Kernel,
 }
 
 impl Whose {
-    /// Returns how long their bulk holds credits.
+    /// Returns how long bulk holds credits.
     pub fn hold(self) -> Hold {
         match self {
             Self::Fulmar => Hold::Written,
@@ -41,12 +41,12 @@ impl Whose {
     }
 }
 
-/// What a site has, and what it is for.
+/// The properties of a site, and its load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Site {
-    /// Bits per second of the line between the two ends, as it is sold.
+    /// The nominal bits per second of the line between the two ends.
     pub line_bits: u64,
-    /// Bits per second of the interface of one node; that of the line if `None`.
+    /// The bits per second of a node's interface; as the line if `None`.
     pub interface_bits: Option<u64>,
     /// The round trip between the ends.
     pub rtt: Duration,
@@ -54,24 +54,24 @@ pub struct Site {
     pub mtu: u32,
     /// The chance that a packet is lost, if known.
     pub loss: Option<f64>,
-    /// Nodes at each end that work at once, each with one of the other end.
+    /// Active nodes at each end, each with a partner at the other end.
     pub nodes: u32,
-    /// Routers at each end; 0 if nodes reach each other.
+    /// Routers at each end; 0 if nodes reach each other directly.
     pub routers: u32,
     /// Bytes of memory of a node, if known.
     pub memory: Option<u64>,
-    /// Connections of each bulk kind, where somebody insists.
+    /// Connections of each bulk type, if given.
     pub connections: Option<u32>,
-    /// Whose nodes they are.
+    /// The kind of nodes.
     pub whose: Whose,
-    /// What they do.
+    /// The kind of load.
     pub kind: Kind,
-    /// Which way the data goes.
+    /// The direction of the data.
     pub direction: Direction,
 }
 
 impl Site {
-    /// Returns the path as the model has it.
+    /// Returns the path for the model.
     pub fn path(&self) -> Path {
         Path::of_line(self.line_bits, self.mtu, self.rtt)
     }
@@ -80,14 +80,14 @@ impl Site {
         payload_rate(self.interface_bits.unwrap_or(self.line_bits), self.mtu)
     }
 
-    /// What the narrowest of lines, nodes and routers carries: bytes of payload per second.
+    /// Returns the payload rate of the narrowest of lines, nodes and routers in bytes per second.
     pub fn rate(&self) -> u64 {
         let of = |count: u32| u64::from(count.max(1)).saturating_mul(self.interface_rate());
         let routers = if self.routers > 0 { of(self.routers) } else { u64::MAX };
         self.path().rate.min(of(self.nodes)).min(routers)
     }
 
-    /// Returns the load of the site with so many RPCs of so many bytes in flight for each pair.
+    /// Returns the load for this concurrency of each pair and this size of RPCs in bytes.
     pub fn load(&self, concurrency: u32, rpc_bytes: u64) -> Load {
         Load {
             rpc_bytes,
@@ -96,7 +96,7 @@ impl Site {
         }
     }
 
-    /// Returns what the model should know of interfaces and routers.
+    /// Returns the settings with the bounds of interfaces and routers.
     pub(crate) fn bounds(&self, settings: Settings, router_credits: u32, large: u32) -> Settings {
         let rate = self.interface_rate();
         let routers = Routers { count: self.routers, rate, router_credits, large_buffers: large };
@@ -108,7 +108,7 @@ impl Site {
     }
 }
 
-/// Where a setting is made.
+/// The place of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -118,7 +118,7 @@ pub enum Place {
     Lnet,
     /// The file system: `lctl set_param`.
     Lustre,
-    /// What is asked of a test.
+    /// An argument of a test.
     Load,
     /// The kernel's `sysctl`.
     Sysctl,
@@ -126,7 +126,7 @@ pub enum Place {
     Device,
 }
 
-/// What the site would carry if one setting stayed as it usually is.
+/// The prediction with the usual value of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Without {
@@ -134,47 +134,47 @@ pub struct Without {
     pub bound: Bound,
 }
 
-/// One setting, and why.
+/// One setting with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// Its name where it is made, such as `peer_credits` or `net.ipv4.tcp_rmem`.
+    /// Its name, such as `peer_credits` or `net.ipv4.tcp_rmem`.
     pub name: &'static str,
-    /// Where it is made.
+    /// Its place.
     pub place: Place,
-    /// What it is if nobody sets it.
+    /// The default value.
     pub usual: String,
-    /// What it should be.
+    /// The advised value.
     pub advised: String,
-    /// The arithmetic, with the numbers filled in, or the reason.
+    /// The arithmetic with its numbers, or the reason.
     pub why: String,
-    /// What binds without it, where the model knows.
+    /// The prediction without it, if the model covers it.
     pub without: Option<Without>,
 }
 
-/// All that there is to say to a site.
+/// The advice for a site.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// What it is for.
+    /// The site.
     pub site: Site,
-    /// The path as the model has it.
+    /// The path for the model.
     pub path: Path,
-    /// What was asked of it.
+    /// The load.
     pub load: Load,
     /// The numbers.
     pub plan: Plan,
-    /// The same, as the model has them.
+    /// The numbers for the model.
     pub model: Settings,
-    /// What it will carry.
+    /// The predicted throughput.
     pub prediction: Prediction,
-    /// Every setting.
+    /// All settings.
     pub settings: Vec<Setting>,
-    /// What a node keeps in memory for it.
+    /// The memory of a node.
     pub memory: Memory,
-    /// What somebody should know before believing it.
+    /// Limits of the advice.
     pub warnings: Vec<String>,
 }
 
-/// Returns what a site needs.
+/// Returns the advice for a site.
 pub fn advise(site: &Site) -> Advice {
     let (plan, memory) = memory::fitting(site);
     let load = site.load(plan.concurrency, plan.rpc_bytes);

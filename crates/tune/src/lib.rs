@@ -1,10 +1,10 @@
-//! What a path of a rate and a round trip needs: the closed model of throughput, and advice.
+//! The settings that a path needs: the closed-form model of throughput, and advice.
 //!
-//! [`model`] says what a load carries over a path with given settings, and which of them binds.
-//! [`advice`] inverts the model: the settings with which the line is the only bound, each with its
-//! arithmetic. [`present`] predicts what given settings would carry, and [`texts`] writes advice in
-//! the languages of the tools that take it. [`quantity`] reads rates, sizes and times within the
-//! range of the model.
+//! [`model`] predicts the throughput of a load over a path with given settings, and which of them
+//! binds. [`advice`] inverts the model: the settings with which the line is the only bound, each
+//! with its arithmetic. [`present`] predicts the throughput with present settings, and [`texts`]
+//! writes advice in the languages of the tools. [`quantity`] parses rates, sizes and times within
+//! the range of the model.
 #![forbid(unsafe_code)]
 
 pub mod advice;

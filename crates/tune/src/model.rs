@@ -1,7 +1,8 @@
-//! The closed model: what a load carries over a path, and what binds it. Spec: lnet-behaviour §15.
+//! The closed-form model: the throughput of a load over a path, and its bound.
+//! Spec: lnet-behaviour §15.
 //!
-//! A bulk message takes a credit of its sender, crosses the line, and gives the credit back: when
-//! the socket has it ([`Hold::Written`]) or when the acknowledgement of a zero-copy send returns
+//! A bulk message takes a credit of its sender, crosses the line, and returns the credit: when the
+//! socket has it ([`Hold::Written`]) or when the acknowledgement of a zero-copy send returns
 //! ([`Hold::RoundTrip`]). An RPC is a request, its bulk and a reply:
 //!
 //! ```text
@@ -10,27 +11,27 @@
 //! read whose server waits for an acknowledgement before it replies              2 RTT + transfer
 //! ```
 //!
-//! The server of selftest waits for one if its credits are held for a round trip and the other end
-//! is its next hop; that of Lustre asks for an LNet ACK and always waits.
+//! A selftest server waits for one if its credits are held for a round trip and the client is its
+//! next hop; a Lustre server requests an LNet ACK and always waits.
 //!
-//! The throughput is the least of the terms. Where more messages want a credit than there are, the
-//! terms are only a bound from above: a small request waits in LNet's queue behind the bulk of
-//! others, so RPCs travel in convoys, between which the line is idle. [`predict()`] then follows the
-//! queue of one pair message by message, which is still a matter of microseconds to milliseconds.
+//! The throughput is the least of the terms. If more messages need a credit than there are, the
+//! terms are only an upper bound: a small request waits in LNet's queue behind the bulk of other
+//! RPCs, so that RPCs travel in convoys, between which the line is idle. [`predict()`] then follows
+//! the queue of one pair message by message, which takes microseconds to milliseconds.
 //!
-//! # Where it does not apply
-//! * TCP is steady: no slow start (some ten round trips after the first byte of a connection), and
-//!   losses only as far as `socket_buffer` says what the congestion control lets go.
-//! * Pairs are alike and share fairly; routers take turns.
-//! * With more in flight than the path holds, and less than twice of it, RPCs that began together
-//!   meet on the line too, and requests wait in its queue: up to a fifth is lost, until noise has
-//!   driven them apart over hundreds of round trips. The simulator shows that.
-//! * Behind routers small messages and bulk come on connections of their own, which take turns, and
-//!   convoys are shorter: where a few more RPCs than credits are under way, up to a sixth (writes) or
-//!   a quarter (reads) more goes over than is said.
-//! * No path is so short that a message takes longer than a round trip.
-//! * Servers take no time, and have a thread for every request.
-//! * A queue on the line that is too short for the windows that share it drops packets.
+//! # Limits
+//! * TCP is steady: no slow start (about ten round trips after the first byte of a connection), and
+//!   losses only as far as `socket_buffer` includes their effect on the congestion control.
+//! * Pairs are equal and share fairly; routers take turns.
+//! * With more in flight than the capacity of the path, and less than twice as much, RPCs that
+//!   start together also meet on the line, and requests wait in its queue: up to a fifth is lost,
+//!   until noise separates them over hundreds of round trips. The simulator shows that.
+//! * Behind routers small messages and bulk use separate connections, which take turns, and convoys
+//!   are shorter: with a few more RPCs than credits in flight, the throughput is up to a sixth
+//!   (writes) or a quarter (reads) above the prediction.
+//! * A message takes no longer than a round trip, even on short paths.
+//! * Servers need no time, and have a thread for every request.
+//! * A queue on the line that is too short for the windows drops packets; the model does not.
 
 use std::time::Duration;
 
@@ -44,25 +45,25 @@ mod waves;
 
 pub use predict::predict;
 
-/// The most that one LNet message carries.
+/// The most payload of one LNet message in bytes.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// A way between two sites.
+/// A path between two sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Path {
-    /// Bytes of payload that its narrowest line carries in a second.
+    /// The payload rate of its narrowest line in bytes per second.
     pub rate: u64,
-    /// From a byte sent to its acknowledgement, with nothing else on the line.
+    /// The time from sending a byte to its acknowledgement on an idle line.
     pub rtt: Duration,
 }
 
 impl Path {
-    /// Returns a path over a line of `bits` per second whose packets have up to `mtu` bytes.
+    /// Returns a path over a line of `bits` per second with packets of up to `mtu` bytes.
     pub fn of_line(bits: u64, mtu: u32, rtt: Duration) -> Self {
         Self { rate: payload_rate(bits, mtu), rtt }
     }
 
-    /// Returns how many bytes are under way when it is full.
+    /// Returns the capacity in bytes: the bytes in flight when it is full.
     pub fn bytes_in_flight(&self) -> u64 {
         (self.rate as f64 * self.rtt.as_secs_f64()) as u64
     }
@@ -80,13 +81,13 @@ pub fn payload_rate(bits: u64, mtu: u32) -> u64 {
     (u128::from(bits) * u128::from(segment) / (8 * u128::from(frame))) as u64
 }
 
-/// Returns what one packet of TCP over IPv4 carries.
+/// Returns the payload of one packet of TCP over IPv4 in bytes.
 pub fn segment_bytes(mtu: u32) -> u32 {
     mtu.saturating_sub(TCP_IP_BYTES).max(1)
 }
 
-/// Returns the bytes that CUBIC keeps under way on average when packets are lost with the chance
-/// `loss`: RFC 8312, section 5.1. `u64::MAX` without loss.
+/// Returns the average bytes in flight of CUBIC if packets are lost with the probability `loss`:
+/// RFC 8312, section 5.1. `u64::MAX` without loss.
 pub fn cubic_window(segment: u32, rtt: Duration, loss: f64) -> u64 {
     if loss <= 0. {
         return u64::MAX;
@@ -96,7 +97,7 @@ pub fn cubic_window(segment: u32, rtt: Duration, loss: f64) -> u64 {
     (cubic.max(reno) * f64::from(segment)) as u64
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -107,7 +108,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns the word that `lst` has for it.
+    /// Returns the name that `lst` uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -116,39 +117,39 @@ impl Direction {
     }
 }
 
-/// Whose RPCs they are.
+/// The kind of RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The bulk test of LNet selftest: one message an RPC.
+    /// The bulk test of LNet selftest: one message per RPC.
     Selftest,
     /// Bulk reads and writes of the file system.
     Lustre,
 }
 
-/// What is asked of a path.
+/// The load of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Nodes that send requests.
     pub clients: u32,
     /// Nodes that answer them.
     pub servers: u32,
-    /// How many pairs of a client and a server work at once.
+    /// The number of active pairs of a client and a server.
     pub pairs: u32,
     /// RPCs of a pair in flight: `--concurrency` of lst, `max_rpcs_in_flight` of Lustre.
     pub concurrency: u32,
-    /// Data of one RPC.
+    /// The data of one RPC in bytes.
     pub rpc_bytes: u64,
-    /// Data of one message, at most [`MESSAGE_BYTES_MAX`].
+    /// The data of one message in bytes, at most [`MESSAGE_BYTES_MAX`].
     pub message_bytes: u64,
-    /// Which way the data goes.
+    /// The direction of the data.
     pub direction: Direction,
-    /// Whose RPCs they are.
+    /// The kind of RPCs.
     pub kind: Kind,
 }
 
 impl Load {
-    /// Returns selftest's bulk test with 1 MiB an RPC between `pairs` clients and as many servers.
+    /// Returns selftest's bulk test with 1 MiB per RPC between `pairs` clients and as many servers.
     pub fn selftest(pairs: u32, concurrency: u32, direction: Direction) -> Self {
         Self {
             clients: pairs,
@@ -162,7 +163,7 @@ impl Load {
         }
     }
 
-    /// Returns the messages of data of one RPC.
+    /// Returns the number of data messages of one RPC.
     pub fn messages(&self) -> u64 {
         self.rpc_bytes.div_ceil(self.message().max(1)).max(1)
     }
@@ -171,7 +172,7 @@ impl Load {
         self.message_bytes.clamp(1, MESSAGE_BYTES_MAX).min(self.rpc_bytes.max(1))
     }
 
-    /// The nodes whose credits the data takes.
+    /// Returns the number of nodes whose credits the data use.
     pub(crate) fn senders(&self) -> u32 {
         match self.direction {
             Direction::Read => self.servers,
@@ -180,54 +181,54 @@ impl Load {
     }
 }
 
-/// How long a message of data keeps its credit.
+/// How long a data message holds its credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// Until the socket has taken its last byte.
+    /// Until the socket has its last byte.
     Written,
-    /// Until the peer's acknowledgement of a zero-copy send is back: what kernel nodes do from
-    /// 16 KiB on, where the interface allows.
+    /// Until the peer's acknowledgement of a zero-copy send: kernel nodes do so from 16 KiB on, if
+    /// the interface supports it.
     RoundTrip,
 }
 
-/// What one node's interface carries.
+/// The interface of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Nic {
-    /// Bytes of payload per second, each way.
+    /// The payload rate in bytes per second, in each direction.
     pub rate: u64,
 }
 
-/// Routers at both ends of the long path, which is then between them: every router of one site has
-/// every one of the other as its next hop.
+/// Routers at both ends of the long path: every router of one site uses every router of the other
+/// as a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Routers {
-    /// How many at each end.
+    /// The number at each end.
     pub count: u32,
-    /// Bytes of payload per second that one of them forwards.
+    /// The payload rate of one router in bytes per second.
     pub rate: u64,
-    /// Messages that one previous hop may have in a router (`peer_buffer_credits`, or if that is 0
+    /// The most messages of one previous hop in a router (`peer_buffer_credits`, or if that is 0
     /// `peer_credits`).
     pub router_credits: u32,
-    /// Buffers of 1 MiB in each.
+    /// Buffers of 1 MiB in each router.
     pub large_buffers: u32,
 }
 
-/// The settings that bound what is under way.
+/// The settings that limit the data in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// Messages to one peer that may be with the driver.
+    /// The most messages to one peer that the driver has (`peer_credits`).
     pub peer_credits: u32,
-    /// Messages of one interface that may be with the driver.
+    /// The most messages of one interface that the driver has (`credits`).
     pub credits: u32,
-    /// Bytes that one connection can have under way: the least of both ends' buffers, and of what
-    /// the congestion control lets go.
+    /// The most bytes in flight of one connection: the least of the buffers of both ends, and of
+    /// the window of the congestion control.
     pub socket_buffer: u64,
-    /// Connections of a pair that carry data one way (`conns_per_peer`).
+    /// Connections of a pair that carry data in one direction (`conns_per_peer`).
     pub bulk_connections: u32,
-    /// How long a message of data keeps its credit.
+    /// How long a data message holds its credit.
     pub hold: Hold,
-    /// Bytes that a client may have dirty, or read ahead, for one server; no limit if `None`.
+    /// The most dirty or read-ahead bytes of a client for one server; no limit if `None`.
     pub cache: Option<u64>,
     /// The interfaces of clients and servers; no limit if `None`.
     pub nic: Option<Nic>,
@@ -245,7 +246,7 @@ pub enum Bound {
     Nic,
     /// The routers forward no more.
     Router,
-    /// TCP may have no more under way.
+    /// The TCP windows.
     Window,
     /// `peer_credits`.
     PeerCredits,
@@ -257,7 +258,7 @@ pub enum Bound {
     RouterBuffers,
     /// RPCs in flight.
     Concurrency,
-    /// What clients may have dirty or read ahead.
+    /// The dirty or read-ahead data of clients.
     Cache,
 }
 
@@ -279,28 +280,28 @@ impl Bound {
     }
 }
 
-/// One thing that bounds, with its arithmetic.
+/// One bound with its arithmetic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Term {
-    /// What it is.
+    /// The bound.
     pub what: Bound,
-    /// The formula with the numbers filled in.
+    /// The formula with its numbers.
     pub formula: String,
-    /// What it allows all pairs together.
+    /// The rate that it allows for all pairs together in bytes per second.
     pub bytes_per_second: f64,
 }
 
-/// What a load carries.
+/// The predicted throughput of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Data of all pairs together.
+    /// The data rate of all pairs together in bytes per second.
     pub bytes_per_second: f64,
-    /// What binds.
+    /// The bound that applies.
     pub bound: Bound,
-    /// All that might.
+    /// All bounds.
     pub terms: Vec<Term>,
-    /// What convoys leave of the least term, if messages wait for credits; else 1.
+    /// The factor of convoys on the least term, if messages wait for credits; otherwise 1.
     pub convoy: f64,
-    /// How long an RPC takes that waits for nothing.
+    /// The duration of an RPC that does not wait.
     pub rpc_time: Duration,
 }

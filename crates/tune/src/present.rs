@@ -1,4 +1,4 @@
-//! What settings that somebody has would carry.
+//! The throughput with present settings.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,15 @@ use crate::model::{
     Direction, Hold, Kind, Load, MESSAGE_BYTES_MAX, Path, Prediction, Settings, predict,
 };
 
-/// Settings as they are found, by the names of [`crate::advice::Setting`]. What is not there is as
-/// usual.
+/// Present settings, by the names of [`crate::advice::Setting`]. Missing ones have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Present {
-    /// Values as they are written where they were found.
+    /// The texts of the values.
     pub values: BTreeMap<String, String>,
 }
 
 impl Present {
-    /// Keeps one.
+    /// Stores a setting.
     pub fn set(&mut self, name: &str, value: impl ToString) {
         self.values.insert(name.to_owned(), value.to_string());
     }
@@ -33,12 +32,12 @@ impl Present {
         self.last(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
     }
 
-    /// The last word: the limit of `tcp_rmem`, or all of a single number.
+    /// Returns the last word: the limit of `tcp_rmem`, or a single number.
     fn last(&self, name: &str) -> Option<&str> {
         self.get(name)?.split_whitespace().last()
     }
 
-    /// Returns the settings as the model has them, on the path of `site`.
+    /// Returns the settings for the model, on the path of `site`.
     pub fn model(&self, site: &Site) -> Settings {
         let rmem = self.number("net.ipv4.tcp_rmem", usual::TCP_RMEM);
         let wmem = self.number("net.ipv4.tcp_wmem", usual::TCP_WMEM);
@@ -81,7 +80,7 @@ impl Present {
         site.bounds(settings, router_credits, large)
     }
 
-    /// Kernel nodes ask for zero-copy acknowledgements unless told otherwise, ours if told to.
+    /// By default kernel nodes request zero-copy acknowledgements, and Fulmar nodes do not.
     fn hold(&self, site: &Site) -> Hold {
         match self.get("zc_min_payload").and_then(|text| text.parse::<u64>().ok()) {
             Some(least) if least > MESSAGE_BYTES_MAX => Hold::Written,
@@ -90,7 +89,7 @@ impl Present {
         }
     }
 
-    /// Says what they carry of `load`; of the file system, with the RPCs that are usual.
+    /// Predicts the throughput of `load`; for the file system, with the default number of RPCs.
     pub fn predict(&self, site: &Site, load: &Load) -> Prediction {
         let mtu = self.number("mtu", site.mtu).min(site.mtu);
         let path = Path::of_line(site.line_bits, mtu, site.rtt);

@@ -1,14 +1,14 @@
-//! Rates, sizes, times and chances in the words of [`quantity`], within what
-//! the model is for.
+//! Rates, sizes, times and probabilities in the notation of [`quantity`], within the range of the
+//! model.
 
 use std::time::Duration;
 
 use fulmar_base::quantity;
 
-/// Reads a rate in bits per second.
+/// Parses a rate in bits per second.
 ///
 /// # Errors
-/// Says what a rate looks like, and what the bounds are.
+/// If the text is not a rate, or out of range.
 pub fn rate(text: &str) -> Result<u64, String> {
     match quantity::rate(text)? {
         bits @ 1_000..=100_000_000_000_000 => Ok(bits),
@@ -16,10 +16,10 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number of bytes.
+/// Parses a number of bytes.
 ///
 /// # Errors
-/// Says what a size looks like, and that nothing is none.
+/// If the text is not a size, or 0.
 pub fn size(text: &str) -> Result<u64, String> {
     match quantity::size(text)? {
         0 => Err(format!("{text}: a size is at least one byte")),
@@ -27,10 +27,10 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a round trip.
+/// Parses a round trip.
 ///
 /// # Errors
-/// Says what a time looks like, and what the bound is.
+/// If the text is not a time, or too long.
 pub fn time(text: &str) -> Result<Duration, String> {
     match quantity::time(text)? {
         time if time <= Duration::from_secs(60) => Ok(time),
@@ -38,14 +38,14 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads the chance that a packet is lost.
+/// Parses the probability that a packet is lost.
 ///
 /// # Errors
-/// Says what a share looks like, and that not all may be lost.
+/// If the text is not a share, or is 100%.
 pub fn chance(text: &str) -> Result<f64, String> {
     match quantity::share(text)? {
         part if part < 1. => Ok(part),
-        _ => Err(format!("{text}: where all is lost there is no path")),
+        _ => Err(format!("{text}: a path that loses all packets is no path: use less than 100%")),
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_path_is_like_is_refused_with_the_bound() {
+    fn values_out_of_range_are_refused_with_the_limit() {
         assert_eq!(rate("1kbit").and(rate("100T")), Ok(100_000_000_000_000));
         for text in ["0", "999", "100.1T"] {
             assert!(rate(text).unwrap_err().contains("between 1kbit and 100Tbit"), "{text}");

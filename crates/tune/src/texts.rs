@@ -1,4 +1,4 @@
-//! Advice in the languages of the tools that take it.
+//! Advice in the languages of the tools.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use crate::advice::plan::opening;
 use crate::advice::{Advice, Congestion, Place, Setting, Whose};
 use crate::model::Kind;
 
-/// What a text needs to know besides.
+/// Names that the texts contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Names {
     /// The network of LNet, such as `tcp`.
     pub net: String,
     /// The network device, such as `eth0`.
     pub interface: String,
-    /// NIDs of the clients, as `lst run --from` takes them.
+    /// NIDs of the clients, for `lst run --from`.
     pub clients: String,
     /// NIDs of the servers.
     pub servers: String,
@@ -29,7 +29,7 @@ impl Default for Names {
     }
 }
 
-/// Whose language a text is in.
+/// The language of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -45,22 +45,22 @@ pub enum Language {
     Lctl,
     /// Commands of `ip` and `tc`.
     Device,
-    /// A command that measures.
+    /// A measuring command.
     Lst,
 }
 
-/// A text that is ready to use.
+/// A complete text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
     /// Its language.
     pub language: Language,
-    /// Where it goes.
+    /// Its title, with the place.
     pub title: String,
     /// The text; lines end in a newline.
     pub text: String,
 }
 
-/// Returns all the texts for a site.
+/// Returns all texts for a site.
 pub fn blocks(advice: &Advice, names: &Names) -> Vec<Block> {
     let site = &advice.site;
     let of = |language, title: &str, text| Block { language, title: title.into(), text };
@@ -82,14 +82,14 @@ pub fn blocks(advice: &Advice, names: &Names) -> Vec<Block> {
     let title = "lnetctl, until the next start";
     blocks.push(of(Language::Lnetctl, title, lnetctl(advice, names)));
     if site.kind == Kind::Lustre {
-        let title = "lctl; with -P instead, on the MGS, for good";
+        let title = "lctl; with -P on the MGS, permanently";
         blocks.push(of(Language::Lctl, title, lctl(advice)));
     }
     let title = "/etc/sysctl.d/90-long-path.conf, then sysctl --system";
     blocks.push(of(Language::Sysctl, title, sysctl(advice)));
     blocks.push(of(Language::Device, "the network device", device(advice, names)));
     if site.kind == Kind::Selftest {
-        blocks.push(of(Language::Lst, "measure it", lst(advice, names)));
+        blocks.push(of(Language::Lst, "measure", lst(advice, names)));
     }
     blocks
 }
@@ -143,7 +143,7 @@ fn modprobe(advice: &Advice, names: &Names) -> String {
     }
     let routers = match advice.site.routers {
         0 => "",
-        _ => "# routers have forwarding=enabled and their other networks too, all others routes=\n",
+        _ => "# routers also need forwarding=enabled and their networks, all others routes=\n",
     };
     format!("{routers}{lnet}\n{socklnd}\n")
 }
@@ -192,7 +192,7 @@ fn lctl(advice: &Advice) -> String {
 
 fn sysctl(advice: &Advice) -> String {
     let mut text = match advice.plan.congestion {
-        Congestion::Bbr => String::from("# bbr is a module of its own: modprobe tcp_bbr\n"),
+        Congestion::Bbr => String::from("# bbr is a separate module: modprobe tcp_bbr\n"),
         Congestion::Cubic => String::new(),
     };
     for Setting { name, place, advised, .. } in &advice.settings {
@@ -212,7 +212,7 @@ fn device(advice: &Advice, names: &Names) -> String {
     )
 }
 
-/// The words of `fulmar lst run` that measure what is advised.
+/// Returns the command line of `fulmar lst run` that measures the advice.
 fn lst(advice: &Advice, names: &Names) -> String {
     let Names { clients, servers, .. } = names;
     let direction = advice.site.direction.name();

@@ -21,10 +21,10 @@ fn misread(text: Text<'_>, error: &RangeError) -> Diagnostic {
 
 /// Returns a diagnostic with the error as its message and the correction as its help.
 fn mistaken(place: Text<'_>, error: &RangeError) -> Diagnostic {
-    let told = error.mistake.to_string();
-    match told.rsplit_once(": ") {
-        Some((wrong, mend)) => place.error(wrong).with_help(mend),
-        None => place.error(told),
+    let text = error.mistake.to_string();
+    match text.rsplit_once(": ") {
+        Some((wrong, help)) => place.error(wrong).with_help(help),
+        None => place.error(text),
     }
 }
 

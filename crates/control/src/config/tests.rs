@@ -11,7 +11,7 @@ fn node(text: &str) -> Result<NodeConfig, Diagnostic> {
 }
 
 /// Returns the message with its place, and the help.
-fn told(error: &Diagnostic) -> String {
+fn message_of(error: &Diagnostic) -> String {
     let Position { line, column } = error.at;
     format!("{line}:{column} {} / {}", error.message, error.help.as_deref().unwrap_or("-"))
 }
@@ -153,7 +153,7 @@ fn errors_point_at_the_place_and_name_the_correction() {
         ),
         ("net: *x\n", "1:6 this is not YAML: while parsing node, found unknown anchor / -"),
     ] {
-        assert_eq!(told(&conf(text).unwrap_err()), wanted, "{text}");
+        assert_eq!(message_of(&conf(text).unwrap_err()), wanted, "{text}");
     }
     let tab = conf("net:\n\t- net type: tcp\n").unwrap_err();
     assert_eq!(tab.help.as_deref(), Some("indent with blanks: YAML does not allow tabs"));
@@ -172,7 +172,9 @@ fn an_error_is_shown_under_its_line() {
 #[test]
 fn the_depth_of_a_file_is_bounded() {
     let error = conf(&format!("net: {}", "[".repeat(500))).unwrap_err();
-    assert!(told(&error).contains("too many levels") || told(&error).contains("not YAML"));
+    assert!(
+        message_of(&error).contains("too many levels") || message_of(&error).contains("not YAML")
+    );
 }
 
 #[test]
@@ -225,7 +227,7 @@ fn errors_in_the_key_node_are_reported() {
              [::]:9988",
         ),
     ] {
-        assert_eq!(told(&node(text).unwrap_err()), wanted, "{text}");
+        assert_eq!(message_of(&node(text).unwrap_err()), wanted, "{text}");
     }
 }
 
@@ -242,9 +244,9 @@ fn modprobe_lines_configure_a_node() {
     assert_eq!(socklnd.accept, fulmar_socklnd::AcceptMode::All);
     assert_eq!(socklnd.zc_min_payload, Some(16_384));
     let error = node("options lnet networks=\"tcp(eth0\"\n").unwrap_err();
-    assert_eq!(told(&error), "1:27 \"(\" is never closed / add the \")\"");
+    assert_eq!(message_of(&error), "1:27 \"(\" is never closed / add the \")\"");
     let error = node("options lnet accept\n").unwrap_err();
-    assert_eq!(told(&error), "1:14 \"accept\" has no value / write accept=VALUE");
+    assert_eq!(message_of(&error), "1:14 \"accept\" has no value / write accept=VALUE");
 }
 
 fn with_networks(networks: &str) -> Result<NodeConfig, Diagnostic> {
@@ -282,7 +284,7 @@ fn networks_are_parsed_as_the_kernel_does() {
         ),
         ("tcp(eth0[a])", "1:10 \"a\" is not a number / write one from 0 to 4095"),
     ] {
-        assert_eq!(told(&with_networks(text).unwrap_err()), wanted, "{text}");
+        assert_eq!(message_of(&with_networks(text).unwrap_err()), wanted, "{text}");
     }
 }
 
@@ -324,7 +326,7 @@ fn routes_are_every_net_with_every_gateway() {
         ),
     ] {
         let error = config.set(Module::Lnet, "routes", text).unwrap_err();
-        assert_eq!(told(&error), wanted, "{text}");
+        assert_eq!(message_of(&error), wanted, "{text}");
     }
 }
 

@@ -3,11 +3,11 @@ use super::*;
 const FIN_PSH_ACK: u8 = 0x19;
 const SEQUENCE: u32 = 0xffff_f000;
 const ID: u16 = 0xfffe;
-/// Any length that is no round number, and odd.
+/// An odd length that is not a round number.
 const PAYLOAD: usize = 8_957 * 3 + 101;
 const SEGMENT: u16 = 8_957;
 
-/// What a stack hands over: an unfinished checksum, and segments of `SEGMENT` bytes.
+/// Returns a packet of a network stack: an incomplete checksum, and segments of `SEGMENT` bytes.
 fn super_packet(v6: bool, tcp: bool) -> Vec<u8> {
     let (ip, own): (usize, usize) = (if v6 { 40 } else { 20 }, if tcp { 32 } else { 8 });
     let len = ip + own + PAYLOAD;
@@ -53,7 +53,7 @@ fn super_packet(v6: bool, tcp: bool) -> Vec<u8> {
     packet
 }
 
-/// The sum of the pseudo-header, from addresses, protocol and length.
+/// Returns the sum of the pseudo-header, from addresses, protocol and length.
 fn pseudo_sum(ip: &[u8]) -> u16 {
     let (addresses, header, protocol) = match ip[0] >> 4 {
         4 => (&ip[12..20], 20, ip[9]),
@@ -62,20 +62,19 @@ fn pseudo_sum(ip: &[u8]) -> u16 {
     fold([sum(addresses), u16::from(protocol), (ip.len() - header) as u16])
 }
 
-/// One segment after another, as a device would send them: checks what must hold of each, and
-/// returns its sequence number, flags and payload.
+/// Checks a segment as a device would send it, and returns its sequence number, flags and payload.
 fn check(packet: &[u8], v6: bool, tcp: bool) -> (u32, u8, Vec<u8>) {
     let ip = &packet[VNET..];
     let header = if v6 { 40 } else { 20 };
-    let told = u16_at(ip, if v6 { 4 } else { 2 });
-    assert_eq!(usize::from(told), ip.len() - if v6 { header } else { 0 });
+    let declared = u16_at(ip, if v6 { 4 } else { 2 });
+    assert_eq!(usize::from(declared), ip.len() - if v6 { header } else { 0 });
     if !v6 {
-        assert_eq!(sum(&ip[..20]), 0xffff, "the header's checksum is right");
+        assert_eq!(sum(&ip[..20]), 0xffff, "the checksum of the header is correct");
     }
     let (own, checksum) = if tcp { (32, 16) } else { (8, 6) };
     let unfinished = u16_at(ip, header + checksum);
-    assert_eq!(unfinished, pseudo_sum(ip), "the device finishes what starts so");
-    // As the device finishes it, the sum over everything is right.
+    assert_eq!(unfinished, pseudo_sum(ip), "the checksum is that of the pseudo-header");
+    // When the device completes it, the sum over everything is correct.
     let mut finished = ip.to_vec();
     let value = !sum(&finished[header..]);
     put_u16(&mut finished, header + checksum, usize::from(value));
@@ -103,7 +102,7 @@ fn segments_are_charged_with_their_headers_and_framing() {
 }
 
 #[test]
-fn pieces_of_a_packet_say_the_same_as_the_whole() {
+fn pieces_of_a_packet_have_the_content_of_the_whole() {
     for (v6, tcp) in BOTH.into_iter().flat_map(|v6| BOTH.map(|tcp| (v6, tcp))) {
         let packet = super_packet(v6, tcp);
         let layout = Layout::of(&packet);
@@ -121,7 +120,7 @@ fn pieces_of_a_packet_say_the_same_as_the_whole() {
             if !v6 {
                 assert_eq!(u16_at(&out[VNET..], 4), ID.wrapping_add(range.start as u16));
             }
-            // A piece of one segment is none to be segmented, others are as before.
+            // A piece of one segment is not segmented further, others are.
             assert_eq!(out[1] != 0, range.len() > 1);
             assert_eq!(Layout::of(&out[..len]).train().count, range.len() as u32);
             payload.extend(data);
@@ -139,7 +138,7 @@ fn all_segments_are_the_packet_itself() {
 }
 
 #[test]
-fn what_is_cut_short_or_unknown_goes_in_one_piece() {
+fn truncated_or_unknown_packets_are_not_split() {
     let packet = super_packet(false, true);
     for len in 0..VNET + 60 {
         assert_eq!(Layout::of(&packet[..len]).train().count, 1);

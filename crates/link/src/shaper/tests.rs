@@ -14,7 +14,7 @@ fn one(bytes: u32) -> Train {
     Train { count: 1, each: bytes, last: bytes }
 }
 
-/// Lets a packet enter and returns what becomes of it.
+/// Sends a packet and returns its runs.
 fn enter(shaper: &mut Shaper, now: Time, train: Train) -> Vec<Run> {
     shaper.handle_packet(now, train);
     let runs: Vec<Run> = std::iter::from_fn(|| shaper.poll_output()).collect();
@@ -36,7 +36,7 @@ fn arrival(runs: &[Run]) -> Time {
 }
 
 #[test]
-fn a_packet_on_an_idle_line_arrives_when_it_is_sent_and_has_travelled() {
+fn a_packet_on_an_idle_line_arrives_after_sending_and_delay() {
     let mut shaper = shaper("");
     // 1250 bytes at 1 Gbit/s are 10 µs.
     let runs = enter(&mut shaper, Time(5 * SECOND), one(1250));
@@ -57,7 +57,7 @@ fn packets_that_enter_at_once_leave_at_the_rate() {
 
 #[test]
 fn the_rate_is_exact_after_hours() {
-    // 3 Gbit/s: 1538 bytes take 4101.33 ns, of which no third is forgotten.
+    // 3 Gbit/s: 1538 bytes take 4101.33 ns; the fractions add up.
     let mut shaper = shaper("rate 3Gbit");
     let mut last = Time(0);
     for _ in 0..3_000_000 {
@@ -67,12 +67,12 @@ fn the_rate_is_exact_after_hours() {
 }
 
 #[test]
-fn what_finds_no_place_in_the_queue_is_dropped_segment_by_segment() {
+fn a_full_queue_drops_single_segments() {
     let mut shaper = shaper("queue 100000B");
     let train = Train { count: 7, each: 9038, last: 1000 };
     assert_eq!(enter(&mut shaper, Time(0), train).len(), 1);
     let runs = enter(&mut shaper, Time(0), train);
-    // 55,228 bytes wait already: four more segments fit, and not the short last one alone.
+    // 55,228 bytes wait already: four more segments fit, and the short last one does not.
     assert_eq!(runs[0].segments, 0..4);
     assert_eq!((runs[1].segments.clone(), runs[1].fate), (4..7, Fate::Overflowed));
     assert_eq!(shaper.waiting(), 55_228 + 4 * 9038);
@@ -84,7 +84,7 @@ fn what_finds_no_place_in_the_queue_is_dropped_segment_by_segment() {
 }
 
 #[test]
-fn a_queue_in_time_is_what_the_line_sends_meanwhile() {
+fn a_queue_in_time_has_the_bytes_of_that_time() {
     let mut shaper = shaper("queue 5ms");
     let mut taken = 0;
     while arrives(&enter(&mut shaper, Time(0), one(1250))) {
@@ -98,7 +98,7 @@ fn arrives(runs: &[Run]) -> bool {
 }
 
 #[test]
-fn segments_are_lost_as_often_as_asked_and_use_the_line() {
+fn segments_are_lost_at_the_given_rate_and_use_the_line() {
     let mut shaper = shaper("rate 100Gbit loss 1%");
     let train = Train { count: 40, each: 1538, last: 700 };
     let (mut lost, mut now) = (0, Time(0));
@@ -140,7 +140,7 @@ fn jitter_spreads_arrivals_and_keeps_their_order() {
 }
 
 #[test]
-fn a_late_segment_is_overtaken_and_holds_up_nothing() {
+fn a_delayed_segment_is_overtaken_and_delays_no_other() {
     let mut shaper = shaper("reorder 10% reorder-by 1ms");
     let (mut late, mut before) = (0, Time(0));
     for n in 0..10_000 {
@@ -164,7 +164,7 @@ fn a_late_segment_is_overtaken_and_holds_up_nothing() {
 #[test]
 fn a_slow_line_delivers_a_long_packet_in_pieces() {
     let mut shaper = shaper("rate 100Mbit");
-    // 1538 bytes are 123 µs, so that eight of them are a piece.
+    // 1538 bytes take 123 µs, so that eight of them are a piece.
     let train = Train { count: 43, each: 1538, last: 1538 };
     let runs = enter(&mut shaper, Time(0), train);
     assert_eq!(runs.len(), 6);
@@ -173,7 +173,7 @@ fn a_slow_line_delivers_a_long_packet_in_pieces() {
 }
 
 #[test]
-fn equal_seeds_have_equal_luck() {
+fn equal_seeds_have_equal_results() {
     let fates = || {
         let mut shaper = shaper("loss 3% reorder 3% jitter 1ms");
         (0..1000).flat_map(|n| enter(&mut shaper, Time(n), one(99))).collect::<Vec<_>>()

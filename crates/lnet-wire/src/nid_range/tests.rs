@@ -109,10 +109,7 @@ fn errors_name_the_column_and_the_correction() {
         ("10.0.0.1@tcp,10.0.0@tcp", "column 14: \"10.0.0\" is not an address on tcp"),
         ("10.0.0.1@ethernet", "column 10: \"ethernet\" is not a network"),
         ("10.0.0.1@tcp[0-65536]", "column 16: 65536 is too large: use numbers from 0 to 65535"),
-        (
-            "10.0.0.0/33@tcp",
-            "column 10: \"33\" is not a prefix length: write a number",
-        ),
+        ("10.0.0.0/33@tcp", "column 10: \"33\" is not a prefix length: write a number"),
         ("10.0.0.[1-5@tcp", "column 8: brackets are not balanced"),
         ("0@lo3", "column 3: \"lo3\" is not a network: the loopback"),
         ("fd00::[1-3]@tcp", "column 1: an IPv4 pattern has four parts"),

@@ -1,4 +1,4 @@
-//! What a node keeps in memory for the settings, and what is done if it is too much.
+//! The memory that the settings need on a node, and the reduction if it is too much.
 
 use fulmar_text::count;
 use serde::Serialize;
@@ -6,35 +6,35 @@ use serde::Serialize;
 use super::{Plan, Site};
 use crate::model::Kind;
 
-/// The part of a node's memory that all of it together may take.
+/// The part of a node's memory that the settings may use.
 const PART: f64 = 0.5;
-/// Nothing is reduced to less than this part of what fills the line.
+/// The minimum scale of the settings that fill the line.
 const SCALE_MIN: f64 = 1. / 256.;
 
-/// Something that takes memory.
+/// A use of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// What it is, with the numbers.
+    /// The description, with numbers.
     pub what: String,
-    /// Bytes at most.
+    /// The maximum in bytes.
     pub bytes: u64,
 }
 
-/// What a node keeps.
+/// The memory of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
-    /// Of a client or server.
+    /// The uses of a client or server.
     pub node: Vec<Share>,
-    /// Of a router; empty without routers.
+    /// The uses of a router; empty without routers.
     pub router: Vec<Share>,
-    /// What one of them may take: half of what it has, if that is known.
+    /// The limit of one node: half of its memory, if known.
     pub limit: Option<u64>,
-    /// The part of what fills the line that fits into it: 1 if all of it does.
+    /// The scale of the settings that fits: 1 if all fit.
     pub scale: f64,
 }
 
 impl Memory {
-    /// Returns the bytes that the largest of the nodes keeps.
+    /// Returns the bytes of the node with the largest need.
     pub fn total(&self) -> u64 {
         let sum = |shares: &[Share]| shares.iter().map(|share| share.bytes).sum::<u64>();
         sum(&self.node).max(sum(&self.router))
@@ -49,7 +49,7 @@ impl Memory {
             Share { what: "socket buffers, both ways".into(), bytes: 2 * buffers },
         ];
         if site.kind == Kind::Lustre {
-            node.push(Share { what: "dirty or read ahead besides".into(), bytes: flight });
+            node.push(Share { what: "dirty or read ahead".into(), bytes: flight });
         }
         let mut router = Vec::new();
         if site.routers > 0 {
@@ -67,7 +67,7 @@ impl Memory {
     }
 }
 
-/// Returns the plan that fits into the site's memory, and what it takes.
+/// Returns the plan that fits the site's memory, and its memory.
 pub(super) fn fitting(site: &Site) -> (Plan, Memory) {
     let mut scale = 1.;
     loop {
@@ -76,7 +76,7 @@ pub(super) fn fitting(site: &Site) -> (Plan, Memory) {
         let total = memory.total() as f64;
         match memory.limit {
             Some(limit) if total > limit as f64 && scale > SCALE_MIN => {
-                // Parts of it do not shrink, so that it may take several steps.
+                // Some parts do not shrink, so that several steps may be needed.
                 scale = (scale * (limit as f64 / total).min(0.95)).max(SCALE_MIN);
             }
             _ => return (plan, memory),

@@ -1,4 +1,4 @@
-//! The numbers that follow from a site.
+//! The numbers for a site.
 
 use serde::Serialize;
 
@@ -7,25 +7,26 @@ use crate::model::{
     Direction, Kind, MESSAGE_BYTES_MAX, Settings, cubic_window, predict, segment_bytes,
 };
 
-/// More in flight than the path holds, so that neither a hiccup of an end nor a convoy empties it.
+/// The factor of the bytes in flight, so that neither a pause of a node nor a convoy empties the
+/// path.
 pub(super) const HEADROOM: f64 = 1.4;
-/// The largest concurrency that `lst` takes for a pair.
+/// The largest concurrency of `lst` for a pair.
 const SELFTEST_RPCS_MAX: u64 = 1024;
 /// The largest `max_rpcs_in_flight` of a target.
 const LUSTRE_RPCS_MAX: u64 = 256;
-/// With more RPCs than this, larger ones are easier on servers.
+/// With more RPCs than this, larger RPCs need less work of servers.
 const LUSTRE_RPCS_MANY: u64 = 64;
-/// What Linux takes as a limit of a buffer, in whole MiB.
+/// The largest limit of a buffer in Linux, in whole MiB.
 const TCP_BUFFER_MAX: u64 = 2047 << 20;
-/// What BBR keeps under way, of what its share of the path holds.
+/// The bytes that BBR keeps in flight, as a factor of its share of the path.
 const BBR_ABOVE: f64 = 1.1;
-/// A window that TCP can name has 30 bits.
+/// The largest window of TCP has 30 bits.
 const WINDOW_MAX: u64 = 1 << 30;
-/// Below this a line is as near as a machine room, where usual settings do.
+/// Below this round trip the path is local, where default settings suffice.
 const NEAR: f64 = 0.002;
 const MIB: u64 = 1 << 20;
 
-/// What credits and buffers are if nobody sets them. Spec: lnet-behaviour §6.2, §8.5, §13.6.
+/// The default credits and buffers. Spec: lnet-behaviour §6.2, §8.5, §13.6.
 pub(crate) mod usual {
     pub(crate) const PEER_CREDITS: u32 = 8;
     pub(crate) const CREDITS: u32 = 256;
@@ -34,7 +35,7 @@ pub(crate) mod usual {
     pub(crate) const LARGE_BUFFERS: u32 = 1024;
     pub(crate) const LUSTRE_RPCS: u32 = 8;
     pub(crate) const RPC_BYTES: u64 = 4 << 20;
-    /// Linux, with a gigabyte of memory or more.
+    /// Linux with a gigabyte of memory or more.
     pub(crate) const TCP_RMEM: u64 = 6 << 20;
     pub(crate) const TCP_WMEM: u64 = 4 << 20;
     pub(crate) const BACKLOG: u32 = 1000;
@@ -42,12 +43,12 @@ pub(crate) mod usual {
     /// `max_read_ahead_per_file_mb` with 32 GiB of memory or more.
     pub(crate) const READ_AHEAD_MB: u32 = 256;
 
-    /// `max_dirty_mb` of a target: an eighth of the memory, at most 2000.
+    /// Returns `max_dirty_mb` of a target: an eighth of the memory, at most 2000.
     pub(crate) fn dirty_mb(memory: Option<u64>) -> u32 {
         memory.map_or(2000, |memory| (memory >> 23).min(2000) as u32)
     }
 
-    /// Most kernels, until it is raised.
+    /// The default of most kernels.
     pub(crate) const CORE_MEM: u64 = 212_992;
 }
 
@@ -55,9 +56,9 @@ pub(crate) mod usual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// Halts at losses.
+    /// Reduces its window at losses.
     Cubic,
-    /// Measures rate and round trip; losses below some per cent do not stop it.
+    /// Measures rate and round trip; losses of less than some percent have little effect.
     Bbr,
 }
 
@@ -74,11 +75,11 @@ impl Congestion {
 /// The numbers, without their reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// Bytes that all pairs must have in flight together.
+    /// The bytes that all pairs together must have in flight.
     pub in_flight: u64,
     /// Data of one RPC.
     pub rpc_bytes: u64,
-    /// RPCs in flight of a pair.
+    /// RPCs in flight per pair.
     pub concurrency: u32,
     /// `peer_credits`.
     pub peer_credits: u32,
@@ -86,11 +87,12 @@ pub struct Plan {
     pub credits: u32,
     /// `peer_buffer_credits` of routers.
     pub peer_buffer_credits: u32,
-    /// Connections of each bulk kind to a peer.
+    /// Connections of each bulk type to a peer.
     pub conns_per_peer: u32,
-    /// Bytes that one connection should be able to have under way.
+    /// The bytes that one connection should be able to have in flight.
     pub window: u64,
-    /// The limit of `tcp_rmem` and `tcp_wmem`, of which half is for the kernel's own.
+    /// The limit of `tcp_rmem` and `tcp_wmem`, of which the kernel uses half for its own
+    /// structures.
     pub tcp_buffer: u64,
     /// Router buffers for messages without payload.
     pub tiny_buffers: u32,
@@ -110,12 +112,12 @@ pub struct Plan {
     pub congestion: Congestion,
     /// Threads of ksocklnd for each CPU partition.
     pub nscheds: u32,
-    /// How much of what would be needed it is: 1 unless memory is short.
+    /// The scale of the settings: 1 unless memory is short.
     pub scale: f64,
 }
 
 impl Plan {
-    /// Returns the numbers for `scale` of what fills the line.
+    /// Returns the numbers for a scale, where 1 fills the line.
     pub fn new(site: &Site, scale: f64) -> Self {
         let pairs = u64::from(site.nodes.max(1));
         let in_flight = in_flight(site, scale);
@@ -127,7 +129,7 @@ impl Plan {
         let routers = u64::from(site.routers);
         let (waiting, hops) = match routers {
             0 => (messages, 1),
-            // Towards a router of the own site; and between a router and one of the other site.
+            // Between a node and a router of its site; and between routers of the two sites.
             _ => {
                 let between = (pairs * messages).div_ceil(routers * routers);
                 (messages.div_ceil(routers).max(between), site.routers)
@@ -139,7 +141,7 @@ impl Plan {
         let tcp_buffer = (2 * window).next_multiple_of(MIB).clamp(usual::TCP_RMEM, TCP_BUFFER_MAX);
         let data = u64::from(concurrency) * rpc_bytes;
         let per_router = |count: u64| count.div_ceil(routers.max(1));
-        // What is usual is kept, unless memory is short.
+        // Default values are the minimum, unless memory is short.
         let least = |usual: u32| if scale < 1. { usual.min(64) } else { usual };
         let through = per_router(2 * pairs * messages);
         Self {
@@ -166,7 +168,7 @@ impl Plan {
         }
     }
 
-    /// Returns the same as the model has it.
+    /// Returns the settings for the model.
     pub fn model(&self, site: &Site) -> Settings {
         let cache = match (site.kind, site.direction) {
             (Kind::Selftest, _) => None,
@@ -192,9 +194,9 @@ impl Plan {
     }
 }
 
-/// The bytes that one of so many connections has under way with limits of `[tcp_rmem, tcp_wmem]`:
-/// the receiver offers half of its buffer as a window, CUBIC holds back after a loss, and BBR keeps
-/// little more than what the path holds.
+/// Returns the bytes that one of several connections has in flight with limits of `[tcp_rmem,
+/// tcp_wmem]`: the receiver offers half of its buffer as a window, CUBIC reduces its window after a
+/// loss, and BBR keeps little more than the capacity of the path.
 pub(crate) fn under_way(
     site: &Site,
     congestion: Congestion,
@@ -214,7 +216,7 @@ pub(crate) fn under_way(
     allowed.min(rmem / 2).min(wmem).clamp(1, WINDOW_MAX)
 }
 
-/// The bytes that the line carries while an RPC takes its round trips, and some more.
+/// Returns the bytes that the line carries during the round trips of an RPC, with headroom.
 fn in_flight(site: &Site, scale: f64) -> u64 {
     let one = site.load(1, MESSAGE_BYTES_MAX);
     let open = Settings {
@@ -232,7 +234,7 @@ fn in_flight(site: &Site, scale: f64) -> u64 {
     (site.rate() as f64 * time * HEADROOM * scale).ceil().max(1.) as u64
 }
 
-/// The size of an RPC, and how many of them there can be.
+/// Returns the size of an RPC, and the number of RPCs.
 fn rpc_size(site: &Site, in_flight: u64) -> (u64, u64) {
     if site.kind == Kind::Selftest {
         return (MESSAGE_BYTES_MAX, SELFTEST_RPCS_MAX);
@@ -243,7 +245,7 @@ fn rpc_size(site: &Site, in_flight: u64) -> (u64, u64) {
     (size, LUSTRE_RPCS_MAX)
 }
 
-/// LNet's own rule, and more where a window of TCP is too small for its share.
+/// Returns the number of LNet's rule, or more where a TCP window is too small for its share.
 pub(crate) fn connections(site: &Site) -> u32 {
     if let Some(connections) = site.connections {
         return connections.clamp(1, 127);
@@ -254,15 +256,15 @@ pub(crate) fn connections(site: &Site) -> u32 {
     usual.max(windows).min(127)
 }
 
-/// The bytes that a pair has under way which has the line to itself.
+/// Returns the bytes in flight of a pair that uses the line alone.
 pub(super) fn alone(site: &Site) -> u64 {
     let rate = site.path().rate.min(site.interface_rate());
     (rate as f64 * site.rtt.as_secs_f64()) as u64
 }
 
 /// Returns the seconds in which TCP opens its windows: some dozens of round trips, or where CUBIC's
-/// slow start ends too soon, as long as it takes to what a connection needs (RFC 9438): by the cube
-/// of the time or by a packet a round trip, whichever is sooner.
+/// slow start ends too early, the time of the growth to the needed window (RFC 9438): by the cube
+/// of the time or by a packet per round trip, whichever is faster.
 pub(crate) fn opening(site: &Site, plan: &Plan) -> f64 {
     let rtt = site.rtt.as_secs_f64();
     let needed = alone(site) as f64 / f64::from(plan.conns_per_peer.max(1));
@@ -274,10 +276,10 @@ pub(crate) fn opening(site: &Site, plan: &Plan) -> f64 {
     cubic.max(100. * rtt)
 }
 
-/// What the windows of all connections hold together, of what the path does: where losses are
-/// mended, what came behind them waits for a round trip; else some more than the path, since shares
-/// vary, and not so much that all of it overflows a queue as long as the path. Linux offers up to
-/// nine tenths of a buffer of which half is counted on.
+/// Returns the sum of the windows of all connections as a factor of the path's capacity. With
+/// losses, the data after a lost packet wait for a round trip; otherwise somewhat more than the
+/// path, since shares vary, but not so much that it overflows a queue of the length of the path.
+/// Linux offers up to nine tenths of a buffer; half is assumed.
 pub(super) fn windows(congestion: Congestion) -> f64 {
     match congestion {
         Congestion::Bbr => 2.,
@@ -291,13 +293,13 @@ fn window(site: &Site, connections: u32, scale: f64) -> u64 {
     (whole as u64).clamp(MIB, WINDOW_MAX)
 }
 
-/// The packets of so many seconds, in full hundreds.
+/// Returns the packets of a number of seconds, in hundreds.
 fn packets(site: &Site, seconds: f64) -> u32 {
     let packets = site.interface_rate() as f64 / f64::from(segment_bytes(site.mtu)) * seconds;
     whole((packets as u64).next_multiple_of(100))
 }
 
-/// CUBIC where losses leave it the window that a connection needs.
+/// Returns CUBIC if its window under losses is large enough for a connection.
 fn congestion(site: &Site, connections: u32) -> Congestion {
     let needed = alone(site) / u64::from(connections.max(1));
     match site.loss {
@@ -309,7 +311,7 @@ fn congestion(site: &Site, connections: u32) -> Congestion {
     }
 }
 
-/// The loss above which CUBIC cannot keep so many bytes under way.
+/// Returns the loss above which CUBIC cannot keep this window in flight.
 pub(super) fn cubic_loss_max(site: &Site, window: u64) -> f64 {
     let packets = window as f64 / f64::from(segment_bytes(site.mtu));
     site.rtt.as_secs_f64() * (1.054 / packets.max(1.)).powf(4. / 3.)
@@ -319,7 +321,7 @@ pub(super) fn whole(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whether the nodes are the kernel's.
+/// Returns whether the nodes are kernel nodes.
 pub(super) fn is_kernel(site: &Site) -> bool {
     site.whose == Whose::Kernel
 }

@@ -1,4 +1,4 @@
-//! Every setting with its reason, and what the reasons do not say.
+//! All settings with their reasons, and warnings.
 
 use fulmar_text::{bit_rate, bytes, count, duration, percent};
 
@@ -6,12 +6,12 @@ use super::plan::{self, Congestion, Plan, usual};
 use super::{Advice, Place, Setting, Site, Without};
 use crate::model::{Bound, Hold, Kind, Load, Settings, cubic_window, predict, segment_bytes};
 
-/// Below this part of its line a site should know why.
+/// Below this part of the line a warning gives the reason.
 const FULL: f64 = 0.95;
-/// What differs less than this does as well.
+/// Smaller differences are ignored.
 const SAME: f64 = 0.98;
 
-/// What the list is made from.
+/// The list of settings and the values that it is computed from.
 struct List<'a> {
     site: &'a Site,
     plan: &'a Plan,
@@ -49,14 +49,14 @@ impl List<'_> {
         self.settings.last_mut().expect("one was added")
     }
 
-    /// What the site carries with other settings or another load, if that is less.
+    /// Returns the prediction with other settings or another load, if it is lower.
     fn without(&self, model: Settings, load: Load) -> Option<Without> {
         let prediction = predict(&self.site.path(), &load, &model);
         let (bytes_per_second, bound) = (prediction.bytes_per_second, prediction.bound);
         (bytes_per_second < self.full_rate()).then_some(Without { bytes_per_second, bound })
     }
 
-    /// Below this a prediction is worse than that of the advice.
+    /// Returns the limit below which a prediction is worse than that of the advice.
     fn full_rate(&self) -> f64 {
         predict(&self.site.path(), self.load, self.model).bytes_per_second * SAME
     }
@@ -76,7 +76,7 @@ impl List<'_> {
         let less = Settings { peer_credits: usual::PEER_CREDITS, ..*model };
         let without = self.without(less, *load);
         let held = match model.hold {
-            Hold::Written => "no small message shall wait behind them",
+            Hold::Written => "small messages must not wait for them",
             Hold::RoundTrip => "each holds its credit for a round trip",
         };
         let why = match site.routers {
@@ -94,8 +94,8 @@ impl List<'_> {
         let why = format!("{} peer_credits x {} at once", plan.peer_credits, count(hops, "peer"));
         self.add(place, "credits", usual::CREDITS, plan.credits, why).without = without;
         let mut why = match site.connections {
-            Some(_) => "as asked for".to_owned(),
-            None => "more the faster, as LNet does from 2.15 on; no window above 1 GiB".to_owned(),
+            Some(_) => "as given".to_owned(),
+            None => "by speed, as LNet from 2.15 on; no window above 1 GiB".to_owned(),
         };
         let socket_buffer = plan::under_way(site, plan.congestion, 1, [plan.tcp_buffer; 2]);
         let one = Settings { bulk_connections: 1, socket_buffer, ..*model };
@@ -107,18 +107,18 @@ impl List<'_> {
         if plan::is_kernel(site) {
             let why = "one thread copies about 10 Gbit/s: a rule of thumb, for each CPU partition";
             self.add(place, "nscheds", "0 (auto)", plan.nscheds.max(6), why);
-            let why = "16 KiB and more is sent without a copy, for a credit of a round trip; \
-                       2097152 would turn that round: a copy, and no wait";
+            let why = "16 KiB and more is sent without a copy, and its credit is held for a \
+                       round trip; with 2097152 it is copied, and not held";
             self.add(place, "zc_min_payload", 16_384, 16_384, why);
             for name in ["tx_buffer_size", "rx_buffer_size"] {
-                self.add(place, name, 0, 0, "TCP finds the size itself, up to tcp_wmem, tcp_rmem");
+                self.add(place, name, 0, 0, "TCP chooses the size, up to tcp_wmem, tcp_rmem");
             }
         }
     }
 
     fn routers(&mut self) {
         let Self { site, plan, load, .. } = *self;
-        let why = "what a neighbour may have in a router: as much as it may send";
+        let why = "messages of a neighbour in a router: as many as it may send";
         self.add(Place::Interface, "peer_buffer_credits", 0, plan.peer_buffer_credits, why);
         let routers = count(site.routers, "router");
         let pairs = u64::from(site.nodes.max(1));
@@ -157,7 +157,7 @@ impl List<'_> {
         let place = Place::Lustre;
         self.add(place, "osc.*.max_rpcs_in_flight", rpcs, plan.concurrency, why).without = without;
         let mib = plan.rpc_bytes >> 20;
-        let why = "so that some 64 RPCs in flight do; servers must offer it by brw_size";
+        let why = "so that about 64 RPCs in flight suffice; servers must offer it by brw_size";
         let without = self.without(*model, Load { rpc_bytes: usual::RPC_BYTES, ..*load });
         self.add(place, "osc.*.max_pages_per_rpc", "4M", format!("{mib}M"), why).without = without;
         self.add(
@@ -168,13 +168,13 @@ impl List<'_> {
             "on servers, before clients connect, in MiB",
         );
         let flight = format!("{} RPCs x {mib} MiB of one target", plan.concurrency);
-        let dirty = format!("{flight}, if that is more than usual");
+        let dirty = format!("{flight}, if that is more than the default");
         let usual_dirty = usual::dirty_mb(site.memory);
         self.add(place, "osc.*.max_dirty_mb", usual_dirty, plan.dirty_mb, &dirty[..]);
         let (file, usual_file) = (plan.read_ahead_mb, usual::READ_AHEAD_MB);
         self.add(place, "llite.*.max_read_ahead_per_file_mb", usual_file, file, dirty);
         let total = file.saturating_mul(2).max(1024);
-        let why = "two such files at once; at most half of the memory";
+        let why = "for two such files; at most half of the memory";
         self.add(place, "llite.*.max_read_ahead_mb", 1024, total, why);
     }
 
@@ -183,7 +183,7 @@ impl List<'_> {
         let limit = plan.tcp_buffer;
         let place = Place::Sysctl;
         let why = format!(
-            "{} x the {} of a pair alone / {}, and as much for the kernel's own",
+            "{} x the {} of a pair alone / {}, and as much for kernel overhead",
             plan::windows(plan.congestion),
             bytes(plan::alone(site)),
             count(plan.conns_per_peer, "connection")
@@ -198,10 +198,10 @@ impl List<'_> {
         self.add(place, RMEM, format!("4096 131072 {usual_rmem}"), rmem, &why[..]).without = less;
         let less = self.without(window(limit, usual::TCP_WMEM), *load);
         let (usual_wmem, wmem) = (usual::TCP_WMEM, format!("4096 65536 {limit}"));
-        let why = "the same for who sends";
+        let why = "the same for the sender";
         self.add(place, WMEM, format!("4096 16384 {usual_wmem}"), wmem, why).without = less;
         for name in ["net.core.rmem_max", "net.core.wmem_max"] {
-            let why = "for programs that set buffers themselves, such as iperf3 -w";
+            let why = "for programs that set their buffers, such as iperf3 -w";
             self.add(place, name, usual::CORE_MEM, limit, why);
         }
         let congestion = plan.congestion;
@@ -209,19 +209,19 @@ impl List<'_> {
         self.add(place, "net.ipv4.tcp_congestion_control", "cubic", congestion.name(), why);
         let why = "a queue for each flow, and packets spread over time instead of in bursts";
         self.add(place, "net.core.default_qdisc", "pfifo_fast", "fq", why);
-        let why = format!("{} packets: 20 ms in which no processor looks", plan.backlog);
+        let why = format!("{} packets: those of 20 ms without a free processor", plan.backlog);
         self.add(place, "net.core.netdev_max_backlog", usual::BACKLOG, plan.backlog, why);
-        let why = "a path that silently drops large packets is found, not stuck in";
+        let why = "detects paths that silently drop large packets";
         self.add(place, "net.ipv4.tcp_mtu_probing", 0, 1, why);
-        let why = "a pause does not close the window: opening it takes many round trips";
+        let why = "a pause does not reset the window: opening it takes many round trips";
         self.add(place, "net.ipv4.tcp_slow_start_after_idle", 1, 0, why);
-        let why = "a bad minute does not slow the next connection";
+        let why = "earlier losses do not slow the next connection";
         self.add(place, "net.ipv4.tcp_no_metrics_save", 0, 1, why);
         for name in ["window_scaling", "timestamps", "sack"] {
             let (name, why) = match name {
                 "window_scaling" => ("net.ipv4.tcp_window_scaling", "windows above 64 KiB"),
                 "timestamps" => ("net.ipv4.tcp_timestamps", "sequence numbers wrap in a second"),
-                _ => ("net.ipv4.tcp_sack", "several losses are mended in one round trip"),
+                _ => ("net.ipv4.tcp_sack", "several losses are repaired in one round trip"),
             };
             self.add(place, name, 1, 1, why);
         }
@@ -236,13 +236,13 @@ impl List<'_> {
             (Some(loss), Congestion::Bbr) => {
                 let has = cubic_window(segment_bytes(site.mtu), site.rtt, loss);
                 let (has, needed) = (bytes(has), bytes(needed));
-                format!("with a loss of {loss:e} CUBIC keeps {has} under way, of {needed} needed")
+                format!("with a loss of {loss:e} CUBIC keeps {has} in flight, of {needed} needed")
             }
             (None, Congestion::Bbr) => {
                 let needed = bytes(needed);
                 format!(
-                    "CUBIC keeps {needed} under way only below {limit:.1e} loss; where there is \
-                     none, say --loss 0: BBR leaves some per cent of the line to its probes"
+                    "CUBIC keeps {needed} in flight only below {limit:.1e} loss; without loss, \
+                     use --loss 0: BBR needs some percent of the line for its probes"
                 )
             }
             (Some(_), Congestion::Cubic) => format!("losses are below {limit:.1e}"),
@@ -250,7 +250,7 @@ impl List<'_> {
         }
     }
 
-    /// The kernel's limit of all sockets, about a tenth of the memory, if they may need more.
+    /// Adds the kernel's limit of all sockets, about a tenth of the memory, if they may need more.
     fn tcp_memory(&mut self) {
         let Self { site, plan, .. } = *self;
         let flight = u64::from(plan.concurrency) * plan.rpc_bytes;
@@ -267,13 +267,13 @@ impl List<'_> {
     fn device(&mut self) {
         let Self { site, plan, .. } = *self;
         let why = match site.mtu {
-            0..9000 => "as given; 9000 would save the line headers and processors 5 packets of 6",
-            _ => "on every switch and router of the path too",
+            0..9000 => "as given; 9000 saves headers, and 5 of 6 packets for processors",
+            _ => "also on every switch and router of the path",
         };
         self.add(Place::Device, "mtu", 1500, site.mtu, why);
         let why = "10 ms of packets, for interfaces without fq";
         self.add(Place::Device, "txqueuelen", usual::TX_QUEUE, plan.tx_queue, why);
-        let why = "default_qdisc counts for devices that come after it: this one is there";
+        let why = "default_qdisc applies only to devices that are created later";
         self.add(Place::Device, "qdisc", "pfifo_fast", "fq", why);
     }
 }
@@ -289,20 +289,20 @@ pub(super) fn warnings(advice: &Advice) -> Vec<String> {
         && plan.scale < 1.
     {
         warnings.push(format!(
-            "half of the memory is {}: all is reduced to {:.0} % of what fills the line, which \
-             then carries {}",
+            "half of the memory is {}: all settings are reduced to {:.0} %, and the line \
+             carries {}",
             bytes(limit),
             plan.scale * 100.,
             bit_rate(8. * prediction.bytes_per_second)
         ));
     } else if part < FULL && prediction.bound == Bound::Concurrency {
         let pairs = (f64::from(site.nodes.max(1)) / part).ceil();
-        let (who, mend) = match site.kind {
-            Kind::Selftest => ("lst takes no more RPCs in flight for a pair", "pairs of nodes"),
-            Kind::Lustre => ("a target takes no more RPCs in flight", "targets"),
+        let (who, more) = match site.kind {
+            Kind::Selftest => ("lst allows no more RPCs in flight for a pair", "pairs of nodes"),
+            Kind::Lustre => ("a target allows no more RPCs in flight", "targets"),
         };
         let (n, part) = (plan.concurrency, percent(part));
-        warnings.push(format!("{who} than {n}: {part} of the line; {pairs} {mend} fill it"));
+        warnings.push(format!("{who} than {n}: {part} of the line; {pairs} {more} fill it"));
     } else if part < FULL {
         let (name, part) = (prediction.bound.name(), percent(part));
         warnings.push(format!("{name} leave {part} of the line"));
@@ -310,7 +310,7 @@ pub(super) fn warnings(advice: &Advice) -> Vec<String> {
     if site.rate() < path.rate {
         let (rate, line) = (bit_rate(8. * site.rate() as f64), bit_rate(8. * path.rate as f64));
         warnings.push(format!(
-            "{}{} carry {rate} of the line's {line}: that is aimed at",
+            "{}{} carry {rate} of the line's {line}: the advice is for that rate",
             count(site.nodes.max(1), "node"),
             match site.routers {
                 0 => String::new(),
@@ -320,7 +320,7 @@ pub(super) fn warnings(advice: &Advice) -> Vec<String> {
     }
     if site.mtu < 9000 {
         warnings.push(format!(
-            "packets of {} bytes cost the line {} in headers, and processors far more",
+            "packets of {} bytes cost {} of the line in headers, and much processor time",
             site.mtu,
             percent(1. - path.rate as f64 * 8. / site.line_bits.max(1) as f64)
         ));

@@ -1,4 +1,4 @@
-//! Advice is self-consistent, and says so where it cannot be followed.
+//! Advice is consistent with the model, and warns about its limits.
 
 use super::*;
 use crate::model::{Bound, Term};
@@ -40,7 +40,7 @@ fn predicted(advice: &Advice, model: Settings) -> Prediction {
 }
 
 #[test]
-fn what_is_advised_is_bound_by_the_line_alone() {
+fn with_the_advice_only_the_line_binds() {
     for site in sites() {
         let advice = advise(&site);
         let bound = advice.prediction.bound;
@@ -50,7 +50,7 @@ fn what_is_advised_is_bound_by_the_line_alone() {
 }
 
 #[test]
-fn with_a_quarter_of_a_setting_it_is_that_setting_that_binds() {
+fn with_a_quarter_of_a_setting_that_setting_binds() {
     let mut tried = 0;
     for site in sites() {
         let advice = advise(&site);
@@ -62,7 +62,7 @@ fn with_a_quarter_of_a_setting_it_is_that_setting_that_binds() {
         let window =
             Settings { socket_buffer: model.socket_buffer / 8 / u64::from(site.nodes), ..model };
         assert_eq!(predicted(&advice, window).bound, Bound::Window, "{site:?}");
-        // Where credits are not held, sockets take what waits for them.
+        // If credits are not held, sockets accept the waiting messages.
         if site.whose == Whose::Kernel {
             let less = Settings { peer_credits: quarter(model.peer_credits), ..model };
             assert_eq!(predicted(&advice, less).bound, Bound::PeerCredits, "{site:?}");
@@ -73,7 +73,7 @@ fn with_a_quarter_of_a_setting_it_is_that_setting_that_binds() {
 }
 
 #[test]
-fn bytes_in_flight_are_two_to_three_times_what_the_path_holds() {
+fn bytes_in_flight_are_two_to_three_times_the_capacity_of_the_path() {
     for whose in [Whose::Fulmar, Whose::Kernel] {
         let advice = advise(&ocean(whose));
         let flight = advice.load.rpc_bytes
@@ -88,18 +88,18 @@ fn bytes_in_flight_are_two_to_three_times_what_the_path_holds() {
 }
 
 #[test]
-fn a_pair_alone_is_told_that_lst_ends_before_the_line_does() {
+fn a_warning_says_that_the_limit_of_lst_is_below_the_line() {
     let advice = advise(&Site { nodes: 1, ..ocean(Whose::Fulmar) });
     assert_eq!((advice.load.concurrency, advice.prediction.bound), (1024, Bound::Concurrency));
     assert_eq!(
         advice.warnings,
-        ["lst takes no more RPCs in flight for a pair than 1024: 85.8 % of the line; 2 pairs of \
+        ["lst allows no more RPCs in flight for a pair than 1024: 85.8 % of the line; 2 pairs of \
           nodes fill it"]
     );
 }
 
 #[test]
-fn too_little_memory_reduces_all_and_says_what_it_costs() {
+fn too_little_memory_reduces_all_settings_and_warns() {
     let all = advise(&ocean(Whose::Kernel));
     let little = advise(&Site { memory: Some(2 << 30), ..ocean(Whose::Kernel) });
     assert!(all.memory.total() > 1 << 30 && all.plan.scale == 1.);
@@ -107,11 +107,13 @@ fn too_little_memory_reduces_all_and_says_what_it_costs() {
     assert!(little.plan.concurrency < all.plan.concurrency);
     let (less, more) = (little.prediction.bytes_per_second, all.prediction.bytes_per_second);
     assert!(less < more * 0.9);
-    assert!(little.warnings[0].starts_with("half of the memory is 1 GiB: all is reduced to"));
+    assert!(
+        little.warnings[0].starts_with("half of the memory is 1 GiB: all settings are reduced to")
+    );
 }
 
 #[test]
-fn a_short_path_keeps_what_is_usual() {
+fn a_short_path_keeps_the_defaults() {
     let site = Site {
         line_bits: 10_000_000_000,
         rtt: Duration::from_micros(240),
@@ -135,7 +137,7 @@ fn losses_decide_the_congestion_control() {
 }
 
 #[test]
-fn what_is_usual_carries_what_eight_credits_do() {
+fn the_defaults_carry_the_rate_of_eight_credits() {
     let site = ocean(Whose::Kernel);
     let prediction = Present::default().predict(&site, &advise(&site).load);
     assert_eq!(prediction.bound, Bound::PeerCredits);
@@ -144,7 +146,7 @@ fn what_is_usual_carries_what_eight_credits_do() {
 }
 
 #[test]
-fn what_is_present_is_what_was_advised_once_it_was_followed() {
+fn the_prediction_of_present_settings_equals_the_advice_that_was_applied() {
     for site in sites() {
         let advice = advise(&site);
         let mut present = Present::default();
@@ -156,7 +158,7 @@ fn what_is_present_is_what_was_advised_once_it_was_followed() {
 }
 
 #[test]
-fn each_setting_that_the_model_knows_says_what_is_lost_without_it() {
+fn each_setting_of_the_model_has_the_prediction_without_it() {
     let advice = advise(&ocean(Whose::Kernel));
     let without = |name: &str| {
         let setting = advice.settings.iter().find(|setting| setting.name == name).unwrap();

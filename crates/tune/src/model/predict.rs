@@ -1,16 +1,16 @@
-//! The least of the terms, or less.
+//! The prediction: the least of the terms, reduced by convoys.
 
 use std::time::Duration;
 
 use super::terms::Facts;
 use super::{Bound, Load, Path, Prediction, Settings, waves};
 
-/// What differs less than this is the same.
+/// Smaller differences are ignored.
 const SAME: f64 = 0.995;
 
-/// Says what `load` carries over `path` with `settings`, and what binds.
+/// Predicts the throughput of `load` over `path` with `settings`, and its bound.
 ///
-/// A zero in any of them counts as one, so that there is an answer to everything.
+/// A zero in any argument counts as one.
 pub fn predict(path: &Path, load: &Load, settings: &Settings) -> Prediction {
     let facts = Facts::new(path, load, settings);
     let terms = facts.terms();
@@ -34,7 +34,7 @@ pub fn predict(path: &Path, load: &Load, settings: &Settings) -> Prediction {
     Prediction { bytes_per_second, bound, terms, convoy, rpc_time }
 }
 
-/// What one way has of lines that all share.
+/// Returns the share of one direction of a pair in the lines that all share.
 fn share(facts: &Facts) -> f64 {
     let shared = [Bound::Line, Bound::Nic, Bound::Router, Bound::Window];
     let terms = facts.terms();

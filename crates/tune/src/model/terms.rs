@@ -6,17 +6,17 @@ use fulmar_text::{bit_rate, bytes, count, duration};
 
 use super::{Bound, Direction, Hold, Kind, Load, Path, Settings, Term};
 
-/// What the terms and the waves are made of.
+/// The values from which the terms and the waves are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) path: Path,
     pub(super) load: Load,
     pub(super) settings: Settings,
-    /// Sender and next hop over the long path: pairs, or pairs of routers.
+    /// The number of senders with a next hop over the long path: pairs, or pairs of routers.
     pub(super) ways: u32,
-    /// The lines that one RPC can have for itself.
+    /// The number of lines that one RPC can use alone.
     pub(super) rate: f64,
-    /// The RPC waits for its bulk and the acknowledgement of it: two round trips.
+    /// Whether the RPC waits for its bulk and the acknowledgement of it: two round trips.
     pub(super) waits_for_bulk: bool,
 }
 
@@ -45,17 +45,17 @@ impl Facts {
         self.path.rtt.as_secs_f64()
     }
 
-    /// The time of one message on a line and a connection that it has for itself.
+    /// Returns the time of one message on a line and a connection that it uses alone.
     pub(super) fn message_time(&self) -> f64 {
         self.transfer_time(self.message(), self.settings.socket_buffer.max(1) as f64)
     }
 
-    /// What is beyond the window goes a window each round trip.
+    /// Returns the time of a transfer; data beyond the window take a round trip for each window.
     fn transfer_time(&self, bytes: f64, window: f64) -> f64 {
         bytes / self.rate + (bytes / window - 1.).max(0.) * self.rtt()
     }
 
-    /// How long a message keeps a credit over the long path.
+    /// Returns how long a message holds a credit over the long path.
     pub(super) fn hold_time(&self) -> f64 {
         match self.settings.hold {
             Hold::Written => self.message_time(),
@@ -63,18 +63,18 @@ impl Facts {
         }
     }
 
-    /// RPCs in flight on one way.
+    /// Returns the RPCs in flight of one sender.
     pub(super) fn customers(&self) -> f64 {
         let all = f64::from(self.load.concurrency.max(1)) * f64::from(self.load.pairs.max(1));
         all / f64::from(self.ways)
     }
 
-    /// The connections that so many messages at once can use.
+    /// Returns the number of connections that concurrent messages can use.
     fn connections(&self, messages: f64) -> f64 {
         f64::from(self.settings.bulk_connections.max(1)).min(messages.ceil()).max(1.)
     }
 
-    /// Bytes that one way can have under way.
+    /// Returns the most bytes in flight of one sender.
     pub(super) fn way_window(&self) -> f64 {
         let connections = self.connections(self.customers() * self.load.messages() as f64);
         connections * self.settings.socket_buffer.max(1) as f64
@@ -87,10 +87,10 @@ impl Facts {
         }
     }
 
-    /// How long an RPC takes that waits for nothing.
+    /// Returns the duration of an RPC that does not wait.
     pub(super) fn rpc_time(&self) -> f64 {
         let trips = if self.waits_for_bulk { 2. } else { 1. };
-        // A router sends a message on when it has all of it.
+        // A router forwards a message when it is complete.
         let stored = if self.settings.routers.is_some() { 2. * self.message_time() } else { 0. };
         let connections = self.connections(self.load.messages() as f64);
         let window = connections * self.settings.socket_buffer.max(1) as f64;
@@ -109,14 +109,14 @@ impl Facts {
         }
     }
 
-    /// A number of credits as a rate.
+    /// Returns the term of a number of credits.
     fn held(&self, what: Bound, credits: f64, text: &str) -> Term {
         let rate = credits * self.message() / self.hold_time();
         let message = bytes(self.load.message());
         term(what, format!("{text} x {message} / {}", self.hold_text()), rate)
     }
 
-    /// Everything that may bind, in the order in which equals are named.
+    /// Returns all terms; among equals the first is the bound.
     pub(super) fn terms(&self) -> Vec<Term> {
         let Self { load, settings, .. } = self;
         let mut terms =
@@ -191,7 +191,7 @@ impl Facts {
         terms.push(self.held(Bound::RouterBuffers, number * f64::from(buffers), &text));
     }
 
-    /// Credits of one way, and which of them they are.
+    /// Returns the credits of one sender, and their kind.
     pub(super) fn way_credits(&self) -> (f64, Bound) {
         let Self { settings, load, .. } = self;
         let ways = f64::from(self.ways);

@@ -1,4 +1,4 @@
-//! The example of the specification, each bound in turn, and what holds for all settings.
+//! The example of the specification, each bound, and properties for all settings.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn path() -> Path {
     Path::of_line(100_000_000_000, 9000, RTT)
 }
 
-/// Nothing but the line binds.
+/// Returns settings with which only the line binds.
 fn open() -> Settings {
     Settings {
         peer_credits: 4096,
@@ -35,7 +35,7 @@ fn close_to(prediction: &Prediction, expected: f64) {
 }
 
 #[test]
-fn a_line_of_jumbo_frames_carries_99_parts_of_a_hundred() {
+fn a_line_of_jumbo_frames_carries_99_percent() {
     assert_eq!(payload_rate(100_000_000_000, 9000), 12_375_525_558);
     assert_eq!(payload_rate(100_000_000_000, 1500), 11_768_530_559);
     assert_eq!(path().bytes_in_flight() / MIB, 590);
@@ -94,11 +94,11 @@ fn each_setting_binds_where_it_is_the_least() {
 }
 
 #[test]
-fn requests_behind_bulk_make_convoys_with_a_silent_round_trip() {
+fn requests_behind_bulk_form_convoys_with_an_idle_round_trip() {
     let settings = Settings { peer_credits: 8, hold: Hold::RoundTrip, ..open() };
     let convoy = |concurrency| predict(&path(), &write(1, concurrency), &settings);
-    // 8 RPCs never wait for each other. 16 need two waves of a round trip, and while the second
-    // is out, the requests of the first wait for its credits: 16 in three round trips, not two.
+    // 8 RPCs never wait for each other. 16 need two waves of a round trip, and during the second,
+    // the requests of the first wait for its credits: 16 in three round trips, not two.
     assert!(convoy(8).convoy == 1. && convoy(8).bound == Bound::Concurrency);
     let pipe = 8. * MIB as f64 / 0.05;
     close_to(&convoy(16), pipe * 2. / 3.);
@@ -107,8 +107,8 @@ fn requests_behind_bulk_make_convoys_with_a_silent_round_trip() {
 }
 
 #[test]
-fn a_full_line_still_makes_convoys_if_sockets_hold_less_than_is_in_flight() {
-    // 2.5 times what is under way, of which all but the window waits in LNet's queue.
+fn a_full_line_has_convoys_if_sockets_hold_less_than_is_in_flight() {
+    // 2.5 times the capacity, of which all but the window waits in LNet's queue.
     let window = path().bytes_in_flight() / 8 + MIB;
     let tight = Settings { peer_credits: 8, socket_buffer: window, ..open() };
     let load = write(2, 740);
@@ -120,7 +120,7 @@ fn a_full_line_still_makes_convoys_if_sockets_hold_less_than_is_in_flight() {
 }
 
 #[test]
-fn a_long_convoy_has_the_same_answer_followed_or_not() {
+fn a_long_convoy_has_the_same_result_by_both_methods() {
     let settings = Settings { peer_credits: 64, hold: Hold::RoundTrip, ..open() };
     let load = |concurrency| Load { rpc_bytes: 16 * MIB, ..write(1, concurrency) };
     let followed = predict(&path(), &load(256), &settings);
@@ -137,7 +137,7 @@ fn losses_cost_cubic_its_window() {
 }
 
 #[test]
-fn nothing_is_too_little_for_an_answer() {
+fn zeros_have_a_prediction() {
     let path = Path { rate: 0, rtt: Duration::ZERO };
     let load = Load {
         clients: 0,
@@ -197,8 +197,8 @@ proptest! {
         prop_assert!((0. ..=1.).contains(&prediction.convoy));
     }
 
-    /// The terms grow with every setting. A convoy may come out of step by some per cent; and larger
-    /// windows let requests meet bulk on the line, which costs up to a third.
+    /// The terms increase with every setting. Convoys may differ by some percent; and with larger
+    /// windows requests meet bulk on the line, which costs up to a third.
     #[test]
     fn more_never_predicts_less((load, settings) in any_settings(), more in 1..64u32) {
         let before = predict(&path(), &load, &settings);

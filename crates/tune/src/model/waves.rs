@@ -1,4 +1,4 @@
-//! Convoys: the queue for the credits of one way, followed message by message.
+//! Convoys: the queue for the credits of one sender, followed message by message.
 //!
 //! ```text
 //! bulk ─► [ waits for a credit, first in first out ] ─► line ─► ½ RTT ─► the other end
@@ -6,8 +6,8 @@
 //!   └── RTT ── small ◄───────┴──────────── ½ RTT ◄─────────────────────────────┘
 //! ```
 //!
-//! The small message is a client's next request (write) or a server's reply (read). It needs a
-//! credit too, if only for a moment, and there waits behind the bulk of others.
+//! The small message is a client's next request (write) or a server's reply (read). It also needs a
+//! credit for a short time, and waits behind the bulk of other RPCs.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,18 +15,18 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::terms::Facts;
 use super::{Hold, Load};
 
-/// More messages in flight than this are not followed: the convoy's length is what counts then.
+/// With more messages in flight than this, the length of the convoy gives the result.
 const FOLLOWED_MAX: u64 = 4096;
 const ROUNDS_BEFORE: u32 = 6;
 const ROUNDS: u32 = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// All the bulk of an RPC is wanted.
+    /// All bulk of an RPC is requested.
     Bulk,
-    /// One of its messages gave its credit back.
+    /// One of its messages returned its credit.
     Credit,
-    /// One of its messages is where it should be, as far as the small one is concerned.
+    /// One of its messages has arrived, so that the small message may follow.
     Moved,
 }
 
@@ -40,7 +40,7 @@ enum Waiting {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rpc {
     moving: u64,
-    /// When the last of its data has left the line.
+    /// The time when the last of its data has left the line.
     left: u64,
     rounds: u32,
 }
@@ -48,10 +48,10 @@ struct Rpc {
 struct Queue {
     now: u64,
     rtt: u64,
-    /// A message on a line of its own, and the share of the line that it takes.
+    /// The time of a message on a line that it uses alone, and on its share of the line.
     message: u64,
     slot: u64,
-    /// By how much the socket takes a message before it has crossed the line.
+    /// How much earlier the socket has a message than it has crossed the line.
     ahead: u64,
     hold: Hold,
     waits_for_bulk: bool,
@@ -64,7 +64,7 @@ struct Queue {
     rpcs: Vec<Rpc>,
 }
 
-/// Returns the bytes per second of all ways together, when each has `credits`.
+/// Returns the bytes per second of all senders together, if each has `credits`.
 pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
     let Load { rpc_bytes, .. } = facts.load;
     let rpcs = facts.customers().round().max(1.);
@@ -95,7 +95,8 @@ pub(super) fn follow(facts: &Facts, share: f64, credits: f64) -> f64 {
     done / seconds.max(1e-9) * f64::from(facts.ways)
 }
 
-/// A convoy so long that its own time is what counts: all bulk, then a silent round trip.
+/// Returns the rate of a convoy that is longer than a round trip: all bulk, then an idle round
+/// trip.
 fn long_convoy(facts: &Facts, share: f64, credits: f64) -> f64 {
     let data = facts.customers() * facts.load.rpc_bytes as f64;
     let rate = (credits.max(1.) * facts.message() / facts.hold_time()).min(share);
@@ -105,7 +106,7 @@ fn long_convoy(facts: &Facts, share: f64, credits: f64) -> f64 {
 }
 
 impl Queue {
-    /// Returns how long the rounds of the first RPC took.
+    /// Returns the duration of the rounds of the first RPC.
     fn run(&mut self) -> u64 {
         for rpc in 0..self.rpcs.len() {
             self.at(0, Event::Bulk, rpc);
@@ -131,7 +132,7 @@ impl Queue {
             }
             self.serve();
         }
-        unreachable!("every RPC begins another one")
+        unreachable!("every RPC starts another one")
     }
 
     fn at(&mut self, time: u64, event: Event, rpc: usize) {
@@ -171,7 +172,7 @@ impl Queue {
             Hold::RoundTrip => left + self.rtt,
         };
         self.at(back, Event::Credit, rpc);
-        // A server that does not wait for its bulk queues the reply behind it at once.
+        // A server that does not wait for its bulk queues the reply after it at once.
         let moved = if self.waits_for_bulk { left + self.rtt } else { written };
         self.at(moved, Event::Moved, rpc);
     }

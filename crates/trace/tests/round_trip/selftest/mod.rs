@@ -23,14 +23,14 @@ type Hop = (IpAddr, IpAddr);
 /// One RPC on one hop.
 struct Rpc<'a> {
     service: Service,
-    request: Said<'a>,
-    reply: Said<'a>,
+    request: Captured<'a>,
+    reply: Captured<'a>,
     bulk: Option<Bulk<'a>>,
 }
 
 /// A request or a reply.
 #[derive(Clone)]
-struct Said<'a> {
+struct Captured<'a> {
     frame: Frame<'a>,
     header: &'a Header,
     body: Body,
@@ -77,10 +77,10 @@ fn decode(bytes: &[u8]) -> Body {
 }
 
 /// The state of an RPC while the trace is read.
-struct Begun<'a> {
+struct Partial<'a> {
     service: Service,
-    request: Said<'a>,
-    reply: Option<Said<'a>>,
+    request: Captured<'a>,
+    reply: Option<Captured<'a>>,
     asked: Option<(Frame<'a>, &'a Header)>,
     moved: Option<(Frame<'a>, &'a Header, &'a [u8])>,
 }
@@ -88,7 +88,7 @@ struct Begun<'a> {
 /// Assembles the RPCs of a trace. Requires that every message at the portals of selftest belongs to
 /// one, and that all are complete.
 fn rpcs(links: &[Link]) -> Vec<Rpc<'_>> {
-    let mut begun: Vec<Begun<'_>> = Vec::new();
+    let mut partial: Vec<Partial<'_>> = Vec::new();
     let mut replies: BTreeMap<(Hop, u64), usize> = BTreeMap::new();
     let mut bulks: BTreeMap<(Hop, u64), usize> = BTreeMap::new();
     let mut gets: BTreeMap<(Hop, Handle), usize> = BTreeMap::new();
@@ -101,39 +101,39 @@ fn rpcs(links: &[Link]) -> Vec<Rpc<'_>> {
                 let (service, body) = (Service(match_bits), decode(data));
                 assert_eq!(service.portal(), portal);
                 let (reply_id, bulk_id) = ids(&body);
-                assert_eq!(replies.insert((reverse(hop), reply_id), begun.len()), None);
+                assert_eq!(replies.insert((reverse(hop), reply_id), partial.len()), None);
                 if let Some(bulk_id) = bulk_id {
-                    assert_eq!(bulks.insert((reverse(hop), bulk_id), begun.len()), None);
+                    assert_eq!(bulks.insert((reverse(hop), bulk_id), partial.len()), None);
                 }
-                let request = Said { frame, header, body };
-                begun.push(Begun { service, request, reply: None, asked: None, moved: None });
+                let request = Captured { frame, header, body };
+                partial.push(Partial { service, request, reply: None, asked: None, moved: None });
             }
             header::Body::Put { portal: selftest::BULK_PORTAL, match_bits, .. } => {
                 if let Some(rpc) = replies.remove(&(hop, match_bits)) {
-                    begun[rpc].reply = Some(Said { frame, header, body: decode(data) });
+                    partial[rpc].reply = Some(Captured { frame, header, body: decode(data) });
                 } else {
                     let rpc = bulks.remove(&(hop, match_bits));
-                    let rpc = &mut begun[rpc.expect("an RPC requested the bulk")];
+                    let rpc = &mut partial[rpc.expect("an RPC requested the bulk")];
                     (rpc.asked, rpc.moved) = (Some((frame, header)), Some((frame, header, data)));
                 }
             }
             header::Body::Get { portal: selftest::BULK_PORTAL, match_bits, reply, .. } => {
                 let rpc = bulks.remove(&(hop, match_bits)).expect("the memory is posted");
-                begun[rpc].asked = Some((frame, header));
+                partial[rpc].asked = Some((frame, header));
                 gets.insert((reverse(hop), reply), rpc);
             }
             header::Body::Reply { handle } => {
                 let Some(rpc) = gets.remove(&(hop, handle)) else { continue };
-                begun[rpc].moved = Some((frame, header, data));
+                partial[rpc].moved = Some((frame, header, data));
             }
             _ => {}
         }
     }
     assert!(replies.is_empty() && bulks.is_empty() && gets.is_empty(), "all have ended");
-    begun.into_iter().map(Begun::end).collect()
+    partial.into_iter().map(Partial::end).collect()
 }
 
-impl<'a> Begun<'a> {
+impl<'a> Partial<'a> {
     fn end(self) -> Rpc<'a> {
         let bulk = self.asked.map(|asked| {
             let (frame, header, data) = self.moved.expect("a GET has a REPLY");
