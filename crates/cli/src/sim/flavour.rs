@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fulmar_sim::options::Canary;
+use fulmar_sim::options::Defect;
 use fulmar_sim::{Failure, Options, capture};
 
 use crate::context::complain;
@@ -19,9 +19,9 @@ pub(super) struct Flavour {
     /// Put routers between nodes
     #[arg(long, conflicts_with_all = ["selftest", "rails"])]
     routed: bool,
-    /// Plant a fault in the simulator itself, which its checkers must find
-    #[arg(long, value_name = "FAULT", value_parser = canary)]
-    pub(super) canary: Option<Canary>,
+    /// Add a deliberate defect to the simulator, which its checkers must find
+    #[arg(long, value_name = "DEFECT", value_parser = defect)]
+    pub(super) defect: Option<Defect>,
 }
 
 impl Flavour {
@@ -33,29 +33,31 @@ impl Flavour {
             Self { routed: true, .. } => Options::draw_routed(seed),
             _ => Options::draw(seed),
         };
-        Options { canary: self.canary, ..options }
+        Options { defect: self.defect, ..options }
     }
 
     /// Returns the flavour of one seed of a swarm.
     pub(super) fn share(self, seed: u64) -> Self {
-        let planted_anywhere = !matches!(self.canary, Some(Canary::LostForward | Canary::LostPool));
+        let in_any_flavour = !matches!(self.defect, Some(Defect::LostForward | Defect::LostPool));
         match self {
-            Self { selftest: false, rails: false, routed: false, .. } if planted_anywhere => Self {
+            Self { selftest: false, rails: false, routed: false, .. } if in_any_flavour => Self {
                 selftest: seed % 8 == 5,
                 rails: seed % 8 == 6,
                 routed: seed % 8 == 7,
                 ..self
             },
-            // Only routers can forget what routers do.
+            // These defects are in the forwarding of routers.
             Self { selftest: false, rails: false, .. } => Self { routed: true, ..self },
             _ => self,
         }
     }
 }
 
-fn canary(name: &str) -> Result<Canary, String> {
-    let found = Canary::ALL.into_iter().find(|canary| canary.name() == name);
-    found.ok_or_else(|| format!("a fault is one of {}", Canary::ALL.map(Canary::name).join(", ")))
+fn defect(name: &str) -> Result<Defect, String> {
+    let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
+    found.ok_or_else(|| {
+        format!("the defect must be one of {}", Defect::ALL.map(Defect::name).join(", "))
+    })
 }
 
 /// Says what failed, and keeps what the nodes said to each other where Wireshark can read it.
