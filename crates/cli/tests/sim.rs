@@ -55,8 +55,8 @@ fn a_log_with_a_closed_reader_ends_silently() {
 }
 
 #[test]
-fn a_swarm_reports_which_seed_found_the_defect_or_that_none_did() {
-    let found = fulmar(&["swarm", "--seeds", "0..200", "--canary", "lost-sent"]);
+fn a_swarm_reports_which_seed_found_a_deliberate_defect() {
+    let found = fulmar(&["swarm", "--seeds", "0..200", "--defect", "lost-sent"]);
     assert_eq!(found.status.code(), Some(1), "{}", err(&found));
     assert!(out(&found).starts_with("lost-sent was found by seed "), "{}", out(&found));
     let again = out(&found).lines().last().unwrap().to_owned();
@@ -75,7 +75,7 @@ fn invalid_options_are_reported() {
     for (words, says) in [
         (&["swarm", "--seeds", "7"][..], "a range, such as 0..200"),
         (&["swarm", "--seeds", "7..7"], "no seed"),
-        (&["run", "--canary", "tweety"], "lost-sent, lost-resume"),
+        (&["run", "--defect", "no-such-defect"], "lost-sent, lost-resume"),
         (&["run", "--nodes", "1"], "1 is not in 2..=10000"),
         (&["run", "--rails", "--routed"], "cannot be used with"),
     ] {

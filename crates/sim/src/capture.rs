@@ -1,7 +1,7 @@
-//! What the connections of a run carry, as a file that Wireshark reads.
+//! Writes the data of a run's connections to a capture file for Wireshark.
 //!
-//! Bytes are recorded as they arrive, in order: what was lost and sent again is there once. Bulk
-//! is zeros, since it has no bytes here.
+//! Bytes are recorded when they arrive in order, so retransmissions do not appear. Bulk data has no
+//! bytes in the simulator and is recorded as zeros.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,21 +21,21 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// A call was taken.
+    /// Records that a connection was accepted.
     pub(crate) fn open(&mut self, now: Time, tcp: TcpId, ends: [SocketAddr; 2]) {
         if self.has_room() {
             self.flows.insert(tcp, self.writer.open(now, ends[0], ends[1]));
         }
     }
 
-    /// A call was refused.
+    /// Records that a connection was refused.
     pub(crate) fn refuse(&mut self, now: Time, ends: [SocketAddr; 2]) {
         if self.has_room() {
             self.writer.refuse(now, ends[0], ends[1]);
         }
     }
 
-    /// Something has arrived that `from` wrote.
+    /// Records a segment that `from` wrote and that has arrived.
     pub(crate) fn segment(&mut self, now: Time, tcp: TcpId, from: Side, segment: &Segment) {
         let Some(flow) = self.flows.get(&tcp).copied().filter(|_| self.has_room()) else { return };
         let direction = direction(from);
@@ -54,7 +54,7 @@ impl Capture {
         self.file.extend(self.writer.take_bytes());
     }
 
-    /// A reset has arrived that `from` sent, or its end has gone without a word.
+    /// Records a reset from `from`, or that its side has vanished.
     pub(crate) fn reset(&mut self, now: Time, tcp: TcpId, from: Side) {
         if let Some(flow) = self.flows.remove(&tcp) {
             self.writer.reset(now, flow, direction(from));
@@ -80,5 +80,5 @@ fn direction(from: Side) -> Direction {
 }
 
 static ZEROS: [u8; 64_000] = [0; 64_000];
-/// What comes after so many bytes is not in the file.
+/// Data after so many bytes are not in the file.
 const FILE_MAX: usize = 1 << 30;

@@ -1,32 +1,32 @@
-//! The clock of a host, which need not be right.
+//! The clock of a host, which may have an offset and a drift.
 
 use std::time::Duration;
 
 use fulmar_base::Time;
 
-/// What a host takes for the time: it began elsewhere, and runs fast or slow.
+/// A clock with an offset that runs fast or slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
-    /// Since when it runs as it does.
+    /// The time of the last change of its speed.
     since: Time,
-    /// What it showed then.
+    /// The time that it showed then.
     shown: Time,
-    /// By how many parts of a million it is fast.
+    /// How fast it runs, in parts per million.
     ppm: i32,
 }
 
 impl Clock {
-    /// Returns a clock that shows so much more than the time, and runs as it should.
+    /// Returns a clock that is ahead by `offset` and runs at the right speed.
     pub(crate) fn ahead(offset: Duration) -> Self {
         Self { since: Time::ZERO, shown: Time::ZERO + offset, ppm: 0 }
     }
 
-    /// Lets it run fast by so many parts of a million from now on, or slow if that is negative.
+    /// Makes it run fast by `ppm` parts per million from now on, or slow if that is negative.
     pub(crate) fn drift(&mut self, now: Time, ppm: i32) {
         *self = Self { since: now, shown: self.show(now), ppm };
     }
 
-    /// Returns what it shows at a time.
+    /// Returns the time that it shows at a real time.
     pub(crate) fn show(&self, now: Time) -> Time {
         if self.ppm == 0 {
             return self.shown + now.since(self.since);
@@ -35,7 +35,7 @@ impl Clock {
         self.shown + Duration::from_nanos((passed * self.speed() / MILLION) as u64)
     }
 
-    /// Returns the time at which it first shows this, if that is to come.
+    /// Returns the real time at which it first shows `shown`.
     pub(crate) fn when(&self, shown: Time) -> Time {
         let to_pass = shown.since(self.shown).as_nanos();
         if self.ppm == 0 {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_shows_what_it_is_asked_for_at_the_time_that_it_says() {
+    fn when_is_the_inverse_of_show() {
         let mut clock = Clock::ahead(Duration::from_secs(3_600));
         assert_eq!(clock.show(Time::from_secs(1)), Time::from_secs(3_601));
         for (at, ppm) in [(10, 1_000), (20, -1_000), (30, 1)] {

@@ -1,8 +1,8 @@
-//! A run: nodes, applications, faults and checkers together, in two phases.
+//! A run: nodes, applications, faults and checkers, in two phases.
 //!
-//! 1. *Safety*: operations are begun and faults strike. Whatever happens, the checkers hold.
-//! 2. *Liveness*: everything is healed and nothing more goes wrong. Every operation ends, every
-//!    node reaches every other, and then all nodes are idle, within bounded time.
+//! 1. *Safety*: operations start and faults occur. The checkers must hold at all times.
+//! 2. *Liveness*: all faults are over. Within bounded time every operation ends, every node reaches
+//!    every other, and all nodes become idle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::world::World;
 pub struct Cluster {
     /// The nodes and the network.
     pub world: World,
-    /// What was begun.
+    /// The operations that were started.
     pub ledger: Ledger,
     /// The applications.
     pub workload: Workload,
-    /// Those who run selftests.
+    /// The administrators, who run selftests.
     pub administrators: Administrators,
     checks: Checks,
     faults: Schedule,
@@ -43,10 +43,10 @@ impl Cluster {
     /// Kills the node of a host; see [`World::crash`].
     ///
     /// # Errors
-    /// What the checkers find.
+    /// The violation that a checker found.
     pub fn crash(&mut self, host: HostId, silently: bool) -> Verdict {
         self.world.crash(host, silently);
-        // The checkers must know of it before the next life begins anything.
+        // The checkers must see the crash before the next incarnation does anything.
         self.judge()
     }
 
@@ -76,7 +76,7 @@ impl Cluster {
     /// Runs both phases to their end.
     ///
     /// # Errors
-    /// What the checkers find.
+    /// The violation that a checker found.
     pub fn run(&mut self) -> Verdict {
         self.run_until(self.options.safety)?;
         self.finish()
@@ -85,13 +85,13 @@ impl Cluster {
     /// Runs the second phase to its end.
     ///
     /// # Errors
-    /// What the checkers find.
+    /// The violation that a checker found.
     pub fn finish(&mut self) -> Verdict {
         self.heal()?;
         let operations = |this: &Self| {
             this.ledger.pending() + this.workload.queries_pending() + this.administrators.pending()
         };
-        // A buffer that an application means to post must not come after the others are gone.
+        // An application must not post a buffer after the others were cleared.
         let busy = |this: &Self| operations(this) > 0 || this.workload.next().is_some();
         self.run_while("operations end", OPERATIONS_END, busy)?;
         self.enable_routers()?;
@@ -101,12 +101,12 @@ impl Cluster {
         self.checks.finished(&self.world, &self.ledger, self.world.now())
     }
 
-    /// Begins a PUT with an ACK, of `len` bytes or of a drawn length, and returns its number.
+    /// Starts a PUT with an ACK, of `len` bytes or of a drawn length, and returns its number.
     pub fn put(&mut self, pair: (HostId, HostId), len: Option<u32>) -> Option<usize> {
         self.workload.plain_put(&mut self.world, &mut self.ledger, pair, len)
     }
 
-    /// Begins a PUT with an ACK, of `len` bytes, to a NID and from one, if that is given.
+    /// Starts a PUT with an ACK, of `len` bytes, to a NID, and from a NID if one is given.
     pub fn put_to(
         &mut self,
         pair: (HostId, HostId),
@@ -116,15 +116,15 @@ impl Cluster {
         self.workload.pinned_put(&mut self.world, &mut self.ledger, pair, len, nids)
     }
 
-    /// Returns how many things happened.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Lets time pass until `end`.
+    /// Runs until `end`.
     ///
     /// # Errors
-    /// What the checkers find.
+    /// The violation that a checker found.
     pub fn run_until(&mut self, end: Time) -> Verdict {
         while self.next().is_some_and(|next| next <= end) {
             self.step()?;
@@ -133,10 +133,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets time pass while `busy` holds, but not longer than `bound`.
+    /// Runs while `busy` holds, for at most `bound`.
     ///
     /// # Errors
-    /// What the checkers find, or that the time is up.
+    /// The violation that a checker found, or that the time is up.
     pub fn run_while(
         &mut self,
         what: &str,
@@ -150,17 +150,17 @@ impl Cluster {
             require(in_time, "liveness", || {
                 let left = self.ledger.operations.iter().enumerate();
                 let left: Vec<_> = left.filter(|(_, op)| !op.seen.is_over()).take(3).collect();
-                format!("before {end} it must come true that {what}; left: {left:?}")
+                format!("not true before {end}: {what}; unfinished: {left:?}")
             })?;
             self.step()?;
         }
         Ok(())
     }
 
-    /// Does the next thing that happens, and lets the checkers judge it.
+    /// Runs the next event, and the checkers on it.
     ///
     /// # Errors
-    /// What the checkers find.
+    /// The violation that a checker found.
     pub fn step(&mut self) -> Verdict {
         self.steps += 1;
         let world = self.world.next().unwrap_or(Time::MAX);
@@ -171,7 +171,7 @@ impl Cluster {
             self.world.step();
         } else if faults <= workload.min(administrators) {
             self.world.advance_to(faults);
-            if let Some(host) = self.faults.strike(&mut self.world) {
+            if let Some(host) = self.faults.inject(&mut self.world) {
                 self.workload.begin(&mut self.world, &mut self.ledger, host);
             }
         } else if administrators <= workload {
@@ -184,7 +184,7 @@ impl Cluster {
         self.judge()
     }
 
-    /// Lets the checkers judge what has just happened.
+    /// Runs the checkers on the new signals.
     fn judge(&mut self) -> Verdict {
         while let Some(signal) = self.world.poll_signal() {
             self.checks.observe(&self.world, &mut self.ledger, &signal)?;
@@ -208,11 +208,11 @@ impl Cluster {
         all.into_iter().flatten().min()
     }
 
-    /// Ends the safety phase.
+    /// Ends the safety phase and all faults.
     fn heal(&mut self) -> Verdict {
         self.faults = Schedule::default();
-        self.workload.calm_down();
-        self.administrators.calm_down();
+        self.workload.stop_operations();
+        self.administrators.end_sessions();
         let down: Vec<HostId> =
             self.world.host_ids().filter(|host| self.world.node(*host).is_none()).collect();
         self.world.heal_all();
@@ -222,7 +222,7 @@ impl Cluster {
         self.judge()
     }
 
-    /// Has every router forward again; one that is about to stop must come to its end first.
+    /// Enables forwarding on every router, after a pending stop or drain has ended.
     fn enable_routers(&mut self) -> Verdict {
         let end = self.world.now() + ROUTERS_STOP;
         let routers = self.options.rails.as_ref().map_or(Vec::new(), |rails| rails.routers.clone());
@@ -236,8 +236,8 @@ impl Cluster {
         self.judge()
     }
 
-    /// Requires that every node reaches the others (of many nodes, the next few). A node may still
-    /// be waiting before it dials a peer again, so each may try more than once.
+    /// Requires that every node reaches the others (of many nodes, the next few). A node may wait
+    /// before it dials a peer again, so each may try more than once.
     fn probe_all(&mut self) -> Verdict {
         let mut open: BTreeMap<(HostId, HostId), Option<usize>> = BTreeMap::new();
         let hosts: Vec<HostId> = self.world.host_ids().collect();
@@ -248,7 +248,7 @@ impl Cluster {
         let end = self.world.now() + ALL_REACHED;
         while !open.is_empty() {
             require(self.world.now() <= end, "liveness", || {
-                format!("after everything was healed these cannot talk: {:?}", open.keys())
+                format!("no connectivity after all faults ended: {:?}", open.keys())
             })?;
             for (&(from, to), probe) in &mut open {
                 *probe = self.put((from, to), None);
@@ -277,14 +277,14 @@ impl Cluster {
     }
 }
 
-/// How many others each node must reach in the end.
+/// How many other nodes each node must reach at the end.
 const PROBES: usize = 5;
-/// A message may wait 151 s for its credits, its peer's discovery another 225 s, and the response
-/// 225 s more; dialling waits up to 60 s in between. Spec: lnet-behaviour §11.
+/// A message may wait 151 s for credits, 225 s for discovery and 225 s for the response; dialling
+/// may add waits of up to 60 s. Spec: lnet-behaviour §11.
 const OPERATIONS_END: Duration = Duration::from_secs(900);
-/// At most three times the 110 s in which everybody asks a router what it is.
+/// Three times the 110 s within which every node pings its routers, and a little more.
 const ROUTERS_STOP: Duration = Duration::from_secs(340);
-/// The longest pause before a peer is dialled again, a few times.
+/// A few times the longest wait before a peer is dialled again.
 const ALL_REACHED: Duration = Duration::from_secs(600);
-/// What the machine does for itself, such as a push, has a response to wait for as well.
+/// Internal messages such as a push also wait for a response.
 const NODES_IDLE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! Lanes and ways: the network that the options describe, with its queues.
+//! Lanes and paths: the network that the options describe, with its queues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::lane::{Carried, Lane};
 use crate::options::{Duplex, Line, Network, Options, Topology, Trunk};
 use crate::{HostId, Port};
 
-/// Names a lane.
+/// The number of a lane.
 pub(crate) type LaneId = u32;
 
 /// The lanes that a stream passes, and those of its acknowledgements.
 #[derive(Debug)]
-pub(crate) struct Way {
-    pub(crate) there: Box<[LaneId]>,
-    pub(crate) back: Box<[LaneId]>,
-    /// The most that a burst is late beyond that.
+pub(crate) struct Path {
+    pub(crate) forward: Box<[LaneId]>,
+    pub(crate) backward: Box<[LaneId]>,
+    /// The largest extra delay of a burst.
     pub(crate) jitter: Duration,
-    /// The longest burst: what a sixteenth of a round trip carries, and an eighth of the shortest
-    /// queue holds.
+    /// The longest burst in bytes: a sixteenth of the bandwidth-delay product, and an eighth of the
+    /// shortest queue.
     pub(crate) burst_max: u64,
 }
 
-/// What one direction of a trunk has carried.
+/// Traffic of one direction of a trunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkUse {
     /// The number of the trunk.
     pub trunk: usize,
-    /// The sites from which and to which.
+    /// The source site.
     pub from: usize,
-    /// The site to which.
+    /// The destination site.
     pub to: usize,
-    /// What it has carried.
+    /// Its counters.
     pub carried: Carried,
 }
 
@@ -43,18 +43,18 @@ pub(crate) struct Fabric {
     lanes: Vec<Lane>,
     /// By host and interface.
     ports: Vec<Vec<Option<Plug>>>,
-    /// By site: to which other sites, over which trunks.
+    /// For each site, its neighbours and the trunks to them.
     neighbours: Vec<BTreeMap<usize, Vec<Between>>>,
     trunks: Vec<Trunk>,
-    /// How many connections were dealt to the trunks between two sites.
-    dealt: BTreeMap<(usize, usize), u64>,
+    /// Number of connections between two sites that were distributed over their trunks.
+    assigned: BTreeMap<(usize, usize), u64>,
 }
 
 /// A cable to an interface.
 #[derive(Clone, Copy, Debug)]
 struct Plug {
     site: usize,
-    /// From the host, and to it; the same if it is half duplex.
+    /// The lane from the host; `inward` is the lane to it, the same one for half duplex.
     out: LaneId,
     inward: LaneId,
 }
@@ -67,14 +67,14 @@ struct Between {
 }
 
 impl Fabric {
-    /// Lays the cables of a run.
+    /// Builds the network of a run.
     pub(crate) fn new(options: &Options, rng: &mut Rng) -> Self {
         let mut fabric = Self {
             lanes: Vec::new(),
             ports: Vec::new(),
             neighbours: Vec::new(),
             trunks: Vec::new(),
-            dealt: BTreeMap::new(),
+            assigned: BTreeMap::new(),
         };
         let Network { topology, .. } = &options.network;
         for host in (0..options.nodes).map(HostId) {
@@ -97,7 +97,7 @@ impl Fabric {
         fabric
     }
 
-    /// Adds the two directions of a line.
+    /// Adds the lanes of both directions of a line.
     fn lay(&mut self, line: &Line, rng: &mut Rng) -> (LaneId, LaneId) {
         let first = self.lanes.len() as LaneId;
         self.lanes.push(Lane::new(line.clone(), rng));
@@ -110,32 +110,32 @@ impl Fabric {
 
     fn join(&mut self, number: usize, trunk: &Trunk, rng: &mut Rng) {
         let (one, other) = trunk.between;
-        let (there, back) = self.lay(&trunk.line, rng);
-        for (from, to, lane) in [(one, other, there), (other, one, back)] {
+        let (forward, backward) = self.lay(&trunk.line, rng);
+        for (from, to, lane) in [(one, other, forward), (other, one, backward)] {
             let between = Between { trunk: number, lane };
             self.neighbours[from].entry(to).or_default().push(between);
         }
     }
 
-    /// Returns the way of a new connection from an interface to another, if there is one.
-    pub(crate) fn way(&mut self, from: Port, to: Port) -> Option<Way> {
+    /// Returns the path of a new connection between two interfaces, if there is one.
+    pub(crate) fn path(&mut self, from: Port, to: Port) -> Option<Path> {
         let (source, target) = (self.plug(from)?, self.plug(to)?);
-        let (mut there, mut back) = (vec![source.out], vec![source.inward]);
+        let (mut forward, mut backward) = (vec![source.out], vec![source.inward]);
         let mut site = source.site;
         for next in self.sites_between(source.site, target.site)? {
-            let (out, inward) = self.deal(site, next)?;
-            there.push(out);
-            back.push(inward);
+            let (out, inward) = self.assign(site, next)?;
+            forward.push(out);
+            backward.push(inward);
             site = next;
         }
-        there.push(target.inward);
-        back.push(target.out);
-        back.reverse();
-        Some(self.measured(there, back))
+        forward.push(target.inward);
+        backward.push(target.out);
+        backward.reverse();
+        Some(self.measured(forward, backward))
     }
 
-    fn measured(&self, there: Vec<LaneId>, back: Vec<LaneId>) -> Way {
-        let lines = || there.iter().map(|lane| &self.lane(*lane).line);
+    fn measured(&self, forward: Vec<LaneId>, backward: Vec<LaneId>) -> Path {
+        let lines = || forward.iter().map(|lane| &self.lane(*lane).line);
         let delay: Duration = lines().map(|line| line.delay).sum();
         let jitter = lines().map(|line| line.jitter).sum();
         let rate = lines().map(|line| line.rate_mbps).min().unwrap_or(1);
@@ -143,12 +143,12 @@ impl Fabric {
         let burst_max = (bytes_per_us * 2.0 * delay.as_nanos() as f64 / 1e3 / PARTS) as u64;
         let queue = lines().map(|line| line.queue).min().unwrap_or(u64::MAX);
         let burst_max = burst_max.min(queue / QUEUE_PARTS);
-        Way { there: there.into(), back: back.into(), jitter, burst_max }
+        Path { forward: forward.into(), backward: backward.into(), jitter, burst_max }
     }
 
-    /// Returns the same way in the other direction.
-    pub(crate) fn reverse(&self, way: &Way) -> Way {
-        self.measured(way.back.to_vec(), way.there.to_vec())
+    /// Returns the same path in the other direction.
+    pub(crate) fn reverse(&self, path: &Path) -> Path {
+        self.measured(path.backward.to_vec(), path.forward.to_vec())
     }
 
     fn plug(&self, port: Port) -> Option<Plug> {
@@ -168,7 +168,7 @@ impl Fabric {
         &mut self.lanes[lane as usize]
     }
 
-    /// Returns how long something small takes over these lanes, with what waits there now.
+    /// Returns the time that a small packet takes over these lanes, with their current queues.
     pub(crate) fn time_over(&self, lanes: &[LaneId], now: Time) -> Duration {
         let each = lanes.iter().map(|lane| {
             let lane = self.lane(*lane);
@@ -177,7 +177,7 @@ impl Fabric {
         each.sum()
     }
 
-    /// Returns the sites after the first on the shortest way between two.
+    /// Returns the sites after the first on the shortest path between two.
     fn sites_between(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut came_from = BTreeMap::from([(from, from)]);
         let mut open = VecDeque::from([from]);
@@ -202,19 +202,18 @@ impl Fabric {
         Some(sites)
     }
 
-    /// Deals a connection to one of the trunks between two sites.
-    fn deal(&mut self, from: usize, to: usize) -> Option<(LaneId, LaneId)> {
-        let dealt = self.dealt.entry((from.min(to), from.max(to))).or_default();
-        let there = self.neighbours[from].get(&to)?;
-        let turn = (u128::from(dealt.wrapping_mul(GOLDEN)) * there.len() as u128) >> 64;
-        let chosen = *there.get(turn as usize)?;
-        *dealt += 1;
-        let back = self.neighbours[to].get(&from)?.iter().find(|b| b.trunk == chosen.trunk)?;
-        Some((chosen.lane, back.lane))
+    /// Assigns a connection to one of the trunks between two sites.
+    fn assign(&mut self, from: usize, to: usize) -> Option<(LaneId, LaneId)> {
+        let assigned = self.assigned.entry((from.min(to), from.max(to))).or_default();
+        let forward = self.neighbours[from].get(&to)?;
+        let turn = (u128::from(assigned.wrapping_mul(GOLDEN)) * forward.len() as u128) >> 64;
+        let chosen = *forward.get(turn as usize)?;
+        *assigned += 1;
+        let backward = self.neighbours[to].get(&from)?.iter().find(|b| b.trunk == chosen.trunk)?;
+        Some((chosen.lane, backward.lane))
     }
 
-    /// Returns what each direction of each trunk has carried; both are the same if it is half
-    /// duplex.
+    /// Returns the traffic of each direction of each trunk; both are equal for half duplex.
     pub(crate) fn trunks(&self) -> Vec<TrunkUse> {
         let mut all = Vec::new();
         for (number, Trunk { between: (one, other), .. }) in self.trunks.iter().enumerate() {
@@ -235,7 +234,7 @@ fn cables(topology: &Topology, ports: Vec<Port>, rng: &mut Rng) -> Vec<Option<(u
         Topology::Mesh { cable, delay_min, delay_max } => {
             let half = |delay: &Duration| delay.as_nanos() as u64 / 2;
             let delay = Duration::from_nanos(rng.between(half(delay_min), half(delay_max)));
-            // Both ends of a way are late by half.
+            // The cables at both ends of a path each add half of the jitter.
             let line = Line { delay, jitter: cable.jitter / 2, ..cable.clone() };
             vec![Some((0, line)); ports.len()]
         }
@@ -249,11 +248,11 @@ fn cables(topology: &Topology, ports: Vec<Port>, rng: &mut Rng) -> Vec<Option<(u
     }
 }
 
-/// A burst is at most so small a part of what a round trip carries, and of a queue.
+/// The longest burst as a fraction of the bandwidth-delay product, and of a queue.
 const PARTS: f64 = 16.0;
 const QUEUE_PARTS: u64 = 8;
-/// Multiples of it fall evenly everywhere, and so does every second or third of them: kinds of
-/// connections come in turn, and each kind is to be dealt evenly.
+/// Its multiples are spread evenly, and so is every second or third of them: the types of
+/// connections alternate, and the connections of each type must be spread evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -285,43 +284,46 @@ mod tests {
     }
 
     #[test]
-    fn connections_between_two_sites_are_dealt_to_their_trunks_evenly() {
+    fn connections_between_two_sites_are_spread_evenly_over_their_trunks() {
         let mut fabric = fabric(&sites());
-        let ways: Vec<Way> =
-            (0..100).map(|_| fabric.way(port(0, 0), port(2, 0)).unwrap()).collect();
-        let all = &ways;
-        assert!(ways.iter().all(|way| way.there.len() == 3 && way.back.len() == 3));
-        let delay = |way: &Way| fabric.time_over(&way.there, Time::ZERO);
-        assert!(ways.iter().all(|way| delay(way) == Duration::from_micros(25_020)));
-        let of = |ways: &mut dyn Iterator<Item = &Way>| {
-            ways.filter(|way| way.there[1] == all[0].there[1]).count()
+        let paths: Vec<Path> =
+            (0..100).map(|_| fabric.path(port(0, 0), port(2, 0)).unwrap()).collect();
+        let all = &paths;
+        assert!(paths.iter().all(|path| path.forward.len() == 3 && path.backward.len() == 3));
+        let delay = |path: &Path| fabric.time_over(&path.forward, Time::ZERO);
+        assert!(paths.iter().all(|path| delay(path) == Duration::from_micros(25_020)));
+        let of = |paths: &mut dyn Iterator<Item = &Path>| {
+            paths.filter(|path| path.forward[1] == all[0].forward[1]).count()
         };
         assert!((45..=55).contains(&of(&mut all.iter())));
-        assert!((22..=28).contains(&of(&mut all.iter().step_by(2))), "of one kind");
-        let back = fabric.reverse(&ways[0]);
-        assert_eq!((&back.there, &back.back), (&ways[0].back, &ways[0].there));
+        assert!((22..=28).contains(&of(&mut all.iter().step_by(2))), "of one type");
+        let backward = fabric.reverse(&paths[0]);
+        assert_eq!(
+            (&backward.forward, &backward.backward),
+            (&paths[0].backward, &paths[0].forward)
+        );
         // 10 Gbit/s for 50 ms are 62.5 MB.
-        assert!((3_900_000..=3_920_000).contains(&ways[0].burst_max), "{}", ways[0].burst_max);
+        assert!((3_900_000..=3_920_000).contains(&paths[0].burst_max), "{}", paths[0].burst_max);
     }
 
     #[test]
-    fn a_way_passes_as_few_sites_as_it_can_and_there_may_be_none() {
+    fn a_path_is_the_shortest_one_and_may_not_exist() {
         let mut options = sites();
         let mut all = fabric(&options);
-        assert_eq!(all.way(port(1, 1), port(3, 0)).unwrap().there.len(), 4);
-        assert_eq!(all.way(port(0, 0), port(1, 1)).unwrap().there.len(), 2);
+        assert_eq!(all.path(port(1, 1), port(3, 0)).unwrap().forward.len(), 4);
+        assert_eq!(all.path(port(0, 0), port(1, 1)).unwrap().forward.len(), 2);
         if let Topology::Sites { trunks, .. } = &mut options.network.topology {
             trunks.pop();
         }
-        assert!(fabric(&options).way(port(0, 0), port(3, 0)).is_none());
-        assert!(fabric(&options).way(port(0, 1), port(2, 0)).is_none());
+        assert!(fabric(&options).path(port(0, 0), port(3, 0)).is_none());
+        assert!(fabric(&options).path(port(0, 1), port(2, 0)).is_none());
     }
 
     #[test]
-    fn in_a_mesh_any_two_hosts_are_as_far_apart_as_they_drew() {
+    fn the_delay_in_a_mesh_is_the_sum_of_both_hosts_delays() {
         let mut fabric = fabric(&Options::plain(3));
-        let way = fabric.way(port(0, 0), port(2, 0)).unwrap();
-        assert_eq!(fabric.time_over(&way.there, Time::ZERO), Duration::from_micros(50));
-        assert_eq!(way.there.len(), 2);
+        let path = fabric.path(port(0, 0), port(2, 0)).unwrap();
+        assert_eq!(fabric.time_over(&path.forward, Time::ZERO), Duration::from_micros(50));
+        assert_eq!(path.forward.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! When the faults of a run strike.
+//! The faults of a run, and when they occur.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ enum Fault {
     Disconnect(HostId, HostId),
     Drift(HostId, i32),
     Cut(Port, bool),
-    Mend(Port),
+    Restore(Port),
     Remove(Port),
     Add(Port),
     Switch(Port, bool),
     Forwarding(HostId, Forwarding),
 }
 
-/// The faults that are still to come.
+/// The faults that have not occurred yet.
 #[derive(Debug, Default)]
 pub struct Schedule {
     queue: Queue<Fault>,
@@ -82,17 +82,17 @@ impl Schedule {
         if let Some(rails) = &options.rails {
             draw.rails(&mut queue, &faults.rails, rails);
         }
-        // What comes too late falls together with the healing.
+        // Faults after the safety phase are dropped.
         Self { queue }
     }
 
-    /// Returns when the next fault strikes.
+    /// Returns the time of the next fault.
     pub fn next(&self) -> Option<Time> {
         self.queue.next()
     }
 
-    /// Lets the next fault strike. Returns the host whose node has started.
-    pub fn strike(&mut self, world: &mut World) -> Option<HostId> {
+    /// Injects the next fault. Returns the host whose node has started, if any.
+    pub fn inject(&mut self, world: &mut World) -> Option<HostId> {
         match self.queue.pop()?.1 {
             Fault::Reset(one, other, lossy) => world.reset(one, other, lossy),
             Fault::Crash(host, silently) => world.crash(host, silently),
@@ -107,8 +107,8 @@ impl Schedule {
             Fault::SlowReader(host, pause) => world.slow_reader(host, pause),
             Fault::Disconnect(one, other) => world.disconnect(one, other),
             Fault::Drift(host, ppm) => world.drift(host, ppm),
-            Fault::Cut(port, told) => world.cut_link(port, told),
-            Fault::Mend(port) => world.mend_link(port),
+            Fault::Cut(port, reported) => world.cut_link(port, reported),
+            Fault::Restore(port) => world.restore_link(port),
             Fault::Remove(port) => world.remove_ni(port),
             Fault::Add(port) => world.add_ni(port),
             Fault::Switch(port, enabled) => world.switch_ni(port, enabled),
@@ -118,7 +118,7 @@ impl Schedule {
     }
 }
 
-/// How a fault of an interface ends.
+/// Returns the fault that ends a fault of an interface.
 type Ending = fn(Port) -> Fault;
 
 struct Draw {
@@ -140,8 +140,8 @@ impl Draw {
                 queue.push(at + draw.duration(), end(port));
             }
         };
-        on_ports(self, faults.cuts, &|port| Fault::Cut(port, true), Fault::Mend);
-        on_ports(self, faults.silent_cuts, &|port| Fault::Cut(port, false), Fault::Mend);
+        on_ports(self, faults.cuts, &|port| Fault::Cut(port, true), Fault::Restore);
+        on_ports(self, faults.silent_cuts, &|port| Fault::Cut(port, false), Fault::Restore);
         on_ports(self, faults.removals, &Fault::Remove, Fault::Add);
         let put_back = |port| Fault::Switch(port, true);
         on_ports(self, faults.switches, &|port| Fault::Switch(port, false), put_back);
@@ -174,7 +174,7 @@ impl Draw {
     }
 
     fn time(&mut self) -> Time {
-        // Most faults that strike idle nodes find nothing: let them follow the operations closely.
+        // Most faults of idle nodes find no bugs, so faults follow the operations closely.
         let late = *pick(&mut self.rng, &[1_000_000, 100_000_000, 2_000_000_000]);
         *pick(&mut self.rng, &self.bunches) + Duration::from_nanos(self.rng.below(late))
     }
@@ -184,7 +184,7 @@ impl Draw {
     }
 }
 
-/// How fast or slow a clock runs, in parts of a million.
+/// The largest drift of a clock, in parts per million.
 const DRIFT_MAX: u64 = 1_000;
-/// Keeps what the faults draw apart from what the network draws.
+/// Gives the faults a random stream of their own.
 const FAULT_STREAM: u64 = 0x6661_756c_7473_0000;

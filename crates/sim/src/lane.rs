@@ -1,7 +1,7 @@
-//! One direction of a line: first in, first out, at a rate, with room for so much.
+//! One direction of a line: a queue with a rate and a size limit.
 //!
-//! A burst is a fluid with a head and a tail. What is faster than the burst comes lets it through
-//! as it comes, and has time left for others meanwhile; what is slower makes it longer.
+//! A burst is modelled as a fluid with a head and a tail. A lane that is faster than the burst
+//! passes it unchanged and has capacity left for others; a slower lane stretches it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use fulmar_base::{Rng, Time};
 
 use crate::options::Line;
 
-/// When the first and the last byte of a burst pass a place.
+/// The times at which the first and the last byte of a burst pass a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Front {
     pub(crate) head: Time,
@@ -17,27 +17,27 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Returns a burst that is here as a whole.
+    /// Returns the front of a burst that is completely present.
     pub(crate) fn at(now: Time) -> Self {
         Self { head: now, tail: now }
     }
 
-    /// Returns the same, so much later.
+    /// Returns the same front, later by `delay`.
     pub(crate) fn later(self, delay: Duration) -> Self {
         Self { head: self.head + delay, tail: self.tail + delay }
     }
 }
 
-/// What a lane has carried and lost.
+/// Counters of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes, frames and all.
+    /// Bytes, including all headers.
     pub bytes: u64,
-    /// Packets that found no room.
+    /// Packets that were dropped because the queue was full.
     pub overflowed: u64,
-    /// Packets that were lost by chance.
+    /// Packets that were lost at random.
     pub lost: u64,
-    /// The most bytes that waited.
+    /// The longest queue, in bytes.
     pub queued_max: u64,
 }
 
@@ -45,11 +45,11 @@ pub struct Carried {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) line: Line,
-    /// When it has sent what it was given.
+    /// When it will have sent all data.
     free: Time,
-    /// The last time before that when it had nothing to send.
+    /// The last idle interval before that.
     gap: Front,
-    /// How many packets pass until one is lost by chance.
+    /// Number of packets until the next random loss.
     good: u64,
     pub(crate) carried: Carried,
 }
@@ -61,35 +61,35 @@ impl Lane {
         Self { line, free: Time::ZERO, gap, good, carried: Carried::default() }
     }
 
-    /// Returns when it has sent what it was given.
+    /// Returns when it will have sent all data.
     pub(crate) fn free(&self) -> Time {
         self.free
     }
 
-    /// Returns how long something small waits that comes now.
+    /// Returns the queueing delay of a small packet that arrives now.
     pub(crate) fn backlog(&self, now: Time) -> Duration {
         self.free.since(now)
     }
 
-    /// Returns how many bytes of a burst that comes at `front` find room.
+    /// Returns how many bytes of a burst that arrives at `front` fit into the queue.
     pub(crate) fn room(&self, front: Front) -> u64 {
         if self.line.queue == u64::MAX {
             return u64::MAX;
         }
         let begins = self.free.max(front.head);
-        // What leaves while it comes makes room, and what is being sent needs none.
+        // Data that leave while the burst arrives make room, and the packet being sent needs none.
         let leaving = self.bytes_in(front.tail.since(begins));
         let before = self.bytes_in(begins.since(front.tail));
         let own = if self.free <= front.head { PACKET } else { 0 };
         (self.line.queue.saturating_add(leaving)).saturating_add(own).saturating_sub(before)
     }
 
-    /// Carries a burst of so many bytes, and returns when it leaves at the other end. Bursts come
-    /// in the order of their heads.
+    /// Carries a burst, and returns when it leaves at the other end. Bursts must be given in the
+    /// order of their heads.
     pub(crate) fn carry(&mut self, front: Front, bytes: u64) -> Front {
         let Front { head, tail } = front;
         let need = self.line.time_of(bytes);
-        // What came before, and slowly, has left time that is not used yet.
+        // Earlier slow bursts may have left capacity unused.
         let unused = self.gap.tail.since(self.gap.head.max(head)).min(need);
         self.gap.tail = self.gap.tail - unused;
         let rest = need - unused;
@@ -111,7 +111,7 @@ impl Lane {
         out.later(self.line.delay)
     }
 
-    /// Returns which of so many packets are lost by chance, and gives their numbers in order.
+    /// Draws which packets are lost at random, and returns their numbers in order.
     pub(crate) fn lose(&mut self, packets: u64, rng: &mut Rng) -> Vec<u64> {
         let mut lost = Vec::new();
         let mut left = packets;
@@ -132,7 +132,7 @@ impl Lane {
     }
 }
 
-/// Draws how many packets pass before one is lost: each is with the same chance.
+/// Draws the number of packets before the next loss: each is lost with the same probability.
 fn good_packets(line: &Line, rng: &mut Rng) -> u64 {
     match line.loss_ppb {
         0 => u64::MAX,
@@ -144,7 +144,7 @@ fn good_packets(line: &Line, rng: &mut Rng) -> u64 {
     }
 }
 
-/// The packet that is being sent, at most.
+/// Largest size of the packet that is being sent.
 const PACKET: u64 = 9_038;
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_leave_in_order_at_the_rate_and_arrive_a_delay_later() {
+    fn bursts_leave_in_order_at_the_rate_and_arrive_after_the_delay() {
         let mut lane = lane(500);
         assert_eq!(lane.carry(front(0, 0), 1_000), front(500, 1_500));
         assert_eq!(lane.carry(front(0, 0), 1_000), front(1_500, 2_500));
@@ -172,14 +172,14 @@ mod tests {
     #[test]
     fn a_burst_is_not_stored_and_forwarded() {
         let mut lane = lane(0);
-        // It comes as fast as it goes, then slower, then faster.
+        // It arrives at the rate of the lane, then slower, then faster.
         assert_eq!(lane.carry(front(0, 1_000), 1_000), front(0, 1_000));
         assert_eq!(lane.carry(front(2_000, 12_000), 1_000), front(2_000, 12_000));
         assert_eq!(lane.carry(front(20_000, 20_100), 1_000), front(20_000, 21_000));
     }
 
     #[test]
-    fn slow_bursts_that_come_at_once_share_a_fast_line_without_waiting() {
+    fn concurrent_slow_bursts_share_a_fast_line_without_waiting() {
         let mut lane = lane(0);
         for _ in 0..8 {
             let out = lane.carry(front(1_000, 11_000), 1_000);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_has_room_for_what_it_says_and_for_what_leaves_meanwhile() {
+    fn room_is_the_queue_limit_plus_what_leaves_meanwhile() {
         let mut lane = lane(0);
         lane.line.queue = 5_000;
         assert_eq!(lane.room(front(0, 0)), 5_000 + PACKET);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_lost_as_often_as_it_says() {
+    fn packets_are_lost_at_the_configured_rate() {
         let mut rng = Rng::new(5);
         let line = Line { loss_ppb: 10_000_000, ..Line::new(8_000, Duration::ZERO) };
         let mut lane = Lane::new(line, &mut rng);

@@ -1,21 +1,21 @@
-//! A cluster of nodes in virtual time: the machines that the real driver runs, over virtual TCP.
+//! A cluster of nodes in virtual time: the state machines of the real driver, over simulated TCP.
 //!
-//! Everything is drawn from one seed, so a run that fails is repeated by its number.
+//! Everything is drawn from one seed, so a failed run can be repeated by its seed.
 //!
 //! ```text
-//! Options::draw(seed)      how many nodes, which network, which faults, which operations
+//! Options::draw(seed)      number of nodes, network, faults, operations
 //! Cluster::run             safety with faults, then liveness without
-//! ├── World                hosts, virtual TCP, links; polls nodes and gives Signals
-//! ├── Workload             applications: begins operations, posts buffers
+//! ├── World                hosts, simulated TCP, links; polls nodes and emits Signals
+//! ├── Workload             applications: start operations, post buffers
 //! ├── Administrators       run selftests from the consoles of nodes
-//! ├── faults::Schedule     when what goes wrong
-//! └── Checks               independent judges of the Signals
+//! ├── faults::Schedule     the times of the faults
+//! └── Checks               check the Signals independently of the nodes
 //! ```
 //!
 //! [`ideal`] is a network of another kind, for nodes that a test drives by itself.
 //!
-//! Bulk has no bytes here: a segment names the memory that it was written from, so a megabyte
-//! costs as much as one byte, and where each byte came from is known exactly.
+//! Bulk data has no bytes here: a segment refers to its source memory. So a megabyte costs as much
+//! as one byte, and the origin of each byte is known exactly.
 #![forbid(unsafe_code)]
 
 pub mod administrator;
@@ -44,4 +44,4 @@ pub use options::Options;
 pub use run::{Failure, Outcome, capture, run};
 pub use signal::Signal;
 pub use workload::{Answer, Workload};
-pub use world::{HostId, Lie, Port, TcpId, World};
+pub use world::{HostId, PingCorruption, Port, TcpId, World};

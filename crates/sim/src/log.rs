@@ -1,4 +1,4 @@
-//! One line for each transition, in fixed columns.
+//! The log of a run: one line per event, in fixed columns.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Keeps the last `keep` lines; with 0 nothing is even formatted.
+    /// Creates a log that keeps the last `keep` lines; with 0 nothing is formatted.
     pub fn new(keep: usize) -> Self {
         Self { lines: VecDeque::new(), keep, digest: FNV_OFFSET }
     }
@@ -59,6 +59,6 @@ impl Log {
     }
 }
 
-/// FNV-1a needs no dependency and no secrecy.
+/// FNV-1a: simple, and the digest needs no security.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,4 +1,4 @@
-//! What a run is like: drawn from its seed, so that seeds differ in kind and not only in detail.
+//! The options of a run. They are drawn from its seed, so that runs differ in kind.
 
 mod network;
 mod rails;
@@ -18,12 +18,12 @@ pub use selftest::Selftest;
 
 use crate::{HostId, Port};
 
-/// Everything that shapes a run and is not an event of it.
+/// Everything that configures a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What everything random is drawn from.
+    /// The seed of all random values.
     pub seed: u64,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
     /// The network between them.
     pub network: Network,
@@ -31,33 +31,33 @@ pub struct Options {
     pub peer_credits: u32,
     /// Credits of each node towards all peers.
     pub credits: u32,
-    /// Connections of each bulk kind.
+    /// Connections of each bulk type.
     pub conns_per_peer: u32,
-    /// From which payload on a message holds its credits until the peer's node has it, as a
-    /// kernel's does; `None` for never.
+    /// The payload from which a message holds its credits until the peer acknowledges it (zero-copy
+    /// acknowledgement), as in a kernel node; `None` for never.
     pub zc_min_payload: Option<u32>,
-    /// How many nodes, the first ones, offer only version 2 of the socklnd protocol.
+    /// Number of nodes, from the first, that offer only version 2 of the socket LND protocol.
     pub old_nodes: u32,
-    /// Whether nodes discover each other before they talk.
+    /// Whether nodes discover each other before other messages.
     pub discovery: bool,
-    /// How often each kind of operation is begun.
+    /// The relative frequency of each kind of operation.
     pub mix: Mix,
-    /// How many operations are begun.
+    /// Number of operations.
     pub operations: u32,
-    /// When: operations and faults come in bunches, so that they meet.
+    /// Number of bunches in which operations and faults occur, so that they coincide.
     pub bunches: u32,
-    /// When the last of them is begun, faults end and everything is healed.
+    /// End of the safety phase: the last operation has started, and all faults end.
     pub safety: Time,
-    /// By how much request buffers are late, at most.
+    /// Longest delay before an application posts a request buffer.
     pub lateness: Duration,
-    /// What goes wrong meanwhile.
+    /// The faults of the safety phase.
     pub faults: Faults,
-    /// Several interfaces a node; without, each has one, on the same network.
+    /// Several interfaces per node; without, each node has one, all on the same network.
     pub rails: Option<Rails>,
     /// LNet selftest on every node.
     pub selftest: Option<Selftest>,
-    /// Which fault is planted in the simulator itself, to see that the checkers find it.
-    pub canary: Option<Canary>,
+    /// A deliberate defect in the simulator, to test that the checkers find it.
+    pub defect: Option<Defect>,
 }
 
 /// The relative frequency of each kind of operation.
@@ -69,21 +69,21 @@ pub struct Mix {
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A PUT into a descriptor that was posted for it.
+    /// A PUT into an MD that was posted for it.
     Put,
-    /// A GET from a descriptor that was posted for it.
+    /// A GET from an MD that was posted for it.
     Get,
-    /// A PUT into the request buffers of a lazy portal, which may come late.
+    /// A PUT into the request buffers of a lazy portal, which may be posted late.
     Request,
-    /// A PUT that nobody waits for.
+    /// A PUT that matches nothing and is dropped.
     Unwanted,
-    /// A GET from a region that serves everybody.
+    /// A GET from a region that all nodes may read.
     Region,
     /// A PUT or a GET to `0@lo`.
     Loopback,
-    /// Both nodes begin at the same moment.
+    /// PUTs of two nodes to each other at the same time.
     Mutual,
-    /// A PUT whose descriptor is unlinked while it is under way.
+    /// A PUT or GET whose MD is unlinked while it is in progress.
     Cancelled,
     /// A ping.
     Ping,
@@ -107,7 +107,7 @@ impl Kind {
 }
 
 impl Mix {
-    /// Draws weights; about a third of the kinds do not occur.
+    /// Draws weights; about a third of them are zero.
     fn draw(rng: &mut Rng) -> Self {
         let weights = Kind::ALL.map(|kind| (kind, rng.between(0, 8).saturating_sub(2)));
         if weights.iter().all(|(_, weight)| *weight == 0) {
@@ -135,28 +135,28 @@ impl Mix {
     }
 }
 
-/// How often each fault strikes during the safety phase.
+/// Number of faults of each kind during the safety phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Faults {
-    /// Connections reset between two nodes.
+    /// Resets of all connections between two nodes.
     pub resets: u32,
-    /// Nodes that die and come back with nothing.
+    /// Nodes that crash and restart without state.
     pub crashes: u32,
-    /// Pairs that cannot reach each other for a while.
+    /// Pairs of nodes that cannot reach each other for a while.
     pub partitions: u32,
-    /// Nodes that stand still for a while.
+    /// Nodes that are paused for a while.
     pub pauses: u32,
     /// Nodes that read slowly for a while.
     pub slow_readers: u32,
-    /// Administrators who close the connections with a peer.
+    /// Connections with a peer that an administrator closes.
     pub disconnects: u32,
-    /// Clocks that begin to run fast or slow, by up to a part in a thousand. If there are any, all
-    /// are apart from the start.
+    /// Clocks that start to drift, by up to one part in a thousand. If there are any, all clocks
+    /// have different offsets from the start.
     pub clocks: u32,
-    /// Those of interfaces and routers.
+    /// Faults of interfaces and routers.
     pub rails: RailFaults,
-    /// How long what lasts a while does so at most.
+    /// Longest duration of a fault.
     pub longest: Duration,
 }
 
@@ -176,7 +176,7 @@ impl Faults {
         }
     }
 
-    /// Returns whether nothing ever goes wrong.
+    /// Returns whether there are no faults.
     pub fn is_none(&self) -> bool {
         let Self { resets, crashes, partitions, pauses, slow_readers, disconnects, clocks, .. } =
             self;
@@ -185,29 +185,30 @@ impl Faults {
     }
 }
 
-/// A fault in the simulator's own driver, which the checkers must find.
+/// A deliberate defect in the simulator's driver, which the checkers must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Canary {
-    /// Once a run, the node is not told that the socket took the end of a message: a credit leaks.
+pub enum Defect {
+    /// Once per run, a node is not notified that the socket took the end of a message: a credit
+    /// leaks.
     LostSent,
-    /// Once a run, a resumed connection is not read on: a wake-up is lost.
+    /// Once per run, reading of a resumed connection does not continue: a wake-up is lost.
     LostResume,
-    /// Once a run, bulk goes four bytes beside its place.
+    /// Once per run, bulk data are stored four bytes off.
     Misplaced,
-    /// Once a run, a router is not told that the socket took what it forwarded: a buffer and a
-    /// router credit leak.
+    /// Once per run, a router is not notified that the socket took a forwarded message: a buffer
+    /// and a router credit leak.
     LostForward,
-    /// Once a run, a router's connection is not read on when it gets its buffer: a message that
-    /// waited in the queue of a pool is forgotten.
+    /// Once per run, reading of a router's connection does not continue when its buffer is
+    /// available: a message in the queue of a pool is lost.
     LostPool,
 }
 
-impl Canary {
-    /// All of them.
+impl Defect {
+    /// All defects.
     pub const ALL: [Self; 5] =
         [Self::LostSent, Self::LostResume, Self::Misplaced, Self::LostForward, Self::LostPool];
 
-    /// Returns the name by which the command line knows it.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::LostSent => "lost-sent",
@@ -236,7 +237,8 @@ impl Options {
             credits: peer_credits * rng.between(1, 8) as u32,
             conns_per_peer: rng.between(1, 3) as u32,
             zc_min_payload,
-            // Two versions that meet in mid-call close what they have and begin anew: no calm.
+            // Nodes of different versions that connect at the same time close a connection and try
+            // again, which a run without faults does not allow.
             old_nodes: if !faults.is_none() && rng.one_in(3) {
                 rng.between(1, 6) as u32
             } else {
@@ -251,12 +253,12 @@ impl Options {
             faults,
             rails: None,
             selftest: None,
-            canary: None,
+            defect: None,
         }
     }
 
-    /// Returns the options of nodes with default settings on a fast, even network, to which
-    /// nothing happens but what a test makes happen.
+    /// Returns options with default settings, a fast and even network, and neither operations nor
+    /// faults, for tests.
     pub fn plain(nodes: u32) -> Self {
         Self {
             seed: 0,
@@ -276,7 +278,7 @@ impl Options {
             faults: Faults::default(),
             rails: None,
             selftest: None,
-            canary: None,
+            defect: None,
         }
     }
 }
@@ -296,12 +298,12 @@ impl Options {
         Nid::of_ip(net, port.ip())
     }
 
-    /// Returns whether a node forwards.
+    /// Returns whether a node is a router.
     pub(crate) fn is_router(&self, host: HostId) -> bool {
         self.rails.as_ref().is_some_and(|rails| rails.routers.contains(&host))
     }
 
-    /// Returns the routes that each node is told.
+    /// Returns the routes of each node.
     pub(crate) fn routes(&self) -> BTreeMap<HostId, Vec<RouteConfig>> {
         let mut routes: BTreeMap<HostId, Vec<RouteConfig>> = BTreeMap::new();
         for (host, route) in self.rails.iter().flat_map(|rails| &rails.routes) {
@@ -310,7 +312,7 @@ impl Options {
         routes
     }
 
-    /// Returns the times at which bunches of operations and faults begin.
+    /// Returns the start times of the bunches of operations and faults.
     pub(crate) fn bunch_times(&self) -> Vec<Time> {
         let mut rng = Rng::new(self.seed ^ BUNCH_STREAM);
         (0..self.bunches.max(1)).map(|_| Time(rng.below(self.safety.0))).collect()
@@ -349,14 +351,14 @@ impl fmt::Display for Options {
         if let Some(selftest) = &self.selftest {
             write!(f, "\n  selftest    {selftest}")?;
         }
-        if let Some(canary) = self.canary {
-            write!(f, "\n  canary      {canary:?}")?;
+        if let Some(defect) = self.defect {
+            write!(f, "\n  defect      {defect:?}")?;
         }
         Ok(())
     }
 }
 
-/// Keeps the times of bunches apart from what the options drew.
+/// Gives the times of bunches a random stream of their own.
 const BUNCH_STREAM: u64 = 0x6275_6e63_6800_0000;
 
 /// Draws one of `choices`.
@@ -369,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_draw_calm_runs_and_wild_ones() {
+    fn seeds_draw_runs_with_and_without_faults() {
         let all: Vec<Options> = (0..100).map(Options::draw).collect();
         assert!(all.iter().any(|options| options.faults.is_none()));
         assert!(all.iter().any(|options| options.faults.crashes > 0));
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_of_one_kind_draws_only_that() {
+    fn a_mix_of_one_kind_draws_only_that_kind() {
         let mut rng = Rng::new(1);
         let mix = Mix::only(Kind::Ping);
         assert!((0..50).all(|_| mix.kind(&mut rng) == Kind::Ping));

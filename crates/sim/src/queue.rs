@@ -1,4 +1,4 @@
-//! What will happen, by time.
+//! A queue of future events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -35,7 +35,7 @@ impl<E> Queue<E> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
-    /// Keeps the events that `keep` wants.
+    /// Keeps the events for which `keep` returns true.
     pub(crate) fn retain(&mut self, keep: impl Fn(&E) -> bool) {
         self.heap.retain(|entry| keep(&entry.event));
     }
@@ -48,7 +48,7 @@ struct Entry<E> {
     event: E,
 }
 
-/// Turned round, because the heap gives its greatest element first.
+/// Reversed, because the heap returns its greatest element first.
 impl<E> Ord for Entry<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))

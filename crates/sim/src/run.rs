@@ -1,4 +1,4 @@
-//! Running seeds, and saying how to repeat the ones that fail.
+//! Runs seeds, and reports how to repeat failed runs.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,16 +8,16 @@ use crate::cluster::Cluster;
 use crate::log::Log;
 use crate::options::Options;
 
-/// A run that went well.
+/// The result of a successful run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many things happened.
+    /// Number of steps.
     pub steps: u64,
-    /// How many operations were begun.
+    /// Number of operations.
     pub operations: usize,
-    /// How long it took in virtual seconds.
+    /// Duration in virtual seconds.
     pub seconds: u64,
-    /// Of the whole log: equal for equal runs.
+    /// Digest of the whole log; equal for equal runs.
     pub digest: u64,
     /// The last lines of the log.
     pub log: Vec<String>,
@@ -30,10 +30,10 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A run that failed. Printing it says everything that is needed to repeat it.
+/// A failed run. Its text contains everything that is needed to repeat it.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What the checkers found.
+    /// The violation that a checker found.
     pub violation: Violation,
     /// The options of the run.
     pub options: Options,
@@ -67,20 +67,20 @@ impl Failure {
         if let Some(rails) = &self.options.rails {
             command += if rails.routers.is_empty() { " --rails" } else { " --routed" };
         }
-        if let Some(canary) = self.options.canary {
-            command += " --canary ";
-            command += canary.name();
+        if let Some(defect) = self.options.defect {
+            command += " --defect ";
+            command += defect.name();
         }
         command
     }
 }
 
-/// Runs a cluster, and returns what its connections carried as a pcapng file. A run that fails
-/// is in it up to its failure.
+/// Runs a cluster, and returns the traffic of its connections as a pcapng file. A failed run is
+/// recorded up to its failure.
 pub fn capture(options: &Options) -> Vec<u8> {
     let mut cluster = Cluster::new(options, Log::new(0));
     cluster.world.record();
-    // How it ends is known; after a panic the cluster is only asked for what it has recorded.
+    // The result is ignored; after a panic only the recording is read.
     let _ = catch_unwind(AssertUnwindSafe(|| cluster.run()));
     cluster.world.recorded()
 }
@@ -88,10 +88,10 @@ pub fn capture(options: &Options) -> Vec<u8> {
 /// Runs a cluster, keeping the last `keep` lines of its log.
 ///
 /// # Errors
-/// What went wrong; a panic of a machine is one of the things that can.
+/// The failure; a panic of a state machine is reported as a violation.
 pub fn run(options: &Options, keep: usize) -> Result<Outcome, Box<Failure>> {
     let mut cluster = Cluster::new(options, Log::new(keep));
-    // The cluster is only looked at after a panic, and then thrown away.
+    // After a panic the cluster is only read, and then dropped.
     let verdict = catch_unwind(AssertUnwindSafe(|| cluster.run())).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

@@ -1,4 +1,4 @@
-//! What the world tells those who watch it.
+//! Signals from the world to checkers and applications.
 
 use fulmar_base::{Errno, Span};
 use fulmar_lnet::{Event, EventDone, PingReply, QueryId};
@@ -10,70 +10,70 @@ use fulmar_selftest::console::Answer as ConsoleAnswer;
 
 use crate::{HostId, TcpId};
 
-/// Something that a node did, or that was done to it.
+/// An action of a node, or an event at a node.
 #[derive(Clone, Debug)]
 pub enum Signal {
-    /// The handler of an event is called.
+    /// An event handler is called.
     Event {
         /// The node.
         host: HostId,
-        /// What its handler is given.
+        /// The event.
         event: Event,
     },
-    /// The handler of an event has returned, and the node is about to be told.
+    /// An event handler has returned; the node is notified next.
     Handled {
         /// The node.
         host: HostId,
-        /// Which event.
+        /// The event.
         done: EventDone,
     },
     /// A ping or a discovery has ended.
     Answered {
         /// The node.
         host: HostId,
-        /// Which.
+        /// The query.
         query: QueryId,
-        /// How.
+        /// Its result.
         result: Result<PingReply, Errno>,
     },
-    /// A command to the selftest's console has ended.
+    /// A command of the selftest console has ended.
     Commanded {
         /// The node.
         host: HostId,
-        /// Which.
+        /// The command.
         command: CommandId,
-        /// How.
+        /// Its answer.
         answer: ConsoleAnswer,
     },
-    /// Something for the log of the node.
+    /// A notice for the log of the node.
     Notice {
         /// The node.
         host: HostId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
-    /// Something for the log of the node's selftest.
+    /// A notice for the log of the node's selftest.
     SelftestNotice {
         /// The node.
         host: HostId,
-        /// What.
+        /// The notice.
         notice: fulmar_selftest::Notice,
     },
-    /// The node has an LNet message written on a connection.
+    /// The node writes an LNet message on a connection.
     Wrote {
         /// The node.
         host: HostId,
-        /// The node at the other end.
+        /// The remote node.
         peer: HostId,
-        /// The interface that carries it.
+        /// The local interface.
         ni: Nid,
-        /// The interface at the other end.
+        /// The remote interface.
         peer_ni: Nid,
         /// The connection.
         tcp: TcpId,
         /// The header.
         header: Header,
-        /// What the node says of itself in it.
+        /// The ping info of the node in the message, if any.
         info: Option<PingInfo>,
     },
     /// The socket has taken the last byte of the oldest message written on the connection.
@@ -83,38 +83,38 @@ pub enum Signal {
         /// The connection.
         tcp: TcpId,
     },
-    /// The connection is no more for this node.
+    /// The connection has ended for this node.
     Ended {
         /// The node.
         host: HostId,
         /// The connection.
         tcp: TcpId,
     },
-    /// Bulk has reached memory of an application.
+    /// Bulk data were stored in memory of an application.
     Stored {
         /// The node.
         host: HostId,
-        /// Where it went.
+        /// The destination.
         sink: Span,
-        /// What it is: the memory that it was written from.
+        /// The memory from which the data were written.
         source: Span,
     },
-    /// The node has died with all its state.
+    /// The node has crashed and lost its state.
     Crashed {
         /// The node.
         host: HostId,
     },
-    /// A node broke its contract with the driver.
+    /// A node violated its contract with the driver.
     Broken {
         /// The node.
         host: HostId,
-        /// How.
+        /// The violation.
         what: String,
     },
 }
 
 impl Signal {
-    /// Returns the node concerned.
+    /// Returns the node.
     pub fn host(&self) -> HostId {
         match self {
             Self::Event { host, .. }

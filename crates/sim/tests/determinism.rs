@@ -1,4 +1,4 @@
-//! A seed repeats a run to the byte.
+//! Runs with equal seeds are identical.
 
 use fulmar_sim::{Options, run};
 
@@ -19,7 +19,7 @@ fn different_seeds_write_different_logs() {
 }
 
 #[test]
-fn how_much_of_the_log_is_kept_does_not_change_the_run() {
+fn the_number_of_kept_log_lines_does_not_change_the_run() {
     let options = Options::draw(4);
     assert_eq!(run(&options, 1).unwrap().digest, run(&options, usize::MAX).unwrap().digest);
 }

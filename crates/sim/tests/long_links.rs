@@ -1,4 +1,4 @@
-//! Named stories of long links, trunks and losses, each with sums that a reader can follow.
+//! Scenarios of long links, trunks and losses, with expected values that are easy to calculate.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ const B: HostId = HostId(1);
 const C: HostId = HostId(2);
 const D: HostId = HostId(3);
 const MIB: u32 = 1 << 20;
-/// So many messages are begun before the first of them has arrived: more than 10 Gbit/s carry in
-/// 20 ms and a few round trips.
+/// Messages started ahead of the arrived ones: more than 10 Gbit/s carry in 20 ms and a few round
+/// trips.
 const AHEAD: usize = 80;
-/// What a packet of 9000 bytes carries of those that it is on an Ethernet.
+/// The payload share of a packet of 9000 bytes on Ethernet.
 const PAYLOAD: f64 = 8948.0 / 9038.0;
 
 /// Two sites of two hosts each, with cables of 10 Gbit/s, and one trunk.
@@ -33,44 +33,44 @@ fn trunk(rate_mbps: u64, delay_ms: u64) -> Line {
     Line::new(rate_mbps, Duration::from_millis(delay_ms))
 }
 
-/// A cluster in which each of some pairs has messages of a mebibyte to move.
-struct Story {
+/// A cluster in which pairs of nodes transfer messages of 1 MiB.
+struct Scenario {
     cluster: Cluster,
     pairs: Vec<Pair>,
 }
 
-/// Who sends to whom, how many messages at most, and those that were begun.
+/// A sender and a receiver, the most messages, and the started ones.
 struct Pair {
     hosts: (HostId, HostId),
     messages: usize,
-    begun: Vec<usize>,
+    started: Vec<usize>,
     served: usize,
 }
 
 impl Pair {
-    /// Keeps a few more messages waiting than can be under way.
+    /// Keeps more messages queued than can be in flight.
     fn refill(&mut self, cluster: &mut Cluster) {
         let seen = |put: &usize| cluster.ledger.operations[*put].seen.served > 0;
-        while self.begun.get(self.served).is_some_and(seen) {
+        while self.started.get(self.served).is_some_and(seen) {
             self.served += 1;
         }
-        while self.begun.len() < self.messages.min(self.served + AHEAD) {
-            self.begun.push(cluster.put(self.hosts, Some(MIB)).expect("it is up"));
+        while self.started.len() < self.messages.min(self.served + AHEAD) {
+            self.started.push(cluster.put(self.hosts, Some(MIB)).expect("it is up"));
         }
     }
 }
 
-impl Story {
+impl Scenario {
     fn new(options: &Options, pairs: &[(HostId, HostId)], messages: usize) -> Self {
         let mut cluster = Cluster::new(options, Log::new(400));
-        // They know each other and have their connections.
+        // The nodes discover each other and open their connections.
         let known: Vec<usize> =
             pairs.iter().map(|pair| cluster.put(*pair, Some(0)).unwrap()).collect();
         let busy = |c: &Cluster| known.iter().any(|put| c.ledger.operations[*put].seen.served == 0);
         cluster.run_while("they know each other", Duration::from_secs(60), busy).unwrap();
         let later = cluster.world.now() + Duration::from_secs(2);
         cluster.run_until(later).unwrap();
-        let pair = |hosts: &_| Pair { hosts: *hosts, messages, begun: Vec::new(), served: 0 };
+        let pair = |hosts: &_| Pair { hosts: *hosts, messages, started: Vec::new(), served: 0 };
         Self { cluster, pairs: pairs.iter().map(pair).collect() }
     }
 
@@ -87,20 +87,20 @@ impl Story {
         self.pairs.iter_mut().for_each(|pair| pair.refill(&mut self.cluster));
     }
 
-    /// Begins nothing more, and requires that all has arrived so much later.
+    /// Starts no more messages, and requires that all have arrived after `millis`.
     fn end(&mut self, millis: u64) {
-        self.pairs.iter_mut().for_each(|pair| pair.messages = pair.begun.len());
+        self.pairs.iter_mut().for_each(|pair| pair.messages = pair.started.len());
         self.pass(millis);
-        let begun: Vec<usize> = self.pairs.iter().map(|pair| pair.begun.len()).collect();
-        assert_eq!(self.served(), begun);
+        let started: Vec<usize> = self.pairs.iter().map(|pair| pair.started.len()).collect();
+        assert_eq!(self.served(), started);
     }
 
-    /// Returns how many messages of each pair have arrived.
+    /// Returns the number of arrived messages of each pair.
     fn served(&self) -> Vec<usize> {
         self.pairs.iter().map(|pair| pair.served).collect()
     }
 
-    /// Returns the Mbit/s of payload of each pair in the steady state.
+    /// Returns the payload rate of each pair in the steady state, in Mbit/s.
     fn rates(&mut self, settle: u64, measure: u64) -> Vec<f64> {
         self.pass(settle);
         let before = self.served();
@@ -111,22 +111,22 @@ impl Story {
     }
 }
 
-/// Ten packets, twenty, forty: 64 MiB are 7,500 packets, which takes ten round trips of 100 ms.
+/// 10, 20, 40 packets and so on: 64 MiB are 7,500 packets, so ten round trips of 100 ms.
 #[test]
 fn slow_start_takes_a_round_trip_for_each_doubling() {
-    let mut story = Story::new(&sites(trunk(10_000, 50), Control::Cubic), &[(A, C)], 64);
-    story.pass(850);
-    assert!((8..64).contains(&story.served()[0]), "{:?}", story.served());
-    story.pass(250);
-    assert_eq!(story.served(), [64]);
+    let mut scenario = Scenario::new(&sites(trunk(10_000, 50), Control::Cubic), &[(A, C)], 64);
+    scenario.pass(850);
+    assert!((8..64).contains(&scenario.served()[0]), "{:?}", scenario.served());
+    scenario.pass(250);
+    assert_eq!(scenario.served(), [64]);
 }
 
 #[test]
 fn two_flows_share_a_trunk_evenly_and_fill_it() {
     let pairs = [(A, C), (B, D)];
     let line = Line { queue: 12 << 20, ..trunk(10_000, 5) };
-    let mut story = Story::new(&sites(line, Control::Cubic), &pairs, usize::MAX);
-    let rates = story.rates(1_500, 2_000);
+    let mut scenario = Scenario::new(&sites(line, Control::Cubic), &pairs, usize::MAX);
+    let rates = scenario.rates(1_500, 2_000);
     let sum = rates[0] + rates[1];
     assert!((0.95..=1.0).contains(&(sum / 10_000.0 / PAYLOAD)), "{rates:?}");
     assert!((rates[0] / rates[1] - 1.0).abs() < 0.1, "{rates:?}");
@@ -139,21 +139,22 @@ fn connections_between_two_sites_use_both_of_two_trunks() {
         trunks.extend(trunks.clone());
     }
     options.conns_per_peer = 4;
-    let mut story = Story::new(&options, &[(A, C)], usize::MAX);
-    let rates = story.rates(500, 500);
+    let mut scenario = Scenario::new(&options, &[(A, C)], usize::MAX);
+    let rates = scenario.rates(500, 500);
     assert!((0.9..=1.0).contains(&(rates[0] / 10_000.0 / PAYLOAD)), "{rates:?}");
-    let carried: Vec<u64> = story.cluster.world.trunks().iter().map(|t| t.carried.bytes).collect();
+    let carried: Vec<u64> =
+        scenario.cluster.world.trunks().iter().map(|t| t.carried.bytes).collect();
     assert!(carried[0].abs_diff(carried[2]) < carried[0] / 4, "{carried:?}");
 }
 
-/// One packet in 1,000 at a round trip of 2 ms: Reno's law allows 38.6 packets in a round trip,
-/// 1,380 Mbit/s, and CUBIC is no worse; BBR does not mind.
+/// A loss of one in 1,000 at a round trip of 2 ms: Reno's law allows 38.6 packets in a round trip,
+/// 1,380 Mbit/s, and CUBIC at least as much; BBR is not affected.
 #[test]
-fn a_lossy_trunk_stops_cubic_and_not_bbr() {
+fn a_lossy_trunk_limits_cubic_but_not_bbr() {
     let line = Line { loss_ppb: 1_000_000, queue: 32 << 20, ..trunk(10_000, 1) };
     let rate = |control| {
-        let mut story = Story::new(&sites(line.clone(), control), &[(A, C)], usize::MAX);
-        story.rates(1_000, 2_000)[0]
+        let mut scenario = Scenario::new(&sites(line.clone(), control), &[(A, C)], usize::MAX);
+        scenario.rates(1_000, 2_000)[0]
     };
     let (reno, cubic, bbr) = (rate(Control::Reno), rate(Control::Cubic), rate(Control::Bbr));
     assert!((0.75..=1.25).contains(&(reno / 1_380.0)), "{reno:.0} Mbit/s");
@@ -161,74 +162,74 @@ fn a_lossy_trunk_stops_cubic_and_not_bbr() {
     assert!(bbr > 0.85 * 10_000.0, "{bbr:.0} Mbit/s");
 }
 
-/// Acknowledgements wait behind the data of the other direction, which costs a tenth.
+/// Acknowledgements queue behind the data of the other direction, which costs a tenth.
 #[test]
 fn both_directions_share_a_half_duplex_trunk() {
     for (duplex, expected) in [(Duplex::Full, 2_000.0), (Duplex::Half, 1_000.0)] {
         let line = Line { duplex, queue: 1 << 20, ..trunk(1_000, 1) };
         let pairs = [(A, C), (D, B)];
-        let mut story = Story::new(&sites(line, Control::Cubic), &pairs, usize::MAX);
-        let rates = story.rates(1_000, 1_000);
+        let mut scenario = Scenario::new(&sites(line, Control::Cubic), &pairs, usize::MAX);
+        let rates = scenario.rates(1_000, 1_000);
         let sum = rates[0] + rates[1];
         assert!((0.85..=1.01).contains(&(sum / expected / PAYLOAD)), "{duplex:?}: {rates:?}");
     }
 }
 
-/// 10 Gbit/s into 1 Gbit/s with room for a tenth of what is under way: packets are lost as soon as
-/// slow start has begun, CUBIC takes many seconds to find its window, and everything arrives.
+/// 10 Gbit/s into 1 Gbit/s with a queue of a tenth of the bandwidth-delay product: packets are lost
+/// early in slow start, CUBIC takes many seconds to find its window, and all messages arrive.
 #[test]
 fn a_short_queue_loses_packets_and_no_messages() {
     let line = Line { queue: 256 << 10, ..trunk(1_000, 10) };
-    let mut story = Story::new(&sites(line, Control::Cubic), &[(A, C)], usize::MAX);
-    let rates = story.rates(12_000, 8_000);
+    let mut scenario = Scenario::new(&sites(line, Control::Cubic), &[(A, C)], usize::MAX);
+    let rates = scenario.rates(12_000, 8_000);
     assert!((0.65..=1.0).contains(&(rates[0] / 1_000.0 / PAYLOAD)), "{rates:?}");
-    let carried = story.cluster.world.trunks()[0].carried;
+    let carried = scenario.cluster.world.trunks()[0].carried;
     assert!(carried.overflowed > 0 && carried.queued_max <= 300 << 10, "{carried:?}");
-    story.end(2_000);
+    scenario.end(2_000);
 }
 
-/// A queue that is filled makes round trips longer by its length: 4 MiB at 1 Gbit/s are 34 ms.
+/// A full queue adds its length to round trips: 4 MiB at 1 Gbit/s are 34 ms.
 #[test]
-fn what_waits_in_a_queue_makes_everything_late() {
+fn a_full_queue_adds_latency() {
     let ping = |messages| {
         let line = Line { queue: 4 << 20, ..trunk(1_000, 1) };
-        let mut story = Story::new(&sites(line, Control::Cubic), &[(A, C)], messages);
-        story.pass(2_000);
-        let begun = story.cluster.world.now();
-        let put = story.cluster.put((B, D), Some(0)).unwrap();
+        let mut scenario = Scenario::new(&sites(line, Control::Cubic), &[(A, C)], messages);
+        scenario.pass(2_000);
+        let started = scenario.cluster.world.now();
+        let put = scenario.cluster.put((B, D), Some(0)).unwrap();
         let open = |c: &Cluster| !c.ledger.operations[put].seen.response_ok;
-        story.cluster.run_while("it is answered", Duration::from_secs(9), open).unwrap();
-        story.cluster.world.now().since(begun)
+        scenario.cluster.run_while("it is answered", Duration::from_secs(9), open).unwrap();
+        scenario.cluster.world.now().since(started)
     };
     let (idle, busy) = (ping(0), ping(800));
-    // A call, two handshakes, a ping and the PUT itself cross the queue.
+    // TCP handshake, two socket LND handshakes, a ping and the PUT pass the queue.
     let waited = busy.saturating_sub(idle);
     let expected = Duration::from_millis(20)..Duration::from_millis(6 * 40);
     assert!(expected.contains(&waited), "{idle:?} and {busy:?}");
 }
 
 #[test]
-fn a_link_that_flaps_costs_no_message() {
+fn a_flapping_link_loses_no_message() {
     let options = sites(trunk(10_000, 5), Control::Cubic);
     let faults = Faults { pauses: 1, longest: Duration::from_nanos(1), ..Faults::default() };
-    let mut story = Story::new(&Options { faults, ..options }, &[(A, C)], usize::MAX);
-    story.pass(300);
+    let mut scenario = Scenario::new(&Options { faults, ..options }, &[(A, C)], usize::MAX);
+    scenario.pass(300);
     let port = Port { host: A, index: 0 };
-    for told in [false, true] {
-        story.cluster.world.cut_link(port, told);
-        story.pass(50);
-        let before = story.served();
-        story.pass(950);
-        assert_eq!(story.served(), before, "nothing passes");
-        story.cluster.world.mend_link(port);
-        story.pass(2_500);
-        assert!(story.served()[0] > before[0] + 100, "it goes on");
+    for reported in [false, true] {
+        scenario.cluster.world.cut_link(port, reported);
+        scenario.pass(50);
+        let before = scenario.served();
+        scenario.pass(950);
+        assert_eq!(scenario.served(), before, "nothing passes");
+        scenario.cluster.world.restore_link(port);
+        scenario.pass(2_500);
+        assert!(scenario.served()[0] > before[0] + 100, "traffic continues");
     }
-    story.end(2_000);
+    scenario.end(2_000);
 }
 
 #[test]
-fn clocks_that_drift_apart_break_nothing() {
+fn clock_drift_causes_no_failures() {
     let options = Options::plain_on(Rails::even(2, &[0]));
     let faults = Faults { clocks: 1, longest: Duration::from_nanos(1), ..Faults::default() };
     let mut cluster = Cluster::new(&Options { faults, ..options }, Log::new(5_000));
@@ -243,5 +244,5 @@ fn clocks_that_drift_apart_break_nothing() {
     }
     assert!(cluster.world.now() > Time::from_secs(1_800));
     let dials = cluster.world.log().lines().filter(|line| line.contains("dial ")).count();
-    assert!(dials <= 6, "{dials} calls: both may call at first, and nobody again");
+    assert!(dials <= 6, "{dials} dials: both nodes may dial at first, but not again");
 }

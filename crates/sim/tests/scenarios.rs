@@ -1,4 +1,4 @@
-//! Named stories, each on a network that a test can do sums about.
+//! Scenarios on simple networks, whose expected values are easy to calculate.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn cluster(options: &Options) -> Cluster {
     Cluster::new(options, Log::new(200))
 }
 
-/// Lets time pass until a condition holds, and returns the time.
+/// Runs until a condition holds, and returns the time.
 fn until(cluster: &mut Cluster, what: &str, holds: impl Fn(&Cluster) -> bool) -> Time {
     let verdict = cluster.run_while(what, Duration::from_secs(600), |cluster| !holds(cluster));
     if let Err(violation) = verdict {
@@ -33,7 +33,7 @@ fn two_nodes_discover_each_other() {
     let reply = cluster.workload.answer(A, query).unwrap().as_ref().unwrap();
     assert_eq!((reply.primary, reply.nids.as_slice()), (nid, [nid].as_slice()));
     assert!(reply.multi_rail);
-    // A ping of B's own, or A's push, tells B as much.
+    // B learns the same by its own ping or by A's push.
     until(&mut cluster, "B knows A", |c| {
         c.world.node(B).unwrap().lnet().peers().iter().any(|peer| peer.multi_rail)
     });
@@ -62,14 +62,16 @@ fn a_node_that_restarts_is_known_by_its_new_incarnation() {
     until(&mut cluster, "the first PUT ends", |c| c.ledger.operations[put].seen.response_ok);
     cluster.crash(B, false).unwrap();
     let lost = cluster.put((A, B), Some(4096)).unwrap();
-    until(&mut cluster, "the PUT to nobody fails", |c| c.ledger.operations[lost].seen.sends == 1);
+    until(&mut cluster, "the PUT to the crashed node fails", |c| {
+        c.ledger.operations[lost].seen.sends == 1
+    });
     cluster.restart(B);
     reaches_in_the_end(&mut cluster, A, B);
 }
 
-/// A still has connections to B's former life when the new one calls.
+/// A still has connections to B's old incarnation when the new one connects.
 #[test]
-fn a_node_that_lost_power_and_calls_again_is_taken_for_new() {
+fn a_node_that_reconnects_after_a_power_failure_is_recognised_as_restarted() {
     let options = Options { faults: faulty(), ..Options::plain(2) };
     let mut cluster = cluster(&options);
     let put = cluster.put((A, B), Some(4096)).unwrap();
@@ -77,11 +79,11 @@ fn a_node_that_lost_power_and_calls_again_is_taken_for_new() {
     cluster.crash(B, true).unwrap();
     cluster.restart(B);
     reaches_in_the_end(&mut cluster, B, A);
-    let told = cluster.world.log().lines().any(|line| line.contains("has restarted"));
-    assert!(told, "A notices that B is another");
+    let noticed = cluster.world.log().lines().any(|line| line.contains("has restarted"));
+    assert!(noticed, "A notices that B has restarted");
 }
 
-/// A node may be waiting before it dials again, so it may try more than once.
+/// A node may wait before it dials again, so this tries more than once.
 fn reaches_in_the_end(cluster: &mut Cluster, from: HostId, to: HostId) {
     for _try in 0..20 {
         let put = cluster.put((from, to), Some(4096)).unwrap();
@@ -112,16 +114,16 @@ fn a_lazy_portal_without_buffers_stalls_its_senders_and_nothing_is_lost() {
     let served = |cluster: &Cluster| {
         cluster.ledger.operations[first..].iter().filter(|op| op.seen.served > 0).count()
     };
-    assert_eq!(served(&cluster), 0, "no buffer has come yet");
+    assert_eq!(served(&cluster), 0, "no buffer is posted yet");
     let peers = cluster.world.node(A).unwrap().lnet().peers();
     let (credits, min) = (peers[0].nis[0].credits, peers[0].nis[0].credits_min);
     assert_eq!(min, 8 - 20, "eight went to the LND and twelve had to wait");
-    // On each of two connections one header was read; nothing else moves.
+    // On each of two connections one header was read; all else is blocked.
     assert!((min..=min + 2).contains(&credits), "{credits} credits");
     until(&mut cluster, "all requests are served", |c| served(c) == 20);
 }
 
-/// Sends messages of 1 MiB as fast as it goes, and returns MiB per second in the steady state.
+/// Sends messages of 1 MiB as fast as possible, and returns MiB per second in the steady state.
 fn throughput(options: &Options, messages: usize) -> f64 {
     let mut cluster = cluster(options);
     for _ in 0..messages {
@@ -129,12 +131,12 @@ fn throughput(options: &Options, messages: usize) -> f64 {
     }
     let (first, last) = (messages / 10, messages - 1);
     let served = |n: usize| move |c: &Cluster| c.ledger.operations[n].seen.served == 1;
-    let begun = until(&mut cluster, "a tenth has arrived", served(first));
+    let started = until(&mut cluster, "a tenth has arrived", served(first));
     let ended = until(&mut cluster, "all has arrived", served(last));
-    (last - first) as f64 / ended.since(begun).as_secs_f64()
+    (last - first) as f64 / ended.since(started).as_secs_f64()
 }
 
-/// 100 Gbit/s and 50 ms one way. Without `slow_start` TCP begins with all that it may send.
+/// 100 Gbit/s and 50 ms one way. Without `slow_start` the initial window is unlimited.
 fn long_link(window: u64, peer_credits: u32, slow_start: bool) -> Options {
     let mut options = Options { peer_credits, ..Options::plain(2) };
     options.network = Network::even(100_000, Duration::from_millis(50));
@@ -144,8 +146,8 @@ fn long_link(window: u64, peer_credits: u32, slow_start: bool) -> Options {
     options
 }
 
-/// A credit is held until the socket has the message, and not for a round trip: eight credits
-/// of a mebibyte would otherwise carry 80 MiB/s here. Spec: lnet-behaviour §6.5, §15.2.
+/// A credit is held until the socket has taken the message, not for a round trip: otherwise eight
+/// credits of 1 MiB would carry only 80 MiB/s. Spec: lnet-behaviour §6.5, §15.2.
 #[test]
 fn eight_credits_fill_a_link_of_100_gbits_and_50_ms() {
     let rate = throughput(&long_link(4 << 30, 8, false), 2000);
@@ -154,7 +156,7 @@ fn eight_credits_fill_a_link_of_100_gbits_and_50_ms() {
 }
 
 #[test]
-fn where_socket_buffers_bind_the_rate_is_a_window_in_a_round_trip() {
+fn small_socket_buffers_limit_the_rate_to_a_window_per_round_trip() {
     let rate = throughput(&long_link(16 * MIB, 8, false), 400);
     let bound = 16.0 / 0.100;
     assert!((0.97..=1.03).contains(&(rate / bound)), "{rate:.1} of {bound:.1} MiB/s");

@@ -1,4 +1,4 @@
-//! LNet selftest over simulated nodes: named stories, and a swarm.
+//! LNet selftest over simulated nodes: scenarios, and a swarm.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ const CLIENTS: [HostId; 2] = [HostId(1), HostId(2)];
 const SERVERS: [HostId; 2] = [HostId(3), HostId(4)];
 const BATCH: &str = "load";
 const MIB: u32 = 1 << 20;
-/// Seconds after which LNet no longer waits for an answer, and some.
+/// A little more than the response timeout of LNet, in seconds.
 const RESPONSE_TIMEOUT: u64 = 240;
-/// One way: what an endless test can do is bound by it.
+/// One-way delay, which limits the rate of an endless test.
 const DELAY: Duration = Duration::from_millis(10);
 
 /// A console, two clients and two servers.
@@ -26,10 +26,10 @@ struct Lab {
 }
 
 impl Lab {
-    /// Takes the nodes into a session. With `faulty` what fails is no fault of the nodes.
+    /// Creates a session with all nodes. With `faulty`, failures are allowed.
     fn new(config: SelftestConfig, faulty: bool) -> Self {
         let selftest = Selftest { config, ..Selftest::default() };
-        // A pause of no time tells the checkers that not everything must succeed.
+        // A pause of no duration disables the checkers for runs without faults.
         let longest = Duration::from_nanos(1);
         let faults = Faults { pauses: faulty.into(), longest, ..Faults::default() };
         let mut options = Options { selftest: Some(selftest), faults, ..Options::plain(5) };
@@ -51,14 +51,14 @@ impl Lab {
         administrators.give(world, CONSOLE, command).expect("the console is up")
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     fn ask(&mut self, command: Command) -> Result<Reply, Errno> {
         let id = self.give(command);
         self.until("an answer", 120, |c| c.administrators.answer(CONSOLE, id).is_some());
         self.cluster.administrators.answer(CONSOLE, id).expect("just seen").clone()
     }
 
-    /// Gives a command that every node obeys.
+    /// Sends a command that must succeed on every node.
     fn tell(&mut self, command: Command) {
         let text = format!("{command:?}");
         match self.ask(command) {
@@ -93,7 +93,7 @@ impl Lab {
         }
     }
 
-    /// Asks until nothing runs any more.
+    /// Queries until no test runs.
     fn wait_for_the_end(&mut self) {
         for _second in 0..100 {
             if self.query(0, false).iter().all(|node| node.result == Ok(0)) {
@@ -123,7 +123,7 @@ impl Lab {
         self.require(verdict);
     }
 
-    /// Ends the run: every node, of whatever fate, has nothing left.
+    /// Ends the run, and requires that all nodes become idle.
     fn finish(&mut self) {
         let verdict = self.cluster.finish();
         self.require(verdict);
@@ -136,7 +136,7 @@ impl Lab {
         }
     }
 
-    /// Returns whether the log, as far as it is kept, has a line with all of these.
+    /// Returns whether a kept line of the log has all of these.
     fn has_line(&self, marks: &[&str]) -> bool {
         self.cluster.world.log().lines().any(|line| marks.iter().all(|mark| line.contains(mark)))
     }
@@ -153,7 +153,7 @@ fn is_idle(cluster: &Cluster, host: HostId) -> bool {
 }
 
 #[test]
-fn a_node_that_pings_itself_for_ever_can_be_stopped() {
+fn an_endless_self_ping_can_be_stopped() {
     let mut lab = Lab::new(SelftestConfig::default(), false);
     let (group, batch) = (String::from("self"), String::from(BATCH));
     lab.tell(Command::AddGroup { group: group.clone() });
@@ -170,7 +170,7 @@ fn a_node_that_pings_itself_for_ever_can_be_stopped() {
 }
 
 #[test]
-fn in_calm_every_rpc_is_done_once_and_counted_and_nothing_is_left() {
+fn without_faults_every_rpc_is_executed_and_counted_once() {
     let mut lab = Lab::new(SelftestConfig::default(), false);
     lab.add_test(brw(true, 4096, DataCheck::Full), 10, 2, (1, 1));
     lab.add_test(brw(false, 65_536, DataCheck::Full), 5, 3, (1, 1));
@@ -179,19 +179,19 @@ fn in_calm_every_rpc_is_done_once_and_counted_and_nothing_is_left() {
     lab.run();
     lab.wait_for_the_end();
 
-    // Of each client, and as they are paired, of each server.
+    // Per client, and as they are paired, per server.
     let (writes, reads, long_reads, pings) = (10 * 2, 5 * 3, 3 * 2, 20 * 4 * 2);
     let rpcs = writes + reads + long_reads + pings;
     for stats in lab.stats("clients") {
         let stats = stats.unwrap();
         assert_eq!(stats.rpcs_sent, rpcs);
-        // The destination lists: each of 12 bytes per server.
+        // The destination lists have 12 bytes per server.
         assert_eq!((stats.bulk_get, stats.bulk_put), (12 * (1 + 1 + 2 + 2), 0));
         assert_no_errors(&stats);
     }
     for stats in lab.stats("servers") {
         let stats = stats.unwrap();
-        // Beside the load one MAKE_SESSION, four TESTs and this question.
+        // In addition to the load: one MAKE_SESSION, four TESTs and this STAT request.
         assert_eq!(stats.rpcs_received, rpcs + 1 + 4 + 1);
         assert_eq!(stats.bulk_get, u64::from(writes * 4096));
         assert_eq!(stats.bulk_put, u64::from(reads * 65_536 + long_reads * MIB));
@@ -199,7 +199,7 @@ fn in_calm_every_rpc_is_done_once_and_counted_and_nothing_is_left() {
     }
     let target = Target::Group("clients".into());
     let Ok(Reply::Measures(nodes)) = lab.ask(Command::Measure { target, timeout: 5 }) else {
-        panic!("a question for measures has measures for an answer");
+        panic!("a measure request returns measures");
     };
     for node in nodes {
         let measures = node.result.unwrap();
@@ -220,14 +220,14 @@ fn assert_no_errors(stats: &Stats) {
 }
 
 #[test]
-fn a_batch_that_would_run_for_ever_stops_when_it_is_told_to_and_runs_again() {
+fn an_endless_batch_can_be_stopped_and_run_again() {
     let mut lab = Lab::new(SelftestConfig::default(), false);
     lab.add_test(brw(true, 8192, DataCheck::Full), -1, 2, (1, 1));
     lab.add_test(TestSpec::Ping, -1, 1, (1, 2));
     for force in [false, true] {
         lab.run();
         lab.pass(1);
-        // Of each client: two units of the first test, and one to each server of the second.
+        // Per client: two units of the first test, and one per server of the second.
         for test in [1, 2] {
             assert!(lab.query(test, false).iter().all(|node| node.result == Ok(2)));
         }
@@ -239,10 +239,10 @@ fn a_batch_that_would_run_for_ever_stops_when_it_is_told_to_and_runs_again() {
 }
 
 #[test]
-fn damaged_data_are_found_and_counted_and_only_they() {
+fn exactly_the_corrupted_data_are_found_and_counted() {
     let config = SelftestConfig { inject_errors: 2, ..SelftestConfig::default() };
     let mut lab = Lab::new(config, true);
-    // A unit ends at its first error: two of the five units of each client meet a damaged word.
+    // A unit ends at its first error: two of the five units of each client read a corrupted word.
     lab.add_test(brw(false, 4096, DataCheck::Full), 10, 5, (1, 1));
     lab.run();
     lab.wait_for_the_end();
@@ -255,7 +255,7 @@ fn damaged_data_are_found_and_counted_and_only_they() {
 }
 
 #[test]
-fn a_server_that_loses_power_fails_its_clients_and_no_others() {
+fn a_server_without_power_affects_only_its_clients() {
     let rpc_timeout = Duration::from_secs(10);
     let mut lab = Lab::new(SelftestConfig { rpc_timeout, ..SelftestConfig::default() }, true);
     lab.add_test(brw(true, 4096, DataCheck::Full), -1, 2, (1, 1));
@@ -269,14 +269,14 @@ fn a_server_that_loses_power_fails_its_clients_and_no_others() {
     let stats: Vec<Stats> = lab.stats("clients").into_iter().map(Result::unwrap).collect();
     assert_no_errors(&stats[0]);
     let lost = (stats[1].brw_errors, stats[1].ping_errors, stats[1].rpcs_expired);
-    assert_eq!(lost, (2, 1, 3), "each unit had one RPC on its way");
+    assert_eq!(lost, (2, 1, 3), "each unit had one RPC in progress");
 
     let servers = lab.query(0, true);
     assert!(servers[0].result.is_ok());
     assert!(matches!(servers[1].result, Err(NodeError::Rpc(_))), "{servers:?}");
     assert_eq!(servers[1].state, NodeState::Down);
 
-    // It comes back and knows of no session.
+    // After the restart it has no session.
     lab.cluster.restart(SERVERS[1]);
     lab.pass(90);
     let servers = lab.query(0, true);
@@ -289,7 +289,7 @@ fn a_server_that_loses_power_fails_its_clients_and_no_others() {
 }
 
 #[test]
-fn a_client_that_crashes_is_named_and_the_others_go_on() {
+fn a_crashed_client_is_reported_and_the_others_continue() {
     let mut lab = Lab::new(SelftestConfig::default(), true);
     lab.add_test(brw(false, 65_536, DataCheck::Full), -1, 4, (1, 2));
     lab.run();
@@ -305,7 +305,7 @@ fn a_client_that_crashes_is_named_and_the_others_go_on() {
     let active = lab.query(0, false);
     assert_eq!(active[0].result, Err(NodeError::Framework(Errno::ESRCH)));
     assert_eq!(active[1].result, Ok(0));
-    // Only the other is asked from now on, and it alone runs.
+    // From now on only the other client is used.
     lab.run();
     lab.pass(1);
     assert_eq!(lab.query(0, false)[1].result, Ok(1));
@@ -315,7 +315,7 @@ fn a_client_that_crashes_is_named_and_the_others_go_on() {
 }
 
 #[test]
-fn nodes_whose_console_dies_leave_the_session_by_themselves() {
+fn nodes_end_the_session_when_their_console_crashes() {
     let session_timeout = Duration::from_secs(30);
     let mut lab = Lab::new(SelftestConfig { session_timeout, ..SelftestConfig::default() }, true);
     lab.add_test(brw(true, MIB, DataCheck::Full), -1, 1, (1, 1));
@@ -332,13 +332,13 @@ fn nodes_whose_console_dies_leave_the_session_by_themselves() {
         assert!(lab.has_line(&[&host, "has not been heard of for too long"]), "{host}");
     }
     let free = |c: &Cluster| CLIENTS.iter().chain(&SERVERS).all(|host| is_idle(c, *host));
-    // A server's GET that found nothing is given up when its REPLY is overdue.
+    // A server's unanswered GET ends when its response times out.
     lab.until("all is over", RESPONSE_TIMEOUT, free);
     lab.finish();
 }
 
 #[test]
-fn a_partition_that_heals_leaves_the_session_whole() {
+fn a_session_survives_a_partition() {
     let mut lab = Lab::new(SelftestConfig::default(), true);
     lab.add_test(brw(true, 65_536, DataCheck::Full), -1, 2, (1, 1));
     lab.run();
@@ -374,9 +374,9 @@ fn equal_seeds_of_administrators_write_equal_logs() {
     }
 }
 
-/// A swarm that never meets what it is for proves nothing.
+/// Checks that the swarm covers these cases.
 #[test]
-fn a_few_seeds_of_administrators_meet_every_fate_of_a_test() {
+fn a_few_seeds_of_administrators_cover_every_outcome_of_a_test() {
     let mut missing = vec![
         "its console ended it",
         "another console took this node by force",
@@ -398,5 +398,5 @@ fn a_few_seeds_of_administrators_meet_every_fate_of_a_test() {
             return;
         }
     }
-    panic!("never seen: {missing:?}");
+    panic!("never occurred: {missing:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fulmar_sim::options::Canary;
+use fulmar_sim::options::Defect;
 use fulmar_sim::{Failure, Options, capture};
 
 use crate::context::complain;
@@ -19,9 +19,9 @@ pub(super) struct Flavour {
     /// Routers connect the nodes
     #[arg(long, conflicts_with_all = ["selftest", "rails"])]
     routed: bool,
-    /// Put a deliberate defect into the simulator, which its checkers must find
-    #[arg(long, value_name = "FAULT", value_parser = canary)]
-    pub(super) canary: Option<Canary>,
+    /// Add a deliberate defect to the simulator, which its checkers must find
+    #[arg(long, value_name = "DEFECT", value_parser = defect)]
+    pub(super) defect: Option<Defect>,
 }
 
 impl Flavour {
@@ -33,29 +33,31 @@ impl Flavour {
             Self { routed: true, .. } => Options::draw_routed(seed),
             _ => Options::draw(seed),
         };
-        Options { canary: self.canary, ..options }
+        Options { defect: self.defect, ..options }
     }
 
     /// Returns the kind of run for one seed of a swarm.
     pub(super) fn share(self, seed: u64) -> Self {
-        let planted_anywhere = !matches!(self.canary, Some(Canary::LostForward | Canary::LostPool));
+        let in_any_flavour = !matches!(self.defect, Some(Defect::LostForward | Defect::LostPool));
         match self {
-            Self { selftest: false, rails: false, routed: false, .. } if planted_anywhere => Self {
+            Self { selftest: false, rails: false, routed: false, .. } if in_any_flavour => Self {
                 selftest: seed % 8 == 5,
                 rails: seed % 8 == 6,
                 routed: seed % 8 == 7,
                 ..self
             },
-            // Only runs with routers can show a defect of routers.
+            // These defects are in the forwarding of routers.
             Self { selftest: false, rails: false, .. } => Self { routed: true, ..self },
             _ => self,
         }
     }
 }
 
-fn canary(name: &str) -> Result<Canary, String> {
-    let found = Canary::ALL.into_iter().find(|canary| canary.name() == name);
-    found.ok_or_else(|| format!("the defects are {}", Canary::ALL.map(Canary::name).join(", ")))
+fn defect(name: &str) -> Result<Defect, String> {
+    let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
+    found.ok_or_else(|| {
+        format!("the defect must be one of {}", Defect::ALL.map(Defect::name).join(", "))
+    })
 }
 
 /// Reports a failure, and writes the traffic of the run as a capture for Wireshark.

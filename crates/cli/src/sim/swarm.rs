@@ -12,9 +12,9 @@ use crate::context::print;
 
 /// Run many seeds on all processors, and stop at the first that fails
 ///
-/// Without a kind of run most seeds are plain, and every eighth is of each other kind. With
-/// --canary each run has a deliberate defect in the simulator: the swarm then succeeds if a seed
-/// fails, and reports it if none does.
+/// Without a flavour most seeds are plain, and every eighth is of each other kind. With --defect
+/// each run has a deliberate defect in the simulator: a seed that fails has found it, and it is
+/// reported if no seed finds it.
 ///
 /// Exit status: 0 if no seed fails; 1 if one does; 2 if the request is invalid.
 #[derive(Debug, clap::Args)]
@@ -43,19 +43,19 @@ pub(super) fn main(args: &Args) -> ExitCode {
     });
     let (runs, steps) = (swarm.runs.into_inner(), swarm.steps.into_inner());
     let failed = swarm.failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (good, text) = match (failed, args.flavour.canary) {
-        (None, None) => (true, format!("{runs} seeds, {steps} steps: no failures\n")),
-        (None, Some(canary)) => {
-            (true, format!("{runs} seeds, {steps} steps: {} was NOT found\n", canary.name()))
+    let (good, text) = match (failed, args.flavour.defect) {
+        (None, None) => (true, format!("{runs} seeds, {steps} steps: all good\n")),
+        (None, Some(defect)) => {
+            (true, format!("{runs} seeds, {steps} steps: {} was NOT found\n", defect.name()))
         }
         (Some(failure), None) => {
             report(&failure, None);
             return ExitCode::FAILURE;
         }
-        (Some(failure), Some(canary)) => {
+        (Some(failure), Some(defect)) => {
             let (seed, found) = (failure.options.seed, &failure.violation);
-            let (name, command) = (canary.name(), failure.command());
-            (false, format!("{name} was found by seed {seed}: {found}\n{command}\n"))
+            let (name, command) = (defect.name(), failure.command());
+            (false, format!("{name} is found by seed {seed}: {found}\n{command}\n"))
         }
     };
     let printed = print(&text) == 0;

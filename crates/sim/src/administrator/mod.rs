@@ -1,4 +1,5 @@
-//! People at the consoles of nodes: each gives a command, waits for the answer, thinks, goes on.
+//! Administrators at selftest consoles: each sends a command, waits for the answer and a random
+//! time, and continues.
 
 mod script;
 
@@ -17,44 +18,44 @@ use crate::world::World;
 
 /// The key of every session.
 const KEY: u32 = 4711;
-/// How often somebody looks whether his node is up again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Wait before a command is tried again on a node that is down.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All of them, and what they were told.
+/// All administrators, and the answers to their commands.
 #[derive(Debug)]
 pub struct Administrators {
     rng: Rng,
     endless: bool,
-    people: BTreeMap<HostId, Administrator>,
-    /// Who gives his next command, and when: everybody who does not wait for an answer.
+    consoles: BTreeMap<HostId, Console>,
+    /// The next commands: the hosts of all administrators who do not wait for an answer, by time.
     agenda: Queue<HostId>,
     answers: BTreeMap<(HostId, CommandId), Option<ConsoleAnswer>>,
-    /// Sessions are ended, and none begins.
+    /// Sessions are ended, and no new ones start.
     calm: bool,
 }
 
 #[derive(Debug, Default)]
-struct Administrator {
+struct Console {
     script: VecDeque<Command>,
     waiting: Option<CommandId>,
     done: bool,
 }
 
 impl Administrators {
-    /// Draws when they begin.
+    /// Draws the start times.
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed ^ ADMINISTRATOR_STREAM);
-        let (mut agenda, mut people) = (Queue::default(), BTreeMap::new());
+        let (mut agenda, mut consoles) = (Queue::default(), BTreeMap::new());
         let selftest = options.selftest.clone().unwrap_or_default();
         for host in (0..selftest.administrators.min(options.nodes)).map(HostId) {
             agenda.push(Time(rng.below(options.safety.0 / 4)), host);
-            people.insert(host, Administrator::default());
+            consoles.insert(host, Console::default());
         }
         let (endless, answers, calm) = (selftest.endless, BTreeMap::new(), false);
-        Self { rng, endless, people, agenda, answers, calm }
+        Self { rng, endless, consoles, agenda, answers, calm }
     }
 
-    /// Gives a command to the console of a node, unless that is down.
+    /// Sends a command to the console of a node, unless the node is down.
     ///
     /// # Panics
     /// If the node has no selftest.
@@ -71,42 +72,42 @@ impl Administrators {
         self.answers.get(&(host, command))?.as_ref()
     }
 
-    /// Returns how many commands are not answered and how many people are not done.
+    /// Returns the number of unanswered commands plus the number of unfinished administrators.
     pub fn pending(&self) -> usize {
         let open = self.answers.values().filter(|answer| answer.is_none()).count();
-        open + self.people.values().filter(|person| !person.done).count()
+        open + self.consoles.values().filter(|console| !console.done).count()
     }
 
-    /// Returns when somebody next gives a command.
+    /// Returns the time of the next command.
     pub fn next(&self) -> Option<Time> {
         self.agenda.next()
     }
 
-    /// From now on everybody only ends his session.
-    pub fn calm_down(&mut self) {
+    /// Makes all administrators end their sessions and do nothing else.
+    pub fn end_sessions(&mut self) {
         self.calm = true;
-        for person in self.people.values_mut() {
-            person.script = [Command::EndSession {}].into();
+        for console in self.consoles.values_mut() {
+            console.script = [Command::EndSession {}].into();
         }
     }
 
-    /// Lets the next one give his command.
+    /// Sends the next command.
     pub fn act(&mut self, world: &mut World) {
         let Some((now, host)) = self.agenda.pop() else { return };
         if world.node(host).is_none() {
-            return self.agenda.push(now.max(world.now()) + PATIENCE, host);
+            return self.agenda.push(now.max(world.now()) + RETRY_INTERVAL, host);
         }
         let Some(command) = self.next_command(world, host) else { return };
         let id = self.give(world, host, command);
-        if let Some(person) = self.people.get_mut(&host) {
-            person.waiting = id;
+        if let Some(console) = self.consoles.get_mut(&host) {
+            console.waiting = id;
         }
     }
 
-    /// Takes what a node told.
+    /// Handles a signal of a node.
     ///
     /// # Panics
-    /// If it answers what it was not asked, or for the second time.
+    /// If a node answers a command that was not sent, or answers twice.
     pub fn react(&mut self, now: Time, signal: &Signal) {
         match signal {
             Signal::Commanded { host, command, answer } => {
@@ -123,38 +124,38 @@ impl Administrators {
         }
     }
 
-    /// Whoever has his answer thinks, for longer or shorter.
+    /// Schedules the next command after a random time.
     fn answered(&mut self, now: Time, host: HostId, command: CommandId) {
-        let Some(person) = self.people.get_mut(&host) else { return };
-        if person.waiting != Some(command) {
+        let Some(console) = self.consoles.get_mut(&host) else { return };
+        if console.waiting != Some(command) {
             return;
         }
-        person.waiting = None;
+        console.waiting = None;
         let longest = if self.rng.one_in(3) { 3_000_000_000 } else { 50_000_000 };
         self.agenda.push(now + Duration::from_nanos(self.rng.below(longest)), host);
     }
 
     /// The session is lost with the node.
     fn crashed(&mut self, now: Time, host: HostId) {
-        let Some(person) = self.people.get_mut(&host) else { return };
+        let Some(console) = self.consoles.get_mut(&host) else { return };
         if !self.calm {
-            person.script.clear();
+            console.script.clear();
         }
-        if person.waiting.take().is_some() {
-            self.agenda.push(now + PATIENCE, host);
+        if console.waiting.take().is_some() {
+            self.agenda.push(now + RETRY_INTERVAL, host);
         }
     }
 
     fn next_command(&mut self, world: &World, host: HostId) -> Option<Command> {
-        let person = self.people.get_mut(&host)?;
-        if person.script.is_empty() && !self.calm {
-            person.script = script::draw(&mut self.rng, world, self.endless);
+        let console = self.consoles.get_mut(&host)?;
+        if console.script.is_empty() && !self.calm {
+            console.script = script::draw(&mut self.rng, world, self.endless);
         }
-        let command = person.script.pop_front();
-        person.done = command.is_none();
+        let command = console.script.pop_front();
+        console.done = command.is_none();
         command
     }
 }
 
-/// Keeps what they draw apart from what the network draws.
+/// Gives the administrators a random stream of their own.
 const ADMINISTRATOR_STREAM: u64 = 0x6164_6d69_6e00_0000;

@@ -1,4 +1,4 @@
-//! What an administrator does from the beginning of a session to its end.
+//! Draws the commands of a selftest session.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ const BATCH: &str = "load";
 pub(super) fn draw(rng: &mut Rng, world: &World, endless: bool) -> VecDeque<Command> {
     let all: Vec<Nid> = world.host_ids().map(|host| world.nid(host)).collect();
     let servers = some_of(rng, if endless { &all[1..] } else { &all });
-    // A node that tests itself is bound by no delay: it must not do so for ever.
+    // A test of a node with itself has no delay, so an endless one would never let time pass.
     let others = all.iter().filter(|nid| !endless || !servers.contains(nid)).copied();
     let clients = some_of(rng, &others.collect::<Vec<_>>());
     let name = format!("s{}", rng.below(1000));
@@ -32,9 +32,9 @@ pub(super) fn draw(rng: &mut Rng, world: &World, endless: bool) -> VecDeque<Comm
     }
     for _ in 0..rng.between(1, 2) {
         script.push(Command::Run { batch: BATCH.into(), timeout: 0 });
-        // Faults are to strike while something runs.
-        let looks = if endless { rng.between(2, 8) } else { rng.between(0, 5) };
-        script.extend((0..looks).map(|_| look(rng, &all)));
+        // Faults should occur while tests run.
+        let queries = if endless { rng.between(2, 8) } else { rng.between(0, 5) };
+        script.extend((0..queries).map(|_| read_only(rng, &all)));
         if endless || rng.one_in(2) {
             script.push(Command::Stop { batch: BATCH.into(), force: rng.one_in(2) });
             script.push(query(rng));
@@ -55,7 +55,7 @@ fn add_group(rng: &mut Rng, script: &mut Vec<Command>, group: &str, nodes: &[Nid
             script.push(Command::CleanGroup { group: named(), states });
         }
         2 => {
-            // Away and back again.
+            // Some nodes are removed and added again.
             let nodes = some_of(rng, nodes);
             script.push(Command::RemoveNodes { group: named(), nodes: nodes.clone() });
             script.push(Command::AddNodes { group: named(), nodes });
@@ -85,8 +85,8 @@ fn add_test(rng: &mut Rng, servers: u32, endless: bool) -> Command {
     }
 }
 
-/// Something that changes nothing.
-fn look(rng: &mut Rng, all: &[Nid]) -> Command {
+/// Draws a command that changes nothing.
+fn read_only(rng: &mut Rng, all: &[Nid]) -> Command {
     let target = match rng.below(4) {
         0 => Target::Session,
         1 => Target::Group(CLIENTS.into()),
@@ -109,7 +109,7 @@ fn query(rng: &mut Rng) -> Command {
     Command::Query { batch: BATCH.into(), test: 0, servers: rng.one_in(4), timeout }
 }
 
-/// Draws at least one of these, in another order.
+/// Draws at least one of the nodes, in random order.
 fn some_of(rng: &mut Rng, nodes: &[Nid]) -> Vec<Nid> {
     let mut left = nodes.to_vec();
     let count = rng.between(1, nodes.len() as u64);

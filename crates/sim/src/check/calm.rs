@@ -1,4 +1,4 @@
-//! Where nothing goes wrong, everything succeeds. Guards 7, 10 and 11 of lnet-behaviour §17.
+//! Without faults everything succeeds. Checks invariants 7, 10 and 11 of lnet-behaviour §17.
 
 use fulmar_base::Errno;
 use fulmar_lnet::EventKind;
@@ -12,17 +12,22 @@ use crate::signal::Signal;
 
 const CHECKER: &str = "calm";
 
-/// For runs without faults.
+/// The checker of runs without faults.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     notices: u64,
 }
 
 impl Calm {
-    pub(super) fn observe(&mut self, ledger: &Ledger, life: u32, signal: &Signal) -> Verdict {
+    pub(super) fn observe(
+        &mut self,
+        ledger: &Ledger,
+        incarnation: u32,
+        signal: &Signal,
+    ) -> Verdict {
         match signal {
             Signal::Event { host, event } if event.kind == EventKind::Send => {
-                let number = ledger.own_operation(*host, life, event);
+                let number = ledger.own_operation(*host, incarnation, event);
                 let expect = number.map(|number| ledger.operations[number].expect);
                 let may_fail = event.status.is_ok() || expect == Some(Expect::Anything);
                 require(may_fail, CHECKER, || format!("{host}: a send fails: {event:?}"))
@@ -70,7 +75,7 @@ fn is_harmless(notice: &Notice) -> bool {
     use fulmar_lnd::Notice as Lnd;
     use fulmar_lnet::Notice as Lnet;
     match notice {
-        // A response can come in time and be waited for in vain: the PUT was meant to be dropped.
+        // A PUT that is dropped on purpose has no response, so its timeout is harmless.
         Notice::Lnet(notice) => matches!(
             notice,
             Lnet::Dropped { .. }
@@ -83,10 +88,10 @@ fn is_harmless(notice: &Notice) -> bool {
     }
 }
 
-/// Returns whether every node did what it was asked.
+/// Returns whether the command succeeded on every node.
 fn is_fulfilled(answer: &ConsoleAnswer) -> bool {
     match answer {
-        // Who tidies up may find that there is nothing to end.
+        // The cleanup may find no session to end.
         Err(errno) => *errno == Errno::ESRCH,
         Ok(Reply::Nodes(reply)) => all_ok(&reply.nodes),
         Ok(Reply::Active(nodes)) => all_ok(nodes),

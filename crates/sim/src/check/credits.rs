@@ -1,5 +1,5 @@
-//! Credits, counted twice: by the nodes, and by us from what they write. Guards 1, 2 and 4 of
-//! lnet-behaviour §17.
+//! Compares the credits of nodes with our own count of their messages. Checks invariants 1, 2 and 4
+//! of lnet-behaviour §17.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::{HostId, TcpId};
 
 const CHECKER: &str = "credits";
 
-/// The messages that each node has written and its sockets have not taken whole.
+/// The messages that each node has written and its sockets have not taken completely.
 #[derive(Debug)]
 pub(crate) struct Recount {
     peer_credits: u32,
-    /// Peers lose interfaces and get them again: credits of one that was forgotten are not those
-    /// of its successor, so that our count is no bound any more.
+    /// Interfaces are removed and added: a removed peer NI and its successor have separate credits,
+    /// so our count is not a limit.
     renewed: bool,
-    /// Messages hold their credits until peers have acknowledged them, which we do not see.
+    /// Messages hold their credits until peers acknowledge them, which we do not see.
     acknowledged: bool,
     writing: BTreeMap<(HostId, TcpId), u32>,
     towards: BTreeMap<(HostId, Nid), u32>,
@@ -86,12 +86,12 @@ impl Recount {
         }
     }
 
-    /// Judges a node when it has been told everything.
+    /// Checks a node after all notifications.
     pub(super) fn settled(&self, world: &World, host: HostId) -> Verdict {
         let Some(node) = world.node(host) else { return Ok(()) };
         let own = node.lnet().check_invariants();
         require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))?;
-        // A node that stands still has not been told what its sockets took.
+        // A paused node has not been notified yet of the data that its sockets took.
         if world.is_paused(host) { Ok(()) } else { self.settled_node(world, host, node) }
     }
 
@@ -106,7 +106,7 @@ impl Recount {
             let held = credits_max - credits.max(0);
             let written = self.towards.get(&(host, nid)).copied().unwrap_or(0);
             let waiting = waiting_for_a_connection(node, peer_ni.nid);
-            // A message that waits for a credit of its interface holds one of its peer already.
+            // A message that waits for an NI credit holds a peer credit already.
             let nis: i64 = node.lnet().nis().iter().map(|ni| (-ni.credits).max(0)).sum();
             let counted = i64::from(written) + waiting;
             let bounded = counted <= held && (self.acknowledged || held <= counted + nis + delayed);
@@ -121,7 +121,7 @@ impl Recount {
         Ok(())
     }
 
-    /// Judges each node when it should have nothing to do.
+    /// Checks that each node is idle.
     pub(super) fn idle(&self, world: &World, now: Time) -> Verdict {
         for host in world.host_ids() {
             let Some(node) = world.node(host) else { continue };
@@ -138,7 +138,7 @@ impl Recount {
     }
 }
 
-/// Returns how many messages rules have delayed, those that have gone on since included.
+/// Returns how many messages fault rules have delayed so far.
 fn delayed(node: &Node) -> i64 {
     let rules = node.lnet().faults().into_iter();
     let delays = rules.filter(|fault| fault.rule.kind() == FaultKind::Delay);

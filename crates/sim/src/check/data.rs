@@ -1,5 +1,5 @@
-//! Where every byte came from. Bulk has no bytes here: a segment carries the name of the memory
-//! that it was written from, so what is in a buffer is a list of names.
+//! Checks the origin of every byte. Bulk data has no bytes here: a segment refers to its source
+//! memory, so the content of a buffer is a list of references.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,25 @@ use crate::signal::Signal;
 
 const CHECKER: &str = "data";
 
-/// What was stored in each buffer since it was made. A buffer belongs to one node for ever.
+/// The content of each buffer. A buffer always belongs to the same node.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     stored: BTreeMap<BufferId, BTreeMap<u64, Span>>,
-    /// The only descriptor over the buffer has had its last event.
+    /// Buffers whose only MD is unlinked.
     retired: BTreeSet<BufferId>,
 }
 
 impl Memory {
-    pub(super) fn observe(&mut self, ledger: &Ledger, life: u32, signal: &Signal) -> Verdict {
+    pub(super) fn observe(
+        &mut self,
+        ledger: &Ledger,
+        incarnation: u32,
+        signal: &Signal,
+    ) -> Verdict {
         match signal {
             Signal::Stored { sink, source, .. } => self.store(*sink, *source),
             Signal::Event { host, event } => {
-                let key = MdKey { host: *host, life, md: event.md };
+                let key = MdKey { host: *host, incarnation, md: event.md };
                 let verdict = self.arrived(ledger, key, event);
                 if let Some(record) = ledger.mds.get(&key).filter(|_| event.unlinked) {
                     self.retired.insert(record.made.buffer);
@@ -44,7 +49,7 @@ impl Memory {
             return Ok(());
         }
         let runs = self.stored.entry(sink.buffer).or_default();
-        // What continues the run before it joins it, so that cutting does not multiply runs.
+        // A segment that continues the run before it is merged, so that cutting adds no runs.
         if let Some((start, run)) = runs.range_mut(..sink.offset).next_back() {
             let follows = *start + u64::from(run.len) == sink.offset
                 && run.buffer == source.buffer
@@ -58,7 +63,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A PUT or a REPLY is complete: the right bytes are in the right place.
+    /// Checks that a completed PUT or REPLY stored the right bytes in the right place.
     fn arrived(&self, ledger: &Ledger, key: MdKey, event: &Event) -> Verdict {
         if event.status.is_err() || event.mlength == 0 {
             return Ok(());
@@ -73,18 +78,20 @@ impl Memory {
             _ => return Ok(()),
         };
         let Some((buffer, offset)) = source else {
-            return require(false, CHECKER, || format!("{key:?}: data from nowhere: {event:?}"));
+            return require(false, CHECKER, || {
+                format!("{key:?}: data without a source: {event:?}")
+            });
         };
         let wanted = Span { buffer, offset, len: event.mlength };
         let at = record.made.offset + event.offset;
         let found = self.stored.get(&record.made.buffer).and_then(|runs| covering(runs, at));
         require(found.is_some_and(|found| begins_with(found, wanted)), CHECKER, || {
-            format!("{key:?} at {at}: {wanted:?} was sent, {found:?} is there: {event:?}")
+            format!("{key:?} at {at}: {wanted:?} was sent, {found:?} is stored: {event:?}")
         })
     }
 }
 
-/// Returns what is stored from `at` on, as far as it is of one piece.
+/// Returns the contiguous data stored from `at` on.
 fn covering(runs: &BTreeMap<u64, Span>, at: u64) -> Option<Span> {
     let (start, run) = runs.range(..=at).next_back()?;
     let skip = u32::try_from(at - start).ok().filter(|skip| *skip < run.len)?;
@@ -104,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_message_are_found_as_one() {
+    fn contiguous_pieces_of_a_message_are_merged() {
         let mut memory = Memory::default();
         memory.store(span(1, 100, 10), span(2, 0, 10)).unwrap();
         memory.store(span(1, 110, 5), span(2, 10, 5)).unwrap();

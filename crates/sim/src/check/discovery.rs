@@ -1,4 +1,4 @@
-//! Nothing but pings is said to a node of which nothing is known. Guards 26 of lnet-behaviour §17.
+//! A node sends only pings to an unknown peer. Checks invariant 26 of lnet-behaviour §17.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::HostId;
 use crate::signal::Signal;
 use crate::world::World;
 
-/// Who has asked or been told what the other is.
+/// The pairs of nodes of which the first has pinged the second or received its push.
 #[derive(Debug, Default)]
 pub(crate) struct Discovery {
     known: BTreeSet<(HostId, HostId)>,
@@ -19,7 +19,7 @@ impl Discovery {
     pub(super) fn observe(&mut self, world: &World, signal: &Signal) -> Verdict {
         match signal {
             Signal::Wrote { host, header, .. } => {
-                // Whatever way it goes, and whoever carries it, it is a word of one to another.
+                // Only the source and the target matter, not the routers between them.
                 let ends = (world.host_of(header.source), world.host_of(header.target));
                 match ends {
                     (Some(from), Some(to)) if from == *host => self.wrote(from, to, header),
@@ -39,14 +39,14 @@ impl Discovery {
             Body::Get { portal: RESERVED_PORTAL, .. } => {
                 self.known.insert((host, peer));
             }
-            // A push tells its receiver as much as a ping would.
+            // A push carries the same information as a ping.
             Body::Put { portal: RESERVED_PORTAL, .. } => {
                 self.known.insert((peer, host));
             }
             Body::Get { .. } | Body::Put { .. } => {
                 let known = self.known.contains(&(host, peer));
                 return require(known, "discovery", || {
-                    format!("{host} has not pinged {peer}, and writes {header:?}")
+                    format!("{host} has not pinged {peer}, but writes {header:?}")
                 });
             }
             Body::Ack { .. } | Body::Reply { .. } => {}

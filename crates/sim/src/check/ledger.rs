@@ -1,4 +1,4 @@
-//! What the workload meant to happen, and what has happened of it.
+//! The operations of the workload: what is expected, and what was observed.
 
 use std::collections::BTreeMap;
 
@@ -8,61 +8,61 @@ use fulmar_lnet_wire::Nid;
 
 use crate::HostId;
 
-/// A memory descriptor of one life of one node.
+/// An MD of one incarnation of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MdKey {
     /// The node.
     pub host: HostId,
-    /// Which life of it.
-    pub life: u32,
-    /// The descriptor.
+    /// The incarnation of the node.
+    pub incarnation: u32,
+    /// The MD.
     pub md: MdId,
 }
 
-/// A descriptor as it was made, and what became of it.
+/// An MD as it was created, and its state.
 #[derive(Clone, Debug)]
 pub struct MdRecord {
-    /// As it was made.
+    /// The MD as it was created.
     pub made: Md,
-    /// The operation that it is for, if it is for one only.
+    /// The operation of its initiator, if any.
     pub operation: Option<usize>,
-    /// How many operation events it has had.
+    /// Number of its operation events.
     pub events: u32,
-    /// It has had its last event.
+    /// Whether it is unlinked.
     pub unlinked: bool,
-    /// The workload has unlinked it.
+    /// Whether the workload has unlinked it.
     pub unlink_asked: bool,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A PUT, and whether it wants an ACK.
+    /// A PUT.
     Put {
-        /// Whether it does.
+        /// Whether it requests an ACK.
         ack: bool,
     },
     /// A GET.
     Get,
 }
 
-/// What must become of an operation if nothing goes wrong.
+/// The expected result of an operation without faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// So many bytes are moved.
+    /// So many bytes are transferred.
     Moved(u32),
-    /// The target takes the message and drops it.
+    /// The target receives the message and drops it.
     Dropped,
-    /// It is cancelled on the way: anything may be.
+    /// It is cancelled while in progress: any result is allowed.
     Anything,
 }
 
 /// One PUT or GET.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// What it does.
+    /// Its kind.
     pub action: Action,
-    /// The initiator's descriptor.
+    /// The initiator's MD.
     pub md: MdKey,
     /// The target.
     pub target: HostId,
@@ -70,67 +70,67 @@ pub struct Operation {
     pub loopback: bool,
     /// The portal.
     pub portal: u32,
-    /// What must match.
+    /// The match bits.
     pub match_bits: u64,
-    /// Unique in the run.
+    /// The header data, unique in the run.
     pub header_data: u64,
     /// The initiator's memory.
     pub local: Span,
-    /// Where a GET reads: the beginning of what it asks for.
+    /// The buffer and offset from which a GET reads.
     pub remote: Option<(BufferId, u64)>,
-    /// What must become of it.
+    /// The expected result.
     pub expect: Expect,
-    /// Whether an ACK or a REPLY must come.
+    /// Whether an ACK or a REPLY must arrive.
     pub answer: bool,
-    /// The NID that it must come from, if one is given, and the NID that was addressed.
+    /// The source NID, if one is given, and the target NID.
     pub pair: Option<(Option<Nid>, Nid)>,
-    /// What has become of it.
+    /// The observed state.
     pub seen: Seen,
 }
 
-/// What has become of an operation.
+/// The observed state of an operation.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// SEND events.
+    /// Number of SEND events.
     pub sends: u32,
     /// Whether the SEND succeeded.
     pub send_ok: bool,
-    /// ACKs or REPLYs seen by the initiator.
+    /// Number of ACKs or REPLYs at the initiator.
     pub responses: u32,
-    /// Whether the response was good.
+    /// Whether the response succeeded.
     pub response_ok: bool,
-    /// Events at the target.
+    /// Number of events at the target.
     pub served: u32,
-    /// Bytes that the target took.
+    /// Bytes that the target accepted.
     pub accepted: u32,
-    /// What the target's handler is to be done with before the ACK.
+    /// The target's event that must be handled before the ACK.
     pub handling: Option<EventDone>,
-    /// The initiator's descriptor has had its last event.
+    /// Whether the initiator's MD is unlinked.
     pub over: bool,
-    /// The initiator died.
+    /// Whether the initiator has crashed.
     pub lost: bool,
 }
 
 impl Seen {
-    /// Returns whether nothing more can come of the operation.
+    /// Returns whether the operation is over.
     pub fn is_over(&self) -> bool {
         self.over || self.lost
     }
 }
 
-/// Everything that was begun.
+/// All operations and MDs.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The operations, in the order in which they were begun.
+    /// The operations, in the order in which they started.
     pub operations: Vec<Operation>,
-    /// The descriptors.
+    /// The MDs.
     pub mds: BTreeMap<MdKey, MdRecord>,
     by_header_data: BTreeMap<u64, usize>,
     by_match_bits: BTreeMap<u64, usize>,
 }
 
 impl Ledger {
-    /// Records a descriptor.
+    /// Records an MD.
     pub(crate) fn declare_md(&mut self, key: MdKey, made: Md, operation: Option<usize>) {
         let record = MdRecord { made, operation, events: 0, unlinked: false, unlink_asked: false };
         self.mds.insert(key, record);
@@ -155,12 +155,17 @@ impl Ledger {
         self.by_match_bits.get(&match_bits).copied()
     }
 
-    /// Returns the operation whose initiator has this event.
-    pub(crate) fn own_operation(&self, host: HostId, life: u32, event: &Event) -> Option<usize> {
-        self.mds.get(&MdKey { host, life, md: event.md })?.operation
+    /// Returns the operation of an event at its initiator.
+    pub(crate) fn own_operation(
+        &self,
+        host: HostId,
+        incarnation: u32,
+        event: &Event,
+    ) -> Option<usize> {
+        self.mds.get(&MdKey { host, incarnation, md: event.md })?.operation
     }
 
-    /// Forgets what a node that died had begun.
+    /// Marks the operations of a crashed node as lost, and its MDs as unlinked.
     pub(crate) fn crashed(&mut self, host: HostId) {
         for operation in self.operations.iter_mut().filter(|operation| !operation.seen.over) {
             operation.seen.lost |= operation.md.host == host;
@@ -170,7 +175,7 @@ impl Ledger {
         }
     }
 
-    /// Returns how many operations are still under way.
+    /// Returns the number of operations in progress.
     pub fn pending(&self) -> usize {
         self.operations.iter().filter(|operation| !operation.seen.is_over()).count()
     }

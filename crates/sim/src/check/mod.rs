@@ -1,18 +1,18 @@
-//! Independent judges of what the nodes do. They see [`Signal`]s and what the workload meant,
-//! and never ask a node whether it did well.
+//! Independent checkers of the nodes. They see [`Signal`]s and the expected results of operations,
+//! and do not rely on the nodes' own verdict.
 //!
 //! [`table`] names the check of each invariant.
 //!
-//! | checker | guards, of lnet-behaviour §17 |
+//! | checker | invariants of lnet-behaviour §17 |
 //! |---|---|
 //! | `operations` | 7, 8, 10, 12, 13, 14, 16, 18: events, thresholds, lengths, duplicates |
-//! | `data` | 16 and the discipline of memory: what arrived is what was sent, where it belongs |
-//! | `credits` | 1, 2, 4: nodes' own invariants, and our own count of messages in LNDs |
-//! | `order` | 17: what one connection carries is received in order |
-//! | `discovery` | 26: nothing is sent to a stranger before a ping |
-//! | `rails` | 27, 32, 33: what nodes say of their interfaces, health, NIDs that are given |
-//! | `routers` | 1, 19, 20, 22, 23: what is forwarded, its memory, the way back, closed routers |
-//! | `selftest` | of lnet-selftest: data are good, memory is freed, nothing is left behind |
+//! | `data` | 16 and memory: the data that were sent arrive in the right place |
+//! | `credits` | 1, 2, 4: the nodes' own invariants, and our count of messages in LNDs |
+//! | `order` | 17: messages on one connection are received in order |
+//! | `discovery` | 26: an unknown peer is pinged first |
+//! | `rails` | 27, 32, 33: announced interfaces, health, given NIDs |
+//! | `routers` | 1, 19, 20, 22, 23: forwarding, router buffers, reverse routes, closed routers |
+//! | `selftest` | of lnet-selftest: data are correct, and memory is freed |
 //! | `calm` | 7, 11: without faults nothing fails and no connection breaks |
 
 mod calm;
@@ -38,10 +38,10 @@ use crate::signal::Signal;
 use crate::world::World;
 use ledger::Ledger;
 
-/// What a checker found.
+/// A violation that a checker found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker.
+    /// The checker.
     pub checker: &'static str,
     /// What is wrong.
     pub text: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a checker says.
+/// The result of a checker.
 pub type Verdict = Result<(), Violation>;
 
 /// Returns a violation unless `holds`.
@@ -65,8 +65,8 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(Violation { checker, text: text() }) }
 }
 
-/// Among so many nodes everybody has talked to everybody before a run ends.
-const TALKERS: usize = 6;
+/// Up to this number of nodes, all pairs have talked before a run ends.
+const ALL_PAIRS_MAX: usize = 6;
 
 /// All checkers.
 #[derive(Debug)]
@@ -96,10 +96,10 @@ impl Checks {
         }
     }
 
-    /// Judges what happened.
+    /// Checks a signal.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation.
     pub(crate) fn observe(
         &mut self,
         world: &World,
@@ -109,8 +109,8 @@ impl Checks {
         if let Signal::Broken { host, what } = signal {
             return require(false, "contract", || format!("{host}: {what}"));
         }
-        let life = world.life(signal.host());
-        self.data.observe(ledger, life, signal)?;
+        let incarnation = world.incarnation(signal.host());
+        self.data.observe(ledger, incarnation, signal)?;
         self.credits.observe(signal)?;
         self.order.observe(ledger, signal)?;
         if let Some(discovery) = &mut self.discovery {
@@ -120,22 +120,22 @@ impl Checks {
         if let Some(routers) = &mut self.routers {
             routers.observe(world, signal)?;
         }
-        operations::observe(ledger, life, signal)?;
+        operations::observe(ledger, incarnation, signal)?;
         self.selftest.observe(signal)?;
         if let Some(calm) = &mut self.calm {
-            calm.observe(ledger, life, signal)?;
+            calm.observe(ledger, incarnation, signal)?;
         }
         Ok(())
     }
 
-    /// Judges the state of these nodes when nothing more happens at this moment.
+    /// Checks the state of these nodes when no more events are due at the current time.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The violation.
     pub(crate) fn settled(&mut self, world: &World, hosts: &BTreeSet<HostId>) -> Verdict {
         for &host in hosts {
             if let Some(tcp) = world.lost_wakeup(host).filter(|_| !world.is_paused(host)) {
-                let text = format!("{host} could read {tcp}, and was not told to");
+                let text = format!("{host} could read {tcp}, but was not woken up");
                 return Err(Violation { checker: "wake-ups", text });
             }
             self.credits.settled(world, host)?;
@@ -148,10 +148,10 @@ impl Checks {
         Ok(())
     }
 
-    /// Judges the end of a run, when every operation is over.
+    /// Checks the final state, when every operation is over.
     ///
     /// # Errors
-    /// What is left over.
+    /// The violation.
     pub(crate) fn finished(&self, world: &World, ledger: &Ledger, now: Time) -> Verdict {
         operations::finished(ledger)?;
         if let Some(calm) = &self.calm {
@@ -161,9 +161,9 @@ impl Checks {
         if let Some(routers) = &self.routers {
             routers.idle(world)?;
         }
-        // Those of more nodes do not all talk to each other in the end.
-        if world.host_ids().count() <= TALKERS {
-            rails::everybody_knows_the_interfaces(world)?;
+        // In larger clusters not all pairs talk at the end.
+        if world.host_ids().count() <= ALL_PAIRS_MAX {
+            rails::peers_know_all_interfaces(world)?;
         }
         selftest::idle(world, now)
     }

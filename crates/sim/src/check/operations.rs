@@ -1,4 +1,4 @@
-//! Events: how many, of what, and in which order. Guards 7, 8, 10, 12, 13, 14, 16 and 18 of
+//! Checks the number, content and order of events: invariants 7, 8, 10, 12, 13, 14, 16 and 18 of
 //! lnet-behaviour §17.
 
 use fulmar_lnet::{Event, EventKind, MdOptions};
@@ -10,10 +10,10 @@ use crate::signal::Signal;
 
 const CHECKER: &str = "operations";
 
-pub(super) fn observe(ledger: &mut Ledger, life: u32, signal: &Signal) -> Verdict {
+pub(super) fn observe(ledger: &mut Ledger, incarnation: u32, signal: &Signal) -> Verdict {
     match signal {
         Signal::Event { host, event } => {
-            let key = MdKey { host: *host, life, md: event.md };
+            let key = MdKey { host: *host, incarnation, md: event.md };
             descriptor(ledger, key, event)?;
             match event.kind {
                 EventKind::Send | EventKind::Ack | EventKind::Reply | EventKind::Unlink => {
@@ -41,13 +41,13 @@ pub(super) fn observe(ledger: &mut Ledger, life: u32, signal: &Signal) -> Verdic
     }
 }
 
-/// The descriptor is known, has room for the event, and has not had its last one.
+/// Checks that the MD is known, may have this event, and is not unlinked.
 fn descriptor(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
     let record = ledger.mds.get_mut(&key);
     let known = record.is_some();
-    require(known, CHECKER, || format!("{key:?} was never made: {event:?}"))?;
+    require(known, CHECKER, || format!("{key:?} was never created: {event:?}"))?;
     let Some(record) = record else { return Ok(()) };
-    require(!record.unlinked, CHECKER, || format!("{key:?} is unlinked, and then {event:?}"))?;
+    require(!record.unlinked, CHECKER, || format!("{key:?} was unlinked before {event:?}"))?;
     require(record.made.user == event.user, CHECKER, || format!("{key:?}: wrong user {event:?}"))?;
     record.unlinked = event.unlinked;
     if event.kind == EventKind::Unlink {
@@ -62,7 +62,7 @@ fn descriptor(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
     let end = event.offset.saturating_add(event.mlength.into());
     let moved = matches!(event.kind, EventKind::Put | EventKind::Get | EventKind::Reply);
     require(!moved || end <= record.made.len, CHECKER, || {
-        format!("{key:?}: {event:?} leaves the descriptor of {} bytes", record.made.len)
+        format!("{key:?}: {event:?} exceeds the MD of {} bytes", record.made.len)
     })?;
     let capped = moved && record.made.options.has(MdOptions::MAX_SIZE);
     require(!capped || event.mlength <= record.made.max_size, CHECKER, || {
@@ -73,33 +73,33 @@ fn descriptor(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
 fn initiator(ledger: &mut Ledger, key: MdKey, event: &Event) -> Verdict {
     let Some(number) = ledger.mds.get(&key).and_then(|record| record.operation) else {
         let idle = event.kind == EventKind::Unlink;
-        return require(idle, CHECKER, || format!("{key:?} began nothing: {event:?}"));
+        return require(idle, CHECKER, || format!("{key:?} belongs to no operation: {event:?}"));
     };
     let operation = &mut ledger.operations[number];
-    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    let fail = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
     match event.kind {
         EventKind::Send => {
-            require(operation.seen.sends == 0, CHECKER, || told("a second SEND"))?;
+            require(operation.seen.sends == 0, CHECKER, || fail("a second SEND"))?;
             let same = event.match_bits == operation.match_bits && event.portal == operation.portal;
-            require(same, CHECKER, || told("SEND of something else"))?;
+            require(same, CHECKER, || fail("SEND of something else"))?;
         }
         EventKind::Ack => {
             let wanted = operation.action == Action::Put { ack: true };
-            require(wanted, CHECKER, || told("an ACK that nobody wanted"))?;
-            require(operation.seen.responses == 0, CHECKER, || told("a second ACK"))?;
-            require(operation.seen.served == 1, CHECKER, || told("an ACK without a PUT event"))?;
+            require(wanted, CHECKER, || fail("an ACK that was not requested"))?;
+            require(operation.seen.responses == 0, CHECKER, || fail("a second ACK"))?;
+            require(operation.seen.served == 1, CHECKER, || fail("an ACK without a PUT event"))?;
             let handled = operation.seen.handling.is_none();
-            require(handled, CHECKER, || told("an ACK before the handler returned"))?;
+            require(handled, CHECKER, || fail("an ACK before the handler returned"))?;
             let same = event.mlength == operation.seen.accepted
                 && event.match_bits == operation.match_bits;
-            require(same, CHECKER, || told("an ACK of something else"))?;
+            require(same, CHECKER, || fail("an ACK of something else"))?;
         }
         EventKind::Reply => {
             let wanted = operation.action == Action::Get;
-            require(wanted, CHECKER, || told("a REPLY that nobody wanted"))?;
-            require(operation.seen.responses == 0, CHECKER, || told("a second REPLY"))?;
+            require(wanted, CHECKER, || fail("a REPLY that was not requested"))?;
+            require(operation.seen.responses == 0, CHECKER, || fail("a second REPLY"))?;
             if let (Expect::Moved(len), Ok(())) = (operation.expect, event.status) {
-                require(event.mlength == len, CHECKER, || told("a REPLY of another length"))?;
+                require(event.mlength == len, CHECKER, || fail("a REPLY of another length"))?;
             }
         }
         _ => {}
@@ -124,15 +124,17 @@ fn put_served(ledger: &mut Ledger, host: HostId, event: &Event) -> Verdict {
         return require(false, CHECKER, || format!("{host}: header data of no PUT: {event:?}"));
     };
     let operation = &mut ledger.operations[number];
-    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
-    require(operation.target == host, CHECKER, || told("a PUT for another node"))?;
-    require(operation.seen.served == 0, CHECKER, || told("delivered twice"))?;
-    require(operation.expect != Expect::Dropped, CHECKER, || told("delivered to nobody"))?;
+    let fail = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    require(operation.target == host, CHECKER, || fail("a PUT for another node"))?;
+    require(operation.seen.served == 0, CHECKER, || fail("delivered twice"))?;
+    require(operation.expect != Expect::Dropped, CHECKER, || {
+        fail("delivered, but should be dropped")
+    })?;
     let same = event.match_bits == operation.match_bits && event.portal == operation.portal;
-    require(same, CHECKER, || told("a PUT changed on its way"))?;
-    require(event.rlength == operation.local.len, CHECKER, || told("another length"))?;
+    require(same, CHECKER, || fail("a PUT changed in transit"))?;
+    require(event.rlength == operation.local.len, CHECKER, || fail("another length"))?;
     if let (Expect::Moved(len), Ok(())) = (operation.expect, event.status) {
-        require(event.mlength == len, CHECKER, || told("another length was accepted"))?;
+        require(event.mlength == len, CHECKER, || fail("another length was accepted"))?;
     }
     operation.seen.served = 1;
     operation.seen.accepted = event.mlength;
@@ -145,15 +147,15 @@ fn get_served(ledger: &mut Ledger, host: HostId, event: &Event) -> Verdict {
         return require(false, CHECKER, || format!("{host}: match bits of no GET: {event:?}"));
     };
     let operation = &mut ledger.operations[number];
-    let told = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
-    require(operation.target == host, CHECKER, || told("a GET for another node"))?;
-    require(operation.action == Action::Get, CHECKER, || told("not a GET"))?;
-    require(operation.seen.served == 0, CHECKER, || told("served twice"))?;
+    let fail = |what: &str| format!("operation {number}: {what}: {event:?}, {operation:?}");
+    require(operation.target == host, CHECKER, || fail("a GET for another node"))?;
+    require(operation.action == Action::Get, CHECKER, || fail("not a GET"))?;
+    require(operation.seen.served == 0, CHECKER, || fail("served twice"))?;
     operation.seen.served = 1;
     Ok(())
 }
 
-/// Requires that everything is over.
+/// Requires that all operations and MDs are over.
 pub(super) fn finished(ledger: &Ledger) -> Verdict {
     for (number, operation) in ledger.operations.iter().enumerate() {
         let Seen { lost, sends, .. } = &operation.seen;

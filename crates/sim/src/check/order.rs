@@ -1,5 +1,5 @@
-//! Two messages on the same connection are received in the order in which they were sent.
-//! Guards 17 of lnet-behaviour §17.
+//! Messages on one connection are received in the order in which they were sent.
+//! Checks invariant 17 of lnet-behaviour §17.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ const CHECKER: &str = "order";
 /// The PUTs on each direction of each connection.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// By operation: on which connection it was written, and as how manieth.
+    /// By operation: the connection on which it was written, the writer, and a sequence number.
     written: BTreeMap<usize, (TcpId, HostId, u64)>,
     count: u64,
-    /// The last one received.
+    /// The sequence number of the last one received.
     received: BTreeMap<(TcpId, HostId), u64>,
 }
 
@@ -29,7 +29,7 @@ impl Order {
         match signal {
             Signal::Wrote { host, tcp, header, .. } => {
                 let Body::Put { header_data, portal, .. } = header.body else { return Ok(()) };
-                // Services of the nodes write these, and keep no order among them.
+                // Services of the nodes write these, and do not guarantee an order.
                 if matches!(portal, RESERVED_PORTAL | REQUEST_PORTAL..=BULK_PORTAL) {
                     return Ok(());
                 }
@@ -51,7 +51,9 @@ impl Order {
         let Some(number) = ledger.put_of(event.header_data) else { return Ok(()) };
         let Some(&(tcp, from, count)) = self.written.get(&number) else {
             let loopback = ledger.operations[number].loopback;
-            return require(loopback, CHECKER, || format!("{number} is received and never sent"));
+            return require(loopback, CHECKER, || {
+                format!("operation {number} is received, but was not sent")
+            });
         };
         let last = self.received.insert((tcp, from), count);
         require(last.is_none_or(|last| last < count), CHECKER, || {

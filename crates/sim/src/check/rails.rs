@@ -1,5 +1,5 @@
-//! What holds of interfaces, of what nodes say of them, and of which of them are used. Guards 27,
-//! 32 and 33 of lnet-behaviour §17.
+//! Checks announced interfaces, health and the choice of interfaces: invariants 27, 32 and 33 of
+//! lnet-behaviour §17.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,20 @@ use crate::signal::Signal;
 use crate::world::World;
 
 const CHECKER: &str = "rails";
-/// The health of what never failed.
+/// The maximum health.
 const HEALTH_MAX: u32 = 1000;
 
-/// What each node has said of itself, and from where it speaks.
+/// What each node announced, and the sources that it used.
 #[derive(Debug)]
 pub(crate) struct Rails {
-    /// The interfaces that a node named with each sequence number.
-    said: BTreeMap<(HostId, u32), Vec<Nid>>,
-    /// By which NID a peer that is not multi-rail knows a node: of each node and target.
-    faces: BTreeMap<(HostId, Nid), Nid>,
-    /// No interface goes.
+    /// The interfaces that a node announced with each sequence number.
+    announced: BTreeMap<(HostId, u32), Vec<Nid>>,
+    /// The source NID that each node uses for a target that is not multi-rail.
+    sources: BTreeMap<(HostId, Nid), Nid>,
+    /// No interface is removed.
     constant: bool,
     insensitive: bool,
-    /// Nothing goes wrong: no pair of NIDs breaks, and has to be replaced by another.
+    /// There are no faults, so no pair of NIDs fails and is replaced by another.
     calm: bool,
 }
 
@@ -37,7 +37,7 @@ impl Rails {
             options.rails.as_ref().is_some_and(|rails| rails.globals.health_sensitivity == 0);
         let constant = options.faults.rails.removals == 0;
         let calm = options.faults.is_none();
-        Self { said: BTreeMap::new(), faces: BTreeMap::new(), constant, insensitive, calm }
+        Self { announced: BTreeMap::new(), sources: BTreeMap::new(), constant, insensitive, calm }
     }
 
     pub(super) fn observe(&mut self, world: &World, ledger: &Ledger, signal: &Signal) -> Verdict {
@@ -52,26 +52,29 @@ impl Rails {
                 if self.calm {
                     given_pairs_are_kept(*host, ledger, header)?;
                 }
-                self.one_face_for_those_with_one_rail(world, *host, ledger, header)
+                self.one_source_for_peers_without_multi_rail(world, *host, ledger, header)
             }
             Signal::Crashed { host } => {
-                self.said.retain(|(one, _), _| one != host);
-                self.faces.retain(|(one, _), _| one != host);
+                self.announced.retain(|(one, _), _| one != host);
+                self.sources.retain(|(one, _), _| one != host);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// 27: under one sequence number the same interfaces are named. A small sink may cut the list,
-    /// and what a node thinks of their status is pushed with the same number.
+    /// 27: one sequence number always has the same interfaces. A small buffer may truncate the list,
+    /// and a change of status keeps the number.
     fn a_change_has_a_new_sequence(&mut self, host: HostId, info: &PingInfo) -> Verdict {
         let now: Vec<Nid> = info.entries.iter().map(|entry| entry.nid).collect();
-        let before = self.said.entry((host, info.sequence)).or_insert_with(|| now.clone());
+        let before = self.announced.entry((host, info.sequence)).or_insert_with(|| now.clone());
         let common = before.len().min(now.len());
         let same = before[..common] == now[..common];
         let verdict = require(same, CHECKER, || {
-            format!("{host} says {now:?} with the number of {before:?}: {}", info.sequence)
+            format!(
+                "{host} announces {now:?} with the sequence number of {before:?}: {}",
+                info.sequence
+            )
         });
         if now.len() > before.len() {
             *before = now;
@@ -79,8 +82,8 @@ impl Rails {
         verdict
     }
 
-    /// 33: a peer that is not multi-rail hears all requests from one NID.
-    fn one_face_for_those_with_one_rail(
+    /// 33: a peer that is not multi-rail receives all requests from one NID.
+    fn one_source_for_peers_without_multi_rail(
         &mut self,
         world: &World,
         host: HostId,
@@ -88,18 +91,18 @@ impl Rails {
         header: &Header,
     ) -> Verdict {
         let given = operation_of(ledger, header).and_then(|n| ledger.operations[n].pair);
-        // Where nobody discovers, nobody is multi-rail.
+        // Without discovery no peer is multi-rail.
         let discovers = world.node(host).is_some_and(|node| node.lnet().globals().discovery);
         if discovers || !self.constant || !matches!(given, Some((None, _))) {
             return Ok(());
         }
-        let face = *self.faces.entry((host, header.target)).or_insert(header.source);
-        require(face == header.source, CHECKER, || {
-            format!("{host} is {face} for {}, and now {}", header.target, header.source)
+        let source = *self.sources.entry((host, header.target)).or_insert(header.source);
+        require(source == header.source, CHECKER, || {
+            format!("{host} used {source} for {}, and now {}", header.target, header.source)
         })
     }
 
-    /// 32: health stays within its bounds, and without sensitivity where it was.
+    /// 32: health stays within its limits, and does not change without sensitivity.
     pub(super) fn health_is_bounded(&self, world: &World, host: HostId) -> Verdict {
         let Some(lnet) = world.node(host).map(|node| node.lnet()) else { return Ok(()) };
         let own = lnet.nis().into_iter().map(|ni| (ni.nid, ni.health.value));
@@ -112,17 +115,17 @@ impl Rails {
     }
 }
 
-/// 33: where a source is given, exactly that NID writes to exactly the one addressed.
+/// 33: a message with a given source goes from exactly that NID to exactly the given target.
 fn given_pairs_are_kept(host: HostId, ledger: &Ledger, header: &Header) -> Verdict {
     let Some(number) = operation_of(ledger, header) else { return Ok(()) };
     let Some((Some(source), target)) = ledger.operations[number].pair else { return Ok(()) };
     let pair = (header.source, header.target);
     require(pair == (source, target), CHECKER, || {
-        format!("{host}: operation {number} is for {source} to {target}, and goes {pair:?}")
+        format!("{host}: operation {number} should go from {source} to {target}, but goes {pair:?}")
     })
 }
 
-/// Returns the operation whose request a header is.
+/// Returns the operation of a request.
 pub(super) fn operation_of(ledger: &Ledger, header: &Header) -> Option<usize> {
     match header.body {
         Body::Put { portal: RESERVED_PORTAL, .. } | Body::Get { portal: RESERVED_PORTAL, .. } => {
@@ -134,22 +137,22 @@ pub(super) fn operation_of(ledger: &Ledger, header: &Header) -> Option<usize> {
     }
 }
 
-/// 27: in the end whoever knows a node as multi-rail knows its interfaces: it was told by a push.
-/// A NID that was the first of a node for a while may be left over as a node of its own.
-pub(super) fn everybody_knows_the_interfaces(world: &World) -> Verdict {
+/// 27: at the end every node knows all interfaces of its multi-rail peers, by their push.
+/// A NID that was the primary NID for a while may be left over as a separate peer.
+pub(super) fn peers_know_all_interfaces(world: &World) -> Verdict {
     for (host, other) in pairs(world) {
-        let (Some(node), Some(there)) = (world.node(host), world.node(other)) else { continue };
-        let there = there.lnet().nis().into_iter().map(|ni| ni.nid);
-        let there: Vec<Nid> = there.filter(|nid| !nid.is_loopback()).collect();
+        let (Some(node), Some(actual)) = (world.node(host), world.node(other)) else { continue };
+        let actual = actual.lnet().nis().into_iter().map(|ni| ni.nid);
+        let actual: Vec<Nid> = actual.filter(|nid| !nid.is_loopback()).collect();
         let peers = node.lnet().peers();
-        let found = peers.iter().find(|peer| Some(&peer.primary) == there.first());
+        let found = peers.iter().find(|peer| Some(&peer.primary) == actual.first());
         let Some(peer) = found.filter(|peer| peer.multi_rail) else { continue };
         let known: BTreeSet<Nid> = peer.nis.iter().map(|ni| ni.nid).collect();
         let apart: BTreeSet<Nid> = peers.iter().map(|peer| peer.primary).collect();
-        let complete = there.iter().all(|nid| known.contains(nid) || apart.contains(nid))
-            && known.iter().all(|nid| there.contains(nid));
+        let complete = actual.iter().all(|nid| known.contains(nid) || apart.contains(nid))
+            && known.iter().all(|nid| actual.contains(nid));
         require(complete, CHECKER, || {
-            format!("{host} knows {known:?} of {}, which has {there:?}", peer.primary)
+            format!("{host} knows {known:?} of {}, which has {actual:?}", peer.primary)
         })?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What routers may do, and who may use them. Guards 19, 20, 22 and 23 of lnet-behaviour §17.
+//! Checks routers and their use: invariants 19, 20, 22 and 23 of lnet-behaviour §17.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,29 +18,29 @@ use crate::world::World;
 use crate::{HostId, TcpId};
 
 const CHECKER: &str = "routers";
-/// Everybody asks a router every 60 s what it is, and takes it for dead 150 s after it was asked.
-const EVERYBODY_KNOWS: Duration = Duration::from_secs(60 + 150 + 30);
-/// The most that a small router buffer holds.
+/// Nodes ping a router every 60 s, and treat it as down 150 s after an unanswered ping.
+const PINGS_DONE: Duration = Duration::from_secs(60 + 150 + 30);
+/// The size of a small router buffer, in bytes.
 const SMALL: u32 = 4096;
 
-/// What was given to routers and what came of it.
+/// The messages that routers received and forwarded.
 #[derive(Debug)]
 pub(crate) struct Routers {
     routers: Vec<HostId>,
     router_credits: u32,
-    /// The routers that have reason to think an interface broken: a fault, or a PUT of their own
-    /// that nobody answered. `None` for all.
-    in_doubt: Option<BTreeSet<HostId>>,
-    /// The headers of messages for others, as each router was sent them.
+    /// The routers that may treat an interface as unhealthy, after a fault or an unanswered PUT of
+    /// their own. `None` for all.
+    suspicious: Option<BTreeSet<HostId>>,
+    /// The headers of the messages that each router received for forwarding.
     given: BTreeMap<HostId, BTreeSet<Vec<u8>>>,
-    /// Who brought each request to its target.
-    bringers: BTreeMap<(HostId, Handle), BTreeSet<HostId>>,
-    /// What is being written: for forwarded messages the class of their buffers.
+    /// The last hop of each request to its target.
+    last_hops: BTreeMap<(HostId, Handle), BTreeSet<HostId>>,
+    /// Messages being written; for forwarded ones the class of their buffer.
     writing: BTreeMap<(HostId, TcpId), VecDeque<Option<usize>>>,
-    /// Since when a router does not forward, or not for long any more.
+    /// Since when a router does not forward, or is stopping.
     closed: BTreeMap<HostId, Time>,
-    /// When the life of each node began, unless it was with the run.
-    born: BTreeMap<HostId, Time>,
+    /// When each node restarted, if it did.
+    restarted: BTreeMap<HostId, Time>,
 }
 
 impl Routers {
@@ -50,12 +50,12 @@ impl Routers {
         Some(Self {
             routers: rails.routers.clone(),
             router_credits: if own > 0 { own } else { options.peer_credits },
-            in_doubt: options.faults.is_none().then(BTreeSet::new),
+            suspicious: options.faults.is_none().then(BTreeSet::new),
             given: BTreeMap::new(),
-            bringers: BTreeMap::new(),
+            last_hops: BTreeMap::new(),
             writing: BTreeMap::new(),
             closed: BTreeMap::new(),
-            born: BTreeMap::new(),
+            restarted: BTreeMap::new(),
         })
     }
 
@@ -67,12 +67,12 @@ impl Routers {
                 let class = forwards.then(|| class(header.payload_len));
                 self.writing.entry((*host, *tcp)).or_default().push_back(class);
                 if forwards {
-                    self.forwarded_as_it_came(world, *host, *peer, header)?;
+                    self.forwarded_unchanged(world, *host, *peer, header)?;
                 } else {
-                    self.responses_go_back_as_requests_came(*host, *peer, header)?;
-                    self.closed_routers_are_left_alone(world, *host, *peer, header)?;
+                    self.responses_take_the_reverse_route(*host, *peer, header)?;
+                    self.closed_routers_are_not_used(world, *host, *peer, header)?;
                 }
-                self.take_note(world, *host, *peer, header);
+                self.record(world, *host, *peer, header);
                 Ok(())
             }
             Signal::Taken { host, tcp } => {
@@ -86,7 +86,7 @@ impl Routers {
                 Ok(())
             }
             Signal::Notice { host, notice: Notice::Lnet(Lnet::ResponseTimeout { .. }) } => {
-                if let Some(hosts) = &mut self.in_doubt {
+                if let Some(hosts) = &mut self.suspicious {
                     hosts.insert(*host);
                 }
                 Ok(())
@@ -95,26 +95,26 @@ impl Routers {
                 self.writing.retain(|(one, _), _| one != host);
                 self.given.remove(host);
                 self.closed.remove(host);
-                self.born.insert(*host, world.now());
+                self.restarted.insert(*host, world.now());
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn take_note(&mut self, world: &World, host: HostId, peer: HostId, header: &Header) {
+    fn record(&mut self, world: &World, host: HostId, peer: HostId, header: &Header) {
         if world.host_of(header.target) != Some(peer) {
             self.given.entry(peer).or_default().insert(bytes(header));
             return;
         }
         if let Body::Put { ack: handle, .. } | Body::Get { reply: handle, .. } = header.body {
-            self.bringers.entry((peer, handle)).or_default().insert(host);
+            self.last_hops.entry((peer, handle)).or_default().insert(host);
         }
     }
 
-    /// 19: only routers forward, only what they were given, and not a bit of it is changed. On the
-    /// network of the target it goes to the target.
-    fn forwarded_as_it_came(
+    /// 19: only routers forward, only messages that they received, and without any change. A router
+    /// on the network of the target sends directly to the target.
+    fn forwarded_unchanged(
         &self,
         world: &World,
         host: HostId,
@@ -123,7 +123,7 @@ impl Routers {
     ) -> Verdict {
         let routes = self.routers.contains(&host);
         let given = || self.given.get(&host).into_iter().flatten();
-        // Where an interface of the target is broken, a router may choose another.
+        // If an interface of the target is unhealthy, a router may choose another.
         let same = |given: &Vec<u8>| {
             let given = Header::decode(given, HeaderForm::Small);
             given.is_ok_and(|given| {
@@ -132,22 +132,22 @@ impl Routers {
             })
         };
         let exactly = given().any(|given| *given == bytes(header));
-        let doubts = self.in_doubt.as_ref().is_none_or(|hosts| hosts.contains(&host));
-        require(routes && (exactly || (doubts && given().any(same))), CHECKER, || {
-            format!("{host} forwards what it never was given: {header:?}")
+        let may_reroute = self.suspicious.as_ref().is_none_or(|hosts| hosts.contains(&host));
+        require(routes && (exactly || (may_reroute && given().any(same))), CHECKER, || {
+            format!("{host} forwards a message that it did not receive: {header:?}")
         })?;
-        let near = world.nids(host).iter().any(|nid| nid.net() == header.target.net());
+        let on_network = world.nids(host).iter().any(|nid| nid.net() == header.target.net());
         let arrives = world.host_of(header.target) == Some(peer);
-        let gone = world.node(host).is_none_or(|node| {
+        let removed = world.node(host).is_none_or(|node| {
             !node.lnet().nis().iter().any(|ni| ni.nid.net() == header.target.net())
         });
-        require(!near || arrives || gone, CHECKER, || {
-            format!("{host} is on the network of its target, and gives {peer} {header:?}")
+        require(!on_network || arrives || removed, CHECKER, || {
+            format!("{host} is on the network of the target, but sends to {peer}: {header:?}")
         })
     }
 
-    /// 22: an ACK or a REPLY goes to whom the request came from.
-    fn responses_go_back_as_requests_came(
+    /// 22: an ACK or a REPLY goes to the node from which the request came.
+    fn responses_take_the_reverse_route(
         &self,
         host: HostId,
         peer: HostId,
@@ -156,14 +156,16 @@ impl Routers {
         let (Body::Ack { handle, .. } | Body::Reply { handle }) = header.body else {
             return Ok(());
         };
-        let bringers = self.bringers.get(&(host, handle));
-        require(bringers.is_some_and(|bringers| bringers.contains(&peer)), CHECKER, || {
-            format!("{host} answers by way of {peer} what {bringers:?} brought: {header:?}")
+        let last_hops = self.last_hops.get(&(host, handle));
+        require(last_hops.is_some_and(|last_hops| last_hops.contains(&peer)), CHECKER, || {
+            format!(
+                "{host} responds through {peer} to a request that came from {last_hops:?}: {header:?}"
+            )
         })
     }
 
-    /// 23: nobody uses a router that does not forward, once everybody has had time to ask it.
-    fn closed_routers_are_left_alone(
+    /// 23: no node uses a router that does not forward, after the nodes have had time to ping it.
+    fn closed_routers_are_not_used(
         &self,
         world: &World,
         host: HostId,
@@ -173,17 +175,17 @@ impl Routers {
         let asks = matches!(header.body, Body::Put { portal, .. } | Body::Get { portal, .. }
             if portal != RESERVED_PORTAL);
         let Some(since) = self.closed.get(&peer).filter(|_| asks) else { return Ok(()) };
-        let since = self.born.get(&host).map_or(*since, |born| *since.max(born));
-        let fair = world.host_of(header.target) == Some(peer)
-            || world.now().since(since) <= EVERYBODY_KNOWS
+        let since = self.restarted.get(&host).map_or(*since, |restarted| *since.max(restarted));
+        let allowed = world.host_of(header.target) == Some(peer)
+            || world.now().since(since) <= PINGS_DONE
             || world.is_paused(host)
             || world.is_paused(peer);
-        require(fair, CHECKER, || {
+        require(allowed, CHECKER, || {
             format!("{host} still uses {peer}, which has not forwarded since {since}: {header:?}")
         })
     }
 
-    /// Judges a router when it has been told everything.
+    /// Checks a router after all notifications.
     pub(super) fn settled(&mut self, world: &World, host: HostId) -> Verdict {
         if !self.routers.contains(&host) {
             return Ok(());
@@ -199,8 +201,8 @@ impl Routers {
         self.buffers_are_within_their_pools(world, host, &routing.pools)
     }
 
-    /// 20, and 1 and 2 of pools: memory stays within what is configured, each message has a buffer
-    /// of its class, and credits say how many are taken.
+    /// 20, and 1 and 2 of pools: memory stays within its limits, each message has a buffer of its
+    /// class, and credits match the number of used buffers.
     fn buffers_are_within_their_pools(
         &self,
         world: &World,
@@ -218,20 +220,20 @@ impl Routers {
                 && pool.credits_min <= pool.credits
                 && pool.credits <= i64::from(pool.buffers)
                 && pool.allocated <= pool.buffers;
-            // A router that stands still has not been told what its sockets took.
+            // A paused router has not been notified yet of the data that its sockets took.
             require(sound || world.is_paused(host), CHECKER, || {
                 let taken = taken[class];
                 format!("{host}: {taken} messages of class {class} are being written: {pool:?}")
             })?;
         }
-        let there = world.router_buffers(host);
-        let said = [pools[1].allocated as usize, pools[2].allocated as usize];
-        require(there == said, CHECKER, || {
-            format!("{host} has {there:?} small and large buffers, and says {said:?}")
+        let actual = world.router_buffers(host);
+        let reported = [pools[1].allocated as usize, pools[2].allocated as usize];
+        require(actual == reported, CHECKER, || {
+            format!("{host} has {actual:?} small and large buffers, but reports {reported:?}")
         })
     }
 
-    /// 1, of routers: every pool and every router credit is whole.
+    /// 1, for routers: all pool credits and router credits are returned.
     pub(super) fn idle(&self, world: &World) -> Verdict {
         for host in &self.routers {
             let Some(lnet) = world.node(*host).map(|node| node.lnet()) else { continue };
@@ -251,7 +253,7 @@ impl Routers {
     }
 }
 
-/// 20: nothing needs a tiny buffer, up to a page a small one.
+/// 20: no payload needs a tiny buffer, up to a page a small one, more a large one.
 fn class(payload: u32) -> usize {
     usize::from(payload > 0) + usize::from(payload > SMALL)
 }

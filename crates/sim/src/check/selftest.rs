@@ -1,4 +1,4 @@
-//! What holds of every selftest, whatever goes wrong in the network.
+//! Checks selftests; these checks also hold with network faults.
 
 use fulmar_base::Time;
 use fulmar_selftest::{Notice, Selftest};
@@ -11,10 +11,10 @@ use crate::world::World;
 
 const CHECKER: &str = "selftest";
 
-/// Listens to what selftests complain about.
+/// Checks the notices of selftests.
 #[derive(Debug)]
 pub(crate) struct Selftests {
-    /// Nodes damage data on purpose.
+    /// Nodes corrupt data on purpose.
     damaging: bool,
 }
 
@@ -24,7 +24,7 @@ impl Selftests {
         Self { damaging: options.selftest.as_ref().is_some_and(damaging) }
     }
 
-    /// What a transfer brings is good if the transfer ends well, and nodes understand each other.
+    /// A successful transfer has correct data, and all requests are valid.
     pub(super) fn observe(&self, signal: &Signal) -> Verdict {
         let Signal::SelftestNotice { host, notice } = signal else { return Ok(()) };
         let is_bad = match notice {
@@ -36,13 +36,13 @@ impl Selftests {
     }
 }
 
-/// Judges a node when it has been told everything.
+/// Checks a node after all notifications.
 pub(super) fn settled(world: &World, host: HostId) -> Verdict {
     let own = world.selftest(host).map_or(Ok(()), Selftest::check_invariants);
     require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))
 }
 
-/// Judges each node when it should have nothing to do.
+/// Checks that each node is idle.
 pub(super) fn idle(world: &World, now: Time) -> Verdict {
     for host in world.host_ids() {
         let Some(selftest) = world.selftest(host) else { continue };

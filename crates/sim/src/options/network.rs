@@ -1,10 +1,10 @@
-//! The network between the nodes: cables, switches, trunks, and what TCP is told.
+//! The network between the nodes: cables, switches, trunks, and TCP settings.
 //!
 //! ```text
 //! host ─cable─ switch of its site ═══trunk═══ switch of another site ─cable─ host
 //! ```
 //!
-//! A switch has no rate of its own: whatever waits, waits for a [`Line`].
+//! A switch has no rate limit of its own: packets wait only for a [`Line`].
 
 use std::fmt;
 use std::ops::Range;
@@ -18,87 +18,85 @@ use crate::{HostId, Port};
 /// The network between the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// What is connected to what.
+    /// The topology.
     pub topology: Topology,
-    /// What the TCP of every host is told.
+    /// The TCP settings of every host.
     pub tcp: Tcp,
-    /// Where streams are cut.
+    /// How streams are cut into bursts.
     pub cut: Cut,
 }
 
-/// What is connected to what.
+/// The topology of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// One switch, and a cable from it to each interface. Each host draws its share of the delay.
+    /// One switch, and a cable to each interface. The delay of each host is drawn.
     Mesh {
-        /// The cables; what they say of delay is not looked at.
+        /// The cables; their delay is ignored.
         cable: Line,
         /// The shortest one-way delay between two hosts.
         delay_min: Duration,
-        /// The longest.
+        /// The longest one-way delay.
         delay_max: Duration,
     },
-    /// Sites, each with a switch, and trunks between them. A way over several trunks takes as few
-    /// as it can.
+    /// Sites, each with a switch, and trunks between them. A path uses as few trunks as possible.
     Sites {
-        /// The sites; they are numbered from 0.
+        /// The sites, numbered from 0.
         sites: Vec<Site>,
-        /// What connects them.
+        /// The trunks.
         trunks: Vec<Trunk>,
     },
 }
 
 /// A switch, and the interfaces that are connected to it.
 ///
-/// Which interface talks to which is a matter of LNet's networks ([`super::Rails`]): a router
-/// between a site and the ocean has two interfaces, and both may be at the switch of its site.
+/// LNet networks ([`super::Rails`]) decide which interfaces talk to each other: a router between a
+/// site and the ocean has two interfaces, and both may be at the switch of its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The interfaces, by hosts that are alike.
+    /// The interfaces, in groups of equal hosts.
     pub ports: Vec<Ports>,
 }
 
-/// An interface of each host of a range, with cables that are alike.
+/// One interface of each host of a range, with equal cables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// The numbers of the hosts.
     pub hosts: Range<u32>,
-    /// Which of their interfaces.
+    /// The index of the interface.
     pub index: u8,
-    /// What each of them has for itself.
+    /// The cable of each interface.
     pub cable: Line,
 }
 
 /// A line between the switches of two sites.
 ///
-/// Of several trunks on the same way each connection keeps to one, as on VLANs and aggregated
-/// links; they are dealt evenly.
+/// Connections are spread evenly over parallel trunks; each stays on one, as with link aggregation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trunk {
     /// The numbers of the sites.
     pub between: (usize, usize),
-    /// What it carries.
+    /// Its properties.
     pub line: Line,
 }
 
-/// Something that carries packets, first in, first out.
+/// A link that carries packets in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it carries in one direction, frames and all, in Mbit/s.
+    /// Rate in one direction including all headers, in Mbit/s.
     pub rate_mbps: u64,
-    /// How long it takes one way.
+    /// One-way delay.
     pub delay: Duration,
-    /// The most that a burst is late beyond that. Nothing overtakes on a connection.
+    /// Largest extra delay of a burst. The order within a connection is kept.
     pub jitter: Duration,
-    /// How many of a thousand million packets it loses.
+    /// Lost packets per billion.
     pub loss_ppb: u32,
-    /// How many bytes wait for it in one direction; what comes then is lost.
+    /// Queue limit in one direction, in bytes; packets beyond are dropped.
     pub queue: u64,
-    /// Whether it carries both directions at once.
+    /// Full or half duplex.
     pub duplex: Duplex,
 }
 
-/// Whether a line carries both directions at once.
+/// Full or half duplex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplex {
     /// Each direction has the whole rate.
@@ -107,47 +105,44 @@ pub enum Duplex {
     Half,
 }
 
-/// What the TCP of a host is told.
+/// The TCP settings of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// The most bytes that wait for the node to read them: what the largest `tcp_rmem` lets
-    /// through. It is the largest window that is offered.
+    /// Receive buffer in bytes, as the maximum of `tcp_rmem` allows. It is also the largest
+    /// advertised window.
     pub read_buffer: u64,
-    /// The most bytes that the socket takes before the peer has acknowledged them: what the
-    /// largest `tcp_wmem` lets through.
+    /// Send buffer in bytes, as the maximum of `tcp_wmem` allows: unsent and unacknowledged data.
     pub write_buffer: u64,
-    /// How the congestion window follows the network.
+    /// The congestion control.
     pub congestion: Control,
     /// The longest IP packet, in bytes.
     pub mtu: u32,
-    /// How many packets are sent before anything is known of the network. Very many leave out
-    /// the slow start.
+    /// Initial congestion window, in packets. A very large one skips slow start.
     pub initial_window: u32,
 }
 
 /// A congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Half the window at a loss, a packet more each round trip.
+    /// Half the window after a loss, one more packet in each round trip.
     Reno,
-    /// The cubic function of the time since the last loss (RFC 9438).
+    /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
-    /// Paced at what the narrowest line was seen to carry; a single loss means nothing.
+    /// Paced at the measured bottleneck rate; ignores single losses.
     Bbr,
 }
 
-/// Where streams are cut into bursts.
+/// How streams are cut into bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Where the window or the pace ends them.
+    /// Only by the window or the pace.
     Whole,
-    /// Into random pieces of at most so many bytes (of bulk a thousand times as much).
+    /// Into random pieces of at most so many bytes (bulk data: a thousand times as many).
     Pieces(u64),
 }
 
 impl Line {
-    /// Returns a line of this rate and one-way delay that is even, loses nothing and has room for
-    /// everything.
+    /// Returns a line with this rate and one-way delay, without jitter, loss or queue limit.
     pub const fn new(rate_mbps: u64, delay: Duration) -> Self {
         Self {
             rate_mbps,
@@ -159,32 +154,32 @@ impl Line {
         }
     }
 
-    /// Returns the time that it needs for so many bytes.
+    /// Returns the transmission time of so many bytes.
     pub(crate) fn time_of(&self, bytes: u64) -> Duration {
         Duration::from_nanos(bytes.saturating_mul(8_000) / self.rate_mbps)
     }
 }
 
 impl Tcp {
-    /// Returns the most bytes that one packet carries: the rest of the MTU are the headers of IP
-    /// and TCP with its timestamps.
+    /// Returns the payload of a full packet: the MTU without the headers of IP and of TCP with
+    /// timestamps.
     pub fn segment(&self) -> u64 {
         u64::from(self.mtu.saturating_sub(HEADERS)).max(1)
     }
 
-    /// Returns how many bytes `payload` is on an Ethernet, where each packet has a header, a
-    /// checksum, a preamble and a gap to the next.
+    /// Returns the bytes of `payload` on Ethernet, where each packet has a header, a checksum, a
+    /// preamble and an inter-frame gap.
     pub fn on_wire(&self, payload: u64) -> u64 {
         payload + self.packets(payload) * u64::from(HEADERS + ETHERNET)
     }
 
-    /// Returns in how many packets `payload` travels; nothing at all is one too.
+    /// Returns the number of packets for `payload`; at least one.
     pub fn packets(&self, payload: u64) -> u64 {
         payload.div_ceil(self.segment()).max(1)
     }
 }
 
-/// As Linux has them: 6 MiB to read, 4 MiB to write, CUBIC, ten packets; on Ethernet.
+/// The defaults of Linux on Ethernet: 6 MiB receive and 4 MiB send buffer, CUBIC, ten packets.
 impl Default for Tcp {
     fn default() -> Self {
         Self {
@@ -205,8 +200,8 @@ impl Tcp {
 }
 
 impl Network {
-    /// Returns an even network: all hosts at one switch, with the same delay between any two, and
-    /// with TCP as Linux has it.
+    /// Returns a network with all hosts at one switch, the same delay between any two, and the TCP
+    /// defaults of Linux.
     pub fn even(rate_mbps: u64, delay: Duration) -> Self {
         let cable = Line::new(rate_mbps, Duration::ZERO);
         Self {
@@ -216,7 +211,7 @@ impl Network {
         }
     }
 
-    /// Returns sites and trunks between them, with TCP as Linux has it.
+    /// Returns a network of sites and trunks, with the TCP defaults of Linux.
     pub fn sites(sites: Vec<Site>, trunks: Vec<Trunk>) -> Self {
         Self { topology: Topology::Sites { sites, trunks }, tcp: Tcp::default(), cut: Cut::Whole }
     }
@@ -224,7 +219,7 @@ impl Network {
     /// Draws a network for any number of hosts.
     pub(super) fn draw(rng: &mut Rng, calm: bool) -> Self {
         let delay_max = Duration::from_micros(*pick(rng, &[10, 200, 5_000, 50_000]));
-        // Without faults nothing may time out, so a window must let a megabyte through in time.
+        // Without faults nothing may time out, so the window must carry a megabyte in time.
         let window = if calm {
             *pick(rng, &[256 << 10, 1 << 20, 8 << 20])
         } else {
@@ -249,7 +244,7 @@ impl Network {
 }
 
 impl Topology {
-    /// Draws two sites, between which there are trunks more or less like `line`.
+    /// Draws two sites with two trunks similar to `line`.
     fn draw_sites(rng: &mut Rng, calm: bool, line: &Line) -> Self {
         let cable = Line::new(10_000, Duration::from_micros(rng.between(1, 50)));
         let site = |hosts: Range<u32>| {
@@ -276,8 +271,7 @@ impl Topology {
 }
 
 impl Tcp {
-    /// Draws what TCP is told, but for its buffers. Most runs leave out the slow start, which is
-    /// slow.
+    /// Draws the TCP settings except buffers. Most runs skip slow start to save time.
     fn draw(rng: &mut Rng) -> Self {
         Self {
             congestion: *pick(rng, &[Control::Cubic, Control::Cubic, Control::Bbr, Control::Reno]),
@@ -289,7 +283,7 @@ impl Tcp {
 }
 
 impl Topology {
-    /// Lets the delay between two hosts be this at most, and bursts be late by up to `jitter`.
+    /// Limits the delay between two hosts to `longest`, and sets the jitter to `late`.
     pub(super) fn spread(&mut self, longest: Duration, late: Duration) {
         match self {
             Self::Mesh { cable, delay_min, delay_max } => {
@@ -309,12 +303,12 @@ impl Topology {
 }
 
 impl Site {
-    /// Returns a site of the first interfaces of hosts, with cables that are alike.
+    /// Returns a site with the first interface of each host, with equal cables.
     pub fn of(hosts: Range<u32>, cable: Line) -> Self {
         Self { ports: vec![Ports { hosts, index: 0, cable }] }
     }
 
-    /// Returns the same with one more interface of some hosts.
+    /// Adds one more interface of some hosts.
     pub fn and(mut self, hosts: Range<u32>, index: u8, cable: Line) -> Self {
         self.ports.push(Ports { hosts, index, cable });
         self
@@ -372,9 +366,9 @@ impl fmt::Display for Line {
     }
 }
 
-/// No host of a drawn network has more interfaces.
+/// Most interfaces of a host in a drawn network.
 const PORTS_MAX: u8 = 8;
-/// Of IPv4 and of TCP with timestamps.
+/// Headers of IPv4 and of TCP with timestamps.
 const HEADERS: u32 = 20 + 32;
 /// Header, checksum, preamble and gap.
 const ETHERNET: u32 = 14 + 4 + 8 + 12;
@@ -384,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_packet_loses_one_part_in_a_hundred_to_headers_and_a_small_one_six() {
+    fn headers_cost_one_percent_of_jumbo_packets_and_six_of_small_ones() {
         let jumbo = Tcp { mtu: 9000, ..Tcp::default() };
         assert_eq!((jumbo.segment(), jumbo.on_wire(8948), jumbo.on_wire(8949)), (8948, 9038, 9129));
         let plain = Tcp::default();

@@ -1,4 +1,4 @@
-//! Runs on clusters with several interfaces a node, several networks, and routers between them.
+//! Clusters with several interfaces per node, several networks, and routers between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,29 +11,29 @@ use fulmar_lnet_wire::{Net, Nid};
 use super::{Kind, Mix, Options, pick};
 use crate::{HostId, Port};
 
-/// The interfaces of the nodes, and who routes.
+/// The interfaces of the nodes, and the routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rails {
-    /// The numbers of the `tcp` networks of each node's interfaces.
+    /// For each node, the `tcp` network numbers of its interfaces.
     pub interfaces: Vec<Vec<u16>>,
-    /// The nodes that forward.
+    /// The routers.
     pub routers: Vec<HostId>,
-    /// What each node is told of the networks that it is not on.
+    /// The routes of each node.
     pub routes: Vec<(HostId, RouteConfig)>,
-    /// Settings of every node; only routers forward.
+    /// Routing settings of every node; only routers forward.
     pub routing: RoutingConfig,
-    /// Settings of every node, but for discovery.
+    /// Global settings of every node, except discovery.
     pub globals: Globals,
 }
 
 impl Rails {
-    /// Returns nodes that all have interfaces on these networks.
+    /// Returns equal nodes with an interface on each of these networks.
     pub fn even(nodes: usize, nets: &[u16]) -> Self {
         Self::new(vec![nets.to_vec(); nodes], &[])
     }
 
-    /// Returns nodes with these interfaces, and with routes through these routers wherever one is
-    /// needed: of the routers that a node shares a network with, those with the fewest hops.
+    /// Returns nodes with these interfaces and routers, and with all needed routes: through the
+    /// routers on the node's networks that have the fewest hops.
     pub fn new(interfaces: Vec<Vec<u16>>, routers: &[u32]) -> Self {
         let mut rails = Self {
             interfaces,
@@ -58,7 +58,7 @@ impl Rails {
         (0..count as u8).map(move |index| Port { host, index })
     }
 
-    /// Returns how many routers a message of a node passes, at least, to reach each network.
+    /// Returns the least number of routers between a node and each network.
     fn distances(&self, from: HostId) -> BTreeMap<u16, u32> {
         let own = &self.interfaces[from.0 as usize];
         let mut distances: BTreeMap<u16, u32> = own.iter().map(|net| (*net, 0)).collect();
@@ -107,23 +107,23 @@ impl Rails {
     }
 }
 
-/// How often each fault of an interface or a router strikes.
+/// Number of faults of each kind of interfaces and routers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RailFaults {
-    /// Links that go down for a while, and the node is told.
+    /// Links that go down for a while; the node is notified.
     pub cuts: u32,
-    /// Links on which nothing passes for a while, and nobody is told.
+    /// Links that silently lose all packets for a while.
     pub silent_cuts: u32,
     /// Interfaces that the administrator removes for a while.
     pub removals: u32,
-    /// Interfaces that he takes out of use for a while.
+    /// Interfaces that the administrator disables for a while.
     pub switches: u32,
-    /// Routers that die, and come back.
+    /// Routers that crash and restart.
     pub router_crashes: u32,
-    /// Routers that he tells to stop forwarding for a while.
+    /// Routers whose forwarding the administrator disables for a while.
     pub stops: u32,
-    /// Routers that he drains for a while.
+    /// Routers that the administrator drains for a while.
     pub drains: u32,
 }
 
@@ -165,7 +165,7 @@ impl Options {
             0 => draw_chain(&mut rng),
             _ => draw_groups(&mut rng),
         };
-        // Where few buffers meet many messages, the queues of the pools are long.
+        // Few buffers make long queues in the pools.
         rails.routing.buffers = RouterBuffers {
             tiny: *pick(&mut rng, &[1, 4, 512]),
             small: *pick(&mut rng, &[1, 4, 512]),
@@ -188,16 +188,16 @@ impl Options {
         if !calm {
             options.faults.rails = RailFaults::draw(rng, !rails.routers.is_empty());
         }
-        // Requests may be late for a while, but not so long that a router has to give them up.
+        // Request buffers may be late, but not so late that a router drops the requests.
         options.lateness = options.lateness.min(Duration::from_secs(3));
         options.operations = rng.between(10, 120) as u32;
         if !rails.routers.is_empty() {
-            // Nobody is discovered, and no route is known to be good, by those who do not ask.
+            // Routing requires discovery: it shows which routes are up.
             options.discovery = true;
             options.network.tcp = options.network.tcp.with_buffers(1 << 20);
             options.mix = options.mix.without(Kind::Mutual, rng);
-            // An acknowledgement behind a message that waits for a router's buffer, while that is
-            // held until the acknowledgement is read, ends with the connection alone.
+            // A zero-copy acknowledgement may be queued behind a message that waits for a router
+            // buffer which is held until that acknowledgement is read: a deadlock.
             options.zc_min_payload = None;
         }
         options.rails = Some(rails);
@@ -205,7 +205,7 @@ impl Options {
     }
 }
 
-/// Draws nodes of which any two share a network.
+/// Draws interfaces so that any two nodes share a network.
 fn draw_interfaces(rng: &mut Rng) -> Vec<Vec<u16>> {
     let nodes = rng.between(2, 4);
     let two_nets = rng.one_in(2);
@@ -241,7 +241,7 @@ fn draw_groups(rng: &mut Rng) -> Rails {
     Rails::new(interfaces, &routers)
 }
 
-/// Draws three networks in a row.
+/// Draws a chain of three networks.
 fn draw_chain(rng: &mut Rng) -> Rails {
     let mut interfaces = vec![vec![0], vec![0, 1], vec![1, 2], vec![2]];
     if rng.one_in(2) {
@@ -281,7 +281,7 @@ const fn net(number: u16) -> Net {
     Net::new(Net::TCP.kind(), number)
 }
 
-/// Keep what is drawn here apart from what the options drew.
+/// Give these options random streams of their own.
 const RAILS_STREAM: u64 = 0x7261_696c_7300_0000;
 const ROUTED_STREAM: u64 = 0x726f_7574_6564_0000;
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_on_two_networks_need_routes_and_their_router_needs_none() {
+    fn nodes_on_two_networks_get_routes_and_their_router_none() {
         let rails = Rails::new(vec![vec![0], vec![1], vec![0, 1]], &[2]);
         let route = |host, number, index| {
             let gateway = Nid::of_ip(net(1 - number), port(2, index).ip());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_chain_each_router_is_one_hop_nearer() {
+    fn hops_are_counted_along_a_chain_of_routers() {
         let rails = Rails::new(vec![vec![0], vec![0, 1], vec![1, 2], vec![2]], &[1, 2]);
         let hops: Vec<(u32, u16, Option<u32>)> =
             rails.routes.iter().map(|(host, r)| (host.0, r.net.number(), r.hops)).collect();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_draw_every_shape() {
+    fn seeds_draw_every_topology() {
         let routed: Vec<Options> = (0..60).map(Options::draw_routed).collect();
         let rails = |options: &Options| options.rails.clone().expect("drawn");
         assert!(routed.iter().any(|options| rails(options).routers.len() == 2));

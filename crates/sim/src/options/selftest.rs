@@ -1,4 +1,4 @@
-//! Runs in which administrators run selftests.
+//! Runs with LNet selftest.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use fulmar_selftest::Config as SelftestConfig;
 
 use super::{Cut, Options, pick};
 
-/// LNet selftest on every node, and who uses it.
+/// LNet selftest on every node, and its administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selftest {
-    /// Settings of each node; the wall clock is set for each life.
+    /// Settings of each node; the wall clock is set at each start.
     pub config: SelftestConfig,
-    /// How many nodes, the first ones, have an administrator who runs tests all the time.
+    /// Number of nodes, from the first, with an administrator who runs tests all the time.
     pub administrators: u32,
     /// Whether some of the tests run until they are stopped.
     pub endless: bool,
 }
 
 impl Options {
-    /// Draws the options of a run in which administrators run selftests beside the operations.
+    /// Draws the options of a run with selftests in addition to operations.
     pub fn draw_selftest(seed: u64) -> Self {
         let mut options = Self::draw(seed);
         let mut rng = Rng::new(seed ^ SELFTEST_STREAM);
         let rng = &mut rng;
         let calm = options.faults.is_none();
-        // A unit has one RPC at a time: the delay bounds how much an endless test can do.
+        // A test unit has one RPC at a time, so the delay limits the rate of an endless test.
         let endless = !rng.one_in(3);
         let delay_max = Duration::from_millis(if endless { 50 } else { *pick(rng, &[1, 5]) });
         let network = &mut options.network;
         network.topology.spread(delay_max, delay_max / *pick(rng, &[1, 10, 1000]));
-        // Where every window is small, a megabyte is cut into very many pieces.
+        // Small windows would cut a megabyte into too many pieces.
         let window = *pick(rng, &[256 << 10, 1 << 20, 8 << 20]);
         network.tcp = network.tcp.clone().with_buffers(window);
         network.cut = *pick(rng, &[Cut::Whole, Cut::Pieces(64), Cut::Pieces(1460)]);
@@ -51,7 +51,7 @@ impl Options {
             session_timeout: seconds((20, 100), rng),
             ..SelftestConfig::default()
         };
-        // Two consoles take each other's nodes.
+        // Two consoles take nodes from each other.
         let administrators = if calm { 1 } else { 1 + u32::from(rng.one_in(3)) };
         Selftest { config, administrators, endless }
     }
@@ -69,5 +69,5 @@ impl fmt::Display for Selftest {
     }
 }
 
-/// Keeps what selftests draw apart from what the options drew.
+/// Gives these options a random stream of their own.
 const SELFTEST_STREAM: u64 = 0x7365_6c66_7465_7374;

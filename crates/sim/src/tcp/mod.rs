@@ -1,4 +1,5 @@
-//! A virtual TCP connection: two ordered streams, each with buffers, windows and a control.
+//! A simulated TCP connection: two ordered streams, each with buffers, windows and a congestion
+//! control.
 //!
 //! ```text
 //! Write -> queue --(write buffer)--> socket --(windows, pace)--> lanes --> inbox --(Need)--> node
@@ -6,14 +7,14 @@
 //!                      +-> handle_sent      room again <-- acknowledgement <-+-> window
 //! ```
 //!
-//! Not modelled, because it matters little where pipes are long: delayed acknowledgements and the
-//! rate that acknowledgements take, Nagle's algorithm, buffers that grow by and by, and ECN. Every
-//! arrival is acknowledged; nothing overtakes within a connection, so that losses are told from
-//! delays without a reordering window. A connection that was idle goes on with the window that it
-//! had: hosts are assumed to have `tcp_slow_start_after_idle=0`, which is what `fulmar tune` advises.
+//! Not modelled, because it matters little on long links: delayed acknowledgements and their
+//! bandwidth, Nagle's algorithm, buffer autotuning, and ECN. Every arrival is acknowledged, and
+//! packets of a connection are never reordered, so that losses are detected without a reordering
+//! window. An idle connection keeps its window: hosts are assumed to have
+//! `tcp_slow_start_after_idle=0`, as `fulmar tune` advises.
 //!
-//! Bytes are in the write buffer from the moment in which the socket takes them until they are
-//! acknowledged, and in the read buffer until the node reads them.
+//! Bytes are in the write buffer from when the socket takes them until they are acknowledged, and in
+//! the read buffer until the node reads them.
 
 mod congestion;
 mod receiver;
@@ -29,7 +30,7 @@ use crate::{HostId, Port};
 pub(crate) use sender::Ack;
 pub(crate) use stream::Stream;
 
-/// What travels on a connection. Bulk names the memory that it was written from.
+/// A part of a stream. Bulk data refers to its source memory.
 #[derive(Debug)]
 pub(crate) enum Segment {
     Bytes(Vec<u8>),
@@ -37,7 +38,7 @@ pub(crate) enum Segment {
     Fin,
 }
 
-/// Which end of a connection.
+/// One side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Dialler,
@@ -57,10 +58,10 @@ impl Side {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndState {
-    /// The handshake of TCP is under way, or the node has not accepted yet.
+    /// The TCP handshake is in progress, or the node has not accepted yet.
     Waiting,
     Open,
-    /// The node has closed it; what was to be written is still being written.
+    /// The node has closed it; remaining data are still written.
     Flushing,
     Closed,
 }
@@ -72,14 +73,14 @@ pub(crate) struct End {
     /// The interface whose link it uses.
     pub(crate) port: Port,
     pub(crate) addr: SocketAddr,
-    /// The node's name for the connection, once it has one.
+    /// The node's ID of the connection, once it has one.
     pub(crate) id: Option<ConnId>,
     pub(crate) state: EndState,
-    /// What this end writes.
+    /// The stream that this side writes.
     pub(crate) stream: Stream,
-    /// How many bytes the socket has taken that the node was not told of.
+    /// Bytes that the socket has taken and that were not reported to the node yet.
     pub(crate) unreported: u64,
-    /// A slow reader looks again later.
+    /// A delayed read of a slow reader is scheduled.
     pub(crate) read_pending: bool,
 }
 
@@ -106,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The stream that `side` reads.
+    /// Returns the stream that `side` reads.
     pub(crate) fn incoming(&mut self, side: Side) -> &mut Stream {
         &mut self.end_mut(side.other()).stream
     }

@@ -1,4 +1,4 @@
-//! The receiving half of a stream: what has come, in whatever order, and the room for more.
+//! The receiving half of a stream: received ranges and the window.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,24 +6,24 @@ use std::ops::Range;
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// The first byte that has not come.
+    /// The first missing byte.
     next: u64,
-    /// What has come beyond it: ends by starts, apart from each other.
+    /// Received ranges beyond it, as start and end; they do not touch.
     beyond: BTreeMap<u64, u64>,
-    /// The first byte that was not read.
+    /// The first unread byte.
     read: u64,
-    /// The peer was told that there is room up to here.
-    told: u64,
+    /// The end of the window that was advertised to the peer.
+    advertised: u64,
     buffer: u64,
     segment: u64,
 }
 
 impl Receiver {
     pub(crate) fn new(buffer: u64, segment: u64) -> Self {
-        Self { next: 0, beyond: BTreeMap::new(), read: 0, told: buffer, buffer, segment }
+        Self { next: 0, beyond: BTreeMap::new(), read: 0, advertised: buffer, buffer, segment }
     }
 
-    /// Takes bytes that have come, and returns how many can be read that could not before.
+    /// Handles received bytes, and returns how many more can be read now.
     pub(crate) fn handle_bytes(&mut self, bytes: Range<u64>) -> u64 {
         let before = self.next;
         if bytes.start > self.next {
@@ -37,7 +37,7 @@ impl Receiver {
         self.next - before
     }
 
-    /// Keeps what came too early.
+    /// Keeps bytes that arrived out of order.
     fn keep(&mut self, bytes: Range<u64>) {
         let Range { mut start, mut end } = bytes;
         while let Some((&first, &last)) = self.beyond.range(..=end).next_back() {
@@ -50,25 +50,25 @@ impl Receiver {
         self.beyond.insert(start, end);
     }
 
-    /// Takes word that bytes were read.
+    /// Notes that bytes were read.
     pub(crate) fn handle_read(&mut self, len: u64) {
         self.read += len;
     }
 
-    /// Returns the first byte that has not come.
+    /// Returns the first missing byte.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Returns up to where there is room; the peer is about to be told.
-    pub(crate) fn tell_edge(&mut self) -> u64 {
-        self.told = self.read + self.buffer;
-        self.told
+    /// Returns the end of the window, which is advertised to the peer next.
+    pub(crate) fn advertise_edge(&mut self) -> u64 {
+        self.advertised = self.read + self.buffer;
+        self.advertised
     }
 
-    /// Returns whether there is so much more room than the peer knows that it should be told.
-    pub(crate) fn has_news(&self) -> bool {
-        let more = self.read + self.buffer - self.told;
+    /// Returns whether the window has grown enough for an update to the peer.
+    pub(crate) fn should_advertise(&self) -> bool {
+        let more = self.read + self.buffer - self.advertised;
         more > 0 && more >= (2 * self.segment).min(self.buffer.div_ceil(2))
     }
 }
@@ -78,27 +78,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_early_is_kept_until_the_gap_is_filled() {
+    fn out_of_order_bytes_are_kept_until_the_gap_is_filled() {
         let mut receiver = Receiver::new(1_000, 100);
         assert_eq!(receiver.handle_bytes(0..10), 10);
         assert_eq!(receiver.handle_bytes(20..30), 0);
         assert_eq!(receiver.handle_bytes(40..50), 0);
         assert_eq!(receiver.handle_bytes(25..41), 0);
         assert_eq!(receiver.beyond.len(), 1);
-        assert_eq!(receiver.handle_bytes(5..15), 5, "again, and more");
+        assert_eq!(receiver.handle_bytes(5..15), 5, "partly a duplicate");
         assert_eq!(receiver.handle_bytes(15..20), 35);
         assert_eq!((receiver.next(), receiver.beyond.len()), (50, 0));
     }
 
     #[test]
-    fn room_is_told_when_there_is_enough_of_it() {
+    fn the_window_is_advertised_when_it_has_grown_enough() {
         let mut receiver = Receiver::new(1_000, 100);
         receiver.handle_bytes(0..500);
         receiver.handle_read(100);
-        assert!(!receiver.has_news());
+        assert!(!receiver.should_advertise());
         receiver.handle_read(100);
-        assert!(receiver.has_news());
-        assert_eq!(receiver.tell_edge(), 1_200);
-        assert!(!receiver.has_news());
+        assert!(receiver.should_advertise());
+        assert_eq!(receiver.advertise_edge(), 1_200);
+        assert!(!receiver.should_advertise());
     }
 }

@@ -1,13 +1,13 @@
-//! The sending half of a stream: what may go when, what is under way, and what was lost.
+//! The sending half of a stream: what may be sent, what is in flight, and what was lost.
 //!
 //! ```text
-//! burst()         -> a range of bytes and the number of their transmission
-//! handle_ack()    <- transmission 17 arrived, all up to byte n has, there is room up to byte m
-//! handle_timeout()<- nothing was heard for long
+//! burst()         -> a range of bytes and their transmission number
+//! handle_ack()    <- transmission 17 arrived, as did all bytes before n; the window ends at m
+//! handle_timeout()<- no acknowledgement for too long
 //! ```
 //!
-//! Every transmission has a number, and nothing overtakes on a connection: when one is reported,
-//! those before it that were not are lost. That is what SACK and RACK tell a kernel.
+//! Every transmission has a number, and packets are not reordered: when one is acknowledged, earlier
+//! unacknowledged ones are lost. A kernel learns the same from SACK and RACK.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,37 +22,37 @@ use crate::options::Tcp;
 #[derive(Debug)]
 pub(crate) struct Sender {
     segment: u64,
-    /// The longest burst that the path should see at once.
+    /// The longest burst for the path, in bytes.
     burst_max: u64,
     buffer: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// All before it has arrived.
+    /// All bytes before this one have arrived.
     acked: u64,
-    /// The peer has room up to here.
+    /// The end of the peer's window.
     edge: u64,
-    /// What is under way, by number; those numbers follow each other.
+    /// Transmissions in flight, with consecutive numbers.
     flight: VecDeque<Sent>,
-    /// The number of the first of them.
+    /// The number of the first one.
     first: u64,
-    /// How many bytes they are.
-    under_way: u64,
-    /// What is to be sent again, in the order of its bytes.
+    /// Their total bytes.
+    in_flight: u64,
+    /// Ranges to be retransmitted, in order.
     lost: VecDeque<Range<u64>>,
     congestion: Congestion,
     round_trip: RoundTrip,
-    /// Bytes that have arrived, and when the last were reported.
+    /// Bytes that were acknowledged.
     delivered: u64,
-    /// A loss of a transmission below this is part of one that the control knows of.
+    /// A loss of a transmission below this number belongs to a loss that was handled already.
     recovery: u64,
-    /// A transmission from this number on begins a new round.
+    /// The next round starts with this transmission.
     round: u64,
-    /// The window or the pace has held back what came after this transmission.
+    /// The window or the pace limited sending up to this transmission.
     held_back: u64,
-    /// When the pace lets the next burst go.
+    /// When pacing allows the next burst.
     paced_until: Time,
     timer: Timer,
-    /// How many bytes were sent again.
+    /// Retransmitted bytes.
     pub(crate) resent: u64,
 }
 
@@ -61,44 +61,44 @@ pub(crate) struct Sender {
 struct Sent {
     bytes: Range<u64>,
     at: Time,
-    /// What had arrived when it was sent.
+    /// The value of `delivered` when it was sent.
     delivered: u64,
 }
 
-/// What an acknowledgement says.
+/// An acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// The transmission that came.
+    /// The transmission that arrived.
     pub(crate) number: u64,
-    /// The parts of it that did not.
+    /// The parts of it that were lost.
     pub(crate) holes: Vec<Range<u64>>,
-    /// All before this byte has arrived.
+    /// All bytes before this one have arrived.
     pub(crate) upto: u64,
-    /// There is room up to this byte.
+    /// The end of the window.
     pub(crate) edge: u64,
 }
 
-/// The estimator of round trips (RFC 6298).
+/// The round-trip estimator (RFC 6298).
 #[derive(Debug, Default)]
 struct RoundTrip {
     smooth: Option<Duration>,
-    varies: Duration,
+    variation: Duration,
 }
 
-/// Waits for news of what is under way.
+/// The retransmission timer.
 #[derive(Debug, Default)]
 struct Timer {
     deadline: Option<Time>,
-    /// The end of what is under way was sent again, to make the peer say what it lacks.
+    /// A tail loss probe was sent.
     probed: bool,
-    /// How often in a row nothing was heard.
-    vain: u32,
-    /// When something was heard, or the first was sent since.
-    heard: Time,
+    /// Consecutive timeouts without an acknowledgement.
+    timeouts: u32,
+    /// Time of the last acknowledgement, or of the first transmission after it.
+    acked_at: Time,
 }
 
 impl Sender {
-    /// Returns the sender of a new stream over a path whose own round trip and rate are known.
+    /// Returns the sender of a new stream.
     pub(crate) fn new(tcp: &Tcp, burst_max: u64) -> Self {
         let segment = tcp.segment();
         Self {
@@ -110,7 +110,7 @@ impl Sender {
             edge: tcp.read_buffer,
             flight: VecDeque::new(),
             first: 0,
-            under_way: 0,
+            in_flight: 0,
             lost: VecDeque::new(),
             congestion: Congestion::new(tcp.congestion, segment, tcp.initial_window),
             round_trip: RoundTrip::default(),
@@ -124,7 +124,7 @@ impl Sender {
         }
     }
 
-    /// Returns how many bytes the socket has room for, of which `taken` came into it so far.
+    /// Returns the free space of the write buffer after the socket has taken `taken` bytes in total.
     pub(crate) fn room(&self, taken: u64) -> u64 {
         (self.acked + self.buffer).saturating_sub(taken)
     }
@@ -134,7 +134,7 @@ impl Sender {
         self.next
     }
 
-    /// Returns when the pace lets something go, if that is later.
+    /// Returns when pacing allows the next burst, if that is later than now.
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         if self.paced_until <= now {
             return None;
@@ -148,13 +148,12 @@ impl Sender {
         self.timer.deadline
     }
 
-    /// Returns whether a burst could go now, but for the pace. `taken` is the end of what there is
-    /// to send.
+    /// Returns whether a burst may be sent now, apart from pacing. `taken` is the end of the data.
     pub(crate) fn is_ready(&mut self, taken: u64) -> bool {
         self.allowed(taken) > 0
     }
 
-    /// Returns the next burst, of at most `limit` bytes if it is new, and its number.
+    /// Returns the next burst and its number; one with new data has at most `limit` bytes.
     pub(crate) fn burst(&mut self, now: Time, taken: u64, limit: u64) -> Option<(u64, Range<u64>)> {
         let allowed = self.allowed(taken);
         if allowed == 0 {
@@ -187,15 +186,15 @@ impl Sender {
         }
         let number = self.first + self.flight.len() as u64;
         self.flight.push_back(Sent { bytes, at: now, delivered: self.delivered });
-        self.under_way += len;
+        self.in_flight += len;
         if self.timer.deadline.is_none() {
-            self.timer.heard = now;
+            self.timer.acked_at = now;
             self.arm(now);
         }
         number
     }
 
-    /// Returns how many bytes may go now.
+    /// Returns how many bytes may be sent now.
     fn allowed(&mut self, taken: u64) -> u64 {
         let wanted = match self.lost.front() {
             Some(lost) => lost.end - lost.start,
@@ -205,17 +204,17 @@ impl Sender {
             return 0;
         }
         let window = self.congestion.window();
-        let room = window.saturating_sub(self.under_way);
+        let room = window.saturating_sub(self.in_flight);
         if room < wanted {
             self.held_back = self.first + self.flight.len() as u64;
         }
         let wanted = wanted.min(self.longest(window));
-        // A part of a burst waits for the rest of its room while enough is under way to make some.
-        let least = if self.under_way >= window / 2 { wanted } else { wanted.min(self.segment) };
-        if room >= least || self.under_way == 0 { wanted.min(room.max(self.segment)) } else { 0 }
+        // A partial burst waits for more window while enough data are in flight to open it.
+        let least = if self.in_flight >= window / 2 { wanted } else { wanted.min(self.segment) };
+        if room >= least || self.in_flight == 0 { wanted.min(room.max(self.segment)) } else { 0 }
     }
 
-    /// Returns the longest burst: a part of what the window is, and of what the path takes.
+    /// Returns the longest burst, by the window, the path and the pace.
     fn longest(&self, window: u64) -> u64 {
         let window = window.min(self.buffer).min(self.edge.saturating_sub(self.acked));
         let mut longest = (window / PARTS).max(SMALL.min(window / 2)).min(self.burst_max);
@@ -225,12 +224,12 @@ impl Sender {
         longest.max(self.segment)
     }
 
-    /// Takes an acknowledgement. Returns how many bytes have been said to have arrived.
+    /// Handles an acknowledgement. Returns how many bytes it newly acknowledges.
     pub(crate) fn handle_ack(&mut self, now: Time, ack: &Ack, taken: u64) -> u64 {
         self.edge = self.edge.max(ack.edge);
         self.acked = self.acked.max(ack.upto);
-        self.timer.vain = 0;
-        self.timer.heard = now;
+        self.timer.timeouts = 0;
+        self.timer.acked_at = now;
         self.timer.probed = false;
         let mut arrived = 0;
         if let Some(index) = ack.number.checked_sub(self.first)
@@ -247,41 +246,41 @@ impl Sender {
         }
         self.forget_arrived();
         self.timer.deadline = None;
-        if !self.flight.is_empty() || self.is_shut(taken) {
+        if !self.flight.is_empty() || self.is_window_closed(taken) {
             self.arm(now);
         }
         arrived
     }
 
-    /// Takes word that the peer has room up to a byte.
+    /// Handles a window update.
     pub(crate) fn handle_room(&mut self, now: Time, upto: u64, edge: u64) {
         self.edge = self.edge.max(edge);
         self.acked = self.acked.max(upto);
-        self.timer.heard = now;
-        self.timer.vain = 0;
-        if self.under_way == 0 {
+        self.timer.acked_at = now;
+        self.timer.timeouts = 0;
+        if self.in_flight == 0 {
             self.timer.deadline = None;
         }
         self.forget_arrived();
     }
 
-    /// The first transmission under way was not reported. Returns whether anything is missing.
+    /// Declares the first transmission in flight lost. Returns whether any of its bytes are missing.
     fn lose_first(&mut self) -> bool {
         let Some(sent) = self.flight.pop_front() else { return false };
         self.first += 1;
-        self.under_way -= sent.bytes.end - sent.bytes.start;
-        self.lack(sent.bytes)
+        self.in_flight -= sent.bytes.end - sent.bytes.start;
+        self.mark_lost(sent.bytes)
     }
 
     fn report_first(&mut self, now: Time, ack: &Ack) -> u64 {
         let Some(sent) = self.flight.pop_front() else { return 0 };
         self.first += 1;
         let len = sent.bytes.end - sent.bytes.start;
-        self.under_way -= len;
+        self.in_flight -= len;
         let mut acked = len;
         for hole in &ack.holes {
             acked -= hole.end - hole.start;
-            self.lack(hole.clone());
+            self.mark_lost(hole.clone());
         }
         self.delivered += acked;
         let rtt = now.since(sent.at);
@@ -304,13 +303,13 @@ impl Sender {
         acked
     }
 
-    /// Notes that bytes must be sent again, unless they have arrived since.
-    fn lack(&mut self, bytes: Range<u64>) -> bool {
+    /// Schedules a retransmission, unless the bytes have arrived since.
+    fn mark_lost(&mut self, bytes: Range<u64>) -> bool {
         let bytes = bytes.start.max(self.acked)..bytes.end;
         if bytes.is_empty() {
             return false;
         }
-        // Most come in order; what was sent again and lost again does not.
+        // Most are in order, except repeated losses.
         let index = self.lost.partition_point(|lost| lost.start <= bytes.start);
         match index.checked_sub(1).map(|before| &mut self.lost[before]) {
             Some(before) if before.end >= bytes.start => before.end = before.end.max(bytes.end),
@@ -335,30 +334,30 @@ impl Sender {
         }
     }
 
-    /// Returns whether the peer's lack of room is all that keeps the sender back.
-    fn is_shut(&self, taken: u64) -> bool {
+    /// Returns whether only the peer's window limits the sender.
+    fn is_window_closed(&self, taken: u64) -> bool {
         self.lost.is_empty() && self.next < taken && self.next >= self.edge
     }
 
-    /// Sees to it that a peer without room is asked whether it has some by now.
-    pub(crate) fn watch_the_edge(&mut self, now: Time, taken: u64) {
-        if self.timer.deadline.is_none() && self.is_shut(taken) {
-            self.timer.heard = now;
+    /// Arms the timer for a window probe if the peer's window is closed.
+    pub(crate) fn watch_window(&mut self, now: Time, taken: u64) {
+        if self.timer.deadline.is_none() && self.is_window_closed(taken) {
+            self.timer.acked_at = now;
             self.arm(now);
         }
     }
 
-    /// Does what is to be done when nothing was heard for too long. Returns what to send at once.
+    /// Handles an expired timer. Returns a probe to send at once, if any.
     pub(crate) fn handle_timeout(&mut self, now: Time, taken: u64) -> Option<(u64, Range<u64>)> {
         self.timer.deadline = None;
-        let probe = if self.under_way == 0 {
+        let probe = if self.in_flight == 0 {
             self.first += self.flight.len() as u64;
             self.flight.clear();
-            if !self.is_shut(taken) {
+            if !self.is_window_closed(taken) {
                 return None;
             }
-            // A probe carries nothing: the answer says how much room there is.
-            self.timer.vain += 1;
+            // A window probe is empty; its acknowledgement carries the window.
+            self.timer.timeouts += 1;
             self.next..self.next
         } else if !self.timer.probed {
             self.timer.probed = true;
@@ -366,7 +365,7 @@ impl Sender {
             last.end.saturating_sub(self.segment).max(last.start)..last.end
         } else {
             self.lose_everything();
-            self.timer.vain += 1;
+            self.timer.timeouts += 1;
             self.arm(now);
             return None;
         };
@@ -380,8 +379,8 @@ impl Sender {
         while !self.flight.is_empty() {
             self.lose_first();
         }
-        // What is lost again says nothing new of the network.
-        if self.timer.vain == 0 {
+        // Only the first of several timeouts is a sign of congestion.
+        if self.timer.timeouts == 0 {
             self.congestion.handle_timeout();
         }
         self.recovery = self.first;
@@ -389,29 +388,30 @@ impl Sender {
 
     fn arm(&mut self, now: Time) {
         let wait = match self.round_trip.smooth {
-            Some(smooth) if !self.timer.probed && self.timer.vain == 0 => smooth * 2 + PROBE_LATER,
-            _ => self.round_trip.timeout(self.timer.vain),
+            Some(smooth) if !self.timer.probed && self.timer.timeouts == 0 => {
+                smooth * 2 + PROBE_LATER
+            }
+            _ => self.round_trip.timeout(self.timer.timeouts),
         };
         self.timer.deadline = Some(now + wait);
     }
 
-    /// Returns for how long nothing was heard of what is under way, if it was sent in vain again
-    /// and again.
-    pub(crate) fn silence(&self, now: Time) -> Option<Duration> {
-        let waits = self.under_way > 0 || !self.lost.is_empty();
-        (waits && self.timer.vain > 0).then(|| now.since(self.timer.heard))
+    /// Returns the time since the last acknowledgement, if data in flight have timed out.
+    pub(crate) fn time_without_ack(&self, now: Time) -> Option<Duration> {
+        let waits = self.in_flight > 0 || !self.lost.is_empty();
+        (waits && self.timer.timeouts > 0).then(|| now.since(self.timer.acked_at))
     }
 
-    /// Returns how often in a row nothing was heard.
-    pub(crate) fn vain(&self) -> u32 {
-        self.timer.vain
+    /// Returns the number of consecutive timeouts.
+    pub(crate) fn timeouts(&self) -> u32 {
+        self.timer.timeouts
     }
 
-    /// Gives everything up.
+    /// Drops all data.
     pub(crate) fn abort(&mut self) {
         self.flight.clear();
         self.lost.clear();
-        self.under_way = 0;
+        self.in_flight = 0;
         self.timer.deadline = None;
     }
 }
@@ -419,39 +419,39 @@ impl Sender {
 impl RoundTrip {
     fn observe(&mut self, rtt: Duration) {
         match &mut self.smooth {
-            None => (self.smooth, self.varies) = (Some(rtt), rtt / 2),
+            None => (self.smooth, self.variation) = (Some(rtt), rtt / 2),
             Some(smooth) => {
-                self.varies = (self.varies * 3 + rtt.abs_diff(*smooth)) / 4;
+                self.variation = (self.variation * 3 + rtt.abs_diff(*smooth)) / 4;
                 *smooth = (*smooth * 7 + rtt) / 8;
             }
         }
     }
 
-    /// Returns how long to wait before all is taken for lost, for the so manieth time.
-    fn timeout(&self, vain: u32) -> Duration {
+    /// Returns the retransmission timeout after `vain` consecutive timeouts.
+    fn timeout(&self, timeouts: u32) -> Duration {
         let first = match self.smooth {
-            Some(smooth) => smooth + (self.varies * 4).max(TIMEOUT_MIN),
+            Some(smooth) => smooth + (self.variation * 4).max(TIMEOUT_MIN),
             None => TIMEOUT_FIRST,
         };
-        (first * 2_u32.saturating_pow(vain.min(8))).min(TIMEOUT_MAX.max(first))
+        (first * 2_u32.saturating_pow(timeouts.min(8))).min(TIMEOUT_MAX.max(first))
     }
 }
 
-/// A burst is at most so much of the window, so that acknowledgements come often enough.
+/// A burst is at most this fraction of the window, so that acknowledgements are frequent enough.
 const PARTS: u64 = 8;
-/// A burst of so many bytes may be half of the window.
+/// A burst of up to so many bytes may be half of the window.
 const SMALL: u64 = 16 << 10;
 /// The longest burst, in bytes.
 const BURST_MAX: u64 = 1 << 20;
-/// A paced burst lasts at most a second by this.
+/// A paced burst lasts at most this fraction of a second.
 const PACED_BY: u64 = 1_000;
-/// How much later than two round trips the end of what is under way is sent again.
+/// A tail loss probe is sent after two round trips and this time.
 const PROBE_LATER: Duration = Duration::from_millis(10);
-/// The least that a timeout is later than a round trip, as in Linux.
+/// The least difference between the timeout and the round trip, as in Linux.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// Before any round trip was measured.
+/// The timeout before the first measurement of a round trip.
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
-/// Fulmar tells its sockets so.
+/// The maximum that Fulmar sets on its sockets.
 const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

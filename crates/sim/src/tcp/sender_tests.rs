@@ -4,13 +4,13 @@ use crate::options::Control;
 const SEGMENT: u64 = 1448;
 const PLENTY: u64 = 1 << 40;
 
-/// Bursts are single packets.
+/// Returns a sender whose bursts are single packets.
 fn sender(buffer: u64) -> Sender {
     let tcp = Tcp { congestion: Control::Reno, ..Tcp::default() };
     Sender::new(&tcp.with_buffers(buffer), 0)
 }
 
-/// Sends all that may go, and returns it.
+/// Sends everything that may be sent, and returns it.
 fn send_all(sender: &mut Sender, now: Time, taken: u64) -> Vec<(u64, Range<u64>)> {
     std::iter::from_fn(|| sender.burst(now, taken, u64::MAX)).collect()
 }
@@ -24,7 +24,7 @@ fn at(ms: u64) -> Time {
 }
 
 #[test]
-fn no_more_is_under_way_than_the_initial_window_or_than_the_peer_has_room_for() {
+fn data_in_flight_are_limited_by_the_initial_window_and_the_peers_window() {
     let mut wide = sender(PLENTY);
     let sent = send_all(&mut wide, at(0), PLENTY);
     assert_eq!(sent.last().unwrap().1.end, 10 * SEGMENT);
@@ -33,7 +33,7 @@ fn no_more_is_under_way_than_the_initial_window_or_than_the_peer_has_room_for() 
 }
 
 #[test]
-fn a_transmission_that_is_passed_over_is_sent_again_at_once_and_shrinks_the_window_once() {
+fn a_loss_is_retransmitted_at_once_and_shrinks_the_window_once() {
     let mut sender = sender(PLENTY);
     let sent = send_all(&mut sender, at(0), PLENTY);
     assert_eq!(sent.len(), 10);
@@ -55,7 +55,7 @@ fn a_transmission_that_is_passed_over_is_sent_again_at_once_and_shrinks_the_wind
 }
 
 #[test]
-fn a_hole_in_a_burst_is_filled_before_anything_new_goes() {
+fn a_hole_in_a_burst_is_retransmitted_before_new_data() {
     let mut sender = sender(PLENTY);
     send_all(&mut sender, at(0), PLENTY);
     for number in 0..9 {
@@ -70,7 +70,7 @@ fn a_hole_in_a_burst_is_filled_before_anything_new_goes() {
 }
 
 #[test]
-fn the_end_is_sent_again_after_two_round_trips_and_all_of_it_when_that_is_in_vain() {
+fn a_tail_loss_probe_is_followed_by_a_full_retransmission() {
     let mut sender = sender(PLENTY);
     send_all(&mut sender, at(0), SEGMENT);
     sender.handle_ack(at(50), &ack(0, SEGMENT), SEGMENT);
@@ -94,11 +94,11 @@ fn the_end_is_sent_again_after_two_round_trips_and_all_of_it_when_that_is_in_vai
         waits.push(sender.timeout().unwrap().since(due).as_millis());
     }
     assert_eq!(waits.last(), Some(&2_000), "no longer: {waits:?}");
-    assert!(sender.vain() > 3 && sender.silence(at(60_000)).is_some());
+    assert!(sender.timeouts() > 3 && sender.time_without_ack(at(60_000)).is_some());
 }
 
 #[test]
-fn a_peer_without_room_is_asked_again() {
+fn a_closed_window_is_probed() {
     let mut sender = sender(1_000);
     send_all(&mut sender, at(0), PLENTY);
     sender.handle_ack(at(10), &Ack { edge: 1_000, ..ack(0, 1_000) }, PLENTY);
@@ -106,13 +106,13 @@ fn a_peer_without_room_is_asked_again() {
     let due = sender.timeout().unwrap();
     let (number, probe) = sender.handle_timeout(due, PLENTY).unwrap();
     assert!(probe.is_empty());
-    assert!(sender.silence(due).is_none() || sender.vain() == 1);
+    assert!(sender.time_without_ack(due).is_none() || sender.timeouts() == 1);
     sender.handle_ack(due, &Ack { edge: 2_000, ..ack(number, 1_000) }, PLENTY);
     assert_eq!(send_all(&mut sender, due, PLENTY)[0].1, 1_000..2_000);
 }
 
 #[test]
-fn the_buffer_is_free_again_when_its_bytes_have_arrived() {
+fn acknowledged_bytes_free_the_write_buffer() {
     let mut sender = sender(10_000);
     assert_eq!(sender.room(10_000), 0);
     send_all(&mut sender, at(0), 10_000);

@@ -1,8 +1,8 @@
-//! One direction of a connection: from the queue of the node that writes to the inbox of the one
-//! that reads.
+//! One direction of a connection: from the queue of the writing node to the inbox of the reading
+//! node.
 //!
-//! What is under way has no copy: bytes are numbered, transmissions name them by number, and when
-//! they have arrived in order they move from the content of the socket to the inbox.
+//! Data in flight are not copied: transmissions refer to byte numbers, and bytes that have arrived in
+//! order move from the content of the socket to the inbox.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,48 +12,48 @@ use fulmar_base::{BufferId, Payload, Span, Time};
 use super::Segment;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use crate::fabric::Way;
+use crate::fabric::Path;
 use crate::options::Tcp;
 
 /// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// What the node has written and the socket has not taken.
+    /// Written data that the socket has not taken yet.
     unsent: VecDeque<Chunk>,
-    /// How many bytes the socket has taken; a FIN counts as one.
+    /// Bytes that the socket has taken; a FIN counts as one.
     taken: u64,
-    /// What it has taken and the reader's socket has not got in order.
+    /// Data that the socket has taken and that have not arrived in order yet.
     content: VecDeque<Segment>,
-    /// The lengths of those parts of the content that were never transmitted, with whether they
-    /// are bulk.
+    /// The lengths of the parts of the content that were never transmitted, and whether they are
+    /// bulk data.
     untransmitted: VecDeque<(u64, bool)>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) inbox: VecDeque<Segment>,
-    /// The lanes that it passes, and those of its acknowledgements.
-    pub(crate) way: Option<Arc<Way>>,
-    /// Whether it waits for its turn at the interface.
+    /// The lanes of the data and of the acknowledgements.
+    pub(crate) path: Option<Arc<Path>>,
+    /// Whether it is queued at the interface.
     pub(crate) is_queued: bool,
-    /// How many acknowledgements the reader is about to send.
+    /// Number of pending acknowledgements of the reader.
     pub(crate) acks_due: u32,
-    /// Whether an event waits for the pace.
+    /// Whether a pacing event is scheduled.
     pub(crate) is_paced: bool,
-    /// The time of the timer's event that counts.
+    /// The time of the current timer event; others are stale.
     pub(crate) armed: Option<Time>,
-    /// When the tail of the last burst reaches the first switch: nothing overtakes.
+    /// When the tail of the last burst reaches the first switch, to keep the order.
     pub(crate) last_tail: Time,
     /// When the last acknowledgement arrives.
     pub(crate) last_ack: Time,
-    /// The node was told that nothing arrives.
-    pub(crate) told_silent: bool,
+    /// Whether the node was notified that the stream is stalled.
+    pub(crate) stall_reported: bool,
 }
 
 #[derive(Debug)]
 struct Chunk {
     data: ChunkData,
-    /// Its last byte ends an LNet message.
+    /// Whether its last byte ends an LNet message.
     ends_message: bool,
-    /// The buffer of a router that it is kept in until it is written.
+    /// The router buffer that holds it until it is written.
     kept_in: Option<BufferId>,
 }
 
@@ -64,9 +64,9 @@ enum ChunkData {
 }
 
 impl Stream {
-    /// Returns a stream that has not begun.
-    pub(crate) fn new(tcp: &Tcp, way: Option<Arc<Way>>) -> Self {
-        let burst_max = way.as_ref().map_or(0, |way| way.burst_max);
+    /// Returns a new stream.
+    pub(crate) fn new(tcp: &Tcp, path: Option<Arc<Path>>) -> Self {
+        let burst_max = path.as_ref().map_or(0, |path| path.burst_max);
         Self {
             unsent: VecDeque::new(),
             taken: 0,
@@ -75,18 +75,18 @@ impl Stream {
             sender: Sender::new(tcp, burst_max),
             receiver: Receiver::new(tcp.read_buffer, tcp.segment()),
             inbox: VecDeque::new(),
-            way,
+            path,
             is_queued: false,
             acks_due: 0,
             is_paced: false,
             armed: None,
             last_tail: Time::ZERO,
             last_ack: Time::ZERO,
-            told_silent: false,
+            stall_reported: false,
         }
     }
 
-    /// Appends to what is to be written; a router may keep the payload in a buffer until then.
+    /// Appends data to write. `kept_in` is the router buffer that holds the payload, if any.
     pub(crate) fn write(
         &mut self,
         head: Vec<u8>,
@@ -113,14 +113,14 @@ impl Stream {
         !self.unsent.is_empty()
     }
 
-    /// Returns whether bulk of this buffer is still to be written.
-    pub(crate) fn is_to_write(&self, name: BufferId) -> bool {
+    /// Returns whether bulk data of this buffer are still unwritten.
+    pub(crate) fn will_write(&self, name: BufferId) -> bool {
         let of_it =
             |chunk: &Chunk| matches!(chunk.data, ChunkData::Bulk(span) if span.buffer == name);
         self.unsent.iter().any(of_it)
     }
 
-    /// Returns whether something that a router keeps in this buffer is still to be written.
+    /// Returns whether data in this router buffer are still unwritten.
     pub(crate) fn is_kept_in(&self, name: BufferId) -> bool {
         self.unsent.iter().any(|chunk| chunk.kept_in == Some(name))
     }
@@ -129,7 +129,7 @@ impl Stream {
         self.unsent.clear();
     }
 
-    /// Forgets everything that has not arrived: the connection is no more.
+    /// Drops all data that have not arrived.
     pub(crate) fn abort(&mut self) {
         self.unsent.clear();
         self.content.clear();
@@ -138,8 +138,8 @@ impl Stream {
         self.taken = self.sender.next();
     }
 
-    /// Moves into the socket what it has room for, and returns how many bytes and messages
-    /// that is.
+    /// Moves data into the socket as far as it has room, and returns the numbers of bytes and of
+    /// completed messages.
     pub(crate) fn take(&mut self) -> (u64, u32) {
         let (mut len, mut messages) = (0, 0);
         while let Some(chunk) = self.unsent.front_mut() {
@@ -158,7 +158,7 @@ impl Stream {
         (len, messages)
     }
 
-    /// Appends something to the content of the socket, such as a FIN or what nobody wrote.
+    /// Appends a segment to the content of the socket, such as a FIN or a forged message.
     pub(crate) fn put(&mut self, segment: Segment) {
         let len = segment.len();
         let bulk = matches!(segment, Segment::Bulk(_));
@@ -170,17 +170,17 @@ impl Stream {
         self.taken += len;
     }
 
-    /// Returns the end of what the socket has taken.
+    /// Returns the number of bytes that the socket has taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Returns whether bulk memory, and not bytes, is next to be transmitted.
+    /// Returns whether the next untransmitted data are bulk data.
     pub(crate) fn next_is_bulk(&self) -> bool {
         self.untransmitted.front().is_some_and(|(_, bulk)| *bulk)
     }
 
-    /// Takes word that so many bytes were transmitted for the first time.
+    /// Notes that so many bytes were transmitted for the first time.
     pub(crate) fn transmitted(&mut self, mut len: u64) {
         while len > 0 {
             let Some((first, _)) = self.untransmitted.front_mut() else { return };
@@ -193,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// Takes out of the content what has arrived in order.
+    /// Removes and returns data that have arrived in order.
     pub(crate) fn deliver(&mut self, mut len: u64) -> Vec<Segment> {
         let mut delivered = Vec::new();
         while len > 0 {
@@ -210,7 +210,7 @@ impl Stream {
         delivered
     }
 
-    /// Takes the first `len` bytes of bulk, or of anything, out of the inbox.
+    /// Removes the first `len` bytes from the inbox.
     pub(crate) fn consume(&mut self, len: usize) {
         let Some(first) = self.inbox.front_mut() else { return };
         if first.len() <= len as u64 {
@@ -220,7 +220,7 @@ impl Stream {
         }
     }
 
-    /// Joins the bytes at the front of the inbox, so that one read sees more than one write.
+    /// Merges the bytes at the front of the inbox, so that one read may return several writes.
     pub(crate) fn coalesce(&mut self) {
         let is_bytes = |segment: &Segment| matches!(segment, Segment::Bytes(_));
         let run = self.inbox.iter().take_while(|segment| is_bytes(segment)).count();
@@ -238,7 +238,7 @@ impl Stream {
 }
 
 impl Chunk {
-    /// Takes up to `limit` bytes; the last says whether that is the rest.
+    /// Takes up to `limit` bytes, and returns whether that was the rest.
     fn take(&mut self, limit: u64) -> (Segment, bool) {
         match &mut self.data {
             ChunkData::Bytes { bytes, start } => {
@@ -261,7 +261,7 @@ impl Chunk {
 }
 
 impl Segment {
-    /// Returns how many numbers of the stream it takes.
+    /// Returns its length in bytes; a FIN counts as one.
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -270,7 +270,7 @@ impl Segment {
         }
     }
 
-    /// Takes the first bytes off.
+    /// Splits off and returns the first `len` bytes.
     fn split_to(&mut self, len: usize) -> Self {
         match self {
             Self::Bytes(bytes) => {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_takes_no_more_than_its_buffer_and_says_where_messages_end() {
+    fn the_socket_takes_up_to_its_buffer_and_counts_completed_messages() {
         let mut stream = stream(10);
         stream.write(vec![7; 4], Payload::Span(span(100, 20)), true, None);
         assert_eq!(stream.take(), (10, 0));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_bytes_keep_their_order_and_stop_at_bulk() {
+    fn merged_bytes_keep_their_order_and_stop_at_bulk_data() {
         let mut stream = stream(0);
         stream.inbox.extend([
             Segment::Bytes(vec![1]),

@@ -1,4 +1,4 @@
-//! Beginning operations.
+//! Starts operations.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use fulmar_base::{BufferId, Span};
 use fulmar_lnet::{Get, Md, MdId, MdOptions, Memory, Put};
 use fulmar_lnet_wire::{MTU, Nid, ProcessId};
 
-use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, only, portals};
+use super::{Plan, REGION_LEN, REQUEST_MAX, Workload, one_sender, portals};
 use crate::HostId;
 use crate::check::ledger::{Action, Expect, Ledger, MdKey, Operation, Seen};
 use crate::options::{Kind, pick};
 use crate::world::World;
 
-/// What an operation needs at its target.
+/// The target of an operation.
 struct Target {
     host: HostId,
     portal: u32,
     match_bits: u64,
-    /// For a GET, where it begins to read.
+    /// The buffer and offset from which a GET reads.
     remote: Option<(BufferId, u64)>,
     offset: u32,
     expect: Expect,
@@ -25,7 +25,7 @@ struct Target {
 }
 
 impl Workload {
-    /// Begins an operation of a kind, between nodes that are drawn.
+    /// Starts an operation of a kind, between two drawn nodes.
     pub(super) fn issue(&mut self, world: &mut World, ledger: &mut Ledger, kind: Kind) {
         let (from, to) = self.pair(world);
         if world.node(from).is_none() {
@@ -49,8 +49,8 @@ impl Workload {
         }
     }
 
-    /// Begins a PUT of `len` bytes, or of a drawn length, for which everything is prepared at its
-    /// target. Returns the number of the operation, unless the node is down.
+    /// Starts a PUT of `len` bytes, or of a drawn length, with a matching MD at its target. Returns
+    /// the number of the operation, unless the node is down.
     pub(crate) fn plain_put(
         &mut self,
         world: &mut World,
@@ -63,7 +63,7 @@ impl Workload {
         self.begin_put(world, ledger, from, target, len, true)
     }
 
-    /// Begins a PUT as [`Workload::plain_put`] does, from our NID, if one is given, to a NID.
+    /// Like [`Workload::plain_put`], to a NID, and from a NID if one is given.
     pub(crate) fn pinned_put(
         &mut self,
         world: &mut World,
@@ -73,9 +73,9 @@ impl Workload {
         nids: (Option<Nid>, Nid),
     ) -> Option<usize> {
         self.pinned = Some(nids);
-        let begun = self.plain_put(world, ledger, (from, to), Some(len));
+        let started = self.plain_put(world, ledger, (from, to), Some(len));
         self.pinned = None;
-        begun
+        started
     }
 
     fn put(&mut self, world: &mut World, ledger: &mut Ledger, from: HostId, to: HostId) {
@@ -98,7 +98,7 @@ impl Workload {
         self.begin_get(world, ledger, from, target, len);
     }
 
-    /// Begins a PUT of at most 16 KiB to the request portal of another node.
+    /// Starts a PUT of at most 16 KiB to the request portal of another node.
     pub fn request(&mut self, world: &mut World, ledger: &mut Ledger, from: HostId, to: HostId) {
         let (len, ack) = (self.size().min(REQUEST_MAX), self.rng.one_in(2));
         let target = self.target(ledger, to, portals::REQUEST, Expect::Moved(len), ack);
@@ -145,10 +145,10 @@ impl Workload {
 
     fn query(&mut self, world: &mut World, from: HostId, to: HostId, kind: Kind) {
         let target = self.address(world, from, to);
-        let patience = Duration::from_secs(60);
+        let timeout = Duration::from_secs(60);
         let force = self.rng.one_in(2);
         let query = world.admin(from, |admin| match kind {
-            Kind::Ping => admin.ping(target, None, patience),
+            Kind::Ping => admin.ping(target, None, timeout),
             _ => admin.discover(target.nid, force),
         });
         if let Some(query) = query {
@@ -165,7 +165,7 @@ impl Workload {
         (HostId(from as u32), HostId(to as u32))
     }
 
-    /// Draws a length; most are where something changes.
+    /// Draws a length; most are edge cases.
     fn size(&mut self) -> u32 {
         let edges = [0, 1, 927, 928, 4096, 16_383, 16_384, 65_536, MTU - 1, MTU];
         match self.rng.below(4) {
@@ -174,7 +174,7 @@ impl Workload {
         }
     }
 
-    /// Draws how much room a target has for `len` bytes, and whether it shortens what is longer.
+    /// Draws the length of the target's MD for a message of `len` bytes, and whether it truncates.
     fn room(&mut self, options: MdOptions, len: u32) -> (MdOptions, u64) {
         let len = u64::from(len);
         match self.rng.below(8) {
@@ -185,7 +185,7 @@ impl Workload {
         }
     }
 
-    /// Posts a descriptor for one operation, if the target is up.
+    /// Posts an MD for one operation, if the target is up.
     #[allow(clippy::too_many_arguments)]
     fn posted(
         &mut self,
@@ -209,12 +209,12 @@ impl Workload {
         };
         let fits = u64::from(len) <= room || options.has(MdOptions::TRUNCATE);
         let expect = if fits { Expect::Moved(len.min(room as u32)) } else { Expect::Dropped };
-        // Who is not discovered is known by each of his NIDs apart.
-        let strangers = !self.options.discovery && world.nids(from).len() > 1;
-        let wildcard = from == to || self.rng.one_in(2) || strangers;
+        // Without discovery, each NID of a node is a separate peer.
+        let separate = !self.options.discovery && world.nids(from).len() > 1;
+        let wildcard = from == to || self.rng.one_in(2) || separate;
         let portal = if wildcard { portals::WILDCARD } else { portals::UNIQUE };
         let mut target = self.target(ledger, to, portal, expect, fits);
-        let mut me = only(world.nid(from), target.match_bits);
+        let mut me = one_sender(world.nid(from), target.match_bits);
         if wildcard {
             me.match_id = ProcessId::ANY;
         }
@@ -233,7 +233,7 @@ impl Workload {
         expect: Expect,
         answer: bool,
     ) -> Target {
-        // Unique in the run, and spread over all bits but that of pings.
+        // Unique in the run, and spread over all bits except the one of pings.
         let match_bits = (self.rng.u64() >> 1 & !0xffff) | ledger.operations.len() as u64;
         Target { host, portal, match_bits, remote: None, offset: 0, expect, answer }
     }
@@ -255,7 +255,7 @@ impl Workload {
         let Target { portal, match_bits, offset, .. } = target;
         let put = Put { ack, source, target: to, portal, match_bits, offset, header_data };
         let result = world.application(from, |service| service.put(md, put));
-        assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
+        assert_eq!(result, Some(Ok(())), "a new MD accepts an operation");
         Some(number)
     }
 
@@ -274,11 +274,11 @@ impl Workload {
         let Target { portal, match_bits, offset, .. } = target;
         let get = Get { source, target: to, portal, match_bits, offset };
         let result = world.application(from, |service| service.get(md, get));
-        assert_eq!(result, Some(Ok(())), "a fresh descriptor takes an operation");
+        assert_eq!(result, Some(Ok(())), "a new MD accepts an operation");
         Some(number)
     }
 
-    /// Draws the NIDs of an operation, and returns its descriptor and its target.
+    /// Draws the NIDs of an operation, and returns its MD and its target.
     fn addressed(
         &mut self,
         world: &World,
@@ -295,14 +295,14 @@ impl Workload {
         (md, ProcessId::lustre(pair.1))
     }
 
-    /// Draws one of the NIDs by which a node can be addressed.
+    /// Draws one of the NIDs at which a node can be reached.
     fn address(&mut self, world: &World, from: HostId, to: HostId) -> ProcessId {
         let nids = if from == to { vec![Nid::LOOPBACK] } else { world.reachable(from, to) };
         let nid = if let [nid] = nids[..] { nid } else { *pick(&mut self.rng, &nids) };
         ProcessId::lustre(nid)
     }
 
-    /// Draws the NID that a message must come from, or that any will do.
+    /// Draws the source NID of a message; `None` for any.
     fn source(&mut self, world: &World, from: HostId, to: Nid) -> Option<Nid> {
         let nids = world.nids(from);
         if nids.len() < 2 || to.is_loopback() || !self.rng.one_in(8) {
@@ -312,7 +312,7 @@ impl Workload {
         (!own.is_empty()).then(|| *pick(&mut self.rng, &own))
     }
 
-    /// Binds the initiator's descriptor and records the operation.
+    /// Binds the initiator's MD and records the operation.
     #[allow(clippy::too_many_arguments)]
     fn declare(
         &mut self,
@@ -336,8 +336,8 @@ impl Workload {
             user: number as u64,
         };
         let bound = world.application(from, |service| service.md_bind(md, Memory::Buffer))?;
-        let id = bound.expect("our descriptors are sound");
-        let key = MdKey { host: from, life: world.life(from), md: id };
+        let id = bound.expect("our MDs are valid");
+        let key = MdKey { host: from, incarnation: world.incarnation(from), md: id };
         ledger.declare_md(key, md, Some(number));
         let Target { host, portal, match_bits, remote, expect, answer, .. } = *target;
         world.note(

@@ -1,4 +1,4 @@
-//! What the applications on the nodes do: drawn operations, and the buffers that they need.
+//! The applications on the nodes: random operations, and the buffers that they need.
 
 mod issue;
 mod react;
@@ -16,17 +16,17 @@ use crate::options::{Kind, Options, pick};
 use crate::queue::Queue;
 use crate::world::World;
 
-/// Where each kind of descriptor is posted.
+/// The portals of the different kinds of MDs.
 pub(crate) mod portals {
-    /// Descriptors for one operation of one node.
+    /// MDs for one operation of one node.
     pub(crate) const UNIQUE: u32 = 10;
-    /// Descriptors for one operation of anybody.
+    /// MDs for one operation of any node.
     pub(crate) const WILDCARD: u32 = 11;
-    /// Request buffers for everybody; lazy.
+    /// Request buffers for all nodes; lazy.
     pub(crate) const REQUEST: u32 = 12;
-    /// Nothing, ever.
+    /// No MDs.
     pub(crate) const NOTHING: u32 = 13;
-    /// A region that everybody may read.
+    /// A region that all nodes may read.
     pub(crate) const REGION: u32 = 14;
 }
 
@@ -34,7 +34,7 @@ pub(crate) mod portals {
 pub(crate) const REQUEST_MAX: u32 = 16 << 10;
 /// The length of a region, in bytes.
 pub(crate) const REGION_LEN: u32 = 4 << 20;
-/// Each request buffer takes at least four requests.
+/// The length of a request buffer, in bytes: room for at least four requests.
 const REQUEST_BUFFER: u64 = 64 << 10;
 
 /// The applications of all nodes.
@@ -42,32 +42,32 @@ const REQUEST_BUFFER: u64 = 64 << 10;
 pub struct Workload {
     pub(crate) rng: Rng,
     pub(crate) options: Options,
-    /// What is begun, posted and unlinked, and when.
+    /// Scheduled operations, posts and unlinks.
     pub(crate) agenda: Queue<Plan>,
     pub(crate) next_buffer: u64,
-    /// The region that each node serves.
+    /// The readable region of each node.
     pub(crate) regions: BTreeMap<HostId, BufferId>,
-    /// How pings and discoveries ended, or that they have not.
+    /// The results of pings and discoveries; `None` while in progress.
     pub(crate) queries: BTreeMap<(HostId, QueryId), Option<Answer>>,
     /// Faults are over: buffers are posted at once.
     pub(crate) prompt: bool,
-    /// The NIDs of the operation being begun, if they are given.
+    /// The NIDs of the operation being started, if they are given.
     pub(crate) pinned: Option<(Option<Nid>, Nid)>,
 }
 
-/// Something that an application will do.
+/// A scheduled action of an application.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
-    /// Begin an operation of this kind.
+    /// Start an operation of this kind.
     Issue(Kind),
     /// Post a request buffer.
-    Post { host: HostId, life: u32 },
-    /// Unlink a descriptor.
+    Post { host: HostId, incarnation: u32 },
+    /// Unlink an MD.
     Unlink(MdKey),
 }
 
 impl Workload {
-    /// Draws what will be begun, and posts what the nodes need from the start.
+    /// Draws the operations, and posts the initial MDs.
     pub fn new(options: &Options, world: &mut World, ledger: &mut Ledger) -> Self {
         let mut rng = Rng::new(options.seed ^ WORKLOAD_STREAM);
         let mut agenda = Queue::default();
@@ -93,17 +93,17 @@ impl Workload {
         this
     }
 
-    /// Returns when the applications next do something by themselves.
+    /// Returns the time of the next scheduled action.
     pub fn next(&self) -> Option<Time> {
         self.agenda.next()
     }
 
-    /// Does what is next on the agenda.
+    /// Runs the next scheduled action.
     pub fn act(&mut self, world: &mut World, ledger: &mut Ledger) {
         let Some((_, plan)) = self.agenda.pop() else { return };
         match plan {
             Plan::Issue(kind) => self.issue(world, ledger, kind),
-            Plan::Post { host, life } if world.life(host) == life => {
+            Plan::Post { host, incarnation } if world.incarnation(host) == incarnation => {
                 if world.is_paused(host) {
                     self.agenda.push(world.now() + Duration::from_secs(1), plan);
                 } else {
@@ -115,11 +115,11 @@ impl Workload {
         }
     }
 
-    /// Prepares a node that has just started.
+    /// Posts the initial MDs of a node that has just started.
     pub fn begin(&mut self, world: &mut World, ledger: &mut Ledger, host: HostId) {
         world.application(host, |service| service.set_lazy(portals::REQUEST, true));
         let fresh = self.buffer();
-        // Nobody writes it, so every life of a node serves the same region.
+        // The region is never written, so all incarnations of a node use the same one.
         let buffer = *self.regions.entry(host).or_insert(fresh);
         let md = Md {
             buffer,
@@ -131,34 +131,34 @@ impl Workload {
             auto_unlink: false,
             user: 0,
         };
-        self.attach(world, ledger, host, portals::REGION, anybody(), md);
+        self.attach(world, ledger, host, portals::REGION, any_sender(), md);
         self.post_later(world, host);
     }
 
-    /// Posts a request buffer, sooner or later.
+    /// Posts a request buffer after a random time.
     pub(crate) fn post_later(&mut self, world: &World, host: HostId) {
         let longest = if self.prompt { 0 } else { self.options.lateness.as_nanos() as u64 };
         let at = world.now() + Duration::from_nanos(self.rng.below(longest));
-        self.agenda.push(at, Plan::Post { host, life: world.life(host) });
+        self.agenda.push(at, Plan::Post { host, incarnation: world.incarnation(host) });
     }
 
-    /// From now on nothing new is begun, and buffers are posted at once.
-    pub fn calm_down(&mut self) {
+    /// Starts no more operations, and posts buffers at once from now on.
+    pub fn stop_operations(&mut self) {
         self.prompt = true;
         self.agenda.retain(|plan| !matches!(plan, Plan::Issue(_)));
     }
 
-    /// Returns how many pings and discoveries have not ended.
+    /// Returns the number of pings and discoveries in progress.
     pub(crate) fn queries_pending(&self) -> usize {
         self.queries.values().filter(|answer| answer.is_none()).count()
     }
 
-    /// Returns how a ping or a discovery ended.
+    /// Returns the result of a ping or a discovery.
     pub fn answer(&self, host: HostId, query: QueryId) -> Option<&Answer> {
         self.queries.get(&(host, query))?.as_ref()
     }
 
-    /// Unlinks every descriptor that is left.
+    /// Unlinks all remaining MDs.
     pub fn clear(&mut self, world: &mut World, ledger: &mut Ledger) {
         let left = ledger.mds.iter().filter(|(_, record)| !record.unlinked);
         for key in left.map(|(key, _)| *key).collect::<Vec<_>>() {
@@ -167,7 +167,7 @@ impl Workload {
     }
 
     fn unlink(&mut self, world: &mut World, ledger: &mut Ledger, key: MdKey) {
-        if world.life(key.host) != key.life {
+        if world.incarnation(key.host) != key.incarnation {
             return;
         }
         if let Some(record) = ledger.mds.get_mut(&key) {
@@ -188,10 +188,10 @@ impl Workload {
             auto_unlink: true,
             user: REQUEST_USER,
         };
-        self.attach(world, ledger, host, portals::REQUEST, anybody(), md);
+        self.attach(world, ledger, host, portals::REQUEST, any_sender(), md);
     }
 
-    /// Attaches a descriptor, unless the node is down.
+    /// Attaches an MD, unless the node is down.
     pub(crate) fn attach(
         &mut self,
         world: &mut World,
@@ -201,28 +201,28 @@ impl Workload {
         me: Me,
         md: Md,
     ) -> Option<MdId> {
-        let life = world.life(host);
+        let incarnation = world.incarnation(host);
         let attached = world.application(host, |service| {
-            let me = service.me_attach(portal, me).expect("our match entries fit their portals");
-            service.md_attach(me, md, Memory::Buffer).expect("our descriptors are sound")
+            let me = service.me_attach(portal, me).expect("our match entries are valid");
+            service.md_attach(me, md, Memory::Buffer).expect("our MDs are valid")
         })?;
-        ledger.declare_md(MdKey { host, life, md: attached }, md, None);
+        ledger.declare_md(MdKey { host, incarnation, md: attached }, md, None);
         world.note(host, &format!("md{}", attached.0), format_args!("attach at {portal}"));
         Some(attached)
     }
 
-    /// Returns a buffer that was never used.
+    /// Returns a new buffer.
     pub(crate) fn buffer(&mut self) -> BufferId {
         self.next_buffer += 1;
         BufferId(self.next_buffer)
     }
 }
 
-/// Marks request buffers in their events.
+/// The user value of request buffers in events.
 pub(crate) const REQUEST_USER: u64 = 1 << 63;
 
-/// Returns a match entry for every message.
-pub(crate) fn anybody() -> Me {
+/// Returns a match entry for all messages.
+pub(crate) fn any_sender() -> Me {
     Me {
         match_id: ProcessId::ANY,
         match_bits: 0,
@@ -233,7 +233,7 @@ pub(crate) fn anybody() -> Me {
 }
 
 /// Returns a match entry for one message of one node.
-pub(crate) fn only(nid: Nid, match_bits: u64) -> Me {
+pub(crate) fn one_sender(nid: Nid, match_bits: u64) -> Me {
     Me {
         match_id: ProcessId { nid, pid: Pid::LUSTRE },
         match_bits,
@@ -243,8 +243,8 @@ pub(crate) fn only(nid: Nid, match_bits: u64) -> Me {
     }
 }
 
-/// How a ping or a discovery ended.
+/// The result of a ping or a discovery.
 pub type Answer = Result<PingReply, Errno>;
 
-/// Keeps what the workload draws apart from what the network draws.
+/// Gives the workload a random stream of its own.
 const WORKLOAD_STREAM: u64 = 0x776f_726b_6c6f_6164;

@@ -1,4 +1,4 @@
-//! What the applications do about what they are told.
+//! The reactions of applications to signals.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::signal::Signal;
 use crate::world::World;
 
 impl Workload {
-    /// Takes what a node told.
+    /// Handles a signal of a node.
     pub fn react(&mut self, world: &World, ledger: &Ledger, signal: &Signal) {
         match signal {
             Signal::Event { host, event } => self.event(world, ledger, *host, event),
@@ -24,18 +24,18 @@ impl Workload {
     }
 
     fn event(&mut self, world: &World, ledger: &Ledger, host: HostId, event: &Event) {
-        let life = world.life(host);
+        let incarnation = world.incarnation(host);
         if event.unlinked && event.user == REQUEST_USER {
-            // The buffer is full: another comes, sooner or later, unless it was taken away.
+            // The buffer is full: post another one, unless it was unlinked on purpose.
             if event.kind != EventKind::Unlink {
                 self.post_later(world, host);
             }
             return;
         }
-        let key = MdKey { host, life, md: event.md };
+        let key = MdKey { host, incarnation, md: event.md };
         let own = ledger.mds.get(&key).is_some_and(|record| record.operation.is_some());
         let failed = event.kind == EventKind::Send && event.status.is_err() && !event.unlinked;
-        // Half of the applications give up at once; the others leave it to response tracking.
+        // Half of the applications give up soon; the others rely on response tracking.
         if own && failed && self.rng.one_in(2) {
             let after = Duration::from_nanos(self.rng.below(1_000_000_000));
             self.agenda.push(world.now() + after, Plan::Unlink(key));

@@ -1,4 +1,4 @@
-//! Doing what a node wants done: the virtual counterpart of the real driver.
+//! Executes the outputs of nodes: the counterpart of the real driver.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use fulmar_selftest::{HostRequest, SelftestService, Task};
 use fulmar_wire::Order;
 
 use super::host::SELFTEST;
-use super::{Happening, HostId, Planted, Todo, World};
-use crate::options::Canary;
+use super::{ArmedDefect, HostId, HostTask, ScheduledEvent, World};
+use crate::options::Defect;
 use crate::signal::Signal;
 
 impl World {
-    /// Does everything that a node and its services want done, and arms its timer.
+    /// Executes all outputs of a node and its services, and arms its timer.
     pub(super) fn drain(&mut self, host: HostId) {
         loop {
             while let Some(output) = self.host_mut(host).node.as_mut().and_then(|n| n.poll_output())
@@ -35,8 +35,7 @@ impl World {
         self.arm(host);
     }
 
-    /// Does the posts of the selftest, and what it requests of its host next. Returns whether there
-    /// was anything.
+    /// Executes the posts and the next host request of the selftest. Returns whether there were any.
     fn serve_selftest(&mut self, host: HostId) -> bool {
         let now = self.shown(host);
         let this = self.host_mut(host);
@@ -54,7 +53,7 @@ impl World {
         true
     }
 
-    /// Does what the selftest requests of its host.
+    /// Executes a host request of the selftest.
     fn request(&mut self, host: HostId, request: HostRequest) {
         let now = self.shown(host);
         match request {
@@ -64,7 +63,7 @@ impl World {
             HostRequest::Task(Task::Release { buffer }) => self.release(host, buffer),
             HostRequest::Task(Task::Damage { span, .. }) => self.damage(host, span),
             HostRequest::Task(Task::Check { id, span, .. }) => {
-                let found = self.look_at(host, span);
+                let found = self.check_memory(host, span);
                 self.with_selftest(host, |selftest| selftest.handle_checked(now, id, found));
             }
             HostRequest::Task(Task::Measure { id }) => {
@@ -120,14 +119,14 @@ impl World {
                 self.log.line(self.now, host, "-", format_args!("notice {notice}"));
                 self.signals.push_back(Signal::Notice { host, notice });
             }
-            // The checkers look at what is written instead.
+            // The checkers examine the written messages instead.
             Output::Crossing(_) => {}
         }
     }
 
     fn write(&mut self, host: HostId, conn: ConnId, head: Vec<u8>, payload: Payload) {
         let Some(&(tcp, side)) = self.host(host).connections.get(&conn) else {
-            return self.broken(host, format!("write on {conn:?}, which is closed or unknown"));
+            return self.broken(host, format!("writes on {conn:?}, which is closed or unknown"));
         };
         let header = message_header(&head);
         let (head_len, payload_len) = (head.len(), payload.len());
@@ -143,10 +142,10 @@ impl World {
             self.write_from_router(host, name, (tcp, side));
         }
         let payload = match &header {
-            Some(header) => self.spoilt(host, header, payload),
+            Some(header) => self.corrupted(host, header, payload),
             None => payload,
         };
-        let payload = self.world_payload(host, payload);
+        let payload = self.global_payload(host, payload);
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.end_mut(side).stream.write(head, payload, header.is_some(), kept_in);
         if let Some(header) = header {
@@ -158,33 +157,33 @@ impl World {
     }
 
     fn resume(&mut self, host: HostId, conn: ConnId) {
-        if Planted::strikes(&mut self.canary, Canary::LostResume) {
+        if ArmedDefect::triggers(&mut self.defect, Defect::LostResume) {
             return;
         }
         let waited = self.options.is_router(host) && self.is_stalled(host, conn);
-        if waited && Planted::strikes(&mut self.canary, Canary::LostPool) {
+        if waited && ArmedDefect::triggers(&mut self.defect, Defect::LostPool) {
             return;
         }
         if let Some(&(tcp, side)) = self.host(host).connections.get(&conn) {
-            self.todo.push_back(Todo::Read { tcp, side, rested: false });
+            self.tasks.push_back(HostTask::Read { tcp, side, rested: false });
         }
     }
 
     fn copy(&mut self, host: HostId, copy: CopyId, from: Payload, to: Sink) {
         match (from, to) {
             (Payload::Span(from), Sink::Span(to)) => {
-                let (from, len) = (self.world_span(host, from), from.len.min(to.len));
+                let (from, len) = (self.global_span(host, from), from.len.min(to.len));
                 self.stored(host, Span { len, ..to }, Span { len, ..from });
             }
             (Payload::Inline(_), _) | (_, Sink::Inline { .. }) => {
-                self.broken(host, format!("{copy:?} has an inline end"));
+                self.broken(host, format!("{copy:?} has an inline source or sink"));
             }
             _ => {}
         }
-        let life = self.life(host);
+        let incarnation = self.incarnation(host);
         let after = Duration::from_nanos(self.rng.below(10_000));
-        let todo = Todo::Copied { host, life, copy };
-        self.queue.push(self.now + after, Happening::Todo(todo));
+        let task = HostTask::Copied { host, incarnation, copy };
+        self.queue.push(self.now + after, ScheduledEvent::Task(task));
     }
 
     fn event(&mut self, host: HostId, event: Event) {
@@ -200,33 +199,36 @@ impl World {
         );
         self.signals.push_back(Signal::Event { host, event });
         if let Some(done) = event.done {
-            let life = self.life(host);
-            let todo = Todo::Handled { host, life, done };
-            // Most handlers return at once; some take their time.
+            let incarnation = self.incarnation(host);
+            let task = HostTask::Handled { host, incarnation, done };
+            // Most handlers return at once, some later.
             let after = if self.rng.one_in(4) { self.rng.below(1_000_000) } else { 0 };
-            self.queue.push(self.now + Duration::from_nanos(after), Happening::Todo(todo));
+            self.queue.push(self.now + Duration::from_nanos(after), ScheduledEvent::Task(task));
         }
     }
 
-    pub(super) fn handled(&mut self, host: HostId, life: u32, done: EventDone) {
+    pub(super) fn handled(&mut self, host: HostId, incarnation: u32, done: EventDone) {
         let now = self.shown(host);
         let this = self.host_mut(host);
-        let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
+        let Some(node) = this.node.as_mut().filter(|_| this.incarnation == incarnation) else {
+            return;
+        };
         node.handle_event_done(now, done);
         self.signals.push_back(Signal::Handled { host, done });
         self.drain(host);
     }
 
-    pub(super) fn copied(&mut self, host: HostId, life: u32, copy: CopyId) {
+    pub(super) fn copied(&mut self, host: HostId, incarnation: u32, copy: CopyId) {
         let now = self.shown(host);
         let this = self.host_mut(host);
-        let Some(node) = this.node.as_mut().filter(|_| this.life == life) else { return };
+        let Some(node) = this.node.as_mut().filter(|_| this.incarnation == incarnation) else {
+            return;
+        };
         node.handle_copied(now, copy);
         self.drain(host);
     }
 
-    /// Takes the word that bytes have come to memory of a node; `source` is as the network names
-    /// it.
+    /// Records that bytes were stored in memory of a node; `source` is a global name.
     pub(super) fn stored(&mut self, host: HostId, sink: Span, source: Span) {
         if self.stored_by_router(host, sink, source) || self.stored_by_selftest(host, sink, source)
         {
@@ -241,8 +243,8 @@ impl World {
     }
 }
 
-/// Returns the LNet header in what a node writes, if it is a message: our nodes write frames of
-/// version 3, and everything before those begins with another magic.
+/// Returns the LNet header of a written message, if it is one: nodes write frames of version 3,
+/// and a handshake starts with another magic number.
 fn message_header(head: &[u8]) -> Option<Header> {
     let (frame, rest) = head.split_at_checked(FrameHeader::LEN)?;
     let frame = FrameHeader::decode(frame, Order::Little).ok()?;
@@ -255,7 +257,7 @@ fn message_header(head: &[u8]) -> Option<Header> {
     }
 }
 
-/// Returns what a node says of itself in a message, if it does: a push, or the reply to a ping.
+/// Returns the ping info in a push or in the reply to a ping.
 fn ping_info(header: &Header, payload: &Payload) -> Option<PingInfo> {
     let Payload::Inline(bytes) = payload else { return None };
     match header.body {

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is put right again.
+//! Faults of hosts and connections, and their end.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::signal::Signal;
 use crate::tcp::{EndState, Side};
 
 impl World {
-    /// Resets the connections between two hosts, as a firewall that restarts does. With `lossy`
-    /// what is under way on them is lost.
+    /// Resets the connections between two hosts, as a restarted firewall does. With `lossy` the data
+    /// in flight are lost.
     pub fn reset(&mut self, one: HostId, other: HostId, lossy: bool) {
         self.note(one, &other.to_string(), format_args!("FAULT reset, lossy {lossy}"));
         for tcp in self.connections_between(one, other) {
@@ -26,8 +26,8 @@ impl World {
         }
     }
 
-    /// Kills the node of a host. Its connections are reset, or, if it goes silently, as in a power
-    /// failure, its peers learn of it only by what they send.
+    /// Kills the node of a host. Its connections are reset; with `silently`, as in a power failure,
+    /// its peers notice only when they send.
     pub fn crash(&mut self, host: HostId, silently: bool) {
         let this = self.host_mut(host);
         this.selftest = None;
@@ -56,31 +56,31 @@ impl World {
         this.stalled.clear();
         this.router_buffers.clear();
         this.armed = None;
-        this.life += 1;
+        this.incarnation += 1;
         self.signals.push_back(Signal::Crashed { host });
     }
 
-    /// Starts the node of a host that is down: with nothing, and a new incarnation.
+    /// Starts the node of a host that is down, without state and with a new incarnation.
     pub fn restart(&mut self, host: HostId) {
         if self.host(host).node.is_none() {
             self.start(host);
         }
     }
 
-    /// Lets nothing pass between two hosts.
+    /// Drops all packets between two hosts.
     pub fn partition(&mut self, one: HostId, other: HostId) {
         self.note(one, &other.to_string(), format_args!("FAULT partition"));
         self.partitions.insert((one.min(other), one.max(other)));
     }
 
-    /// Lets everything pass again: what was lost comes when TCP next sends it.
+    /// Ends a partition; TCP retransmits the lost data.
     pub fn heal(&mut self, one: HostId, other: HostId) {
         if self.partitions.remove(&(one.min(other), one.max(other))) {
             self.note(one, &other.to_string(), format_args!("FAULT heal"));
         }
     }
 
-    /// Lets a host stand still.
+    /// Pauses a host.
     pub fn pause(&mut self, host: HostId, duration: Duration) {
         self.note(host, "-", format_args!("FAULT pause {duration:?}"));
         let until = self.now + duration;
@@ -88,13 +88,13 @@ impl World {
         this.paused_until = this.paused_until.max(until);
     }
 
-    /// Lets a host read one segment of each connection per `pause`; `None` ends that.
+    /// Makes a host read one segment of each connection per `pause`; `None` ends that.
     pub(crate) fn slow_reader(&mut self, host: HostId, pause: Option<Duration>) {
-        self.note(host, "-", format_args!("FAULT reads slowly: {pause:?}"));
+        self.note(host, "-", format_args!("FAULT slow reader: {pause:?}"));
         self.host_mut(host).read_pause = pause;
     }
 
-    /// Lets the clock of a host run fast by so many parts of a million, or slow.
+    /// Makes the clock of a host run fast by `ppm` parts per million, or slow.
     pub fn drift(&mut self, host: HostId, ppm: i32) {
         self.note(host, "-", format_args!("FAULT clock drifts by {ppm} ppm"));
         let now = self.now;
@@ -102,7 +102,7 @@ impl World {
         self.arm_anew(host);
     }
 
-    /// Lets the administrator of `host` close its connections with `peer`.
+    /// Closes the connections of `host` with `peer`, as an administrator would.
     pub fn disconnect(&mut self, host: HostId, peer: HostId) {
         self.note(host, &peer.to_string(), format_args!("FAULT disconnect"));
         let (now, nids) = (self.shown(host), self.nids(peer));
@@ -114,8 +114,8 @@ impl World {
         self.drain(host);
     }
 
-    /// Puts the network right: every host reads, and reaches every other. Those that stand still
-    /// do so until their time is over; those that are down want [`World::restart`].
+    /// Ends all faults of the network and of readers. Paused hosts stay paused until their time is
+    /// over; hosts that are down need [`World::restart`].
     pub(crate) fn heal_all(&mut self) {
         for (one, other) in self.partitions.clone() {
             self.heal(one, other);

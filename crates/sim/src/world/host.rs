@@ -13,9 +13,9 @@ use fulmar_lnet_wire::socklnd::Version;
 use fulmar_node::{Config, Node};
 use fulmar_selftest::{Config as SelftestConfig, SelftestService};
 
-use super::forge::Lie;
+use super::forged::PingCorruption;
 use super::router::RouterBuffer;
-use super::{Happening, TcpId, World};
+use super::{ScheduledEvent, TcpId, World};
 use crate::clock::Clock;
 use crate::tcp::Side;
 
@@ -28,12 +28,12 @@ pub struct HostId(pub u32);
 pub struct Port {
     /// The host.
     pub host: HostId,
-    /// Which of its interfaces.
+    /// The index of the interface.
     pub index: u8,
 }
 
 impl Port {
-    /// Returns the address: 10.0.0.1 and up, of second interfaces 10.1.0.1 and up.
+    /// Returns the address: 10.0.0.1 and up, for second interfaces 10.1.0.1 and up.
     pub(crate) fn ip(self) -> IpAddr {
         let of_host = FIRST_ADDRESS + self.host.0;
         Ipv4Addr::from(of_host + (u32::from(self.index) << PORT_SHIFT)).into()
@@ -65,40 +65,40 @@ pub(super) struct Host {
     pub(super) node: Option<Node>,
     /// The selftest of the node, if the options of the run have one.
     pub(super) selftest: Option<SelftestService>,
-    /// Counts the lives of the node.
-    pub(super) life: u32,
-    /// What it takes for the time.
+    /// Counts the starts of the node.
+    pub(super) incarnation: u32,
+    /// Its clock.
     pub(super) clock: Clock,
     /// Its links, one for each interface.
     pub(super) links: Vec<Link>,
     pub(super) paused_until: Time,
-    /// If it reads slowly: one segment, and then nothing for so long.
+    /// If it reads slowly: the pause after each segment.
     pub(super) read_pause: Option<Duration>,
-    /// The time of the timer event that counts; others are stale.
+    /// The time of the current timer event; others are stale.
     pub(super) armed: Option<Time>,
     pub(super) connections: BTreeMap<ConnId, (TcpId, Side)>,
-    /// Connections with something to read that their node does not want yet.
+    /// Connections with data that their node does not read yet.
     pub(super) stalled: BTreeSet<ConnId>,
-    /// What a router keeps while it forwards it.
+    /// The buffers of a router.
     pub(super) router_buffers: BTreeMap<BufferId, RouterBuffer>,
-    /// How its next answer to a ping is wrong.
-    pub(super) lie: Option<Lie>,
-    /// Diallers use the privileged ports in turn.
+    /// The corruption of its next reply to a ping.
+    pub(super) ping_corruption: Option<PingCorruption>,
+    /// The next privileged source port.
     next_port: u16,
 }
 
 /// The link of one interface.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
-    /// The streams that wait for their turn.
+    /// The streams that wait to send.
     pub(super) ready: VecDeque<(TcpId, Side)>,
     /// Whether an event waits for the lane to be free.
     pub(super) is_serving: bool,
-    /// Nothing passes.
+    /// All packets are dropped.
     pub(super) cut: bool,
-    /// Nothing passes, and the node knows.
+    /// All packets are dropped, and the node is notified.
     pub(super) down: bool,
-    /// Nobody listens there.
+    /// Connections are refused.
     pub(super) refuses: bool,
     /// The administrator has removed the interface.
     pub(super) removed: bool,
@@ -109,11 +109,11 @@ impl Host {
         Self {
             node: None,
             selftest: None,
-            life: 0,
+            incarnation: 0,
             clock,
             links: vec![Link::default(); ports],
             router_buffers: BTreeMap::new(),
-            lie: None,
+            ping_corruption: None,
             paused_until: Time::ZERO,
             read_pause: None,
             armed: None,
@@ -123,7 +123,7 @@ impl Host {
         }
     }
 
-    /// Returns when the node or its selftest is to be called next, while it is up.
+    /// Returns the next timeout of the node or its selftest, while it is up.
     fn poll_timeout(&self) -> Option<Time> {
         let selftest = self.selftest.as_ref().and_then(Service::poll_timeout);
         self.node.as_ref()?.poll_timeout().into_iter().chain(selftest).min()
@@ -149,26 +149,26 @@ impl World {
     /// Starts a node on a host that has none.
     pub(super) fn start(&mut self, host: HostId) {
         let now = self.now;
-        let node = self.new_node(host).expect("our own configuration is good");
+        let node = self.new_node(host).expect("our configuration is valid");
         let selftest = self.new_selftest();
         let this = self.host_mut(host);
         assert!(this.node.is_none(), "{host} runs already");
         this.node = Some(node);
         this.selftest = selftest;
         this.armed = None;
-        let life = this.life;
+        let incarnation = this.incarnation;
         for link in &mut this.links {
             link.removed = false;
         }
-        self.log.line(now, host, "-", format_args!("start life {life}"));
+        self.log.line(now, host, "-", format_args!("start incarnation {incarnation}"));
         self.drain(host);
-        self.tell_links(host);
+        self.notify_links(host);
     }
 
     fn new_node(&mut self, host: HostId) -> Result<Node, Errno> {
         let (time, now) = (self.now, self.shown(host));
         let options = &self.options;
-        // Both must differ from life to life, as nanoseconds of a wall clock do.
+        // Both must differ between incarnations, like nanoseconds of a wall clock.
         let birth = (time.0 + 1) << 12 | u64::from(host.0 & 0xfff);
         let version = if host.0 < options.old_nodes { Version::V2 } else { Version::V3 };
         let rails = options.rails.clone();
@@ -209,7 +209,7 @@ impl World {
 
     fn new_selftest(&self) -> Option<SelftestService> {
         let selftest = self.options.selftest.as_ref()?;
-        // Each life reads the clock when it begins.
+        // Each incarnation reads the clock when it starts.
         let wall_clock = WALL_CLOCK + self.now.0;
         Some(SelftestService::new(SelftestConfig { wall_clock, ..selftest.config.clone() }))
     }
@@ -226,7 +226,7 @@ impl World {
         NiConfig { nid, tunables, incarnation, conns_per_peer, conns_max }
     }
 
-    /// Sees to it that the node is called when it wants to be.
+    /// Arms the timer for the next timeout of the node.
     pub(super) fn arm(&mut self, host: HostId) {
         let now = self.now;
         let this = self.host_mut(host);
@@ -234,17 +234,17 @@ impl World {
         let at = this.clock.when(at).max(now);
         if this.armed.is_none_or(|armed| at < armed) {
             this.armed = Some(at);
-            self.queue.push(at, Happening::Timer { host, at });
+            self.queue.push(at, ScheduledEvent::Timer { host, at });
         }
     }
 
-    /// The same when it may be later than was thought.
+    /// Arms the timer again when the timeout may have moved to a later time.
     pub(super) fn arm_anew(&mut self, host: HostId) {
         self.host_mut(host).armed = None;
         self.arm(host);
     }
 
-    /// Returns what the clock of a host shows.
+    /// Returns the time that the clock of a host shows.
     pub(super) fn shown(&self, host: HostId) -> Time {
         self.host(host).clock.show(self.now)
     }
@@ -258,7 +258,7 @@ impl World {
         if this.paused_until > now {
             let at = this.paused_until;
             this.armed = Some(at);
-            return self.queue.push(at, Happening::Timer { host, at });
+            return self.queue.push(at, ScheduledEvent::Timer { host, at });
         }
         this.armed = None;
         let now = this.clock.show(now);
@@ -274,13 +274,13 @@ impl World {
     }
 }
 
-/// The service of the applications that the workload plays; the first of each node.
+/// The service of the workload's applications; the first of each node.
 pub(super) const APPLICATION: ServiceId = ServiceId(0);
-/// The selftest, where there is one; the second of each node.
+/// The selftest service, if enabled; the second of each node.
 pub(super) const SELFTEST: ServiceId = ServiceId(1);
-/// Some morning of 2026, in nanoseconds since 1970.
+/// A time in 2026, in nanoseconds since 1970.
 const WALL_CLOCK: u64 = 1_780_000_000_000_000_000;
-/// An address names a host, and above this bit one of its interfaces.
+/// Bits of an address from this one on are the index of the interface.
 const PORT_SHIFT: u32 = 16;
 /// 10.0.0.1.
 const FIRST_ADDRESS: u32 = 0x0a00_0001;

@@ -1,7 +1,7 @@
-//! The bulk memory of the selftests: of each buffer we know how much of it is good data.
+//! The bulk memory of the selftests: for each buffer, how much of it has correct data.
 //!
-//! Bulk names the memory that it was written from, and nodes name theirs alike: in the network a
-//! buffer of a selftest has another name, which no two nodes and no two lives share.
+//! Bulk data refers to its source buffer, but all nodes use the same buffer numbers. So a selftest
+//! buffer has a global name in the network, unique for its node and incarnation.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::{HostId, World};
 /// The buffers of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Those that were freed stay: what was written from them may still be on its way.
+    /// Freed buffers are kept: data written from them may still be in flight.
     buffers: BTreeMap<BufferId, Buffer>,
 }
 
 #[derive(Debug)]
 struct Buffer {
     len: u32,
-    /// Good data reach from the start to here.
+    /// The data up to here are correct.
     good: u32,
     freed: bool,
 }
@@ -38,14 +38,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes the word that everything from `span` on is spoilt.
+    /// Marks all data from the start of `span` on as corrupted.
     fn damage(&mut self, span: Span) -> Result<(), String> {
         let buffer = self.part(span)?;
         buffer.good = buffer.good.min(span.offset as u32);
         Ok(())
     }
 
-    /// Bytes that were written from `source` reach `sink`.
+    /// Stores bytes from `source` in `sink`.
     fn store(&mut self, sink: Span, source: Span) -> Result<(), String> {
         let good_until =
             self.buffers.get(&source.buffer).map_or(0, |buffer| u64::from(buffer.good));
@@ -61,7 +61,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Tells whether all of it is good, and poisons it.
+    /// Returns whether all of `span` is correct, and invalidates it.
     fn check(&mut self, span: Span) -> Result<Result<(), Damage>, String> {
         let buffer = self.part(span)?;
         let good = std::mem::take(&mut buffer.good);
@@ -70,9 +70,9 @@ impl Memory {
         Ok(if is_good { Ok(()) } else { Err(Damage { offset, got: 0 }) })
     }
 
-    /// Returns how many buffers of a life of a node are not freed.
-    fn live_of(&self, host: HostId, life: u32) -> usize {
-        let (first, end) = (name_of(host, life, 0), name_of(host, life + 1, 0));
+    /// Returns how many buffers of an incarnation of a node are not freed.
+    fn live_of(&self, host: HostId, incarnation: u32) -> usize {
+        let (first, end) = (name_of(host, incarnation, 0), name_of(host, incarnation + 1, 0));
         self.buffers.range(first..end).filter(|(_, buffer)| !buffer.freed).count()
     }
 
@@ -85,41 +85,41 @@ impl Memory {
         let buffer = self.live(span.buffer)?;
         match span.offset + u64::from(span.len) <= u64::from(buffer.len) {
             true => Ok(buffer),
-            false => Err(format!("{span:?} leaves its buffer of {} bytes", buffer.len)),
+            false => Err(format!("{span:?} exceeds its buffer of {} bytes", buffer.len)),
         }
     }
 }
 
 impl World {
-    /// Returns how many buffers the selftest of a node has.
+    /// Returns the number of allocated buffers of a node's selftest.
     pub(crate) fn selftest_buffers(&self, host: HostId) -> usize {
-        self.memory.live_of(host, self.life(host))
+        self.memory.live_of(host, self.incarnation(host))
     }
 
     pub(super) fn allocate(&mut self, host: HostId, name: BufferId, len: u32, contents: Contents) {
-        let name = self.world_name(host, name);
+        let name = self.global_name(host, name);
         let done = self.memory.allocate(name, len, contents);
-        self.require_sound(host, done);
+        self.require_ok(host, done);
     }
 
     pub(super) fn release(&mut self, host: HostId, name: BufferId) {
-        let name = self.world_name(host, name);
+        let name = self.global_name(host, name);
         if self.is_being_written(host, name) {
             self.broken(host, format!("{name:?} is freed while it is being written"));
         }
         let done = self.memory.release(name);
-        self.require_sound(host, done);
+        self.require_ok(host, done);
     }
 
     pub(super) fn damage(&mut self, host: HostId, span: Span) {
-        let span = self.world_span(host, span);
+        let span = self.global_span(host, span);
         let done = self.memory.damage(span);
-        self.require_sound(host, done);
+        self.require_ok(host, done);
     }
 
-    /// Returns what the node finds that looks at its memory.
-    pub(super) fn look_at(&mut self, host: HostId, span: Span) -> Result<(), Damage> {
-        let span = self.world_span(host, span);
+    /// Returns the result of a data check by the node.
+    pub(super) fn check_memory(&mut self, host: HostId, span: Span) -> Result<(), Damage> {
+        let span = self.global_span(host, span);
         match self.memory.check(span) {
             Ok(found) => found,
             Err(what) => {
@@ -129,40 +129,40 @@ impl World {
         }
     }
 
-    /// Takes the word that bytes written from `source`, as the network names it, have come to
-    /// `sink` of a selftest. Returns false if that is not a selftest's.
+    /// Records that bytes from `source`, a global name, were stored in `sink`. Returns false if
+    /// `sink` does not belong to a selftest.
     pub(super) fn stored_by_selftest(&mut self, host: HostId, sink: Span, source: Span) -> bool {
         if !is_selftest(sink.buffer) {
             return false;
         }
-        let sink = self.world_span(host, sink);
+        let sink = self.global_span(host, sink);
         let done = self.memory.store(sink, source);
-        self.require_sound(host, done);
+        self.require_ok(host, done);
         true
     }
 
-    /// Returns a payload as the network names it.
-    pub(super) fn world_payload(&mut self, host: HostId, payload: Payload) -> Payload {
+    /// Returns a payload with its global name.
+    pub(super) fn global_payload(&mut self, host: HostId, payload: Payload) -> Payload {
         let Payload::Span(span) = payload else { return payload };
         if let Some(payload) = self.forwarded_payload(host, span) {
             return payload;
         }
-        let span = self.world_span(host, span);
+        let span = self.global_span(host, span);
         if is_selftest(span.buffer) {
             let sound = self.memory.part(span).map(drop);
-            self.require_sound(host, sound);
+            self.require_ok(host, sound);
         }
         Payload::Span(span)
     }
 
-    /// Returns memory of a node as the network names it.
-    pub(super) fn world_span(&self, host: HostId, span: Span) -> Span {
-        Span { buffer: self.world_name(host, span.buffer), ..span }
+    /// Returns the global name of a node's memory.
+    pub(super) fn global_span(&self, host: HostId, span: Span) -> Span {
+        Span { buffer: self.global_name(host, span.buffer), ..span }
     }
 
-    fn world_name(&self, host: HostId, name: BufferId) -> BufferId {
+    fn global_name(&self, host: HostId, name: BufferId) -> BufferId {
         match is_selftest(name) {
-            true => name_of(host, self.life(host), name.0 & !SELFTEST),
+            true => name_of(host, self.incarnation(host), name.0 & !SELFTEST),
             false => name,
         }
     }
@@ -171,28 +171,33 @@ impl World {
         let mut all = self.host(host).connections.values();
         all.any(|(tcp, side)| {
             let connection = self.connections[tcp.0].as_ref();
-            connection.is_some_and(|connection| connection.end(*side).stream.is_to_write(name))
+            connection.is_some_and(|connection| connection.end(*side).stream.will_write(name))
         })
     }
 
-    fn require_sound(&mut self, host: HostId, done: Result<(), String>) {
+    fn require_ok(&mut self, host: HostId, done: Result<(), String>) {
         if let Err(what) = done {
             self.broken(host, what);
         }
     }
 }
 
-/// Set in the names of the buffers of selftests.
+/// This bit is set in the names of selftest buffers.
 const SELFTEST: u64 = 1 << 63;
 const HOST_SHIFT: u32 = 47;
-const LIFE_SHIFT: u32 = 36;
+const INCARNATION_SHIFT: u32 = 36;
 
 fn is_selftest(name: BufferId) -> bool {
     name.0 & SELFTEST != 0
 }
 
-fn name_of(host: HostId, life: u32, number: u64) -> BufferId {
-    BufferId(SELFTEST | u64::from(host.0) << HOST_SHIFT | u64::from(life) << LIFE_SHIFT | number)
+fn name_of(host: HostId, incarnation: u32, number: u64) -> BufferId {
+    BufferId(
+        SELFTEST
+            | u64::from(host.0) << HOST_SHIFT
+            | u64::from(incarnation) << INCARNATION_SHIFT
+            | number,
+    )
 }
 
 #[cfg(test)]
@@ -214,28 +219,31 @@ mod tests {
     }
 
     #[test]
-    fn what_came_whole_is_good_once() {
+    fn complete_data_pass_one_check() {
         let mut memory = memory();
         memory.store(span(SINK, 0, 100), span(SOURCE, 0, 100)).unwrap();
         memory.store(span(SINK, 100, 28), span(SOURCE, 100, 28)).unwrap();
         assert_eq!(memory.check(span(SINK, 0, 128)), Ok(Ok(())));
-        assert!(memory.check(span(SINK, 0, 128)).unwrap().is_err(), "it was poisoned");
+        assert!(
+            memory.check(span(SINK, 0, 128)).unwrap().is_err(),
+            "the first check invalidated it"
+        );
     }
 
     #[test]
-    fn gaps_wrong_places_and_bad_sources_are_found() {
+    fn gaps_misplaced_data_and_corrupted_sources_are_found() {
         let mut memory = memory();
         memory.store(span(SINK, 8, 8), span(SOURCE, 8, 8)).unwrap();
         assert!(memory.check(span(SINK, 0, 16)).unwrap().is_err(), "a gap");
         memory.store(span(SINK, 0, 8), span(SOURCE, 4, 8)).unwrap();
-        assert!(memory.check(span(SINK, 0, 8)).unwrap().is_err(), "beside its place");
+        assert!(memory.check(span(SINK, 0, 8)).unwrap().is_err(), "misplaced");
         memory.damage(span(SOURCE, 0, 8)).unwrap();
         memory.store(span(SINK, 0, 8), span(SOURCE, 0, 8)).unwrap();
         assert!(memory.check(span(SINK, 0, 8)).unwrap().is_err(), "damaged");
     }
 
     #[test]
-    fn freed_memory_is_not_touched() {
+    fn freed_memory_cannot_be_used() {
         let mut memory = memory();
         memory.release(SINK).unwrap();
         assert!(memory.store(span(SINK, 0, 8), span(SOURCE, 0, 8)).is_err());

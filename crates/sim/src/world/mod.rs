@@ -1,16 +1,16 @@
-//! The hosts, the network between them, and the loop that lets time pass.
+//! The hosts, the network between them, and the event loop.
 //!
 //! ```text
-//! step() -> the next thing that happens -> poll_signal() until there is none
+//! step() -> the next event -> poll_signal() until there is none
 //! ```
 //!
-//! Things that happen at once (a socket that has room, bytes that can be read) wait in `todo` and
-//! come before the next event, in order; a host that stands still does them when it wakes.
+//! Immediate tasks (a socket has room, bytes can be read) wait in `tasks` and run in order before the
+//! next event; a paused host runs them when its pause ends.
 
-mod canary;
+mod defect;
 mod driver;
 mod fault;
-mod forge;
+mod forged;
 mod host;
 mod memory;
 mod network;
@@ -30,7 +30,7 @@ use fulmar_node::{Admin, Node, ServiceHandle};
 use fulmar_selftest::console::Keyed;
 use fulmar_selftest::{CommandId, Selftest, SelftestService};
 
-pub use forge::Lie;
+pub use forged::PingCorruption;
 pub use host::{HostId, Port};
 
 use crate::capture::Capture;
@@ -41,12 +41,12 @@ use crate::options::Options;
 use crate::queue::Queue;
 use crate::signal::Signal;
 use crate::tcp::{Connection, Side};
-use canary::Planted;
+use defect::ArmedDefect;
 use host::{Host, Link};
 use memory::Memory;
 use transfer::{BurstId, Bursts};
 
-/// A TCP connection of the simulated network; never used twice.
+/// A TCP connection of the simulated network; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TcpId(pub(crate) usize);
 
@@ -61,14 +61,14 @@ impl std::fmt::Display for TcpId {
 pub struct World {
     options: Options,
     now: Time,
-    queue: Queue<Happening>,
-    todo: VecDeque<Todo>,
+    queue: Queue<ScheduledEvent>,
+    tasks: VecDeque<HostTask>,
     hosts: Vec<Host>,
-    /// What each node is told of the networks that it is not on.
+    /// The routes of each node.
     routes: BTreeMap<HostId, Vec<RouteConfig>>,
     fabric: Fabric,
     bursts: Bursts,
-    /// Those that are over leave a hole, so that a number is never used twice.
+    /// A connection that is over becomes `None`, so that its number is not reused.
     connections: Vec<Option<Box<Connection>>>,
     /// Pairs of hosts that cannot reach each other, the lower number first.
     partitions: BTreeSet<(HostId, HostId)>,
@@ -77,19 +77,19 @@ pub struct World {
     signals: VecDeque<Signal>,
     /// Hosts whose nodes were called since the last [`World::take_touched`].
     touched: BTreeSet<HostId>,
-    canary: Option<Planted>,
+    defect: Option<ArmedDefect>,
     capture: Option<Capture>,
     memory: Memory,
 }
 
-/// What happens at some time.
+/// An event at a time.
 #[derive(Debug)]
-enum Happening {
-    /// A host's node asked for this time.
+enum ScheduledEvent {
+    /// The timer of a host's node expires.
     Timer { host: HostId, at: Time },
-    /// A call reaches its host.
+    /// A connection request reaches its host.
     Syn { tcp: TcpId },
-    /// The dialler learns what became of its call.
+    /// The result of dialling reaches the dialler.
     Answer { tcp: TcpId, result: Result<(), DialError> },
     /// The head of a burst reaches its next lane.
     Hop(BurstId),
@@ -97,45 +97,45 @@ enum Happening {
     Arrival(BurstId),
     /// The acknowledgement of a burst reaches its writer.
     Ack(BurstId),
-    /// The news that there is room reaches a writer.
+    /// A window update reaches its writer.
     Window { tcp: TcpId, writer: Side, upto: u64, edge: u64 },
-    /// A reset reaches one end of a connection.
+    /// A reset reaches one side of a connection.
     Reset { tcp: TcpId, reader: Side },
-    /// An interface has sent what it was given.
+    /// An interface has sent all its data.
     Free(Port),
-    /// The pace of a stream lets something go.
+    /// Pacing allows a stream to send.
     Pace { tcp: TcpId, writer: Side },
-    /// A stream has waited for news until this time.
-    Silence { tcp: TcpId, writer: Side, at: Time },
-    /// The host has something to do that waited.
-    Todo(Todo),
+    /// The retransmission timer of a stream expires.
+    RetransmitTimer { tcp: TcpId, writer: Side, at: Time },
+    /// A host runs a delayed task.
+    Task(HostTask),
 }
 
-/// What a host does as soon as it can.
+/// A task that a host runs as soon as it can.
 #[derive(Debug)]
-enum Todo {
-    /// Take a call.
+enum HostTask {
+    /// Accept a connection.
     Accept { tcp: TcpId },
-    /// Tell the node what became of its own call.
+    /// Notify the node of the result of dialling.
     Dialled { tcp: TcpId, result: Result<(), DialError> },
-    /// Read what has arrived. A slow reader rests first.
+    /// Read arrived data. A slow reader waits first.
     Read { tcp: TcpId, side: Side, rested: bool },
-    /// Acknowledge a burst. A kernel does this even where its host's node stands still.
+    /// Acknowledge a burst. A kernel does this even while its node is paused.
     Acknowledge(BurstId),
-    /// Tell the node that TCP hears nothing.
+    /// Notify the node that TCP receives no acknowledgements.
     Stalled { tcp: TcpId, side: Side },
-    /// Tell the node what the socket took, and whether a message ended there.
+    /// Notify the node of the data that the socket took, and of the messages that ended there.
     Sent { tcp: TcpId, side: Side, len: u64, messages: u32 },
-    /// Tell the node that a connection has ended.
+    /// Notify the node that a connection has ended.
     Closed { tcp: TcpId, side: Side, how: Closed },
     /// The handler of an event returns.
-    Handled { host: HostId, life: u32, done: EventDone },
+    Handled { host: HostId, incarnation: u32, done: EventDone },
     /// A copy is done.
-    Copied { host: HostId, life: u32, copy: CopyId },
+    Copied { host: HostId, incarnation: u32, copy: CopyId },
 }
 
 impl World {
-    /// Returns a world of nodes that have started and know nothing of each other.
+    /// Returns a world whose nodes have started and do not know each other.
     pub fn new(options: &Options, log: Log) -> Self {
         let mut rng = Rng::new(options.seed ^ NETWORK_STREAM);
         let ports = |host| options.ports(HostId(host)).len();
@@ -150,14 +150,14 @@ impl World {
             options: options.clone(),
             now: Time::ZERO,
             queue: Queue::default(),
-            todo: VecDeque::new(),
+            tasks: VecDeque::new(),
             hosts,
             routes: options.routes(),
             fabric,
             bursts: Bursts::default(),
             connections: Vec::new(),
             partitions: BTreeSet::new(),
-            canary: options.canary.map(|kind| Planted::new(kind, &mut rng)),
+            defect: options.defect.map(|kind| ArmedDefect::new(kind, &mut rng)),
             capture: None,
             rng,
             log,
@@ -181,7 +181,7 @@ impl World {
         (0..self.hosts.len() as u32).map(HostId)
     }
 
-    /// Returns the NID of a host's first interface, by which others know the node.
+    /// Returns the NID of a host's first interface, the primary NID of the node.
     pub fn nid(&self, host: HostId) -> Nid {
         self.nid_of(Port { host, index: 0 })
     }
@@ -206,8 +206,8 @@ impl World {
         self.port_of(nid).map(|port| port.host)
     }
 
-    /// Returns the NIDs at which a node can address another: those on the nearest networks. A
-    /// router takes no message for its far side from its near side.
+    /// Returns the NIDs at which a node can reach another: those on the nearest networks. A router
+    /// accepts no message for its own NID on another network.
     pub fn reachable(&self, from: HostId, to: HostId) -> Vec<Nid> {
         let mut nets: BTreeMap<Net, u32> =
             self.nids(from).iter().map(|nid| (nid.net(), 0)).collect();
@@ -230,12 +230,12 @@ impl World {
         self.host(host).node.as_ref()
     }
 
-    /// Returns which life of its node a host is in.
-    pub fn life(&self, host: HostId) -> u32 {
-        self.host(host).life
+    /// Returns the incarnation of a host's node.
+    pub fn incarnation(&self, host: HostId) -> u32 {
+        self.host(host).incarnation
     }
 
-    /// Returns whether the host stands still.
+    /// Returns whether the host is paused.
     pub(crate) fn is_paused(&self, host: HostId) -> bool {
         self.host(host).paused_until > self.now
     }
@@ -245,7 +245,7 @@ impl World {
         &self.log
     }
 
-    /// Has an administrator do something with a node, unless it is down.
+    /// Calls the administration interface of a node, unless the node is down.
     pub fn admin<R>(&mut self, host: HostId, call: impl FnOnce(&mut Admin<'_>) -> R) -> Option<R> {
         let now = self.shown(host);
         let result = call(&mut self.host_mut(host).node.as_mut()?.admin(now));
@@ -253,7 +253,7 @@ impl World {
         Some(result)
     }
 
-    /// Has the application of a node do something, unless the node is down.
+    /// Calls the application service of a node, unless the node is down.
     pub fn application<R>(
         &mut self,
         host: HostId,
@@ -271,7 +271,7 @@ impl World {
         self.host(host).selftest.as_ref().map(SelftestService::machine)
     }
 
-    /// Gives a command to the console of a node, unless it is down.
+    /// Sends a command to the console of a node, unless it is down.
     ///
     /// # Errors
     /// EOPNOTSUPP if it has none.
@@ -288,12 +288,12 @@ impl World {
         Some(id)
     }
 
-    /// Records from now on what new connections carry.
+    /// Starts to record the traffic of new connections.
     pub fn record(&mut self) {
         self.capture = Some(Capture::default());
     }
 
-    /// Returns what was recorded, as a pcapng file, and records no more.
+    /// Stops recording, and returns the recorded pcapng file.
     pub fn recorded(&mut self) -> Vec<u8> {
         self.capture.take().unwrap_or_default().finish()
     }
@@ -303,99 +303,103 @@ impl World {
         self.log.line(self.now, host, subject, what);
     }
 
-    /// Returns the next thing to know, if any.
+    /// Returns the next signal, if any.
     pub fn poll_signal(&mut self) -> Option<Signal> {
         self.signals.pop_front()
     }
 
-    /// Returns the hosts whose nodes have been called since the last time.
+    /// Returns the hosts whose nodes were called since the last call of this function.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<HostId> {
         std::mem::take(&mut self.touched)
     }
 
-    /// Returns when the next thing happens, if ever.
+    /// Returns the time of the next event, if any.
     pub fn next(&self) -> Option<Time> {
-        if self.todo.is_empty() { self.queue.next() } else { Some(self.now) }
+        if self.tasks.is_empty() { self.queue.next() } else { Some(self.now) }
     }
 
-    /// Returns whether all that can happen at this moment has happened.
+    /// Returns whether no more events are due at the current time.
     pub(crate) fn is_settled(&self) -> bool {
         self.next().is_none_or(|next| next > self.now)
     }
 
-    /// Lets time pass until `at`, before which nothing happens.
+    /// Advances the time to `at`, before which no event may be due.
     ///
     /// # Panics
-    /// If something does, or if time would run backwards.
+    /// If an event is due before, or if time would run backwards.
     pub fn advance_to(&mut self, at: Time) {
         assert!(at >= self.now, "time runs backwards from {} to {at}", self.now);
-        assert!(self.next().is_none_or(|next| next >= at), "something happens before {at}");
+        assert!(self.next().is_none_or(|next| next >= at), "an event is due before {at}");
         self.now = at;
     }
 
-    /// Does the next thing that happens. Returns false if nothing ever does.
+    /// Runs the next event or task. Returns false if there is none.
     pub fn step(&mut self) -> bool {
-        if let Some(todo) = self.todo.pop_front() {
-            self.perform(todo);
+        if let Some(task) = self.tasks.pop_front() {
+            self.perform(task);
             return true;
         }
-        let Some((at, happening)) = self.queue.pop() else { return false };
+        let Some((at, event)) = self.queue.pop() else { return false };
         self.now = at;
-        match happening {
-            Happening::Timer { host, at } => self.timer(host, at),
-            Happening::Syn { tcp } => self.syn(tcp),
-            Happening::Answer { tcp, result } => self.answer(tcp, result),
-            Happening::Hop(burst) => self.hop(burst),
-            Happening::Arrival(burst) => self.arrival(burst),
-            Happening::Ack(burst) => self.ack(burst),
-            Happening::Window { tcp, writer, upto, edge } => self.window(tcp, writer, upto, edge),
-            Happening::Reset { tcp, reader } => self.reset_arrives(tcp, reader),
-            Happening::Free(port) => self.free(port),
-            Happening::Pace { tcp, writer } => self.pace(tcp, writer),
-            Happening::Silence { tcp, writer, at } => self.silence(tcp, writer, at),
-            Happening::Todo(todo) => self.todo.push_back(todo),
+        match event {
+            ScheduledEvent::Timer { host, at } => self.timer(host, at),
+            ScheduledEvent::Syn { tcp } => self.syn(tcp),
+            ScheduledEvent::Answer { tcp, result } => self.answer(tcp, result),
+            ScheduledEvent::Hop(burst) => self.hop(burst),
+            ScheduledEvent::Arrival(burst) => self.arrival(burst),
+            ScheduledEvent::Ack(burst) => self.ack(burst),
+            ScheduledEvent::Window { tcp, writer, upto, edge } => {
+                self.window(tcp, writer, upto, edge)
+            }
+            ScheduledEvent::Reset { tcp, reader } => self.reset_arrives(tcp, reader),
+            ScheduledEvent::Free(port) => self.free(port),
+            ScheduledEvent::Pace { tcp, writer } => self.pace(tcp, writer),
+            ScheduledEvent::RetransmitTimer { tcp, writer, at } => {
+                self.retransmit_timer(tcp, writer, at)
+            }
+            ScheduledEvent::Task(task) => self.tasks.push_back(task),
         }
         true
     }
 
-    /// Does what a host had to do, or puts it off while the host stands still.
-    fn perform(&mut self, todo: Todo) {
-        if let Todo::Acknowledge(burst) = todo {
+    /// Runs a task of a host, or delays it while the host is paused.
+    fn perform(&mut self, task: HostTask) {
+        if let HostTask::Acknowledge(burst) = task {
             return self.acknowledge(burst);
         }
-        let Some(host) = self.host_doing(&todo) else { return };
+        let Some(host) = self.host_doing(&task) else { return };
         let until = self.host(host).paused_until;
         if until > self.now {
-            return self.queue.push(until, Happening::Todo(todo));
+            return self.queue.push(until, ScheduledEvent::Task(task));
         }
-        match todo {
-            Todo::Acknowledge(_) => {}
-            Todo::Accept { tcp } => self.accept(tcp),
-            Todo::Dialled { tcp, result } => self.dialled(tcp, result),
-            Todo::Read { tcp, side, rested } => self.read(tcp, side, rested),
-            Todo::Sent { tcp, side, len, messages } => self.sent(tcp, side, len, messages),
-            Todo::Stalled { tcp, side } => self.stalled(tcp, side),
-            Todo::Closed { tcp, side, how } => self.closed(tcp, side, how),
-            Todo::Handled { host, life, done } => self.handled(host, life, done),
-            Todo::Copied { host, life, copy } => self.copied(host, life, copy),
+        match task {
+            HostTask::Acknowledge(_) => {}
+            HostTask::Accept { tcp } => self.accept(tcp),
+            HostTask::Dialled { tcp, result } => self.dialled(tcp, result),
+            HostTask::Read { tcp, side, rested } => self.read(tcp, side, rested),
+            HostTask::Sent { tcp, side, len, messages } => self.sent(tcp, side, len, messages),
+            HostTask::Stalled { tcp, side } => self.stalled(tcp, side),
+            HostTask::Closed { tcp, side, how } => self.closed(tcp, side, how),
+            HostTask::Handled { host, incarnation, done } => self.handled(host, incarnation, done),
+            HostTask::Copied { host, incarnation, copy } => self.copied(host, incarnation, copy),
         }
     }
 
-    fn host_doing(&self, todo: &Todo) -> Option<HostId> {
-        let (tcp, side) = match *todo {
-            Todo::Accept { tcp } => (tcp, Side::Acceptor),
-            Todo::Dialled { tcp, .. } => (tcp, Side::Dialler),
-            Todo::Read { tcp, side, .. }
-            | Todo::Sent { tcp, side, .. }
-            | Todo::Stalled { tcp, side }
-            | Todo::Closed { tcp, side, .. } => (tcp, side),
-            Todo::Acknowledge(_) => return None,
-            Todo::Handled { host, .. } | Todo::Copied { host, .. } => return Some(host),
+    fn host_doing(&self, task: &HostTask) -> Option<HostId> {
+        let (tcp, side) = match *task {
+            HostTask::Accept { tcp } => (tcp, Side::Acceptor),
+            HostTask::Dialled { tcp, .. } => (tcp, Side::Dialler),
+            HostTask::Read { tcp, side, .. }
+            | HostTask::Sent { tcp, side, .. }
+            | HostTask::Stalled { tcp, side }
+            | HostTask::Closed { tcp, side, .. } => (tcp, side),
+            HostTask::Acknowledge(_) => return None,
+            HostTask::Handled { host, .. } | HostTask::Copied { host, .. } => return Some(host),
         };
         Some(self.connections[tcp.0].as_ref()?.end(side).host)
     }
 
-    /// Returns what each direction of each trunk has carried.
+    /// Returns the traffic of each direction of each trunk.
     pub fn trunks(&self) -> Vec<TrunkUse> {
         self.fabric.trunks()
     }
@@ -417,7 +421,7 @@ impl World {
     }
 }
 
-/// Clocks that are not right are up to an hour apart.
+/// The largest offset between clocks, in nanoseconds: an hour.
 const CLOCKS_APART: u64 = 3_600_000_000_000;
-/// Keeps what the network draws apart from what the options drew.
+/// Gives the network a random stream of its own.
 const NETWORK_STREAM: u64 = 0x6e65_7477_6f72_6b00;

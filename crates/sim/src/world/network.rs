@@ -1,4 +1,4 @@
-//! Calls, and how connections end.
+//! Opening and closing of connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use fulmar_base::{ConnId, Errno, Span, Time};
 use fulmar_lnd::{Closed, DialError};
 
-use super::{Happening, HostId, Planted, Port, TcpId, Todo, World};
-use crate::fabric::Way;
-use crate::options::Canary;
+use super::{ArmedDefect, HostId, HostTask, Port, ScheduledEvent, TcpId, World};
+use crate::fabric::Path;
+use crate::options::Defect;
 use crate::signal::Signal;
 use crate::tcp::{Connection, End, EndState, Segment, Side, Stream};
 
 impl World {
-    /// Returns whether nothing passes between the ends of a connection.
+    /// Returns whether all packets of a connection are dropped.
     pub(super) fn is_cut(&self, tcp: TcpId) -> bool {
         let Some(connection) = &self.connections[tcp.0] else { return false };
         let [one, other] = Side::BOTH.map(|side| connection.end(side).port);
@@ -32,46 +32,46 @@ impl World {
         let local = SocketAddr::new(local, self.host_mut(host).port());
         let target = Port::of_ip(remote.ip()).filter(|port| self.has(*port));
         let same_net = |port| self.nid_of(port).net() == self.nid_of(own).net();
-        let way = target.filter(|port| same_net(*port));
-        let way = way.and_then(|target| self.fabric.way(own, target));
-        let back = way.as_ref().map(|way| Arc::new(self.fabric.reverse(way)));
-        let way = way.map(Arc::new);
+        let path = target.filter(|port| same_net(*port));
+        let path = path.and_then(|target| self.fabric.path(own, target));
+        let backward = path.as_ref().map(|path| Arc::new(self.fabric.reverse(path)));
+        let path = path.map(Arc::new);
         let options = &self.options.network.tcp;
-        let end = |port: Port, addr, id, way: Option<Arc<Way>>| End {
+        let end = |port: Port, addr, id, path: Option<Arc<Path>>| End {
             host: port.host,
             port,
             addr,
             id,
             state: EndState::Waiting,
-            stream: Stream::new(options, way),
+            stream: Stream::new(options, path),
             unreported: 0,
             read_pending: false,
         };
-        let reachable = way.is_some();
+        let reachable = path.is_some();
         self.connections.push(Some(Box::new(Connection {
-            dialler: end(own, local, Some(conn), way),
-            acceptor: end(target.unwrap_or(own), remote, None, back),
+            dialler: end(own, local, Some(conn), path),
+            acceptor: end(target.unwrap_or(own), remote, None, backward),
             dialled: self.now,
         })));
         self.host_mut(host).connections.insert(conn, (tcp, Side::Dialler));
         if self.link(own).down {
             self.refuse(tcp, self.now, Errno::ENETUNREACH);
         } else if reachable {
-            let at = self.now + self.call_time(tcp, Side::Dialler);
-            self.queue.push(at, Happening::Syn { tcp });
+            let at = self.now + self.syn_time(tcp, Side::Dialler);
+            self.queue.push(at, ScheduledEvent::Syn { tcp });
         } else {
             self.refuse(tcp, self.now, Errno::EHOSTUNREACH);
         }
     }
 
-    /// Returns how long a packet without payload takes that `from` sends, if it is sent again
-    /// until it arrives.
-    fn call_time(&mut self, tcp: TcpId, from: Side) -> Duration {
+    /// Returns the time that a packet without payload from `from` takes, including retransmissions
+    /// of lost ones.
+    fn syn_time(&mut self, tcp: TcpId, from: Side) -> Duration {
         let mut time = self.packet_time(tcp, from);
         let Some(connection) = &self.connections[tcp.0] else { return time };
-        let Some(way) = connection.end(from).stream.way.clone() else { return time };
-        let mut again = CALL_AGAIN;
-        while way.there.iter().any(|lane| {
+        let Some(path) = connection.end(from).stream.path.clone() else { return time };
+        let mut again = SYN_RETRY;
+        while path.forward.iter().any(|lane| {
             let lane = self.fabric.lane_mut(*lane);
             !lane.lose(1, &mut self.rng).is_empty()
         }) {
@@ -81,15 +81,15 @@ impl World {
         time
     }
 
-    /// Returns how long a packet without payload takes that `from` sends now.
+    /// Returns the time that a packet without payload from `from` takes now.
     pub(super) fn packet_time(&self, tcp: TcpId, from: Side) -> Duration {
         let connection = self.connections[tcp.0].as_ref();
-        let way = connection.and_then(|connection| connection.end(from).stream.way.as_deref());
-        way.map_or(Duration::ZERO, |way| self.fabric.time_over(&way.there, self.now))
+        let path = connection.and_then(|connection| connection.end(from).stream.path.as_deref());
+        path.map_or(Duration::ZERO, |path| self.fabric.time_over(&path.forward, self.now))
     }
 
     fn refuse(&mut self, tcp: TcpId, at: Time, errno: Errno) {
-        self.queue.push(at, Happening::Answer { tcp, result: Err(DialError(errno)) });
+        self.queue.push(at, ScheduledEvent::Answer { tcp, result: Err(DialError(errno)) });
     }
 
     pub(super) fn syn(&mut self, tcp: TcpId) {
@@ -101,12 +101,12 @@ impl World {
         } else if self.is_cut(tcp) {
             self.refuse(tcp, gives_up, Errno::ETIMEDOUT);
         } else if self.host(called.host).node.is_none() || self.link(called).refuses {
-            let at = self.now + self.call_time(tcp, Side::Acceptor);
+            let at = self.now + self.syn_time(tcp, Side::Acceptor);
             self.refuse(tcp, at, Errno::ECONNREFUSED);
         } else {
-            let at = self.now + self.call_time(tcp, Side::Acceptor);
-            self.queue.push(at, Happening::Answer { tcp, result: Ok(()) });
-            self.todo.push_back(Todo::Accept { tcp });
+            let at = self.now + self.syn_time(tcp, Side::Acceptor);
+            self.queue.push(at, ScheduledEvent::Answer { tcp, result: Ok(()) });
+            self.tasks.push_back(HostTask::Accept { tcp });
         }
     }
 
@@ -116,7 +116,7 @@ impl World {
             let at = (connection.dialled + SYN_TIMEOUT).max(self.now);
             return self.refuse(tcp, at, Errno::ETIMEDOUT);
         }
-        self.todo.push_back(Todo::Dialled { tcp, result });
+        self.tasks.push_back(HostTask::Dialled { tcp, result });
     }
 
     pub(super) fn accept(&mut self, tcp: TcpId) {
@@ -137,10 +137,10 @@ impl World {
                 self.host_mut(host).connections.insert(id, (tcp, Side::Acceptor));
                 self.log.line(now, host, tcp, format_args!("accept {remote}"));
                 self.drain(host);
-                self.todo.push_back(Todo::Read { tcp, side: Side::Acceptor, rested: false });
+                self.tasks.push_back(HostTask::Read { tcp, side: Side::Acceptor, rested: false });
             }
             None => {
-                self.log.line(now, host, tcp, format_args!("turn away {remote}"));
+                self.log.line(now, host, tcp, format_args!("reject {remote}"));
                 self.hang_up(tcp, Side::Acceptor, Last::Fin);
                 self.drain(host);
             }
@@ -173,11 +173,11 @@ impl World {
             node.handle_dialled(shown, id, result.map(|()| addr));
         }
         self.drain(host);
-        self.todo.push_back(Todo::Read { tcp, side: Side::Dialler, rested: false });
+        self.tasks.push_back(HostTask::Read { tcp, side: Side::Dialler, rested: false });
         self.forget_if_over(tcp);
     }
 
-    /// A reset ends a connection at once; what was not read yet is lost.
+    /// Ends one side of a connection at once; unread data are lost.
     fn reset_arrived(&mut self, tcp: TcpId, side: Side) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).inbox.clear();
@@ -192,18 +192,18 @@ impl World {
                 } else {
                     Closed::WriteError(Errno::ECONNRESET)
                 };
-                self.todo.push_back(Todo::Closed { tcp, side, how });
+                self.tasks.push_back(HostTask::Closed { tcp, side, how });
             }
             EndState::Waiting if side == Side::Dialler => {
                 let result = Err(DialError(Errno::ECONNRESET));
-                self.todo.push_back(Todo::Dialled { tcp, result });
+                self.tasks.push_back(HostTask::Dialled { tcp, result });
             }
             _ => end.state = EndState::Closed,
         }
         self.forget_if_over(tcp);
     }
 
-    /// Tells the node that a connection has ended, unless it has closed it meanwhile.
+    /// Notifies the node that a connection has ended, unless it has closed the connection itself.
     pub(super) fn closed(&mut self, tcp: TcpId, side: Side, how: Closed) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
@@ -213,7 +213,7 @@ impl World {
         let unreported = std::mem::take(&mut end.unreported);
         end.stream.forget_unsent();
         self.log.line(now, host, tcp, format_args!("closed {how:?}"));
-        // Whoever read to the end, or failed, has nothing more to say either.
+        // After the end of the stream or an error, nothing more is written either.
         let gives_up = how == Closed::WriteError(Errno::ETIMEDOUT);
         self.hang_up(tcp, side, if gives_up { Last::Reset } else { Last::Fin });
         let shown = self.shown(host);
@@ -251,7 +251,7 @@ impl World {
         self.hang_up(tcp, side, last);
     }
 
-    /// Ends one end of a connection, and lets the other end know.
+    /// Closes one side of a connection, and notifies the other side.
     pub(super) fn hang_up(&mut self, tcp: TcpId, side: Side, last: Last) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).inbox.clear();
@@ -273,10 +273,10 @@ impl World {
         self.forget_if_over(tcp);
     }
 
-    /// Lets a reset be on its way to one end of a connection.
+    /// Sends a reset to one side of a connection.
     pub(super) fn reset_towards(&mut self, tcp: TcpId, reader: Side) {
         let at = self.now + self.packet_time(tcp, reader.other());
-        self.queue.push(at, Happening::Reset { tcp, reader });
+        self.queue.push(at, ScheduledEvent::Reset { tcp, reader });
     }
 
     pub(super) fn reset_arrives(&mut self, tcp: TcpId, reader: Side) {
@@ -300,11 +300,11 @@ impl World {
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
         let host = end.host;
         end.unreported -= len;
-        if messages > 0 && Planted::strikes(&mut self.canary, Canary::LostSent) {
+        if messages > 0 && ArmedDefect::triggers(&mut self.defect, Defect::LostSent) {
             return;
         }
         let forwards = messages > 0 && self.options.is_router(host);
-        if forwards && Planted::strikes(&mut self.canary, Canary::LostForward) {
+        if forwards && ArmedDefect::triggers(&mut self.defect, Defect::LostForward) {
             return;
         }
         let shown = self.shown(host);
@@ -314,25 +314,25 @@ impl World {
         self.drain(host);
     }
 
-    /// Returns where the canary puts bulk that belongs at `sink`.
+    /// Returns `sink`, or a wrong place if the deliberate defect triggers.
     pub(super) fn misplace(&mut self, sink: Span) -> Span {
-        if sink.len > 0 && Planted::strikes(&mut self.canary, Canary::Misplaced) {
+        if sink.len > 0 && ArmedDefect::triggers(&mut self.defect, Defect::Misplaced) {
             return Span { offset: sink.offset + 4, ..sink };
         }
         sink
     }
 }
 
-/// How an end of a connection ends.
+/// How one side closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
-    /// What it has written still arrives.
+    /// Written data still arrive.
     Fin,
     /// Nothing more arrives, in either direction.
     Reset,
 }
 
-/// When a call is sent again that was lost, for the first time.
-const CALL_AGAIN: Duration = Duration::from_secs(1);
-/// How long a caller waits for somebody whom its calls do not reach.
+/// The first retransmission timeout of a connection request.
+const SYN_RETRY: Duration = Duration::from_secs(1);
+/// The timeout of dialling an unreachable host.
 const SYN_TIMEOUT: Duration = Duration::from_secs(20);

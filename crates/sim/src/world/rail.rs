@@ -1,4 +1,4 @@
-//! What goes wrong with single interfaces and with routers, and what administrators do to them.
+//! Faults of interfaces and routers, and actions of administrators on them.
 
 use fulmar_base::Errno;
 use fulmar_lnet::Forwarding;
@@ -6,34 +6,42 @@ use fulmar_lnet::Forwarding;
 use super::{HostId, Port, World};
 
 impl World {
-    /// Lets nothing pass the link of an interface. With `told` its node gets word of it; without,
-    /// packets vanish behind a switch.
-    pub fn cut_link(&mut self, port: Port, told: bool) {
-        self.note(port.host, &port.to_string(), format_args!("FAULT link cut, told {told}"));
+    /// Cuts the link of an interface. With `reported` its node is notified; without, packets are
+    /// lost silently, as behind a switch.
+    pub fn cut_link(&mut self, port: Port, reported: bool) {
+        self.note(
+            port.host,
+            &port.to_string(),
+            format_args!("FAULT link cut, reported {reported}"),
+        );
         let link = self.link_mut(port);
         link.cut = true;
-        link.down |= told;
-        if told {
-            self.tell_links(port.host);
+        link.down |= reported;
+        if reported {
+            self.notify_links(port.host);
         }
     }
 
-    /// Lets everything pass again: what was lost comes when TCP next sends it.
-    pub fn mend_link(&mut self, port: Port) {
+    /// Restores a link; TCP retransmits the lost data.
+    pub fn restore_link(&mut self, port: Port) {
         let link = self.link_mut(port);
         if !std::mem::take(&mut link.cut) {
             return;
         }
-        let told = std::mem::take(&mut link.down);
-        self.note(port.host, &port.to_string(), format_args!("FAULT link mended"));
-        if told {
-            self.tell_link(port, true);
+        let reported = std::mem::take(&mut link.down);
+        self.note(port.host, &port.to_string(), format_args!("FAULT link restored"));
+        if reported {
+            self.notify_link(port, true);
         }
     }
 
-    /// Lets an interface refuse all calls, or take them again.
-    pub fn refuse_calls(&mut self, port: Port, refuse: bool) {
-        self.note(port.host, &port.to_string(), format_args!("FAULT refuses calls: {refuse}"));
+    /// Makes an interface refuse all connections, or accept them again.
+    pub fn refuse_connections(&mut self, port: Port, refuse: bool) {
+        self.note(
+            port.host,
+            &port.to_string(),
+            format_args!("FAULT refuses connections: {refuse}"),
+        );
         self.link_mut(port).refuses = refuse;
     }
 
@@ -54,12 +62,12 @@ impl World {
         }
     }
 
-    /// Adds an interface that was removed.
+    /// Adds a removed interface again.
     pub fn add_ni(&mut self, port: Port) {
         if !std::mem::take(&mut self.link_mut(port).removed) {
             return;
         }
-        // As nanoseconds of a wall clock, which no other life of it has.
+        // Unique, like nanoseconds of a wall clock.
         let incarnation = (self.now.0 + 1) << 12 | u64::from(port.host.0 & 0xfff);
         let (now, ni) = (self.shown(port.host), self.ni_config(port, incarnation));
         let Some(node) = &mut self.host_mut(port.host).node else { return };
@@ -68,15 +76,15 @@ impl World {
         if added.is_err() {
             self.broken(port.host, format!("{port} cannot be added: {added:?}"));
         }
-        // The routes by its network went with it; the others are still there.
+        // The routes on its network were removed with it; adding the others again fails.
         for route in self.routes.get(&port.host).cloned().unwrap_or_default() {
             let _ = self.admin(port.host, |admin| admin.route_add(route));
         }
         self.drain(port.host);
-        self.tell_links(port.host);
+        self.notify_links(port.host);
     }
 
-    /// Takes an interface out of use, or puts it back, by the administrator's word.
+    /// Enables or disables an interface, as an administrator would.
     pub fn switch_ni(&mut self, port: Port, enabled: bool) {
         let nid = self.nid_of(port);
         let done = self.admin(port.host, |admin| admin.set_ni_enabled(nid, enabled));
@@ -84,7 +92,7 @@ impl World {
         self.note(port.host, &subject, format_args!("FAULT enabled {enabled} {done:?}"));
     }
 
-    /// Gives the administrator's word as to messages for others. Returns what came of it, unless
+    /// Sets the forwarding state of a router, as an administrator would. Returns the result, unless
     /// the node is down.
     pub fn set_forwarding(&mut self, host: HostId, word: Forwarding) -> Option<Result<(), Errno>> {
         let done = self.admin(host, |admin| admin.set_forwarding(word));
@@ -92,29 +100,29 @@ impl World {
         done
     }
 
-    /// Puts every interface right.
+    /// Restores all links and interfaces.
     pub(super) fn heal_rails(&mut self) {
         if self.options.rails.is_none() {
             return;
         }
         for port in self.host_ids().flat_map(|host| self.options.ports(host)).collect::<Vec<_>>() {
-            self.mend_link(port);
+            self.restore_link(port);
             self.link_mut(port).refuses = false;
             self.add_ni(port);
             self.switch_ni(port, true);
         }
     }
 
-    /// Tells a node which of its links are down.
-    pub(super) fn tell_links(&mut self, host: HostId) {
+    /// Notifies a node of its links that are down.
+    pub(super) fn notify_links(&mut self, host: HostId) {
         for port in self.options.ports(host) {
             if self.link(port).down && !self.link(port).removed {
-                self.tell_link(port, false);
+                self.notify_link(port, false);
             }
         }
     }
 
-    fn tell_link(&mut self, port: Port, up: bool) {
+    fn notify_link(&mut self, port: Port, up: bool) {
         let (now, nid) = (self.shown(port.host), self.nid_of(port));
         if let Some(node) = &mut self.host_mut(port.host).node {
             node.handle_link(now, nid, up);

@@ -1,15 +1,15 @@
-//! Reading a connection the way that its node asks for.
+//! Reads connections as their nodes request.
 
 use std::ops::ControlFlow;
 
 use fulmar_base::{ConnId, Sink, Span};
 use fulmar_lnd::{Closed, Need};
 
-use super::{Happening, HostId, TcpId, Todo, World};
+use super::{HostId, HostTask, ScheduledEvent, TcpId, World};
 use crate::tcp::{EndState, Segment, Side};
 
 impl World {
-    /// Reads what has arrived, until the node or the inbox has enough.
+    /// Reads arrived data until the node needs no more or the inbox is empty.
     pub(super) fn read(&mut self, tcp: TcpId, side: Side, rested: bool) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let coalesce = self.rng.one_in(2);
@@ -23,8 +23,8 @@ impl World {
         if let Some(pause) = this.read_pause.filter(|_| !rested) {
             this.stalled.remove(&id);
             if !std::mem::replace(&mut end.read_pending, true) {
-                let todo = Todo::Read { tcp, side, rested: true };
-                self.queue.push(self.now + pause, Happening::Todo(todo));
+                let task = HostTask::Read { tcp, side, rested: true };
+                self.queue.push(self.now + pause, ScheduledEvent::Task(task));
             }
             return;
         }
@@ -34,14 +34,14 @@ impl World {
         while let ControlFlow::Continue(len) = self.read_segment(tcp, side, host, id) {
             used += len;
             if slow {
-                self.todo.push_back(Todo::Read { tcp, side, rested: false });
+                self.tasks.push_back(HostTask::Read { tcp, side, rested: false });
                 break;
             }
         }
         self.give_window(tcp, side, used);
     }
 
-    /// Reads one segment or a part of it; breaks when there is nothing to read or to be read.
+    /// Reads one segment or a part of it; breaks when there are no data or the node reads no more.
     fn read_segment(
         &mut self,
         tcp: TcpId,
@@ -66,14 +66,14 @@ impl World {
                 return ControlFlow::Break(());
             }
             (_, Some(Segment::Fin)) => {
-                self.todo.push_back(Todo::Closed { tcp, side, how: Closed::Eof });
+                self.tasks.push_back(HostTask::Closed { tcp, side, how: Closed::Eof });
                 return ControlFlow::Break(());
             }
             (Need::Bytes(_), Some(Segment::Bytes(bytes))) => {
                 let used = node.handle_bytes(this.clock.show(self.now), id, bytes);
                 stream.consume(used);
                 self.drain(host);
-                // Bytes that the node leaves are payload: what it needs next says where they go.
+                // Bytes that the node leaves are payload; its next need gives their destination.
                 return ControlFlow::Continue(used as u64);
             }
             (Need::Payload { sink, .. }, Some(Segment::Bytes(bytes))) => {
@@ -81,7 +81,7 @@ impl World {
                 if let Sink::Span(span) = sink {
                     let bytes = bytes[..len].to_vec();
                     if !self.bytes_for_router(host, span, &bytes) {
-                        let what = format!("{tcp}: {len} bytes of a machine go to {sink:?}");
+                        let what = format!("{tcp}: {len} inline bytes go to {sink:?}");
                         self.broken(host, what);
                         return ControlFlow::Break(());
                     }
@@ -99,7 +99,7 @@ impl World {
                 return ControlFlow::Continue(u64::from(len));
             }
             (Need::Bytes(_), Some(Segment::Bulk(source))) => {
-                let what = format!("{tcp}: bulk {source:?} is taken for headers");
+                let what = format!("{tcp}: bulk {source:?} is read as headers");
                 self.broken(host, what);
             }
         }
@@ -117,26 +117,26 @@ impl World {
         self.drain(host);
     }
 
-    /// Returns whether a connection has something to read that its node did not want.
+    /// Returns whether a connection has data that its node does not read yet.
     pub(super) fn is_stalled(&self, host: HostId, conn: ConnId) -> bool {
         self.host(host).stalled.contains(&conn)
     }
 
-    /// Notes that bytes were read, and lets the writer know if that is news.
+    /// Notes that bytes were read, and sends a window update if needed.
     fn give_window(&mut self, tcp: TcpId, reader: Side, len: u64) {
         let Some(connection) = self.connections[tcp.0].as_mut().filter(|_| len > 0) else { return };
         let stream = connection.incoming(reader);
         stream.receiver.handle_read(len);
-        // An acknowledgement that is about to be sent says it too.
-        if stream.acks_due > 0 || !stream.receiver.has_news() {
+        // A pending acknowledgement carries the window too.
+        if stream.acks_due > 0 || !stream.receiver.should_advertise() {
             return;
         }
-        let (upto, edge) = (stream.receiver.next(), stream.receiver.tell_edge());
+        let (upto, edge) = (stream.receiver.next(), stream.receiver.advertise_edge());
         let at = self.ack_time(tcp, reader.other());
-        self.queue.push(at, Happening::Window { tcp, writer: reader.other(), upto, edge });
+        self.queue.push(at, ScheduledEvent::Window { tcp, writer: reader.other(), upto, edge });
     }
 
-    /// Returns a connection that could be read and is not: its wake-up was lost.
+    /// Returns a connection that could be read but is not: its wake-up was lost.
     pub(crate) fn lost_wakeup(&self, host: HostId) -> Option<TcpId> {
         let this = self.host(host);
         let node = this.node.as_ref()?;

@@ -1,29 +1,28 @@
-//! The buffers of routers: what is written from one is what came into it, by its first name.
+//! The buffers of routers.
 //!
-//! Bulk names the memory that it was written from. A router stores it and writes it again, and
-//! the name stays that of the sender's memory, so that it is known at the end of the path whether
-//! the bytes are those that were sent.
+//! Bulk data refers to its source memory. A router stores and forwards it with the reference to the
+//! sender's memory, so that the target can check that the right bytes arrive.
 
 use fulmar_base::{BufferId, Payload, Span};
 
 use super::{HostId, TcpId, World};
 use crate::tcp::{EndState, Side};
 
-/// A buffer of a router, and what is in it.
+/// A buffer of a router, and its content.
 #[derive(Debug)]
 pub(super) struct RouterBuffer {
     len: u32,
     held: Held,
-    /// The connections that what is held was written on.
+    /// The connections on which the content was written.
     written_on: Vec<(TcpId, Side)>,
 }
 
-/// What came into a buffer since the start of the last message.
+/// The content of a buffer since the start of the last message.
 #[derive(Debug)]
 enum Held {
     /// Memory of the sender.
     Bulk(Span),
-    /// A machine's own bytes.
+    /// Inline bytes of a node.
     Bytes(Vec<u8>),
 }
 
@@ -32,13 +31,13 @@ impl RouterBuffer {
         Self { len, held: Held::Bytes(Vec::new()), written_on: Vec::new() }
     }
 
-    /// Takes bulk. A message begins at the start of its buffer and comes in order.
+    /// Stores bulk data. A message starts at the start of its buffer and arrives in order.
     fn store(&mut self, sink: Span, source: Span) -> Result<(), String> {
         self.require_room(sink)?;
         match &mut self.held {
             held if sink.offset == 0 => *held = Held::Bulk(source),
             Held::Bulk(run) if follows(*run, sink, source) => run.len += source.len,
-            held => return Err(format!("{source:?} comes to {sink:?}, after {held:?}")),
+            held => return Err(format!("{source:?} is stored in {sink:?}, after {held:?}")),
         }
         Ok(())
     }
@@ -48,12 +47,12 @@ impl RouterBuffer {
         match &mut self.held {
             held if sink.offset == 0 => *held = Held::Bytes(bytes.to_vec()),
             Held::Bytes(all) if all.len() as u64 == sink.offset => all.extend_from_slice(bytes),
-            held => return Err(format!("bytes come to {sink:?}, after {held:?}")),
+            held => return Err(format!("bytes are stored in {sink:?}, after {held:?}")),
         }
         Ok(())
     }
 
-    /// Returns what is in a part of the buffer.
+    /// Returns the content of a part of the buffer.
     fn payload(&self, span: Span) -> Result<Payload, String> {
         let (start, end) = (span.offset, span.offset + u64::from(span.len));
         match &self.held {
@@ -63,14 +62,14 @@ impl RouterBuffer {
             Held::Bytes(all) if end <= all.len() as u64 => {
                 Ok(Payload::Inline(all[start as usize..end as usize].into()))
             }
-            held => Err(format!("{span:?} is written, and {held:?} is there")),
+            held => Err(format!("{span:?} is written, but the buffer holds {held:?}")),
         }
     }
 
     fn require_room(&self, sink: Span) -> Result<(), String> {
         match sink.offset + u64::from(sink.len) <= u64::from(self.len) {
             true => Ok(()),
-            false => Err(format!("{sink:?} leaves its buffer of {} bytes", self.len)),
+            false => Err(format!("{sink:?} exceeds its buffer of {} bytes", self.len)),
         }
     }
 }
@@ -82,7 +81,7 @@ fn follows(run: Span, sink: Span, source: Span) -> bool {
 }
 
 impl World {
-    /// Returns how many buffers a router has: those of at most 4 KiB, and the larger ones.
+    /// Returns the number of a router's buffers of at most 4 KiB, and of larger ones.
     pub fn router_buffers(&self, host: HostId) -> [usize; 2] {
         let lens = || self.host(host).router_buffers.values().map(|buffer| buffer.len);
         let small = lens().filter(|len| *len <= SMALL).count();
@@ -103,17 +102,17 @@ impl World {
         }
     }
 
-    /// Returns the buffer of a router that memory is in, if it is.
+    /// Returns the router buffer to which `span` belongs, if any.
     pub(super) fn router_buffer(&self, host: HostId, span: Span) -> Option<BufferId> {
         self.host(host).router_buffers.contains_key(&span.buffer).then_some(span.buffer)
     }
 
-    /// Takes the word that bulk has come to a router's buffer; false if that is something else.
+    /// Stores bulk data in a router buffer; returns false if `sink` is not one.
     pub(super) fn stored_by_router(&mut self, host: HostId, sink: Span, source: Span) -> bool {
         self.change_router_buffer(host, sink, |buffer| buffer.store(sink, source))
     }
 
-    /// The same for the bytes of a machine.
+    /// Stores inline bytes in a router buffer; returns false if `sink` is not one.
     pub(super) fn bytes_for_router(&mut self, host: HostId, sink: Span, bytes: &[u8]) -> bool {
         self.change_router_buffer(host, sink, |buffer| buffer.store_bytes(sink, bytes))
     }
@@ -134,7 +133,7 @@ impl World {
         true
     }
 
-    /// Returns what a router writes, by its first name.
+    /// Returns the payload that a router forwards, with its original source.
     pub(super) fn forwarded_payload(&mut self, host: HostId, span: Span) -> Option<Payload> {
         let found = self.host(host).router_buffers.get(&span.buffer)?.payload(span);
         Some(found.unwrap_or_else(|what| {
@@ -143,7 +142,7 @@ impl World {
         }))
     }
 
-    /// Takes the word that what a buffer holds is to be written on a connection.
+    /// Notes that the content of a buffer will be written on a connection.
     pub(super) fn write_from_router(&mut self, host: HostId, name: BufferId, on: (TcpId, Side)) {
         if let Some(buffer) = self.host_mut(host).router_buffers.get_mut(&name) {
             buffer.written_on.push(on);
@@ -152,7 +151,7 @@ impl World {
 
     fn require_unwritten(&mut self, host: HostId, name: BufferId, what: &str) {
         let buffer = self.host_mut(host).router_buffers.get_mut(&name);
-        // A router has thousands of connections: only those that it was written on are looked at.
+        // A router has thousands of connections, so only those with this buffer are checked.
         let written_on = buffer.map(|buffer| std::mem::take(&mut buffer.written_on));
         let is_written = written_on.into_iter().flatten().any(|(tcp, side)| {
             let connection = self.connections[tcp.0].as_ref();
@@ -160,12 +159,15 @@ impl World {
             end.is_some_and(|end| end.state == EndState::Open && end.stream.is_kept_in(name))
         });
         if is_written {
-            self.broken(host, format!("router buffer {name:?} is {what} while it is written"));
+            self.broken(
+                host,
+                format!("router buffer {name:?} is {what} while it is being written"),
+            );
         }
     }
 }
 
-/// The most that a small router buffer holds.
+/// The size of a small router buffer, in bytes.
 const SMALL: u32 = 4096;
 
 #[cfg(test)]
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_a_router_has_the_name_of_what_came() {
+    fn forwarded_data_keep_their_source() {
         let mut buffer = RouterBuffer::new(4096);
         buffer.store(span(9, 0, 100), span(1, 50, 100)).unwrap();
         buffer.store(span(9, 100, 20), span(1, 150, 20)).unwrap();
@@ -189,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_bytes_that_never_came_are_found() {
+    fn gaps_and_missing_bytes_are_found() {
         let mut buffer = RouterBuffer::new(4096);
         buffer.store(span(9, 0, 100), span(1, 0, 100)).unwrap();
         assert!(buffer.store(span(9, 104, 20), span(1, 100, 20)).is_err(), "a gap");
         assert!(buffer.store(span(9, 100, 20), span(1, 104, 20)).is_err(), "another source");
-        assert!(buffer.payload(span(9, 0, 101)).is_err(), "more than came");
+        assert!(buffer.payload(span(9, 0, 101)).is_err(), "more than arrived");
         assert!(buffer.store(span(9, 0, 4097), span(1, 0, 4097)).is_err(), "too long");
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes on their way: from the socket over the lanes to the other socket, and news of them back.
+//! Transfers bytes from a socket over the lanes to the other socket, and acknowledgements back.
 //!
 //! ```text
 //! transmit -> kick -> (turn at the interface) -> launch -> hop ... -> arrival
@@ -13,33 +13,33 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::Closed;
 
-use super::{Happening, Port, TcpId, Todo, World};
-use crate::fabric::Way;
+use super::{HostTask, Port, ScheduledEvent, TcpId, World};
+use crate::fabric::Path;
 use crate::lane::Front;
 use crate::options::Cut;
 use crate::signal::Signal;
 use crate::tcp::{Ack, EndState, Side};
 
-/// Names a burst while it, or its acknowledgement, is on its way.
+/// The number of a burst while it, or its acknowledgement, is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BurstId(u32);
 
-/// A burst on its way, and then its acknowledgement.
+/// A burst in flight, and later its acknowledgement.
 #[derive(Debug)]
 struct Burst {
     tcp: TcpId,
     writer: Side,
-    way: Arc<Way>,
+    path: Arc<Path>,
     bytes: Range<u64>,
-    /// How many lanes it has passed.
+    /// Number of lanes that it has passed.
     passed: usize,
-    /// When its last byte reaches the next.
+    /// When its last byte reaches the next lane.
     tail: Time,
-    /// What was lost of it on the way is among its holes.
+    /// Lost parts of the burst are its holes.
     ack: Ack,
 }
 
-/// All that is on its way.
+/// All bursts in flight.
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
     all: Vec<Option<Burst>>,
@@ -60,7 +60,7 @@ impl Bursts {
         }
     }
 
-    /// Takes a burst out; it has got lost, or is where it was to go.
+    /// Removes a burst that was lost or has arrived.
     fn remove(&mut self, id: BurstId) -> Option<Burst> {
         self.free.push(id.0);
         self.all[id.0 as usize].take()
@@ -70,11 +70,11 @@ impl Bursts {
         self.all[id.0 as usize].as_mut()
     }
 
-    /// Loses everything that is under way on a connection.
+    /// Loses all bursts in flight on a connection.
     pub(super) fn lose(&mut self, tcp: TcpId) {
         for place in &mut self.all {
             if place.as_ref().is_some_and(|burst| burst.tcp == tcp) {
-                // The place stays taken until the event comes that knows it.
+                // The slot stays reserved until the pending event for it.
                 *place = None;
             }
         }
@@ -82,7 +82,7 @@ impl Bursts {
 }
 
 impl World {
-    /// Moves what the socket has room for from the writer's queue into it.
+    /// Moves data from the writer's queue to the socket, as far as it has room.
     pub(super) fn transmit(&mut self, tcp: TcpId, side: Side) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let end = connection.end_mut(side);
@@ -94,7 +94,7 @@ impl World {
             }
             if end.state == EndState::Open && len > 0 {
                 end.unreported += len;
-                self.todo.push_back(Todo::Sent { tcp, side, len, messages });
+                self.tasks.push_back(HostTask::Sent { tcp, side, len, messages });
             }
             if end.state == EndState::Flushing && !end.stream.has_unsent() {
                 return self.hang_up(tcp, side, super::network::Last::Fin);
@@ -103,14 +103,14 @@ impl World {
         self.kick(tcp, side);
     }
 
-    /// Lets a stream send what it may.
+    /// Starts sending of a stream, as far as it may.
     pub(super) fn kick(&mut self, tcp: TcpId, side: Side) {
         if let Some(port) = self.queue_up(tcp, side) {
             self.serve(port);
         }
     }
 
-    /// Lets a stream wait for its turn if it may send. Returns at which interface.
+    /// Queues a stream at its interface if it may send. Returns that interface.
     fn queue_up(&mut self, tcp: TcpId, side: Side) -> Option<Port> {
         let now = self.now;
         let end = self.connections[tcp.0].as_mut()?.end_mut(side);
@@ -120,13 +120,13 @@ impl World {
             return None;
         }
         if !stream.sender.is_ready(taken) {
-            stream.sender.watch_the_edge(now, taken);
-            self.arm_silence(tcp, side);
+            stream.sender.watch_window(now, taken);
+            self.arm_retransmit_timer(tcp, side);
             return None;
         }
         if let Some(at) = stream.sender.paced_until(now) {
             if !std::mem::replace(&mut stream.is_paced, true) {
-                self.queue.push(at, Happening::Pace { tcp, writer: side });
+                self.queue.push(at, ScheduledEvent::Pace { tcp, writer: side });
             }
             return None;
         }
@@ -136,7 +136,7 @@ impl World {
         Some(port)
     }
 
-    /// Lets streams send in turn, as long as the interface has nothing to send.
+    /// Lets queued streams send in turn, while the interface is idle.
     fn serve(&mut self, port: Port) {
         let Some(lane) = self.fabric.lane_of(port) else { return };
         loop {
@@ -147,7 +147,7 @@ impl World {
             }
             if free > now {
                 if !std::mem::replace(&mut link.is_serving, true) {
-                    self.queue.push(free, Happening::Free(port));
+                    self.queue.push(free, ScheduledEvent::Free(port));
                 }
                 return;
             }
@@ -168,7 +168,7 @@ impl World {
         self.kick(tcp, writer);
     }
 
-    /// Sends the next burst of a stream off.
+    /// Sends the next burst of a stream.
     fn launch(&mut self, tcp: TcpId, side: Side) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
@@ -183,19 +183,19 @@ impl World {
         let Some((number, bytes)) = stream.sender.burst(now, stream.taken(), limit) else { return };
         stream.transmitted(stream.sender.next() - before);
         self.send_off(tcp, side, number, bytes);
-        self.arm_silence(tcp, side);
+        self.arm_retransmit_timer(tcp, side);
     }
 
     fn send_off(&mut self, tcp: TcpId, writer: Side, number: u64, bytes: Range<u64>) {
         let Some(connection) = &self.connections[tcp.0] else { return };
-        let Some(way) = connection.end(writer).stream.way.clone() else { return };
+        let Some(path) = connection.end(writer).stream.path.clone() else { return };
         let ack = Ack { number, ..Ack::default() };
-        let burst = Burst { tcp, writer, way, bytes, passed: 0, tail: self.now, ack };
+        let burst = Burst { tcp, writer, path, bytes, passed: 0, tail: self.now, ack };
         let id = self.bursts.insert(burst);
         self.pass(id, Front::at(self.now));
     }
 
-    /// The head of a burst has reached its next lane.
+    /// Handles the arrival of a burst's head at its next lane.
     pub(super) fn hop(&mut self, id: BurstId) {
         let now = self.now;
         match self.bursts.get(id) {
@@ -210,9 +210,9 @@ impl World {
     /// Sends a burst over its next lane.
     fn pass(&mut self, id: BurstId, front: Front) {
         let Some(burst) = self.bursts.get(id) else { return };
-        let lane = self.fabric.lane_mut(burst.way.there[burst.passed]);
+        let lane = self.fabric.lane_mut(burst.path.forward[burst.passed]);
         let tcp = &self.options.network.tcp;
-        // An interface takes no more than it can send.
+        // A host's own interface never drops packets.
         let room = if burst.passed == 0 { u64::MAX } else { lane.room(front) };
         let found_room = burst.cut_to(room, tcp, &mut lane.carried.overflowed);
         let packets = tcp.packets(burst.left());
@@ -223,7 +223,7 @@ impl World {
         };
         let survives = found_room && burst.lose(&lost, packets, tcp.segment());
         if burst.passed == 0 {
-            let late = match burst.way.jitter.as_nanos() as u64 {
+            let late = match burst.path.jitter.as_nanos() as u64 {
                 0 => 0,
                 most => self.rng.between(0, most),
             };
@@ -242,13 +242,13 @@ impl World {
         }
         burst.passed += 1;
         burst.tail = out.tail;
-        match burst.passed < burst.way.there.len() {
-            true => self.queue.push(out.head, Happening::Hop(id)),
-            false => self.queue.push(out.tail, Happening::Arrival(id)),
+        match burst.passed < burst.path.forward.len() {
+            true => self.queue.push(out.head, ScheduledEvent::Hop(id)),
+            false => self.queue.push(out.tail, ScheduledEvent::Arrival(id)),
         }
     }
 
-    /// The tail of a burst has reached its reader.
+    /// Handles the arrival of a burst's tail at its reader.
     pub(super) fn arrival(&mut self, id: BurstId) {
         let Some(burst) = self.bursts.get(id) else { return drop(self.bursts.remove(id)) };
         let (tcp, writer) = (burst.tcp, burst.writer);
@@ -262,7 +262,7 @@ impl World {
         let stream = connection.incoming(reader);
         if state == EndState::Closed {
             self.bursts.remove(id);
-            // Where nothing runs, nobody answers either. The end of a stream needs no answer.
+            // A host that is down does not answer. The end of a stream needs no answer.
             let over = connection.end(writer).state == EndState::Closed;
             if self.host(host).node.is_some() && !over {
                 self.reset_towards(tcp, writer);
@@ -286,12 +286,12 @@ impl World {
         }
         stream.acks_due += 1;
         if new > 0 {
-            self.todo.push_back(Todo::Read { tcp, side: reader, rested: false });
+            self.tasks.push_back(HostTask::Read { tcp, side: reader, rested: false });
         }
-        self.todo.push_back(Todo::Acknowledge(id));
+        self.tasks.push_back(HostTask::Acknowledge(id));
     }
 
-    /// Sends the acknowledgement of a burst back.
+    /// Sends the acknowledgement of a burst.
     pub(super) fn acknowledge(&mut self, id: BurstId) {
         let Some(burst) = self.bursts.get(id) else { return drop(self.bursts.remove(id)) };
         let Some(connection) = &mut self.connections[burst.tcp.0] else {
@@ -300,24 +300,24 @@ impl World {
         let stream = &mut connection.end_mut(burst.writer).stream;
         stream.acks_due -= 1;
         burst.ack.upto = stream.receiver.next();
-        burst.ack.edge = stream.receiver.tell_edge();
+        burst.ack.edge = stream.receiver.advertise_edge();
         let (tcp, writer) = (burst.tcp, burst.writer);
         let at = self.ack_time(tcp, writer);
-        self.queue.push(at, Happening::Ack(id));
+        self.queue.push(at, ScheduledEvent::Ack(id));
     }
 
-    /// Returns when something that the reader says now reaches the writer: it overtakes nothing.
+    /// Returns when an acknowledgement that the reader sends now reaches the writer, in order.
     pub(super) fn ack_time(&mut self, tcp: TcpId, writer: Side) -> Time {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return now };
         let stream = &mut connection.end_mut(writer).stream;
-        let Some(way) = &stream.way else { return now };
-        let at = now + self.fabric.time_over(&way.back, now);
+        let Some(path) = &stream.path else { return now };
+        let at = now + self.fabric.time_over(&path.backward, now);
         stream.last_ack = stream.last_ack.max(at);
         stream.last_ack
     }
 
-    /// The acknowledgement of a burst has reached its writer.
+    /// Handles the arrival of an acknowledgement at the writer.
     pub(super) fn ack(&mut self, id: BurstId) {
         let Some(Burst { tcp, writer, ack, .. }) = self.bursts.remove(id) else { return };
         if self.is_cut(tcp) {
@@ -327,9 +327,9 @@ impl World {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let stream = &mut connection.end_mut(writer).stream;
         stream.sender.handle_ack(now, &ack, stream.taken());
-        stream.told_silent = false;
+        stream.stall_reported = false;
         self.transmit(tcp, writer);
-        self.arm_silence(tcp, writer);
+        self.arm_retransmit_timer(tcp, writer);
     }
 
     pub(super) fn window(&mut self, tcp: TcpId, writer: Side, upto: u64, edge: u64) {
@@ -343,18 +343,18 @@ impl World {
         self.transmit(tcp, writer);
     }
 
-    /// Sees to it that a stream that waits for news does not wait for ever.
-    fn arm_silence(&mut self, tcp: TcpId, writer: Side) {
+    /// Arms the retransmission timer of a stream.
+    fn arm_retransmit_timer(&mut self, tcp: TcpId, writer: Side) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let stream = &mut connection.end_mut(writer).stream;
         let Some(at) = stream.sender.timeout() else { return };
         if stream.armed.is_none_or(|armed| at < armed) {
             stream.armed = Some(at);
-            self.queue.push(at, Happening::Silence { tcp, writer, at });
+            self.queue.push(at, ScheduledEvent::RetransmitTimer { tcp, writer, at });
         }
     }
 
-    pub(super) fn silence(&mut self, tcp: TcpId, writer: Side, at: Time) {
+    pub(super) fn retransmit_timer(&mut self, tcp: TcpId, writer: Side, at: Time) {
         let now = self.now;
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         let end = connection.end_mut(writer);
@@ -364,28 +364,28 @@ impl World {
         }
         stream.armed = None;
         if stream.sender.timeout().is_none_or(|due| due > now) {
-            return self.arm_silence(tcp, writer);
+            return self.arm_retransmit_timer(tcp, writer);
         }
         let probe = stream.sender.handle_timeout(now, stream.taken());
-        let silence = stream.sender.silence(now).unwrap_or_default();
-        if silence >= GIVES_UP {
+        let waited = stream.sender.time_without_ack(now).unwrap_or_default();
+        if waited >= USER_TIMEOUT {
             stream.abort();
             let how = Closed::WriteError(Errno::ETIMEDOUT);
-            self.todo.push_back(Todo::Closed { tcp, side: writer, how });
+            self.tasks.push_back(HostTask::Closed { tcp, side: writer, how });
             return;
         }
-        let is_silent = silence >= SILENCE_MIN && stream.sender.vain() >= VAIN_MIN;
-        if is_silent && !std::mem::replace(&mut stream.told_silent, true) {
-            self.todo.push_back(Todo::Stalled { tcp, side: writer });
+        let is_silent = waited >= STALL_TIME_MIN && stream.sender.timeouts() >= TIMEOUTS_MIN;
+        if is_silent && !std::mem::replace(&mut stream.stall_reported, true) {
+            self.tasks.push_back(HostTask::Stalled { tcp, side: writer });
         }
         if let Some((number, bytes)) = probe {
             self.send_off(tcp, writer, number, bytes);
         }
         self.kick(tcp, writer);
-        self.arm_silence(tcp, writer);
+        self.arm_retransmit_timer(tcp, writer);
     }
 
-    /// Tells the node that TCP sends the same again and again and hears nothing.
+    /// Notifies the node that TCP retransmits without an answer.
     pub(super) fn stalled(&mut self, tcp: TcpId, side: Side) {
         let now = self.now;
         let Some(connection) = &self.connections[tcp.0] else { return };
@@ -402,13 +402,13 @@ impl World {
 }
 
 impl Burst {
-    /// Returns how many bytes of it are left.
+    /// Returns the number of bytes that are not lost.
     fn left(&self) -> u64 {
         let holes: u64 = self.ack.holes.iter().map(|hole| hole.end - hole.start).sum();
         self.bytes.end - self.bytes.start - holes
     }
 
-    /// Loses the end of it for which there is no room. Returns whether anything is left.
+    /// Drops the end of it that does not fit. Returns whether anything is left.
     fn cut_to(&mut self, room: u64, tcp: &crate::options::Tcp, lost: &mut u64) -> bool {
         let (left, packets) = (self.left(), tcp.packets(self.left()));
         if tcp.on_wire(left) <= room {
@@ -420,7 +420,7 @@ impl Burst {
         self.left() > 0
     }
 
-    /// Loses these of its packets. Returns whether anything is left.
+    /// Drops some of its packets. Returns whether anything is left.
     fn lose(&mut self, lost: &[u64], packets: u64, segment: u64) -> bool {
         for packet in lost.iter().rev() {
             self.lose_packets(*packet..packet + 1, segment);
@@ -428,7 +428,7 @@ impl Burst {
         (lost.len() as u64) < packets
     }
 
-    /// Loses packets by their numbers among those that are left.
+    /// Drops packets by their numbers among the remaining ones.
     fn lose_packets(&mut self, packets: Range<u64>, segment: u64) {
         let (mut from, to) = (packets.start * segment, packets.end * segment);
         let mut holes = Vec::new();
@@ -447,16 +447,16 @@ impl Burst {
     }
 }
 
-/// Returns what is left of a range without its holes, which are in order.
+/// Returns the parts of a range between its holes, which are in order.
 fn parts(bytes: Range<u64>, holes: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
     let starts = std::iter::once(bytes.start).chain(holes.iter().map(|hole| hole.end));
     let ends = holes.iter().map(|hole| hole.start).chain(std::iter::once(bytes.end));
     starts.zip(ends).map(|(start, end)| start..end).filter(|part| !part.is_empty())
 }
 
-/// What the driver tells its sockets: after so long TCP gives up.
-const GIVES_UP: Duration = Duration::from_secs(200);
-/// So many times the same was sent in vain, and so long nothing was heard: the driver tells its
+/// The TCP user timeout that the driver sets.
+const USER_TIMEOUT: Duration = Duration::from_secs(200);
+/// After so many unanswered transmissions, and so long without an answer, the driver notifies its
 /// node.
-const VAIN_MIN: u32 = 3;
-const SILENCE_MIN: Duration = Duration::from_secs(2);
+const TIMEOUTS_MIN: u32 = 3;
+const STALL_TIME_MIN: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What the stories have in common.
+//! Functions shared by the scenarios.
 
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ pub(crate) fn port(host: HostId, index: u8) -> Port {
     Port { host, index }
 }
 
-/// Returns a cluster to which nothing happens but what the story makes happen, and in which
-/// everything must succeed.
+/// Returns a cluster without random operations or faults, in which everything must succeed.
 pub(crate) fn cluster(rails: Rails) -> Cluster {
     cluster_of(&Options::plain_on(rails))
 }
@@ -22,30 +21,30 @@ pub(crate) fn cluster_of(options: &Options) -> Cluster {
     Cluster::new(options, Log::new(400))
 }
 
-/// Returns options under which not everything need succeed.
+/// Returns options that allow failures.
 pub(crate) fn faulty(rails: Rails) -> Options {
     let mut options = Options::plain_on(rails);
-    // A pause of no time tells the checkers so.
+    // A pause of no duration disables the checkers for runs without faults.
     options.faults.pauses = 1;
     options.faults.longest = Duration::from_nanos(1);
     options
 }
 
-/// Lets time pass until a condition holds, and returns the time.
+/// Runs until a condition holds, and returns the time.
 pub(crate) fn until(cluster: &mut Cluster, what: &str, holds: impl Fn(&Cluster) -> bool) -> Time {
     let verdict = cluster.run_while(what, Duration::from_secs(600), |cluster| !holds(cluster));
     explain(cluster, verdict);
     cluster.world.now()
 }
 
-/// Lets so many seconds pass.
+/// Runs for so many seconds.
 pub(crate) fn pass(cluster: &mut Cluster, seconds: u64) {
     let end = cluster.world.now() + Duration::from_secs(seconds);
     let verdict = cluster.run_until(end);
     explain(cluster, verdict);
 }
 
-/// Ends the story as every run ends: all is healed, all reach all, all are idle.
+/// Ends the scenario like every run: all faults end, all nodes reach each other and become idle.
 pub(crate) fn end(mut cluster: Cluster) {
     let verdict = cluster.finish();
     explain(&cluster, verdict);
@@ -58,13 +57,13 @@ fn explain(cluster: &Cluster, verdict: fulmar_sim::check::Verdict) {
     }
 }
 
-/// Puts to the first NID of a node, and requires that it is acknowledged.
-pub(crate) fn put_well(cluster: &mut Cluster, pair: (HostId, HostId), len: u32) {
+/// Sends a PUT to the primary NID of a node, and requires its ACK.
+pub(crate) fn put_acked(cluster: &mut Cluster, pair: (HostId, HostId), len: u32) {
     let nid = cluster.world.nid(pair.1);
-    put_well_to(cluster, pair, len, (None, nid));
+    put_acked_to(cluster, pair, len, (None, nid));
 }
 
-pub(crate) fn put_well_to(
+pub(crate) fn put_acked_to(
     cluster: &mut Cluster,
     pair: (HostId, HostId),
     len: u32,

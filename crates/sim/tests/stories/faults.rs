@@ -1,4 +1,4 @@
-//! Named stories of nodes whose administrator has them lose messages or hold them back.
+//! Scenarios with fault rules that drop or delay messages.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use fulmar_lnet_wire::NidMatch;
 use fulmar_sim::options::Rails;
 use fulmar_sim::{Cluster, HostId};
 
-use crate::common::{cluster, cluster_of, end, faulty, nis, pass, put_well, until};
+use crate::common::{cluster, cluster_of, end, faulty, nis, pass, put_acked, until};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 
-/// One PUT of applications in each window of `rate`.
+/// Returns a rule for one application PUT in each window of `rate`.
 fn puts(rate: u32, effect: FaultEffect) -> FaultRule {
     let any = NidMatch::Any;
     FaultRule {
@@ -35,14 +35,14 @@ fn add(cluster: &mut Cluster, host: HostId, rule: FaultRule) {
 /// Removes all rules of a kind.
 fn del(cluster: &mut Cluster, host: HostId, kind: FaultKind) {
     let any = NidMatch::Any;
-    let gone = cluster.world.admin(host, |admin| admin.fault_del(kind, any, any));
-    assert_eq!(gone, Some(1));
+    let removed = cluster.world.admin(host, |admin| admin.fault_del(kind, any, any));
+    assert_eq!(removed, Some(1));
 }
 
 #[test]
 fn a_rule_drops_one_of_every_window() {
     let mut cluster = cluster_of(&faulty(Rails::even(2, &[0])));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     let effect = FaultEffect::Drop { failures: 0, random: false, all: false };
     add(&mut cluster, B, puts(3, effect));
     let shown = |cluster: &Cluster| {
@@ -51,12 +51,12 @@ fn a_rule_drops_one_of_every_window() {
     };
     let puts: Vec<usize> =
         (0..12).map(|_| cluster.put((A, B), Some(4096)).expect("the node is up")).collect();
-    until(&mut cluster, "all have come", |cluster| shown(cluster).0 == 12);
+    until(&mut cluster, "all have arrived", |cluster| shown(cluster).0 == 12);
     assert_eq!(shown(&cluster), (12, 4, 4));
     pass(&mut cluster, 1);
     let seen = |put: &usize| &cluster.ledger.operations[*put].seen;
     assert_eq!(puts.iter().filter(|put| seen(put).served == 1).count(), 8);
-    assert!(puts.iter().all(|put| seen(put).send_ok), "their sender knows nothing of it");
+    assert!(puts.iter().all(|put| seen(put).send_ok), "their sender does not notice");
     del(&mut cluster, B, FaultKind::Drop);
     end(cluster);
 }
@@ -65,7 +65,7 @@ fn a_rule_drops_one_of_every_window() {
 fn a_rule_delays_until_it_is_deleted() {
     for host in [A, B] {
         let mut cluster = cluster(Rails::even(2, &[0]));
-        put_well(&mut cluster, (A, B), 1);
+        put_acked(&mut cluster, (A, B), 1);
         pass(&mut cluster, 1);
         add(&mut cluster, host, puts(1, FaultEffect::Delay { latency: 3 }));
         let free = |cluster: &Cluster| {
@@ -73,22 +73,22 @@ fn a_rule_delays_until_it_is_deleted() {
             (nis(cluster, A)[0].credits, peer)
         };
         let before = free(&cluster);
-        let begun = cluster.world.now();
+        let started = cluster.world.now();
         let put = cluster.put((A, B), Some(4096)).expect("the node is up");
         pass(&mut cluster, 1);
         if host == A {
             assert_eq!(free(&cluster), (before.0 - 1, before.1 - 1), "it holds its credits");
         }
-        let came = until(&mut cluster, "it has come", |cluster| {
+        let arrived = until(&mut cluster, "it has arrived", |cluster| {
             cluster.ledger.operations[put].seen.served == 1
         });
-        assert!(came.since(begun) >= Duration::from_secs(3), "{:?}", came.since(begun));
+        assert!(arrived.since(started) >= Duration::from_secs(3), "{:?}", arrived.since(started));
         let put = cluster.put((A, B), Some(4096)).expect("the node is up");
         pass(&mut cluster, 1);
         assert_eq!(cluster.ledger.operations[put].seen.served, 0);
         del(&mut cluster, host, FaultKind::Delay);
         pass(&mut cluster, 1);
-        assert_eq!(cluster.ledger.operations[put].seen.served, 1, "it was let go at once");
+        assert_eq!(cluster.ledger.operations[put].seen.served, 1, "it was delivered at once");
         assert_eq!(free(&cluster), before);
         end(cluster);
     }

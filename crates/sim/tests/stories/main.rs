@@ -1,4 +1,4 @@
-//! Stories of nodes with several interfaces, with routers between them, and with rules of faults.
+//! Scenarios with several interfaces per node, with routers, and with fault rules.
 
 mod common;
 mod faults;

@@ -1,15 +1,17 @@
-//! Named stories of nodes with several interfaces.
-use crate::common::{cluster, end, known, log_has, nis, pass, port, put_well, put_well_to, until};
+//! Scenarios with several interfaces per node.
+use crate::common::{
+    cluster, end, known, log_has, nis, pass, port, put_acked, put_acked_to, until,
+};
 use fulmar_lnet::Globals;
 use fulmar_lnet_wire::{Body, Handle, Header, Pid};
 use fulmar_sim::options::{Rails, Tcp};
-use fulmar_sim::{Cluster, HostId, Lie, Options};
+use fulmar_sim::{Cluster, HostId, Options, PingCorruption};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const C: HostId = HostId(2);
 
-/// Returns how many PUTs each interface of a node has sent and received.
+/// Returns the numbers of PUTs that each interface of a node has sent and received.
 fn puts(cluster: &Cluster, host: HostId) -> (Vec<u64>, Vec<u64>) {
     let nis = nis(cluster, host);
     let sent = nis.iter().map(|ni| ni.traffic.sent.put).collect();
@@ -26,11 +28,11 @@ fn idle_interfaces_take_turns() {
     for (own, theirs) in [(2, 2), (3, 2), (1, 3)] {
         let rails = Rails::new(vec![vec![0; own], vec![0; theirs]], &[]);
         let mut cluster = cluster(rails);
-        put_well(&mut cluster, (A, B), 1);
+        put_acked(&mut cluster, (A, B), 1);
         pass(&mut cluster, 1);
         let before = (puts(&cluster, A).0, puts(&cluster, B).1);
         for _ in 0..60 {
-            put_well(&mut cluster, (A, B), 4096);
+            put_acked(&mut cluster, (A, B), 4096);
         }
         let after = (puts(&cluster, A).0, puts(&cluster, B).1);
         assert!(spread(&before.0, &after.0) <= 1, "{own} x {theirs}: {before:?} {after:?}");
@@ -40,14 +42,14 @@ fn idle_interfaces_take_turns() {
 }
 
 #[test]
-fn a_source_that_is_given_keeps_its_pair() {
+fn a_given_source_and_target_are_used() {
     let mut cluster = cluster(Rails::even(2, &[0, 0]));
     let pair = (Some(cluster.world.nid_of(port(A, 1))), cluster.world.nid_of(port(B, 0)));
-    put_well_to(&mut cluster, (A, B), 1, pair);
+    put_acked_to(&mut cluster, (A, B), 1, pair);
     pass(&mut cluster, 1);
     let before = (puts(&cluster, A).0, puts(&cluster, B).1);
     for _ in 0..10 {
-        put_well_to(&mut cluster, (A, B), 4096, pair);
+        put_acked_to(&mut cluster, (A, B), 4096, pair);
     }
     let after = (puts(&cluster, A).0, puts(&cluster, B).1);
     assert_eq!((after.0[0] - before.0[0], after.0[1] - before.0[1]), (0, 10));
@@ -56,15 +58,15 @@ fn a_source_that_is_given_keeps_its_pair() {
 }
 
 #[test]
-fn a_peer_without_discovery_sees_one_face_until_it_is_multi_rail() {
+fn a_peer_without_discovery_sees_one_source_until_it_is_multi_rail() {
     let mut options = Options::plain_on(Rails::even(2, &[0, 0]));
     options.discovery = false;
     let mut cluster = crate::common::cluster_of(&options);
     for _ in 0..6 {
-        put_well(&mut cluster, (A, B), 1);
+        put_acked(&mut cluster, (A, B), 1);
     }
     let (sent, _) = puts(&cluster, A);
-    assert!(sent.contains(&0), "one interface has sent all: {sent:?}");
+    assert!(sent.contains(&0), "one interface sends everything: {sent:?}");
     for host in [A, B] {
         let on = Globals { discovery: true, ..Globals::default() };
         cluster.world.admin(host, |admin| admin.set_globals(on)).unwrap().unwrap();
@@ -75,16 +77,16 @@ fn a_peer_without_discovery_sees_one_face_until_it_is_multi_rail() {
     pass(&mut cluster, 1);
     let before = puts(&cluster, A).0;
     for _ in 0..6 {
-        put_well(&mut cluster, (A, B), 1);
+        put_acked(&mut cluster, (A, B), 1);
     }
-    assert_eq!(spread(&before, &puts(&cluster, A).0), 0, "now both take turns");
+    assert_eq!(spread(&before, &puts(&cluster, A).0), 0, "now both interfaces take turns");
     end(cluster);
 }
 
 #[test]
-fn peers_are_told_which_interfaces_come_and_go() {
+fn peers_learn_of_added_and_removed_interfaces() {
     let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0, 1])));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
     let all = cluster.world.nids(B);
     assert_eq!(known(&cluster, A, all[0]), all);
@@ -98,25 +100,25 @@ fn peers_are_told_which_interfaces_come_and_go() {
 }
 
 #[test]
-fn who_lies_about_himself_is_not_believed() {
-    for lie in Lie::ALL {
+fn invalid_ping_info_is_rejected() {
+    for corruption in PingCorruption::ALL {
         let mut cluster =
             crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0])));
-        cluster.world.lie(B, lie);
+        cluster.world.corrupt_ping(B, corruption);
         let nid = cluster.world.nid(B);
         let query = cluster.world.admin(A, |admin| admin.discover(nid, true)).unwrap();
-        until(&mut cluster, "A hears the lie", |c| log_has(c, "cannot use what"));
-        assert!(known(&cluster, A, nid).len() < 2, "{lie:?} is believed");
-        until(&mut cluster, "A asks again", |c| c.workload.answer(A, query).is_some());
-        assert_eq!(known(&cluster, A, nid), cluster.world.nids(B), "{lie:?}");
+        until(&mut cluster, "A receives the corrupted reply", |c| log_has(c, "cannot use what"));
+        assert!(known(&cluster, A, nid).len() < 2, "{corruption:?} is accepted");
+        until(&mut cluster, "A pings again", |c| c.workload.answer(A, query).is_some());
+        assert_eq!(known(&cluster, A, nid), cluster.world.nids(B), "{corruption:?}");
         end(cluster);
     }
 }
 
 #[test]
-fn a_message_for_a_neighbour_closes_its_connection() {
+fn a_message_for_another_node_closes_its_connection() {
     let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(3, &[0])));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
     let header = Header {
         target: cluster.world.nid(C),
@@ -126,17 +128,17 @@ fn a_message_for_a_neighbour_closes_its_connection() {
         payload_len: 0,
         body: Body::Ack { handle: Handle::NONE, match_bits: 0, accepted: 0 },
     };
-    assert!(cluster.world.forge(A, B, &header), "they are connected");
-    until(&mut cluster, "B complains", |c| log_has(c, "broke the LNet protocol"));
+    assert!(cluster.world.send_forged(A, B, &header), "they are connected");
+    until(&mut cluster, "B reports a protocol error", |c| log_has(c, "broke the LNet protocol"));
     end(cluster);
 }
 
 #[test]
-fn what_waits_for_one_interface_leaves_in_order() {
+fn queued_messages_leave_in_order() {
     let mut options = Options { peer_credits: 2, ..Options::plain_on(Rails::even(2, &[0])) };
     options.network.tcp = Tcp::default().with_buffers(1000);
     let mut cluster = crate::common::cluster_of(&options);
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     cluster.world.pause(B, std::time::Duration::from_secs(5));
     let lens: Vec<u32> = (600..620).rev().collect();
     for len in &lens {
@@ -156,51 +158,51 @@ fn what_waits_for_one_interface_leaves_in_order() {
 }
 
 #[test]
-fn a_message_that_found_a_refusal_goes_by_the_other_rail() {
+fn a_refused_message_is_resent_on_the_other_rail() {
     let mut options = crate::common::faulty(Rails::even(2, &[0, 0]));
     options.seed = 2;
     let mut cluster = crate::common::cluster_of(&options);
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
-    cluster.world.refuse_calls(port(B, 1), true);
+    cluster.world.refuse_connections(port(B, 1), true);
     cluster.world.disconnect(A, B);
     for _ in 0..8 {
-        put_well(&mut cluster, (A, B), 1);
+        put_acked(&mut cluster, (A, B), 1);
     }
     let resent = cluster.world.node(A).unwrap().lnet().stats().resend_count;
-    assert!(resent >= 1, "some went by the rail that is gone first");
+    assert!(resent >= 1, "some used the refusing rail first");
     let health = |cluster: &Cluster| {
         let peers = cluster.world.node(A).unwrap().lnet().peers();
         peers[0].nis.iter().map(|ni| ni.health.value).min().unwrap()
     };
     assert!(health(&cluster) < 1000);
-    cluster.world.refuse_calls(port(B, 1), false);
+    cluster.world.refuse_connections(port(B, 1), false);
     until(&mut cluster, "the rail recovers", |c| health(c) == 1000);
     end(cluster);
 }
 
 #[test]
-fn no_error_comes_of_a_link_that_is_known_to_be_down() {
+fn a_link_that_is_known_to_be_down_causes_no_error() {
     let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0])));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     cluster.world.cut_link(port(A, 1), true);
     for _ in 0..20 {
-        put_well(&mut cluster, (A, B), 1 << 20);
+        put_acked(&mut cluster, (A, B), 1 << 20);
     }
-    cluster.world.mend_link(port(A, 1));
+    cluster.world.restore_link(port(A, 1));
     pass(&mut cluster, 5);
     let before = puts(&cluster, A).0;
     for _ in 0..20 {
-        put_well(&mut cluster, (A, B), 4096);
+        put_acked(&mut cluster, (A, B), 4096);
     }
     assert!(spread(&before, &puts(&cluster, A).0) <= 1, "both are used again");
     end(cluster);
 }
 
 #[test]
-fn a_rail_is_taken_out_and_put_back_without_an_error() {
+fn an_interface_is_disabled_and_enabled_without_an_error() {
     let mut cluster = cluster(Rails::even(2, &[0, 0]));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     let begin = |cluster: &mut Cluster| {
         for _ in 0..40 {
             let nid = cluster.world.nid(B);
@@ -226,24 +228,24 @@ fn without_sensitivity_health_never_changes() {
     let mut rails = Rails::even(2, &[0, 0]);
     rails.globals = Globals { health_sensitivity: 0, retry_count: 0, ..Globals::default() };
     let mut cluster = crate::common::cluster_of(&crate::common::faulty(rails));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     cluster.world.cut_link(port(B, 1), false);
     for _ in 0..10 {
         cluster.put((A, B), Some(4096)).unwrap();
     }
     pass(&mut cluster, 200);
-    // The checkers have looked at it all the time.
+    // The checkers have checked it all the time.
     assert!(nis(&cluster, A).iter().all(|ni| ni.health.value == 1000));
     end(cluster);
 }
 
 #[test]
-fn a_peer_with_one_nid_keeps_its_health_and_gets_nothing_twice() {
+fn a_peer_with_one_nid_keeps_its_health_and_gets_no_resends() {
     let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0])));
-    put_well(&mut cluster, (A, B), 1);
-    // B has nothing more to say, and so no reason to call.
+    put_acked(&mut cluster, (A, B), 1);
+    // B has nothing more to send, so it does not connect.
     pass(&mut cluster, 1);
-    cluster.world.refuse_calls(port(B, 0), true);
+    cluster.world.refuse_connections(port(B, 0), true);
     cluster.world.disconnect(A, B);
     let put = cluster.put((A, B), Some(1)).unwrap();
     until(&mut cluster, "it fails", |c| c.ledger.operations[put].seen.sends == 1);
@@ -251,6 +253,6 @@ fn a_peer_with_one_nid_keeps_its_health_and_gets_nothing_twice() {
     assert!(!cluster.ledger.operations[put].seen.send_ok);
     assert_eq!(lnet.stats().resend_count, 0);
     assert_eq!(lnet.peers()[0].nis[0].health.value, 1000);
-    cluster.world.refuse_calls(port(B, 0), false);
+    cluster.world.refuse_connections(port(B, 0), false);
     end(cluster);
 }

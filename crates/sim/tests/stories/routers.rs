@@ -1,8 +1,8 @@
-//! Named stories of networks with routers between them.
+//! Scenarios with routers between networks.
 
 use std::time::Duration;
 
-use crate::common::{cluster, cluster_of, end, faulty, pass, port, put_well, until};
+use crate::common::{cluster, cluster_of, end, faulty, pass, port, put_acked, until};
 use fulmar_lnet::views::{Route, RoutingState};
 use fulmar_lnet::{Forwarding, RouterBuffers};
 use fulmar_lnet_wire::MTU;
@@ -11,11 +11,11 @@ use fulmar_sim::{Cluster, HostId, Options};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
-/// Between both networks.
+/// The router between both networks.
 const R: HostId = HostId(2);
 const S: HostId = HostId(3);
 
-/// One node on each network, and so many routers between them.
+/// Returns two networks with one node each, and so many routers between them.
 fn between(routers: u32) -> Rails {
     let mut interfaces = vec![vec![0], vec![1]];
     interfaces.extend(vec![vec![0, 1]; routers as usize]);
@@ -31,7 +31,7 @@ fn is_up(cluster: &Cluster, host: HostId) -> bool {
     routes(cluster, host).iter().any(|route| route.up)
 }
 
-/// Returns how many messages a router has forwarded.
+/// Returns the number of messages that a router has forwarded.
 fn forwarded(cluster: &Cluster, host: HostId) -> u64 {
     cluster.world.node(host).expect("the node is up").lnet().stats().route_count
 }
@@ -43,16 +43,16 @@ fn pools(cluster: &Cluster, host: HostId) -> [(i64, i64); 3] {
 
 #[test]
 fn every_length_passes_a_router_in_a_buffer_of_its_class() {
-    // The checkers see to it that headers and memory are those that were sent.
+    // The checkers compare headers and data with those that were sent.
     for (len, class) in [(1, 1), (4096, 1), (4097, 2), (MTU - 1, 2), (MTU, 2)] {
         let mut rails = between(1);
         rails.routing.buffers = RouterBuffers { tiny: 4, small: 4, large: 4 };
         let mut cluster = cluster(rails);
-        put_well(&mut cluster, (A, B), 0);
+        put_acked(&mut cluster, (A, B), 0);
         let large_before = pools(&cluster, R)[2].1;
-        assert_eq!(large_before, 4, "nothing was large");
-        put_well(&mut cluster, (A, B), len);
-        put_well(&mut cluster, (B, A), len);
+        assert_eq!(large_before, 4, "no large buffer was used");
+        put_acked(&mut cluster, (A, B), len);
+        put_acked(&mut cluster, (B, A), len);
         let used_large = pools(&cluster, R)[2].1 < 4;
         assert_eq!(used_large, class == 2, "{len} bytes");
         assert!(pools(&cluster, R)[0].1 < 4, "ACKs are tiny");
@@ -61,7 +61,7 @@ fn every_length_passes_a_router_in_a_buffer_of_its_class() {
 }
 
 #[test]
-fn what_waits_for_the_one_large_buffer_is_in_nobody_elses_way() {
+fn a_message_that_waits_for_a_large_buffer_blocks_no_others() {
     const SLOW: HostId = B;
     const OTHER: HostId = HostId(3);
     const SECOND: HostId = HostId(4);
@@ -71,16 +71,16 @@ fn what_waits_for_the_one_large_buffer_is_in_nobody_elses_way() {
     options.network.tcp = Tcp::default().with_buffers(32 << 10);
     let mut cluster = cluster_of(&options);
     for (from, to) in [(A, SLOW), (SECOND, OTHER)] {
-        put_well(&mut cluster, (from, to), 1);
+        put_acked(&mut cluster, (from, to), 1);
     }
     cluster.world.pause(SLOW, Duration::from_secs(10));
     let large = [(); 2].map(|()| cluster.put((A, SLOW), Some(MTU)).unwrap());
     pass(&mut cluster, 1);
     assert_eq!(pools(&cluster, R)[2], (-1, -1), "one has the buffer and one waits");
     for _ in 0..4 {
-        put_well(&mut cluster, (SECOND, OTHER), 4096);
+        put_acked(&mut cluster, (SECOND, OTHER), 4096);
     }
-    assert_eq!(pools(&cluster, R)[2], (-1, -1), "the small ones went by");
+    assert_eq!(pools(&cluster, R)[2], (-1, -1), "the small messages passed");
     until(&mut cluster, "all drain", |c| {
         large.iter().all(|put| c.ledger.operations[*put].seen.response_ok)
     });
@@ -90,12 +90,12 @@ fn what_waits_for_the_one_large_buffer_is_in_nobody_elses_way() {
 }
 
 #[test]
-fn a_route_whose_router_stops_is_not_used_until_it_forwards_again() {
+fn a_route_is_down_while_its_router_does_not_forward() {
     let mut cluster = cluster_of(&faulty(between(1)));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     assert_eq!(cluster.world.set_forwarding(R, Forwarding::Disable), Some(Ok(())));
     pass(&mut cluster, 70);
-    assert!(!is_up(&cluster, A) && !is_up(&cluster, B), "both were told by their checks");
+    assert!(!is_up(&cluster, A) && !is_up(&cluster, B), "both learned it from their pings");
     let put = cluster.put((A, B), Some(1)).unwrap();
     until(&mut cluster, "it fails", |c| c.ledger.operations[put].seen.sends == 1);
     assert!(!cluster.ledger.operations[put].seen.send_ok, "there is no route");
@@ -104,43 +104,43 @@ fn a_route_whose_router_stops_is_not_used_until_it_forwards_again() {
     });
     assert_eq!(cluster.world.set_forwarding(R, Forwarding::Enable), Some(Ok(())));
     until(&mut cluster, "the routes are up", |c| is_up(c, A) && is_up(c, B));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     end(cluster);
 }
 
 #[test]
-fn a_route_whose_router_is_dead_is_down_until_it_answers() {
+fn a_route_is_down_until_its_crashed_router_answers() {
     let mut cluster = cluster_of(&faulty(between(1)));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     cluster.crash(R, true).unwrap();
     pass(&mut cluster, 60 + 150 + 1);
     assert!(!is_up(&cluster, A), "it has not answered");
     cluster.restart(R);
-    let begun = cluster.world.now();
+    let started = cluster.world.now();
     let up = until(&mut cluster, "the route is up", |c| is_up(c, A));
-    assert!(up.since(begun) <= Duration::from_secs(61 + 60), "one good ping is enough");
+    assert!(up.since(started) <= Duration::from_secs(61 + 60), "one good ping is enough");
     end(cluster);
 }
 
 #[test]
-fn a_route_is_down_while_the_routers_far_side_is() {
+fn a_route_is_down_while_the_routers_remote_interface_is() {
     let mut cluster = cluster_of(&faulty(between(1)));
-    put_well(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (A, B), 1);
     cluster.world.cut_link(port(R, 1), true);
-    until(&mut cluster, "A hears of it", |c| !is_up(c, A));
-    cluster.world.mend_link(port(R, 1));
-    until(&mut cluster, "A hears of it again", |c| is_up(c, A));
+    until(&mut cluster, "A learns of it", |c| !is_up(c, A));
+    cluster.world.restore_link(port(R, 1));
+    until(&mut cluster, "A learns that it is up", |c| is_up(c, A));
     end(cluster);
 }
 
 #[test]
-fn priority_beats_hops_and_hops_beat_turns() {
+fn priority_precedes_hops_and_hops_precede_round_robin() {
     let used = |change: fn(&mut Rails)| {
         let mut rails = between(2);
         change(&mut rails);
         let mut cluster = cluster(rails);
         for _ in 0..20 {
-            put_well(&mut cluster, (A, B), 1);
+            put_acked(&mut cluster, (A, B), 1);
         }
         let own = routes(&cluster, A);
         end(cluster);
@@ -170,13 +170,13 @@ fn priority_beats_hops_and_hops_beat_turns() {
 }
 
 #[test]
-fn a_chain_of_routers_carries_both_ways() {
+fn a_chain_of_routers_forwards_in_both_directions() {
     const END: HostId = HostId(3);
     let rails = Rails::new(vec![vec![0], vec![0, 1], vec![1, 2], vec![2]], &[1, 2]);
     let mut cluster = cluster(rails);
     for len in [0, 1, 4096, 4097, MTU] {
-        put_well(&mut cluster, (A, END), len);
-        put_well(&mut cluster, (END, A), len);
+        put_acked(&mut cluster, (A, END), len);
+        put_acked(&mut cluster, (END, A), len);
     }
     end(cluster);
 }
@@ -184,8 +184,8 @@ fn a_chain_of_routers_carries_both_ways() {
 #[test]
 fn a_drained_router_leaves_without_an_error() {
     let mut cluster = cluster(between(2));
-    put_well(&mut cluster, (A, B), 1);
-    put_well(&mut cluster, (B, A), 1);
+    put_acked(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (B, A), 1);
     pass(&mut cluster, 1);
     let load = |cluster: &mut Cluster| {
         for _ in 0..40 {
@@ -202,15 +202,15 @@ fn a_drained_router_leaves_without_an_error() {
     let before = forwarded(&cluster, R);
     load(&mut cluster);
     pass(&mut cluster, 5);
-    assert_eq!(forwarded(&cluster, R), before, "it carries nothing any more");
+    assert_eq!(forwarded(&cluster, R), before, "it forwards nothing any more");
     end(cluster);
 }
 
 #[test]
-fn when_one_of_two_routers_dies_the_other_carries_on() {
+fn when_one_of_two_routers_crashes_the_other_takes_over() {
     let mut cluster = cluster_of(&faulty(between(2)));
-    put_well(&mut cluster, (A, B), 1);
-    put_well(&mut cluster, (B, A), 1);
+    put_acked(&mut cluster, (A, B), 1);
+    put_acked(&mut cluster, (B, A), 1);
     for _ in 0..20 {
         cluster.put((A, B), Some(MTU)).unwrap();
     }
@@ -218,35 +218,35 @@ fn when_one_of_two_routers_dies_the_other_carries_on() {
     pass(&mut cluster, 5);
     let before = forwarded(&cluster, S);
     for _ in 0..20 {
-        put_well(&mut cluster, (A, B), 4096);
-        put_well(&mut cluster, (B, A), 4096);
+        put_acked(&mut cluster, (A, B), 4096);
+        put_acked(&mut cluster, (B, A), 4096);
     }
     assert!(forwarded(&cluster, S) >= before + 80, "requests and responses");
     end(cluster);
 }
 
 #[test]
-fn many_senders_to_one_who_stands_still_fill_no_more_than_the_pools() {
+fn many_senders_to_a_paused_node_use_only_the_pools() {
     const SENDERS: u32 = 10;
     let mut interfaces = vec![vec![1], vec![0, 1]];
     interfaces.extend(vec![vec![0]; SENDERS as usize]);
-    let (still, router) = (HostId(0), HostId(1));
+    let (paused, router) = (HostId(0), HostId(1));
     let mut rails = Rails::new(interfaces, &[1]);
     rails.routing.buffers = RouterBuffers { tiny: 64, small: 64, large: 16 };
     let mut options = Options { ..faulty(rails) };
     options.network.tcp = Tcp::default().with_buffers(32 << 10);
     let mut cluster = cluster_of(&options);
     for sender in (2..2 + SENDERS).map(HostId) {
-        put_well(&mut cluster, (sender, still), 0);
+        put_acked(&mut cluster, (sender, paused), 0);
     }
-    cluster.world.pause(still, Duration::from_secs(20));
+    cluster.world.pause(paused, Duration::from_secs(20));
     let mut puts = Vec::new();
     for sender in (2..2 + SENDERS).map(HostId) {
-        puts.extend((0..4).map(|_| cluster.put((sender, still), Some(MTU)).unwrap()));
+        puts.extend((0..4).map(|_| cluster.put((sender, paused), Some(MTU)).unwrap()));
     }
     pass(&mut cluster, 10);
     let [_, large] = cluster.world.router_buffers(router);
-    assert_eq!(large, 8, "one who stands still gets half of a pool");
+    assert_eq!(large, 8, "a paused node gets half of a pool");
     assert!(pools(&cluster, router)[2].0 < 0, "the rest waits outside");
     until(&mut cluster, "all arrive", |c| {
         puts.iter().all(|put| c.ledger.operations[*put].seen.response_ok)

@@ -184,7 +184,7 @@ fn draw(
         unit: Unit::default(),
         names: ["measured", "simulated", "by model"].map(str::to_owned).to_vec(),
         groups,
-        yardstick: Some(("the link".into(), ocean.rate.bits() as f64 * 1e-9)),
+        baseline: Some(("the link".into(), ocean.rate.bits() as f64 * 1e-9)),
         notes: Vec::new(),
     });
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {

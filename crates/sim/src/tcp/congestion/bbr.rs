@@ -1,5 +1,5 @@
-//! BBR (version 1): paced at the most that arrived in the last ten rounds, with a window of two
-//! such round trips, so that queues stay short and single losses mean nothing.
+//! BBR (version 1): paced at the highest delivery rate of the last ten rounds, with a window of two
+//! bandwidth-delay products. Queues stay short, and single losses are ignored.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::{Sample, Window};
 pub(super) struct Bbr {
     window: Window,
     phase: Phase,
-    /// The highest rate of each of the last rounds, in bytes per second.
+    /// The highest delivery rate of each of the last rounds, in bytes per second.
     rates: VecDeque<u64>,
-    /// The shortest round trip, and when it was seen.
+    /// The shortest round trip, and when it was measured.
     shortest: Option<(Duration, Time)>,
-    /// Nothing was heard: one packet at a time until something is.
+    /// After a timeout: one packet at a time until an acknowledgement arrives.
     silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The pace doubles until what arrives does not grow any more.
+    /// The pace doubles until the delivery rate stops growing.
     Startup { best: u64, rounds: u32 },
-    /// What waits because of that goes.
+    /// The queue from startup drains.
     Drain { rounds: u32 },
-    /// The pace is now more, now less than what arrives.
+    /// The pace alternates above and below the delivery rate.
     Probe { step: usize },
 }
 
@@ -38,11 +38,11 @@ impl Bbr {
 
     pub(super) fn handle_ack(&mut self, now: Time, sample: Sample) {
         self.silent = false;
-        let old = |(_, seen): &(Duration, Time)| now.since(*seen) > REMEMBERED;
+        let old = |(_, seen): &(Duration, Time)| now.since(*seen) > KEPT;
         if self.shortest.is_none_or(|kept| sample.rtt <= kept.0 || old(&kept)) {
             self.shortest = Some((sample.rtt, now));
         }
-        // Who had nothing to send shows less than the network carries.
+        // A sender without enough data underestimates the rate of the network.
         let known = self.rate();
         if sample.new_round || self.rates.is_empty() {
             self.rates.push_back(0);
@@ -55,7 +55,7 @@ impl Bbr {
                 *last = (*last).max(sample.rate);
             }
         } else if let Some(last) = self.rates.back_mut() {
-            // Without news what was known stays known.
+            // Keep the known rate.
             *last = (*last).max(known);
         }
         if let Phase::Startup { .. } = self.phase {
@@ -69,10 +69,10 @@ impl Bbr {
     fn next_phase(&mut self, limited: bool) {
         let rate = self.rate();
         self.phase = match self.phase {
-            Phase::Startup { best, .. } if rate as f64 >= best as f64 * GROWS => {
+            Phase::Startup { best, .. } if rate as f64 >= best as f64 * GROWTH => {
                 Phase::Startup { best: rate, rounds: 0 }
             }
-            // Who has little to send does not learn that there is no more.
+            // A sender without enough data cannot detect that the path is full.
             Phase::Startup { best, rounds } if !limited => Phase::Startup { best, rounds },
             Phase::Startup { rounds: 2.., .. } => Phase::Drain { rounds: 0 },
             Phase::Startup { best, rounds } => Phase::Startup { best, rounds: rounds + 1 },
@@ -93,18 +93,20 @@ impl Bbr {
         }
         let product = self.product();
         match self.phase {
-            Phase::Startup { .. } => self.window.bytes.min((HIGH * product).max(self.first())),
+            Phase::Startup { .. } => {
+                self.window.bytes.min((STARTUP_GAIN * product).max(self.first()))
+            }
             Phase::Drain { .. } | Phase::Probe { .. } => (2.0 * product).max(4.0 * segment),
         }
         .max(segment) as u64
     }
 
-    /// Before anything is known nothing bounds the window but itself.
+    /// Returns the least window of startup; before the first rate sample the window itself.
     fn first(&self) -> f64 {
         if self.rate() == 0 { self.window.bytes } else { 10.0 * self.window.segment }
     }
 
-    /// Returns the bytes that fill the narrowest line for the shortest round trip.
+    /// Returns the bandwidth-delay product.
     fn product(&self) -> f64 {
         let shortest = self.shortest.map_or(0.0, |(shortest, _)| shortest.as_secs_f64());
         self.rate() as f64 * shortest
@@ -113,8 +115,8 @@ impl Bbr {
     pub(super) fn pacing(&self) -> Option<u64> {
         let rate = self.rate();
         let gain = match self.phase {
-            Phase::Startup { .. } => HIGH,
-            Phase::Drain { .. } => 1.0 / HIGH,
+            Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::Drain { .. } => 1.0 / STARTUP_GAIN,
             Phase::Probe { step } => GAINS[step],
         };
         (rate > 0).then_some(((rate as f64 * gain) as u64).max(1))
@@ -125,13 +127,13 @@ impl Bbr {
     }
 }
 
-/// The least pace that doubles what is delivered in each round.
-const HIGH: f64 = 2.885;
-/// What arrives must grow by so much in three rounds, or the line is full.
-const GROWS: f64 = 1.25;
-/// Against the rate, round by round: a look for more, room again, and six rounds as it is.
+/// The startup gain: the least that doubles the delivery rate in each round.
+const STARTUP_GAIN: f64 = 2.885;
+/// If the delivery rate grows less than this in three rounds, the path is full.
+const GROWTH: f64 = 1.25;
+/// Pacing gains by round: one to probe for more, one to drain, and six at the rate.
 const GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// How many rounds a rate is remembered.
+/// Number of rounds for which a rate is kept.
 const ROUNDS: usize = 10;
-/// How long a round trip is remembered.
-const REMEMBERED: Duration = Duration::from_secs(10);
+/// Time for which a round trip is kept.
+const KEPT: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! CUBIC (RFC 9438): the window is a cubic function of the time since the last loss, flat where
-//! the loss was, and never less than what Reno would have.
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last loss, flat near the
+//! window of that loss, and never less than Reno's.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::{Sample, Window};
 #[derive(Debug)]
 pub(super) struct Cubic {
     pub(super) window: Window,
-    /// The window at the last loss, in packets; fast convergence makes it less.
+    /// The window at the last loss, in packets; reduced by fast convergence.
     largest: f64,
     epoch: Option<Epoch>,
 }
 
-/// Growth since a loss, or since slow start has ended.
+/// Growth since a loss or the end of slow start.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    begun: Time,
-    /// Seconds from the beginning until the window is as it was.
+    start: Time,
+    /// Seconds from the start until the window reaches the plateau.
     plateau: f64,
     /// The window of the plateau, in packets.
     origin: f64,
-    /// What Reno's window would be by now, in packets.
+    /// Reno's window at this time, in packets.
     reno: f64,
 }
 
@@ -59,8 +59,8 @@ impl Cubic {
         self.window.restart(PART);
     }
 
-    /// Keeps the window at which something was lost. Who has less than the last time makes room
-    /// for others: fast convergence.
+    /// Remembers the window of a loss. If it is smaller than at the last loss, it is reduced further
+    /// to make room for other flows (fast convergence).
     fn remember(&mut self) {
         let packets = self.window.bytes / self.window.segment;
         self.largest = if packets < self.largest { packets * (1.0 + PART) / 2.0 } else { packets };
@@ -69,20 +69,20 @@ impl Cubic {
 }
 
 impl Epoch {
-    fn new(begun: Time, packets: f64, largest: f64) -> Self {
+    fn new(start: Time, packets: f64, largest: f64) -> Self {
         let origin = largest.max(packets);
-        Self { begun, plateau: cube_root((origin - packets) / SCALE), origin, reno: packets }
+        Self { start, plateau: cube_root((origin - packets) / SCALE), origin, reno: packets }
     }
 
     /// Returns the window at a time, in packets.
     fn target(&self, at: Time) -> f64 {
-        let since: Duration = at.since(self.begun);
+        let since: Duration = at.since(self.start);
         let t = since.as_secs_f64() - self.plateau;
         self.origin + SCALE * t * t * t
     }
 }
 
-/// Newton's, of additions and multiplications alone: it is the same on every machine.
+/// Newton's method with basic arithmetic only, so that the result is the same on every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -98,12 +98,11 @@ fn cube_root(x: f64) -> f64 {
     root
 }
 
-/// What is left of the window after a loss.
+/// The fraction of the window that remains after a loss.
 const PART: f64 = 0.7;
-/// Packets by the cube of seconds.
+/// Packets per cubic second.
 const SCALE: f64 = 0.4;
-/// With what is left of its window after a loss, so many packets in a round trip make Reno's
-/// mean.
+/// Packets per round trip that give Reno's mean window with this reduction.
 const RENO_GROWTH: f64 = 3.0 * (1.0 - PART) / (1.0 + PART);
 
 #[cfg(test)]
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cube_root_is_one() {
+    fn cube_root_is_accurate() {
         for x in [1e-6, 0.3, 1.0, 7.5, 1e9] {
             let root = cube_root(x);
             assert!((root * root * root / x - 1.0).abs() < 1e-12, "{x}: {root}");

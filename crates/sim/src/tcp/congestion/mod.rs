@@ -1,8 +1,8 @@
-//! How much of a stream may be under way: a congestion window, and for some controls a pace.
+//! Congestion control: a congestion window, and for some algorithms a pace.
 //!
-//! Not the packet-exact machines of a kernel but their laws: slow start that doubles in a round
-//! trip, the growth and the cut of each control, and how BBR follows what it measures. Left out
-//! are idle restart, ECN, and the rounds in which BBR looks for a shorter round trip.
+//! These are not packet-exact copies of a kernel's algorithms but their laws: slow start that doubles
+//! in a round trip, growth and reduction of each algorithm, and BBR's estimates. Not modelled: idle
+//! restart, ECN, and BBR's rounds that probe for a shorter round trip.
 
 mod bbr;
 mod cubic;
@@ -17,108 +17,108 @@ use bbr::Bbr;
 use cubic::Cubic;
 use reno::Reno;
 
-/// What an acknowledgement tells.
+/// The measurements of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Bytes that it says have arrived.
+    /// Newly acknowledged bytes.
     pub(crate) acked: u64,
-    /// How long their burst and its acknowledgement were under way.
+    /// The round trip.
     pub(crate) rtt: Duration,
-    /// Bytes per second that arrived in this time.
+    /// The delivery rate in this time, in bytes per second.
     pub(crate) rate: u64,
-    /// Whether the congestion window, and nothing else, held the sender back.
+    /// Whether the window or the pace limited the sender.
     pub(crate) limited: bool,
-    /// Whether it is the first of a round: the burst was sent after the last round had ended.
+    /// Whether it starts a new round: the burst was sent after the last round had ended.
     pub(crate) new_round: bool,
 }
 
-/// The congestion control of one stream. Its window and its pace are in bytes of payload.
+/// The congestion control of one stream. Window and pace are in bytes of payload.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    law: Law,
+    algorithm: Algorithm,
 }
 
 #[derive(Debug)]
-enum Law {
+enum Algorithm {
     Reno(Reno),
     Cubic(Cubic),
     Bbr(Bbr),
 }
 
-/// What all laws have: slow start, and the length of a packet.
+/// The window with slow start, common to all algorithms.
 #[derive(Debug)]
 struct Window {
-    /// In bytes; fractions of bytes add up.
+    /// In bytes, with fractions.
     bytes: f64,
-    /// Where slow start ends.
+    /// The slow start threshold, in bytes.
     threshold: f64,
     segment: f64,
     slow_start: SlowStart,
 }
 
-/// Ends slow start when round trips grow: packets have begun to wait (as HyStart).
+/// Ends slow start when round trips grow, as HyStart does: a queue builds up.
 #[derive(Debug, Default)]
 struct SlowStart {
-    /// The shortest round trip ever.
+    /// The shortest round trip so far.
     base: Option<Duration>,
     /// The shortest of this round.
     round: Option<Duration>,
 }
 
 impl Congestion {
-    /// Returns the control of a new stream with packets of `segment` bytes, of which `initial`
-    /// may be sent at once.
+    /// Returns the control of a new stream with packets of `segment` bytes and an initial window of
+    /// `initial` packets.
     pub(crate) fn new(control: Control, segment: u64, initial: u32) -> Self {
         let window = Window::new(segment as f64, f64::from(initial));
-        let law = match control {
-            Control::Reno => Law::Reno(Reno::new(window)),
-            Control::Cubic => Law::Cubic(Cubic::new(window)),
-            Control::Bbr => Law::Bbr(Bbr::new(window)),
+        let algorithm = match control {
+            Control::Reno => Algorithm::Reno(Reno::new(window)),
+            Control::Cubic => Algorithm::Cubic(Cubic::new(window)),
+            Control::Bbr => Algorithm::Bbr(Bbr::new(window)),
         };
-        Self { law }
+        Self { algorithm }
     }
 
-    /// Takes word of what has arrived.
+    /// Handles an acknowledgement.
     pub(crate) fn handle_ack(&mut self, now: Time, sample: Sample) {
-        match &mut self.law {
-            Law::Reno(reno) => reno.handle_ack(sample),
-            Law::Cubic(cubic) => cubic.handle_ack(now, sample),
-            Law::Bbr(bbr) => bbr.handle_ack(now, sample),
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.handle_ack(sample),
+            Algorithm::Cubic(cubic) => cubic.handle_ack(now, sample),
+            Algorithm::Bbr(bbr) => bbr.handle_ack(now, sample),
         }
     }
 
-    /// Takes word that something was lost: at most once in a round trip.
+    /// Handles a loss; called at most once in a round trip.
     pub(crate) fn handle_loss(&mut self) {
-        match &mut self.law {
-            Law::Reno(reno) => reno.handle_loss(),
-            Law::Cubic(cubic) => cubic.handle_loss(),
-            Law::Bbr(_) => {}
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.handle_loss(),
+            Algorithm::Cubic(cubic) => cubic.handle_loss(),
+            Algorithm::Bbr(_) => {}
         }
     }
 
-    /// Takes word that nothing was heard for so long that all is taken for lost.
+    /// Handles a retransmission timeout.
     pub(crate) fn handle_timeout(&mut self) {
-        match &mut self.law {
-            Law::Reno(reno) => reno.handle_timeout(),
-            Law::Cubic(cubic) => cubic.handle_timeout(),
-            Law::Bbr(bbr) => bbr.handle_timeout(),
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.handle_timeout(),
+            Algorithm::Cubic(cubic) => cubic.handle_timeout(),
+            Algorithm::Bbr(bbr) => bbr.handle_timeout(),
         }
     }
 
-    /// Returns how many bytes may be under way.
+    /// Returns the congestion window, in bytes.
     pub(crate) fn window(&self) -> u64 {
-        match &self.law {
-            Law::Reno(reno) => reno.window.bytes as u64,
-            Law::Cubic(cubic) => cubic.window.bytes as u64,
-            Law::Bbr(bbr) => bbr.window(),
+        match &self.algorithm {
+            Algorithm::Reno(reno) => reno.window.bytes as u64,
+            Algorithm::Cubic(cubic) => cubic.window.bytes as u64,
+            Algorithm::Bbr(bbr) => bbr.window(),
         }
     }
 
-    /// Returns the bytes per second at which they are sent, unless they may go at once.
+    /// Returns the pacing rate in bytes per second, if there is one.
     pub(crate) fn pacing(&self) -> Option<u64> {
-        match &self.law {
-            Law::Reno(_) | Law::Cubic(_) => None,
-            Law::Bbr(bbr) => bbr.pacing(),
+        match &self.algorithm {
+            Algorithm::Reno(_) | Algorithm::Cubic(_) => None,
+            Algorithm::Bbr(bbr) => bbr.pacing(),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Window {
         }
     }
 
-    /// Grows by what has arrived, if this is slow start. Returns what is left of it otherwise.
+    /// Grows by the acknowledged bytes in slow start. Returns the bytes beyond slow start.
     fn grow_slowly(&mut self, sample: &Sample) -> f64 {
         let acked = sample.acked as f64;
         if self.bytes >= self.threshold {
@@ -148,13 +148,13 @@ impl Window {
         (acked - room).max(0.0)
     }
 
-    /// Shrinks to a part of itself, but not below two packets.
+    /// Shrinks the window to a fraction, but not below two packets.
     fn shrink(&mut self, part: f64) {
         self.bytes = (self.bytes * part).max(2.0 * self.segment);
         self.threshold = self.bytes;
     }
 
-    /// Begins again with one packet, and with slow start up to a part of what was.
+    /// Restarts with one packet, and slow start up to a fraction of the old window.
     fn restart(&mut self, part: f64) {
         self.threshold = (self.bytes * part).max(2.0 * self.segment);
         self.bytes = self.segment;
@@ -172,7 +172,7 @@ impl SlowStart {
     }
 }
 
-/// By how much the shortest round trip of a round must grow to mean that packets wait.
+/// Growth of a round's shortest round trip that ends slow start: an eighth within these limits.
 const LATER_MIN: Duration = Duration::from_millis(4);
 const LATER_MAX: Duration = Duration::from_millis(16);
 

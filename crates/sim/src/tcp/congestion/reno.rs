@@ -1,4 +1,4 @@
-//! Reno: a packet more in each round trip, half as many at a loss.
+//! Reno: one packet more in each round trip, half the window after a loss.
 
 use super::{Sample, Window};
 
@@ -29,5 +29,5 @@ impl Reno {
     }
 }
 
-/// What is left of the window after a loss.
+/// The fraction of the window that remains after a loss.
 const PART: f64 = 0.5;

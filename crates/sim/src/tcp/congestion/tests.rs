@@ -2,7 +2,7 @@ use super::*;
 
 const SEGMENT: u64 = 8948;
 
-/// A sender that always has something to send, round trip by round trip, in ten bursts each.
+/// A sender that always has data, simulated by round trips of ten bursts.
 struct Flow {
     congestion: Congestion,
     now: Time,
@@ -16,8 +16,8 @@ impl Flow {
         Self { congestion, now: Time::ZERO, rtt, sent: 0 }
     }
 
-    /// Lets a window be sent and acknowledged, over a line that carries so many bytes in a round
-    /// trip and has room for as many again; what is more is lost. Returns whether something was.
+    /// Sends and acknowledges a window over a line that carries `capacity` bytes in a round trip and
+    /// queues as many again; the rest is lost. Returns whether there was a loss.
     fn round(&mut self, capacity: u64) -> bool {
         let window = self.congestion.window();
         let carried = window.min(capacity);
@@ -41,14 +41,14 @@ impl Flow {
         lost
     }
 
-    /// Lets so many windows pass without loss.
+    /// Sends so many windows without loss.
     fn rounds(&mut self, count: u32) {
         for _ in 0..count {
             self.round(u64::MAX / 4);
         }
     }
 
-    /// Returns the mean window in packets where one packet of `apart` is lost.
+    /// Returns the mean window in packets with a loss of one packet in `apart`.
     fn mean_window(&mut self, apart: u64) -> f64 {
         let (mut packets, mut rounds) = (0.0, 0.0);
         let mut left = apart as f64;
@@ -95,7 +95,7 @@ fn slow_start_ends_when_round_trips_grow() {
 
 /// Mathis: 1.22 / sqrt(p) packets in a round trip.
 #[test]
-fn reno_under_loss_has_the_window_of_the_square_root_law() {
+fn reno_under_loss_follows_the_square_root_law() {
     for apart in [1_000, 100_000] {
         let law = 1.22 * (apart as f64).sqrt();
         let mean = Flow::new(Control::Reno, RTT).mean_window(apart);
@@ -105,7 +105,7 @@ fn reno_under_loss_has_the_window_of_the_square_root_law() {
 
 /// RFC 9438 §5.1: 1.054 (RTT / p)^(3/4) packets, where that is more than Reno's.
 #[test]
-fn cubic_under_loss_has_the_window_of_its_response_function() {
+fn cubic_under_loss_follows_its_response_function() {
     for apart in [100_000, 1_000_000] {
         let law = 1.054 * (RTT.as_secs_f64() * apart as f64).powf(0.75);
         let mean = Flow::new(Control::Cubic, RTT).mean_window(apart);
@@ -122,7 +122,7 @@ fn cubic_is_never_slower_than_reno() {
 }
 
 #[test]
-fn cubic_is_back_at_its_window_after_the_cube_root_of_what_it_lost() {
+fn cubic_regains_its_window_in_the_time_of_the_cubic_function() {
     let mut flow = Flow::new(Control::Cubic, RTT);
     while flow.congestion.window() < 2_000 * SEGMENT {
         flow.round(u64::MAX / 4);
@@ -130,19 +130,19 @@ fn cubic_is_back_at_its_window_after_the_cube_root_of_what_it_lost() {
     let lost_at = flow.congestion.window();
     flow.congestion.handle_loss();
     assert!((flow.congestion.window() as f64 / lost_at as f64 - 0.7).abs() < 0.01);
-    let begun = flow.now;
+    let start = flow.now;
     while flow.congestion.window() < lost_at - lost_at / 100 {
         flow.round(u64::MAX / 4);
     }
     let packets = lost_at as f64 / SEGMENT as f64;
     let plateau = (packets * 0.3 / 0.4).cbrt();
-    let took = flow.now.since(begun).as_secs_f64();
-    // It comes near the plateau long before it is there.
+    let took = flow.now.since(start).as_secs_f64();
+    // The window is close to the plateau long before it reaches it.
     assert!((0.6..=1.05).contains(&(took / plateau)), "{took:.1} s of {plateau:.1}");
 }
 
 #[test]
-fn bbr_finds_the_rate_and_keeps_two_round_trips_of_it_whatever_is_lost() {
+fn bbr_keeps_a_window_of_two_bandwidth_delay_products_under_loss() {
     let capacity = 10_000 * SEGMENT;
     let mut flow = Flow::new(Control::Bbr, RTT);
     for round in 0..60 {
@@ -156,7 +156,7 @@ fn bbr_finds_the_rate_and_keeps_two_round_trips_of_it_whatever_is_lost() {
     let paces: Vec<f64> = (0..8)
         .map(|_| {
             flow.round(capacity);
-            let pace = flow.congestion.pacing().expect("it knows the rate");
+            let pace = flow.congestion.pacing().expect("the rate is known");
             pace as f64 * RTT.as_secs_f64() / capacity as f64
         })
         .collect();
@@ -165,7 +165,7 @@ fn bbr_finds_the_rate_and_keeps_two_round_trips_of_it_whatever_is_lost() {
 }
 
 #[test]
-fn after_a_timeout_one_packet_may_go() {
+fn the_window_after_a_timeout_is_one_packet() {
     for control in [Control::Reno, Control::Cubic, Control::Bbr] {
         let mut flow = Flow::new(control, RTT);
         flow.rounds(5);

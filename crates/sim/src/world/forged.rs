@@ -1,4 +1,4 @@
-//! What no node of ours would say: lies about itself, and messages that it never made.
+//! Messages that no correct node sends: invalid ping info, and forged messages.
 
 use fulmar_base::Payload;
 use fulmar_lnet_wire::header::HeaderForm;
@@ -10,25 +10,25 @@ use fulmar_wire::Order;
 use super::{HostId, World};
 use crate::tcp::{EndState, Segment};
 
-/// How ping info is wrong.
+/// A way to corrupt ping info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lie {
-    /// It does not begin with the magic number.
+pub enum PingCorruption {
+    /// The magic number is wrong.
     Magic,
-    /// It does not say that its entries have a status.
+    /// The feature of NI status is missing.
     NoStatus,
-    /// It has no entry, not even that of the loopback.
+    /// It has no entries, not even loopback.
     NoEntries,
-    /// Its first entry is not that of the loopback.
+    /// The first entry is not loopback.
     NoLoopback,
 }
 
-impl Lie {
-    /// All of them.
+impl PingCorruption {
+    /// All corruptions.
     pub const ALL: [Self; 4] = [Self::Magic, Self::NoStatus, Self::NoEntries, Self::NoLoopback];
 
-    /// Spoils info as it is on the wire.
-    fn spoil(self, bytes: &mut [u8]) {
+    /// Corrupts encoded ping info.
+    fn apply(self, bytes: &mut [u8]) {
         let field = match self {
             Self::Magic => 0..4,
             Self::NoStatus => 4..8,
@@ -42,31 +42,31 @@ impl Lie {
 }
 
 impl World {
-    /// Lets the next answer of a node to a ping be a lie.
-    pub fn lie(&mut self, host: HostId, lie: Lie) {
-        self.note(host, "-", format_args!("FAULT lies: {lie:?}"));
-        self.host_mut(host).lie = Some(lie);
+    /// Corrupts the next reply of a node to a ping.
+    pub fn corrupt_ping(&mut self, host: HostId, corruption: PingCorruption) {
+        self.note(host, "-", format_args!("FAULT corrupt ping: {corruption:?}"));
+        self.host_mut(host).ping_corruption = Some(corruption);
     }
 
-    /// Returns a payload as the node writes it that may be lying.
-    pub(super) fn spoilt(&mut self, host: HostId, header: &Header, payload: Payload) -> Payload {
-        match (self.host(host).lie, payload) {
-            (Some(lie), Payload::Inline(bytes))
+    /// Returns the payload of a message, corrupted if that was requested.
+    pub(super) fn corrupted(&mut self, host: HostId, header: &Header, payload: Payload) -> Payload {
+        match (self.host(host).ping_corruption, payload) {
+            (Some(corruption), Payload::Inline(bytes))
                 if matches!(header.body, Body::Reply { .. })
                     && PingInfo::decode(&bytes).is_ok() =>
             {
-                self.host_mut(host).lie = None;
+                self.host_mut(host).ping_corruption = None;
                 let mut bytes = bytes.to_vec();
-                lie.spoil(&mut bytes);
+                corruption.apply(&mut bytes);
                 Payload::Inline(bytes.into())
             }
             (_, payload) => payload,
         }
     }
 
-    /// Sends a message without payload that the node of `host` never made, on a connection with
-    /// `peer` that has nothing to write. Returns whether there is one.
-    pub fn forge(&mut self, host: HostId, peer: HostId, header: &Header) -> bool {
+    /// Sends a forged message without payload on an idle connection of `host` with `peer`. Returns
+    /// whether there is one.
+    pub fn send_forged(&mut self, host: HostId, peer: HostId, header: &Header) -> bool {
         let mut all = self.host(host).connections.values();
         let found = all.find(|(tcp, side)| {
             self.connections[tcp.0].as_ref().is_some_and(|connection| {
@@ -76,7 +76,7 @@ impl World {
             })
         });
         let Some(&(tcp, side)) = found else { return false };
-        self.note(host, &peer.to_string(), format_args!("FAULT forges {header:?}"));
+        self.note(host, &peer.to_string(), format_args!("FAULT forged message {header:?}"));
         let mut bytes = Vec::new();
         FrameHeader::lnet().encode(Order::Little, &mut bytes);
         header.encode(HeaderForm::Small, &mut bytes);

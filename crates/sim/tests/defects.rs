@@ -1,27 +1,27 @@
-//! Faults planted in the simulator's own driver: the checkers must find them.
+//! Deliberate defects in the simulator's driver: the checkers must find them.
 
 use fulmar_lnet::RouterBuffers;
-use fulmar_sim::options::{Canary, Kind, Mix, Rails};
+use fulmar_sim::options::{Defect, Kind, Mix, Rails};
 use fulmar_sim::{Failure, Options, run};
 
-/// Returns what is found first, and by which seed.
-fn first_found(canary: Canary) -> (u64, Failure) {
-    first_found_in(canary, Options::draw)
+/// Returns the first failure, and its seed.
+fn first_found(defect: Defect) -> (u64, Failure) {
+    first_found_in(defect, Options::draw)
 }
 
-fn first_found_in(canary: Canary, draw: fn(u64) -> Options) -> (u64, Failure) {
+fn first_found_in(defect: Defect, draw: fn(u64) -> Options) -> (u64, Failure) {
     for seed in 0..200 {
-        let options = Options { canary: Some(canary), ..draw(seed) };
+        let options = Options { defect: Some(defect), ..draw(seed) };
         if let Err(failure) = run(&options, 20) {
             return (seed, *failure);
         }
     }
-    panic!("{canary:?} is not found in 200 seeds");
+    panic!("{defect:?} is not found in 200 seeds");
 }
 
 #[test]
-fn a_leaked_credit_is_found_by_our_own_count() {
-    let (_, failure) = first_found(Canary::LostSent);
+fn a_leaked_credit_is_found() {
+    let (_, failure) = first_found(Defect::LostSent);
     assert_eq!(failure.violation.checker, "credits");
     let text = failure.violation.text;
     assert!(text.contains("holds 1 credits of"), "{text}");
@@ -29,17 +29,17 @@ fn a_leaked_credit_is_found_by_our_own_count() {
 
 #[test]
 fn a_lost_wake_up_is_found() {
-    let (_, failure) = first_found(Canary::LostResume);
+    let (_, failure) = first_found(Defect::LostResume);
     assert_eq!(failure.violation.checker, "wake-ups");
 }
 
 #[test]
 fn bulk_in_the_wrong_place_is_found() {
-    let (_, failure) = first_found(Canary::Misplaced);
+    let (_, failure) = first_found(Defect::Misplaced);
     assert_eq!(failure.violation.checker, "data");
 }
 
-/// One network on either side of a router with few buffers, and nothing that goes wrong by itself.
+/// Options with two networks, a router with few buffers between them, and no faults.
 fn small_router(seed: u64) -> Options {
     let mut rails = Rails::new(vec![vec![0], vec![1], vec![0, 1]], &[2]);
     rails.routing.buffers = RouterBuffers { tiny: 2, small: 2, large: 1 };
@@ -49,21 +49,21 @@ fn small_router(seed: u64) -> Options {
 
 #[test]
 fn a_leaked_router_credit_is_found() {
-    let (_, failure) = first_found_in(Canary::LostForward, small_router);
+    let (_, failure) = first_found_in(Defect::LostForward, small_router);
     assert_eq!(failure.violation.checker, "credits");
 }
 
 #[test]
-fn a_lost_wake_up_of_the_queue_of_a_pool_is_found() {
-    let (_, failure) = first_found_in(Canary::LostPool, small_router);
+fn a_lost_wake_up_of_a_pool_queue_is_found() {
+    let (_, failure) = first_found_in(Defect::LostPool, small_router);
     assert_eq!(failure.violation.checker, "wake-ups");
 }
 
 #[test]
-fn a_failure_says_how_to_repeat_it() {
-    let (seed, failure) = first_found(Canary::LostSent);
+fn a_failure_shows_how_to_repeat_it() {
+    let (seed, failure) = first_found(Defect::LostSent);
     let text = failure.to_string();
     assert!(text.starts_with(&format!("seed {seed}: ")), "{text}");
-    let command = format!("repeat with: fulmar sim run --seed {seed} --canary lost-sent --log");
+    let command = format!("repeat with: fulmar sim run --seed {seed} --defect lost-sent --log");
     assert!(text.ends_with(&command), "{text}");
 }
