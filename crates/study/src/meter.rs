@@ -1,8 +1,8 @@
 //! Measures the rate of answered RPCs, and finds its steady state.
 //!
-//! Each unit of a test runs one RPC after the other. So in a steady state a *round*, as many answers
-//! as there are units, takes the time of one RPC, even if answers come in bursts. Only whole rounds
-//! are measured, so that no burst is counted partly.
+//! Each unit of a test runs one RPC after the other. So in a steady state a *round*, as many
+//! answers as there are units, takes the time of one RPC, even if answers come in bursts. Only
+//! whole rounds are measured, so that no burst is counted partly.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ impl Meter {
         }
     }
 
-    /// Returns the measurement once available: the last third of all rounds, if the third before had
-    /// the same rate, or if `most` rounds have passed.
+    /// Returns the measurement once available: the last third of all rounds, if the third before
+    /// had the same rate, or if `most` rounds have passed.
     pub(crate) fn result(&self) -> Option<Measured> {
         let count = self.rounds.len();
         if !self.answers.is_multiple_of(self.units) || count < self.least {

@@ -96,7 +96,8 @@ impl Default for Effort {
     }
 }
 
-/// Simulates a scenario until its throughput is steady. The same scenario gives the same prediction.
+/// Simulates a scenario until its throughput is steady. The same scenario gives the same
+/// prediction.
 ///
 /// # Errors
 /// If nodes do not answer, or there is no result within ten virtual minutes.

@@ -7,7 +7,8 @@ use fulmar_sim::options::{Line, Tcp};
 
 pub use fulmar_tune::model::Direction;
 
-/// Clients at one site that read from or write to servers at another, as the brw test of `lst` does.
+/// Clients at one site that read from or write to servers at another, as the brw test of `lst`
+/// does.
 ///
 /// Client *i* talks to server *i* modulo the number of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub struct Scenario {
 /// When clients start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// All at the same time, like a batch of `lst` or the ranks of a job. Their RPCs queue on shared
-    /// lines, and stay bunched for hundreds of round trips.
+    /// All at the same time, like a batch of `lst` or the ranks of a job. Their RPCs queue on
+    /// shared lines, and stay bunched for hundreds of round trips.
     Together,
     /// One after the other, evenly over this time, like independent users.
     InTurn(Duration),

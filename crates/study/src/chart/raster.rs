@@ -170,7 +170,8 @@ fn stroke(points: &[Point], width: f64) -> Vec<Vec<Point>> {
     boxes.chain(bends).collect()
 }
 
-/// Returns the points in clockwise order. Overlapping areas need the same order, or they cancel out.
+/// Returns the points in clockwise order. Overlapping areas need the same order, or they cancel
+/// out.
 fn clockwise(mut points: Vec<Point>) -> Vec<Point> {
     let next = points.iter().cycle().skip(1);
     let twice: f64 = points.iter().zip(next).map(|(a, b)| a.0 * b.1 - b.0 * a.1).sum();

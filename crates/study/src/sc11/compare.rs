@@ -78,7 +78,7 @@ const UNSTEADY: &str = "\
 The throughput is not steady at the end of the simulation: the RPCs of a client form convoys in \
 LNet's queue, which change over tens of round trips. The model describes only one of these states.";
 const CONVOYS: &str = "\
-Writes of many clients that nearly fill the trunks, with held credits: requests wait behind data in \
-LNet's queue and at the trunks, and this wait lengthens the time for which credits are held.";
+Writes of many clients that nearly fill the trunks, with held credits: requests wait behind data \
+in LNet's queue and at the trunks, and this wait lengthens the time for which credits are held.";
 const FEW: &str = "\
 One RPC per client back to back: while some RPCs wait for one trunk or cable, another is idle.";

@@ -190,8 +190,8 @@ pub fn points() -> Vec<Key> {
     all
 }
 
-/// Returns points that are also simulated with clients that start at the same time: some with nearly
-/// as many data in flight as the trunks hold, and one with less.
+/// Returns points that are also simulated with clients that start at the same time: some with
+/// nearly as many data in flight as the trunks hold, and one with less.
 pub(super) fn together() -> [Key; 4] {
     let usual = Key::usual(Direction::Write, Hold::Fulmar, 8);
     let read = Key { direction: Direction::Read, hold: Hold::Kernel, peer_credits: 64, ..usual };

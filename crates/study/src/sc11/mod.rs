@@ -1,5 +1,5 @@
-//! The study of SC11 in virtual time: the throughput of 31 clients and 16 servers on both sides of an
-//! ocean over 100 Gb/s, by concurrency, `peer_credits`, message size and nodes.
+//! The study of SC11 in virtual time: the throughput of 31 clients and 16 servers on both sides of
+//! an ocean over 100 Gb/s, by concurrency, `peer_credits`, message size and nodes.
 
 mod compare;
 pub mod grid;
@@ -48,8 +48,8 @@ pub struct Study {
     pub took: Duration,
 }
 
-/// Returns how long to simulate a point. Connections are warm, so few rounds are enough for many RPCs
-/// in flight. Back to back, an RPC is cut into more bursts and costs more.
+/// Returns how long to simulate a point. Connections are warm, so few rounds are enough for many
+/// RPCs in flight. Back to back, an RPC is cut into more bursts and costs more.
 fn effort(key: &Key) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
