@@ -305,8 +305,8 @@ impl<'a> Examination<'a> {
         not_sent.map_or(Ok(found), Err)
     }
 
-    /// Runs `work` with the server on the remote host. After a failure, except a refusal, no further
-    /// check uses it.
+    /// Runs `work` with the server on the remote host. After a failure, except a refusal, no
+    /// further check uses it.
     fn with_server<T>(
         &mut self,
         work: impl FnOnce(&Examiner) -> Result<T, RemoteError>,

@@ -1,4 +1,5 @@
-//! Finds what keeps LNet from working, or from working fast, on a host and on a path to another host.
+//! Finds what keeps LNet from working, or from working fast, on a host and on a path to another
+//! host.
 //!
 //! [`evidence`] reads the settings and counters of a host; [`remote`] is the protocol and the load
 //! between both hosts of a path; [`measure`] uses it from the local host. Their results are values.

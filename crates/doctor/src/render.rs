@@ -213,8 +213,8 @@ fn last(report: &Report) -> String {
     );
     if report.target.is_none() && report.checks.iter().all(|checked| checked.not_examined.is_none())
     {
-        text += "Only the local host was examined. To examine a path, run \"fulmar doctor serve\" on one \
-        host and\n\"fulmar doctor <that host>\" on the other.\n";
+        text += "Only the local host was examined. To examine a path, run \"fulmar doctor serve\" \
+                 on one host and\n\"fulmar doctor <that host>\" on the other.\n";
     }
     text
 }

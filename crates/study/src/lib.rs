@@ -1,16 +1,16 @@
-//! Experiments in the simulator, on all cores.
+//! Performance studies in the simulator, on all cores.
 //!
 //! ```text
-//! Scenario        who calls whom, over which network, with which settings
-//!   -> session    a console and its batch, as `lst` gives them to the real machines
-//!   -> meter      when RPCs were answered, until the rate is steady
-//!   -> Prediction what comes of it, and what binds
+//! Scenario        clients, servers, network and settings
+//!   -> session    a selftest session with a batch, as `lst` runs it
+//!   -> meter      the times of answered RPCs, until the rate is steady
+//!   -> Prediction the throughput, and its bottleneck
 //! ```
 //!
-//! [`predict()`] is one scenario; [`sc11`] a sweep of hundreds beside the closed model of `tune`;
-//! [`scale`] one of 10,000 nodes. The machines are those that run over real sockets. [`chart`] draws the
-//! pictures.
-// It runs scenarios on all cores, and looks at the clock to say how long that took.
+//! [`predict()`] simulates one scenario; [`sc11`] compares a sweep of hundreds with the closed-form
+//! model of `tune`; [`scale`] simulates one scenario of 10,000 nodes. The nodes use the same state
+//! machines as over real sockets. [`chart`] draws the figures.
+// Scenarios run on all cores, and their real duration is measured.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 

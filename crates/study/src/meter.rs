@@ -1,45 +1,45 @@
-//! When RPCs are answered, and from when on evenly.
+//! Measures the rate of answered RPCs, and finds its steady state.
 //!
-//! Each unit of a test does one RPC after the other, so in a steady state any so many answers as
-//! there are units, a *round*, take the time of one RPC, in whatever bursts they come. Whole rounds
-//! are measured: a burst is never half in.
+//! Each unit of a test runs one RPC after the other. So in a steady state a *round*, as many
+//! answers as there are units, takes the time of one RPC, even if answers come in bursts. Only
+//! whole rounds are measured, so that no burst is counted partly.
 
 use std::time::Duration;
 
 use fulmar_base::Time;
 
-/// How far two measurements may be apart, of their sum, to be called the same.
-const EVEN: f64 = 0.004;
+/// The largest difference of two equal measurements, relative to their sum.
+const STEADY: f64 = 0.004;
 
-/// The times of rounds.
+/// Records the times of rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     units: u64,
     answers: u64,
-    /// When each round ended; the first begins when the first answer of all is seen.
+    /// The end of each round.
     rounds: Vec<Time>,
     least: usize,
     most: usize,
 }
 
-/// What was measured.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) answers: u64,
     pub(crate) over: Duration,
-    /// Whether the time before was as fast.
+    /// Whether the rate was steady.
     pub(crate) steady: bool,
-    /// When it began.
+    /// The start of the measurement.
     pub(crate) from: Time,
 }
 
 impl Meter {
-    /// Returns a meter of so many units that watches so many rounds at least and at most.
+    /// Returns a meter for so many units that measures at least `least` and at most `most` rounds.
     pub(crate) fn new(units: u64, least: usize, most: usize) -> Self {
         Self { units, answers: 0, rounds: Vec::new(), least: least.max(3), most: most.max(3) }
     }
 
-    /// Takes an answer.
+    /// Counts an answer.
     pub(crate) fn count(&mut self, now: Time) {
         self.answers += 1;
         if self.answers.is_multiple_of(self.units) {
@@ -47,8 +47,8 @@ impl Meter {
         }
     }
 
-    /// Returns the measurement, as soon as there is one: the last third of all rounds if the third
-    /// before was as fast, or if it is time to end.
+    /// Returns the measurement once available: the last third of all rounds, if the third before
+    /// had the same rate, or if `most` rounds have passed.
     pub(crate) fn result(&self) -> Option<Measured> {
         let count = self.rounds.len();
         if !self.answers.is_multiple_of(self.units) || count < self.least {
@@ -56,7 +56,7 @@ impl Meter {
         }
         let last = count - 1;
         let part = (last / 3).max(1);
-        let steady = self.is_even(last, part);
+        let steady = self.is_steady(last, part);
         (steady || count >= self.most).then(|| Measured {
             answers: part as u64 * self.units,
             over: self.took(last - part, last),
@@ -65,12 +65,12 @@ impl Meter {
         })
     }
 
-    /// Returns whether the last `part` rounds were as fast as those before them.
-    fn is_even(&self, last: usize, part: usize) -> bool {
+    /// Returns whether the last `part` rounds had the same rate as those before them.
+    fn is_steady(&self, last: usize, part: usize) -> bool {
         let Some(start) = last.checked_sub(2 * part) else { return false };
         let (before, after) = (self.took(start, last - part), self.took(last - part, last));
         let apart = before.abs_diff(after).as_secs_f64();
-        apart <= EVEN * (before + after).as_secs_f64()
+        apart <= STEADY * (before + after).as_secs_f64()
     }
 
     fn took(&self, from: usize, to: usize) -> Duration {
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_faster_is_watched_until_it_is_even() {
-        // A slow start: rounds take 800, 400, 200 and then always 100.
+    fn a_growing_rate_is_measured_until_it_is_steady() {
+        // Slow start: rounds take 800, 400, 200 and then always 100.
         let times = (0..40).scan(0, |now, n| {
             *now += (800 >> n).max(100);
             Some(*now)
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_becomes_even_ends_too() {
+    fn an_unsteady_rate_ends_after_the_most_rounds() {
         let times = (1..100).map(|n| n * n);
         let (answers, measured) = run(&mut Meter::new(1, 3, 30), times).unwrap();
         assert_eq!((answers, measured.steady), (30, false));

@@ -1,8 +1,8 @@
-//! A scenario as the simulator wants it.
+//! Turns a scenario into options of the simulator.
 //!
 //! ```text
 //! hosts:  0 console | 1.. clients | servers | routers of the clients | routers of the servers
-//! nets:   tcp ─ (routers) ─ tcp1 ─ (routers) ─ tcp2, fewer where no routers are
+//! nets:   tcp ─ (routers) ─ tcp1 ─ (routers) ─ tcp2, fewer networks without routers
 //! ```
 
 use std::ops::Range;
@@ -18,11 +18,11 @@ use crate::scenario::{Routers, Scenario};
 pub(crate) struct Hosts {
     pub(crate) clients: Range<u32>,
     pub(crate) servers: Range<u32>,
-    pub(crate) near_routers: Range<u32>,
-    pub(crate) far_routers: Range<u32>,
+    pub(crate) client_routers: Range<u32>,
+    pub(crate) server_routers: Range<u32>,
 }
 
-/// Who gives the commands: a node at the site of the clients that carries no load.
+/// The selftest console: a node at the clients' site without load.
 pub(crate) const CONSOLE: HostId = HostId(0);
 
 impl Hosts {
@@ -32,30 +32,30 @@ impl Hosts {
         let counts = routers.map_or((0, 0), |all| (all.at_clients, all.at_servers));
         let clients = 1..1 + scenario.clients;
         let servers = clients.end..clients.end + scenario.servers;
-        let near_routers = servers.end..servers.end + counts.0;
-        let far_routers = near_routers.end..near_routers.end + counts.1;
-        Self { clients, servers, near_routers, far_routers }
+        let client_routers = servers.end..servers.end + counts.0;
+        let server_routers = client_routers.end..client_routers.end + counts.1;
+        Self { clients, servers, client_routers, server_routers }
     }
 
     fn count(&self) -> u32 {
-        self.far_routers.end
+        self.server_routers.end
     }
 
-    /// Returns the numbers of the nets that each host is on.
+    /// Returns the network numbers of each host's interfaces.
     fn interfaces(&self) -> Vec<Vec<u16>> {
-        let wide = u16::from(!self.near_routers.is_empty());
-        let far = wide + u16::from(!self.far_routers.is_empty());
+        let wide = u16::from(!self.client_routers.is_empty());
+        let far = wide + u16::from(!self.server_routers.is_empty());
         let nets = |host: u32| match host {
             _ if host < self.clients.end => vec![0],
             _ if self.servers.contains(&host) => vec![far],
-            _ if self.near_routers.contains(&host) => vec![0, wide],
+            _ if self.client_routers.contains(&host) => vec![0, wide],
             _ => vec![wide, far],
         };
         (0..self.count()).map(nets).collect()
     }
 }
 
-/// Returns the options of a run.
+/// Returns the options of the run.
 pub(crate) fn options(scenario: &Scenario) -> Options {
     let hosts = Hosts::new(scenario);
     let routed = scenario.path.routers.as_ref();
@@ -74,7 +74,7 @@ pub(crate) fn options(scenario: &Scenario) -> Options {
 }
 
 fn rails(hosts: &Hosts, routers: &Routers) -> Rails {
-    let forwarding = hosts.near_routers.start..hosts.far_routers.end;
+    let forwarding = hosts.client_routers.start..hosts.server_routers.end;
     let mut rails = Rails::new(hosts.interfaces(), &forwarding.collect::<Vec<_>>());
     rails.routing.buffers = routers.buffers;
     rails.routing.peer_buffer_credits = routers.peer_buffer_credits;
@@ -87,8 +87,8 @@ fn network(scenario: &Scenario, hosts: &Hosts) -> Network {
     let mut far = Site::of(hosts.servers.clone(), path.server_cable.clone());
     if let Some(Routers { cable, .. }) = &path.routers {
         for index in 0..2 {
-            near = near.and(hosts.near_routers.clone(), index, cable.clone());
-            far = far.and(hosts.far_routers.clone(), index, cable.clone());
+            near = near.and(hosts.client_routers.clone(), index, cable.clone());
+            far = far.and(hosts.server_routers.clone(), index, cable.clone());
         }
     }
     let trunk = |line: &_| Trunk { between: (0, 1), line: Clone::clone(line) };
@@ -96,5 +96,5 @@ fn network(scenario: &Scenario, hosts: &Hosts) -> Network {
     Network { tcp: path.tcp.clone(), ..Network::sites(vec![near, far], trunks) }
 }
 
-/// After how long a scenario in which nothing happens any more is given up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest virtual time to wait for a result.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);

@@ -1,12 +1,11 @@
-//! Many independent pieces of work on all cores.
+//! Runs independent work items on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `work` for each of `items` on as many threads as there are cores, the first items first,
-/// and returns what came of each in their order, whoever was ready when. `progress` is told how many
-/// are done.
+/// Calls `work` for each of `items`, in order, on as many threads as there are cores, and returns
+/// the results in the order of the items. `progress` receives the number of finished items.
 ///
 /// # Panics
 /// If `work` panics.
@@ -24,7 +23,7 @@ pub fn on_all_cores<I: Sync, O: Send>(
             items.get(n).map(|item| (n, item))
         } {
             let result = work(item);
-            results.lock().expect("nobody panics with it")[n] = Some(result);
+            results.lock().expect("no thread panics while holding it")[n] = Some(result);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         }
     };
@@ -33,7 +32,7 @@ pub fn on_all_cores<I: Sync, O: Send>(
             scope.spawn(worker);
         }
     });
-    let results = results.into_inner().expect("nobody panics with it");
+    let results = results.into_inner().expect("no thread panics while holding it");
     results.into_iter().map(|result| result.expect("each item is done once")).collect()
 }
 
@@ -44,16 +43,16 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_items() {
         let items: Vec<u64> = (0..100).collect();
-        let told = AtomicUsize::new(0);
+        let calls = AtomicUsize::new(0);
         let results = on_all_cores(
             &items,
             |n| n * n,
             |_| {
-                told.fetch_add(1, Ordering::Relaxed);
+                calls.fetch_add(1, Ordering::Relaxed);
             },
         );
         assert!(results.iter().enumerate().all(|(n, square)| *square == (n * n) as u64));
-        assert_eq!(told.into_inner(), 100);
+        assert_eq!(calls.into_inner(), 100);
         assert!(on_all_cores(&[], |n: &u64| *n, |_| ()).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! One scenario, simulated.
+//! Simulates one scenario.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use fulmar_sim::{HostId, World};
 use serde::{Deserialize, Serialize};
 
 use crate::meter::{Measured, Meter};
-use crate::network::{self, Hosts, PATIENCE};
+use crate::network::{self, Hosts, TIMEOUT};
 use crate::scenario::{Direction, Scenario};
 use crate::session::{Load, Session, StudyError};
 
-/// What comes of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Payload, of all clients together.
+    /// Payload rate of all clients together.
     pub bytes_per_second: f64,
-    /// RPCs of all clients together.
+    /// RPC rate of all clients together.
     pub rpcs_per_second: f64,
-    /// How long an RPC takes on the average, from the unit that begins it to the same.
+    /// Mean duration of an RPC.
     pub mean_latency: Duration,
-    /// How long RPCs take, if that was asked for.
+    /// Distribution of RPC durations, if requested.
     pub latencies: Option<Latencies>,
-    /// What binds.
+    /// The bottleneck.
     pub binding: Binding,
-    /// The virtual time over which it was measured.
+    /// Virtual duration of the measurement.
     pub measured_over: Duration,
     /// The RPCs in that time.
     pub rpcs: u64,
-    /// Whether the rate was even; else it is what the last rounds had.
+    /// Whether the rate was steady; otherwise it is that of the last rounds.
     pub steady: bool,
-    /// What one server carried, at least and at most, of what the average one did.
+    /// Least and greatest load of a server, relative to the mean.
     pub server_shares: (f64, f64),
-    /// How many things happened in the simulation.
+    /// Number of simulation steps.
     pub steps: u64,
 }
 
-/// How long RPCs take: bounds of buckets, each an eighth above the one before.
+/// Quantiles of RPC durations: bucket limits, each an eighth above the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Latencies {
@@ -46,7 +46,7 @@ pub struct Latencies {
     pub percentile_99: Duration,
 }
 
-/// What keeps the throughput from being higher.
+/// The bottleneck of the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
@@ -58,14 +58,14 @@ pub enum Binding {
     PeerCredits,
     /// Messages wait for credits of their interface.
     Credits,
-    /// Routers have no buffer or no credit for what comes.
+    /// Routers lack buffers or credits for messages.
     Routers,
-    /// Nothing waits in LNet: there are no more RPCs, or TCP's windows are full.
+    /// No messages wait in LNet: the number of RPCs or the TCP windows limit the throughput.
     RpcsOrWindows,
 }
 
 impl Binding {
-    /// Returns its name for people.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Trunks => "trunks",
@@ -78,29 +78,29 @@ impl Binding {
     }
 }
 
-/// How exactly a scenario is simulated.
+/// How long a scenario is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// The least number of rounds that are watched: in a round each unit does an RPC.
+    /// The least number of rounds; in a round each unit runs one RPC.
     pub least_rounds: usize,
-    /// The most.
+    /// The greatest number of rounds.
     pub most_rounds: usize,
-    /// Whether clients are asked how long their RPCs took.
+    /// Whether to collect RPC durations from clients.
     pub latencies: bool,
 }
 
-/// For one scenario that somebody waits for.
+/// For a single scenario in interactive use.
 impl Default for Effort {
     fn default() -> Self {
         Self { least_rounds: 13, most_rounds: 101, latencies: true }
     }
 }
 
-/// Simulates a scenario until its throughput is even, with real machines over virtual TCP. The same
-/// scenario gives the same prediction.
+/// Simulates a scenario until its throughput is steady. The same scenario gives the same
+/// prediction.
 ///
 /// # Errors
-/// If nodes do not answer, or nothing is carried in ten virtual minutes.
+/// If nodes do not answer, or there is no result within ten virtual minutes.
 pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyError> {
     let hosts = Hosts::new(scenario);
     let options = network::options(scenario);
@@ -131,7 +131,7 @@ pub fn predict(scenario: &Scenario, effort: Effort) -> Result<Prediction, StudyE
     })
 }
 
-/// Lets time pass until the throughput is steady, and looks some times in each round at what waits.
+/// Runs until the throughput is steady, and samples several times per round what messages wait for.
 fn watch(
     scenario: &Scenario,
     hosts: &Hosts,
@@ -141,8 +141,8 @@ fn watch(
     let mut waiting = Vec::new();
     let answers = |session: &Session| session.answered.iter().sum::<u64>();
     loop {
-        let next = answers(session) + (units / LOOKS).max(1);
-        session.until("a steady throughput", PATIENCE, |session| {
+        let next = answers(session) + (units / SAMPLES).max(1);
+        session.until("a steady throughput", TIMEOUT, |session| {
             result(session).is_some() || answers(session) >= next
         })?;
         waiting.push(held_back(scenario, hosts, &session.world));
@@ -152,10 +152,10 @@ fn watch(
     }
 }
 
-/// How often in a round.
-const LOOKS: u64 = 8;
+/// Number of samples per round.
+const SAMPLES: u64 = 8;
 
-/// Returns what has been waited for in a third of all looks of the later half, if anything.
+/// Returns the reason for waiting that is in at least a third of the later half of all samples.
 fn most_often(waiting: &[Option<Binding>]) -> Binding {
     let later = &waiting[waiting.len() / 2..];
     let often = |binding: &&Binding| {
@@ -187,7 +187,7 @@ fn latencies(before: &[Measures], after: &[Measures]) -> Option<Latencies> {
     Some(Latencies { median: at(0.5)?, percentile_90: at(0.9)?, percentile_99: at(0.99)? })
 }
 
-/// Returns the parts of the average that the least and the most busy one have.
+/// Returns the least and the greatest nonzero count, relative to the mean.
 pub(crate) fn shares(counts: &[u64]) -> (f64, f64) {
     let used: Vec<u64> = counts.iter().copied().filter(|count| *count > 0).collect();
     let mean = used.iter().sum::<u64>() as f64 / used.len().max(1) as f64;
@@ -195,18 +195,18 @@ pub(crate) fn shares(counts: &[u64]) -> (f64, f64) {
     (part(used.iter().copied().min()), part(used.iter().copied().max()))
 }
 
-/// A line that carries so much of what it can is full.
+/// A line with this utilisation counts as full.
 const FULL: f64 = 0.96;
 
-/// Returns which lines are full, if any are.
+/// Returns which lines are full, if any.
 fn full_lines(scenario: &Scenario, measured: Measured) -> Option<Binding> {
     let path = &scenario.path;
     let rate = measured.answers as f64 / measured.over.as_secs_f64();
-    // What a transfer is on the wire in the direction of the data: a message and its header.
+    // Bytes of a transfer on the wire in the direction of the data: a message with its header.
     let on_wire = path.tcp.on_wire(u64::from(scenario.size) + MESSAGE_HEADER) as f64;
     let bits = rate * on_wire * 8.0 / 1e6;
     let trunks: u64 = path.trunks.iter().map(|line| line.rate_mbps).sum();
-    // As many servers have load as there are clients, at most.
+    // At most as many servers as clients have load.
     let servers = scenario.servers.min(scenario.clients);
     let cables = (path.client_cable.rate_mbps * u64::from(scenario.clients))
         .min(path.server_cable.rate_mbps * u64::from(servers));
@@ -216,9 +216,9 @@ fn full_lines(scenario: &Scenario, measured: Measured) -> Option<Binding> {
     (bits >= FULL * cables as f64).then_some(Binding::Cables)
 }
 
-/// Returns for what something waits in LNet at this moment.
+/// Returns what messages in LNet wait for now.
 fn held_back(scenario: &Scenario, hosts: &Hosts, world: &World) -> Option<Binding> {
-    let routers = hosts.near_routers.start..hosts.far_routers.end;
+    let routers = hosts.client_routers.start..hosts.server_routers.end;
     if routers.map(HostId).any(|router| holds_back(world, router)) {
         return Some(Binding::Routers);
     }
@@ -241,7 +241,7 @@ fn waiting(world: &World, mut hosts: std::ops::Range<u32>) -> Option<Binding> {
     })
 }
 
-/// Returns whether something waits at a router for a buffer or for its neighbour's credits.
+/// Returns whether messages wait at a router for a buffer or for credits.
 fn holds_back(world: &World, router: HostId) -> bool {
     let Some(node) = world.node(router) else { return false };
     let pools = node.lnet().routing().pools;
@@ -250,5 +250,5 @@ fn holds_back(world: &World, router: HostId) -> bool {
         || peers.any(|ni| ni.router_credits < 0 || ni.credits < 0)
 }
 
-/// Of LNet, with the frame of the socket LND before it.
+/// The LNet header with the frame header of the socket LND, in bytes.
 const MESSAGE_HEADER: u64 = 96;

@@ -1,13 +1,12 @@
-//! One scenario of very many nodes: clients on one network reach servers on another, over an ocean,
-//! through routers that stand beside each other.
+//! A scenario of very many nodes: clients on one network reach servers on another, over an ocean,
+//! through parallel routers.
 //!
 //! ```text
 //! console, clients ── switch ══ routers ══ switch ── servers
 //!            tcp                               tcp1
 //! ```
 //!
-//! Each client uses a few of the routers, so that all of them are used alike, as sites with many
-//! routers do it.
+//! Each client uses a few of the routers, so that the load is even, as at sites with many routers.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,24 +22,24 @@ use crate::predict::shares;
 use crate::scenario::{Begin, Direction};
 use crate::session::{Load, Session, StudyError};
 
-/// How large it is, and how long it runs.
+/// The size and the duration of the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Size {
-    /// How many clients there are: at most 16,000.
+    /// Number of clients: at most 16,000.
     pub nodes: u32,
-    /// How many routers there are.
+    /// Number of routers.
     pub routers: u32,
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: u32,
-    /// How many routers each client uses, at most as many as there are.
+    /// Number of routers that each client uses.
     pub routers_of_node: u32,
-    /// Which way the data go.
+    /// Direction of the data.
     pub direction: Direction,
-    /// Bytes of a transfer; each client has one under way.
+    /// Bytes of a transfer; each client has one at a time.
     pub transfer: u32,
-    /// From client to server and back.
+    /// Round trip between client and server.
     pub round_trip: Duration,
-    /// How much virtual time is measured.
+    /// Virtual duration of the measurement.
     pub measured: Duration,
 }
 
@@ -59,36 +58,36 @@ impl Default for Size {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
-    /// How large it was.
+    /// The size.
     pub size: Size,
-    /// Payload of all clients together.
+    /// Payload rate of all clients together.
     pub bytes_per_second: f64,
-    /// RPCs in the time that was measured.
+    /// RPCs during the measurement.
     pub rpcs: u64,
-    /// What would come of one RPC of each client at a time if nothing ever waited.
+    /// Payload rate with one RPC of each client at a time and no queueing.
     pub ideal_bytes_per_second: f64,
-    /// Bytes that one router forwarded, at least and at most, of what the average one did.
+    /// Least and greatest bytes that a router forwarded, relative to the mean.
     pub router_shares: (f64, f64),
-    /// RPCs that one server answered, at least and at most, of what the average one did.
+    /// Least and greatest number of RPCs that a server answered, relative to the mean.
     pub server_shares: (f64, f64),
-    /// Connections of all nodes that were open in the end, each counted once.
+    /// Open connections of all nodes at the end, each counted once.
     pub connections: u64,
-    /// The most buffers that any router used at once, by class.
+    /// The most buffers that a router used at a time, by class.
     pub buffers: Buffers,
-    /// How many things happened.
+    /// Number of simulation steps.
     pub steps: u64,
-    /// The real time until all nodes were in the session, and until the end.
+    /// Real time until all nodes were in the session, and from then to the end.
     pub took: (Duration, Duration),
-    /// The most memory that the process had, in bytes; 0 where nobody knows.
+    /// Peak memory of the process in bytes; 0 if unknown.
     pub memory: u64,
     /// The virtual time at the end.
     pub virtual_time: Duration,
 }
 
-/// Router buffers that were in use at once, and that there were.
+/// Router buffers: the most in use, and the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
 pub struct Buffers {
@@ -98,54 +97,58 @@ pub struct Buffers {
 }
 
 impl Scale {
-    /// Returns how many things happened in a second of real time.
+    /// Returns the simulation steps per second of real time.
     pub fn steps_per_second(&self) -> f64 {
         self.steps as f64 / (self.took.0 + self.took.1).as_secs_f64()
     }
 }
 
-/// Runs it; `progress` is told what begins.
+/// Runs the scenario; `progress` receives a text at the start of each stage.
 ///
 /// # Errors
-/// If it is too small or too large, or nodes do not answer.
+/// If the size is not supported, or nodes do not answer.
 pub fn run(size: Size, progress: impl Fn(&str)) -> Result<Scale, StudyError> {
     check(&size)?;
-    let began = Instant::now();
+    let start = Instant::now();
     let Size { nodes, servers, .. } = size;
     progress(&format!("{nodes} nodes and {} routers start and join a session", size.routers));
     let (clients, servers) = (1..nodes + 1, nodes + 1..nodes + 1 + servers);
     let mut session = Session::open(&options(&size), clients, servers)?;
-    let joined = began.elapsed();
-    progress("the nodes begin to talk");
+    let joined = start.elapsed();
+    progress("the load starts");
     let (direction, begin) = (size.direction, Begin::Together);
     let load = Load { direction, size: size.transfer, concurrency: 1, begin };
     session.run(&load, Meter::new(u64::from(nodes), usize::MAX, usize::MAX))?;
-    // Connections are made through the routers, and discoveries end.
+    // Connections are opened, and discoveries end.
     pass(&mut session, WARM_UP.max(size.round_trip * 10))?;
-    progress(&format!("{} s are measured", size.measured.as_secs_f64()));
+    progress(&format!("measuring for {} s", size.measured.as_secs_f64()));
     let before = session.answered.clone();
     pass(&mut session, size.measured)?;
     let counts = session.answered.iter().zip(&before).map(|(after, before)| after - before);
-    Ok(told(&size, &session, &counts.collect::<Vec<_>>(), (joined, began.elapsed() - joined)))
+    Ok(scale(&size, &session, &counts.collect::<Vec<_>>(), (joined, start.elapsed() - joined)))
 }
 
 fn check(size: &Size) -> Result<(), StudyError> {
     let Size { nodes, routers, servers, routers_of_node, .. } = *size;
     let complain = |what: &str| Err(StudyError(what.to_owned()));
     match () {
-        () if !(1..=NODES_MAX).contains(&nodes) => complain("from 1 to 16,000 nodes can be run"),
-        () if !(1..=ROUTERS_MAX).contains(&routers) => {
-            complain("from 1 to 1,000 routers can be run")
+        () if !(1..=NODES_MAX).contains(&nodes) => {
+            complain("the number of nodes must be 1 to 16,000")
         }
-        () if !(1..=1000).contains(&servers) => complain("from 1 to 1,000 servers can be run"),
+        () if !(1..=ROUTERS_MAX).contains(&routers) => {
+            complain("the number of routers must be 1 to 1,000")
+        }
+        () if !(1..=1000).contains(&servers) => {
+            complain("the number of servers must be 1 to 1,000")
+        }
         () if !(1..=routers).contains(&routers_of_node) => {
-            complain("a node uses at least one router, and no more than there are")
+            complain("the number of routers per node must be 1 to the number of routers")
         }
         () => Ok(()),
     }
 }
 
-fn told(size: &Size, session: &Session, counts: &[u64], took: (Duration, Duration)) -> Scale {
+fn scale(size: &Size, session: &Session, counts: &[u64], took: (Duration, Duration)) -> Scale {
     let rpcs: u64 = counts.iter().sum();
     let transfer = f64::from(size.transfer);
     let round_trips = if size.direction == Direction::Write { 2 } else { 1 };
@@ -186,7 +189,7 @@ fn told(size: &Size, session: &Session, counts: &[u64], took: (Duration, Duratio
 
 fn pass(session: &mut Session, time: Duration) -> Result<(), StudyError> {
     let end = session.world.now() + time;
-    let what = "the time goes by";
+    let what = "the end of the measurement";
     session.until(what, time + Duration::from_secs(60), |session| session.world.now() >= end)
 }
 
@@ -226,21 +229,21 @@ fn rails(size: &Size, servers: std::ops::Range<u32>, routers: std::ops::Range<u3
     rails.routers = routers.clone().map(HostId).collect();
     let [near, far] = [0, 1].map(|number| Net::new(Net::TCP.kind(), number));
     let route = |host: u32, router: u32, to: Net, index: u32, own: Net| {
-        // Addresses are those that the simulator gives: 10.0.0.1 and up, 10.1.0.1 and up.
+        // The simulator's addresses: 10.0.0.1 and up, 10.1.0.1 and up.
         let address = std::net::Ipv4Addr::from(0x0a00_0001 + router + (index << 16));
         let gateway = Nid::of_ip(own, address.into());
         (HostId(host), RouteConfig { net: to, gateway, hops: None, priority: 0 })
     };
     let apart = size.routers / size.routers_of_node;
     for host in 0..servers.start {
-        // The console, which is the first, uses as few as everybody.
+        // Host 0 is the console; it uses as many routers as a client.
         for n in 0..size.routers_of_node {
             let router = routers.start + (host + n * apart) % size.routers;
             rails.routes.push(route(host, router, far, 0, near));
         }
     }
     for (number, host) in servers.clone().enumerate() {
-        // Those that its clients use; what it begins itself goes by them too.
+        // The routers that its clients use, also for its own requests.
         let clients = (1..servers.start).skip(number).step_by(servers.len());
         let all = clients.flat_map(|client| {
             (0..size.routers_of_node).map(move |n| (client + n * apart) % size.routers)
@@ -253,7 +256,7 @@ fn rails(size: &Size, servers: std::ops::Range<u32>, routers: std::ops::Range<u3
     rails
 }
 
-/// Returns the most memory that this process has had, as Linux tells it.
+/// Returns the peak memory of this process in bytes, as reported by Linux.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! What is to be simulated.
+//! The description of a scenario.
 
 use std::time::Duration;
 
@@ -7,69 +7,68 @@ use fulmar_sim::options::{Line, Tcp};
 
 pub use fulmar_tune::model::Direction;
 
-/// Clients at one site that read from or write to servers at another, as `lst`'s brw test does.
+/// Clients at one site that read from or write to servers at another, as the brw test of `lst`
+/// does.
 ///
 /// Client *i* talks to server *i* modulo the number of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: u32,
-    /// Which way the data go.
+    /// Direction of the data.
     pub direction: Direction,
-    /// RPCs that each client has under way: what `lst` calls concurrency, and stands for
-    /// `max_rpcs_in_flight`.
+    /// RPCs in flight of each client: `lst`'s concurrency; corresponds to `max_rpcs_in_flight`.
     pub concurrency: u32,
-    /// Bytes of each transfer: a multiple of 8, at most 1 MiB. Replies have 160 bytes: not so many.
+    /// Bytes of each transfer: a multiple of 8, at most 1 MiB, and not 160, the size of a reply.
     pub size: u32,
-    /// When clients begin.
+    /// When clients start.
     pub begin: Begin,
     /// Settings of every node.
     pub credits: Credits,
-    /// What is between the sites.
+    /// The network between the sites.
     pub path: Path,
 }
 
-/// When clients begin.
+/// When clients start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// All at one moment, as a batch of `lst` and the ranks of a job do. Their RPCs meet on lines
-    /// that all share, and travel side by side for hundreds of round trips.
+    /// All at the same time, like a batch of `lst` or the ranks of a job. Their RPCs queue on
+    /// shared lines, and stay bunched for hundreds of round trips.
     Together,
-    /// One after the other, evenly over such a time, as users do who know nothing of each other.
+    /// One after the other, evenly over this time, like independent users.
     InTurn(Duration),
 }
 
-/// What bounds the messages of a node.
+/// The limits of a node's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credits {
-    /// Messages to one peer at once.
+    /// Concurrent messages to one peer.
     pub peer_credits: u32,
-    /// Messages of an interface at once.
+    /// Concurrent messages of an interface.
     pub credits: u32,
-    /// Connections of each bulk kind to a peer.
+    /// Connections of each bulk type to a peer.
     pub conns_per_peer: u32,
-    /// From which payload on a message holds its credits until the peer has it: 16 KiB in a
-    /// kernel; `None` for never, as ours.
+    /// The payload from which a message holds its credits until the peer acknowledges it: 16 KiB in
+    /// a kernel node; `None` for never, as in Fulmar.
     pub zc_min_payload: Option<u32>,
 }
 
 impl Credits {
-    /// What a kernel holds its credits for a round trip for, unless it is told otherwise.
+    /// The default of a kernel node, in bytes.
     pub const KERNEL_ZERO_COPY: u32 = 16_384;
 }
 
-/// The settings that nodes have by themselves.
+/// The default settings of nodes.
 impl Default for Credits {
     fn default() -> Self {
         Self { peer_credits: 8, credits: 256, conns_per_peer: 1, zc_min_payload: None }
     }
 }
 
-/// By how much the delay of a long line varies at most, one way: to this the emulated link keeps its
-/// own. A network without any noise keeps for ever how RPCs happened to begin, so that one setting
-/// has several answers.
+/// Largest one-way jitter of a long line, the same as of the emulated link. Without any noise, the
+/// initial timing of RPCs would persist, and the result would depend on it.
 pub const OCEAN_JITTER: Duration = Duration::from_micros(200);
 
 /// Two sites, each with a switch, and trunks between them.
@@ -79,17 +78,17 @@ pub struct Path {
     pub client_cable: Line,
     /// The cable of each server.
     pub server_cable: Line,
-    /// Between the sites; each connection keeps to one of them.
+    /// The trunks between the sites; each connection uses one of them.
     pub trunks: Vec<Line>,
-    /// What the TCP of every host is told.
+    /// The TCP settings of every host.
     pub tcp: Tcp,
-    /// LNet routers at the sites, if messages pass any.
+    /// LNet routers at the sites, if any.
     pub routers: Option<Routers>,
 }
 
 impl Path {
-    /// Returns a path of one trunk of this rate and round trip. Cables are ten times as fast, and
-    /// so short that all of the way is the trunk's.
+    /// Returns a path of one trunk with this rate and round trip. Cables are ten times as fast and
+    /// have no delay.
     pub fn pipe(rate_mbps: u64, round_trip: Duration) -> Self {
         let cable = Line::new(rate_mbps * 10, Duration::ZERO);
         Self {
@@ -101,7 +100,7 @@ impl Path {
         }
     }
 
-    /// Returns how long a message and its answer take at least.
+    /// Returns the shortest round trip.
     pub fn round_trip(&self) -> Duration {
         let trunk = self.trunks.iter().map(|line| line.delay).min().unwrap_or_default();
         (self.client_cable.delay + trunk + self.server_cable.delay) * 2
@@ -111,14 +110,14 @@ impl Path {
 /// Routers at the ends of the trunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routers {
-    /// How many there are at the site of the clients, beside each other; may be none.
+    /// Number of parallel routers at the clients' site; may be 0.
     pub at_clients: u32,
-    /// How many there are at the site of the servers; may be none.
+    /// Number of parallel routers at the servers' site; may be 0.
     pub at_servers: u32,
-    /// Their cables, on either side.
+    /// Their cables, on both sides.
     pub cable: Line,
-    /// How many messages each can hold.
+    /// The buffers of each router.
     pub buffers: RouterBuffers,
-    /// Messages that each forwards at once for one neighbour; 0 for its `peer_credits`.
+    /// Concurrent messages that each forwards for one peer; 0 for its `peer_credits`.
     pub peer_buffer_credits: u32,
 }

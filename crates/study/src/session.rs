@@ -1,4 +1,4 @@
-//! A session of LNet selftest, given to simulated nodes by a console as `lst` does it.
+//! A session of LNet selftest on simulated nodes, with the commands that `lst` sends.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use fulmar_sim::administrator::Administrators;
 use fulmar_sim::{HostId, Log, Options, Signal, World};
 
 use crate::meter::Meter;
-use crate::network::{CONSOLE, PATIENCE};
+use crate::network::{CONSOLE, TIMEOUT};
 use crate::scenario::{Begin, Direction};
 
 const BATCH: &str = "load";
 const CLIENTS: &str = "clients";
 const SERVERS: &str = "servers";
 
-/// Why a scenario could not be simulated to its end.
+/// Why a simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StudyError(pub(crate) String);
 
@@ -30,13 +30,13 @@ impl std::fmt::Display for StudyError {
 
 impl std::error::Error for StudyError {}
 
-/// Nodes, and the console of one of them.
+/// The nodes, and the console of one of them.
 pub(crate) struct Session {
     pub(crate) world: World,
     administrators: Administrators,
-    /// Counts what the servers answer once the batch runs.
+    /// Counts the answers of the servers once the batch runs.
     pub(crate) meter: Option<Meter>,
-    /// The answers of each server.
+    /// Number of answers of each server.
     pub(crate) answered: Vec<u64>,
     clients: Range<u32>,
     servers: Range<u32>,
@@ -54,14 +54,14 @@ pub(crate) struct Load {
 }
 
 impl Session {
-    /// Starts the nodes, and takes clients and servers into a session.
+    /// Starts the nodes, and creates a session with clients and servers.
     pub(crate) fn open(
         options: &Options,
         clients: Range<u32>,
         servers: Range<u32>,
     ) -> Result<Self, StudyError> {
         let mut session = Self {
-            // Lines that nobody reads are not even written.
+            // The log is not used.
             world: World::new(options, Log::new(0)),
             administrators: Administrators::new(options),
             meter: None,
@@ -73,19 +73,19 @@ impl Session {
             broken: None,
         };
         let name = "study".to_owned();
-        session.tell(Command::NewSession { name, timeout: 3600, force: false, features: 1 })?;
+        session.command(Command::NewSession { name, timeout: 3600, force: false, features: 1 })?;
         session.group(CLIENTS, clients)?;
         session.group(SERVERS, servers)?;
         Ok(session)
     }
 
     fn group(&mut self, group: &str, hosts: Range<u32>) -> Result<(), StudyError> {
-        self.tell(Command::AddGroup { group: group.into() })?;
+        self.command(Command::AddGroup { group: group.into() })?;
         let nodes = hosts.map(|host| self.world.nid(HostId(host))).collect();
-        self.tell(Command::AddNodes { group: group.into(), nodes })
+        self.command(Command::AddNodes { group: group.into(), nodes })
     }
 
-    /// Runs a brw test that nobody stops, each client with one server.
+    /// Starts an endless brw test, each client with one server.
     pub(crate) fn run(&mut self, load: &Load, meter: Meter) -> Result<(), StudyError> {
         match load.begin {
             Begin::Together => {
@@ -120,7 +120,7 @@ impl Session {
     }
 
     fn add_test(&mut self, batch: &str, ends: [&str; 2], load: &Load) -> Result<(), StudyError> {
-        self.tell(Command::AddBatch { batch: batch.into() })?;
+        self.command(Command::AddBatch { batch: batch.into() })?;
         let test = TestSpec::Brw {
             write: load.direction == Direction::Write,
             check: DataCheck::None,
@@ -128,7 +128,7 @@ impl Session {
             offset: 0,
         };
         let [from, to] = ends.map(str::to_owned);
-        self.tell(Command::AddTest {
+        self.command(Command::AddTest {
             batch: batch.into(),
             test,
             loops: -1,
@@ -139,31 +139,36 @@ impl Session {
         })
     }
 
-    /// Counts answers from now on.
+    /// Starts to count answers.
     fn watch(&mut self, load: &Load, meter: Meter) {
         self.transfer = load.size;
         self.meter = Some(meter);
     }
 
     fn start(&mut self, batch: &str) -> Result<(), StudyError> {
-        self.tell(Command::Run { batch: batch.into(), timeout: 0 })
+        self.command(Command::Run { batch: batch.into(), timeout: 0 })
     }
 
-    /// Asks the clients what they have measured since the session began.
+    /// Returns the measurements of the clients since the start of the session.
     pub(crate) fn measures(&mut self) -> Result<Vec<Measures>, StudyError> {
         let target = Target::Group(CLIENTS.into());
         match self.ask(Command::Measure { target, timeout: 0 })? {
-            Reply::Measures(nodes) => nodes.into_iter().map(|node| told(node, "measure")).collect(),
-            other => Err(StudyError(format!("the console answers {other:?} for measures"))),
+            Reply::Measures(nodes) => {
+                nodes.into_iter().map(|node| result_of(node, "measure")).collect()
+            }
+            other => {
+                Err(StudyError(format!("the console answers a measure command with {other:?}")))
+            }
         }
     }
 
-    /// Gives a command that every node has to obey.
-    fn tell(&mut self, command: Command) -> Result<(), StudyError> {
+    /// Sends a command that must succeed on every node.
+    fn command(&mut self, command: Command) -> Result<(), StudyError> {
         match self.ask(command)? {
-            Reply::Nodes(reply) => {
-                reply.nodes.into_iter().try_for_each(|node| told(node, "obey").map(drop))
-            }
+            Reply::Nodes(reply) => reply
+                .nodes
+                .into_iter()
+                .try_for_each(|node| result_of(node, "run the command").map(drop)),
             _ => Ok(()),
         }
     }
@@ -173,35 +178,35 @@ impl Session {
         let text = text.chars().take(60).collect::<String>();
         let given = self.administrators.give(&mut self.world, CONSOLE, command);
         let id = given.ok_or_else(|| StudyError("the console's node is down".into()))?;
-        let end = self.world.now() + PATIENCE;
+        let end = self.world.now() + TIMEOUT;
         loop {
             if let Some(answer) = self.administrators.answer(CONSOLE, id) {
                 return answer.clone().map_err(|Errno(errno)| {
-                    StudyError(format!("the console refuses {text} with errno {errno}"))
+                    StudyError(format!("the console refuses {text}: errno {errno}"))
                 });
             }
             self.step(end, &text)?;
         }
     }
 
-    /// Lets time pass until something holds.
+    /// Runs until a condition holds, for at most `timeout`.
     pub(crate) fn until(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         holds: impl Fn(&Self) -> bool,
     ) -> Result<(), StudyError> {
-        let end = self.world.now() + patience;
+        let end = self.world.now() + timeout;
         while !holds(self) {
             self.step(end, what)?;
         }
         Ok(())
     }
 
-    /// Does the next thing that happens, if it happens before `end`.
+    /// Runs the next event, if it is due before `end`.
     fn step(&mut self, end: Time, what: &str) -> Result<(), StudyError> {
         if self.world.next().is_none_or(|next| next > end) || !self.world.step() {
-            return Err(StudyError(format!("{what}: nothing comes of it until {end}")));
+            return Err(StudyError(format!("{what}: no result before {end}")));
         }
         self.steps += 1;
         while let Some(signal) = self.world.poll_signal() {
@@ -230,7 +235,7 @@ impl Session {
     }
 }
 
-fn told<T>(node: NodeAnswer<T>, what: &str) -> Result<T, StudyError> {
+fn result_of<T>(node: NodeAnswer<T>, what: &str) -> Result<T, StudyError> {
     let nid = node.nid;
-    node.result.map_err(|error| StudyError(format!("{nid} does not {what}: {error:?}")))
+    node.result.map_err(|error| StudyError(format!("{nid} cannot {what}: {error:?}")))
 }

@@ -1,4 +1,4 @@
-//! The real machines in virtual time, beside the closed model and each other.
+//! Compares simulations with the closed-form model and with each other.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use fulmar_tune::model;
 const RTT: Duration = Duration::from_micros(50_500);
 const MIB: u32 = 1 << 20;
 
-/// A point of the study that is simulated within a second.
+/// A point of the study whose simulation takes less than a second.
 fn small(direction: Direction, hold: Hold, peer_credits: u32, concurrency: u32) -> Key {
     Key { concurrency, clients: 4, ..Key::usual(direction, hold, peer_credits) }
 }
 
-/// One client and one server over a pipe, with warm connections of large buffers.
+/// One client and one server over one trunk, with warm connections and large buffers.
 fn pair(rate_mbps: u64, concurrency: u32) -> Scenario {
     let path = Path::pipe(rate_mbps, RTT);
     let tcp = Tcp { mtu: 9000, initial_window: 20_000, ..Tcp::default() };
@@ -35,7 +35,7 @@ fn pair(rate_mbps: u64, concurrency: u32) -> Scenario {
 }
 
 #[test]
-fn simulation_and_closed_model_agree_where_rpcs_credits_or_cables_bind() {
+fn simulation_and_model_agree_where_rpcs_credits_or_cables_are_the_bottleneck() {
     let points = [
         small(Direction::Write, Hold::Fulmar, 8, 1),
         small(Direction::Write, Hold::Fulmar, 8, 32),
@@ -54,9 +54,9 @@ fn simulation_and_closed_model_agree_where_rpcs_credits_or_cables_bind() {
 }
 
 #[test]
-fn a_prediction_is_the_same_every_time_and_says_what_binds() {
-    // With windows of what is under way nothing queues in the trunk, where requests would wait
-    // behind data, and with enough credits nothing in LNet.
+fn a_prediction_is_reproducible_and_names_the_bottleneck() {
+    // These windows are just large enough, so that requests do not queue behind data in the trunk.
+    // With enough credits no message waits in LNet.
     let mut scenario = pair(5_000, 160);
     scenario.path.tcp = scenario.path.tcp.with_buffers(40 << 20);
     scenario.credits.peer_credits = 256;
@@ -76,7 +76,7 @@ fn a_prediction_is_the_same_every_time_and_says_what_binds() {
 }
 
 #[test]
-fn a_socket_buffer_that_is_too_small_bounds_a_pair_to_itself_each_round_trip() {
+fn a_small_socket_buffer_limits_a_pair_to_one_buffer_per_round_trip() {
     let scenario = pair(5_000, 64);
     let tcp = scenario.path.tcp.clone().with_buffers(4 << 20);
     let path = Path { tcp, ..scenario.path };
@@ -90,7 +90,7 @@ fn a_socket_buffer_that_is_too_small_bounds_a_pair_to_itself_each_round_trip() {
 }
 
 #[test]
-fn a_router_at_each_end_carries_what_the_line_does() {
+fn routers_at_both_sites_forward_at_line_rate() {
     let mut scenario = pair(2_000, 96);
     scenario.path.routers = Some(Routers {
         at_clients: 1,

@@ -1,4 +1,4 @@
-//! Pictures as files: what is in them, and that they can be read.
+//! Checks the contents of picture files.
 
 use std::io::Cursor;
 
@@ -19,7 +19,7 @@ fn chart() -> Chart {
     Chart {
         title: "Throughput over concurrency".into(),
         subtitle: "1 MiB messages < 50.5 ms & more".into(),
-        x: Axis::new("RPCs under way of a pair", Scale::Log2),
+        x: Axis::new("RPCs in flight of a pair", Scale::Log2),
         y: Axis::new("MB/s", Scale::Linear),
         series: [8, 16, 32, 64]
             .into_iter()
@@ -52,13 +52,13 @@ fn heat() -> HeatMap {
 fn bars() -> Bars {
     let group = |name: &str, a, b| Bar { name: name.into(), values: vec![Some(a), b] };
     Bars {
-        title: "Measured beside predicted".into(),
+        title: "Measured and predicted".into(),
         subtitle: String::new(),
         label: "MB/s".into(),
         unit: Unit::Plain,
         names: vec!["measured".into(), "predicted".into()],
         groups: vec![group("kernel's defaults", 83.0, Some(85.0)), group("tuned", 480.0, None)],
-        yardstick: Some(("iperf3".into(), 490.0)),
+        baseline: Some(("iperf3".into(), 490.0)),
         notes: vec![],
     }
 }
@@ -69,7 +69,7 @@ fn all() -> Picture {
 }
 
 #[test]
-fn an_svg_names_every_curve_and_escapes_what_xml_would_read() {
+fn an_svg_contains_every_curve_and_escapes_its_texts() {
     let svg = all().svg();
     for series in chart().series {
         assert!(svg.contains(&series.name), "{}", series.name);
@@ -82,7 +82,7 @@ fn an_svg_names_every_curve_and_escapes_what_xml_would_read() {
 }
 
 #[test]
-fn a_png_decodes_to_the_size_that_was_said_and_is_not_blank() {
+fn a_png_has_the_right_size_and_is_not_blank() {
     let picture = all();
     let bytes = picture.png();
     let decoder = png::Decoder::new(Cursor::new(&bytes));
@@ -95,7 +95,7 @@ fn a_png_decodes_to_the_size_that_was_said_and_is_not_blank() {
 }
 
 #[test]
-fn pictures_of_nothing_and_of_what_cannot_be_shown_can_be_drawn() {
+fn empty_and_invalid_figures_can_be_drawn() {
     let empty = Picture::grid("", 3, vec![Chart::default().into(), HeatMap::default().into()]);
     assert!(empty.svg().contains("<svg"));
     let points = vec![(0.0, f64::NAN), (-1.0, 1.0), (f64::INFINITY, 2.0), (4.0, 0.0)];

@@ -1,11 +1,11 @@
-//! Many nodes through routers, on a small scale.
+//! The scale scenario with fewer nodes.
 
 use std::time::Duration;
 
 use fulmar_study::scale::{Size, run};
 
 #[test]
-fn two_hundred_nodes_share_eight_routers_evenly_and_distance_alone_binds() {
+fn two_hundred_nodes_share_eight_routers_evenly_without_queueing() {
     let size = Size {
         nodes: 200,
         routers: 8,
@@ -16,12 +16,12 @@ fn two_hundred_nodes_share_eight_routers_evenly_and_distance_alone_binds() {
     let scale = run(size, |_| ()).unwrap();
     assert!(scale.bytes_per_second > 0.9 * scale.ideal_bytes_per_second, "{scale:?}");
     assert!(scale.router_shares.0 > 0.8 && scale.router_shares.1 < 1.2, "{scale:?}");
-    let (used, there_are) = scale.buffers.large;
-    assert!(used > 0 && used <= there_are, "{scale:?}");
+    let (used, total) = scale.buffers.large;
+    assert!(used > 0 && used <= total, "{scale:?}");
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn unsupported_sizes_are_refused() {
     let wrong = [
         Size { nodes: 0, ..Size::default() },
         Size { nodes: 20_000, ..Size::default() },

@@ -77,7 +77,8 @@ pub fn client(control: Option<&Path>) -> Client {
 }
 
 /// Pings a NID, at TCP port `port`. If a node runs on this host, that one sends the ping: Fulmar's
-/// node behind `client`, or the kernel's. `listens` is whether any local process listens on port 988.
+/// node behind `client`, or the kernel's. `listens` is whether any local process listens on port
+/// 988.
 pub fn ping(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Duration) -> LnetResult {
     let Some(address) = nid.ip() else {
         return LnetResult::NotSent { why: format!("{nid} is not on a TCP network") };
@@ -89,8 +90,8 @@ pub fn ping(nid: Nid, port: u16, client: &Client, listens: bool, timeout: Durati
         return by_kernel(nid, timeout);
     }
     if listens && port == fulmar_lnet_wire::socklnd::ACCEPT_PORT {
-        let why = "the control socket of the node on this host is not accessible: run this command as \
-        the node's user, or give the path of the socket with --control";
+        let why = "the control socket of the node on this host is not accessible: run this \
+                   command as the node's user, or give the path of the socket with --control";
         return LnetResult::NotSent { why: why.to_owned() };
     }
     by_own_node(nid, SocketAddr::new(address, port), timeout)

@@ -1,5 +1,5 @@
-//! Raw evidence for a bundle: files and tool output, without secrets: no keys, no firewall rules, no
-//! user names.
+//! Raw evidence for a bundle: files and tool output, without secrets: no keys, no firewall rules,
+//! no user names.
 
 use fulmar_control::api::{Client, ExportAll};
 

@@ -53,8 +53,8 @@ pub fn firewall(place: Place, host: &Host, reached: bool) -> Vec<Finding> {
         let what = "the firewall drops packets by default, and no rule accepts TCP port 988";
         let evidence =
             format!("found by {tool}; a rule may still accept it by address or interface");
-        let remedy = "firewall-cmd --permanent --add-port=988/tcp && firewall-cmd --reload; or: nft add \
-                    rule inet filter input tcp dport 988 accept";
+        let remedy = "firewall-cmd --permanent --add-port=988/tcp && firewall-cmd --reload; or: \
+                      nft add rule inet filter input tcp dport 988 accept";
         found.push(Finding::new(Level::Warning, place, what, evidence).remedy(remedy));
     }
     if let Some((count, max)) = seen.tracked {

@@ -29,8 +29,8 @@ pub fn latency(rows: &[LatencyRow]) -> Vec<Finding> {
             micros(first.one_way.p95_us),
             micros(first.one_way.max_us)
         );
-        let remedy = "disable deep CPU idle states: cpupower idle-set -D 10; look for other load on the \
-        CPUs and on the path";
+        let remedy = "disable deep CPU idle states: cpupower idle-set -D 10; look for other load \
+                      on the CPUs and on the path";
         found.push(Finding::new(Level::Note, Place::Path, what, evidence).remedy(remedy));
     }
     found.extend(step(rows));

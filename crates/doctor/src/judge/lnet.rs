@@ -14,9 +14,9 @@ pub fn lnet(seen: &LnetResult, nid: &str, open: bool) -> Vec<Finding> {
         LnetResult::NoAnswer { by, why } => {
             let what = format!("{nid} does not answer an LNet ping");
             let remedy = if open {
-                "check on the remote host that the NID is its own (lctl list_nids) and why it refused \
-                (dmesg); a kernel node refuses source ports above 1023 unless accept=all is set: run \
-                this command as root"
+                "check on the remote host that the NID is its own (lctl list_nids) and why it \
+                 refused (dmesg); a kernel node refuses source ports above 1023 unless accept=all \
+                 is set: run this command as root"
             } else {
                 "its port does not accept connections: see the check port"
             };
@@ -49,8 +49,8 @@ fn answered(answer: &LnetAnswer, nid: &str) -> Vec<Finding> {
     if answer.source_port.is_some_and(|port| port > PRIVILEGED_MAX) {
         let what = "the node accepts connections from unprivileged ports";
         let evidence = format!("source port {}", answer.source_port.unwrap_or_default());
-        let remedy = "no change is needed if this is intended (accept=all); the default of kernel nodes \
-        is to accept only ports up to 1023";
+        let remedy = "no change is needed if this is intended (accept=all); the default of kernel \
+                      nodes is to accept only ports up to 1023";
         found.push(Finding::new(Level::Note, Place::Remote, what, evidence).remedy(remedy));
     }
     found

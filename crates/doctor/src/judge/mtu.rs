@@ -52,7 +52,8 @@ pub fn mtu(seen: &MtuResult, device: &str, probing: u32) -> Vec<Finding> {
             format!("{evidence}; the {} kernel still uses a path MTU of {learned}", place.word());
         let remedy = format!(
             "on the {} host: ip link set {device} mtu {narrow}; better: let firewalls pass ICMP \
-            \"fragmentation needed\"; until then, on both hosts: sysctl -w net.ipv4.tcp_mtu_probing=1",
+             \"fragmentation needed\"; until then, on both hosts: sysctl -w \
+             net.ipv4.tcp_mtu_probing=1",
             place.word()
         );
         found.push(Finding::new(level, Place::Path, what, evidence).remedy(remedy));

@@ -166,7 +166,8 @@ fn interrupts(place: Place, host: &Host, device: &Device) -> Vec<Finding> {
     if fast && device.rx_queues == 1 && device.rps_queues == 0 && host.processors > 1 {
         let what = format!("one CPU handles all packets of {name}");
         let remedy = format!(
-            "ethtool -L {name} combined {0}, or: echo {1} >/sys/class/net/{name}/queues/rx-0/rps_cpus",
+            "ethtool -L {name} combined {0}, or: echo {1} \
+             >/sys/class/net/{name}/queues/rx-0/rps_cpus",
             host.processors.min(8),
             "ff"
         );
@@ -198,10 +199,13 @@ fn remote_node(place: Place, host: &Host, device: &Device) -> Option<Finding> {
     (strays > 0).then(|| {
         let name = &device.name;
         let what = format!("interrupts of {name} are handled on another NUMA node");
-        let evidence =
-            format!("{strays} of {} outside NUMA node {node} (CPUs {near})", device.interrupts.len());
+        let evidence = format!(
+            "{strays} of {} outside NUMA node {node} (CPUs {near})",
+            device.interrupts.len()
+        );
         let remedy = format!(
-            "for each N in /sys/class/net/{name}/device/msi_irqs: echo {near} >/proc/irq/N/smp_affinity_list"
+            "for each N in /sys/class/net/{name}/device/msi_irqs: echo {near} \
+             >/proc/irq/N/smp_affinity_list"
         );
         Finding::new(Level::Note, place, what, evidence).remedy(remedy)
     })

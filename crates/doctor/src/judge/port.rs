@@ -17,16 +17,18 @@ pub fn port(seen: &PortResult) -> Vec<Finding> {
         PortOutcome::Refused => {
             let what = format!("TCP port {port} is closed");
             let evidence = format!("{at} refused the connection after {took}");
-            let remedy = "start a node on the remote host: modprobe lnet && lnetctl lnet configure --all, or \
-            fulmar node; if one runs, a firewall rejects the connection: open its port";
+            let remedy = "start a node on the remote host: modprobe lnet && lnetctl lnet \
+                          configure --all, or fulmar node; if one runs, a firewall rejects the \
+                          connection: open its port";
             Finding::new(Level::Error, Place::Remote, what, evidence).remedy(remedy)
         }
         PortOutcome::Timeout(millis) => {
             let what = format!("TCP port {port} does not answer");
             let evidence = format!("no answer from {at} within {:.1} s", *millis as f64 / 1e3);
             let remedy = format!(
-                "a firewall drops the packets, or the host is down: ping {}; on the remote host: nft \
-                list ruleset; let TCP port {port} pass in both directions on every firewall of the path",
+                "a firewall drops the packets, or the host is down: ping {}; on the remote host: \
+                 nft list ruleset; let TCP port {port} pass in both directions on every firewall \
+                 of the path",
                 at.ip()
             );
             Finding::new(Level::Error, Place::Path, what, evidence).remedy(remedy)

@@ -52,8 +52,8 @@ fn rate_of(run: &TcpRun, lines: &Lines) -> Finding {
     // One connection need not fill a link; several should nearly do so.
     match share {
         Some(share) if share < SHARE_LEAST && run.streams > 1 => {
-            let remedy = "see the other findings for the cause: loss, buffers, a traffic shaper, CPUs; \
-            otherwise look for other load on the path";
+            let remedy = "see the other findings for the cause: loss, buffers, a traffic shaper, \
+                          CPUs; otherwise look for other load on the path";
             Finding::new(Level::Warning, Place::Path, what, evidence).remedy(remedy)
         }
         _ => Finding::ok(Place::Path, what, evidence),
@@ -98,8 +98,8 @@ fn retransmits(run: &TcpRun, path: PathNeed) -> Option<Finding> {
         run.sender.segments,
         count(run.streams, "connection")
     );
-    let remedy = "a queue on the path is too short for bursts, or a link loses packets: pace with tc \
-    qdisc replace dev DEV root fq, and compare the check udp";
+    let remedy = "a queue on the path is too short for bursts, or a link loses packets: pace with \
+                  tc qdisc replace dev DEV root fq, and compare the check udp";
     Some(Finding::new(level, Place::Path, what, evidence).remedy(remedy))
 }
 
@@ -119,15 +119,15 @@ fn limits(run: &TcpRun) -> Vec<Finding> {
     let share = run.limited(run.sender.receiver_limited_us);
     if share >= LIMITED_LEAST {
         let what = "the receiver's window limits TCP";
-        let remedy = "on the receiver: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 LARGER\" (see the check \
-        sockets); if it is large enough, the receiver reads too slowly";
+        let remedy = "on the receiver: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 LARGER\" (see \
+                      the check sockets); if it is large enough, the receiver reads too slowly";
         found.push(Finding::new(Level::Note, receiver, what, evidence(share)).remedy(remedy));
     }
     let share = run.limited(run.sender.buffer_limited_us);
     if share >= LIMITED_LEAST {
         let what = "the send buffer limits TCP";
-        let remedy = "on the sender: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 LARGER\" (see the check \
-        sockets)";
+        let remedy = "on the sender: sysctl -w net.ipv4.tcp_wmem=\"4096 16384 LARGER\" (see the \
+                      check sockets)";
         found.push(Finding::new(Level::Warning, sender, what, evidence(share)).remedy(remedy));
     }
     found
@@ -146,11 +146,15 @@ fn one_against_many(runs: &[TcpRun]) -> Option<Finding> {
     let (gain, one, many) = gains.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (gain >= MANY_GAIN).then(|| {
         let what = format!("{} connections are {gain:.1} times as fast as one", many.streams);
-        let evidence =
-            format!("{} and {}, {}", bit_rate(many.settled), bit_rate(one.settled), one.direction.word());
+        let evidence = format!(
+            "{} and {}, {}",
+            bit_rate(many.settled),
+            bit_rate(one.settled),
+            one.direction.word()
+        );
         let remedy = format!(
-            "on both hosts: lnetctl net set --net tcp --conns-per-peer {0}; or in modprobe.d: options \
-            ksocklnd conns_per_peer={0}",
+            "on both hosts: lnetctl net set --net tcp --conns-per-peer {0}; or in modprobe.d: \
+             options ksocklnd conns_per_peer={0}",
             many.streams.clamp(2, 127)
         );
         Finding::new(Level::Note, Place::Path, what, evidence).remedy(remedy)

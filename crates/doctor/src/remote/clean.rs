@@ -1,7 +1,7 @@
 //! Sanitises the evidence of a remote host for terminals and for commands.
 //!
-//! Findings put device names and CPU lists into commands that administrators run as root. Such words
-//! are kept only in the form in which a kernel writes them; other text is made printable.
+//! Findings put device names and CPU lists into commands that administrators run as root. Such
+//! words are kept only in the form in which a kernel writes them; other text is made printable.
 
 use fulmar_text::printable;
 

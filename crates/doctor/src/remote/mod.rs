@@ -2,12 +2,12 @@
 //!
 //! The remote host runs the [`Server`], the local host is the [`Examiner`]. They use one TCP
 //! connection for control: JSON frames with a length prefix; each request has a reply. Connections
-//! for loads go to the same port and start with the token of the examination; datagrams carry it too
-//! and go to the UDP port of the same number.
+//! for loads go to the same port and start with the token of the examination; datagrams carry it
+//! too and go to the UDP port of the same number.
 //!
-//! Neither host trusts the other. All requested values have a limit here: lengths, durations, rates,
-//! streams and timeouts. The server runs one examination at a time, and sends datagrams only to the
-//! address that opened the control connection.
+//! Neither host trusts the other. All requested values have a limit here: lengths, durations,
+//! rates, streams and timeouts. The server runs one examination at a time, and sends datagrams only
+//! to the address that opened the control connection.
 
 mod clean;
 mod datagram;

@@ -101,8 +101,8 @@ impl Server {
     fn open(&mut self, address: SocketAddr) -> Result<(), String> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => format!(
-                "port {} of {} is in use: stop the other \"fulmar doctor serve\", or choose another \
-                port with --port on both hosts",
+                "port {} of {} is in use: stop the other \"fulmar doctor serve\", or choose \
+                 another port with --port on both hosts",
                 address.port(),
                 address.ip()
             ),
@@ -142,8 +142,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Opens a socket whose datagrams are never fragmented. A nonzero port is shared: the server keeps a
-/// socket on it, and each examination has its own, bound to the address of its connection.
+/// Opens a socket whose datagrams are never fragmented. A nonzero port is shared: the server keeps
+/// a socket on it, and each examination has its own, bound to the address of its connection.
 pub(super) fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     use rustix::net::sockopt;
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;

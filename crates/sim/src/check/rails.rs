@@ -63,8 +63,8 @@ impl Rails {
         }
     }
 
-    /// 27: one sequence number always has the same interfaces. A small buffer may truncate the list,
-    /// and a change of status keeps the number.
+    /// 27: one sequence number always has the same interfaces. A small buffer may truncate the
+    /// list, and a change of status keeps the number.
     fn a_change_has_a_new_sequence(&mut self, host: HostId, info: &PingInfo) -> Verdict {
         let now: Vec<Nid> = info.entries.iter().map(|entry| entry.nid).collect();
         let before = self.announced.entry((host, info.sequence)).or_insert_with(|| now.clone());

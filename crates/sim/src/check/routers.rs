@@ -159,7 +159,8 @@ impl Routers {
         let last_hops = self.last_hops.get(&(host, handle));
         require(last_hops.is_some_and(|last_hops| last_hops.contains(&peer)), CHECKER, || {
             format!(
-                "{host} responds through {peer} to a request that came from {last_hops:?}: {header:?}"
+                "{host} responds through {peer} to a request that came from {last_hops:?}: \
+                 {header:?}"
             )
         })
     }

@@ -13,8 +13,8 @@
 //! window. An idle connection keeps its window: hosts are assumed to have
 //! `tcp_slow_start_after_idle=0`, as `fulmar tune` advises.
 //!
-//! Bytes are in the write buffer from when the socket takes them until they are acknowledged, and in
-//! the read buffer until the node reads them.
+//! Bytes are in the write buffer from when the socket takes them until they are acknowledged, and
+//! in the read buffer until the node reads them.
 
 mod congestion;
 mod receiver;

@@ -6,8 +6,8 @@
 //! handle_timeout()<- no acknowledgement for too long
 //! ```
 //!
-//! Every transmission has a number, and packets are not reordered: when one is acknowledged, earlier
-//! unacknowledged ones are lost. A kernel learns the same from SACK and RACK.
+//! Every transmission has a number, and packets are not reordered: when one is acknowledged,
+//! earlier unacknowledged ones are lost. A kernel learns the same from SACK and RACK.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -124,7 +124,8 @@ impl Sender {
         }
     }
 
-    /// Returns the free space of the write buffer after the socket has taken `taken` bytes in total.
+    /// Returns the free space of the write buffer after the socket has taken `taken` bytes in
+    /// total.
     pub(crate) fn room(&self, taken: u64) -> u64 {
         (self.acked + self.buffer).saturating_sub(taken)
     }
@@ -264,7 +265,8 @@ impl Sender {
         self.forget_arrived();
     }
 
-    /// Declares the first transmission in flight lost. Returns whether any of its bytes are missing.
+    /// Declares the first transmission in flight lost. Returns whether any of its bytes are
+    /// missing.
     fn lose_first(&mut self) -> bool {
         let Some(sent) = self.flight.pop_front() else { return false };
         self.first += 1;

@@ -1,8 +1,8 @@
 //! One direction of a connection: from the queue of the writing node to the inbox of the reading
 //! node.
 //!
-//! Data in flight are not copied: transmissions refer to byte numbers, and bytes that have arrived in
-//! order move from the content of the socket to the inbox.
+//! Data in flight are not copied: transmissions refer to byte numbers, and bytes that have arrived
+//! in order move from the content of the socket to the inbox.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -35,7 +35,8 @@ impl World {
         self.arm(host);
     }
 
-    /// Executes the posts and the next host request of the selftest. Returns whether there were any.
+    /// Executes the posts and the next host request of the selftest. Returns whether there were
+    /// any.
     fn serve_selftest(&mut self, host: HostId) -> bool {
         let now = self.shown(host);
         let this = self.host_mut(host);

@@ -8,8 +8,8 @@ use crate::signal::Signal;
 use crate::tcp::{EndState, Side};
 
 impl World {
-    /// Resets the connections between two hosts, as a restarted firewall does. With `lossy` the data
-    /// in flight are lost.
+    /// Resets the connections between two hosts, as a restarted firewall does. With `lossy` the
+    /// data in flight are lost.
     pub fn reset(&mut self, one: HostId, other: HostId, lossy: bool) {
         self.note(one, &other.to_string(), format_args!("FAULT reset, lossy {lossy}"));
         for tcp in self.connections_between(one, other) {

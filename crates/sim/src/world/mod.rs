@@ -4,8 +4,8 @@
 //! step() -> the next event -> poll_signal() until there is none
 //! ```
 //!
-//! Immediate tasks (a socket has room, bytes can be read) wait in `tasks` and run in order before the
-//! next event; a paused host runs them when its pause ends.
+//! Immediate tasks (a socket has room, bytes can be read) wait in `tasks` and run in order before
+//! the next event; a paused host runs them when its pause ends.
 
 mod defect;
 mod driver;

@@ -1,11 +1,11 @@
-//! [`Bars`] as shapes.
+//! Draws [`Bars`].
 
 use super::canvas::{Align, Canvas, Text};
 use super::colour::{self, INK};
 use super::font;
 use super::frame::{self, Area, DASH, Entry, Key, TEXT};
 use super::model::{Axis, Bars};
-use super::number::written;
+use super::number::format_value;
 use super::ticks::Span;
 
 /// Draws bars.
@@ -15,19 +15,19 @@ pub(crate) fn draw(canvas: &mut Canvas, area: Area, bars: &Bars) {
     let names = bars.names.iter().enumerate();
     let boxes = names.map(|(n, name)| Entry { name, key: Key::Box(colour::of_series(n)) });
     let mut entries: Vec<Entry<'_>> = boxes.collect();
-    let yardstick = bars.yardstick.iter().map(|(name, _)| Entry { name, key: Key::Dashes });
-    entries.extend(yardstick);
+    let baseline = bars.baseline.iter().map(|(name, _)| Entry { name, key: Key::Dashes });
+    entries.extend(baseline);
     let area = frame::legend(canvas, area, &entries);
 
     let axis = Axis { unit: bars.unit, ..Axis::default() };
     let values = bars.groups.iter().flat_map(|group| group.values.iter().flatten().copied());
-    let y = Span::new(&axis, values.chain(bars.yardstick.iter().map(|(_, value)| *value)));
+    let y = Span::new(&axis, values.chain(bars.baseline.iter().map(|(_, value)| *value)));
     let ticks = y.ticks((area.height() / 36.0) as usize);
     let plot = frame::inside(area, &bars.label, &ticks);
     frame::upright(canvas, plot, area.left, &bars.label, &ticks);
     groups(canvas, plot, bars, &y);
     frame::corner(canvas, plot);
-    if let Some(part) = bars.yardstick.as_ref().and_then(|(_, value)| y.part(*value)) {
+    if let Some(part) = bars.baseline.as_ref().and_then(|(_, value)| y.part(*value)) {
         canvas.line(&[plot.at(0.0, part), plot.at(1.0, part)], 1.6, INK, Some(DASH));
     }
 }
@@ -46,9 +46,9 @@ fn groups(canvas: &mut Canvas, plot: Area, bars: &Bars, y: &Span) {
             let (x, top) = (left + n as f64 * width, plot.at(0.0, part).1);
             let fill = colour::of_series(n);
             canvas.rectangle((x + 1.0, top), (x + width - 1.0, plot.bottom), fill);
-            let text = written(value, bars.unit);
+            let text = format_value(value, bars.unit);
             let size = (TEXT - 1.0).min((width + 6.0) / font::width(&text, 1.0, false));
-            // In the bar if there is room, where no yardstick crosses it.
+            // The value goes into the bar if there is room, so that the baseline does not cross it.
             let (y, colour) = match plot.bottom - top > size + 10.0 {
                 true => (top + size + 4.0, fill.readable()),
                 false => (top - 4.0, INK),

@@ -1,15 +1,15 @@
-//! What both formats are made of: a few shapes in order, in pixels from the upper left corner.
+//! Shapes of a picture, common to both formats: in order, in pixels from the upper left corner.
 
 use super::colour::{Colour, INK};
 use super::font;
 
-/// A place.
+/// A position.
 pub(crate) type Point = (f64, f64);
 
-/// Something drawn.
+/// A shape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// A line through points; with a dash, of pieces of that length and gaps of half of it.
+    /// A line through points; `dash` is the length of dashes, and gaps are half as long.
     Line { points: Vec<Point>, width: f64, colour: Colour, dash: Option<f64> },
     /// A filled area.
     Area { points: Vec<Point>, colour: Colour },
@@ -21,7 +21,7 @@ pub(crate) enum Shape {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// Where its baseline is at the side that `align` says.
+    /// The position of its baseline, at the side given by `align`.
     pub(crate) at: Point,
     /// The height of an em.
     pub(crate) size: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Text {
     pub(crate) upright: bool,
 }
 
-/// Which part of a text its place names.
+/// The part of a text at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -41,13 +41,13 @@ pub(crate) enum Align {
 }
 
 impl Text {
-    /// Returns dark text of 12 pixels that begins at a place.
+    /// Returns dark text of 12 pixels that starts at a position.
     pub(crate) fn new(text: impl Into<String>, at: Point) -> Self {
         let (colour, align) = (INK, Align::Left);
         Self { text: text.into(), at, size: 12.0, bold: false, colour, align, upright: false }
     }
 
-    /// Returns how far it is from where it begins to its place.
+    /// Returns the distance from its start to its position.
     pub(crate) fn shift(&self) -> f64 {
         let width = font::width(&self.text, self.size, self.bold);
         match self.align {
@@ -58,7 +58,7 @@ impl Text {
     }
 }
 
-/// Shapes, the last on top.
+/// Shapes, the last one on top.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Canvas {
     pub(crate) shapes: Vec<Shape>,
@@ -83,7 +83,7 @@ impl Canvas {
         self.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], fill);
     }
 
-    /// Draws the mark of a series: its form says the same as its colour.
+    /// Draws the mark of a series; each series has its own form, in addition to its colour.
     pub(crate) fn mark(&mut self, series: usize, at: Point, colour: Colour) {
         let radius = 3.6;
         let corners: &[Point] = match series % 5 {
@@ -106,7 +106,7 @@ fn circle((x, y): Point, radius: f64) -> Vec<Point> {
     (0..24).map(corner).collect()
 }
 
-/// Returns the dashes of a line through points: where each begins, bends and ends.
+/// Returns the dashes of a line through points, each with its start, bends and end.
 pub(crate) fn dashes(points: &[Point], dash: f64) -> Vec<Vec<Point>> {
     let gap = dash / 2.0;
     let (mut all, mut current, mut left, mut draws) = (vec![], vec![], dash, true);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dashes_go_round_corners_and_cover_two_thirds() {
+    fn dashes_follow_corners_and_cover_two_thirds() {
         let line = [(0.0, 0.0), (50.0, 0.0), (50.0, 70.0)];
         let all = dashes(&line, 8.0);
         let length = |dash: &Vec<Point>| -> f64 {

@@ -1,4 +1,4 @@
-//! Colours that people with any kind of sight can tell apart.
+//! Colours that people with colour blindness can distinguish.
 
 /// Red, green and blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,12 +7,12 @@ pub(crate) struct Colour(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 pub(crate) const WHITE: Colour = Colour(255, 255, 255);
 /// Titles and axes.
 pub(crate) const INK: Colour = Colour(32, 36, 40);
-/// What explains.
+/// Explanatory text.
 pub(crate) const GREY: Colour = Colour(95, 102, 110);
 /// Lines behind the values.
 pub(crate) const GRID: Colour = Colour(226, 229, 232);
 
-/// Okabe and Ito, "Color universal design" (2008), without their yellow, which is lost on white.
+/// Okabe and Ito, "Color universal design" (2008), without yellow, which is invisible on white.
 const PALETTE: [Colour; 7] = [
     Colour(0, 114, 178),
     Colour(213, 94, 0),
@@ -23,7 +23,7 @@ const PALETTE: [Colour; 7] = [
     Colour(60, 60, 60),
 ];
 
-/// Stops from dark to light whose brightness grows evenly.
+/// Colours from dark to light with evenly growing brightness.
 const HEAT: [Colour; 6] = [
     Colour(45, 30, 90),
     Colour(58, 82, 139),
@@ -33,12 +33,12 @@ const HEAT: [Colour; 6] = [
     Colour(250, 231, 80),
 ];
 
-/// Returns a colour of the palette; numbers beyond the last begin anew.
+/// Returns a colour of the palette; higher numbers repeat it.
 pub(crate) fn of_series(number: usize) -> Colour {
     PALETTE[number % PALETTE.len()]
 }
 
-/// Returns the colour of a part of the way from the least to the greatest value.
+/// Returns the colour of a value, as a fraction between the least and the greatest.
 pub(crate) fn of_heat(part: f64) -> Colour {
     let part = if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
     let at = part * (HEAT.len() - 1) as f64;
@@ -47,14 +47,14 @@ pub(crate) fn of_heat(part: f64) -> Colour {
 }
 
 impl Colour {
-    /// Returns the mixture of `part` of the other and the rest of this.
+    /// Returns the mixture with a share `part` of the other colour.
     pub(crate) fn toward(self, other: Self, part: f64) -> Self {
         let mix =
             |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * part).round() as u8;
         Self(mix(self.0, other.0), mix(self.1, other.1), mix(self.2, other.2))
     }
 
-    /// Returns black or white, whichever can be read on this.
+    /// Returns the text colour that is readable on this background.
     pub(crate) fn readable(self) -> Self {
         let light = 0.299 * f64::from(self.0) + 0.587 * f64::from(self.1);
         if light + 0.114 * f64::from(self.2) > 140.0 { INK } else { WHITE }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heat_grows_lighter_from_end_to_end() {
+    fn heat_colours_grow_lighter() {
         let light = |part: f64| {
             let Colour(r, g, b) = of_heat(part);
             299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b)

@@ -1,4 +1,4 @@
-//! A [`Chart`] as shapes.
+//! Draws a [`Chart`].
 
 use super::canvas::{Canvas, Point};
 use super::colour;
@@ -33,7 +33,7 @@ pub(crate) fn draw(canvas: &mut Canvas, area: Area, chart: &Chart) {
 fn curve(canvas: &mut Canvas, series: &Series, place: impl Fn(Point) -> Option<Point>) {
     let colour = colour::of_series(series.style.colour);
     let points: Vec<Option<Point>> = series.points.iter().map(|point| place(*point)).collect();
-    // What cannot be shown interrupts the curve.
+    // A value that cannot be shown interrupts the curve.
     for piece in points.split(Option::is_none) {
         let piece: Vec<Point> = piece.iter().flatten().copied().collect();
         if piece.len() > 1 {

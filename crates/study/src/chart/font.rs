@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 
 use ab_glyph::{Font, FontRef};
 
-/// The family that viewers of an SVG are asked for; what they may take instead is narrower, so
-/// that nothing overlaps.
+/// The font family in an SVG. The alternatives are narrower, so that texts do not overlap.
 pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
 const REGULAR: &[u8] = include_bytes!("../../font/DejaVuSans.ttf");
@@ -20,14 +19,14 @@ pub(crate) fn face(bold: bool) -> &'static FontRef<'static> {
     &faces[usize::from(bold)]
 }
 
-/// Returns the width of a text, in the unit of `size`, which is that of an em.
+/// Returns the width of a text, in the unit of `size`, the height of an em.
 pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     let face = face(bold);
     let advance = |c| f64::from(face.h_advance_unscaled(face.glyph_id(c)));
     text.chars().map(advance).sum::<f64>() * size / units(face)
 }
 
-/// Returns how many units of the font are an em.
+/// Returns the font units per em.
 pub(crate) fn units(face: &FontRef<'_>) -> f64 {
     f64::from(face.units_per_em().unwrap_or(2048.0))
 }
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_font_has_every_sign_that_labels_use() {
+    fn the_font_has_all_characters_of_labels() {
         let signs = "abcxyzABCXYZ0123456789 .,:;%/()[]+-=<>_µ·×–—±²³≤≥≈→…°";
         for bold in [false, true] {
             let missing: Vec<char> =

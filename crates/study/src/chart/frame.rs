@@ -1,4 +1,4 @@
-//! What every panel has: titles above, notes below, axes and a legend round what is shown.
+//! The frame of every panel: titles, notes, axes and legend.
 
 use super::canvas::{Align, Canvas, Point, Text};
 use super::colour::{self, Colour, GREY, GRID, INK};
@@ -24,7 +24,7 @@ impl Area {
         self.bottom - self.top
     }
 
-    /// Returns the place at these parts of the way to the right and up.
+    /// Returns the position at these fractions from the left and from the bottom.
     pub(crate) fn at(&self, x: f64, y: f64) -> Point {
         (self.left + x * self.width(), self.bottom - y * self.height())
     }
@@ -34,7 +34,7 @@ pub(crate) const TEXT: f64 = 12.0;
 const TITLE: f64 = 15.0;
 const LINE: f64 = 17.0;
 
-/// Draws titles and notes, and returns the area that is left.
+/// Draws titles and notes, and returns the remaining area.
 pub(crate) fn titles(
     canvas: &mut Canvas,
     area: Area,
@@ -61,7 +61,7 @@ pub(crate) fn titles(
     inner
 }
 
-/// Returns text in lines that are no wider than this, if its words allow it.
+/// Returns text in lines of at most this width, unless a word is wider.
 fn wrapped(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -82,7 +82,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: Key,
 }
 
-/// What stands before the name.
+/// The symbol before the name.
 #[derive(Clone, Copy)]
 pub(crate) enum Key {
     Curve(Style),
@@ -90,7 +90,7 @@ pub(crate) enum Key {
     Dashes,
 }
 
-/// Draws the legend in columns above what is shown, and returns the area that is left.
+/// Draws the legend in columns, and returns the remaining area.
 pub(crate) fn legend(canvas: &mut Canvas, area: Area, entries: &[Entry<'_>]) -> Area {
     const KEY: f64 = 34.0;
     let named = entries.iter().filter(|entry| !entry.name.is_empty());
@@ -98,7 +98,7 @@ pub(crate) fn legend(canvas: &mut Canvas, area: Area, entries: &[Entry<'_>]) -> 
     let widest = named.iter().map(|entry| font::width(entry.name, TEXT, false));
     let column = KEY + widest.fold(0.0, f64::max) + 18.0;
     let columns = ((area.width() / column).floor() as usize).clamp(1, named.len().max(1));
-    // As even as can be: of 8 curves 4 and 4, not 5 and 3.
+    // Columns are balanced: 8 curves as 4 and 4, not 5 and 3.
     let rows = named.len().div_ceil(columns);
     let columns = if rows == 0 { 1 } else { named.len().div_ceil(rows) };
     for (n, entry) in named.iter().enumerate() {
@@ -128,8 +128,8 @@ fn draw_key(canvas: &mut Canvas, key: Key, (x, y): Point) {
 /// The length of a dash.
 pub(crate) const DASH: f64 = 7.0;
 
-/// Makes room for an upright axis of these marks and this label on the left, and for a level one
-/// below.
+/// Returns the area of the plot, with room for a vertical axis with these ticks and this label, and
+/// for a horizontal axis.
 pub(crate) fn inside(area: Area, label: &str, ticks: &[Tick]) -> Area {
     let widest = ticks.iter().map(|tick| font::width(&tick.text, TEXT, false)).fold(0.0, f64::max);
     let label = if label.is_empty() { 0.0 } else { 20.0 };
@@ -141,7 +141,7 @@ pub(crate) fn inside(area: Area, label: &str, ticks: &[Tick]) -> Area {
     }
 }
 
-/// Draws an upright axis, its marks and the lines behind the values.
+/// Draws a vertical axis, its ticks and the grid lines.
 pub(crate) fn upright(canvas: &mut Canvas, plot: Area, left: f64, label: &str, ticks: &[Tick]) {
     for tick in ticks {
         let (x, y) = plot.at(0.0, tick.part);
@@ -153,10 +153,10 @@ pub(crate) fn upright(canvas: &mut Canvas, plot: Area, left: f64, label: &str, t
     canvas.text(Text { align: Align::Middle, upright: true, ..Text::new(label, at) });
 }
 
-/// Draws a level axis, its marks and the lines behind the values.
+/// Draws a horizontal axis, its ticks and the grid lines.
 pub(crate) fn level(canvas: &mut Canvas, plot: Area, label: &str, span: &Span) {
     let mut ticks = span.ticks(16);
-    // Fewer, until none touches its neighbour.
+    // Use fewer ticks until their texts do not touch.
     for most in (1..16).rev() {
         let ends = ticks.windows(2).all(|pair| {
             let [a, b] = [&pair[0], &pair[1]].map(|tick| font::width(&tick.text, TEXT, false));
@@ -177,7 +177,7 @@ pub(crate) fn level(canvas: &mut Canvas, plot: Area, label: &str, span: &Span) {
     below(canvas, plot, label);
 }
 
-/// Writes what the level axis is.
+/// Draws the label of the horizontal axis.
 pub(crate) fn below(canvas: &mut Canvas, plot: Area, label: &str) {
     let at = ((plot.left + plot.right) / 2.0, plot.bottom + 36.0);
     canvas.text(Text { align: Align::Middle, ..Text::new(label, at) });

@@ -1,14 +1,14 @@
-//! A [`HeatMap`] as shapes.
+//! Draws a [`HeatMap`].
 
 use super::canvas::{Align, Canvas, Text};
 use super::colour::{self, GRID};
 use super::font;
 use super::frame::{self, Area, TEXT};
 use super::model::HeatMap;
-use super::number::written;
+use super::number::format_value;
 use super::ticks::Tick;
 
-/// What the scale of colours takes on the right.
+/// Width of the colour scale on the right, in pixels.
 const LEGEND: f64 = 92.0;
 
 /// Draws a heat map.
@@ -42,7 +42,7 @@ fn cells(canvas: &mut Canvas, plot: Area, map: &HeatMap) {
             let (left, bottom) = plot.at(x, y);
             let (right, top) = plot.at(x + width, y + height);
             canvas.rectangle((left, top), (right - 1.5, bottom - 1.5), fill);
-            let text = written(*value, map.unit);
+            let text = format_value(*value, map.unit);
             let size = TEXT.min((right - left - 6.0) / font::width(&text, 1.0, false));
             if size >= 7.0 && bottom - top > size + 2.0 {
                 let at = ((left + right) / 2.0 - 0.75, (top + bottom) / 2.0 + size * 0.36);
@@ -64,7 +64,7 @@ fn columns(canvas: &mut Canvas, plot: Area, map: &HeatMap) {
     }
 }
 
-/// Draws which colour is which value.
+/// Draws the colour scale.
 fn legend(canvas: &mut Canvas, plot: Area, map: &HeatMap) {
     const STEPS: usize = 48;
     let bar = Area { left: plot.right + 18.0, right: plot.right + 32.0, ..plot };
@@ -79,7 +79,7 @@ fn legend(canvas: &mut Canvas, plot: Area, map: &HeatMap) {
         let (x, y) = bar.at(1.0, part);
         canvas.line(&[(x, y), (x + 4.0, y)], 1.0, GRID, None);
         canvas.text(Text::new(
-            written(least + (greatest - least) * part, map.unit),
+            format_value(least + (greatest - least) * part, map.unit),
             (x + 7.0, y + 4.2),
         ));
     }

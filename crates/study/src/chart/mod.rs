@@ -1,13 +1,13 @@
-//! Figures as pictures: curves, bars and heat maps, in SVG and PNG.
+//! Draws figures: curves, bars and heat maps, in SVG and PNG.
 //!
 //! ```text
-//! Chart, HeatMap, Bars          what is shown: titles, axes, values
+//! Chart, HeatMap, Bars          the contents: titles, axes, values
 //!   -> Panel -> Picture         one of them, or several in a grid
 //!     -> svg(), png()           the same shapes for both
 //! ```
 //!
-//! The font is in the crate, so that a picture is the same on every machine. The colours are those of
-//! Okabe and Ito, which people with colour blindness can tell apart.
+//! The font is part of the crate, so that a picture is the same on every machine. The colours are
+//! those of Okabe and Ito, which people with colour blindness can distinguish.
 
 mod bars;
 mod canvas;

@@ -1,11 +1,11 @@
-//! One panel or several as a picture.
+//! A picture of one or several panels.
 
 use super::canvas::{Canvas, Text};
 use super::frame::Area;
 use super::model::{Bars, Chart, HeatMap};
 use super::{bars, curves, heat, raster, svg};
 
-/// Something that a picture shows.
+/// A panel of a picture.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Panel {
@@ -35,23 +35,23 @@ impl From<Bars> for Panel {
 /// Panels in a grid, under a common title.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Above all panels; may be empty.
+    /// The title above all panels; may be empty.
     pub title: String,
-    /// How many panels stand beside each other.
+    /// Number of panels in a row.
     pub columns: usize,
-    /// Line by line.
+    /// The panels, row by row.
     pub panels: Vec<Panel>,
-    /// The size of each panel in pixels; the file of a PNG has twice as many.
+    /// The size of each panel in pixels; a PNG has twice as many in each direction.
     pub panel_size: (u32, u32),
 }
 
 impl Picture {
-    /// Returns a picture of one panel of the usual size.
+    /// Returns a picture of one panel of the default size.
     pub fn of(panel: impl Into<Panel>) -> Self {
         Self::grid("", 1, vec![panel.into()])
     }
 
-    /// Returns a picture of several panels, so many beside each other.
+    /// Returns a picture of several panels with so many columns.
     pub fn grid(title: impl Into<String>, columns: usize, panels: Vec<Panel>) -> Self {
         Self { title: title.into(), columns: columns.max(1), panels, panel_size: (640, 430) }
     }
@@ -68,7 +68,7 @@ impl Picture {
         svg::document(&self.canvas(), self.size(), title)
     }
 
-    /// Returns it as a PNG file, in twice as many pixels each way.
+    /// Returns it as a PNG file, with twice as many pixels in each direction.
     pub fn png(&self) -> Vec<u8> {
         raster::png(&self.canvas(), self.size())
     }

@@ -1,4 +1,4 @@
-//! Shapes as pixels, and those as PNG.
+//! Renders shapes as PNG.
 
 use ab_glyph::{Font, GlyphId, Outline, OutlineCurve};
 use ab_glyph_rasterizer::{Rasterizer, point};
@@ -7,7 +7,7 @@ use super::canvas::{Canvas, Point, Shape, Text, dashes};
 use super::colour::Colour;
 use super::font;
 
-/// Pixels of the file for each of the picture, so that it is sharp on today's screens.
+/// Pixels of the file per pixel of the picture, for screens with a high resolution.
 const DENSITY: f64 = 2.0;
 
 /// Returns a picture of this size as PNG.
@@ -29,7 +29,7 @@ pub(crate) fn png(canvas: &Canvas, size: (u32, u32)) -> Vec<u8> {
     image.encode()
 }
 
-/// Three bytes a pixel, line by line.
+/// An image with three bytes per pixel, row by row.
 struct Image {
     width: usize,
     height: usize,
@@ -43,7 +43,7 @@ impl Image {
         Self { width, height, pixels: vec![255; width * height * 3] }
     }
 
-    /// Fills areas that may overlap; each goes round clockwise.
+    /// Fills areas that may overlap; each must be clockwise.
     fn fill(&mut self, areas: &[Vec<Point>], colour: Colour) {
         let all = || areas.iter().flatten();
         let Some((left, top)) = all().copied().reduce(|a, b| (a.0.min(b.0), a.1.min(b.1))) else {
@@ -108,7 +108,7 @@ impl Image {
         self.blend(&raster, corner, colour);
     }
 
-    /// Lays a colour over the pixels, by how much of each is covered.
+    /// Blends a colour into the pixels, by the coverage of each.
     fn blend(&mut self, raster: &Rasterizer, corner: Point, colour: Colour) {
         let Self { width, height, pixels } = self;
         raster.for_each_pixel_2d(|x, y, cover| {
@@ -130,9 +130,9 @@ impl Image {
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         encoder.set_compression(png::Compression::High);
-        let mut writer = encoder.write_header().expect("memory takes all that is written");
-        writer.write_image_data(&self.pixels).expect("as many pixels as were announced");
-        writer.finish().expect("memory takes all that is written");
+        let mut writer = encoder.write_header().expect("writing to memory cannot fail");
+        writer.write_image_data(&self.pixels).expect("the size is right");
+        writer.finish().expect("writing to memory cannot fail");
         file
     }
 }
@@ -145,7 +145,7 @@ fn advance(face: &impl Font, glyph: GlyphId) -> f64 {
     f64::from(face.h_advance_unscaled(glyph))
 }
 
-/// Returns what a line of some width covers: a box for each piece, and a circle at each bend.
+/// Returns the areas of a line with a width: a box for each segment, and a circle at each bend.
 fn stroke(points: &[Point], width: f64) -> Vec<Vec<Point>> {
     let half = width / 2.0;
     let boxes = points.windows(2).filter_map(|pair| {
@@ -170,7 +170,8 @@ fn stroke(points: &[Point], width: f64) -> Vec<Vec<Point>> {
     boxes.chain(bends).collect()
 }
 
-/// Areas that overlap must go round in one direction, or they take each other away.
+/// Returns the points in clockwise order. Overlapping areas need the same order, or they cancel
+/// out.
 fn clockwise(mut points: Vec<Point>) -> Vec<Point> {
     let next = points.iter().cycle().skip(1);
     let twice: f64 = points.iter().zip(next).map(|(a, b)| a.0 * b.1 - b.0 * a.1).sum();

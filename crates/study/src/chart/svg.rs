@@ -1,4 +1,4 @@
-//! Shapes as SVG.
+//! Writes shapes as SVG.
 
 use std::fmt::Write;
 
@@ -6,8 +6,7 @@ use super::canvas::{Align, Canvas, Point, Shape, Text};
 use super::colour::Colour;
 use super::font;
 
-/// Returns the document of a picture of this size in pixels, with its title for those who cannot
-/// see it.
+/// Returns the document of a picture of this size in pixels, with its title for screen readers.
 pub(crate) fn document(canvas: &Canvas, (width, height): (u32, u32), title: &str) -> String {
     let mut svg = String::new();
     let family = font::FAMILY;
@@ -70,7 +69,7 @@ fn places(points: &[Point]) -> String {
     points.iter().map(place).collect::<Vec<_>>().join(" ")
 }
 
-/// A hundredth of a pixel is more than anybody sees.
+/// Formats a coordinate; a hundredth of a pixel is precise enough.
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

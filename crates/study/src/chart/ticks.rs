@@ -1,9 +1,9 @@
-//! Where an axis has its marks.
+//! The ticks of an axis.
 
 use super::model::{Axis, Scale, Unit};
-use super::number::written;
+use super::number::format_value;
 
-/// An axis whose ends are known.
+/// An axis with known ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     scale: Scale,
@@ -12,7 +12,7 @@ pub(crate) struct Span {
     greatest: f64,
 }
 
-/// A value that is written at an axis, and where: 0 is the beginning of the axis, 1 its end.
+/// A tick: its text, and its position from 0, the start of the axis, to 1, its end.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) part: f64,
@@ -34,13 +34,13 @@ impl Span {
             (None, Scale::Linear) => linear_ends(needed, unit),
             (None, Scale::Log2 | Scale::Log10) => needed,
         };
-        // An axis has some length, whatever there is to show.
+        // An axis must not be empty.
         let greatest = if greatest > least { greatest } else { least + least.abs().max(1.0) };
         let least = if scale != Scale::Linear && least <= 0.0 { greatest / 1024.0 } else { least };
         Self { scale, unit, least, greatest }
     }
 
-    /// Returns where a value is, unless it cannot be shown.
+    /// Returns the position of a value, unless it cannot be shown.
     pub(crate) fn part(&self, value: f64) -> Option<f64> {
         let along = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -52,15 +52,16 @@ impl Span {
         near.then(|| part.clamp(0.0, 1.0))
     }
 
-    /// Returns at most about `most` marks.
+    /// Returns at most about `most` ticks.
     pub(crate) fn ticks(&self, most: usize) -> Vec<Tick> {
         let values = match self.scale {
             Scale::Linear => self.linear(most),
             Scale::Log2 => self.powers(2.0, most),
             Scale::Log10 => self.powers(10.0, most),
         };
-        let tick =
-            |value: f64| Some(Tick { part: self.part(value)?, text: written(value, self.unit) });
+        let tick = |value: f64| {
+            Some(Tick { part: self.part(value)?, text: format_value(value, self.unit) })
+        };
         values.into_iter().filter_map(tick).collect()
     }
 
@@ -87,14 +88,14 @@ impl Span {
     }
 }
 
-/// A linear axis begins at 0, and ends at a mark.
+/// Returns the ends of a linear axis: it includes 0, and ends at a tick.
 fn linear_ends((least, greatest): (f64, f64), unit: Unit) -> (f64, f64) {
     let (least, greatest) = (least.min(0.0), greatest.max(0.0));
     let step = step((greatest - least) / 6.0, unit);
     ((least / step).floor() * step, (greatest / step - 1e-9).ceil() * step)
 }
 
-/// Returns the next greater of 1, 2, 5, 10 and so on; of bytes, of powers of two.
+/// Returns the next greater of 1, 2, 5, 10 and so on; for bytes, of powers of two.
 fn step(at_least: f64, unit: Unit) -> f64 {
     if at_least <= 0.0 || !at_least.is_finite() {
         return 1.0;
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_round_numbers() {
+    fn ticks_are_round_numbers() {
         assert_eq!(texts(Scale::Linear, [0.3, 9.7], 6), ["0", "2", "4", "6", "8", "10"]);
         assert_eq!(texts(Scale::Log2, [1.0, 16.0], 9), ["1", "2", "4", "8", "16"]);
         assert_eq!(texts(Scale::Log2, [1.0, 256.0], 5), ["1", "4", "16", "64", "256"]);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_has_no_place() {
+    fn values_that_cannot_be_shown_have_no_position() {
         let span = Span::new(&Axis::new("", Scale::Log2), [0.0, 1.0, 4.0].into_iter());
         assert_eq!(span.part(2.0), Some(0.5));
         assert_eq!([span.part(0.0), span.part(f64::NAN), span.part(8.0)], [None; 3]);

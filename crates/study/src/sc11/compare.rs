@@ -1,4 +1,4 @@
-//! The closed model beside the simulation, and why they differ where they do.
+//! Compares the closed-form model with the simulation, and explains the differences.
 
 use fulmar_tune::model::{self, Bound, Load, Nic, Settings};
 use serde::Serialize;
@@ -8,18 +8,18 @@ use super::{Point, line_rate};
 use crate::predict::Prediction;
 use crate::scenario::{Credits, Direction};
 
-/// What the closed model says of a point.
+/// The result of the closed-form model for a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Closed {
-    /// Payload of all clients together.
+    /// Payload rate of all clients together.
     pub bytes_per_second: f64,
-    /// What binds.
+    /// The bottleneck.
     pub bound: Bound,
-    /// The term that binds, with its numbers.
+    /// The limiting term, with its numbers.
     pub formula: String,
 }
 
-/// Returns what the closed model says of a point.
+/// Returns the result of the closed-form model for a point.
 pub fn closed(key: &Key) -> Closed {
     let bits = TRUNK_MBPS * TRUNKS as u64 * 1_000_000;
     let path = model::Path::of_line(bits, MTU, key.distance.round_trip());
@@ -44,24 +44,24 @@ pub fn closed(key: &Key) -> Closed {
         nic: Some(Nic { rate: model::payload_rate(CABLE_MBPS * 1_000_000, MTU) }),
         routers: None,
     };
-    let said = model::predict(&path, &load, &settings);
-    let binding = said.terms.iter().find(|term| term.what == said.bound);
+    let result = model::predict(&path, &load, &settings);
+    let binding = result.terms.iter().find(|term| term.what == result.bound);
     Closed {
-        bytes_per_second: said.bytes_per_second,
-        bound: said.bound,
+        bytes_per_second: result.bytes_per_second,
+        bound: result.bound,
         formula: binding.map_or(String::new(), |term| term.formula.clone()),
     }
 }
 
-/// Returns how far the simulation is from the closed model, of what that says: 0.05 is 5 % more.
+/// Returns the difference of the simulation, relative to the closed-form model: 0.05 is 5 % more.
 pub(super) fn error(prediction: &Prediction, closed: &Closed) -> f64 {
     prediction.bytes_per_second / closed.bytes_per_second - 1.0
 }
 
-/// Returns why the closed model is not about a point, unless it is.
+/// Returns why the closed-form model does not apply to a point; `None` if it applies.
 pub(super) fn why_not(point: &Point) -> Option<&'static str> {
     let Point { key, simulated, closed, .. } = point;
-    // What clients can send at once comes to more than the trunks carry.
+    // The clients together can send faster than the trunks carry.
     let flood = u64::from(key.clients) * CABLE_MBPS > TRUNK_MBPS * TRUNKS as u64;
     let busy = closed.bytes_per_second > 0.5 * line_rate();
     let crowded = key.direction == Direction::Write && flood && busy;
@@ -75,11 +75,10 @@ pub(super) fn why_not(point: &Point) -> Option<&'static str> {
 }
 
 const UNSTEADY: &str = "\
-The throughput still changes when the time is up: RPCs of a client travel in convoys through LNet's \
-queue, which come and go over tens of round trips. The model says what comes of one of them.";
+The throughput is not steady at the end of the simulation: the RPCs of a client form convoys in \
+LNet's queue, which change over tens of round trips. The model describes only one of these states.";
 const CONVOYS: &str = "\
-Writes of many clients that nearly fill the trunks, with credits that are held: requests wait behind \
-data in LNet's queue as well as at the trunks, and a credit is held for as much longer as its \
-message waits there.";
+Writes of many clients that nearly fill the trunks, with held credits: requests wait behind data \
+in LNet's queue and at the trunks, and this wait lengthens the time for which credits are held.";
 const FEW: &str = "\
-One RPC of a client back to back: while some wait for one trunk or cable, another is idle.";
+One RPC per client back to back: while some RPCs wait for one trunk or cable, another is idle.";

@@ -1,4 +1,4 @@
-//! Which points are simulated, and what the laboratory of SC11 is like.
+//! The points of the study, and the parameters of the SC11 laboratory.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,51 +8,51 @@ use serde::Serialize;
 
 use crate::scenario::{Begin, Credits, Direction, OCEAN_JITTER, Path, Scenario};
 
-/// The most clients of a site.
+/// Number of clients.
 pub const CLIENTS: u32 = 31;
-/// The most servers of a site.
+/// Number of servers.
 pub const SERVERS: u32 = 16;
-/// Of each node.
+/// Rate of each node's cable.
 pub(super) const CABLE_MBPS: u64 = 10_000;
-/// Of each of the two VLANs.
+/// Rate of each trunk, one per VLAN.
 pub(super) const TRUNK_MBPS: u64 = 50_000;
 pub(super) const TRUNKS: usize = 2;
 pub(super) const MTU: u32 = 9000;
-/// The most of `tcp_rmem` and `tcp_wmem`: 167 MB, which is 160 MiB.
+/// The maximum of `tcp_rmem` and `tcp_wmem`: 160 MiB.
 pub(super) const BUFFERS: u64 = 160 << 20;
-/// `credits` of each interface, which must not bind here.
+/// `credits` of each interface; high enough not to be the bottleneck.
 pub(super) const CREDITS: u32 = 4096;
-/// Connections are warm: as many packets as the buffers hold.
+/// Initial window of warm connections: as many packets as the buffers hold.
 const WARM: u32 = (BUFFERS / 8948) as u32 + 1;
 
-/// `peer_credits` from what is usual to eight times as many.
+/// `peer_credits`, from the default to eight times as many.
 pub const PEER_CREDITS: [u32; 4] = [8, 16, 32, 64];
-/// RPCs of a client under way.
+/// RPCs in flight of a client.
 pub const CONCURRENCIES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Bytes of a transfer.
 pub const SIZES: [u32; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// Clients; there is a server for each, as far as there are any.
+/// Numbers of clients; there are as many servers, up to [`SERVERS`].
 pub const NODES: [u32; 6] = [1, 2, 4, 8, 16, CLIENTS];
-/// The concurrency of the families in which something else varies.
+/// The concurrency where another parameter varies.
 pub const USUAL_CONCURRENCY: u32 = 64;
 const MIB: u32 = 1 << 20;
 
 /// One point of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// Which way the data go.
+    /// Direction of the data.
     pub direction: Direction,
     /// How long messages hold their credits.
     pub hold: Hold,
-    /// How far the sites are apart.
+    /// The distance between the sites.
     pub distance: Distance,
-    /// Messages to one peer at once.
+    /// Concurrent messages to one peer.
     pub peer_credits: u32,
-    /// RPCs of a client under way.
+    /// RPCs in flight of a client.
     pub concurrency: u32,
     /// Bytes of a transfer.
     pub size: u32,
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
 }
 
@@ -60,17 +60,17 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// Until the socket has them, as ours do.
+    /// Until the socket has taken them, as in Fulmar.
     Fulmar,
-    /// From 16 KiB on until the peer has them: a kernel's zero copy.
+    /// From 16 KiB on until the peer acknowledges them, as with zero copy in a kernel node.
     Kernel,
 }
 
 impl Hold {
-    /// Both.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Fulmar, Self::Kernel];
 
-    /// Returns whose way it is.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fulmar => "Fulmar",
@@ -79,18 +79,18 @@ impl Hold {
     }
 }
 
-/// How far the sites are apart.
+/// The distance between the sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
-    /// 0.24 ms there and back.
+    /// A round trip of 0.24 ms.
     BackToBack,
-    /// 50.5 ms.
+    /// A round trip of 50.5 ms.
     Ocean,
 }
 
 impl Distance {
-    /// Returns the time there and back.
+    /// Returns the round trip.
     pub fn round_trip(self) -> Duration {
         match self {
             Self::BackToBack => Duration::from_micros(240),
@@ -98,7 +98,7 @@ impl Distance {
         }
     }
 
-    /// Returns by how much that varies at most, one way.
+    /// Returns the largest one-way jitter.
     fn jitter(self) -> Duration {
         match self {
             Self::BackToBack => Duration::ZERO,
@@ -106,7 +106,7 @@ impl Distance {
         }
     }
 
-    /// Returns that time for people.
+    /// Returns the round trip as text.
     pub fn name(self) -> &'static str {
         match self {
             Self::BackToBack => "0.24 ms",
@@ -116,18 +116,18 @@ impl Distance {
 }
 
 impl Key {
-    /// Returns the point from which the families start: all nodes, 1 MiB, over the ocean.
+    /// Returns the base point of the study: all nodes, 1 MiB, over the ocean.
     pub fn usual(direction: Direction, hold: Hold, peer_credits: u32) -> Self {
         let (distance, concurrency) = (Distance::Ocean, USUAL_CONCURRENCY);
         Self { direction, hold, distance, peer_credits, concurrency, size: MIB, clients: CLIENTS }
     }
 
-    /// Returns how many servers there are.
+    /// Returns the number of servers.
     pub fn servers(&self) -> u32 {
         self.clients.min(SERVERS)
     }
 
-    /// Returns what is simulated.
+    /// Returns the scenario to simulate.
     pub fn scenario(&self) -> Scenario {
         let kernel = self.hold == Hold::Kernel;
         let cable = Line::new(CABLE_MBPS, Duration::ZERO);
@@ -141,7 +141,7 @@ impl Key {
             direction: self.direction,
             concurrency: self.concurrency,
             size: self.size,
-            // An RPC of a write takes two round trips.
+            // A write RPC takes two round trips.
             begin: Begin::InTurn(round_trip * 2),
             credits: Credits {
                 peer_credits: self.peer_credits,
@@ -159,13 +159,13 @@ impl Key {
         }
     }
 
-    /// Returns how many RPCs are under way.
+    /// Returns the number of RPCs in flight.
     pub fn units(&self) -> u64 {
         u64::from(self.clients) * u64::from(self.concurrency)
     }
 }
 
-/// Returns every point of every picture once, those that cost most first.
+/// Returns every point of all figures once, the most expensive first.
 pub fn points() -> Vec<Key> {
     let mut all = BTreeSet::new();
     for direction in [Direction::Write, Direction::Read] {
@@ -176,22 +176,22 @@ pub fn points() -> Vec<Key> {
                 all.extend(SIZES.map(|size| Key { size, ..usual }));
                 all.extend(NODES.map(|clients| Key { clients, ..usual }));
             }
-            for peer_credits in BESIDE {
+            for peer_credits in BACK_TO_BACK_CREDITS {
                 let usual = Key::usual(direction, hold, peer_credits);
                 let near = Key { distance: Distance::BackToBack, ..usual };
                 all.extend(near_concurrencies().map(|concurrency| Key { concurrency, ..near }));
             }
         }
     }
-    all.extend(what_fills(Hold::Fulmar, BESIDE[0]).into_iter().flatten());
-    all.extend(what_fills(Hold::Kernel, BESIDE[1]).into_iter().flatten());
+    all.extend(what_fills(Hold::Fulmar, BACK_TO_BACK_CREDITS[0]).into_iter().flatten());
+    all.extend(what_fills(Hold::Kernel, BACK_TO_BACK_CREDITS[1]).into_iter().flatten());
     let mut all: Vec<Key> = all.into_iter().collect();
     all.sort_by_key(|key| std::cmp::Reverse(key.units()));
     all
 }
 
-/// Returns points with nearly as much under way as the trunks hold, and one with less, whose
-/// clients may as well begin all at once.
+/// Returns points that are also simulated with clients that start at the same time: some with
+/// nearly as many data in flight as the trunks hold, and one with less.
 pub(super) fn together() -> [Key; 4] {
     let usual = Key::usual(Direction::Write, Hold::Fulmar, 8);
     let read = Key { direction: Direction::Read, hold: Hold::Kernel, peer_credits: 64, ..usual };
@@ -203,16 +203,15 @@ pub(super) fn together() -> [Key; 4] {
     ]
 }
 
-/// Returns the concurrencies of the curves back to back, where few fill the trunks and more only
-/// wait.
+/// Returns the concurrencies of the back-to-back curves, where few RPCs fill the trunks.
 pub(super) fn near_concurrencies() -> impl Iterator<Item = u32> {
     CONCURRENCIES.into_iter().filter(|n| *n <= 8)
 }
 
-/// The peer credits of the curves back to back.
-pub const BESIDE: [u32; 2] = [8, 64];
+/// The peer credits of the back-to-back curves.
+pub const BACK_TO_BACK_CREDITS: [u32; 2] = [8, 64];
 
-/// Returns the points of the map over clients (a row each) and concurrency.
+/// Returns the points of the heat map of clients (rows) and concurrency (columns).
 pub fn what_fills(hold: Hold, peer_credits: u32) -> Vec<Vec<Key>> {
     let usual = Key::usual(Direction::Write, hold, peer_credits);
     let row = |clients| CONCURRENCIES.map(|concurrency| Key { clients, concurrency, ..usual });

@@ -1,5 +1,5 @@
-//! The study of SC11 in virtual time: what 31 clients and 16 servers at either end of an ocean
-//! carry over 100 Gb/s, by concurrency, `peer_credits`, message size and nodes.
+//! The study of SC11 in virtual time: the throughput of 31 clients and 16 servers on both sides of
+//! an ocean over 100 Gb/s, by concurrency, `peer_credits`, message size and nodes.
 
 mod compare;
 pub mod grid;
@@ -21,35 +21,35 @@ use crate::predict::{Effort, Prediction, predict};
 use crate::scenario::{Begin, Scenario};
 use crate::session::StudyError;
 
-/// One point, simulated and calculated.
+/// A point with the results of the simulation and of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Which.
+    /// The parameters.
     #[serde(flatten)]
     pub key: Key,
-    /// What the simulation says.
+    /// The result of the simulation.
     pub simulated: Prediction,
-    /// What the closed model says.
+    /// The result of the closed-form model.
     pub closed: Closed,
-    /// How far the simulation is from the closed model, of what that says.
+    /// The difference of the simulation, relative to the closed-form model.
     pub error: f64,
-    /// How long it took to simulate.
+    /// Real duration of the simulation.
     pub took: Duration,
 }
 
 /// All points.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// In the order of their keys.
+    /// The points, in the order of their keys.
     pub points: Vec<Point>,
-    /// Some of them again, with clients that begin all at once.
+    /// Some of them again, with clients that start at the same time.
     pub together: Vec<Point>,
-    /// How long all of it took.
+    /// Real duration of the study.
     pub took: Duration,
 }
 
-/// Returns how long a point is watched: connections are warm, so few rounds do where many RPCs are
-/// under way, unless convoys dissolve. Back to back an RPC is cut into more bursts, and costs more.
+/// Returns how long to simulate a point. Connections are warm, so few rounds are enough for many
+/// RPCs in flight. Back to back, an RPC is cut into more bursts and costs more.
 fn effort(key: &Key) -> Effort {
     let rpcs = match key.distance {
         Distance::Ocean => 12_000,
@@ -59,12 +59,13 @@ fn effort(key: &Key) -> Effort {
     Effort { least_rounds, most_rounds: 6 * least_rounds, latencies: false }
 }
 
-/// Simulates every point on all cores, and tells how many are done of how many.
+/// Simulates every point on all cores. `progress` receives the number of finished points and the
+/// total.
 ///
 /// # Errors
 /// If a point cannot be simulated.
 pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> {
-    let began = Instant::now();
+    let start = Instant::now();
     let mut keys: Vec<(Key, bool)> = grid::together().map(|key| (key, true)).to_vec();
     keys.extend(grid::points().into_iter().map(|key| (key, false)));
     let one = |(key, together): &(Key, bool)| match together {
@@ -75,7 +76,7 @@ pub fn run(progress: impl Fn(usize, usize) + Sync) -> Result<Study, StudyError> 
     let mut together: Vec<Point> = results.into_iter().collect::<Result<_, _>>()?;
     let mut points = together.split_off(grid::together().len());
     points.sort_by_key(|point| point.key);
-    Ok(Study { points, together, took: began.elapsed() })
+    Ok(Study { points, together, took: start.elapsed() })
 }
 
 /// Simulates one point.
@@ -87,15 +88,15 @@ pub fn simulate(key: &Key) -> Result<Point, StudyError> {
 }
 
 fn point(key: &Key, scenario: Scenario) -> Result<Point, StudyError> {
-    let began = Instant::now();
+    let start = Instant::now();
     let simulated =
         predict(&scenario, effort(key)).map_err(|error| StudyError(format!("{key:?}: {error}")))?;
     let closed = closed(key);
     let error = compare::error(&simulated, &closed);
-    Ok(Point { key: *key, simulated, closed, error, took: began.elapsed() })
+    Ok(Point { key: *key, simulated, closed, error, took: start.elapsed() })
 }
 
-/// Returns what the trunks carry at most, in bytes of payload per second.
+/// Returns the payload rate of full trunks, in bytes per second.
 pub fn line_rate() -> f64 {
     let bits = grid::TRUNK_MBPS * grid::TRUNKS as u64 * 1_000_000;
     fulmar_tune::model::payload_rate(bits, grid::MTU) as f64
@@ -108,7 +109,7 @@ impl Study {
         found.ok().map(|n| &self.points[n])
     }
 
-    /// Returns the pictures with their numbers.
+    /// Returns the figures with their values.
     pub fn figures(&self) -> Vec<Figure> {
         pictures::all(self)
     }
@@ -119,7 +120,7 @@ impl Study {
         pictures::csv(self, &keys)
     }
 
-    /// Returns what it comes to.
+    /// Returns the summary.
     pub fn summary(&self) -> Summary {
         report::summary(self)
     }

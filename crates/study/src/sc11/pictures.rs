@@ -1,28 +1,28 @@
-//! The pictures of the study, and their numbers.
+//! The figures of the study, and their values.
 
 use super::grid::{
-    BESIDE, CONCURRENCIES, Distance, Hold, Key, NODES, PEER_CREDITS, SIZES, USUAL_CONCURRENCY,
-    what_fills,
+    BACK_TO_BACK_CREDITS, CONCURRENCIES, Distance, Hold, Key, NODES, PEER_CREDITS, SIZES,
+    USUAL_CONCURRENCY, what_fills,
 };
 use super::{Point, Study, line_rate};
 use crate::chart::{Axis, Chart, HeatMap, Panel, Picture, Scale, Series, Style, Unit};
 use crate::scenario::Direction;
 
-/// A picture and the points that it shows.
+/// A figure and the points that it shows.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// The name of its files, without what follows the dot.
+    /// The name of its files, without extension.
     pub name: &'static str,
-    /// What it looks like.
+    /// The picture.
     pub picture: Picture,
-    /// What it is made of, a line for each point, with names of the columns above.
+    /// The points as CSV, with a header line.
     pub csv: String,
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
 const GIGA: f64 = 1e9;
 
-/// A curve before it has values.
+/// A curve without values yet.
 struct Curve {
     name: String,
     style: Style,
@@ -41,7 +41,7 @@ pub(super) fn all(study: &Study) -> Vec<Figure> {
 }
 
 fn over_concurrency(study: &Study) -> Figure {
-    let axis = Axis::new("RPCs under way of each client", Scale::Log2);
+    let axis = Axis::new("RPCs in flight per client", Scale::Log2);
     let keys = |usual: Key| {
         let keys = CONCURRENCIES.map(|n| (f64::from(n), Key { concurrency: n, ..usual }));
         keys.to_vec()
@@ -53,18 +53,18 @@ fn over_concurrency(study: &Study) -> Figure {
 fn over_message_size(study: &Study) -> Figure {
     let axis = Axis::new("bytes of a transfer", Scale::Log2).in_unit(Unit::Bytes);
     let keys = |usual: Key| SIZES.map(|n| (f64::from(n), Key { size: n, ..usual })).to_vec();
-    let subtitle = format!("31 clients, {USUAL_CONCURRENCY} RPCs under way of each, 50.5 ms");
+    let subtitle = format!("31 clients, {USUAL_CONCURRENCY} RPCs in flight per client, 50.5 ms");
     family(study, "message-size", "Throughput over message size", &subtitle, axis, keys)
 }
 
 fn over_nodes(study: &Study) -> Figure {
     let axis = Axis::new("clients (and as many servers, up to 16)", Scale::Log2);
     let keys = |usual: Key| NODES.map(|n| (f64::from(n), Key { clients: n, ..usual })).to_vec();
-    let subtitle = format!("1 MiB, {USUAL_CONCURRENCY} RPCs under way of each, 50.5 ms");
+    let subtitle = format!("1 MiB, {USUAL_CONCURRENCY} RPCs in flight per client, 50.5 ms");
     family(study, "nodes", "Throughput over the number of nodes", &subtitle, axis, keys)
 }
 
-/// Draws curves of each `peer_credits`, held and not.
+/// Draws two curves for each `peer_credits`: with and without held credits.
 fn family(
     study: &Study,
     name: &'static str,
@@ -93,12 +93,12 @@ fn over_distance(study: &Study) -> Figure {
     let curves = |direction| {
         let mut curves = Vec::new();
         for distance in [Distance::Ocean, Distance::BackToBack] {
-            for (n, peer_credits) in BESIDE.into_iter().enumerate() {
+            for (n, peer_credits) in BACK_TO_BACK_CREDITS.into_iter().enumerate() {
                 for hold in Hold::ALL.into_iter().rev() {
                     let usual = Key { distance, ..Key::usual(direction, hold, peer_credits) };
                     let keys =
                         CONCURRENCIES.map(|n| (f64::from(n), Key { concurrency: n, ..usual }));
-                    let far = distance == Distance::Ocean;
+                    let is_ocean = distance == Distance::Ocean;
                     curves.push(Curve {
                         name: format!(
                             "{}, {}, peer_credits {peer_credits}",
@@ -106,7 +106,7 @@ fn over_distance(study: &Study) -> Figure {
                             hold.name()
                         ),
                         style: Style {
-                            colour: n + if far { 0 } else { 2 },
+                            colour: n + if is_ocean { 0 } else { 2 },
                             dashed: hold == Hold::Kernel,
                             bare: false,
                         },
@@ -117,7 +117,7 @@ fn over_distance(study: &Study) -> Figure {
         }
         curves
     };
-    let axis = Axis::new("RPCs under way of each client", Scale::Log2);
+    let axis = Axis::new("RPCs in flight per client", Scale::Log2);
     figure(
         study,
         "distance",
@@ -142,7 +142,7 @@ fn figure(
         let ends = curves.first().map_or(&[][..], |curve| &curve.keys);
         let full = [ends.first(), ends.last()].into_iter().flatten();
         let full = Series {
-            name: "what the trunks carry".into(),
+            name: "capacity of the trunks".into(),
             style: Style { colour: 6, dashed: false, bare: true },
             points: full.map(|(x, _)| (*x, line_rate() / GIGA)).collect(),
         };
@@ -183,15 +183,15 @@ fn heat(study: &Study) -> Figure {
         (Hold::Fulmar, nodes.to_owned(), "peer_credits", by_credits(Hold::Fulmar)),
         (
             Hold::Kernel,
-            format!("peer_credits {}", BESIDE[1]),
+            format!("peer_credits {}", BACK_TO_BACK_CREDITS[1]),
             "clients",
-            what_fills(Hold::Kernel, BESIDE[1]),
+            what_fills(Hold::Kernel, BACK_TO_BACK_CREDITS[1]),
         ),
         (
             Hold::Fulmar,
-            format!("peer_credits {}", BESIDE[0]),
+            format!("peer_credits {}", BACK_TO_BACK_CREDITS[0]),
             "clients",
-            what_fills(Hold::Fulmar, BESIDE[0]),
+            what_fills(Hold::Fulmar, BACK_TO_BACK_CREDITS[0]),
         ),
     ];
     let mut keys = Vec::new();
@@ -205,11 +205,11 @@ fn heat(study: &Study) -> Figure {
         Panel::from(HeatMap {
             title: format!("What fills the pipe: {} credits", hold.name()),
             subtitle: format!("write, 1 MiB, 50.5 ms, {with}"),
-            x_label: "RPCs under way of each client".into(),
+            x_label: "RPCs in flight per client".into(),
             columns: CONCURRENCIES.map(|n| n.to_string()).to_vec(),
             y_label: y_label.into(),
             rows: rows.iter().map(named).collect(),
-            value_label: "of what the trunks carry".into(),
+            value_label: "share of the trunks' capacity".into(),
             unit: Unit::Percent,
             range: (0.0, 1.0),
             cells: rows.iter().map(|row| row.iter().map(part).collect()).collect(),
@@ -224,7 +224,7 @@ fn heat(study: &Study) -> Figure {
     }
 }
 
-/// Returns a line for each of these points.
+/// Returns these points as CSV.
 pub(super) fn csv(study: &Study, keys: &[Key]) -> String {
     let columns = [
         "direction",

@@ -1,4 +1,4 @@
-//! The results of the study, in words.
+//! The report of the study.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use super::grid::{
 use super::{Point, Study, line_rate};
 use crate::scenario::Direction;
 
-/// The results of the study, in numbers.
+/// A summary of the study.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many points there are.
+    /// Number of points.
     pub points: usize,
-    /// How long they took, on all cores.
+    /// Real duration on all cores, in seconds.
     pub seconds: f64,
-    /// How many of them the closed model is about.
+    /// Number of points to which the closed-form model applies.
     pub compared: usize,
-    /// How far the worst of these is from the closed model: 0.05 is 5 %.
+    /// The largest difference of these from the closed-form model: 0.05 is 5 %.
     pub max_error: f64,
-    /// Which that is.
+    /// The point with that difference.
     pub worst: Option<Key>,
-    /// How far they are on the average.
+    /// The mean difference.
     pub mean_error: f64,
-    /// How many of these are farther than 5 %.
+    /// Number of these points with a difference of more than 5 %.
     pub beyond: usize,
-    /// How many points were not steady when their time was up.
+    /// Number of points that were not steady at the end.
     pub unsteady: usize,
 }
 
-/// How far a point may be from the closed model.
+/// The allowed difference from the closed-form model.
 pub(super) const ALLOWED: f64 = 0.05;
 
 pub(super) fn summary(study: &Study) -> Summary {
@@ -60,24 +60,24 @@ pub(super) fn markdown(study: &Study) -> String {
     let mut text = String::from("# What fills 100 Gb/s over an ocean\n\n");
     text += &conditions(&summary);
     text += &what_fills(study);
-    text += &beside_the_model(study, &summary);
-    text += &where_it_does_not_apply(study);
-    text += &if_all_begin_at_once(study);
+    text += &comparison(study, &summary);
+    text += &outside_the_model(study);
+    text += &simultaneous_start(study);
     text
 }
 
 fn conditions(summary: &Summary) -> String {
     format!(
-        "{} points, simulated with the real machines in virtual time. Two sites: up to {CLIENTS} \
+        "{} points, simulated with Fulmar's nodes in virtual time. Two sites: up to {CLIENTS} \
          clients at one and {SERVERS} servers at the other, each with {} Gb/s; between them \
-         {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; {} there and back, or \
-         {} back to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection \
-         of each kind to a peer; no loss, and connections that are warm: they have no slow start. \
-         Each client has its RPCs with one server, as `lst add_test brw` with `--distribute 1:1`. \
-         Rates are those of whole rounds of RPCs, so that bursts at their edges can lift one above \
-         what the trunks carry, by a per cent at most.\n\n\
+         {TRUNKS} trunks of {} Gb/s, which carry {:.2} GB/s of payload; round trip {}, or {} back \
+         to back. TCP buffers of {} MiB, MTU {MTU}, `credits` {CREDITS}, one connection of each \
+         type to a peer; no loss, and warm connections without slow start. Each client uses one \
+         server, as with `lst add_test brw` and `--distribute 1:1`. Rates are measured over whole \
+         rounds of RPCs, so bursts at their edges can raise a rate above the capacity of the \
+         trunks, by one per cent at most.\n\n\
          *Kernel-like* nodes hold the credit of a message of 16 KiB or more until its zero-copy \
-         acknowledgement is back; *Fulmar* gives it back when the socket has the message.\n\n",
+         acknowledgement arrives; *Fulmar* returns it when the socket has taken the message.\n\n",
         summary.points,
         CABLE_MBPS / 1000,
         TRUNK_MBPS / 1000,
@@ -119,19 +119,19 @@ fn what_fills(study: &Study) -> String {
     }
     format!(
         "## What fills the pipe\n\n\
-         The least RPCs under way of each client with which all of them fill 95 % of the trunks \
-         with 1 MiB a transfer, and what they carry with {MOST}.\n\n{}",
+         The least number of RPCs in flight per client that fills 95 % of the trunks with \
+         transfers of 1 MiB, and the throughput with {MOST}.\n\n{}",
         table.markdown()
     )
 }
 
-fn beside_the_model(study: &Study, summary: &Summary) -> String {
+fn comparison(study: &Study, summary: &Summary) -> String {
     let mut bounds: BTreeMap<Bound, Vec<f64>> = BTreeMap::new();
     for point in study.points.iter().filter(|point| why_not(point).is_none()) {
         bounds.entry(point.closed.bound).or_default().push(point.error.abs());
     }
     let mut table = Table::new([
-        left("what binds, by the model"),
+        left("bottleneck in the model"),
         right("points"),
         right("mean difference"),
         right("largest difference"),
@@ -147,14 +147,14 @@ fn beside_the_model(study: &Study, summary: &Summary) -> String {
         ]);
     }
     format!(
-        "\n## Beside the closed model\n\n\
-         The closed model applies to {} of {} points. {}; the mean difference is {:.1} %, the \
+        "\n## Comparison with the closed-form model\n\n\
+         The closed-form model applies to {} of {} points. {}; the mean difference is {:.1} %, the \
          largest {:.1} %.\n\n{}",
         summary.compared,
         summary.points,
         match summary.beyond {
             0 => "All are within 5 %".to_owned(),
-            n => format!("{n} are more than 5 % apart"),
+            n => format!("{n} differ by more than 5 %"),
         },
         summary.mean_error * 100.0,
         summary.max_error * 100.0,
@@ -162,18 +162,18 @@ fn beside_the_model(study: &Study, summary: &Summary) -> String {
     )
 }
 
-fn where_it_does_not_apply(study: &Study) -> String {
+fn outside_the_model(study: &Study) -> String {
     let mut reasons: BTreeMap<&str, Vec<&Point>> = BTreeMap::new();
     for point in &study.points {
         let beyond = point.error.abs() > ALLOWED;
-        let reason = why_not(point).or(beyond.then_some("The cause is not known."));
+        let reason = why_not(point).or(beyond.then_some("The cause is unknown."));
         if let Some(reason) = reason {
             reasons.entry(reason).or_default().push(point);
         }
     }
-    let mut text = String::from("\n## Where it does not apply, and why\n");
+    let mut text = String::from("\n## Points to which the model does not apply\n");
     if reasons.is_empty() {
-        text += "\nIt applies to all of these points.\n";
+        text += "\nIt applies to all points.\n";
     }
     for (reason, points) in reasons {
         let names = ["", "credits", "round trip"].map(left).into_iter();
@@ -188,7 +188,7 @@ fn where_it_does_not_apply(study: &Study) -> String {
     text
 }
 
-fn if_all_begin_at_once(study: &Study) -> String {
+fn simultaneous_start(study: &Study) -> String {
     let names = ["", "credits"].map(left).into_iter();
     let numbers = ["RPCs", "clients", "in turn, GB/s", "at once, GB/s", ""].map(right);
     let mut table = Table::new(names.chain(numbers));
@@ -210,11 +210,11 @@ fn if_all_begin_at_once(study: &Study) -> String {
 }
 
 const TOGETHER_TITLE: &str = "
-## If all clients begin at once
+## Simultaneous start of all clients
 
-Above, the clients begin one after the other within two round trips, and the ocean's delay varies by \
-0.2 ms. If they begin at one moment, as the ranks of a job do, their RPCs meet at the trunks, and \
-requests wait there behind data. Such convoys last for hundreds of round trips.
+Above, the clients start one after the other within two round trips, and the ocean's delay varies \
+by 0.2 ms. If they start at the same time, like the ranks of a job, their RPCs queue at the \
+trunks, and requests wait there behind data. Such convoys last for hundreds of round trips.
 
 ";
 

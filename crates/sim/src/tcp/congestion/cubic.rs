@@ -59,8 +59,8 @@ impl Cubic {
         self.window.restart(PART);
     }
 
-    /// Remembers the window of a loss. If it is smaller than at the last loss, it is reduced further
-    /// to make room for other flows (fast convergence).
+    /// Remembers the window of a loss. If it is smaller than at the last loss, it is reduced
+    /// further to make room for other flows (fast convergence).
     fn remember(&mut self) {
         let packets = self.window.bytes / self.window.segment;
         self.largest = if packets < self.largest { packets * (1.0 + PART) / 2.0 } else { packets };

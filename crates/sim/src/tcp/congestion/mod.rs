@@ -1,8 +1,8 @@
 //! Congestion control: a congestion window, and for some algorithms a pace.
 //!
-//! These are not packet-exact copies of a kernel's algorithms but their laws: slow start that doubles
-//! in a round trip, growth and reduction of each algorithm, and BBR's estimates. Not modelled: idle
-//! restart, ECN, and BBR's rounds that probe for a shorter round trip.
+//! These are not packet-exact copies of a kernel's algorithms but their laws: slow start that
+//! doubles in a round trip, growth and reduction of each algorithm, and BBR's estimates. Not
+//! modelled: idle restart, ECN, and BBR's rounds that probe for a shorter round trip.
 
 mod bbr;
 mod cubic;

@@ -16,8 +16,8 @@ impl Flow {
         Self { congestion, now: Time::ZERO, rtt, sent: 0 }
     }
 
-    /// Sends and acknowledges a window over a line that carries `capacity` bytes in a round trip and
-    /// queues as many again; the rest is lost. Returns whether there was a loss.
+    /// Sends and acknowledges a window over a line that carries `capacity` bytes in a round trip
+    /// and queues as many again; the rest is lost. Returns whether there was a loss.
     fn round(&mut self, capacity: u64) -> bool {
         let window = self.congestion.window();
         let carried = window.min(capacity);
