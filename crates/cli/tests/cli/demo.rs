@@ -1,5 +1,4 @@
 //! The demonstration, shortened.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 

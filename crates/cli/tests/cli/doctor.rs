@@ -1,5 +1,4 @@
 //! `fulmar doctor` on one host. What needs two ends is tried in the testbed.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! The checks that are made of a real Lustre node, made of a node of our own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

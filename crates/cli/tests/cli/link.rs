@@ -1,5 +1,4 @@
 //! `fulmar link` as its user sees it.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

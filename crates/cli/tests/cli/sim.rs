@@ -1,5 +1,4 @@
 //! `fulmar sim` as its user sees it.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fulmar_control::api::{Server, ServerHandle};
 use fulmar_control::testing::FakeNode;
 
-const RECORDED: &str = include_str!("../../../testdata/cli/lnet-node2.txt");
+const RECORDED: &str = include_str!("../../../../testdata/cli/lnet-node2.txt");
 
 /// Returns what `command` printed on a real node.
 fn recorded(command: &str) -> &'static str {

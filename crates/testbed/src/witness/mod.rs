@@ -3,7 +3,7 @@
 //! runs. From the node itself it reads only what only the node can know.
 //!
 //! [`table`] names the check of each invariant; those that cannot be seen by watching are scenarios
-//! in `tests/invariants`.
+//! in `tests/testbed/invariants`.
 //!
 //! | module | invariants of lnet-behaviour §17 that it checks |
 //! |---|---|

@@ -1,7 +1,6 @@
 //! `fulmar doctor` at both ends of paths, in network namespaces.
 //!
 //! Rates are compared only with a link that is so slow that any machine fills it.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::process::Command;
 

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::lab::{Lab, Node};
+use super::lab::{Lab, Node};
 
 const KEY: u32 = 4711;
 const PATIENCE: Duration = Duration::from_secs(30);

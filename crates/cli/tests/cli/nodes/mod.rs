@@ -1,5 +1,4 @@
 //! Two nodes of the binary on this machine, as an administrator meets them.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod lab;
 mod lst;
@@ -10,7 +9,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use lab::{Lab, get, ran};
+use self::lab::{Lab, get, ran};
 
 #[test]
 fn nodes_find_each_other() {

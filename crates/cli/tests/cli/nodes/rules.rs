@@ -1,6 +1,6 @@
 //! Selection policies and faults on purpose, as an administrator sets them.
 
-use crate::lab::Lab;
+use super::lab::Lab;
 
 #[test]
 fn selection_policies_are_kept_in_their_order() {

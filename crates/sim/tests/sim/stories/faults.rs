@@ -7,7 +7,7 @@ use fulmar_lnet_wire::NidMatch;
 use fulmar_sim::options::Rails;
 use fulmar_sim::{Cluster, HostId};
 
-use crate::common::{cluster, cluster_of, end, faulty, nis, pass, put_well, until};
+use super::common::{cluster, cluster_of, end, faulty, nis, pass, put_well, until};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);

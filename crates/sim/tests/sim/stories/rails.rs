@@ -1,5 +1,5 @@
 //! Named stories of nodes with several interfaces.
-use crate::common::{cluster, end, known, log_has, nis, pass, port, put_well, put_well_to, until};
+use super::common::{cluster, end, known, log_has, nis, pass, port, put_well, put_well_to, until};
 use fulmar_lnet::Globals;
 use fulmar_lnet_wire::{Body, Handle, Header, Pid};
 use fulmar_sim::options::{Rails, Tcp};
@@ -59,7 +59,7 @@ fn a_source_that_is_given_keeps_its_pair() {
 fn a_peer_without_discovery_sees_one_face_until_it_is_multi_rail() {
     let mut options = Options::plain_on(Rails::even(2, &[0, 0]));
     options.discovery = false;
-    let mut cluster = crate::common::cluster_of(&options);
+    let mut cluster = super::common::cluster_of(&options);
     for _ in 0..6 {
         put_well(&mut cluster, (A, B), 1);
     }
@@ -83,7 +83,7 @@ fn a_peer_without_discovery_sees_one_face_until_it_is_multi_rail() {
 
 #[test]
 fn peers_are_told_which_interfaces_come_and_go() {
-    let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0, 1])));
+    let mut cluster = super::common::cluster_of(&super::common::faulty(Rails::even(2, &[0, 0, 1])));
     put_well(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
     let all = cluster.world.nids(B);
@@ -101,7 +101,7 @@ fn peers_are_told_which_interfaces_come_and_go() {
 fn who_lies_about_himself_is_not_believed() {
     for lie in Lie::ALL {
         let mut cluster =
-            crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0])));
+            super::common::cluster_of(&super::common::faulty(Rails::even(2, &[0, 0])));
         cluster.world.lie(B, lie);
         let nid = cluster.world.nid(B);
         let query = cluster.world.admin(A, |admin| admin.discover(nid, true)).unwrap();
@@ -115,7 +115,7 @@ fn who_lies_about_himself_is_not_believed() {
 
 #[test]
 fn a_message_for_a_neighbour_closes_its_connection() {
-    let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(3, &[0])));
+    let mut cluster = super::common::cluster_of(&super::common::faulty(Rails::even(3, &[0])));
     put_well(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
     let header = Header {
@@ -135,7 +135,7 @@ fn a_message_for_a_neighbour_closes_its_connection() {
 fn what_waits_for_one_interface_leaves_in_order() {
     let mut options = Options { peer_credits: 2, ..Options::plain_on(Rails::even(2, &[0])) };
     options.network.tcp = Tcp::default().with_buffers(1000);
-    let mut cluster = crate::common::cluster_of(&options);
+    let mut cluster = super::common::cluster_of(&options);
     put_well(&mut cluster, (A, B), 1);
     cluster.world.pause(B, std::time::Duration::from_secs(5));
     let lens: Vec<u32> = (600..620).rev().collect();
@@ -157,9 +157,9 @@ fn what_waits_for_one_interface_leaves_in_order() {
 
 #[test]
 fn a_message_that_found_a_refusal_goes_by_the_other_rail() {
-    let mut options = crate::common::faulty(Rails::even(2, &[0, 0]));
+    let mut options = super::common::faulty(Rails::even(2, &[0, 0]));
     options.seed = 2;
-    let mut cluster = crate::common::cluster_of(&options);
+    let mut cluster = super::common::cluster_of(&options);
     put_well(&mut cluster, (A, B), 1);
     pass(&mut cluster, 1);
     cluster.world.refuse_calls(port(B, 1), true);
@@ -181,7 +181,7 @@ fn a_message_that_found_a_refusal_goes_by_the_other_rail() {
 
 #[test]
 fn no_error_comes_of_a_link_that_is_known_to_be_down() {
-    let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0, 0])));
+    let mut cluster = super::common::cluster_of(&super::common::faulty(Rails::even(2, &[0, 0])));
     put_well(&mut cluster, (A, B), 1);
     cluster.world.cut_link(port(A, 1), true);
     for _ in 0..20 {
@@ -225,7 +225,7 @@ fn a_rail_is_taken_out_and_put_back_without_an_error() {
 fn without_sensitivity_health_never_changes() {
     let mut rails = Rails::even(2, &[0, 0]);
     rails.globals = Globals { health_sensitivity: 0, retry_count: 0, ..Globals::default() };
-    let mut cluster = crate::common::cluster_of(&crate::common::faulty(rails));
+    let mut cluster = super::common::cluster_of(&super::common::faulty(rails));
     put_well(&mut cluster, (A, B), 1);
     cluster.world.cut_link(port(B, 1), false);
     for _ in 0..10 {
@@ -239,7 +239,7 @@ fn without_sensitivity_health_never_changes() {
 
 #[test]
 fn a_peer_with_one_nid_keeps_its_health_and_gets_nothing_twice() {
-    let mut cluster = crate::common::cluster_of(&crate::common::faulty(Rails::even(2, &[0])));
+    let mut cluster = super::common::cluster_of(&super::common::faulty(Rails::even(2, &[0])));
     put_well(&mut cluster, (A, B), 1);
     // B has nothing more to say, and so no reason to call.
     pass(&mut cluster, 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{cluster, cluster_of, end, faulty, pass, port, put_well, until};
+use super::common::{cluster, cluster_of, end, faulty, pass, port, put_well, until};
 use fulmar_lnet::views::{Route, RoutingState};
 use fulmar_lnet::{Forwarding, RouterBuffers};
 use fulmar_lnet_wire::MTU;

@@ -15,7 +15,7 @@ use fulmar_socklnd::AcceptMode;
 use fulmar_testbed::lab::{Host, Lab, Resident, Switch};
 use fulmar_testbed::witness::Terms;
 
-pub(crate) use crate::events::{Events, until};
+pub(crate) use super::events::{Events, until};
 
 /// The portal of all operations.
 pub(crate) const PORTAL: u32 = 41;

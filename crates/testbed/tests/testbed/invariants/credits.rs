@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_lnet::{EventKind, FaultEffect, FaultKind, Put};
 
-use crate::common::{Begun, Plan, World, nid, puts, until};
+use super::common::{Begun, Plan, World, nid, puts, until};
 
 const BITS: u64 = 77;
 const B: fn() -> fulmar_lnet_wire::Nid = || nid(0, 0, 1);

@@ -6,7 +6,7 @@ use fulmar_lnd::FailureClass;
 use fulmar_lnet::{EventKind, FaultEffect, FaultKind, FaultRule, Put};
 use fulmar_lnet_wire::{Nid, NidMatch};
 
-use crate::common::{Begun, Plan, World, nid, puts, until};
+use super::common::{Begun, Plan, World, nid, puts, until};
 
 const BITS: u64 = 77;
 
@@ -101,7 +101,7 @@ fn a_message_dropped_before_sending_goes_by_the_other_interface() {
     world.end();
 }
 
-fn slow_recovery(member: &crate::common::Member, seconds: u32) {
+fn slow_recovery(member: &super::common::Member, seconds: u32) {
     let globals = member.look(|lnet| lnet.globals().clone());
     let globals = fulmar_lnet::Globals { recovery_interval: seconds, ..globals };
     member.change(|admin| admin.set_globals(globals));

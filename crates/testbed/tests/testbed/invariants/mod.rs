@@ -2,7 +2,6 @@
 //! whose sockets are in network namespaces. A witness checks each node as well, from start to end.
 //!
 //! `fulmar_testbed::witness::table` names the test of each invariant.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;
 mod credits;

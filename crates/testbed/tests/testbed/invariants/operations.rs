@@ -8,7 +8,7 @@ use fulmar_lnet::{EventKind, MdOptions, Put, ServiceConfig};
 use fulmar_net::exchange::{anyone, pattern};
 use fulmar_net::{Delivery, Descriptor, Service};
 
-use crate::common::{PORTAL, Plan, World, nid, until};
+use super::common::{PORTAL, Plan, World, nid, until};
 
 const BITS: u64 = 77;
 

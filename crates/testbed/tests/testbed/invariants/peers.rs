@@ -5,8 +5,8 @@ use fulmar_lnet::EventKind;
 use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, RESERVED_PORTAL};
 
-use crate::common::{Begun, Member, Plan, World, nid, until};
-use crate::stranger::{Said, Stranger};
+use super::common::{Begun, Member, Plan, World, nid, until};
+use super::stranger::{Said, Stranger};
 
 const BITS: u64 = 77;
 

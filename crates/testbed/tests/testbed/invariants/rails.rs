@@ -3,7 +3,7 @@
 use fulmar_lnet::Globals;
 use fulmar_net::NiOptions;
 
-use crate::common::{Member, Plan, World, until};
+use super::common::{Member, Plan, World, until};
 
 /// How much more one interface has sent than another.
 fn spread(before: &[u64], after: &[u64]) -> u64 {

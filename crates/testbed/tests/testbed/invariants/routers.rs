@@ -5,7 +5,7 @@ use fulmar_lnet::views::RoutingState;
 use fulmar_lnet::{EventKind, Forwarding, MdOptions, RouteConfig, RouterBuffers};
 use fulmar_lnet_wire::MTU;
 
-use crate::common::{Member, Plan, World, net, nid, until};
+use super::common::{Member, Plan, World, net, nid, until};
 
 const BITS: u64 = 77;
 

@@ -12,7 +12,7 @@ use fulmar_lnet_wire::{Body, Header, Nid, Pid, ProcessId, RESERVED_PORTAL};
 use fulmar_testbed::lab::Host;
 use fulmar_wire::Order;
 
-use crate::events::PATIENCE;
+use super::events::PATIENCE;
 
 /// A connection to a node whose other end is the test.
 pub(crate) struct Stranger {

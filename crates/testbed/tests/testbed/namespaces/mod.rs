@@ -1,10 +1,9 @@
 //! Nodes at the usual port, which trust privileged ports only, in network namespaces.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cable;
 mod tshark;
 
-use cable::{Cable, IPV4, IPV6, not_run};
+use self::cable::{Cable, IPV4, IPV6, not_run};
 
 #[test]
 fn over_ipv6_nodes_speak_version_4() {

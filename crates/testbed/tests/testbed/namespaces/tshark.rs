@@ -8,7 +8,7 @@ use fulmar_trace::lnet::{Item, Kind, parse};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, Start};
 use fulmar_wire::Order;
 
-use crate::cable::{Cable, INTERFACE, IPV4, Program, not_run};
+use super::cable::{Cable, INTERFACE, IPV4, Program, not_run};
 
 /// How often each thing was said.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 //!
 //! Rails are so slow that any machine fills them. Whether figures are good enough is decided by `make
 //! bench`.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod routers;
 mod two_rails;

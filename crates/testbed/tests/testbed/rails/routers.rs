@@ -7,7 +7,7 @@ use fulmar_testbed::lab::{Rate, not_run};
 use fulmar_testbed::routers::{forward, groups, path, senders};
 use fulmar_testbed::traffic::Outcome;
 
-use crate::{RAIL, lab};
+use super::{RAIL, lab};
 
 const SECOND: Duration = Duration::from_secs(1);
 
