@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench fuzz swarm interop
+.PHONY: help demo test lint fmt bench fuzz swarm models tsan interop
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
@@ -30,6 +30,12 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
 	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
+
+models: ## check the driver's hand-overs between threads in all interleavings
+	@scripts/models.sh
+
+tsan: ## run the driver's tests under ThreadSanitizer
+	@scripts/tsan.sh
 
 interop: ## check against a real Lustre node: make interop NID=10.0.0.1@tcp
 	@scripts/interop.sh "$(NID)"

@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 scripts/need.sh rust build-essential iperf3 iproute2 haproxy
 # Families in network namespaces need root, and print NOT RUN without it.
 export PATH=$PATH:/usr/sbin:/sbin
-cargo build --locked --release -p fulmar-testbed -p fulmar
+cargo build --locked --profile dist -p fulmar-testbed -p fulmar
 directory=${CARGO_TARGET_DIR:-target}
-exec "$directory/release/fulmar-bench" run --results "$directory/bench/results.json" ${1:+--only "$1"}
+exec "$directory/dist/fulmar-bench" run --results "$directory/bench/results.json" ${1:+--only "$1"}

@@ -16,4 +16,4 @@ TEXT
     exit 2
 fi
 scripts/need.sh rust build-essential
-exec cargo run --locked --release --quiet -p fulmar -- interop "$@"
+exec cargo run --locked --release -p fulmar -- interop "$@"

@@ -11,6 +11,7 @@ program() {
     case $1 in
         build-essential) echo cc ;;
         iproute2) echo ip ;;
+        procps) echo sysctl ;;
         *) echo "$1" ;;
     esac
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::NiConfig;
+#[cfg(doc)]
+use fulmar_lnet::Lnet;
 use fulmar_lnet::{
     FaultKind, FaultRule, Forwarding, Globals, PingReply, QueryId, RouteConfig, RouterBuffers,
     RoutingConfig, UdspRule, views,
@@ -15,6 +17,8 @@ use fulmar_lnet::{
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Net, Nid, NidMatch, ProcessId};
 use fulmar_node as node;
+#[cfg(doc)]
+use fulmar_socklnd::Socklnd;
 use fulmar_socklnd::{AcceptMode, ConnInfo, Counters, PeerInfo};
 use socket2::SockRef;
 

@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// What `models/` exchanges together with the mutex.
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+
 /// [`Mutex`] without poisoning.
 ///
 /// A panic inside a machine is caught while its lock is held, and the node is marked as failed; the

@@ -19,7 +19,7 @@ use crate::actions::LoopCopy;
 use crate::conn::Conn;
 use crate::error::StartError;
 use crate::listener::Listener;
-use crate::lock::Lock;
+use crate::messages::Messages;
 use crate::shared as node;
 use crate::thread::{Thread, Timed};
 use crate::watch::Watch;
@@ -183,7 +183,7 @@ impl Shared {
         let first = own.map_or(0, |own| own + 1);
         let others = (first..first + count).map(|index| index % count);
         let others = others.filter(|index| Some(*index) != own);
-        let idle = |index: &usize| self.mailboxes[*index].asleep.load(Ordering::Relaxed);
+        let idle = |index: &usize| self.mailboxes[*index].messages.is_asleep();
         if let Some(thread) = others.clone().find(idle).or_else(|| others.clone().next()) {
             self.post(thread, message);
         }
@@ -192,8 +192,7 @@ impl Shared {
     /// Sends a message to a thread.
     pub(crate) fn post(&self, thread: usize, message: Message) {
         let mailbox = &self.mailboxes[thread];
-        mailbox.messages.lock().push(message);
-        if mailbox.asleep.swap(false, Ordering::SeqCst) {
+        if mailbox.messages.post(message) {
             // The thread is told of each write, and so never reads the counter.
             let _ = rustix::io::write(&mailbox.wake, &1_u64.to_ne_bytes());
         }
@@ -216,20 +215,23 @@ impl Shared {
         self.mailboxes.len()
     }
 
-    pub(crate) fn mailbox(&self, thread: usize) -> &Mailbox {
-        &self.mailboxes[thread]
+    pub(crate) fn mailbox(&self, thread: usize) -> &Messages<Message> {
+        &self.mailboxes[thread].messages
+    }
+
+    /// Returns what wakes a thread.
+    pub(crate) fn wake(&self, thread: usize) -> &OwnedFd {
+        &self.mailboxes[thread].wake
     }
 }
 
-/// The messages for a thread.
-pub(crate) struct Mailbox {
+/// What the others have of a thread.
+struct Mailbox {
     /// The CPT of the thread.
     cpt: usize,
-    messages: Lock<Vec<Message>>,
-    /// The thread waits for its descriptors, or is about to, and has seen all messages.
-    asleep: AtomicBool,
-    /// An eventfd among those descriptors.
-    pub(crate) wake: OwnedFd,
+    messages: Messages<Message>,
+    /// An eventfd among the descriptors that it waits for.
+    wake: OwnedFd,
     /// How many connections the thread has.
     conns: AtomicUsize,
 }
@@ -238,36 +240,10 @@ impl Mailbox {
     fn new(cpt: usize) -> io::Result<Self> {
         Ok(Self {
             cpt,
-            messages: Lock::default(),
-            asleep: AtomicBool::new(false),
+            messages: Messages::new(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             conns: AtomicUsize::new(0),
         })
-    }
-
-    /// Takes all messages.
-    pub(crate) fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.messages.lock())
-    }
-
-    /// Returns whether there are messages.
-    pub(crate) fn has_messages(&self) -> bool {
-        !self.messages.lock().is_empty()
-    }
-
-    /// Lets the thread be woken from now on, and returns whether it may sleep.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        let may_sleep = !self.has_messages();
-        if !may_sleep {
-            self.wake_up();
-        }
-        may_sleep
-    }
-
-    /// Says that the thread is awake.
-    pub(crate) fn wake_up(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
     }
 }
 

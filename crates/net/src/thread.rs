@@ -86,7 +86,7 @@ thread_local! {
 impl Thread {
     pub(crate) fn new(index: usize, runtime: Arc<Shared>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let wake = &runtime.mailbox(index).wake;
+        let wake = runtime.wake(index);
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             index,

@@ -33,6 +33,7 @@ use crate::actions::{Actions, LoopCopy, Rare, Report};
 use crate::conn::Conn;
 use crate::core::{Core, State};
 use crate::dial;
+use crate::dispatch;
 use crate::notices;
 use crate::queues::{Claim, Closed};
 use crate::runtime::Message;
@@ -296,35 +297,26 @@ impl Shared {
     /// Handles the events of a service that nobody serves, if there is one. Returns what its handler
     /// wants done.
     fn serve(self: &Arc<Self>, handled: &mut SmallVec<[EventDone; 4]>) -> Actions {
-        let (claim, more) = {
-            let mut queues = self.queues.lock();
-            (queues.claim(), queues.is_ready())
-        };
-        let Some(Claim { service, handler, mut events }) = claim else {
-            return Actions::default();
-        };
-        if more {
-            self.runtime.post_to_another(Message::Dispatch(self.clone()));
-        }
-        handled.extend(events.iter().filter_map(|delivery| delivery.event.done));
-        self.counters.events.add(events.len());
-        let level = Level::enter(self.key);
-        let service = Service::new(self.clone(), service);
-        let called = catch_unwind(AssertUnwindSafe(|| handler.handle(&service, &mut events)));
-        if called.is_err() {
-            self.counters.handler_panics.add(1);
-            error!(
-                node = self.log.name(),
-                service = service.id().0,
-                "a handler panicked; its events count as handled"
-            );
-        }
-        events.clear();
-        let mut actions = level.leave();
-        let mut queues = self.queues.lock();
-        queues.release(service.id(), events);
-        actions.dispatch |= queues.is_ready();
-        drop(queues);
+        let mut actions = Actions::default();
+        let tell = || self.runtime.post_to_another(Message::Dispatch(self.clone()));
+        let more = dispatch::serve(&self.queues, tell, |Claim { service, handler, events }| {
+            handled.extend(events.iter().filter_map(|delivery| delivery.event.done));
+            self.counters.events.add(events.len());
+            let level = Level::enter(self.key);
+            let service = Service::new(self.clone(), *service);
+            let called = catch_unwind(AssertUnwindSafe(|| handler.handle(&service, events)));
+            if called.is_err() {
+                self.counters.handler_panics.add(1);
+                error!(
+                    node = self.log.name(),
+                    service = service.id().0,
+                    "a handler panicked; its events count as handled"
+                );
+            }
+            events.clear();
+            actions = level.leave();
+        });
+        actions.dispatch |= more;
         self.quiet.notify_all();
         actions
     }

@@ -20,8 +20,8 @@ use fulmar_socklnd::checksum;
 
 use crate::counters::Counters;
 use crate::errno_of;
-use crate::lock::Lock;
 use crate::memory::Piece;
+use crate::relay::{Ended, Relay, Taken};
 use crate::sys::{self, Sources};
 
 /// The bytes behind a head.
@@ -85,35 +85,12 @@ pub(crate) struct Flushed {
 pub(crate) struct Tx {
     /// How many bytes the socket has taken, counted before anybody can learn that it has.
     written: AtomicU64,
-    queue: Lock<Queue>,
-    /// Locked while the socket is written to, so that [`Tx::stop`] can wait for it.
-    writer: Lock<Writer>,
+    relay: Relay<Item, Writer>,
 }
 
-#[derive(Default)]
-struct Queue {
-    items: VecDeque<Item>,
-    state: State,
-    /// The connection is to be closed when all is written.
-    closing: bool,
-    stopped: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Idle,
-    Writing,
-    /// A thread is writing, and the socket has become writable meanwhile.
-    WritingAgain,
-    /// The socket was full.
-    Blocked,
-}
-
-/// What the thread that writes has taken from the queue.
+/// The progress of the thread that writes.
 #[derive(Default)]
 struct Writer {
-    items: VecDeque<Item>,
     /// So many bytes of the first item are written.
     skip: usize,
     /// So many bytes were given out to be reported,
@@ -125,15 +102,12 @@ struct Writer {
 impl Tx {
     /// Appends a write; the caller flushes it.
     pub(crate) fn push(&self, item: Item) {
-        let mut queue = self.queue.lock();
-        if !queue.stopped {
-            queue.items.push_back(item);
-        }
+        self.relay.push(item);
     }
 
     /// Has the connection closed once all is written.
     pub(crate) fn close_when_written(&self) {
-        self.queue.lock().closing = true;
+        self.relay.close_when_empty();
     }
 
     /// Returns how many bytes the socket has taken.
@@ -143,98 +117,49 @@ impl Tx {
 
     /// Notes that the socket is writable again, and returns whether to flush.
     pub(crate) fn handle_writable(&self) -> bool {
-        let mut queue = self.queue.lock();
-        match queue.state {
-            State::Blocked => {
-                queue.state = State::Idle;
-                true
-            }
-            State::Writing => {
-                queue.state = State::WritingAgain;
-                false
-            }
-            State::Idle | State::WritingAgain => false,
-        }
+        self.relay.handle_room()
     }
 
     /// Forgets what is not written, and returns when nobody is writing any more.
     pub(crate) fn stop(&self) {
-        let forgotten = {
-            let mut queue = self.queue.lock();
-            queue.stopped = true;
-            std::mem::take(&mut queue.items)
-        };
-        let unwritten = std::mem::take(&mut *self.writer.lock());
-        drop((forgotten, unwritten));
+        self.relay.stop();
     }
 
     /// Writes until there is no more, the socket is full, or somebody else is writing.
     pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
         let mut flushed = Flushed::default();
-        {
-            let mut queue = self.queue.lock();
-            if queue.state != State::Idle || queue.stopped {
-                return flushed;
-            }
-            queue.state = State::Writing;
-        }
-        let mut writer = self.writer.lock();
-        while self.refill(&mut writer, &mut flushed) {
-            match writer.write(socket, counters) {
-                Ok((sent, full)) => {
-                    flushed.moved |= sent > 0;
-                    self.written.fetch_add(sent as u64, Ordering::Release);
-                    if full && self.block() {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    flushed.error = Some(errno_of(&error));
-                    self.queue.lock().stopped = true;
-                    break;
-                }
+        let write = |Taken { items, writer }: &mut Taken<Item, Writer>| {
+            let (sent, full) = writer.write(items, socket, counters)?;
+            flushed.moved |= sent > 0;
+            self.written.fetch_add(sent as u64, Ordering::Release);
+            Ok::<_, io::Error>(full)
+        };
+        let ended = self.relay.flush(write, |writer, ended| (writer.report(self.written()), ended));
+        if let Some((sent, ended)) = ended {
+            flushed.sent = sent;
+            match ended {
+                Ended::Empty { closing } => flushed.finished = closing,
+                Ended::Failed(error) => flushed.error = Some(errno_of(&error)),
+                Ended::Blocked | Ended::Stopped => {}
             }
         }
-        flushed.sent = writer.report(self.written());
         flushed
-    }
-
-    /// Gives the writer something to write. Without anything the queue is idle.
-    fn refill(&self, writer: &mut Writer, flushed: &mut Flushed) -> bool {
-        let mut queue = self.queue.lock();
-        if queue.stopped {
-            return false;
-        }
-        if writer.items.is_empty() {
-            if queue.items.is_empty() {
-                queue.state = State::Idle;
-                flushed.finished = queue.closing;
-                queue.items.shrink_to(IDLE_CAPACITY);
-                writer.items.shrink_to(IDLE_CAPACITY);
-                return false;
-            }
-            std::mem::swap(&mut queue.items, &mut writer.items);
-        }
-        true
-    }
-
-    /// Notes that the socket is full, and returns whether it still is.
-    fn block(&self) -> bool {
-        let mut queue = self.queue.lock();
-        let again = queue.state == State::WritingAgain;
-        queue.state = if again { State::Writing } else { State::Blocked };
-        !again
     }
 }
 
 impl Writer {
     /// Writes once. Returns how much went, and whether the socket is full now.
-    fn write(&mut self, socket: BorrowedFd<'_>, counters: &Counters) -> io::Result<(usize, bool)> {
-        for item in self.items.iter_mut().take(BATCH_MAX) {
+    fn write(
+        &mut self,
+        items: &mut VecDeque<Item>,
+        socket: BorrowedFd<'_>,
+        counters: &Counters,
+    ) -> io::Result<(usize, bool)> {
+        for item in items.iter_mut().take(BATCH_MAX) {
             item.seal();
         }
         let mut sources = Sources::new();
-        for (index, item) in self.items.iter().take(BATCH_MAX).enumerate() {
+        for (index, item) in items.iter().take(BATCH_MAX).enumerate() {
             let skip = if index == 0 { self.skip } else { 0 };
             let head = skip.min(item.head.len());
             sources.push_bytes(&item.head[head..]);
@@ -258,16 +183,16 @@ impl Writer {
         if sent < wanted {
             counters.writes_short.add(1);
         }
-        self.advance(sent, counters);
+        self.advance(items, sent, counters);
         Ok((sent, sent < wanted))
     }
 
     /// Forgets what is written.
-    fn advance(&mut self, sent: usize, counters: &Counters) {
+    fn advance(&mut self, items: &mut VecDeque<Item>, sent: usize, counters: &Counters) {
         let mut done = self.skip + sent;
         let mut payload = 0;
         let mut skip = self.skip;
-        while let Some(item) = self.items.front() {
+        while let Some(item) = items.front() {
             let head = item.head.len();
             payload += done.min(item.len()).saturating_sub(head) - skip.saturating_sub(head);
             if done < item.len() {
@@ -275,7 +200,7 @@ impl Writer {
             }
             done -= item.len();
             skip = 0;
-            self.items.pop_front();
+            items.pop_front();
         }
         self.skip = done;
         counters.payload_bytes_out.add(payload);
@@ -308,8 +233,6 @@ impl Writer {
 const BATCH_MAX: usize = 64;
 /// How long the machine goes without a report while the socket takes a long message.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// A queue that was longer in a burst gives its memory back when it is empty.
-const IDLE_CAPACITY: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -77,7 +77,9 @@ fn a_peer_that_called_us_is_dialled_too() {
     let mut script = Script::new();
     script.machine.add_ni(Time::ZERO, &NiConfig { conns_max: 2, ..ni(OURS) });
     let kinds = [ConnKind::CONTROL, ConnKind::BULK_IN, ConnKind::BULK_OUT];
-    kinds.map(|kind| script.opened_by(HIGH, kind, Version::V3));
+    for kind in kinds {
+        script.opened_by(HIGH, kind, Version::V3);
+    }
     let bulk_out = bulk_out(&script);
     limited(&mut script, bulk_out);
     assert_eq!(answer_all(&mut script), [ConnKind::BULK_OUT]);

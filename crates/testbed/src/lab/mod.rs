@@ -115,12 +115,15 @@ pub fn binaries() -> Result<PathBuf, String> {
         true => directory.parent().unwrap_or(directory),
         false => directory,
     };
-    let release = if directory.ends_with("release") { " --release" } else { "" };
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => String::new(),
+        Some(name) => format!(" --profile {name}"),
+    };
     for (binary, package) in [(FULMAR, "fulmar"), (TRAFFIC, "fulmar-testbed")] {
         let path = directory.join(binary);
         if !path.exists() {
             let path = path.display();
-            return Err(format!("{path} is missing: run cargo build{release} -p {package}"));
+            return Err(format!("{path} is missing: run cargo build{profile} -p {package}"));
         }
     }
     Ok(directory.to_owned())

@@ -25,8 +25,12 @@ pub struct Trial {
     pub cut: Cut,
     /// The rate of each rail.
     pub rate: Rate,
+    /// Observation time before the cut.
+    pub before: Duration,
     /// Duration of the cut.
     pub cut_for: Duration,
+    /// Observation time after the rail is restored.
+    pub after: Duration,
 }
 
 /// The rates before, during and after the cut.
@@ -52,9 +56,6 @@ pub const BOTH: f64 = 1.6;
 
 /// The rail that is cut. It has the primary NIDs, which is the harder case.
 const VICTIM: usize = 0;
-/// Observation time before the cut, and after the restoration.
-const BEFORE: Duration = Duration::from_secs(3);
-const AFTER: Duration = Duration::from_secs(8);
 /// Interval between reads of counters.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -64,7 +65,8 @@ impl Trial {
         // Messages in flight arrive when TCP retransmits, which may take as long again as the cut.
         // Silent loss is detected after a few seconds.
         let cut_for = Duration::from_secs(if cut == Cut::Silence { 10 } else { 4 });
-        Self { nets, cut, rate: Rate::megabits(1000), cut_for }
+        let (before, after) = (Duration::from_secs(3), Duration::from_secs(8));
+        Self { nets, cut, rate: Rate::megabits(1000), before, cut_for, after }
     }
 
     fn set(&self, rails: &Rails, cut: bool) -> Result<(), String> {
@@ -85,18 +87,18 @@ impl Trial {
         wait(self.cut_for)?;
         let back_at = now_ms();
         self.set(rails, false)?;
-        wait(AFTER)?;
+        wait(self.after)?;
         Ok([cut_at, back_at])
     }
 }
 
 impl Course {
-    fn of(series: &[series::Point], one: f64, [cut_at, back_at]: [u64; 2]) -> Self {
+    fn of(trial: &Trial, series: &[series::Point], one: f64, [cut_at, back_at]: [u64; 2]) -> Self {
         let end = series.last().map_or(back_at, |(at, _)| *at);
         let rate = |from, to| series::rate(series, from, to).unwrap_or(0.0);
         Self {
             one,
-            both: rate(cut_at.saturating_sub(BEFORE.as_millis() as u64), cut_at),
+            both: rate(cut_at.saturating_sub(trial.before.as_millis() as u64), cut_at),
             while_cut: rate(cut_at + 1000, back_at),
             recovered: series::reached(series, (cut_at, back_at), FULL * one),
             returned: series::reached(series, (back_at, end), BOTH * one),
@@ -120,16 +122,16 @@ pub fn under_messages(lab: Lab, trial: &Trial) -> Result<(Course, Outcome, Serve
     let one = {
         let (_server, mut load) = start([&rails.nid(0, 0), &rails.nid(1, 0)])?;
         load.run_for(Duration::from_secs(1));
-        load.rate(BEFORE)?
+        load.rate(trial.before)?
     };
     let (server, mut load) = start([&rails.nids(0), &rails.nids(1)])?;
-    load.run_for(Duration::from_secs(1) + BEFORE);
+    load.run_for(Duration::from_secs(1) + trial.before);
     let times = trial.run(&rails, |duration| {
         load.run_for(duration);
         Ok(())
     })?;
     let (outcome, samples) = load.finish()?;
-    let course = Course::of(&series::of(&samples), one, times);
+    let course = Course::of(trial, &series::of(&samples), one, times);
     Ok((course, outcome, server.finish()?))
 }
 
@@ -156,18 +158,18 @@ pub fn under_lst(lab: Lab, trial: &Trial) -> Result<(Course, LstReport), String>
         }
         Ok(())
     };
-    let seconds = (BEFORE + trial.cut_for + AFTER).as_secs_f64() + 1.0;
+    let seconds = (trial.before + trial.cut_for + trial.after).as_secs_f64() + 1.0;
     let lst = Lst::new(&rails.nid(0, 0), &rails.nid(1, 0), "brw write check=full", seconds);
     let running = lst.start(&a)?;
-    watch(Duration::from_secs(2) + BEFORE)?;
+    watch(Duration::from_secs(2) + trial.before)?;
     let times = trial.run(&rails, |duration| {
         watch(duration / 2)?;
         a.check().and_then(|()| b.check())?;
         watch(duration / 2)
     })?;
-    let before = (times[0] - BEFORE.as_millis() as u64, times[0]);
+    let before = (times[0] - trial.before.as_millis() as u64, times[0]);
     let one = series::rate(&other, before.0, before.1).unwrap_or(0.0);
     let report = running.finish()?;
     a.check_idle().and_then(|()| b.check_idle())?;
-    Ok((Course::of(&points, one, times), report))
+    Ok((Course::of(trial, &points, one, times), report))
 }

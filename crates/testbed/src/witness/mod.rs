@@ -3,7 +3,7 @@
 //! while a load runs. From the node itself it reads only what no observer can know.
 //!
 //! [`table`] lists the check of each invariant; those that cannot be observed are scenarios in
-//! `tests/invariants`.
+//! `tests/testbed/invariants`.
 //!
 //! | module | invariants of lnet-behaviour §17 that it checks |
 //! |---|---|

@@ -31,12 +31,12 @@ mod tests {
         ("witness/operations", include_str!("operations.rs")),
         ("node/check", include_str!("../../../node/src/check.rs")),
         ("witness/transits", include_str!("transits.rs")),
-        ("invariants/credits", include_str!("../../tests/invariants/credits.rs")),
-        ("invariants/faults", include_str!("../../tests/invariants/faults.rs")),
-        ("invariants/operations", include_str!("../../tests/invariants/operations.rs")),
-        ("invariants/peers", include_str!("../../tests/invariants/peers.rs")),
-        ("invariants/rails", include_str!("../../tests/invariants/rails.rs")),
-        ("invariants/routers", include_str!("../../tests/invariants/routers.rs")),
+        ("invariants/credits", include_str!("../../tests/testbed/invariants/credits.rs")),
+        ("invariants/faults", include_str!("../../tests/testbed/invariants/faults.rs")),
+        ("invariants/operations", include_str!("../../tests/testbed/invariants/operations.rs")),
+        ("invariants/peers", include_str!("../../tests/testbed/invariants/peers.rs")),
+        ("invariants/rails", include_str!("../../tests/testbed/invariants/rails.rs")),
+        ("invariants/routers", include_str!("../../tests/testbed/invariants/routers.rs")),
     ];
 
     fn is_scenario(guard: &Guard) -> bool {

@@ -1,0 +1,11 @@
+//! The command, as its users meet it: one program, because each that is linked costs seconds.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod demo;
+mod doctor;
+mod interop;
+mod link;
+mod nodes;
+mod sim;
+mod tools;
+mod tune;
