@@ -51,6 +51,7 @@ mod portal;
 mod rail;
 mod receive;
 mod recovery;
+mod responses;
 mod route;
 mod router;
 mod routing;

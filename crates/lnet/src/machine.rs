@@ -61,8 +61,6 @@ pub struct Lnet {
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The response to what was asked with a descriptor.
-    Response(MdId),
     /// Another ping of a peer whose ping info was bad.
     Retry(PeerId),
     /// Another attempt to send a message.
@@ -163,14 +161,20 @@ impl Lnet {
 
     /// Returns when to call [`Lnet::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        let others = self.timers.next();
+        self.mds.next_deadline().into_iter().chain(others).min()
     }
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(timer) = self.timers.pop_due(now) {
+        while let Some(at) = self.poll_timeout().filter(|at| *at <= now) {
+            if let Some(md) = self.mds.pop_late(at) {
+                self.response_timed_out(now, md);
+                self.settle(now);
+                continue;
+            }
+            let Some(timer) = self.timers.pop_due(at) else { return };
             match timer {
-                Timer::Response(md) => self.response_timed_out(now, md),
                 Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
                 Timer::Resend(message) => self.work.push_back(Work::Launch(message)),
                 Timer::RecoverNi(ni) => self.recover_ni(now, ni),

@@ -7,6 +7,7 @@ use fulmar_lnet_wire::{Body, MTU, Nid};
 use crate::api::{Md, MdId, MdOptions, MeId, Memory, QueryId, ServiceId};
 use crate::ni::NiId;
 use crate::peer::{PeerId, PeerNiId};
+use crate::responses::Responses;
 use crate::route::RouteId;
 
 /// Who is told of a descriptor's events.
@@ -62,6 +63,8 @@ pub(crate) struct Descriptor {
     pub(crate) request: Option<Request>,
     /// How many tracked responses are missing.
     pub(crate) awaited: u32,
+    /// When the response must have come, if one is awaited.
+    deadline: Option<Time>,
 }
 
 impl Owner {
@@ -86,6 +89,7 @@ impl Descriptor {
             aborted: false,
             request: None,
             awaited: 0,
+            deadline: None,
         }
     }
 
@@ -155,6 +159,7 @@ impl Descriptor {
 #[derive(Debug, Default)]
 pub(crate) struct Mds {
     table: Table<Descriptor>,
+    responses: Responses,
 }
 
 /// The low bits of a kernel's cookies name the kind of object; ours look alike in a trace.
@@ -204,7 +209,51 @@ impl Mds {
     }
 
     pub(crate) fn remove(&mut self, id: MdId) {
-        self.table.remove(number(id));
+        if self.table.remove(number(id)).is_some_and(|gone| gone.deadline.is_some()) {
+            self.responses.remove(id);
+            self.prune();
+        }
+    }
+
+    /// Sets the deadline of the response that a descriptor awaits, in place of the one it had.
+    pub(crate) fn expect_response(&mut self, id: MdId, at: Time) {
+        let Some(found) = self.table.get_mut(number(id)) else { return };
+        let old = found.deadline.replace(at);
+        self.responses.add(id, at, old.is_some());
+        self.prune();
+    }
+
+    /// Ends the waiting for the response to a descriptor.
+    pub(crate) fn forget_response(&mut self, id: MdId) {
+        let Some(found) = self.table.get_mut(number(id)) else { return };
+        if found.deadline.take().is_some() {
+            self.responses.remove(id);
+            self.prune();
+        }
+    }
+
+    /// Returns how many descriptors await a response.
+    pub(crate) fn awaited(&self) -> usize {
+        self.responses.len()
+    }
+
+    /// Returns the earliest deadline of a response.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.responses.next()
+    }
+
+    /// Returns the first descriptor whose response is late. It awaits none from now on.
+    pub(crate) fn pop_late(&mut self, now: Time) -> Option<MdId> {
+        let id = self.responses.pop_due(now)?;
+        let found = self.table.get_mut(number(id)).expect("what awaits a response exists");
+        found.deadline = None;
+        self.prune();
+        Some(id)
+    }
+
+    fn prune(&mut self) {
+        let Self { table, responses } = self;
+        responses.prune(|id| table.get(number(id)).and_then(|found| found.deadline));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MdId, &Descriptor)> {

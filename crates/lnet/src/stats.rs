@@ -20,8 +20,6 @@ pub(crate) struct Counters {
     /// Messages that are committed.
     pub(crate) alive: u64,
     pub(crate) alive_max: u64,
-    /// Responses that are waited for.
-    pub(crate) trackers: u64,
     loopback: views::Traffic,
 }
 
@@ -165,7 +163,7 @@ impl Lnet {
         views::Stats {
             msgs_alloc: self.counters.alive,
             msgs_max: self.counters.alive_max,
-            rst_alloc: self.counters.trackers,
+            rst_alloc: self.mds.awaited() as u64,
             ..self.counters.stats
         }
     }

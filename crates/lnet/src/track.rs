@@ -11,7 +11,7 @@ use fulmar_lnet_wire::{Body, Handle, Nid};
 
 use crate::Lnet;
 use crate::api::{EventKind, MdId, MdOptions};
-use crate::machine::{OwnEvent, Timer, Work};
+use crate::machine::{OwnEvent, Work};
 use crate::notice::Notice;
 
 /// The bits of `response_tracking`.
@@ -39,10 +39,7 @@ impl Lnet {
 
     /// Sets the deadline of the response that `md` awaits.
     pub(crate) fn expect_response(&mut self, now: Time, md: MdId, timeout: Duration) {
-        if self.timers.get(Timer::Response(md)).is_none() {
-            self.counters.trackers += 1;
-        }
-        self.timers.set(Timer::Response(md), now + timeout);
+        self.mds.expect_response(md, now + timeout);
     }
 
     /// Stops waiting for one response.
@@ -56,15 +53,11 @@ impl Lnet {
 
     /// Stops waiting for any response.
     pub(crate) fn untrack(&mut self, md: MdId) {
-        if self.timers.get(Timer::Response(md)).is_some() {
-            self.timers.clear(Timer::Response(md));
-            self.counters.trackers -= 1;
-        }
+        self.mds.forget_response(md);
     }
 
     /// The deadline of a response has passed: its descriptor goes, so that it cannot come late.
     pub(crate) fn response_timed_out(&mut self, now: Time, md: MdId) {
-        self.counters.trackers -= 1;
         self.counters.stats.response_timeout_count += 1;
         let Some(found) = self.mds.get(md) else { return };
         let request = found.request;
