@@ -70,7 +70,7 @@ impl Lnet {
             self.delete_peer(peer);
         } else {
             for nid in nids {
-                self.peers.remove_nid(*nid);
+                self.remove_nid(*nid);
             }
         }
         self.settle(now);

@@ -194,8 +194,8 @@ impl Lnet {
         let view = |id: PeerId| {
             let peer = self.peers.peer(id)?;
             let gateway = peer.gateway.as_ref()?;
-            let users = peer.nis.iter().filter_map(|ni| self.peers.ni(*ni));
-            let users: u64 = users.map(|ni| ni.credits.users()).sum();
+            let users = peer.nis.iter().map(|ni| self.credits.peer_ni_level(*ni).users());
+            let users: u64 = users.sum();
             Some(views::Router {
                 nid: peer.primary,
                 refs: 1 + gateway.routes + u32::try_from(users).unwrap_or(u32::MAX),

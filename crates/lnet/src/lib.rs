@@ -58,6 +58,7 @@ mod routing;
 mod select;
 mod send;
 mod service;
+mod slots;
 mod stats;
 mod track;
 mod transit;

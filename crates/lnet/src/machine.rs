@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
 
 use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId, ServiceConfig};
+use crate::credits::CreditTable;
 use crate::delay::Delays;
 use crate::discovery::Discovery;
 use crate::fault::Faults;
@@ -31,6 +32,7 @@ pub struct Lnet {
     pub(crate) nis: Vec<Ni>,
     pub(crate) next_ni: u64,
     pub(crate) peers: Peers,
+    pub(crate) credits: CreditTable,
     pub(crate) services: Table<ServiceConfig>,
     pub(crate) portals: Portals,
     pub(crate) mds: Mds,
@@ -122,6 +124,7 @@ impl Lnet {
             nis: Vec::new(),
             next_ni: 0,
             peers: Peers::default(),
+            credits: CreditTable::default(),
             services: Table::default(),
             portals: Portals::default(),
             mds: Mds::default(),

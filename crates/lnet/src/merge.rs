@@ -178,7 +178,7 @@ impl Lnet {
         listed.insert(from);
         for nid in self.peers.nids_of(peer) {
             if !listed.contains(&nid) && !configured {
-                self.peers.remove_nid(nid);
+                self.remove_nid(nid);
             }
         }
         let max = self.globals.max_interfaces as usize;
@@ -230,7 +230,9 @@ impl Lnet {
 
     fn forget_peer(&mut self, peer: PeerId) -> Option<Peer> {
         self.leave_discovery(peer);
-        let gone = self.peers.remove(peer)?;
+        let gone = self.peers.remove(peer);
+        self.follow_peers();
+        let gone = gone?;
         if gone.gateway.is_some() {
             self.timers.clear(Timer::CheckGateway(peer));
             self.work.push_back(Work::Gateways);

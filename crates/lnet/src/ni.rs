@@ -7,10 +7,9 @@ use fulmar_lnd::NiConfig;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
-use crate::credits::Credits;
+use crate::credits::Allowance;
 use crate::health::{Condition, Silence};
 use crate::machine::Timer;
-use crate::peer::Allowance;
 use crate::views::{self, PRIORITY_LOWEST};
 
 /// An interface; never used twice, so that a message in flight cannot return its credit to a
@@ -29,7 +28,6 @@ pub(crate) struct Ni {
     pub(crate) config: NiConfig,
     /// How long its LND waits at most; sets the deadline of messages (lnet-behaviour §11.2).
     pub(crate) lnd_timeout: Duration,
-    pub(crate) credits: Credits,
     /// When it was last chosen; lower is longer ago.
     pub(crate) stamp: u64,
     /// Its link is down.
@@ -72,11 +70,11 @@ impl Lnet {
         }
         tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
         self.next_ni += 1;
+        self.credits.add_ni(NiId(self.next_ni), tunables.credits);
         let net = ni.nid.net();
         let first_of_net = !self.is_local(net);
         self.nis.push(Ni {
             id: NiId(self.next_ni),
-            credits: Credits::new(ni.tunables.credits),
             config: ni,
             lnd_timeout,
             stamp: 0,
@@ -91,7 +89,10 @@ impl Lnet {
             traffic: views::Traffic::default(),
         });
         if first_of_net {
-            self.peers.net_added(net, self.allowance(net));
+            let allowance = self.allowance(net);
+            for id in self.peers.on_net(net) {
+                self.credits.allow(id, allowance);
+            }
         }
         self.udsp_changed();
         self.info_changed();
@@ -119,10 +120,12 @@ impl Lnet {
             self.finalize_send(now, message, Err(Errno::ESHUTDOWN));
         }
         self.nis.remove(index);
+        self.credits.remove_ni(id);
         self.timers.clear(Timer::RecoverNi(id));
         if !self.is_local(nid.net()) {
             self.forget_gateways_on(nid.net());
             self.peers.net_removed(nid.net(), &self.local_nets());
+            self.follow_peers();
             for orphan in self.peers.orphans() {
                 self.delete_peer(orphan);
             }

@@ -8,9 +8,9 @@ use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::api::{MdId, QueryId};
-use crate::credits::Credits;
 use crate::gateway::Gateway;
 use crate::health::{Condition, Silence};
+use crate::slots::{Names, Slots};
 use crate::views::{self, PRIORITY_LOWEST};
 
 /// A node; never used twice.
@@ -19,7 +19,7 @@ pub(crate) struct PeerId(pub(crate) u64);
 
 /// A NID of a node; never used twice, so that messages in flight outlive it safely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PeerNiId(u64);
+pub(crate) struct PeerNiId(pub(crate) u64);
 
 impl PeerNiId {
     /// No peer NI: at the other end of `0@lo` there is none.
@@ -69,11 +69,6 @@ impl PeerState {
 pub(crate) struct PeerNi {
     pub(crate) nid: Nid,
     pub(crate) peer: PeerId,
-    pub(crate) credits: Credits,
-    /// What messages hold that it has us forward.
-    pub(crate) router_credits: Credits,
-    /// Payload and [`HEADER_CHARGE`] of each message that holds or awaits a credit.
-    pub(crate) queued_bytes: u64,
     pub(crate) stamp: u64,
     /// Our NID that a peer without multi-rail knows us by.
     pub(crate) preferred: Option<Nid>,
@@ -110,19 +105,7 @@ impl Default for Policy {
     }
 }
 
-/// The credits of a peer NI, which its network decides: none on a remote one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Allowance {
-    /// Messages on their way to it.
-    pub(crate) tx: u32,
-    /// Messages of it that are forwarded.
-    pub(crate) router: u32,
-}
-
-/// What a message is charged for its header, in either form.
-pub(crate) const HEADER_CHARGE: u64 = 72;
-
-/// How many NIDs strangers can make us remember; configured ones are not limited.
+/// How many NIDs other nodes can make us remember; configured ones are not limited.
 pub(crate) const PEER_NIS_MAX: usize = 65_536;
 
 #[derive(Debug)]
@@ -150,31 +133,41 @@ pub(crate) struct Peer {
     pub(crate) queries: Vec<QueryId>,
 }
 
-/// The peer table. What it holds is boxed, because the nodes of a tree that only grows at its end
-/// stay half empty.
+/// The peer table. What it holds is boxed, so that a free place is small.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     nids: BTreeMap<Nid, PeerNiId>,
-    nis: BTreeMap<PeerNiId, Box<PeerNi>>,
-    peers: BTreeMap<PeerId, Box<Peer>>,
-    next: u64,
+    nis: Slots<Box<PeerNi>>,
+    peers: Slots<Box<Peer>>,
+    ni_names: Names,
+    peer_names: Names,
+    changes: VecDeque<Change>,
+}
+
+/// A change of the peer NIs that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// There is another, with this NID.
+    Added(PeerNiId, Nid),
+    /// One is deleted. It exists until [`Peers::forget`] is called.
+    Retired(PeerNiId),
 }
 
 impl Peers {
     pub(crate) fn peer(&self, id: PeerId) -> Option<&Peer> {
-        self.peers.get(&id).map(|peer| &**peer)
+        self.peers.get(id.0).map(|peer| &**peer)
     }
 
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(&id).map(|peer| &mut **peer)
+        self.peers.get_mut(id.0).map(|peer| &mut **peer)
     }
 
     pub(crate) fn ni(&self, id: PeerNiId) -> Option<&PeerNi> {
-        self.nis.get(&id).map(|ni| &**ni)
+        self.nis.get(id.0).map(|ni| &**ni)
     }
 
     pub(crate) fn ni_mut(&mut self, id: PeerNiId) -> Option<&mut PeerNi> {
-        self.nis.get_mut(&id).map(|ni| &mut **ni)
+        self.nis.get_mut(id.0).map(|ni| &mut **ni)
     }
 
     pub(crate) fn find(&self, nid: Nid) -> Option<PeerNiId> {
@@ -187,7 +180,7 @@ impl Peers {
 
     /// Returns the peer that `nid` belongs to.
     pub(crate) fn owner(&self, nid: Nid) -> Option<PeerId> {
-        Some(self.nis.get(self.nids.get(&nid)?)?.peer)
+        Some(self.ni(self.find(nid)?)?.peer)
     }
 
     /// Returns the NID by which applications know the owner of `nid`.
@@ -207,57 +200,65 @@ impl Peers {
     }
 
     /// Makes a peer of one NID that nobody owns yet.
-    pub(crate) fn create(&mut self, nid: Nid, credits: Allowance) -> PeerId {
-        self.next += 1;
-        let id = PeerId(self.next);
-        self.peers.insert(id, Box::new(Peer::new(nid)));
-        self.add_nid(id, nid, credits);
+    pub(crate) fn create(&mut self, nid: Nid) -> PeerId {
+        let id = PeerId(self.peer_names.make());
+        self.peers.insert(id.0, Box::new(Peer::new(nid)));
+        self.add_nid(id, nid);
         id
     }
 
     /// Gives `peer` a NID, taking it from whom it belonged to.
-    pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid, credits: Allowance) {
+    pub(crate) fn add_nid(&mut self, peer: PeerId, nid: Nid) {
         if let Some(ni) = self.find(nid) {
             return self.move_ni(ni, peer);
         }
-        self.next += 1;
-        let id = PeerNiId(self.next);
+        let id = PeerNiId(self.ni_names.make());
         self.nids.insert(nid, id);
-        self.nis.insert(id, Box::new(PeerNi::new(nid, peer, credits)));
-        self.peers.get_mut(&peer).expect("the peer exists").nis.push(id);
+        self.nis.insert(id.0, Box::new(PeerNi::new(nid, peer)));
+        self.peer_mut(peer).expect("the peer exists").nis.push(id);
+        self.changes.push_back(Change::Added(id, nid));
     }
 
     /// Moves a NID to another peer. An owner that is left without NIDs stays: the caller knows
     /// what becomes of its messages.
     fn move_ni(&mut self, id: PeerNiId, to: PeerId) {
-        let Some(ni) = self.nis.get_mut(&id) else { return };
+        let Some(ni) = self.ni_mut(id) else { return };
         let from = std::mem::replace(&mut ni.peer, to);
         if from != to {
-            if let Some(old) = self.peers.get_mut(&from) {
+            if let Some(old) = self.peer_mut(from) {
                 old.nis.retain(|other| *other != id);
             }
-            self.peers.get_mut(&to).expect("the peer exists").nis.push(id);
+            self.peer_mut(to).expect("the peer exists").nis.push(id);
         }
     }
 
     /// Takes a NID from its peer. Messages that hold its credits keep it alive, out of sight.
     pub(crate) fn remove_nid(&mut self, nid: Nid) {
         let Some(id) = self.nids.remove(&nid) else { return };
-        let ni = self.nis.get_mut(&id).expect("an index names what exists");
+        let ni = self.ni_mut(id).expect("an index names what exists");
         ni.retired = true;
         let peer = ni.peer;
-        if let Some(peer) = self.peers.get_mut(&peer) {
+        if let Some(peer) = self.peer_mut(peer) {
             peer.nis.retain(|other| *other != id);
         }
-        self.reap(id);
+        self.changes.push_back(Change::Retired(id));
     }
 
-    /// Forgets a deleted NID once nothing holds its credits.
-    pub(crate) fn reap(&mut self, id: PeerNiId) {
-        let idle = |ni: &PeerNi| ni.credits.is_idle() && ni.router_credits.is_idle();
-        if self.nis.get(&id).is_some_and(|ni| ni.retired && idle(ni)) {
-            self.nis.remove(&id);
-        }
+    /// Returns what has changed since the last call, one after the other.
+    pub(crate) fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Returns whether a peer NI is deleted.
+    pub(crate) fn is_retired(&self, id: PeerNiId) -> bool {
+        self.ni(id).is_some_and(|ni| ni.retired)
+    }
+
+    /// Forgets a deleted peer NI, once no message refers to it.
+    pub(crate) fn forget(&mut self, id: PeerNiId) {
+        assert!(self.is_retired(id), "only what is deleted is forgotten");
+        self.nis.remove(id.0);
+        self.ni_names.release(id.0);
     }
 
     /// Deletes a peer with its NIDs and returns what it was.
@@ -265,28 +266,26 @@ impl Peers {
         for nid in self.nids_of(id) {
             self.remove_nid(nid);
         }
-        self.peers.remove(&id).map(|peer| *peer)
+        let gone = self.peers.remove(id.0)?;
+        self.peer_names.release(id.0);
+        Some(*gone)
     }
 
     /// Returns the NIDs of a peer, the primary first if it is one of them.
     pub(crate) fn nids_of(&self, id: PeerId) -> Vec<Nid> {
-        let Some(peer) = self.peers.get(&id) else { return Vec::new() };
-        let mut nids: Vec<Nid> = peer.nis.iter().map(|ni| self.nis[ni].nid).collect();
+        let Some(peer) = self.peer(id) else { return Vec::new() };
+        let nis = peer.nis.iter().filter_map(|ni| self.ni(*ni));
+        let mut nids: Vec<Nid> = nis.map(|ni| ni.nid).collect();
         if let Some(index) = nids.iter().position(|nid| *nid == peer.primary) {
             nids[..=index].rotate_right(1);
         }
         nids
     }
 
-    /// A network has become local: its NIDs get credits.
-    pub(crate) fn net_added(&mut self, net: Net, credits: Allowance) {
-        for id in self.nids.values() {
-            let ni = self.nis.get_mut(id).expect("an index names what exists");
-            if ni.nid.net() == net && ni.credits.max == 0 {
-                ni.credits = Credits::new(credits.tx);
-                ni.router_credits = Credits::new(credits.router);
-            }
-        }
+    /// Returns the peer NIs on a network.
+    pub(crate) fn on_net(&self, net: Net) -> impl Iterator<Item = PeerNiId> {
+        let on_net = self.nids.iter().filter(move |(nid, _)| nid.net() == net);
+        on_net.map(|(_, id)| *id)
     }
 
     /// A network is no longer local: its NIDs go, but for those of peers that we still reach.
@@ -297,34 +296,37 @@ impl Peers {
             let reachable = self.nids_of(owner).iter().any(|other| local.contains(&other.net()));
             self.remove_nid(nid);
             if reachable {
-                self.add_nid(owner, nid, Allowance::default());
+                self.add_nid(owner, nid);
             }
         }
     }
 
     /// Returns the peers that have no NID left.
     pub(crate) fn orphans(&self) -> Vec<PeerId> {
-        self.ids().filter(|id| self.peers[id].nis.is_empty()).collect()
+        let is_orphan = |id: &PeerId| self.peer(*id).is_some_and(|peer| peer.nis.is_empty());
+        self.ids().filter(is_orphan).collect()
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = PeerId> {
-        self.peers.keys().copied()
+    /// Returns the peers in the order in which they became known.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PeerId> + use<> {
+        self.peers.names().into_iter().map(PeerId)
     }
 
     /// Returns every peer NI that exists, deleted ones with messages under way included.
     pub(crate) fn all_nis(&self) -> impl Iterator<Item = (PeerNiId, &PeerNi)> {
-        self.nis.iter().map(|(id, ni)| (*id, &**ni))
+        self.nis.names().into_iter().filter_map(|id| Some((PeerNiId(id), self.ni(PeerNiId(id))?)))
     }
 
     /// Checks that the three tables agree.
     pub(crate) fn check(&self) -> Result<(), String> {
-        for (id, ni) in &self.nis {
-            let listed = self.peers.get(&ni.peer).is_some_and(|peer| peer.nis.contains(id));
-            if listed == ni.retired || (self.nids.get(&ni.nid) == Some(id)) == ni.retired {
+        for (id, ni) in self.nis.iter() {
+            let id = PeerNiId(id);
+            let listed = self.peer(ni.peer).is_some_and(|peer| peer.nis.contains(&id));
+            if listed == ni.retired || (self.find(ni.nid) == Some(id)) == ni.retired {
                 return Err(format!("{:?} is half deleted", ni.nid));
             }
         }
-        match self.nids.len() == self.nis.values().filter(|ni| !ni.retired).count() {
+        match self.nids.len() == self.nis.iter().filter(|(_, ni)| !ni.retired).count() {
             true => Ok(()),
             false => Err("the index of NIDs names what does not exist".into()),
         }
@@ -337,13 +339,10 @@ impl PeerNi {
         !self.told_down && self.status == NiStatus::UP
     }
 
-    fn new(nid: Nid, peer: PeerId, credits: Allowance) -> Self {
+    fn new(nid: Nid, peer: PeerId) -> Self {
         Self {
             nid,
             peer,
-            credits: Credits::new(credits.tx),
-            router_credits: Credits::new(credits.router),
-            queued_bytes: 0,
             stamp: 0,
             preferred: None,
             status: NiStatus::UP,

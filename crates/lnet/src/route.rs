@@ -258,15 +258,15 @@ impl Lnet {
         });
         let target = self.peers.find(target).and_then(|id| self.peers.ni(id));
         let preferred = target.map_or(&[][..], |target| &target.policy.gateways);
-        let key = |(_, route, ni): &(Detour, &Route, &PeerNi)| {
+        let key = |(detour, route, ni): &(Detour, &Route, &PeerNi)| {
             let gateway = self.peers.peer(ni.peer);
             (
                 !gateway.is_some_and(|peer| preferred.contains(&peer.primary)),
                 route.config.priority,
                 route.config.hops.unwrap_or(1),
                 Reverse(ni.condition.value),
-                ni.queued_bytes,
-                Reverse(ni.credits.current),
+                self.credits.queued_bytes(detour.next_hop),
+                Reverse(self.credits.left_of_peer_ni(detour.next_hop)),
                 route.stamp,
             )
         };

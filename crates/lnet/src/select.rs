@@ -10,7 +10,7 @@ use crate::Lnet;
 use crate::machine::HEALTH_MAX;
 use crate::message::Message;
 use crate::ni::{Ni, NiId};
-use crate::peer::{PeerId, PeerNi, PeerNiId, PeerState};
+use crate::peer::{Change, PeerId, PeerNi, PeerNiId, PeerState};
 use crate::route::{Detour, RouteId};
 
 /// Where a message goes next.
@@ -285,15 +285,43 @@ impl Lnet {
 
     /// Makes a peer of one NID that nobody owns yet.
     pub(crate) fn create_peer(&mut self, nid: Nid) -> PeerId {
-        let peer = self.peers.create(nid, self.allowance(nid.net()));
+        let peer = self.peers.create(nid);
+        self.follow_peers();
         self.apply_policy(nid);
         peer
     }
 
     /// Gives `peer` a NID, taking it from whom it belonged to.
     pub(crate) fn give_nid(&mut self, peer: PeerId, nid: Nid) {
-        self.peers.add_nid(peer, nid, self.allowance(nid.net()));
+        self.peers.add_nid(peer, nid);
+        self.follow_peers();
         self.apply_policy(nid);
+    }
+
+    /// Takes a NID from its peer.
+    pub(crate) fn remove_nid(&mut self, nid: Nid) {
+        self.peers.remove_nid(nid);
+        self.follow_peers();
+    }
+
+    /// Makes and removes what other machines keep for peer NIs.
+    pub(crate) fn follow_peers(&mut self) {
+        while let Some(change) = self.peers.poll_change() {
+            match change {
+                Change::Added(id, nid) => {
+                    self.credits.add_peer_ni(id, self.allowance(nid.net()));
+                }
+                Change::Retired(id) => self.reap(id),
+            }
+        }
+    }
+
+    /// Forgets a deleted peer NI once no message holds its credits.
+    pub(crate) fn reap(&mut self, id: PeerNiId) {
+        if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
+            self.peers.forget(id);
+            self.credits.remove_peer_ni(id);
+        }
     }
 
     fn is_reachable(&self, target: Nid) -> bool {
@@ -354,7 +382,7 @@ impl Lnet {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
         let key = |ni: &&Ni| {
             let health = Reverse(ni.condition.value);
-            let credits = Reverse(ni.credits.current);
+            let credits = Reverse(self.credits.left_of_ni(ni.id));
             let doubt = ni.silence.doubt(now);
             (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
         };
@@ -403,7 +431,7 @@ impl Lnet {
                 ni.policy.priority,
                 !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
                 ni.silence.doubt(now),
-                Reverse(ni.credits.current),
+                Reverse(self.credits.left_of_peer_ni(id)),
                 ni.stamp,
             )
         })

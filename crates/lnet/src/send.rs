@@ -9,10 +9,10 @@ use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
 use crate::api::{EventKind, Get, MdId, Memory, Output, Put, ServiceId};
+use crate::credits::Account;
 use crate::machine::Work;
 use crate::md::{Descriptor, Owner, Request};
 use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
-use crate::peer::HEADER_CHARGE;
 use crate::select::{Ask, Hop, Path};
 
 impl Lnet {
@@ -270,21 +270,18 @@ impl Lnet {
             return self.finalize_send(now, id, Err(Errno::ECANCELED));
         }
         if path.hold == Hold::Nothing {
-            let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
-            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-            peer_ni.queued_bytes += charge;
-            if !peer_ni.credits.take(id) {
+            let len = self.messages.live(id).header.payload_len;
+            if self.credits.take(Account::Peer(path.peer_ni, len), id) != Some(true) {
                 return self.messages.live(id).hold(Hold::WaitsForPeer);
             }
             self.messages.live(id).hold(Hold::Peer);
             path.hold = Hold::Peer;
         }
         if path.hold == Hold::Peer {
-            let Some(ni) = self.ni_mut(path.ni) else {
-                return self.finalize_send(now, id, Err(Errno::ESHUTDOWN));
-            };
-            if !ni.credits.take(id) {
-                return self.messages.live(id).hold(Hold::WaitsForNi);
+            match self.credits.take(Account::Ni(path.ni), id) {
+                Some(true) => {}
+                Some(false) => return self.messages.live(id).hold(Hold::WaitsForNi),
+                None => return self.finalize_send(now, id, Err(Errno::ESHUTDOWN)),
             }
         }
         self.messages.live(id).hold(Hold::Both);
@@ -349,17 +346,16 @@ impl Lnet {
 
     /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
     pub(crate) fn withdraw(&mut self, id: MessageId) {
-        let path = self.messages.live(id).sending().expect("only committed messages wait");
+        let message = self.messages.live(id);
+        let path = message.sending().expect("only committed messages wait");
+        let len = message.header.payload_len;
         let hold = match path.hold {
             Hold::WaitsForPeer => {
-                let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
-                let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-                peer_ni.credits.withdraw(id);
-                peer_ni.queued_bytes -= charge;
+                self.credits.withdraw(Account::Peer(path.peer_ni, len), id);
                 Hold::Nothing
             }
             Hold::WaitsForNi => {
-                self.ni_mut(path.ni).expect("it waits for this interface").credits.withdraw(id);
+                self.credits.withdraw(Account::Ni(path.ni), id);
                 Hold::Peer
             }
             hold => hold,
@@ -371,16 +367,14 @@ impl Lnet {
     pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
-            let woken = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
+            let woken = self.credits.give_back(Account::Ni(path.ni));
             self.wake(woken, Hold::Granted);
         }
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted | Hold::Peer) {
-            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-            peer_ni.queued_bytes -= HEADER_CHARGE + u64::from(payload_len);
-            let woken = peer_ni.credits.give_back();
+            let woken = self.credits.give_back(Account::Peer(path.peer_ni, payload_len));
             self.wake(woken, Hold::Peer);
         }
-        self.peers.reap(path.peer_ni);
+        self.reap(path.peer_ni);
     }
 
     /// Notes at once that a message no longer waits: before its turn comes, it may be taken off

@@ -93,16 +93,17 @@ impl Lnet {
             pinged: None,
             traffic: self.counters.loopback,
         };
-        let others = self.nis.iter().map(|ni| views::Ni {
+        let others = self.nis.iter().map(|ni| (ni, self.credits.ni_level(ni.id)));
+        let others = others.map(|(ni, credits)| views::Ni {
             nid: ni.config.nid,
             net: ni.config.nid.net(),
             up: self.is_up(ni),
             fatal: ni.fatal,
             enabled: !ni.disabled,
             tunables: ni.config.tunables,
-            credits_max: ni.credits.max,
-            credits: ni.credits.current,
-            credits_min: ni.credits.min,
+            credits_max: credits.max,
+            credits: credits.current,
+            credits_min: credits.min,
             health: ni.condition.view(self.timers.get(Timer::RecoverNi(ni.id))),
             priority: ni.priority,
             net_priority: ni.net_priority,
@@ -123,15 +124,16 @@ impl Lnet {
         let nis = nids.into_iter().filter_map(|nid| {
             let id = self.peers.find(nid)?;
             let ni = self.peers.ni(id)?;
+            let (credits, router) = (self.credits.peer_ni_level(id), self.credits.router_level(id));
             Some(views::PeerNi {
                 nid,
-                credits_max: ni.credits.max,
-                credits: ni.credits.current,
-                credits_min: ni.credits.min,
-                router_credits: ni.router_credits.current,
-                router_credits_min: ni.router_credits.min,
-                queued_bytes: ni.queued_bytes,
-                refcount: 1 + u32::try_from(ni.credits.users()).unwrap_or(u32::MAX),
+                credits_max: credits.max,
+                credits: credits.current,
+                credits_min: credits.min,
+                router_credits: router.current,
+                router_credits_min: router.min,
+                queued_bytes: self.credits.queued_bytes(id),
+                refcount: 1 + u32::try_from(credits.users()).unwrap_or(u32::MAX),
                 health: ni.condition.view(self.timers.get(Timer::RecoverPeerNi(id))),
                 alive: self.aliveness(peer, ni),
                 priority: ni.policy.priority,
@@ -156,6 +158,11 @@ impl Lnet {
         let watches =
             self.forwards() && first.is_some_and(|own| own.config.tunables.peer_timeout > 0);
         (watches || peer.gateway.is_some()).then_some(ni.status == NiStatus::UP)
+    }
+
+    /// Returns how many messages wait for a credit.
+    pub fn waiting(&self) -> usize {
+        self.credits.waiting()
     }
 
     /// Returns the totals.

@@ -12,6 +12,7 @@ use fulmar_lnd::Verdict;
 use fulmar_lnet_wire::{Header, Nid};
 
 use crate::Lnet;
+use crate::credits::Account;
 use crate::machine::Work;
 use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
 use crate::peer::PeerNiId;
@@ -45,9 +46,8 @@ impl Lnet {
         let transit = message.transit.as_mut().expect("it is on its way through");
         let (from, class) = (transit.from, transit.class);
         if transit.hold == RouterHold::Nothing {
-            let previous = self.peers.ni_mut(from).expect("a transit keeps its previous hop");
-            let granted = previous.router_credits.take(id);
-            if !granted {
+            let granted = self.credits.take(Account::Router(from), id);
+            if granted != Some(true) {
                 return self.stall(id, RouterHold::WaitsForCredit);
             }
             self.in_transit(id).hold = RouterHold::Credit;
@@ -132,8 +132,7 @@ impl Lnet {
         let target = message.target;
         match transit.hold {
             RouterHold::WaitsForCredit => {
-                let from = self.peers.ni_mut(transit.from).expect("a transit keeps it");
-                from.router_credits.withdraw(id);
+                self.credits.withdraw(Account::Router(transit.from), id);
                 transit.hold = RouterHold::Nothing;
             }
             RouterHold::WaitsForBuffer => {
@@ -153,11 +152,10 @@ impl Lnet {
             self.go_on(woken, RouterHold::Buffer);
         }
         if matches!(transit.hold, RouterHold::Buffer | RouterHold::Credit) {
-            let from = self.peers.ni_mut(transit.from).expect("a transit keeps its previous hop");
-            let woken = from.router_credits.give_back();
+            let woken = self.credits.give_back(Account::Router(transit.from));
             self.go_on(woken, RouterHold::Credit);
         }
-        self.peers.reap(transit.from);
+        self.reap(transit.from);
     }
 
     /// Has messages go on that have got what they waited for. That they no longer wait is noted at
