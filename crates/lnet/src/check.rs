@@ -130,16 +130,11 @@ impl Lnet {
         let mut operations = BTreeMap::new();
         for (_, message) in self.messages.iter() {
             let over = matches!(message.stage, Stage::InHandler(_));
-            if let (Some(md), false) = (message.md, over) {
+            if let (Some(md), false) = (message.md(), over) {
                 *operations.entry(md).or_insert(0) += 1;
             }
         }
-        for (md, found) in self.mds.iter() {
-            let messages = operations.remove(&md).unwrap_or(0);
-            if found.refs != messages {
-                return Err(format!("{md:?} has {} operations, {messages} messages", found.refs));
-            }
-        }
+        self.matching.check(|md| operations.remove(&md).unwrap_or(0))?;
         match operations.pop_first() {
             None => Ok(()),
             Some((md, _)) => Err(format!("a message refers to {md:?}, which is gone")),

@@ -11,7 +11,6 @@ use fulmar_lnet_wire::Header;
 
 use crate::Lnet;
 use crate::fault::DelayId;
-use crate::machine::Timer;
 use crate::message::{Arrival, Hold, Origin};
 use crate::peer::PeerNiId;
 
@@ -31,6 +30,11 @@ enum Held {
 impl Delays {
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
+    }
+
+    /// Returns when the first goes on.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.held.first_key_value().map(|((at, _), _)| *at)
     }
 }
 
@@ -65,7 +69,7 @@ impl Lnet {
     pub(crate) fn delays_due(&mut self, now: Time) {
         while let Some(first) = self.delays.held.first_entry() {
             if first.key().0 > now {
-                return self.time_delays();
+                return;
             }
             let (_, held) = first.remove();
             self.let_go(now, held);
@@ -81,7 +85,6 @@ impl Lnet {
                 false => drop(self.delays.held.insert(at, (rule, held))),
             }
         }
-        self.time_delays();
         self.settle(now);
     }
 
@@ -89,14 +92,6 @@ impl Lnet {
         let at = (until, self.delays.next);
         self.delays.next += 1;
         self.delays.held.insert(at, (rule, held));
-        self.time_delays();
-    }
-
-    /// Sets the time at which the first goes on.
-    fn time_delays(&mut self) {
-        if let Some(((first, _), _)) = self.delays.held.first_key_value() {
-            self.timers.set(Timer::Delays, *first);
-        }
     }
 
     fn let_go(&mut self, now: Time, held: Held) {

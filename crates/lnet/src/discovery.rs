@@ -18,7 +18,7 @@ use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORT
 use crate::Lnet;
 use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::{OwnEvent, Timer, Work};
-use crate::md::Owner;
+use crate::matching::Owner;
 use crate::message::Stage;
 use crate::notice::Notice;
 use crate::peer::{Peer, PeerId, PeerState};
@@ -167,7 +167,7 @@ impl Lnet {
         found.state.remove(PeerState::NIDS_UPTODATE);
         found.state.insert(PeerState::PING_SENT);
         let len = found.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
-        let md = self.mds.add_own(Owner::Ping(peer), Memory::Inline, len);
+        let md = self.matching.add_own(Owner::Ping(peer), Memory::Inline, len);
         found.ping = Some(md);
         let body = self.ping_body(md, len);
         self.request(now, md, None, ProcessId::lustre(target), body)
@@ -191,13 +191,13 @@ impl Lnet {
         let bytes = self.info_bytes();
         let len = bytes.len() as u32;
         let owner = Owner::Push(peer, self.own.sequence);
-        let md = self.mds.add_own(owner, Memory::Bytes(bytes), len);
+        let md = self.matching.add_own(owner, Memory::Bytes(bytes), len);
         let Some(found) = self.peers.peer_mut(peer) else { return };
         found.state.remove(PeerState::FORCE_PUSH);
         found.state.insert(PeerState::PUSH_SENT);
         found.push = Some(md);
         let body = Body::Put {
-            ack: self.handle(md),
+            ack: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
             header_data: 0,
             portal: RESERVED_PORTAL,

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
 
-use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId, ServiceConfig};
+use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId};
 use crate::credits::CreditTable;
 use crate::delay::Delays;
 use crate::discovery::Discovery;
 use crate::fault::Faults;
+use crate::health::{HEALTH_MAX, Health};
 use crate::loopback::Copying;
-use crate::md::{Mds, Owner};
+use crate::matching::{Ended, Matching, Owner};
 use crate::message::Messages;
-use crate::ni::{Ni, NiId};
+use crate::ni::Ni;
 use crate::notice::Notice;
-use crate::peer::{PeerId, PeerNiId, Peers};
+use crate::peer::{PeerId, Peers};
 use crate::ping::OwnInfo;
-use crate::portal::Portals;
 use crate::route::Routes;
 use crate::router::Router;
 use crate::stats::Counters;
@@ -27,15 +27,15 @@ use fulmar_lnet_wire::{Nid, Pid};
 #[derive(Debug)]
 pub struct Lnet {
     pub(crate) pid: Pid,
-    pub(crate) interface_cookie: u64,
     pub(crate) globals: Globals,
     pub(crate) nis: Vec<Ni>,
     pub(crate) next_ni: u64,
     pub(crate) peers: Peers,
     pub(crate) credits: CreditTable,
-    pub(crate) services: Table<ServiceConfig>,
-    pub(crate) portals: Portals,
-    pub(crate) mds: Mds,
+    pub(crate) health: Health,
+    /// When messages are sent again.
+    pub(crate) resends: Timers<MessageId>,
+    pub(crate) matching: Matching,
     pub(crate) messages: Messages,
     /// What LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
     pub(crate) receiving: Table<Option<MessageId>>,
@@ -65,15 +65,8 @@ pub struct Lnet {
 pub(crate) enum Timer {
     /// Another ping of a peer whose ping info was bad.
     Retry(PeerId),
-    /// Another attempt to send a message.
-    Resend(MessageId),
-    /// The next recovery ping.
-    RecoverNi(NiId),
-    RecoverPeerNi(PeerNiId),
     /// The next look at a gateway.
     CheckGateway(PeerId),
-    /// What fault rules have delayed.
-    Delays,
     /// The next step of a router that is switched on or off.
     Forwarding,
     /// The next look for networks from which this router hears nothing.
@@ -119,15 +112,14 @@ impl Lnet {
     pub fn new(config: Config) -> Self {
         Self {
             pid: config.pid,
-            interface_cookie: config.interface_cookie,
             globals: config.globals,
             nis: Vec::new(),
             next_ni: 0,
             peers: Peers::default(),
             credits: CreditTable::default(),
-            services: Table::default(),
-            portals: Portals::default(),
-            mds: Mds::default(),
+            health: Health::default(),
+            resends: Timers::default(),
+            matching: Matching::new(config.interface_cookie),
             messages: Messages::default(),
             receiving: Table::default(),
             copies: BTreeMap::new(),
@@ -164,30 +156,35 @@ impl Lnet {
 
     /// Returns when to call [`Lnet::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let others = self.timers.next();
-        self.mds.next_deadline().into_iter().chain(others).min()
+        let [a, b, c] =
+            [self.matching.poll_timeout(), self.health.poll_timeout(), self.delays.poll_timeout()];
+        [a, b, c, self.resends.next(), self.timers.next()].into_iter().flatten().min()
     }
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(at) = self.poll_timeout().filter(|at| *at <= now) {
-            if let Some(md) = self.mds.pop_late(at) {
-                self.response_timed_out(now, md);
-                self.settle(now);
-                continue;
-            }
-            let Some(timer) = self.timers.pop_due(at) else { return };
-            match timer {
-                Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
-                Timer::Resend(message) => self.work.push_back(Work::Launch(message)),
-                Timer::RecoverNi(ni) => self.recover_ni(now, ni),
-                Timer::RecoverPeerNi(ni) => self.recover_peer_ni(now, ni),
-                Timer::CheckGateway(peer) => self.check_gateway(now, peer),
-                Timer::Delays => self.delays_due(now),
-                Timer::Forwarding => self.forwarding_due(now),
-                Timer::Silence => self.look_for_silence(now),
+            if let Some(late) = self.matching.pop_late(at) {
+                self.response_timed_out(now, late);
+            } else if let Some(message) = self.resends.pop_due(at) {
+                self.work.push_back(Work::Launch(message));
+            } else if let Some(target) = self.health.pop_due(at) {
+                self.recover(now, target);
+            } else if self.delays.poll_timeout() == Some(at) {
+                self.delays_due(now);
+            } else if let Some(timer) = self.timers.pop_due(at) {
+                self.timer_due(now, timer);
             }
             self.settle(now);
+        }
+    }
+
+    fn timer_due(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
+            Timer::CheckGateway(peer) => self.check_gateway(now, peer),
+            Timer::Forwarding => self.forwarding_due(now),
+            Timer::Silence => self.look_for_silence(now),
         }
     }
 
@@ -240,13 +237,14 @@ impl Lnet {
             Owner::Query(query) => self.query_event(query, event),
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
-            Owner::NiProbe(_) | Owner::PeerProbe(_) => self.probe_event(&event),
+            Owner::Probe(_) => self.probe_event(&event),
             Owner::Service(_) => unreachable!("events of services are outputs"),
         }
     }
 
     /// Tells the descriptor's owner of an event.
-    pub(crate) fn deliver(&mut self, owner: Owner, event: Event, bytes: Vec<u8>) {
+    pub(crate) fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
+        let Ended { owner, event } = ended;
         if let Owner::Service(service) = owner {
             return self.outputs.push_back(Output::Event { service, event, bytes });
         }
@@ -281,5 +279,3 @@ fn check_globals(old: &Globals, new: &Globals) -> Result<(), Errno> {
 
 /// The least value of `max_interfaces`.
 const INTERFACES_MIN: u32 = 16;
-/// The health of what never failed.
-pub(crate) const HEALTH_MAX: u32 = 1000;

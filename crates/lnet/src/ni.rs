@@ -8,8 +8,7 @@ use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
 use crate::credits::Allowance;
-use crate::health::{Condition, Silence};
-use crate::machine::Timer;
+use crate::health::Target;
 use crate::views::{self, PRIORITY_LOWEST};
 
 /// An interface; never used twice, so that a message in flight cannot return its credit to a
@@ -36,8 +35,6 @@ pub(crate) struct Ni {
     pub(crate) disabled: bool,
     /// Nobody has asked for this router on its network for long.
     pub(crate) silent: bool,
-    pub(crate) condition: Condition,
-    pub(crate) silence: Silence,
     /// UDSP: its own priority and that of its network.
     pub(crate) priority: u32,
     pub(crate) net_priority: u32,
@@ -71,6 +68,7 @@ impl Lnet {
         tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
         self.next_ni += 1;
         self.credits.add_ni(NiId(self.next_ni), tunables.credits);
+        self.health.add(Target::Ni(NiId(self.next_ni)));
         let net = ni.nid.net();
         let first_of_net = !self.is_local(net);
         self.nis.push(Ni {
@@ -81,8 +79,6 @@ impl Lnet {
             fatal: false,
             disabled: false,
             silent: false,
-            condition: Condition::default(),
-            silence: Silence::default(),
             priority: PRIORITY_LOWEST,
             net_priority: PRIORITY_LOWEST,
             pinged: now,
@@ -121,7 +117,7 @@ impl Lnet {
         }
         self.nis.remove(index);
         self.credits.remove_ni(id);
-        self.timers.clear(Timer::RecoverNi(id));
+        self.health.remove(Target::Ni(id));
         if !self.is_local(nid.net()) {
             self.forget_gateways_on(nid.net());
             self.peers.net_removed(nid.net(), &self.local_nets());
@@ -137,7 +133,7 @@ impl Lnet {
 
     /// Returns what peers are told of an interface.
     pub(crate) fn is_up(&self, ni: &Ni) -> bool {
-        !ni.fatal && !ni.disabled && !ni.silent && ni.condition.published_up
+        !ni.fatal && !ni.disabled && !ni.silent && self.health.is_published_up(ni.id)
     }
 
     pub(crate) fn ni(&self, id: NiId) -> Option<&Ni> {

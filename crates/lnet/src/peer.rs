@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{MessageId, Time};
+use fulmar_base::MessageId;
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::api::{MdId, QueryId};
 use crate::gateway::Gateway;
-use crate::health::{Condition, Silence};
 use crate::slots::{Names, Slots};
 use crate::views::{self, PRIORITY_LOWEST};
 
@@ -75,10 +74,6 @@ pub(crate) struct PeerNi {
     pub(crate) status: NiStatus,
     /// Its node has told that it is down, and not used it for a request since.
     pub(crate) told_down: bool,
-    pub(crate) condition: Condition,
-    /// When something last came from it.
-    pub(crate) heard: Option<Time>,
-    pub(crate) silence: Silence,
     /// The LND finds no way to it, or nothing arrives there.
     pub(crate) lost: bool,
     pub(crate) policy: Policy,
@@ -347,9 +342,6 @@ impl PeerNi {
             preferred: None,
             status: NiStatus::UP,
             told_down: false,
-            condition: Condition::default(),
-            heard: None,
-            silence: Silence::default(),
             lost: false,
             policy: Policy::default(),
             retired: false,

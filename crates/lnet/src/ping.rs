@@ -12,7 +12,7 @@ use fulmar_wire::Order;
 use crate::Lnet;
 use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::OwnEvent;
-use crate::md::Owner;
+use crate::matching::Owner;
 use crate::notice::Notice;
 use crate::peer::PeerState;
 
@@ -46,12 +46,12 @@ impl Lnet {
         timeout: Duration,
     ) -> QueryId {
         let query = self.new_query();
-        let md = self.mds.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
+        let md = self.matching.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
         self.queries.insert(query, (md, target.nid));
         let body = self.ping_body(md, QUERY_SINK);
         self.request(now, md, source, target, body).expect("the descriptor is new");
-        if self.mds.find(md).is_some() {
-            self.expect_response(now, md, timeout);
+        if self.matching.is_live(md) {
+            self.matching.expect_response(md, now + timeout);
         }
         self.settle(now);
         query
@@ -65,7 +65,7 @@ impl Lnet {
     /// Returns the body of a ping.
     pub(crate) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
         Body::Get {
-            reply: self.handle(md),
+            reply: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
             portal: RESERVED_PORTAL,
             offset: 0,

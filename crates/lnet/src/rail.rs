@@ -7,7 +7,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
 use crate::Lnet;
-use crate::machine::{HEALTH_MAX, Timer};
+use crate::health::{HEALTH_MAX, Target};
 use crate::message::{Arrival, Sending};
 use crate::peer::{PeerNiId, PeerState};
 
@@ -22,10 +22,10 @@ impl Lnet {
             return;
         }
         ni.fatal = !up;
-        ni.condition.pings = 0;
-        let (id, ill) = (ni.id, ni.condition.value < HEALTH_MAX);
-        if up && ill {
-            self.recover_now(now, Timer::RecoverNi(id));
+        let id = ni.id;
+        self.health.reset_pauses(Target::Ni(id));
+        if up {
+            self.health.try_again(now, Target::Ni(id));
         }
         if !up {
             self.leave(|path| path.ni == id);
@@ -69,9 +69,8 @@ impl Lnet {
         match state {
             PathState::Up => {
                 self.peer_ni_is_back(now, id);
-                if let Some(own) = self.ni_of(ni).filter(|ni| ni.condition.value < HEALTH_MAX) {
-                    let timer = Timer::RecoverNi(own.id);
-                    self.recover_now(now, timer);
+                if let Some(own) = self.ni_of(ni).map(|ni| ni.id) {
+                    self.health.try_again(now, Target::Ni(own));
                 }
             }
             PathState::Down => self.peer_ni_is_lost(id),
@@ -111,14 +110,12 @@ impl Lnet {
     pub(crate) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
         let Some(ni) = self.peers.ni_mut(id) else { return };
         ni.lost = false;
-        ni.condition.pings = 0;
-        let (peer, heard) = (ni.peer, ni.heard.is_some());
-        if !heard {
-            ni.condition.set(HEALTH_MAX);
+        let (peer, target) = (ni.peer, Target::PeerNi(id));
+        self.health.reset_pauses(target);
+        if self.health.last_heard(target).is_none() {
+            self.health.set(now, target, HEALTH_MAX);
         }
-        if ni.condition.value < HEALTH_MAX {
-            self.recover_now(now, Timer::RecoverPeerNi(id));
-        }
+        self.health.try_again(now, target);
         let dead = self.peers.peer(peer).and_then(|peer| peer.gateway.as_ref());
         if dead.is_some_and(|gateway| !gateway.alive) {
             if let Some(ni) = self.peers.ni_mut(id) {

@@ -8,6 +8,7 @@ use fulmar_lnet_wire::selftest::Histogram;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
+use crate::health::Target;
 use crate::machine::Work;
 use crate::peer::{PeerId, PeerNi, PeerNiId};
 use crate::routing::RouteConfig;
@@ -264,7 +265,7 @@ impl Lnet {
                 !gateway.is_some_and(|peer| preferred.contains(&peer.primary)),
                 route.config.priority,
                 route.config.hops.unwrap_or(1),
-                Reverse(ni.condition.value),
+                Reverse(self.health.value(Target::PeerNi(detour.next_hop))),
                 self.credits.queued_bytes(detour.next_hop),
                 Reverse(self.credits.left_of_peer_ni(detour.next_hop)),
                 route.stamp,

@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Body, Net, Nid, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::machine::HEALTH_MAX;
+use crate::health::{Rank, Target};
 use crate::message::Message;
 use crate::ni::{Ni, NiId};
 use crate::peer::{Change, PeerId, PeerNi, PeerNiId, PeerState};
@@ -68,7 +68,7 @@ impl Ask {
         let transit = message.transit.as_ref();
         Self {
             class,
-            target: message.header.target,
+            target: message.target,
             source: message.source,
             router: message.router,
             forwarded: transit.map(|transit| (transit.arrival.from, message.header.source)),
@@ -231,9 +231,9 @@ impl Lnet {
         // On its last hop a message goes where it is addressed, unless that does not work.
         let sender = self.peers.owner(source);
         let knows = sender.is_some_and(|peer| self.peer_has(peer, PeerState::MULTI_RAIL));
-        let well =
-            self.peers.ni(exact).is_some_and(|ni| ni.is_up() && ni.condition.value == HEALTH_MAX);
-        knows && !well
+        let healthy = self.peers.ni(exact).is_some_and(PeerNi::is_up)
+            && self.health.is_full(Target::PeerNi(exact));
+        knows && !healthy
     }
 
     fn goes_back(&self, ask: Ask, hop: Hop) -> bool {
@@ -310,6 +310,7 @@ impl Lnet {
             match change {
                 Change::Added(id, nid) => {
                     self.credits.add_peer_ni(id, self.allowance(nid.net()));
+                    self.health.add(Target::PeerNi(id));
                 }
                 Change::Retired(id) => self.reap(id),
             }
@@ -321,6 +322,7 @@ impl Lnet {
         if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
             self.peers.forget(id);
             self.credits.remove_peer_ni(id);
+            self.health.remove(Target::PeerNi(id));
         }
     }
 
@@ -359,17 +361,19 @@ impl Lnet {
             return Some(first);
         }
         nets().min_by_key(|net| {
-            let theirs = nis.iter().filter_map(|id| self.peers.ni(*id));
-            let theirs = theirs.filter(|ni| ni.nid.net() == *net);
+            let on_net = nis.iter().copied().filter(|id| self.peer_net(*id) == *net);
+            let theirs = on_net.clone().filter_map(|id| self.peers.ni(id));
+            let ranks = on_net.map(|id| self.health.rank(now, Target::PeerNi(id)));
             let ours = self.nis.iter().filter(|ni| ni.config.nid.net() == *net);
             let up = |ni: &Ni| !ni.fatal && !ni.disabled;
+            let value = |ni: &Ni| self.health.value(Target::Ni(ni.id));
             (
                 !theirs.clone().any(PeerNi::is_up) || !ours.clone().any(up),
-                Reverse(theirs.clone().map(|ni| ni.condition.value).max()),
+                Reverse(ranks.clone().map(|rank| rank.value).max()),
                 theirs.clone().map(|ni| ni.policy.net_priority).min(),
-                Reverse(ours.clone().filter(|ni| up(ni)).map(|ni| ni.condition.value).max()),
+                Reverse(ours.clone().filter(|ni| up(ni)).map(value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
-                theirs.clone().map(|ni| ni.silence.doubt(now)).min(),
+                ranks.map(|rank| rank.doubt).min(),
                 theirs.map(|ni| ni.stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
@@ -381,9 +385,9 @@ impl Lnet {
     fn best_ni(&self, now: Time, net: Net) -> Option<NiId> {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
         let key = |ni: &&Ni| {
-            let health = Reverse(ni.condition.value);
+            let Rank { value, doubt } = self.health.rank(now, Target::Ni(ni.id));
+            let health = Reverse(value);
             let credits = Reverse(self.credits.left_of_ni(ni.id));
-            let doubt = ni.silence.doubt(now);
             (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
         };
         best(on_net, key).map(|ni| ni.id)
@@ -425,12 +429,13 @@ impl Lnet {
         ours: Option<Nid>,
     ) -> impl Ord + use<> {
         self.peers.ni(id).map(|ni| {
+            let Rank { value, doubt } = self.health.rank(now, Target::PeerNi(id));
             (
                 !ni.is_up(),
-                Reverse(ni.condition.value),
+                Reverse(value),
                 ni.policy.priority,
                 !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
-                ni.silence.doubt(now),
+                doubt,
                 Reverse(self.credits.left_of_peer_ni(id)),
                 ni.stamp,
             )

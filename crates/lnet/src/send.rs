@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use fulmar_base::{Errno, MessageId, Payload, Time};
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError, SendRequest};
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
-use crate::api::{EventKind, Get, MdId, Memory, Output, Put, ServiceId};
+use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
 use crate::credits::Account;
+use crate::health::Target;
 use crate::machine::Work;
-use crate::md::{Descriptor, Owner, Request};
-use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
+use crate::matching::{Begun, Owner, Request};
+use crate::message::{Arrival, Hold, Message, Sending, Stage};
 use crate::select::{Ask, Hop, Path};
 
 impl Lnet {
@@ -51,8 +52,8 @@ impl Lnet {
         if self.faults.fails(target.nid) {
             return Err(Errno::EIO);
         }
-        self.bound(service, md, |memory| !matches!(memory, Memory::Inline))?;
-        let ack = if put.ack { self.handle(md) } else { Handle::NONE };
+        self.matching.bound_len(service, md, |memory| !matches!(memory, Memory::Inline))?;
+        let ack = if put.ack { self.matching.handle(md) } else { Handle::NONE };
         let body = Body::Put { ack, match_bits, header_data, portal, offset };
         self.request(now, md, source, target, body)
     }
@@ -69,22 +70,11 @@ impl Lnet {
         if self.faults.fails(target.nid) {
             return Err(Errno::EIO);
         }
-        let len = self.bound(service, md, |memory| !matches!(memory, Memory::Bytes(_)))?;
-        let sink_len = len as u32;
-        let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
+        let is_right = |memory: &Memory| !matches!(memory, Memory::Bytes(_));
+        let sink_len = self.matching.bound_len(service, md, is_right)? as u32;
+        let body =
+            Body::Get { reply: self.matching.handle(md), match_bits, portal, offset, sink_len };
         self.request(now, md, source, target, body)
-    }
-
-    /// Requires that a service has a descriptor of the right memory, and returns its length.
-    fn bound(
-        &self,
-        service: ServiceId,
-        md: MdId,
-        is_right: impl FnOnce(&Memory) -> bool,
-    ) -> Result<u64, Errno> {
-        let found = self.mds.find(md).filter(|found| found.owner == Owner::Service(service));
-        let found = found.filter(|found| is_right(&found.memory)).ok_or(Errno::ENOENT)?;
-        Ok(found.md.len)
     }
 
     /// Takes note that an LND has finished with a message.
@@ -112,32 +102,22 @@ impl Lnet {
         target: ProcessId,
         body: Body,
     ) -> Result<(), Errno> {
-        let pid = self.pid;
-        let usable = |found: &Descriptor| !found.passive && found.threshold != Some(0);
-        let found = self.mds.get_mut(md).filter(|found| !found.zombie && usable(found));
-        let found = found.ok_or(Errno::ENOENT)?;
-        found.begin();
-        let payload = match body {
-            Body::Put { .. } => found.payload(0, found.md.len as u32),
-            _ => Payload::Empty,
-        };
+        let begun = self.matching.begin_request(now, md, &body, self.tracking())?;
+        let Begun { owner, payload, operation } = begun;
         let header = Header {
             target: target.nid,
             source: Nid::ANY,
             target_pid: target.pid,
-            source_pid: pid,
+            source_pid: self.pid,
             payload_len: payload.len(),
             body,
         };
-        let event = Some(send_event(md, found, &header));
-        let owner = found.owner;
-        let probe = matches!(owner, Owner::NiProbe(_) | Owner::PeerProbe(_));
-        let message =
-            Message { payload, md: Some(md), event, probe, ..Message::sent(header, source) };
-        self.track(now, md, &body);
+        let probe = matches!(owner, Owner::Probe(_));
+        let operation = Some(operation);
+        let message = Message { payload, operation, probe, ..Message::sent(header, source) };
         let id = self.messages.add(message);
         // Users were told before they began that the node is made to fail.
-        match !owner.is_user() && self.faults.fails(target.nid) {
+        match !owner.is_service() && self.faults.fails(target.nid) {
             true => self.finalize_send(now, id, Err(Errno::EIO)),
             false => self.launch(now, id),
         }
@@ -208,12 +188,9 @@ impl Lnet {
             message.header.source = source;
         }
         message.header.target = target;
-        if let Some(event) = message.event.as_mut().filter(|event| event.kind == EventKind::Send) {
-            event.target.nid = target;
-        }
         let hold = Hold::Nothing;
         message.stage = Stage::Sending(Sending { ni, peer_ni, deadline, committed: now, hold });
-        let (md, body) = (message.md, message.header.body);
+        let (md, body) = (message.md(), message.header.body);
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
             let request = Request {
                 target: Some(target),
@@ -241,16 +218,8 @@ impl Lnet {
     }
 
     pub(crate) fn note_request(&mut self, md: MdId, body: &Body, request: Request) {
-        let Some(found) = self.mds.get(md) else { return };
-        let old = found.request.map(|request| request.target);
-        let same_peer = match (old, request.target) {
-            (Some(Some(old)), Some(new)) => old == new || self.peers.same_peer(old, new),
-            (Some(None), _) => false,
-            _ => true,
-        };
-        if let Some(found) = self.mds.get_mut(md) {
-            found.note_request(body, request, same_peer);
-        }
+        let same_peer = |a, b| self.peers.same_peer(a, b);
+        self.matching.note_request(md, body, request, same_peer);
     }
 
     /// Takes the credits that a message still lacks, and hands it over when it has both.
@@ -303,8 +272,8 @@ impl Lnet {
 
     /// Returns whether the descriptor of a message was unlinked while it was under way.
     pub(crate) fn is_aborted(&self, id: MessageId) -> bool {
-        let md = self.messages.get(id).and_then(|message| message.md);
-        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted)
+        let md = self.messages.get(id).and_then(Message::md);
+        md.is_some_and(|md| self.matching.is_aborted(md))
     }
 
     fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
@@ -316,18 +285,13 @@ impl Lnet {
         if let Some(class) = self.faults.fail_sent(now, &header) {
             return self.send_failed(now, id, SendError { class, errno: Errno::EIO });
         }
-        // A PUT is answered at least by those above us.
-        let asks = matches!(header.body, Body::Put { .. } | Body::Get { .. });
-        let own = self.ni_mut(path.ni).expect("it holds a credit of this interface");
-        if asks {
-            own.silence.asked(now);
+        // A PUT is answered at least by the services of the other node.
+        if matches!(header.body, Body::Put { .. } | Body::Get { .. }) {
+            self.health.asked(now, Target::Ni(path.ni));
+            self.health.asked(now, Target::PeerNi(path.peer_ni));
         }
-        let ni = own.config.nid;
-        let next = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-        if asks {
-            next.silence.asked(now);
-        }
-        let next_hop = next.nid;
+        let ni = self.ni(path.ni).expect("it holds a credit of this interface").config.nid;
+        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid;
         let request = SendRequest {
             message: id,
             ni,
@@ -384,10 +348,5 @@ impl Lnet {
             self.messages.live(id).hold(hold);
             self.work.push_back(Work::Post(id));
         }
-    }
-
-    /// Returns the handle that the other node is to quote.
-    pub(crate) fn handle(&self, md: MdId) -> Handle {
-        Handle { interface: self.interface_cookie, object: md.0 }
     }
 }

@@ -6,8 +6,8 @@ use fulmar_lnet_wire::ping::{NiStatus, PingInfo};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::machine::{HEALTH_MAX, Timer};
-use crate::md::Request;
+use crate::health::{HEALTH_MAX, Target};
+use crate::matching::Request;
 use crate::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::notice::Notice;
 use crate::peer::{Peer, PeerId, PeerNi, PeerState};
@@ -104,7 +104,7 @@ impl Lnet {
             credits_max: credits.max,
             credits: credits.current,
             credits_min: credits.min,
-            health: ni.condition.view(self.timers.get(Timer::RecoverNi(ni.id))),
+            health: self.health.view(Target::Ni(ni.id)),
             priority: ni.priority,
             net_priority: ni.net_priority,
             pinged: self.forwards().then_some(ni.pinged),
@@ -134,7 +134,7 @@ impl Lnet {
                 router_credits_min: router.min,
                 queued_bytes: self.credits.queued_bytes(id),
                 refcount: 1 + u32::try_from(credits.users()).unwrap_or(u32::MAX),
-                health: ni.condition.view(self.timers.get(Timer::RecoverPeerNi(id))),
+                health: self.health.view(Target::PeerNi(id)),
                 alive: self.aliveness(peer, ni),
                 priority: ni.policy.priority,
                 net_priority: ni.policy.net_priority,
@@ -170,7 +170,7 @@ impl Lnet {
         views::Stats {
             msgs_alloc: self.counters.alive,
             msgs_max: self.counters.alive_max,
-            rst_alloc: self.mds.awaited() as u64,
+            rst_alloc: self.matching.awaited() as u64,
             ..self.counters.stats
         }
     }

@@ -13,7 +13,7 @@ use crate::api::MdId;
 /// The deadlines. The descriptor itself holds the deadline that counts: an entry of the queue
 /// that differs from it is obsolete, and is skipped.
 #[derive(Debug, Default)]
-pub(crate) struct Responses {
+pub(super) struct Responses {
     /// In the order of their deadlines. The first entry is never obsolete.
     queue: VecDeque<(Time, MdId)>,
     early: Timers<MdId>,
@@ -26,12 +26,12 @@ const OBSOLETE_MIN: usize = 64;
 
 impl Responses {
     /// Returns how many descriptors await a response.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.awaited
     }
 
     /// Returns the earliest deadline.
-    pub(crate) fn next(&self) -> Option<Time> {
+    pub(super) fn next(&self) -> Option<Time> {
         let first = self.queue.front().map(|(at, _)| *at);
         match self.early.next() {
             None => first,
@@ -40,7 +40,7 @@ impl Responses {
     }
 
     /// Adds the deadline of a descriptor. `had_one`: it replaces another.
-    pub(crate) fn add(&mut self, md: MdId, at: Time, had_one: bool) {
+    pub(super) fn add(&mut self, md: MdId, at: Time, had_one: bool) {
         if had_one {
             self.early.clear(md);
         } else {
@@ -53,7 +53,7 @@ impl Responses {
     }
 
     /// Removes the deadline of a descriptor.
-    pub(crate) fn remove(&mut self, md: MdId) {
+    pub(super) fn remove(&mut self, md: MdId) {
         self.awaited -= 1;
         if !self.early.is_empty() {
             self.early.clear(md);
@@ -62,7 +62,7 @@ impl Responses {
 
     /// Removes obsolete entries, as far as needed. `deadline` is that of a descriptor. To be
     /// called after each change.
-    pub(crate) fn prune(&mut self, deadline: impl Fn(MdId) -> Option<Time>) {
+    pub(super) fn prune(&mut self, deadline: impl Fn(MdId) -> Option<Time>) {
         let counts = |(at, md): &(Time, MdId)| deadline(*md) == Some(*at);
         while self.queue.front().is_some_and(|entry| !counts(entry)) {
             self.queue.pop_front();
@@ -73,7 +73,7 @@ impl Responses {
     }
 
     /// Removes and returns the first descriptor whose deadline is not after `now`.
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<MdId> {
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<MdId> {
         let at = self.next().filter(|at| *at <= now)?;
         self.awaited -= 1;
         let Some((_, md)) = self.queue.front().copied().filter(|(first, _)| *first == at) else {
