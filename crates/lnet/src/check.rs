@@ -45,7 +45,7 @@ impl Lnet {
         }
         let sums = self.sums();
         self.peers.check()?;
-        self.routes.check()?;
+        self.routing.check()?;
         self.credits.check()?;
         self.check_peer_credits(&sums)?;
         for ni in &self.nis {
@@ -98,13 +98,7 @@ impl Lnet {
     }
 
     fn check_router(&self, sums: &Sums) -> Result<(), String> {
-        for (pool, users) in self.router.pools.iter().zip(sums.buffers) {
-            pool.check()?;
-            if pool.users() != users {
-                let charged = pool.users();
-                return Err(format!("router buffers: {users:?} messages, {charged:?} charged"));
-            }
-        }
+        self.routing.check_buffers(sums.buffers)?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORT
 
 use crate::Lnet;
 use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
-use crate::machine::{OwnEvent, Timer, Work};
+use crate::machine::{OwnEvent, Work};
 use crate::matching::Owner;
 use crate::message::Stage;
 use crate::notice::Notice;
@@ -112,7 +112,7 @@ impl Lnet {
 
     /// Does the next thing for a peer under discovery.
     pub(crate) fn advance(&mut self, now: Time, peer: PeerId) {
-        if !self.discovery.active.contains(&peer) || self.timers.get(Timer::Retry(peer)).is_some() {
+        if !self.discovery.active.contains(&peer) || self.retries.get(peer).is_some() {
             return;
         }
         let Some(found) = self.peers.peer(peer) else { return };
@@ -268,7 +268,7 @@ impl Lnet {
             found.bad_infos = 0;
             return self.discovery_failed(now, peer, Errno::EPROTO);
         }
-        self.timers.set(Timer::Retry(peer), now + RETRY_DELAY);
+        self.retries.set(peer, now + RETRY_DELAY);
     }
 
     /// Something has happened to the push to a peer.
@@ -346,7 +346,7 @@ impl Lnet {
         if !self.discovery.active.remove(&peer) {
             return;
         }
-        self.timers.clear(Timer::Retry(peer));
+        self.retries.clear(peer);
         let Some(found) = self.peers.peer_mut(peer) else { return };
         found.state.remove(PeerState::DISCOVERING);
         found.state.remove(PeerState::FORCE_PING);
@@ -367,7 +367,7 @@ impl Lnet {
     /// Takes a peer out of discovery for good.
     pub(crate) fn leave_discovery(&mut self, peer: PeerId) {
         self.discovery.active.remove(&peer);
-        self.timers.clear(Timer::Retry(peer));
+        self.retries.clear(peer);
     }
 
     pub(crate) fn peer_has(&self, peer: PeerId, state: PeerState) -> bool {

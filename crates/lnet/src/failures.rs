@@ -68,8 +68,8 @@ impl Lnet {
     /// Returns whether there may be another path than by a peer NI: its node has others, or it is a
     /// gateway, of which there may be more.
     fn has_other_paths(&self, peer_ni: PeerNiId) -> bool {
-        let peer = self.peers.ni(peer_ni).and_then(|ni| self.peers.peer(ni.peer));
-        peer.is_some_and(|peer| peer.nis.len() > 1 || peer.gateway.is_some())
+        let Some(id) = self.peers.ni(peer_ni).map(|ni| ni.peer) else { return false };
+        self.peers.peer(id).is_some_and(|peer| peer.nis.len() > 1) || self.routing.is_gateway(id)
     }
 
     fn may_go_again(&mut self, id: MessageId) -> bool {
@@ -155,8 +155,8 @@ impl Lnet {
 
     /// Something has come from a NID of a peer that is not at full health.
     pub(crate) fn raise_peer_ni(&mut self, now: Time, id: PeerNiId) {
-        let peer = self.peers.ni(id).and_then(|ni| self.peers.peer(ni.peer));
-        let gateway = peer.is_some_and(|peer| peer.gateway.is_some());
+        let peer = self.peers.ni(id).map(|ni| ni.peer);
+        let gateway = peer.is_some_and(|peer| self.routing.is_gateway(peer));
         let by = match gateway || self.forwards() {
             true => HEALTH_MAX,
             false => self.globals.health_sensitivity,

@@ -47,7 +47,6 @@ mod notice;
 mod peer;
 mod ping;
 mod policy;
-mod pool;
 mod rail;
 mod receive;
 mod recovery;

@@ -17,8 +17,7 @@ use crate::ni::Ni;
 use crate::notice::Notice;
 use crate::peer::{PeerId, Peers};
 use crate::ping::OwnInfo;
-use crate::route::Routes;
-use crate::router::Router;
+use crate::routing::{Routing, Timer};
 use crate::stats::Counters;
 use crate::udsp::Udsp;
 use fulmar_lnet_wire::{Nid, Pid};
@@ -43,8 +42,7 @@ pub struct Lnet {
     pub(crate) next_copy: u64,
     pub(crate) own: OwnInfo,
     pub(crate) discovery: Discovery,
-    pub(crate) routes: Routes,
-    pub(crate) router: Router,
+    pub(crate) routing: Routing,
     pub(crate) rng: Rng,
     pub(crate) delays: Delays,
     /// The pings that administrators asked for, and to whom.
@@ -55,22 +53,10 @@ pub struct Lnet {
     pub(crate) counters: Counters,
     pub(crate) udsp: Udsp,
     pub(crate) faults: Faults,
-    pub(crate) timers: Timers<Timer>,
+    /// When peers are pinged again whose ping info was bad.
+    pub(crate) retries: Timers<PeerId>,
     pub(crate) work: VecDeque<Work>,
     pub(crate) outputs: VecDeque<Output>,
-}
-
-/// What a deadline is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// Another ping of a peer whose ping info was bad.
-    Retry(PeerId),
-    /// The next look at a gateway.
-    CheckGateway(PeerId),
-    /// The next step of a router that is switched on or off.
-    Forwarding,
-    /// The next look for networks from which this router hears nothing.
-    Silence,
 }
 
 /// What is left to do within one input. A list and not calls, so that a thousand messages that
@@ -126,8 +112,7 @@ impl Lnet {
             next_copy: 0,
             own: OwnInfo::default(),
             discovery: Discovery::default(),
-            routes: Routes::default(),
-            router: Router::new(config.routing),
+            routing: Routing::new(config.routing),
             rng: Rng::new(config.interface_cookie),
             delays: Delays::default(),
             queries: BTreeMap::new(),
@@ -136,7 +121,7 @@ impl Lnet {
             counters: Counters::default(),
             udsp: Udsp::default(),
             faults: Faults::new(config.interface_cookie),
-            timers: Timers::default(),
+            retries: Timers::default(),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
         }
@@ -156,9 +141,15 @@ impl Lnet {
 
     /// Returns when to call [`Lnet::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let [a, b, c] =
-            [self.matching.poll_timeout(), self.health.poll_timeout(), self.delays.poll_timeout()];
-        [a, b, c, self.resends.next(), self.timers.next()].into_iter().flatten().min()
+        let machines = [
+            self.matching.poll_timeout(),
+            self.health.poll_timeout(),
+            self.routing.poll_timeout(),
+            self.delays.poll_timeout(),
+            self.resends.next(),
+            self.retries.next(),
+        ];
+        machines.into_iter().flatten().min()
     }
 
     /// Takes the passing of time.
@@ -172,19 +163,24 @@ impl Lnet {
                 self.recover(now, target);
             } else if self.delays.poll_timeout() == Some(at) {
                 self.delays_due(now);
-            } else if let Some(timer) = self.timers.pop_due(at) {
-                self.timer_due(now, timer);
+            } else if let Some(peer) = self.retries.pop_due(at) {
+                self.work.push_back(Work::Advance(peer));
+            } else if let Some(timer) = self.routing.pop_due(at) {
+                self.routing_due(now, timer);
             }
             self.settle(now);
         }
     }
 
-    fn timer_due(&mut self, now: Time, timer: Timer) {
+    fn routing_due(&mut self, now: Time, timer: Timer) {
         match timer {
-            Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
             Timer::CheckGateway(peer) => self.check_gateway(now, peer),
-            Timer::Forwarding => self.forwarding_due(now),
-            Timer::Silence => self.look_for_silence(now),
+            Timer::Forwarding => {
+                if let Some(step) = self.routing.forwarding_due(now) {
+                    self.follow(now, step);
+                }
+            }
+            Timer::Silence => self.find_silent_nets(now),
         }
     }
 

@@ -9,7 +9,7 @@ use fulmar_lnet_wire::ping::{Features, NiStatus, PingInfo};
 
 use crate::Lnet;
 use crate::api::Output;
-use crate::machine::{Timer, Work};
+use crate::machine::Work;
 use crate::peer::{Peer, PeerId, PeerState};
 
 impl Lnet {
@@ -233,8 +233,7 @@ impl Lnet {
         let gone = self.peers.remove(peer);
         self.follow_peers();
         let gone = gone?;
-        if gone.gateway.is_some() {
-            self.timers.clear(Timer::CheckGateway(peer));
+        if self.routing.forget_gateway(peer) {
             self.work.push_back(Work::Gateways);
         }
         for md in [gone.ping, gone.push].into_iter().flatten() {

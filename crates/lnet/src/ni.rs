@@ -62,7 +62,7 @@ impl Lnet {
         if ni.nid.is_any() || tunables.credits == 0 || tunables.peer_credits == 0 {
             return Err(Errno::EINVAL);
         }
-        if self.routes.lead_to(ni.nid.net()) {
+        if self.routing.leads_to(ni.nid.net()) {
             return Err(Errno::EUSERS);
         }
         tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
@@ -172,7 +172,7 @@ impl Lnet {
             return Allowance::default();
         };
         let tx = tunables.peer_credits;
-        let router = [tunables.peer_buffer_credits, self.router.config.peer_buffer_credits, tx];
+        let router = [tunables.peer_buffer_credits, self.routing.config().peer_buffer_credits, tx];
         let router = router.into_iter().find(|credits| *credits > 0).unwrap_or(tx);
         Allowance { tx, router }
     }

@@ -8,7 +8,6 @@ use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::api::{MdId, QueryId};
-use crate::gateway::Gateway;
 use crate::slots::{Names, Slots};
 use crate::views::{self, PRIORITY_LOWEST};
 
@@ -121,8 +120,6 @@ pub(crate) struct Peer {
     pub(crate) push: Option<MdId>,
     /// Our NID and its NID that carried the latest ping reply.
     pub(crate) pair: Option<(Nid, Nid)>,
-    /// What is known of it as a gateway, while routes go through it.
-    pub(crate) gateway: Option<Box<Gateway>>,
     /// Messages that wait until it is discovered, in order.
     pub(crate) parked: VecDeque<MessageId>,
     pub(crate) queries: Vec<QueryId>,
@@ -363,7 +360,6 @@ impl Peer {
             ping: None,
             push: None,
             pair: None,
-            gateway: None,
             parked: VecDeque::new(),
             queries: Vec::new(),
         }

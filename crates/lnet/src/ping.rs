@@ -103,7 +103,7 @@ impl Lnet {
     /// Returns what we say of ourselves: the interfaces of one network follow each other.
     pub(crate) fn own_info(&self) -> PingInfo {
         let mut features = Features::NI_STATUS.with(Features::MULTI_RAIL);
-        if !self.advertises_routing() {
+        if !self.routing.advertises() {
             features = features.with(Features::RTE_DISABLED);
         }
         if self.globals.discovery {

@@ -48,7 +48,8 @@ impl Lnet {
 
     /// Routes are fewer than peers.
     fn gateway_nids(&self) -> Vec<Nid> {
-        let gateways = self.routes.iter().filter_map(|(_, route)| self.peers.owner(route.gateway));
+        let gateways = self.routing.routes();
+        let gateways = gateways.filter_map(|(_, route)| self.peers.owner(route.config().gateway));
         let gateways: BTreeSet<PeerId> = gateways.collect();
         let peers = gateways.into_iter().filter_map(|id| self.peers.peer(id));
         peers.map(|peer| peer.primary).collect()

@@ -116,8 +116,7 @@ impl Lnet {
             self.health.set(now, target, HEALTH_MAX);
         }
         self.health.try_again(now, target);
-        let dead = self.peers.peer(peer).and_then(|peer| peer.gateway.as_ref());
-        if dead.is_some_and(|gateway| !gateway.alive) {
+        if self.routing.gateway(peer).is_some_and(|(_, alive)| !alive) {
             if let Some(ni) = self.peers.ni_mut(id) {
                 ni.status = NiStatus::UP;
             }

@@ -83,7 +83,7 @@ impl Lnet {
         if !self.health.heard(now, Target::PeerNi(sender)) {
             self.raise_peer_ni(now, sender);
         }
-        if !self.routes.is_empty() {
+        if self.routing.has_routes() {
             self.gateway_alive(peer);
         }
         if !self.health.heard(now, Target::Ni(ni)) {

@@ -11,7 +11,8 @@ use crate::health::{Rank, Target};
 use crate::message::Message;
 use crate::ni::{Ni, NiId};
 use crate::peer::{Change, PeerId, PeerNi, PeerNiId, PeerState};
-use crate::route::{Detour, RouteId};
+use crate::route::Detour;
+use crate::routing::RouteId;
 
 /// Where a message goes next.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +158,7 @@ impl Lnet {
             return Some(Path::Via(Hop { ni, next, last: next, route: None }));
         }
         let nis = &self.peers.peer(peer)?.nis;
-        let far = nis.iter().copied().filter(|id| self.routes.lead_to(self.peer_net(*id)));
+        let far = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
         far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
         let ways = far.into_iter().find_map(|last| {
@@ -202,7 +203,7 @@ impl Lnet {
     ) -> Option<Path> {
         let Detour { route, next_hop } = detour;
         let gateway = self.peers.ni(next_hop)?.peer;
-        if self.router.config.alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
+        if self.routing.config().alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
             return Some(Path::Discover(gateway));
         }
         let ni = match ni {
@@ -217,9 +218,9 @@ impl Lnet {
     fn way_back(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
         let next_hop = self.peers.find(router).filter(|_| router.net() == net)?;
         let peer = self.peers.ni(next_hop)?.peer;
-        let gateway = self.peers.peer(peer)?.gateway.as_ref().filter(|gateway| gateway.alive);
         let route = self.route_by(peer, to);
-        (gateway.is_some() && route.is_some()).then_some(Detour { route, next_hop })
+        (self.routing.is_gateway_alive(peer) && route.is_some())
+            .then_some(Detour { route, next_hop })
     }
 
     /// Returns whether the sender of a message leaves it to us which NID of the peer it goes to.
@@ -261,7 +262,7 @@ impl Lnet {
             && let Some(last) = self.peers.ni_mut(hop.last)
         {
             last.stamp = stamp;
-            self.routes.stamp(hop.route);
+            self.routing.stamp(hop.route);
         }
     }
 
@@ -327,7 +328,7 @@ impl Lnet {
     }
 
     fn is_reachable(&self, target: Nid) -> bool {
-        let near = |net: Net| self.is_local(net) || self.routes.lead_to(net);
+        let near = |net: Net| self.is_local(net) || self.routing.leads_to(net);
         if near(target.net()) {
             return true;
         }

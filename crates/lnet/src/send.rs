@@ -206,7 +206,7 @@ impl Lnet {
         if !in_transit {
             self.counters.message_born();
         }
-        self.routes.count(route);
+        self.routing.count(route);
     }
 
     /// How long a message may take to reach its LND. Spec: lnet-behaviour §11.2.

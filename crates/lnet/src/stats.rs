@@ -10,7 +10,7 @@ use crate::health::{HEALTH_MAX, Target};
 use crate::matching::Request;
 use crate::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::notice::Notice;
-use crate::peer::{Peer, PeerId, PeerNi, PeerState};
+use crate::peer::{PeerId, PeerNi, PeerState};
 use crate::views;
 
 /// The totals of the node, and the traffic of `0@lo`.
@@ -118,12 +118,13 @@ impl Lnet {
         self.peers.ids().filter_map(|id| self.peer_view(id)).collect()
     }
 
-    fn peer_view(&self, id: PeerId) -> Option<views::Peer> {
-        let peer = self.peers.peer(id)?;
-        let nids = self.peers.nids_of(id);
+    fn peer_view(&self, owner: PeerId) -> Option<views::Peer> {
+        let peer = self.peers.peer(owner)?;
+        let nids = self.peers.nids_of(owner);
         let nis = nids.into_iter().filter_map(|nid| {
             let id = self.peers.find(nid)?;
             let ni = self.peers.ni(id)?;
+            let gateway = self.routing.is_gateway(owner);
             let (credits, router) = (self.credits.peer_ni_level(id), self.credits.router_level(id));
             Some(views::PeerNi {
                 nid,
@@ -135,7 +136,7 @@ impl Lnet {
                 queued_bytes: self.credits.queued_bytes(id),
                 refcount: 1 + u32::try_from(credits.users()).unwrap_or(u32::MAX),
                 health: self.health.view(Target::PeerNi(id)),
-                alive: self.aliveness(peer, ni),
+                alive: self.aliveness(gateway, ni),
                 priority: ni.policy.priority,
                 net_priority: ni.policy.net_priority,
                 preferred_nids: ni.policy.nids.clone(),
@@ -152,12 +153,12 @@ impl Lnet {
         })
     }
 
-    /// Returns whether a NID of a peer lives, if that is watched: a router watches everybody.
-    fn aliveness(&self, peer: &Peer, ni: &PeerNi) -> Option<bool> {
+    /// Returns whether a NID of a peer lives, if that is watched: a router watches all NIDs.
+    fn aliveness(&self, gateway: bool, ni: &PeerNi) -> Option<bool> {
         let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid.net());
         let watches =
             self.forwards() && first.is_some_and(|own| own.config.tunables.peer_timeout > 0);
-        (watches || peer.gateway.is_some()).then_some(ni.status == NiStatus::UP)
+        (watches || gateway).then_some(ni.status == NiStatus::UP)
     }
 
     /// Returns how many messages wait for a credit.
@@ -242,7 +243,7 @@ impl Lnet {
             count(&mut traffic.sent, &message.header.body)
         });
         let Some(out) = self.ni(path.ni).map(|ni| ni.config.nid.net()) else { return };
-        self.router.passed((transit.arrival.ni.net(), out), len, now.since(transit.since));
+        self.routing.passed((transit.arrival.ni.net(), out), len, now.since(transit.since));
     }
 
     /// Counts a message that could not be forwarded.
@@ -255,7 +256,7 @@ impl Lnet {
     /// Counts how long an answer took.
     pub(crate) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
         let took = now.since(request.at).as_nanos() as u64;
-        self.routes.record(request.route, took);
+        self.routing.record(request.route, took);
         self.on_path(request.ni, request.peer_ni, |traffic| match body {
             Body::Reply { .. } => traffic.get_rtt.record(took),
             Body::Ack { .. } => traffic.put_ack.record(took),

@@ -16,16 +16,16 @@ use crate::credits::Account;
 use crate::machine::Work;
 use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
 use crate::peer::PeerNiId;
-use crate::router::Router;
+use crate::routing::Routing;
 
 impl Lnet {
     /// Takes a header that is for a node on another network.
     pub(crate) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
-        self.router_used(now);
+        self.routing.used(now);
         let transit = Transit {
             arrival,
             from,
-            class: Router::class(header.payload_len),
+            class: Routing::class(header.payload_len),
             hold: RouterHold::Nothing,
             buffer: None,
             since: now,
@@ -53,7 +53,7 @@ impl Lnet {
             self.in_transit(id).hold = RouterHold::Credit;
         }
         if self.in_transit(id).hold == RouterHold::Credit {
-            if !self.router.pools[class].take(id, target) {
+            if !self.routing.take_buffer(class, id, target) {
                 return self.stall(id, RouterHold::WaitsForBuffer);
             }
             self.in_transit(id).hold = RouterHold::Buffer;
@@ -136,7 +136,7 @@ impl Lnet {
                 transit.hold = RouterHold::Nothing;
             }
             RouterHold::WaitsForBuffer => {
-                self.router.pools[transit.class].withdraw(id, target);
+                self.routing.withdraw_buffer(transit.class, id, target);
                 transit.hold = RouterHold::Credit;
             }
             _ => {}
@@ -148,7 +148,7 @@ impl Lnet {
     pub(crate) fn leave_router(&mut self, transit: &Transit, target: Nid) {
         if transit.hold == RouterHold::Buffer {
             self.keep_buffer(transit.class, transit.buffer);
-            let woken = self.router.pools[transit.class].give_back(target);
+            let woken = self.routing.give_back_buffer(transit.class, target);
             self.go_on(woken, RouterHold::Buffer);
         }
         if matches!(transit.hold, RouterHold::Buffer | RouterHold::Credit) {

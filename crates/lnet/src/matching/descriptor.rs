@@ -8,7 +8,7 @@ use crate::api::{Md, MdId, MdOptions, MeId, Memory, QueryId, ServiceId};
 use crate::health::Target;
 use crate::ni::NiId;
 use crate::peer::{PeerId, PeerNiId};
-use crate::route::RouteId;
+use crate::routing::RouteId;
 
 use super::responses::Responses;
 
