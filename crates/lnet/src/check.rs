@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::Lnet;
 use crate::message::{Hold, RouterHold, Stage, Transit};
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 /// What the messages add up to.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Lnet {
         for (id, ni) in self.peers.all_nis() {
             let sent = sums.peer.get(&id).copied().unwrap_or_default();
             let routed = sums.router.get(&id).copied().unwrap_or(0);
-            let nid = ni.nid;
+            let nid = ni.nid();
             let checked = self.credits.check_peer_ni(id, sent, routed);
             checked.map_err(|error| format!("{nid:?}: {error}"))?;
             for waiting in self.credits.waiting_for_peer_ni(id) {

@@ -12,7 +12,7 @@ use fulmar_lnet_wire::Header;
 use crate::Lnet;
 use crate::fault::DelayId;
 use crate::message::{Arrival, Hold, Origin};
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 /// What is delayed, in the order in which it goes on.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ impl Lnet {
     fn let_go(&mut self, now: Time, held: Held) {
         match held {
             Held::Send(id) => self.post_delayed(now, id),
-            Held::Receive(_, arrival, header) => match self.still_welcome(arrival, &header) {
+            Held::Receive(_, arrival, header) => match self.still_accepted(now, arrival, &header) {
                 Ok(sender) => self.take(now, arrival, header, sender),
                 Err(reason) => self.drop_message(now, arrival, &header, reason),
             },
@@ -106,8 +106,9 @@ impl Lnet {
 
     /// Returns who sent a message that was delayed, or why it cannot go on: the interface, the
     /// peer and the router that there were when it came may be gone.
-    fn still_welcome(
+    fn still_accepted(
         &mut self,
+        now: Time,
         arrival: Arrival,
         header: &Header,
     ) -> Result<PeerNiId, &'static str> {
@@ -117,6 +118,6 @@ impl Lnet {
         if self.ni_of(header.target).is_none() && !self.forwards() {
             return Err("this router has been switched off");
         }
-        self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")
+        self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")
     }
 }

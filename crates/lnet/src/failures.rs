@@ -12,7 +12,7 @@ use crate::health::{HEALTH_MAX, Target};
 use crate::machine::Work;
 use crate::message::Hold;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::{PeerNi, PeerNiId};
 
 /// What a failure says of the path that a message took. Spec: lnet-behaviour §11.3.
 struct Blame {
@@ -68,8 +68,8 @@ impl Lnet {
     /// Returns whether there may be another path than by a peer NI: its node has others, or it is a
     /// gateway, of which there may be more.
     fn has_other_paths(&self, peer_ni: PeerNiId) -> bool {
-        let Some(id) = self.peers.ni(peer_ni).map(|ni| ni.peer) else { return false };
-        self.peers.peer(id).is_some_and(|peer| peer.nis.len() > 1) || self.routing.is_gateway(id)
+        let Some(id) = self.peers.ni(peer_ni).map(PeerNi::peer) else { return false };
+        self.peers.peer(id).is_some_and(|peer| peer.nis().len() > 1) || self.routing.is_gateway(id)
     }
 
     fn may_go_again(&mut self, id: MessageId) -> bool {
@@ -147,7 +147,7 @@ impl Lnet {
         self.health.count(Target::PeerNi(id), failure);
         let sensitivity = self.globals.health_sensitivity;
         let matters = self.has_other_paths(id) || self.forwards();
-        let Some(nid) = self.peers.ni(id).map(|ni| ni.nid) else { return };
+        let Some(nid) = self.peers.ni(id).map(PeerNi::nid) else { return };
         if matters && sensitivity > 0 && self.ni_of(nid).is_none() {
             self.health.lower(now, Target::PeerNi(id), sensitivity);
         }
@@ -155,7 +155,7 @@ impl Lnet {
 
     /// Something has come from a NID of a peer that is not at full health.
     pub(crate) fn raise_peer_ni(&mut self, now: Time, id: PeerNiId) {
-        let peer = self.peers.ni(id).map(|ni| ni.peer);
+        let peer = self.peers.ni(id).map(PeerNi::peer);
         let gateway = peer.is_some_and(|peer| self.routing.is_gateway(peer));
         let by = match gateway || self.forwards() {
             true => HEALTH_MAX,

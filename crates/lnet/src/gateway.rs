@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Net, Nid};
 use crate::Lnet;
 use crate::machine::Work;
 use crate::notice::Notice;
-use crate::peer::{PeerId, PeerNiId, PeerState};
+use crate::peers::{Peer, PeerId, PeerNi, PeerNiId};
 use crate::routing::RouteId;
 use crate::views;
 
@@ -17,8 +17,9 @@ impl Lnet {
     pub(crate) fn settle_gateways(&mut self, now: Time) {
         let nids: Vec<Nid> =
             self.routing.routes().map(|(_, route)| route.config().gateway).collect();
-        let owner = |nid| self.peers.owner(nid).unwrap_or_else(|| self.create_peer(nid));
+        let owner = |nid| self.peers.owner(nid).unwrap_or_else(|| self.peers.create(nid));
         let peers: Vec<PeerId> = nids.into_iter().map(owner).collect();
+        self.follow_peers(now);
         for peer in self.routing.settle_gateways(&peers) {
             self.check_gateway(now, peer);
         }
@@ -46,12 +47,9 @@ impl Lnet {
         if !self.routing.begin_check(now, peer) {
             return;
         }
-        if let Some(found) = self.peers.peer_mut(peer)
-            && !found.state.has(PeerState::PING_SENT)
-        {
-            found.state.insert(PeerState::FORCE_PING);
-        }
-        self.queue_discovery(peer);
+        self.peers.force_ping(peer);
+        self.peers.queue(peer);
+        self.follow_peers(now);
     }
 
     /// Returns the network over which a gateway is to be checked.
@@ -91,7 +89,7 @@ impl Lnet {
         if self.routing.set_alive(peer, true)
             && let Some(found) = self.peers.peer(peer)
         {
-            let gateway = found.primary;
+            let gateway = found.primary();
             self.notice(Notice::GatewayUp { gateway });
         }
     }
@@ -102,11 +100,9 @@ impl Lnet {
             return;
         }
         let Some(found) = self.peers.peer(peer) else { return };
-        let (gateway, nis) = (found.primary, found.nis.clone());
+        let (gateway, nis) = (found.primary(), found.nis().to_vec());
         for id in nis {
-            if let Some(ni) = self.peers.ni_mut(id) {
-                ni.status = NiStatus::DOWN;
-            }
+            self.peers.set_alive(id, false);
         }
         if self.routing.set_alive(peer, false) {
             self.notice(Notice::GatewayDown { gateway });
@@ -118,12 +114,10 @@ impl Lnet {
         if !self.routing.config().auto_down || !self.routing.is_gateway(peer) {
             return;
         }
-        if let Some(ni) = self.peers.ni_mut(ni) {
-            ni.status = NiStatus::DOWN;
-        }
-        let nis = self.peers.peer(peer).map_or(&[][..], |peer| &peer.nis);
+        self.peers.set_alive(ni, false);
+        let nis = self.peers.peer(peer).map_or(&[][..], Peer::nis);
         let near = |id: &PeerNiId| self.is_local(self.peer_net(*id));
-        let up = |id: &PeerNiId| self.peers.ni(*id).is_some_and(|ni| ni.status == NiStatus::UP);
+        let up = |id: &PeerNiId| self.peers.ni(*id).is_some_and(PeerNi::is_alive);
         if !nis.iter().any(|id| near(id) && up(id)) {
             self.gateway_dead(peer);
         }
@@ -134,9 +128,9 @@ impl Lnet {
         let view = |id: PeerId| {
             let (routes, alive) = self.routing.gateway(id)?;
             let peer = self.peers.peer(id)?;
-            let users = peer.nis.iter().map(|ni| self.credits.peer_ni_level(*ni).users());
+            let users = peer.nis().iter().map(|ni| self.credits.peer_ni_level(*ni).users());
             let users = u32::try_from(users.sum::<u64>()).unwrap_or(u32::MAX);
-            Some(views::Router { nid: peer.primary, refs: 1 + routes + users, routes, alive })
+            Some(views::Router { nid: peer.primary(), refs: 1 + routes + users, routes, alive })
         };
         self.peers.ids().filter_map(view).collect()
     }

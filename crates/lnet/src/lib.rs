@@ -27,7 +27,6 @@
 
 mod api;
 mod check;
-mod configure;
 mod credits;
 mod delay;
 mod descriptors;
@@ -40,11 +39,10 @@ mod health;
 mod loopback;
 mod machine;
 mod matching;
-mod merge;
 mod message;
 mod ni;
 mod notice;
-mod peer;
+mod peers;
 mod ping;
 mod policy;
 mod rail;

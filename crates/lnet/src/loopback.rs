@@ -10,7 +10,7 @@ use crate::api::{CopyId, Output};
 use crate::matching::Request;
 use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 /// A copy that the owner is making.
 #[derive(Debug)]

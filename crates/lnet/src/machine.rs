@@ -7,7 +7,6 @@ use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
 use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId};
 use crate::credits::CreditTable;
 use crate::delay::Delays;
-use crate::discovery::Discovery;
 use crate::fault::Faults;
 use crate::health::{HEALTH_MAX, Health};
 use crate::loopback::Copying;
@@ -15,7 +14,7 @@ use crate::matching::{Ended, Matching, Owner};
 use crate::message::Messages;
 use crate::ni::Ni;
 use crate::notice::Notice;
-use crate::peer::{PeerId, Peers};
+use crate::peers::{PeerId, Peers};
 use crate::ping::OwnInfo;
 use crate::routing::{Routing, Timer};
 use crate::stats::Counters;
@@ -41,7 +40,6 @@ pub struct Lnet {
     pub(crate) copies: BTreeMap<CopyId, Copying>,
     pub(crate) next_copy: u64,
     pub(crate) own: OwnInfo,
-    pub(crate) discovery: Discovery,
     pub(crate) routing: Routing,
     pub(crate) rng: Rng,
     pub(crate) delays: Delays,
@@ -53,8 +51,6 @@ pub struct Lnet {
     pub(crate) counters: Counters,
     pub(crate) udsp: Udsp,
     pub(crate) faults: Faults,
-    /// When peers are pinged again whose ping info was bad.
-    pub(crate) retries: Timers<PeerId>,
     pub(crate) work: VecDeque<Work>,
     pub(crate) outputs: VecDeque<Output>,
 }
@@ -96,7 +92,7 @@ impl Lnet {
     /// Interfaces that are added before [`Lnet::start`] are what the node was configured with:
     /// they leave the sequence number of its ping info at 1.
     pub fn new(config: Config) -> Self {
-        Self {
+        let mut lnet = Self {
             pid: config.pid,
             globals: config.globals,
             nis: Vec::new(),
@@ -111,7 +107,6 @@ impl Lnet {
             copies: BTreeMap::new(),
             next_copy: 0,
             own: OwnInfo::default(),
-            discovery: Discovery::default(),
             routing: Routing::new(config.routing),
             rng: Rng::new(config.interface_cookie),
             delays: Delays::default(),
@@ -121,10 +116,11 @@ impl Lnet {
             counters: Counters::default(),
             udsp: Udsp::default(),
             faults: Faults::new(config.interface_cookie),
-            retries: Timers::default(),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
-        }
+        };
+        lnet.own_changed();
+        lnet
     }
 
     /// Ends the configuration: from now on each change of the interfaces is told to the peers.
@@ -147,7 +143,7 @@ impl Lnet {
             self.routing.poll_timeout(),
             self.delays.poll_timeout(),
             self.resends.next(),
-            self.retries.next(),
+            self.peers.poll_timeout(),
         ];
         machines.into_iter().flatten().min()
     }
@@ -157,14 +153,14 @@ impl Lnet {
         while let Some(at) = self.poll_timeout().filter(|at| *at <= now) {
             if let Some(late) = self.matching.pop_late(at) {
                 self.response_timed_out(now, late);
+            } else if let Some(peer) = self.peers.pop_due(at) {
+                self.work.push_back(Work::Advance(peer));
             } else if let Some(message) = self.resends.pop_due(at) {
                 self.work.push_back(Work::Launch(message));
             } else if let Some(target) = self.health.pop_due(at) {
                 self.recover(now, target);
             } else if self.delays.poll_timeout() == Some(at) {
                 self.delays_due(now);
-            } else if let Some(peer) = self.retries.pop_due(at) {
-                self.work.push_back(Work::Advance(peer));
             } else if let Some(timer) = self.routing.pop_due(at) {
                 self.routing_due(now, timer);
             }
@@ -201,6 +197,7 @@ impl Lnet {
         }
         check_globals(&self.globals, &globals)?;
         let old = std::mem::replace(&mut self.globals, globals);
+        self.own_changed();
         if old.discovery != self.globals.discovery {
             self.discovery_switched();
         }
@@ -221,7 +218,11 @@ impl Lnet {
                     Work::Gateways => self.settle_gateways(now),
                 }
             }
-            match self.next_to_discover() {
+            self.follow_peers(now);
+            if !self.work.is_empty() {
+                continue;
+            }
+            match self.peers.next_to_discover() {
                 Some(peer) => self.advance(now, peer),
                 None => return,
             }

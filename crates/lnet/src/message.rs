@@ -15,7 +15,7 @@ use fulmar_lnet_wire::{Header, Nid};
 use crate::api::MdId;
 use crate::matching::Operation;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 #[derive(Debug)]
 pub(crate) struct Message {

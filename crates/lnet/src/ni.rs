@@ -121,10 +121,11 @@ impl Lnet {
         if !self.is_local(nid.net()) {
             self.forget_gateways_on(nid.net());
             self.peers.net_removed(nid.net(), &self.local_nets());
-            self.follow_peers();
+            self.follow_peers(now);
             for orphan in self.peers.orphans() {
-                self.delete_peer(orphan);
+                self.peers.delete(orphan);
             }
+            self.follow_peers(now);
         }
         self.info_changed();
         self.settle(now);

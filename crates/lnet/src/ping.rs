@@ -14,7 +14,7 @@ use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::OwnEvent;
 use crate::matching::Owner;
 use crate::notice::Notice;
-use crate::peer::PeerState;
+use crate::peers::PeerState;
 
 /// What we say of ourselves.
 #[derive(Debug)]
@@ -157,7 +157,8 @@ impl Lnet {
         self.own.bytes = None;
         if self.own.started {
             self.own.sequence = self.own.sequence.wrapping_add(1);
-            self.push_where_due();
+            self.own_changed();
+            self.peers.push_where_due();
         }
     }
 
@@ -171,7 +172,7 @@ impl Lnet {
     pub(crate) fn status_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
-            self.force_push();
+            self.peers.force_push();
         }
     }
 
@@ -179,8 +180,9 @@ impl Lnet {
     /// those who would push to us.
     pub(crate) fn discovery_switched(&mut self) {
         self.own.bytes = None;
+        self.own_changed();
         if !self.globals.discovery {
-            self.force_push();
+            self.peers.force_push();
         }
     }
 }

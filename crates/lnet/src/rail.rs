@@ -4,12 +4,11 @@
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::{FailureClass, PathState};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::ping::NiStatus;
 
 use crate::Lnet;
 use crate::health::{HEALTH_MAX, Target};
 use crate::message::{Arrival, Sending};
-use crate::peer::{PeerNiId, PeerState};
+use crate::peers::{PeerNiId, PeerState};
 
 impl Lnet {
     /// Takes note that the link of an interface has come up or gone down.
@@ -59,7 +58,7 @@ impl Lnet {
         }
         let peer = self.peers.owner(arrival.from).and_then(|peer| self.peers.peer(peer));
         peer.is_some_and(|peer| {
-            peer.state.has(PeerState::MULTI_RAIL) && peer.pushed == self.own.sequence
+            peer.has(PeerState::MULTI_RAIL) && peer.pushed() == self.own.sequence
         })
     }
 
@@ -100,42 +99,23 @@ impl Lnet {
     }
 
     fn peer_ni_is_lost(&mut self, id: PeerNiId) {
-        let Some(ni) = self.peers.ni_mut(id) else { return };
-        ni.lost = true;
-        let peer = ni.peer;
-        self.gateway_ni_lost(peer, id);
+        if let Some(peer) = self.peers.set_lost(id, true) {
+            self.gateway_ni_lost(peer, id);
+        }
     }
 
     /// A NID of a peer can be reached again, or says so: it is tried at once.
     pub(crate) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
-        let Some(ni) = self.peers.ni_mut(id) else { return };
-        ni.lost = false;
-        let (peer, target) = (ni.peer, Target::PeerNi(id));
+        let Some(peer) = self.peers.set_lost(id, false) else { return };
+        let target = Target::PeerNi(id);
         self.health.reset_pauses(target);
         if self.health.last_heard(target).is_none() {
             self.health.set(now, target, HEALTH_MAX);
         }
         self.health.try_again(now, target);
         if self.routing.gateway(peer).is_some_and(|(_, alive)| !alive) {
-            if let Some(ni) = self.peers.ni_mut(id) {
-                ni.status = NiStatus::UP;
-            }
+            self.peers.set_alive(id, true);
             self.check_gateway(now, peer);
         }
-    }
-
-    /// Sets the state bits of a peer, for those who test discovery.
-    ///
-    /// # Errors
-    /// ENOENT if no peer has this NID.
-    pub fn set_peer_state(&mut self, now: Time, nid: Nid, state: u32) -> Result<(), Errno> {
-        let peer = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
-        if let Some(found) = self.peers.peer_mut(peer) {
-            // What is under way stays so: its end is waited for.
-            let busy = PeerState::DISCOVERING.0 | PeerState::PING_SENT.0 | PeerState::PUSH_SENT.0;
-            found.state = PeerState((state & !busy) | (found.state.0 & busy));
-        }
-        self.settle(now);
-        Ok(())
     }
 }

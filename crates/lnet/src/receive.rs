@@ -2,7 +2,6 @@
 
 use fulmar_base::{Errno, MessageId, Payload, Sink, Time};
 use fulmar_lnd::{Received, RxId, Verdict};
-use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
 use crate::Lnet;
@@ -12,7 +11,7 @@ use crate::matching::{Found, Matched, Operation, Query};
 use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
 use crate::notice::Notice;
-use crate::peer::PeerNiId;
+use crate::peers::{PeerNi, PeerNiId};
 
 impl Lnet {
     /// Takes a header. Its verdict, which names the message, is among the outputs at once.
@@ -61,10 +60,10 @@ impl Lnet {
         if self.faults.fails(header.source) || self.faults.drop_received(now, header, arrival.ni) {
             return Err("a fault was asked for");
         }
-        let sender = self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")?;
+        let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
         let routed = header.source.net() != arrival.ni.net();
         if routed && self.globals.drop_asym_route && ours {
-            let peer = self.peers.ni(sender).map(|ni| ni.peer);
+            let peer = self.peers.ni(sender).map(PeerNi::peer);
             if peer.and_then(|peer| self.route_by(peer, header.source.net())).is_none() {
                 return Err("no route leads back by the gateway that it came from");
             }
@@ -73,13 +72,9 @@ impl Lnet {
         Ok(sender)
     }
 
-    /// Something has come from a NID of a peer, by an interface of ours: both work. Whoever sends
-    /// requests from a NID uses it, whatever he told of it before; responses have no choice.
+    /// Something has come from a NID of a peer, by an interface of ours: both work.
     fn heard(&mut self, now: Time, ni: NiId, sender: PeerNiId, request: bool) {
-        let Some(found) = self.peers.ni_mut(sender) else { return };
-        found.status = NiStatus::UP;
-        found.told_down &= !request;
-        let peer = found.peer;
+        let Some(peer) = self.peers.heard(sender, request) else { return };
         if !self.health.heard(now, Target::PeerNi(sender)) {
             self.raise_peer_ni(now, sender);
         }
@@ -137,16 +132,17 @@ impl Lnet {
 
     /// Makes a record of who sent us something; the first interface it came by is the one by
     /// which it knows us.
-    pub(crate) fn sender(&mut self, ni: Nid, from: Nid) -> Option<PeerNiId> {
+    pub(crate) fn sender(&mut self, now: Time, ni: Nid, from: Nid) -> Option<PeerNiId> {
         if let Some(found) = self.peers.find(from) {
             return Some(found);
         }
         if self.peers.is_full() {
             return None;
         }
-        self.create_peer(from);
+        self.peers.create(from);
+        self.follow_peers(now);
         let found = self.peers.find(from)?;
-        self.peers.ni_mut(found)?.preferred = Some(ni);
+        self.peers.prefer(found, ni);
         Some(found)
     }
 

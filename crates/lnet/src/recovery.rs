@@ -16,7 +16,7 @@ use crate::health::{PingDue, Target};
 use crate::machine::OwnEvent;
 use crate::matching::Owner;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::{PeerNi, PeerNiId};
 use crate::views;
 
 impl Lnet {
@@ -27,7 +27,7 @@ impl Lnet {
         let peer = self.peers.all_nis().filter(|(id, _)| waits(*id));
         views::Recovery {
             local: local.map(|ni| ni.config.nid).collect(),
-            peer: peer.map(|(_, ni)| ni.nid).collect(),
+            peer: peer.map(|(_, ni)| ni.nid()).collect(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Lnet {
 
     /// Pings a NID of a peer.
     fn recover_peer_ni(&mut self, now: Time, id: PeerNiId, due: PingDue) {
-        let Some(nid) = self.peers.ni(id).map(|ni| ni.nid) else { return };
+        let Some(nid) = self.peers.ni(id).map(PeerNi::nid) else { return };
         let target = Target::PeerNi(id);
         let limit = Duration::from_secs(self.globals.recovery_limit.into());
         let Some(heard) = due.heard else { return };
@@ -80,9 +80,9 @@ impl Lnet {
 
     /// Returns the NID on the network of `nid` from which something came last, if any did.
     fn neighbour(&self, nid: Nid) -> Option<Nid> {
-        let on_net = self.peers.all_nis().filter(|(_, ni)| ni.nid.net() == nid.net());
+        let on_net = self.peers.all_nis().filter(|(_, ni)| ni.nid().net() == nid.net());
         let heard = on_net
-            .filter_map(|(id, ni)| Some((self.health.last_heard(Target::PeerNi(id))?, ni.nid)));
+            .filter_map(|(id, ni)| Some((self.health.last_heard(Target::PeerNi(id))?, ni.nid())));
         heard.max().map(|(_, nid)| nid)
     }
 

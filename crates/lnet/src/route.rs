@@ -8,7 +8,7 @@ use fulmar_lnet_wire::{Net, Nid};
 use crate::Lnet;
 use crate::health::Target;
 use crate::machine::Work;
-use crate::peer::{PeerId, PeerNi, PeerNiId};
+use crate::peers::{PeerId, PeerNi, PeerNiId};
 use crate::routing::{FIRST_STAMPS, Route, RouteConfig, RouteId};
 use crate::select::best;
 use crate::views;
@@ -115,9 +115,11 @@ impl Lnet {
         let Some(id) = self.peers.owner(route.gateway) else { return false };
         let Some(peer) = self.peers.peer(id) else { return false };
         self.routing.may_use(route, id)
-            && peer.nis.iter().filter_map(|ni| self.peers.ni(*ni)).any(|ni| {
-                self.is_local(ni.nid.net()) && ni.status == fulmar_lnet_wire::ping::NiStatus::UP
-            })
+            && peer
+                .nis()
+                .iter()
+                .filter_map(|ni| self.peers.ni(*ni))
+                .any(|ni| self.is_local(ni.nid().net()) && ni.is_alive())
     }
 
     /// Finds the best gateway to `net`, on the network `from`, or on any of ours. `target`
@@ -138,11 +140,11 @@ impl Lnet {
             Some((Detour { route: Some(id), next_hop }, route, self.peers.ni(next_hop)?))
         });
         let target = self.peers.find(target).and_then(|id| self.peers.ni(id));
-        let preferred = target.map_or(&[][..], |target| &target.policy.gateways);
+        let preferred = target.map_or(&[][..], |target| &target.policy().gateways);
         let key = |(detour, route, ni): &(Detour, &Route, &PeerNi)| {
-            let gateway = self.peers.peer(ni.peer);
+            let gateway = self.peers.peer(ni.peer());
             (
-                !gateway.is_some_and(|peer| preferred.contains(&peer.primary)),
+                !gateway.is_some_and(|peer| preferred.contains(&peer.primary())),
                 route.config().priority,
                 route.config().hops.unwrap_or(1),
                 Reverse(self.health.value(Target::PeerNi(detour.next_hop))),
@@ -156,7 +158,7 @@ impl Lnet {
 
     /// Returns the NID of a gateway that is the next hop, on `from` or on any of our networks.
     fn best_gateway_ni(&self, now: Time, peer: PeerId, from: Option<Net>) -> Option<PeerNiId> {
-        let nis = self.peers.peer(peer)?.nis.iter().copied();
+        let nis = self.peers.peer(peer)?.nis().iter().copied();
         let near = nis.filter(|id| {
             let net = self.peer_net(*id);
             from.map_or_else(|| self.is_local(net), |from| from == net)

@@ -73,7 +73,7 @@ impl Lnet {
         }
         self.notice(Notice::Routing { state });
         if push {
-            self.force_push();
+            self.peers.force_push();
         }
     }
 

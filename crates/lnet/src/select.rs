@@ -10,7 +10,7 @@ use crate::Lnet;
 use crate::health::{Rank, Target};
 use crate::message::Message;
 use crate::ni::{Ni, NiId};
-use crate::peer::{Change, PeerId, PeerNi, PeerNiId, PeerState};
+use crate::peers::{PeerId, PeerNi, PeerNiId, PeerState};
 use crate::route::Detour;
 use crate::routing::RouteId;
 
@@ -83,7 +83,7 @@ impl Lnet {
     ///
     /// # Errors
     /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
-    /// route; ENOMEM if the peer table is full of strangers.
+    /// route; ENOMEM if other nodes have filled the peer table.
     pub(crate) fn select(&mut self, now: Time, ask: Ask) -> Result<Path, Errno> {
         let Ask { target, source, .. } = ask;
         if target.is_loopback() {
@@ -96,12 +96,12 @@ impl Lnet {
         if target.is_any() || !self.is_reachable(target) {
             return Err(Errno::EHOSTUNREACH);
         }
-        let stranger = ask.class == Class::Response || ask.forwarded.is_some();
-        let exact = self.peer_ni_for(target, stranger)?;
-        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer;
+        let unasked = ask.class == Class::Response || ask.forwarded.is_some();
+        let exact = self.peer_ni_for(now, target, unasked)?;
+        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
         // A router on the way to another knows no more of the target than the header says.
         let passes_on = ask.forwarded.is_some() && !self.is_local(target.net());
-        if ask.class == Class::Request && !passes_on && !self.is_up_to_date(peer) {
+        if ask.class == Class::Request && !passes_on && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
         }
         let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
@@ -131,7 +131,7 @@ impl Lnet {
         let net = self.ni(ni)?.config.nid.net();
         let direct = net == self.peer_net(exact);
         if direct && multi_rail && !ask.probe && self.is_broken(ni, exact) {
-            let peer = self.peers.ni(exact)?.peer;
+            let peer = self.peers.ni(exact)?.peer();
             if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
             {
@@ -157,12 +157,12 @@ impl Lnet {
             let next = self.best_peer_ni(now, peer, net, Some(ni))?;
             return Some(Path::Via(Hop { ni, next, last: next, route: None }));
         }
-        let nis = &self.peers.peer(peer)?.nis;
+        let nis = self.peers.peer(peer)?.nis();
         let far = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
         far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
         let ways = far.into_iter().find_map(|last| {
-            let nid = self.peers.ni(last)?.nid;
+            let nid = self.peers.ni(last)?.nid();
             Some((last, self.detour(now, nid.net(), None, nid)?))
         });
         let (last, detour) = ways?;
@@ -188,7 +188,7 @@ impl Lnet {
         }
         // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
         match multi_rail {
-            true => self.select_any(now, self.peers.ni(exact)?.peer),
+            true => self.select_any(now, self.peers.ni(exact)?.peer()),
             false => None,
         }
     }
@@ -202,8 +202,10 @@ impl Lnet {
         last: PeerNiId,
     ) -> Option<Path> {
         let Detour { route, next_hop } = detour;
-        let gateway = self.peers.ni(next_hop)?.peer;
-        if self.routing.config().alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
+        let gateway = self.peers.ni(next_hop)?.peer();
+        if self.routing.config().alive_router_check_interval == 0
+            && !self.peers.is_up_to_date(gateway)
+        {
             return Some(Path::Discover(gateway));
         }
         let ni = match ni {
@@ -217,7 +219,7 @@ impl Lnet {
     /// ours; or if it is on the network of that interface and we know of no other.
     fn way_back(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
         let next_hop = self.peers.find(router).filter(|_| router.net() == net)?;
-        let peer = self.peers.ni(next_hop)?.peer;
+        let peer = self.peers.ni(next_hop)?.peer();
         let route = self.route_by(peer, to);
         (self.routing.is_gateway_alive(peer) && route.is_some())
             .then_some(Detour { route, next_hop })
@@ -239,13 +241,13 @@ impl Lnet {
 
     fn goes_back(&self, ask: Ask, hop: Hop) -> bool {
         ask.forwarded
-            .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid == from))
+            .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid() == from))
     }
 
     /// Returns whether nothing gets through between two interfaces, as far as we know.
     fn is_broken(&self, ni: NiId, peer_ni: PeerNiId) -> bool {
         self.ni(ni).is_none_or(|ni| ni.fatal)
-            || self.peers.ni(peer_ni).is_none_or(|ni| ni.lost || ni.told_down)
+            || self.peers.ni(peer_ni).is_none_or(PeerNi::is_broken)
     }
 
     /// Marks the chosen interfaces as the latest used.
@@ -255,13 +257,9 @@ impl Lnet {
         if let Some(ni) = self.ni_mut(hop.ni) {
             ni.stamp = stamp;
         }
-        if let Some(peer_ni) = self.peers.ni_mut(hop.next) {
-            peer_ni.stamp = stamp;
-        }
-        if hop.last != hop.next
-            && let Some(last) = self.peers.ni_mut(hop.last)
-        {
-            last.stamp = stamp;
+        self.peers.stamp(hop.next, stamp);
+        if hop.last != hop.next {
+            self.peers.stamp(hop.last, stamp);
             self.routing.stamp(hop.route);
         }
     }
@@ -281,50 +279,7 @@ impl Lnet {
     /// Returns the NID of a peer that a message with a free choice goes to.
     pub(crate) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
         let net = self.best_shared_net(now, peer)?;
-        self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(|ni| ni.nid)
-    }
-
-    /// Makes a peer of one NID that nobody owns yet.
-    pub(crate) fn create_peer(&mut self, nid: Nid) -> PeerId {
-        let peer = self.peers.create(nid);
-        self.follow_peers();
-        self.apply_policy(nid);
-        peer
-    }
-
-    /// Gives `peer` a NID, taking it from whom it belonged to.
-    pub(crate) fn give_nid(&mut self, peer: PeerId, nid: Nid) {
-        self.peers.add_nid(peer, nid);
-        self.follow_peers();
-        self.apply_policy(nid);
-    }
-
-    /// Takes a NID from its peer.
-    pub(crate) fn remove_nid(&mut self, nid: Nid) {
-        self.peers.remove_nid(nid);
-        self.follow_peers();
-    }
-
-    /// Makes and removes what other machines keep for peer NIs.
-    pub(crate) fn follow_peers(&mut self) {
-        while let Some(change) = self.peers.poll_change() {
-            match change {
-                Change::Added(id, nid) => {
-                    self.credits.add_peer_ni(id, self.allowance(nid.net()));
-                    self.health.add(Target::PeerNi(id));
-                }
-                Change::Retired(id) => self.reap(id),
-            }
-        }
-    }
-
-    /// Forgets a deleted peer NI once no message holds its credits.
-    pub(crate) fn reap(&mut self, id: PeerNiId) {
-        if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
-            self.peers.forget(id);
-            self.credits.remove_peer_ni(id);
-            self.health.remove(Target::PeerNi(id));
-        }
+        self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(PeerNi::nid)
     }
 
     fn is_reachable(&self, target: Nid) -> bool {
@@ -337,25 +292,26 @@ impl Lnet {
             && self.peers.nids_of(peer).iter().any(|nid| near(nid.net()))
     }
 
-    fn peer_ni_for(&mut self, nid: Nid, stranger: bool) -> Result<PeerNiId, Errno> {
+    fn peer_ni_for(&mut self, now: Time, nid: Nid, unasked: bool) -> Result<PeerNiId, Errno> {
         if let Some(found) = self.peers.find(nid) {
             return Ok(found);
         }
-        if stranger && self.peers.is_full() {
+        if unasked && self.peers.is_full() {
             return Err(Errno::ENOMEM);
         }
-        self.create_peer(nid);
+        self.peers.create(nid);
+        self.follow_peers(now);
         Ok(self.peers.find(nid).expect("the peer was made with this NID"))
     }
 
     pub(crate) fn peer_net(&self, peer_ni: PeerNiId) -> Net {
-        self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid.net())
+        self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid().net())
     }
 
     /// Returns the network that we share with a peer and that is the best to reach it by.
     /// Spec: lnet-behaviour §10.3.
     fn best_shared_net(&self, now: Time, peer: PeerId) -> Option<Net> {
-        let nis = &self.peers.peer(peer)?.nis;
+        let nis = self.peers.peer(peer)?.nis();
         let nets = || nis.iter().map(|id| self.peer_net(*id)).filter(|net| self.is_local(*net));
         let first = nets().next()?;
         if nets().all(|net| net == first) {
@@ -371,11 +327,11 @@ impl Lnet {
             (
                 !theirs.clone().any(PeerNi::is_up) || !ours.clone().any(up),
                 Reverse(ranks.clone().map(|rank| rank.value).max()),
-                theirs.clone().map(|ni| ni.policy.net_priority).min(),
+                theirs.clone().map(|ni| ni.policy().net_priority).min(),
                 Reverse(ours.clone().filter(|ni| up(ni)).map(value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
                 ranks.map(|rank| rank.doubt).min(),
-                theirs.map(|ni| ni.stamp).max(),
+                theirs.map(PeerNi::stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
         })
@@ -396,13 +352,13 @@ impl Lnet {
 
     /// Returns the interface by which a peer without multi-rail knows us, from now on always.
     fn preferred_ni(&mut self, now: Time, peer_ni: PeerNiId) -> Option<NiId> {
-        let known = self.peers.ni(peer_ni)?.preferred;
+        let known = self.peers.ni(peer_ni)?.preferred();
         if let Some(ni) = known.and_then(|nid| self.ni_of(nid)) {
             return Some(ni.id);
         }
         let best = self.best_ni(now, self.peer_net(peer_ni))?;
         let nid = self.ni(best)?.config.nid;
-        self.peers.ni_mut(peer_ni)?.preferred = Some(nid);
+        self.peers.prefer(peer_ni, nid);
         Some(best)
     }
 
@@ -413,7 +369,7 @@ impl Lnet {
         net: Net,
         ni: Option<NiId>,
     ) -> Option<PeerNiId> {
-        let nis = self.peers.peer(peer)?.nis.iter().copied();
+        let nis = self.peers.peer(peer)?.nis().iter().copied();
         let on_net = nis.filter(|id| self.peer_net(*id) == net);
         let ours = ni.and_then(|ni| self.ni(ni)).map(|ni| ni.config.nid);
         best(on_net, |id| self.peer_ni_key(now, *id, ours))
@@ -434,11 +390,11 @@ impl Lnet {
             (
                 !ni.is_up(),
                 Reverse(value),
-                ni.policy.priority,
-                !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
+                ni.policy().priority,
+                !ours.is_some_and(|nid| ni.policy().nids.contains(&nid)),
                 doubt,
                 Reverse(self.credits.left_of_peer_ni(id)),
-                ni.stamp,
+                ni.stamp(),
             )
         })
     }

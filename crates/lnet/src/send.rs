@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError, SendRequest};
-use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
@@ -181,7 +180,7 @@ impl Lnet {
         let Hop { ni, next: peer_ni, last, route } = hop;
         let own = self.ni(ni).expect("selection returns what exists");
         let (source, deadline) = (own.config.nid, now + self.patience(own.lnd_timeout));
-        let target = self.peers.ni(last).expect("selection returns what exists").nid;
+        let target = self.peers.ni(last).expect("selection returns what exists").nid();
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
         if !in_transit {
@@ -291,7 +290,7 @@ impl Lnet {
             self.health.asked(now, Target::PeerNi(path.peer_ni));
         }
         let ni = self.ni(path.ni).expect("it holds a credit of this interface").config.nid;
-        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid;
+        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid();
         let request = SendRequest {
             message: id,
             ni,
@@ -305,7 +304,7 @@ impl Lnet {
     /// Returns whether the next hop does not live, where that is watched.
     fn is_dead(&self, path: Sending) -> bool {
         self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
-            && self.peers.ni(path.peer_ni).is_some_and(|next| next.status != NiStatus::UP)
+            && self.peers.ni(path.peer_ni).is_some_and(|next| !next.is_alive())
     }
 
     /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.

@@ -2,7 +2,7 @@
 
 use fulmar_base::Time;
 use fulmar_lnd::{FailureClass, NiTunables};
-use fulmar_lnet_wire::ping::{NiStatus, PingInfo};
+use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
@@ -10,7 +10,7 @@ use crate::health::{HEALTH_MAX, Target};
 use crate::matching::Request;
 use crate::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::notice::Notice;
-use crate::peer::{PeerId, PeerNi, PeerState};
+use crate::peers::{PeerId, PeerNi, PeerState};
 use crate::views;
 
 /// The totals of the node, and the traffic of `0@lo`.
@@ -137,28 +137,28 @@ impl Lnet {
                 refcount: 1 + u32::try_from(credits.users()).unwrap_or(u32::MAX),
                 health: self.health.view(Target::PeerNi(id)),
                 alive: self.aliveness(gateway, ni),
-                priority: ni.policy.priority,
-                net_priority: ni.policy.net_priority,
-                preferred_nids: ni.policy.nids.clone(),
-                preferred_gateways: ni.policy.gateways.clone(),
-                traffic: ni.traffic,
+                priority: ni.policy().priority,
+                net_priority: ni.policy().net_priority,
+                preferred_nids: ni.policy().nids.clone(),
+                preferred_gateways: ni.policy().gateways.clone(),
+                traffic: *ni.traffic(),
             })
         });
         Some(views::Peer {
-            primary: peer.primary,
-            multi_rail: peer.state.has(PeerState::MULTI_RAIL),
-            state: peer.state.0,
-            configured: peer.state.has(PeerState::CONFIGURED),
+            primary: peer.primary(),
+            multi_rail: peer.has(PeerState::MULTI_RAIL),
+            state: peer.state().0,
+            configured: peer.has(PeerState::CONFIGURED),
             nis: nis.collect(),
         })
     }
 
     /// Returns whether a NID of a peer lives, if that is watched: a router watches all NIDs.
     fn aliveness(&self, gateway: bool, ni: &PeerNi) -> Option<bool> {
-        let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid.net());
+        let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid().net());
         let watches =
             self.forwards() && first.is_some_and(|own| own.config.tunables.peer_timeout > 0);
-        (watches || gateway).then_some(ni.status == NiStatus::UP)
+        (watches || gateway).then_some(ni.is_alive())
     }
 
     /// Returns how many messages wait for a credit.
@@ -267,15 +267,13 @@ impl Lnet {
     fn on_path(
         &mut self,
         ni: crate::ni::NiId,
-        peer_ni: crate::peer::PeerNiId,
+        peer_ni: crate::peers::PeerNiId,
         add: impl Fn(&mut views::Traffic),
     ) {
         if let Some(ni) = self.ni_mut(ni) {
             add(&mut ni.traffic);
         }
-        if let Some(peer_ni) = self.peers.ni_mut(peer_ni) {
-            add(&mut peer_ni.traffic);
-        }
+        self.peers.count(peer_ni, add);
     }
 
     fn on_arrival(&mut self, arrival: Arrival, add: impl Fn(&mut views::Traffic)) {
@@ -285,8 +283,8 @@ impl Lnet {
         if let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == arrival.ni) {
             add(&mut ni.traffic);
         }
-        if let Some(peer_ni) = self.peers.find_mut(arrival.from) {
-            add(&mut peer_ni.traffic);
+        if let Some(peer_ni) = self.peers.find(arrival.from) {
+            self.peers.count(peer_ni, add);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::Lnet;
 use crate::credits::Account;
 use crate::machine::Work;
 use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 use crate::routing::Routing;
 
 impl Lnet {

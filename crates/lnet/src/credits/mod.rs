@@ -17,7 +17,7 @@ mod tests;
 use fulmar_base::MessageId;
 
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 use crate::slots::Slots;
 
 use pool::Credits;

@@ -21,7 +21,7 @@ use fulmar_lnd::FailureClass;
 
 use crate::api::MdId;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 use crate::slots::Slots;
 use crate::views;
 

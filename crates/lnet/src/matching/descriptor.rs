@@ -7,7 +7,7 @@ use fulmar_lnet_wire::{Body, MTU, Nid};
 use crate::api::{Md, MdId, MdOptions, MeId, Memory, QueryId, ServiceId};
 use crate::health::Target;
 use crate::ni::NiId;
-use crate::peer::{PeerId, PeerNiId};
+use crate::peers::{PeerId, PeerNiId};
 use crate::routing::RouteId;
 
 use super::responses::Responses;

@@ -4,7 +4,7 @@ use fulmar_lnet_wire::{Body, Header, Net, Pid, ProcessId};
 use super::*;
 use crate::api::{EventDone, EventKind, MePosition};
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 use std::time::Duration;
 
 const PORTAL: u32 = 12;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fulmar_base::Time;
 use fulmar_lnet_wire::Net;
 
-use crate::peer::PeerId;
+use crate::peers::PeerId;
 
 use super::Routing;
 use super::Timer;

@@ -23,7 +23,7 @@ use fulmar_base::{Time, Timers};
 use fulmar_lnet_wire::Net;
 use fulmar_lnet_wire::selftest::Histogram;
 
-use crate::peer::PeerId;
+use crate::peers::PeerId;
 use crate::views::RoutingState;
 
 pub use config::{Forwarding, RouteConfig, RouterBuffers, RoutingConfig};
