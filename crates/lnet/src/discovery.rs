@@ -32,7 +32,7 @@ impl Lnet {
         query
     }
 
-    /// Tells the peers what they need to know of this node.
+    /// Gives `peers` what it needs to know of this node.
     pub(crate) fn own_changed(&mut self) {
         self.peers.set_own(Own {
             discovers: self.globals.discovery,
@@ -227,7 +227,7 @@ impl Lnet {
     ///
     /// # Errors
     /// EINVAL if a NID is ours, `0@lo` or a wildcard; EEXIST if another configured peer has one;
-    /// EPERM if the peer is configured the other way as to multi-rail.
+    /// EPERM if the peer is configured otherwise as to multi-rail.
     pub fn peer_add(
         &mut self,
         now: Time,
@@ -255,7 +255,7 @@ impl Lnet {
         Ok(())
     }
 
-    /// Sets the state bits of a peer, for those who test discovery.
+    /// Sets the state bits of a peer, for tests of discovery.
     ///
     /// # Errors
     /// ENOENT if no peer has this NID.

@@ -11,7 +11,7 @@ use crate::matching::Operation;
 use crate::message::{Arrival, Message, Stage};
 
 impl Lnet {
-    /// Takes the news that the handler of an event with [`Event::done`] has returned.
+    /// Takes the return of the handler of an event with [`Event::done`](crate::Event::done).
     pub fn handle_event_done(&mut self, now: Time, done: EventDone) {
         let id = MessageId(done.0);
         let Some(message) = self.messages.get(id) else { return };
@@ -94,7 +94,7 @@ impl Lnet {
         self.deliver(ended, bytes);
     }
 
-    /// Ends a push to us: acknowledges it, then looks at what it says.
+    /// Ends a push to us: acknowledges it, then uses its ping info.
     fn finalize_push(
         &mut self,
         now: Time,

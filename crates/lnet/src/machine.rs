@@ -35,7 +35,7 @@ pub struct Lnet {
     pub(crate) resends: Timers<MessageId>,
     pub(crate) matching: Matching,
     pub(crate) messages: Messages,
-    /// What LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
+    /// The messages that LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
     pub(crate) receiving: Table<Option<MessageId>>,
     pub(crate) copies: BTreeMap<CopyId, Copying>,
     pub(crate) next_copy: u64,
@@ -43,7 +43,7 @@ pub struct Lnet {
     pub(crate) routing: Routing,
     pub(crate) rng: Rng,
     pub(crate) delays: Delays,
-    /// The pings that administrators asked for, and to whom.
+    /// The pings that administrators requested, and their targets.
     pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
     pub(crate) next_query: u64,
     /// Counts sends: what interfaces were last used at.
@@ -69,7 +69,7 @@ pub(crate) enum Work {
     Own(OwnEvent),
     /// The discovery of a peer can go on.
     Advance(PeerId),
-    /// A gateway has gone, or is another peer than before.
+    /// A gateway is deleted, or is another peer than before.
     Gateways,
 }
 
@@ -123,7 +123,7 @@ impl Lnet {
         lnet
     }
 
-    /// Ends the configuration: from now on each change of the interfaces is told to the peers.
+    /// Ends the configuration: from now on peers are notified of each change of the interfaces.
     pub fn start(&mut self, now: Time) {
         self.own.started = true;
         self.start_router(now);
@@ -239,7 +239,7 @@ impl Lnet {
         }
     }
 
-    /// Tells the descriptor's owner of an event.
+    /// Passes an event to the owner of its descriptor.
     pub(crate) fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
         let Ended { owner, event } = ended;
         if let Owner::Service(service) = owner {

@@ -1,4 +1,4 @@
-//! A message from its birth to its completion. Spec: lnet-behaviour §5.
+//! A message from its creation to its completion. Spec: lnet-behaviour §5.
 //!
 //! ```text
 //! sent       launched -> Parked (discovery) -> launched
@@ -34,7 +34,7 @@ pub(crate) struct Message {
     pub(crate) retries: u32,
     /// It goes where it was sent to, and only once: a ping by which that is watched.
     pub(crate) probe: bool,
-    /// What it holds of this router, if it is on its way through.
+    /// What it holds of this router, if it is forwarded.
     pub(crate) transit: Option<Box<Transit>>,
     pub(crate) stage: Stage,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Transit {
     pub(crate) hold: RouterHold,
     pub(crate) buffer: Option<BufferId>,
     pub(crate) since: Time,
-    /// The LND was told to wait.
+    /// The LND has got the verdict to wait.
     pub(crate) stalled: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum RouterHold {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
-    /// On its way to a path.
+    /// Needs a path.
     Launched,
     /// Waits until its peer is discovered.
     Parked,
@@ -75,7 +75,7 @@ pub(crate) enum Stage {
     Looping,
     /// Committed to a path.
     Sending(Sending),
-    /// On its way into this router, as [`Message::transit`] says.
+    /// Comes into this router, as [`Message::transit`] says.
     Transit,
     /// A PUT that waits at a lazy portal.
     Delayed(Arrival),

@@ -33,12 +33,12 @@ pub(crate) struct Ni {
     pub(crate) fatal: bool,
     /// The administrator has taken it out of use.
     pub(crate) disabled: bool,
-    /// Nobody has asked for this router on its network for long.
+    /// No node of its network has pinged this router for long.
     pub(crate) silent: bool,
     /// UDSP: its own priority and that of its network.
     pub(crate) priority: u32,
     pub(crate) net_priority: u32,
-    /// When somebody last pinged us by its network.
+    /// When a node of its network last pinged us.
     pub(crate) pinged: Time,
     pub(crate) traffic: views::Traffic,
 }
@@ -132,7 +132,7 @@ impl Lnet {
         Ok(())
     }
 
-    /// Returns what peers are told of an interface.
+    /// Returns whether peers are told that an interface is up.
     pub(crate) fn is_up(&self, ni: &Ni) -> bool {
         !ni.fatal && !ni.disabled && !ni.silent && self.health.is_published_up(ni.id)
     }

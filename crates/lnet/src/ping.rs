@@ -1,4 +1,4 @@
-//! Our own ping info, and the pings that administrators ask for.
+//! Our own ping info, and the pings that administrators request.
 //! Spec: lnet-behaviour §9.1, §9.2, lnet-wire §9.2, §9.3.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::matching::Owner;
 use crate::notice::Notice;
 use crate::peers::PeerState;
 
-/// What we say of ourselves.
+/// Our own ping info.
 #[derive(Debug)]
 pub(crate) struct OwnInfo {
     pub(crate) started: bool,
@@ -33,11 +33,11 @@ impl Default for OwnInfo {
     }
 }
 
-/// The sink of an administrator's ping, as `lnetctl ping` has it.
+/// The sink of an administrator's ping, as that of `lnetctl ping`.
 const QUERY_SINK: u32 = 3960;
 
 impl Lnet {
-    /// Pings a node, from `source` if that is given; [`Output::Pinged`] tells the result.
+    /// Pings a node, from `source` if that is given; [`Output::Pinged`] has the result.
     pub fn ping(
         &mut self,
         now: Time,
@@ -73,7 +73,7 @@ impl Lnet {
         }
     }
 
-    /// Something has happened to a ping that an administrator asked for.
+    /// Takes an event of a ping that an administrator requested.
     pub(crate) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
         let Some((_, target)) = self.queries.get(&query).copied() else { return };
         let result = match (event.kind, event.status) {
@@ -100,7 +100,7 @@ impl Lnet {
         Ok(PingReply { primary, multi_rail, pid: decoded.info.pid, nids })
     }
 
-    /// Returns what we say of ourselves: the interfaces of one network follow each other.
+    /// Returns our own ping info: the interfaces of one network follow each other.
     pub(crate) fn own_info(&self) -> PingInfo {
         let mut features = Features::NI_STATUS.with(Features::MULTI_RAIL);
         if !self.routing.advertises() {
@@ -140,7 +140,7 @@ impl Lnet {
         bytes
     }
 
-    /// Returns the part of our ping info that a ping asks for.
+    /// Returns the part of our ping info that a ping requests.
     pub(crate) fn info_part(&mut self, offset: u32, len: u32) -> Payload {
         let bytes = self.info_bytes();
         let rest = bytes.get(offset as usize..).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Lnet {
         }
     }
 
-    /// Our interfaces have changed: peers that track them are told.
+    /// Our interfaces have changed: peers that track them are notified.
     pub(crate) fn info_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
@@ -167,8 +167,8 @@ impl Lnet {
         self.own.bytes = None;
     }
 
-    /// The status of one of our interfaces has changed. The sequence number stays, so only a
-    /// forced push tells. Spec: lnet-behaviour §9.1.
+    /// The status of one of our interfaces has changed. The sequence number stays, so that only a
+    /// forced push reports it. Spec: lnet-behaviour §9.1.
     pub(crate) fn status_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
@@ -176,8 +176,8 @@ impl Lnet {
         }
     }
 
-    /// Discovery was switched on or off. The sequence number stays, so only a forced push tells
-    /// those who would push to us.
+    /// Discovery was switched on or off. The sequence number stays, so that only a forced push
+    /// reports it to those who would push to us.
     pub(crate) fn discovery_switched(&mut self) {
         self.own.bytes = None;
         self.own_changed();

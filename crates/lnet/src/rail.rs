@@ -1,5 +1,5 @@
-//! Rails that come and go: links, the administrator's switch, and what LNDs tell of the way to a
-//! peer. Spec: lnet-behaviour §8.8, §14.1.
+//! Rails that fail and return: links, the administrator's switch, and what LNDs report of the path
+//! to a peer. Spec: lnet-behaviour §8.8, §14.1.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::{FailureClass, PathState};
@@ -13,8 +13,8 @@ use crate::peers::{PeerNiId, PeerState};
 impl Lnet {
     /// Takes note that the link of an interface has come up or gone down.
     ///
-    /// An interface without a link is used only if all are. What waits for it goes another way,
-    /// and peers are told.
+    /// An interface without a link is used only if all are. What waits for it takes another path,
+    /// and peers are notified.
     pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
         let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == nid) else { return };
         if ni.fatal != up {
@@ -33,7 +33,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Takes an interface out of use, or puts it back. Whatever is under way on it is finished,
+    /// Takes an interface out of use, or puts it back. All that is under way on it is finished,
     /// and so is what others send to it; new messages of ours use it only if there is no other.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Lnet {
     }
 
     /// Nothing that is sent by an interface to a NID of a peer arrives there: either may be at
-    /// fault. What waits goes another way.
+    /// fault. What waits takes another path.
     fn path_stalled(&mut self, now: Time, ni: Nid, id: PeerNiId) {
         let own = self.ni_of(ni).map(|ni| ni.id);
         if let Some(own) = own.filter(|_| self.nis.len() > 1) {
@@ -90,10 +90,10 @@ impl Lnet {
         self.leave(|path| path.peer_ni == id && Some(path.ni) == own);
     }
 
-    /// Has what waits for credits of a way look for another. Responses find one only if the way
+    /// Sends by another path what waits for credits of a path. Responses get one only if the path
     /// is known to be broken.
-    pub(crate) fn leave(&mut self, way: impl Fn(&Sending) -> bool) {
-        let mut queued = self.messages.waiting_on(way);
+    pub(crate) fn leave(&mut self, path: impl Fn(&Sending) -> bool) {
+        let mut queued = self.messages.waiting_on(path);
         queued.retain(|id| self.messages.get(*id).is_some_and(|message| !message.probe));
         self.divert(queued);
     }

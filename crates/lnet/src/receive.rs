@@ -274,7 +274,7 @@ impl Lnet {
         id
     }
 
-    /// Has the payload of a message put into `sink`.
+    /// Lets the payload of a message be put into `sink`.
     pub(crate) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
         match arrival.origin {
             Origin::Lnd(..) => {
@@ -286,12 +286,12 @@ impl Lnet {
         }
     }
 
-    /// Tells the LND that it may go on behind a header without payload.
+    /// Lets the LND go on behind a header without payload.
     pub(crate) fn nothing_follows(&mut self, arrival: Arrival) {
         self.answer(arrival, Verdict::Receive(Sink::Discard { len: 0 }));
     }
 
-    /// Tells the LND what becomes of a message. One that nobody here waits for is forgotten.
+    /// Answers the LND what becomes of a message. One that is not kept here is forgotten.
     pub(crate) fn answer(&mut self, arrival: Arrival, verdict: Verdict) {
         let Origin::Lnd(rx, conn) = arrival.origin else { return };
         if verdict != Verdict::Wait && self.receiving.get(rx.0) == Some(&None) {
@@ -300,7 +300,7 @@ impl Lnet {
         self.outputs.push_back(Output::Verdict { ni: arrival.ni, conn, rx, verdict });
     }
 
-    /// Forgets the name of a message that its LND has done with.
+    /// Forgets the name of a message that its LND has finished with.
     pub(crate) fn received(&mut self, arrival: Arrival) {
         if let Origin::Lnd(rx, _) = arrival.origin {
             self.receiving.remove(rx.0);

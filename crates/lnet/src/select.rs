@@ -99,7 +99,7 @@ impl Lnet {
         let unasked = ask.class == Class::Response || ask.forwarded.is_some();
         let exact = self.peer_ni_for(now, target, unasked)?;
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
-        // A router on the way to another knows no more of the target than the header says.
+        // A router before another knows no more of the target than the header says.
         let passes_on = ask.forwarded.is_some() && !self.is_local(target.net());
         if ask.class == Class::Request && !passes_on && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
@@ -149,7 +149,7 @@ impl Lnet {
         self.by_gateway(now, Some(ni), detour, exact)
     }
 
-    /// Chooses among all interfaces of a multi-rail peer and ours. A direct way, if there is one,
+    /// Chooses among all interfaces of a multi-rail peer and ours. A direct path, if there is one,
     /// beats every route.
     fn select_any(&mut self, now: Time, peer: PeerId) -> Option<Path> {
         if let Some(net) = self.best_shared_net(now, peer) {
@@ -161,11 +161,11 @@ impl Lnet {
         let far = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
         far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
-        let ways = far.into_iter().find_map(|last| {
+        let routed = far.into_iter().find_map(|last| {
             let nid = self.peers.ni(last)?.nid();
             Some((last, self.detour(now, nid.net(), None, nid)?))
         });
-        let (last, detour) = ways?;
+        let (last, detour) = routed?;
         self.by_gateway(now, None, detour, last)
     }
 
@@ -193,7 +193,7 @@ impl Lnet {
         }
     }
 
-    /// Completes the path by a gateway. Its discovery comes first only where nobody checks it.
+    /// Completes the path by a gateway. Its discovery comes first only where it is not checked.
     fn by_gateway(
         &mut self,
         now: Time,
@@ -377,7 +377,7 @@ impl Lnet {
 
     /// What orders the NIDs of a peer, the best first. Spec: lnet-behaviour §10.6.
     ///
-    /// A kernel does not look at the status that a peer tells of its NIDs; we do, so that an
+    /// A kernel ignores the status that a peer reports of its NIDs; it counts here, so that an
     /// interface which its administrator has taken out of use is left alone.
     pub(crate) fn peer_ni_key(
         &self,
@@ -401,7 +401,7 @@ impl Lnet {
 }
 
 /// Returns the candidate with the least `key`, the first of equals. Most often there is only one,
-/// and nothing is asked of it.
+/// and its key is not needed.
 pub(crate) fn best<T, K: Ord>(
     candidates: impl IntoIterator<Item = T>,
     key: impl FnMut(&T) -> K,

@@ -22,7 +22,7 @@ impl Lnet {
     ///
     /// # Errors
     /// ENOENT if the service has no such descriptor, or it is exhausted or made for a match entry, or
-    /// is room for received bytes; EIO if a fault was asked for.
+    /// is room for received bytes; EIO if a fault rule demands it.
     pub fn put(&mut self, now: Time, service: ServiceId, md: MdId, put: Put) -> Result<(), Errno> {
         let begun = self.begin_put(now, service, md, put);
         self.settle(now);
@@ -115,7 +115,7 @@ impl Lnet {
         let operation = Some(operation);
         let message = Message { payload, operation, probe, ..Message::sent(header, source) };
         let id = self.messages.add(message);
-        // Users were told before they began that the node is made to fail.
+        // Services got the error of a fault rule before they began.
         match !owner.is_service() && self.faults.fails(target.nid) {
             true => self.finalize_send(now, id, Err(Errno::EIO)),
             false => self.launch(now, id),
@@ -133,7 +133,7 @@ impl Lnet {
         self.launch(now, id);
     }
 
-    /// Returns a response to `request`: it takes the same way back.
+    /// Returns a response to `request`: it takes the same path back.
     pub(crate) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
@@ -179,7 +179,7 @@ impl Lnet {
         self.stamp(hop);
         let Hop { ni, next: peer_ni, last, route } = hop;
         let own = self.ni(ni).expect("selection returns what exists");
-        let (source, deadline) = (own.config.nid, now + self.patience(own.lnd_timeout));
+        let (source, deadline) = (own.config.nid, now + self.send_timeout(own.lnd_timeout));
         let target = self.peers.ni(last).expect("selection returns what exists").nid();
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
@@ -208,8 +208,8 @@ impl Lnet {
         self.routing.count(route);
     }
 
-    /// How long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
-    fn patience(&self, lnd_timeout: Duration) -> Duration {
+    /// Returns how long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
+    fn send_timeout(&self, lnd_timeout: Duration) -> Duration {
         match lnd_timeout.is_zero() {
             true => Duration::from_secs(self.globals.transaction_timeout.into()),
             false => lnd_timeout * (self.globals.retry_count + 1) + Duration::from_secs(1),
@@ -258,7 +258,7 @@ impl Lnet {
         }
     }
 
-    /// Hands over a message that a rule has delayed. How long that was is up to whoever made it.
+    /// Hands over a message that a rule has delayed, however long that was.
     pub(crate) fn post_delayed(&mut self, now: Time, id: MessageId) {
         let path = self.messages.get(id).and_then(Message::sending);
         let Some(path) = path.filter(|path| path.hold == Hold::Delayed) else { return };

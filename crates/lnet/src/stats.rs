@@ -187,7 +187,7 @@ impl Lnet {
         self.own_info()
     }
 
-    /// Counts a message that we sent, if it went well.
+    /// Counts a message that we sent, if nothing failed.
     pub(crate) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
         if !ok || !message.is_committed() {
             return;

@@ -1,4 +1,4 @@
-//! A message on its way through this router. Spec: lnet-behaviour §8.5.
+//! A message that this router forwards. Spec: lnet-behaviour §8.5.
 //!
 //! ```text
 //! header -> router credit of the previous hop -> buffer -> payload -> sent as any message
@@ -36,14 +36,14 @@ impl Lnet {
         self.pass(now, id);
     }
 
-    /// Takes what a message still lacks, and has its payload received when it has all.
+    /// Takes what a message still lacks, and lets its payload be received when it has all.
     ///
     /// A message that waited comes here again with what it waited for.
     pub(crate) fn pass(&mut self, now: Time, id: MessageId) {
-        // It may have gone since it was woken, with its connection or with all forwarding.
+        // It may have ended since it was woken, with its connection or with all forwarding.
         let Some(message) = self.messages.get_mut(id) else { return };
         let target = message.target;
-        let transit = message.transit.as_mut().expect("it is on its way through");
+        let transit = message.transit.as_mut().expect("it is forwarded");
         let (from, class) = (transit.from, transit.class);
         if transit.hold == RouterHold::Nothing {
             let granted = self.credits.take(Account::Router(from), id);
@@ -105,7 +105,7 @@ impl Lnet {
         match result {
             Ok(()) => {
                 self.count_passed_in(arrival, &header);
-                // By way of the list of work: the receiving of many must not nest.
+                // By the list of work: the receiving of many must not nest.
                 self.messages.live(id).stage = Stage::Launched;
                 self.work.push_back(Work::Launch(id));
             }
@@ -113,7 +113,7 @@ impl Lnet {
         }
     }
 
-    /// Drops a message that waits, as if nobody wanted it.
+    /// Drops a message that waits.
     pub(crate) fn drop_waiting(&mut self, now: Time, id: MessageId, reason: &'static str) {
         let message = self.messages.live(id);
         let (header, arrival) = (message.header, message.arrival());
@@ -128,7 +128,7 @@ impl Lnet {
     fn forget_waiting(&mut self, id: MessageId) {
         let mut message = self.messages.remove(id);
         self.counters.message_died();
-        let mut transit = message.transit.take().expect("it is on its way through");
+        let mut transit = message.transit.take().expect("it is forwarded");
         let target = message.target;
         match transit.hold {
             RouterHold::WaitsForCredit => {
@@ -144,7 +144,7 @@ impl Lnet {
         self.leave_router(&transit, target);
     }
 
-    /// Gives back what a message held of this router, the buffer first, and wakes whom that wakes.
+    /// Gives back what a message held of this router, the buffer first, and wakes those that waited.
     pub(crate) fn leave_router(&mut self, transit: &Transit, target: Nid) {
         if transit.hold == RouterHold::Buffer {
             self.keep_buffer(transit.class, transit.buffer);
@@ -168,6 +168,6 @@ impl Lnet {
     }
 
     fn in_transit(&mut self, id: MessageId) -> &mut Transit {
-        self.messages.live(id).transit.as_mut().expect("it is on its way through")
+        self.messages.live(id).transit.as_mut().expect("it is forwarded")
     }
 }

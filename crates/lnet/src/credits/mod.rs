@@ -79,7 +79,7 @@ impl CreditTable {
         self.nis.push((id, Credits::new(credits)));
     }
 
-    /// Removes the credits of an interface. What still holds one gives it back to nobody.
+    /// Removes the credits of an interface. What still holds one needs not give it back.
     pub(crate) fn remove_ni(&mut self, id: NiId) {
         self.nis.retain(|(other, _)| *other != id);
     }

@@ -17,7 +17,7 @@ use super::responses::Responses;
 pub(crate) enum Owner {
     /// The service that made it, by [`Output::Event`](crate::Output::Event).
     Service(ServiceId),
-    /// A ping that an administrator asked for.
+    /// A ping that an administrator requested.
     Query(QueryId),
     /// The ping by which a peer is discovered.
     Ping(PeerId),
@@ -101,7 +101,7 @@ impl Descriptor {
         self.threshold == Some(0) || full
     }
 
-    /// Returns whether it goes as soon as nothing is under way.
+    /// Returns whether it is removed as soon as nothing is under way.
     pub(super) fn is_finished(&self) -> bool {
         self.zombie || (self.md.auto_unlink && self.is_exhausted())
     }
@@ -180,7 +180,8 @@ pub(super) struct Mds {
     responses: Responses,
 }
 
-/// The low bits of a kernel's cookies name the kind of object; ours look alike in a trace.
+/// The low bits of a kernel's cookies name the kind of object; so do ours, for those who read
+/// traces.
 const COOKIE_STEP: u64 = 4;
 
 /// Returns where the descriptor of a name is, if it may be one.

@@ -9,8 +9,8 @@ impl Peers {
     /// Adds a peer, or NIDs to a peer that has this primary NID.
     ///
     /// # Errors
-    /// EEXIST if another configured peer has a NID; EPERM if the peer is configured the other way
-    /// as to multi-rail.
+    /// EEXIST if another configured peer has a NID; EPERM if the peer is configured
+    /// otherwise as to multi-rail.
     pub(crate) fn configure(
         &mut self,
         primary: Nid,

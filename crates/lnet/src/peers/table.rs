@@ -49,7 +49,7 @@ impl Peers {
         self.nis.len() >= PEER_NIS_MAX
     }
 
-    /// Makes a peer of one NID that nobody owns yet.
+    /// Makes a peer of one NID that no peer has yet.
     pub(crate) fn create(&mut self, nid: Nid) -> PeerId {
         let id = PeerId(self.peer_names.make());
         self.peers.insert(id.0, Box::new(Peer::new(nid)));

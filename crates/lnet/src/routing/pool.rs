@@ -170,7 +170,7 @@ impl Pool {
         std::mem::take(&mut self.free)
     }
 
-    /// Returns whether nobody holds a buffer or waits for one.
+    /// Returns whether no message holds a buffer or waits for one.
     pub(super) fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0
     }
