@@ -42,7 +42,14 @@ impl Lnet {
     }
 
     /// Does what follows from changes of the peers.
+    #[inline]
     pub(crate) fn follow_peers(&mut self, now: Time) {
+        if self.peers.has_output() {
+            self.drain_peers(now);
+        }
+    }
+
+    fn drain_peers(&mut self, now: Time) {
         while let Some(output) = self.peers.poll_output() {
             match output {
                 peers::Output::Added(id, nid) => self.peer_ni_added(id, nid),

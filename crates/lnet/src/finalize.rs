@@ -19,7 +19,9 @@ impl Lnet {
         let message = self.messages.remove(id);
         self.counters.message_died();
         let accepted = message.operation.as_ref().map_or(0, Operation::moved);
-        self.send_ack(now, &message.header, arrival, accepted);
+        let put = message.header;
+        self.messages.recycle(message);
+        self.send_ack(now, &put, arrival, accepted);
         self.settle(now);
     }
 
@@ -43,6 +45,7 @@ impl Lnet {
             }
             self.leave_router(transit, message.target);
         }
+        self.messages.recycle(message);
     }
 
     /// Ends the receiving of a message; `bytes` is what went to the machine itself.

@@ -196,11 +196,33 @@ impl Message {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     table: Table<Box<Message>>,
+    /// Memory of messages that have ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    spare: Vec<Box<Message>>,
 }
+
+/// How many messages keep their memory when they have ended.
+const SPARE_MAX: usize = 256;
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Message) -> MessageId {
-        MessageId(self.table.insert(Box::new(message)))
+        let place = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = message;
+                spare
+            }
+            None => Box::new(message),
+        };
+        MessageId(self.table.insert(place))
+    }
+
+    /// Takes the memory of a message that has ended.
+    pub(crate) fn recycle(&mut self, mut message: Box<Message>) {
+        if self.spare.len() < SPARE_MAX {
+            message.payload = Payload::Empty;
+            (message.operation, message.transit) = (None, None);
+            self.spare.push(message);
+        }
     }
 
     pub(crate) fn get(&self, id: MessageId) -> Option<&Message> {

@@ -94,6 +94,12 @@ impl Peers {
         self.outputs.push_back(Output::Retired(id));
     }
 
+    /// Returns whether anything follows from the inputs.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// Returns the next thing that follows from the inputs.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
