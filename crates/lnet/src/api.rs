@@ -1,4 +1,4 @@
-//! The words in which the machine and its owner talk.
+//! What the core and its owner exchange.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct MdId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CopyId(pub u64);
 
-/// A ping or a discovery that an administrator asked for.
+/// A ping or a discovery that an administrator requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueryId(pub u64);
 
@@ -47,7 +47,7 @@ pub struct EventDone(pub u64);
 pub struct Config {
     /// Our process: [`Pid::LUSTRE`].
     pub pid: Pid,
-    /// Distinguishes this life of the node from earlier ones: nanoseconds of wall clock.
+    /// Distinguishes this start of the node from earlier ones: nanoseconds of wall clock.
     pub interface_cookie: u64,
     /// What `lnetctl global` shows and `lnetctl set` changes.
     pub globals: Globals,
@@ -195,7 +195,7 @@ pub enum Memory {
 /// Stores a descriptor's bytes at a portal of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Whether an acknowledgement is wanted.
+    /// Whether an acknowledgement is requested.
     pub ack: bool,
     /// Our NID, if it must be this one.
     pub source: Option<Nid>,
@@ -270,11 +270,11 @@ pub enum Bound {
 /// What happened to a memory descriptor. Spec: lnet-behaviour §4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// Somebody fetched from it: the REPLY has been sent.
+    /// Another node fetched from it: the REPLY has been sent.
     Get = 1,
-    /// Somebody stored into it.
+    /// Another node stored into it.
     Put = 2,
-    /// The data that it asked for has come.
+    /// The data that it requested has come.
     Reply = 3,
     /// The other node has accepted the data.
     Ack = 4,
@@ -307,7 +307,7 @@ pub struct Event {
     pub portal: u32,
     /// The message's match bits.
     pub match_bits: u64,
-    /// How many bytes were asked for.
+    /// How many bytes were requested.
     pub rlength: u32,
     /// How many bytes were moved.
     pub mlength: u32,

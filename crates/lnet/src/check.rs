@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use crate::Lnet;
 use crate::message::{Hold, RouterHold, Stage, Transit};
 use crate::ni::NiId;
-use crate::peer::{HEADER_CHARGE, PeerNiId};
+use crate::peers::PeerNiId;
 
 /// What the messages add up to.
 #[derive(Debug, Default)]
 struct Sums {
-    /// Credits taken or waited for, and bytes, of each peer NI.
+    /// Messages that hold or await a credit of each peer NI, and their bytes of payload.
     peer: BTreeMap<PeerNiId, (u64, u64)>,
     ni: BTreeMap<NiId, u64>,
     /// Router credits of each peer NI that messages hold or wait for.
@@ -45,15 +45,13 @@ impl Lnet {
         }
         let sums = self.sums();
         self.peers.check()?;
-        self.routes.check()?;
+        self.routing.check()?;
+        self.credits.check()?;
         self.check_peer_credits(&sums)?;
         for ni in &self.nis {
             let users = sums.ni.get(&ni.id).copied().unwrap_or(0);
             let nid = ni.config.nid;
-            ni.credits.check().map_err(|error| format!("{nid:?}: {error}"))?;
-            if ni.credits.users() != users {
-                return Err(format!("{nid:?}: {users} messages, {} charged", ni.credits.users()));
-            }
+            self.credits.check_ni(ni.id, users).map_err(|error| format!("{nid:?}: {error}"))?;
         }
         self.check_router(&sums)?;
         if sums.committed != self.counters.alive {
@@ -74,14 +72,7 @@ impl Lnet {
         if let Some((id, message)) = self.messages.iter().next() {
             return Err(format!("{id:?} is under way: {message:?}"));
         }
-        for (_, ni) in self.peers.all_nis() {
-            if !ni.credits.is_idle() || !ni.router_credits.is_idle() || ni.queued_bytes != 0 {
-                return Err(format!("{:?} lacks credits: {:?}", ni.nid, ni.credits));
-            }
-        }
-        if let Some(ni) = self.nis.iter().find(|ni| !ni.credits.is_idle()) {
-            return Err(format!("{:?} lacks credits: {:?}", ni.config.nid, ni.credits));
-        }
+        self.credits.check_idle()?;
         match (self.copies.len(), self.receiving.len()) {
             (0, 0) => Ok(()),
             (copies, received) => Err(format!("{copies} copies, {received} messages are underway")),
@@ -98,7 +89,7 @@ impl Lnet {
             let Stage::Sending(path) = message.stage else { continue };
             let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
             *users += 1;
-            *bytes += HEADER_CHARGE + u64::from(message.header.payload_len);
+            *bytes += u64::from(message.header.payload_len);
             if !matches!(path.hold, Hold::Nothing | Hold::WaitsForPeer | Hold::Peer) {
                 *sums.ni.entry(path.ni).or_default() += 1;
             }
@@ -107,38 +98,18 @@ impl Lnet {
     }
 
     fn check_router(&self, sums: &Sums) -> Result<(), String> {
-        for (id, ni) in self.peers.all_nis() {
-            let users = sums.router.get(&id).copied().unwrap_or(0);
-            let nid = ni.nid;
-            ni.router_credits.check().map_err(|error| format!("{nid:?}, router: {error}"))?;
-            if ni.router_credits.users() != users {
-                let charged = ni.router_credits.users();
-                return Err(format!("{nid:?}: {users} messages in transit, {charged} charged"));
-            }
-        }
-        for (pool, users) in self.router.pools.iter().zip(sums.buffers) {
-            pool.check()?;
-            if pool.users() != users {
-                let charged = pool.users();
-                return Err(format!("router buffers: {users:?} messages, {charged:?} charged"));
-            }
-        }
+        self.routing.check_buffers(sums.buffers)?;
         Ok(())
     }
 
     fn check_peer_credits(&self, sums: &Sums) -> Result<(), String> {
         for (id, ni) in self.peers.all_nis() {
-            let (users, bytes) = sums.peer.get(&id).copied().unwrap_or_default();
-            let nid = ni.nid;
-            ni.credits.check().map_err(|error| format!("{nid:?}: {error}"))?;
-            if ni.credits.users() != users || ni.queued_bytes != bytes {
-                return Err(format!(
-                    "{nid:?}: {users} messages of {bytes} bytes, charged {} and {}",
-                    ni.credits.users(),
-                    ni.queued_bytes
-                ));
-            }
-            for waiting in ni.credits.waiting() {
+            let sent = sums.peer.get(&id).copied().unwrap_or_default();
+            let routed = sums.router.get(&id).copied().unwrap_or(0);
+            let nid = ni.nid();
+            let checked = self.credits.check_peer_ni(id, sent, routed);
+            checked.map_err(|error| format!("{nid:?}: {error}"))?;
+            for waiting in self.credits.waiting_for_peer_ni(id) {
                 let message = self.messages.get(waiting).and_then(|message| message.sending());
                 if !message.is_some_and(|path| path.hold == Hold::WaitsForPeer) {
                     return Err(format!("{waiting:?} is queued for {nid:?} and does not wait"));
@@ -153,16 +124,11 @@ impl Lnet {
         let mut operations = BTreeMap::new();
         for (_, message) in self.messages.iter() {
             let over = matches!(message.stage, Stage::InHandler(_));
-            if let (Some(md), false) = (message.md, over) {
+            if let (Some(md), false) = (message.md(), over) {
                 *operations.entry(md).or_insert(0) += 1;
             }
         }
-        for (md, found) in self.mds.iter() {
-            let messages = operations.remove(&md).unwrap_or(0);
-            if found.refs != messages {
-                return Err(format!("{md:?} has {} operations, {messages} messages", found.refs));
-            }
-        }
+        self.matching.check(|md| operations.remove(&md).unwrap_or(0))?;
         match operations.pop_first() {
             None => Ok(()),
             Some((md, _)) => Err(format!("a message refers to {md:?}, which is gone")),

@@ -11,9 +11,8 @@ use fulmar_lnet_wire::Header;
 
 use crate::Lnet;
 use crate::fault::DelayId;
-use crate::machine::Timer;
 use crate::message::{Arrival, Hold, Origin};
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 /// What is delayed, in the order in which it goes on.
 #[derive(Debug, Default)]
@@ -31,6 +30,11 @@ enum Held {
 impl Delays {
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
+    }
+
+    /// Returns when the first goes on.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.held.first_key_value().map(|((at, _), _)| *at)
     }
 }
 
@@ -65,7 +69,7 @@ impl Lnet {
     pub(crate) fn delays_due(&mut self, now: Time) {
         while let Some(first) = self.delays.held.first_entry() {
             if first.key().0 > now {
-                return self.time_delays();
+                return;
             }
             let (_, held) = first.remove();
             self.let_go(now, held);
@@ -81,7 +85,6 @@ impl Lnet {
                 false => drop(self.delays.held.insert(at, (rule, held))),
             }
         }
-        self.time_delays();
         self.settle(now);
     }
 
@@ -89,20 +92,12 @@ impl Lnet {
         let at = (until, self.delays.next);
         self.delays.next += 1;
         self.delays.held.insert(at, (rule, held));
-        self.time_delays();
-    }
-
-    /// Sets the time at which the first goes on.
-    fn time_delays(&mut self) {
-        if let Some(((first, _), _)) = self.delays.held.first_key_value() {
-            self.timers.set(Timer::Delays, *first);
-        }
     }
 
     fn let_go(&mut self, now: Time, held: Held) {
         match held {
             Held::Send(id) => self.post_delayed(now, id),
-            Held::Receive(_, arrival, header) => match self.still_welcome(arrival, &header) {
+            Held::Receive(_, arrival, header) => match self.still_accepted(now, arrival, &header) {
                 Ok(sender) => self.take(now, arrival, header, sender),
                 Err(reason) => self.drop_message(now, arrival, &header, reason),
             },
@@ -111,8 +106,9 @@ impl Lnet {
 
     /// Returns who sent a message that was delayed, or why it cannot go on: the interface, the
     /// peer and the router that there were when it came may be gone.
-    fn still_welcome(
+    fn still_accepted(
         &mut self,
+        now: Time,
         arrival: Arrival,
         header: &Header,
     ) -> Result<PeerNiId, &'static str> {
@@ -122,6 +118,6 @@ impl Lnet {
         if self.ni_of(header.target).is_none() && !self.forwards() {
             return Err("this router has been switched off");
         }
-        self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")
+        self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")
     }
 }

@@ -5,10 +5,9 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::api::{Md, MdId, MdOptions, Me, MeId, Memory, ServiceId};
-use crate::md::{self, Owner};
+use crate::api::{Md, MdId, Me, MeId, Memory, ServiceId};
+use crate::matching::Matched;
 use crate::message::{Arrival, Stage};
-use crate::portal::Matched;
 
 impl Lnet {
     /// Attaches a match entry to a portal. The first one decides for ever whether the portal's
@@ -19,7 +18,7 @@ impl Lnet {
     /// portal's are not, or the reverse; ESHUTDOWN if the service is closed.
     pub fn me_attach(&mut self, service: ServiceId, portal: u32, me: Me) -> Result<MeId, Errno> {
         let match_id = self.addressed(service, me.match_id)?;
-        self.portals.attach(service, portal, Me { match_id, ..me })
+        self.matching.attach_entry(service, portal, Me { match_id, ..me })
     }
 
     /// Attaches a memory descriptor to a match entry. PUTs that wait at a lazy portal may be
@@ -49,21 +48,7 @@ impl Lnet {
         md: Md,
         memory: Memory,
     ) -> Result<MdId, Errno> {
-        let entry = self.portals.entry(me).filter(|entry| entry.service == service);
-        let entry = entry.ok_or(Errno::ENOENT)?;
-        let portal = entry.portal;
-        if entry.md.is_some() {
-            return Err(Errno::EBUSY);
-        }
-        if !md.options.has(MdOptions::OP_PUT) && !md.options.has(MdOptions::OP_GET) {
-            self.portals.remove(me);
-            return Err(Errno::EINVAL);
-        }
-        md::check(&md, &memory, true)?;
-        let id = self.mds.add(md, Some(me), Owner::Service(service), memory);
-        if let Some(entry) = self.portals.entry_mut(me) {
-            entry.md = Some(id);
-        }
+        let (id, portal) = self.matching.attach(service, me, md, memory)?;
         self.serve_delayed(now, portal, me);
         Ok(id)
     }
@@ -74,9 +59,7 @@ impl Lnet {
     /// EINVAL if it accepts operations of others, or is longer than 1 MiB; ESHUTDOWN if the service
     /// is closed.
     pub fn md_bind(&mut self, service: ServiceId, md: Md, memory: Memory) -> Result<MdId, Errno> {
-        self.service(service)?;
-        md::check(&md, &memory, false)?;
-        Ok(self.mds.add(md, None, Owner::Service(service), memory))
+        self.matching.bind(service, md, memory)
     }
 
     /// Unlinks a memory descriptor. If nothing is under way the UNLINK event comes at once;
@@ -85,8 +68,7 @@ impl Lnet {
     /// # Errors
     /// ENOENT if the service has no such descriptor, or it is unlinked already.
     pub fn md_unlink(&mut self, now: Time, service: ServiceId, md: MdId) -> Result<(), Errno> {
-        let found = self.mds.find(md).filter(|found| found.owner == Owner::Service(service));
-        found.ok_or(Errno::ENOENT)?;
+        self.matching.require(service, md)?;
         self.unlink(md);
         self.settle(now);
         Ok(())
@@ -97,17 +79,12 @@ impl Lnet {
     /// # Errors
     /// ENOENT if the service has no such entry.
     pub fn me_unlink(&mut self, now: Time, service: ServiceId, me: MeId) -> Result<(), Errno> {
-        let entry = self.portals.entry(me).filter(|entry| entry.service == service);
-        self.remove_entry(me, entry.ok_or(Errno::ENOENT)?.md);
-        self.settle(now);
-        Ok(())
-    }
-
-    pub(crate) fn remove_entry(&mut self, me: MeId, md: Option<MdId>) {
-        if let Some(md) = md {
+        if let Some(md) = self.matching.md_of_entry(service, me)? {
             self.unlink(md);
         }
-        self.portals.remove(me);
+        self.matching.remove_entry(me);
+        self.settle(now);
+        Ok(())
     }
 
     /// Lets PUTs that nothing matches wait at a portal, or drops those that wait.
@@ -115,9 +92,9 @@ impl Lnet {
     /// # Errors
     /// EINVAL if there is no such portal, EPERM for portal 0.
     pub fn set_lazy(&mut self, now: Time, portal: u32, lazy: bool) -> Result<(), Errno> {
-        self.portals.set_lazy(portal, lazy)?;
+        self.matching.set_lazy(portal, lazy)?;
         if !lazy {
-            for message in self.portals.delayed(portal) {
+            for message in self.matching.delayed(portal) {
                 self.drop_delayed(now, message, "its portal is no longer lazy");
             }
         }
@@ -127,8 +104,7 @@ impl Lnet {
 
     /// Drops the waiting messages that came through an interface.
     pub(crate) fn drop_delayed_of(&mut self, now: Time, ni: Nid) {
-        let delayed: Vec<MessageId> = self.portals.all_delayed().collect();
-        for message in delayed {
+        for message in self.matching.all_delayed() {
             if self.messages.live(message).arrival().is_some_and(|arrival| arrival.ni == ni) {
                 self.drop_delayed(now, message, "our interface is gone");
             }
@@ -154,20 +130,20 @@ impl Lnet {
 
     fn undelay(&mut self, header: &Header, message: MessageId) {
         if let Body::Put { portal, .. } = header.body {
-            self.portals.undelay(portal, message);
+            self.matching.undelay(portal, message);
         }
     }
 
     /// Gives a fresh descriptor to the messages that wait for one, in order of arrival.
     fn serve_delayed(&mut self, now: Time, portal: u32, me: MeId) {
-        for id in self.portals.delayed(portal) {
+        for id in self.matching.delayed(portal) {
             let message = self.messages.live(id);
             let (header, stage) = (message.header, message.stage);
             let (Some(query), Stage::Delayed(arrival)) = (self.query(&header), stage) else {
                 unreachable!("only PUTs wait at a portal");
             };
             let same_peer = |a, b| self.peers.same_peer(a, b);
-            match self.portals.try_entry(me, &self.mds, &query, &same_peer) {
+            match self.matching.offer(me, &query, same_peer) {
                 Matched::Found(found) => {
                     self.undelay(&header, id);
                     self.take_put(now, id, arrival, found);

@@ -1,48 +1,25 @@
-//! Discovery: who a peer is, before anything is sent to it. Spec: lnet-behaviour §9.3, §9.4.
-//!
-//! ```text
-//! waiting -> active: ping while the NIDs are not known -> push while one is due -> discovered
-//!                    | a ping or push fails                                     -> failed
-//! ```
-//!
-//! One difference from the kernel is on purpose: bad ping info is asked for again a few times
-//! with a pause, where the kernel asks at once and for ever.
+//! The messages of discovery, and what its results mean for the rest of the node.
+//! Spec: lnet-behaviour §9.3 to §9.5, lnet-wire §9.7.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use fulmar_base::{Errno, MessageId, Time};
+use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::ping::{Decoded, Features, PingInfo};
-use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, Pid, ProcessId, RESERVED_PORTAL};
+use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
-use crate::machine::{OwnEvent, Timer, Work};
-use crate::md::Owner;
+use crate::api::{EventKind, Memory, Output, QueryId};
+use crate::credits::Allowance;
+use crate::health::Target;
+use crate::machine::{OwnEvent, Work};
+use crate::matching::Owner;
 use crate::message::Stage;
-use crate::notice::Notice;
-use crate::peer::{Peer, PeerId, PeerState};
-
-/// The peers under discovery. Each has [`PeerState::DISCOVERING`].
-#[derive(Debug, Default)]
-pub(crate) struct Discovery {
-    waiting: VecDeque<PeerId>,
-    active: BTreeSet<PeerId>,
-}
-
-/// How many peers are discovered at once. A dead one takes its place for a transaction timeout,
-/// so it is many; each costs a descriptor and a message.
-const ACTIVE_MAX: usize = 1024;
-/// How many messages wait for the discovery of one peer.
-const PARKED_MAX: usize = 16_384;
-/// How often in a row ping info may be unusable or larger than the last time.
-const BAD_INFOS_MAX: u32 = 3;
-/// The pause after unusable ping info.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+use crate::peers::{self, Own, PeerId, PeerNiId, PeerState, Step};
 
 impl Lnet {
     /// Discovers the node with this NID, or learns of it again if `force`;
-    /// [`Output::Discovered`] tells the result.
+    /// [`Output::Discovered`] has the result.
     pub fn discover(&mut self, now: Time, nid: Nid, force: bool) -> QueryId {
         let query = self.new_query();
         if nid.is_loopback() || nid.is_any() {
@@ -50,134 +27,104 @@ impl Lnet {
             self.outputs.push_back(Output::Discovered { query, result });
             return query;
         }
-        let peer = self.peers.owner(nid).unwrap_or_else(|| self.create_peer(nid));
-        if let Some(found) = self.peers.peer_mut(peer) {
-            found.queries.push(query);
-            if force && !found.state.has(PeerState::PING_SENT) {
-                found.state.insert(PeerState::FORCE_PING);
-            }
-        }
-        self.queue_discovery(peer);
+        self.peers.discover(nid, force, query);
         self.settle(now);
         query
     }
 
-    /// Returns whether messages can be sent to a peer.
-    pub(crate) fn is_up_to_date(&self, peer: PeerId) -> bool {
-        let Some(found) = self.peers.peer(peer) else { return false };
-        let busy = [
-            PeerState::DISCOVERING,
-            PeerState::REDISCOVER,
-            PeerState::FORCE_PING,
-            PeerState::FORCE_PUSH,
-        ];
-        found.state.has(PeerState::DISCOVERED)
-            && found.state.has(PeerState::NIDS_UPTODATE)
-            && !found.state.has_any(&busy)
-            && !self.is_push_due(found)
+    /// Gives `peers` what it needs to know of this node.
+    pub(crate) fn own_changed(&mut self) {
+        self.peers.set_own(Own {
+            discovers: self.globals.discovery,
+            sequence: self.own.sequence,
+            max_nids: self.globals.max_interfaces as usize,
+        });
     }
 
-    /// Has a message wait until its peer is discovered.
-    pub(crate) fn park(&mut self, now: Time, message: MessageId, peer: PeerId) {
-        let found = self.peers.peer_mut(peer).expect("selection returns what exists");
-        if found.parked.len() >= PARKED_MAX {
-            return self.finalize_send(now, message, Err(Errno::ENOMEM));
+    /// Does what follows from changes of the peers.
+    #[inline]
+    pub(crate) fn follow_peers(&mut self, now: Time) {
+        if self.peers.has_output() {
+            self.drain_peers(now);
         }
-        found.parked.push_back(message);
-        self.messages.live(message).stage = Stage::Parked;
-        self.queue_discovery(peer);
     }
 
-    /// Has a peer discovered when its turn comes, or goes on with it.
-    pub(crate) fn queue_discovery(&mut self, peer: PeerId) {
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        if found.state.has(PeerState::DISCOVERING) {
-            return self.work.push_back(Work::Advance(peer));
-        }
-        found.state.insert(PeerState::DISCOVERING);
-        self.discovery.waiting.push_back(peer);
-    }
-
-    /// Returns the next waiting peer, if another may be active.
-    pub(crate) fn next_to_discover(&mut self) -> Option<PeerId> {
-        while self.discovery.active.len() < ACTIVE_MAX {
-            let peer = self.discovery.waiting.pop_front()?;
-            if self.peers.peer(peer).is_some() {
-                self.discovery.active.insert(peer);
-                return Some(peer);
+    fn drain_peers(&mut self, now: Time) {
+        while let Some(output) = self.peers.poll_output() {
+            match output {
+                peers::Output::Added(id, nid) => self.peer_ni_added(id, nid),
+                peers::Output::Retired(id) => self.reap(id),
+                peers::Output::Moved { from, into } => self.move_gateway(from, into),
+                peers::Output::Removed(peer) => {
+                    if self.routing.forget_gateway(peer) {
+                        self.work.push_back(Work::Gateways);
+                    }
+                }
+                peers::Output::Advance(peer) => self.work.push_back(Work::Advance(peer)),
+                peers::Output::Launch(message) => self.work.push_back(Work::Launch(message)),
+                peers::Output::Fail(message, errno) => {
+                    self.finalize_send(now, message, Err(errno));
+                }
+                peers::Output::Answer(query, result) => {
+                    self.outputs.push_back(Output::Discovered { query, result });
+                }
+                peers::Output::Unlink(md) => self.unlink(md),
+                peers::Output::Failed(peer, _) => self.gateway_dead(peer),
+                peers::Output::Notice(notice) => self.notice(notice),
             }
         }
-        None
+    }
+
+    fn peer_ni_added(&mut self, id: PeerNiId, nid: Nid) {
+        let allowance: Allowance = self.allowance(nid.net());
+        self.credits.add_peer_ni(id, allowance);
+        self.health.add(Target::PeerNi(id));
+        self.apply_policy(nid);
+    }
+
+    /// Forgets a deleted peer NI once no message holds its credits.
+    pub(crate) fn reap(&mut self, id: PeerNiId) {
+        if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
+            self.peers.forget(id);
+            self.credits.remove_peer_ni(id);
+            self.health.remove(Target::PeerNi(id));
+        }
+    }
+
+    /// Lets a message wait until its peer is discovered.
+    pub(crate) fn park(&mut self, now: Time, message: MessageId, peer: PeerId) {
+        if let Err(errno) = self.peers.park(message, peer) {
+            return self.finalize_send(now, message, Err(errno));
+        }
+        self.messages.live(message).stage = Stage::Parked;
+        self.follow_peers(now);
     }
 
     /// Does the next thing for a peer under discovery.
     pub(crate) fn advance(&mut self, now: Time, peer: PeerId) {
-        if !self.discovery.active.contains(&peer) || self.timers.get(Timer::Retry(peer)).is_some() {
-            return;
+        match self.peers.step(peer) {
+            Some(Step::Ping(len)) => self.send_ping(now, peer, len),
+            Some(Step::Push) => self.send_push(now, peer),
+            None => {}
         }
-        let Some(found) = self.peers.peer(peer) else { return };
-        let state = found.state;
-        if state.has(PeerState::FORCE_PING) || !state.has(PeerState::NIDS_UPTODATE) {
-            if !state.has(PeerState::PING_SENT) {
-                self.send_ping(now, peer);
-            }
-        } else if self.is_push_due(found) {
-            self.send_push(now, peer);
-        } else if !state.has(PeerState::PUSH_SENT) {
-            self.discovered(peer);
-        }
+        self.follow_peers(now);
     }
 
-    fn is_push_due(&self, peer: &Peer) -> bool {
-        let state = peer.state;
-        let news = self.globals.discovery
-            && !state.has(PeerState::NO_DISCOVERY)
-            && peer.pushed < self.own.sequence;
-        state.has(PeerState::MULTI_RAIL)
-            && !state.has(PeerState::PUSH_SENT)
-            && (news || state.has(PeerState::FORCE_PUSH))
-    }
-
-    /// Queues every peer that has not heard of our latest change.
-    pub(crate) fn push_where_due(&mut self) {
-        let due = |id: &PeerId| self.peers.peer(*id).is_some_and(|peer| self.is_push_due(peer));
-        let peers: Vec<PeerId> = self.peers.ids().filter(due).collect();
-        for peer in peers {
-            self.queue_discovery(peer);
-        }
-    }
-
-    /// Pushes to every multi-rail peer, whatever it has acknowledged.
-    pub(crate) fn force_push(&mut self) {
-        let ids: Vec<PeerId> = self.peers.ids().collect();
-        for id in ids {
-            if self.peer_has(id, PeerState::MULTI_RAIL) {
-                self.mark(id, PeerState::FORCE_PUSH);
-                self.queue_discovery(id);
-            }
-        }
-    }
-
-    fn send_ping(&mut self, now: Time, peer: PeerId) {
+    fn send_ping(&mut self, now: Time, peer: PeerId, len: u32) {
         let Some(target) = self.contact(peer) else {
-            return self.discovery_failed(now, peer, Errno::EHOSTUNREACH);
+            return self.peers.failed(peer, Errno::EHOSTUNREACH);
         };
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        found.state.remove(PeerState::FORCE_PING);
-        found.state.remove(PeerState::NIDS_UPTODATE);
-        found.state.insert(PeerState::PING_SENT);
-        let len = found.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
-        let md = self.mds.add_own(Owner::Ping(peer), Memory::Inline, len);
-        found.ping = Some(md);
+        let md = self.matching.add_own(Owner::Ping(peer), Memory::Inline, len);
+        self.peers.ping_sent(peer, md);
         let body = self.ping_body(md, len);
         self.request(now, md, None, ProcessId::lustre(target), body)
             .expect("the descriptor is new");
     }
 
-    /// Pushes our ping info: along the way that the latest ping reply came, or, if none came, by
-    /// whichever pair of interfaces is the least busy. Spec: lnet-wire §9.7.
+    /// Pushes our ping info: along the path of the latest ping reply, or, if none came, by the
+    /// pair of interfaces that is the least busy.
     fn send_push(&mut self, now: Time, peer: PeerId) {
-        let pair = self.peers.peer(peer).and_then(|found| found.pair);
+        let pair = self.peers.peer(peer).and_then(|found| found.pair());
         let pair = pair.filter(|(own, theirs)| {
             self.ni_of(*own).is_some() && self.peers.owner(*theirs) == Some(peer)
         });
@@ -186,18 +133,15 @@ impl Lnet {
             None => (None, self.best_nid(now, peer).or_else(|| self.contact(peer))),
         };
         let Some(target) = target else {
-            return self.discovery_failed(now, peer, Errno::EHOSTUNREACH);
+            return self.peers.failed(peer, Errno::EHOSTUNREACH);
         };
         let bytes = self.info_bytes();
         let len = bytes.len() as u32;
         let owner = Owner::Push(peer, self.own.sequence);
-        let md = self.mds.add_own(owner, Memory::Bytes(bytes), len);
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        found.state.remove(PeerState::FORCE_PUSH);
-        found.state.insert(PeerState::PUSH_SENT);
-        found.push = Some(md);
+        let md = self.matching.add_own(owner, Memory::Bytes(bytes), len);
+        self.peers.push_sent(peer, md);
         let body = Body::Put {
-            ack: self.handle(md),
+            ack: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
             header_data: 0,
             portal: RESERVED_PORTAL,
@@ -207,176 +151,129 @@ impl Lnet {
         self.request(now, md, source, target, body).expect("the descriptor is new");
     }
 
-    /// Something has happened to the ping of a peer.
+    /// Takes an event of the ping of a peer.
     pub(crate) fn discovery_ping_event(&mut self, now: Time, peer: PeerId, event: OwnEvent) {
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        if found.ping != Some(event.md) || (event.kind, event.status) == (EventKind::Send, Ok(())) {
-            return;
+        let OwnEvent { md, kind, status, pair, bytes, .. } = event;
+        let answer = match (kind, status) {
+            (EventKind::Send, Ok(())) => return,
+            (EventKind::Reply, Ok(())) => Ok((pair, &bytes[..])),
+            (_, status) => Err(status.err()),
+        };
+        if let Some(decoded) = self.peers.ping_ended(now, peer, md, answer) {
+            self.learn(now, peer, pair.1, &decoded);
         }
-        found.ping = None;
-        found.state.remove(PeerState::PING_SENT);
-        // A push that came meanwhile has told what the ping was to tell.
-        let known = found.state.has(PeerState::NIDS_UPTODATE);
-        match (event.kind, event.status) {
-            (EventKind::Reply, Ok(())) => self.ping_answered(now, peer, event.pair, &event.bytes),
-            (_, status) => {
-                self.unlink(event.md);
-                match status {
-                    Err(errno) if !known => self.discovery_failed(now, peer, errno),
-                    _ => self.queue_discovery(peer),
-                }
-            }
-        }
+        self.follow_peers(now);
     }
 
-    fn ping_answered(&mut self, now: Time, peer: PeerId, pair: (Nid, Nid), bytes: &[u8]) {
-        let (_, from) = pair;
-        let Ok(decoded) = PingInfo::decode(bytes) else {
-            return self.bad_info(now, peer, from, "it does not decode");
+    /// Takes an event of the push to a peer.
+    pub(crate) fn push_event(&mut self, now: Time, peer: PeerId, sequence: u32, event: OwnEvent) {
+        let result = match (event.kind, event.status) {
+            (EventKind::Send, Ok(())) => return,
+            (EventKind::Ack, Ok(())) => Ok(()),
+            (_, status) => Err(status.err().unwrap_or(Errno::ETIMEDOUT)),
         };
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        if decoded.size as usize > bytes.len() {
-            let grew = decoded.size > found.info_size.max(PingInfo::SIZE_MIN);
-            found.info_size = found.info_size.max(decoded.size);
-            if !grew || found.bad_infos >= BAD_INFOS_MAX {
-                return self.bad_info(now, peer, from, "it is cut off");
-            }
-            found.bad_infos += 1;
-            return self.queue_discovery(peer);
-        }
-        found.bad_infos = 0;
-        found.pair = Some(pair);
-        self.learn(now, peer, from, decoded);
+        self.peers.push_ended(peer, event.md, sequence, result);
+        self.follow_peers(now);
     }
 
     /// Uses ping info that is whole.
-    fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: Decoded) {
+    fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: &Decoded) {
         self.own.push_room = self.own.push_room.max(decoded.size).min(PingInfo::SIZE_MAX);
-        let peer = self.merge(now, peer, from, &decoded.info, decoded.size);
-        let busy = self.peer_has(peer, PeerState::DISCOVERING);
-        if busy || !self.is_up_to_date(peer) {
-            self.queue_discovery(peer);
-        }
+        self.gateway_described(peer, &decoded.info);
+        let ours = self.own_nids();
+        let peer = self.peers.merge(peer, from, decoded, &ours);
+        self.follow_peers(now);
+        // Only now is it known which NIDs are its own.
+        self.note_statuses(now, peer, &decoded.info);
+        self.peers.resume(peer);
+        self.follow_peers(now);
     }
 
-    /// Asks again for ping info after a pause, a few times.
-    fn bad_info(&mut self, now: Time, peer: PeerId, from: Nid, reason: &'static str) {
-        self.notice(Notice::BadPingInfo { from, reason });
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        found.bad_infos += 1;
-        if found.bad_infos > BAD_INFOS_MAX {
-            found.bad_infos = 0;
-            return self.discovery_failed(now, peer, Errno::EPROTO);
-        }
-        self.timers.set(Timer::Retry(peer), now + RETRY_DELAY);
-    }
-
-    /// Something has happened to the push to a peer.
-    pub(crate) fn push_event(&mut self, now: Time, peer: PeerId, sequence: u32, event: OwnEvent) {
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        if found.push != Some(event.md) || (event.kind, event.status) == (EventKind::Send, Ok(())) {
-            return;
-        }
-        found.push = None;
-        found.state.remove(PeerState::PUSH_SENT);
-        match (event.kind, event.status) {
-            (EventKind::Ack, Ok(())) => {
-                found.pushed = sequence;
-                self.work.push_back(Work::Advance(peer));
-            }
-            (_, status) => {
-                self.unlink(event.md);
-                let errno = status.err().unwrap_or(Errno::ETIMEDOUT);
-                self.discovery_failed(now, peer, errno);
+    /// Uses the states of a peer's interfaces. One that goes down loses health once; one that was
+    /// never heard of and is up has it all.
+    fn note_statuses(&mut self, now: Time, peer: PeerId, info: &PingInfo) {
+        let mut gone = BTreeSet::new();
+        for (id, up) in self.peers.note_statuses(peer, info) {
+            if up {
+                self.peer_ni_is_back(now, id);
+            } else {
+                self.lower_peer_ni(now, id, FailureClass::RemoteDropped);
+                gone.insert(id);
             }
         }
+        if !gone.is_empty() {
+            self.leave(|path| gone.contains(&path.peer_ni));
+        }
     }
 
-    /// A peer has pushed its ping info to us. It is answered by a push of our own, without a
-    /// ping. Spec: lnet-wire §9.7.
+    /// Takes the ping info that a peer has pushed to us. It is answered by a push of our own,
+    /// without a ping.
     pub(crate) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
         let Some(peer) = self.peers.owner(from) else { return };
         let reason = match PingInfo::decode(bytes) {
             Ok(decoded) if decoded.size as usize <= bytes.len() => {
                 if decoded.info.features.has(Features::MULTI_RAIL) {
-                    self.learn(now, peer, from, decoded);
+                    self.learn(now, peer, from, &decoded);
                 }
                 return;
             }
             Ok(decoded) => {
-                // Room for it next time, if the peer has so much to say.
+                // Room for it next time, if the peer has so much to report.
                 let size = decoded.size.min(sent).max(self.own.push_room);
                 self.own.push_room = size.min(PingInfo::SIZE_MAX);
                 "it is cut off"
             }
             Err(_) => "it does not decode",
         };
-        self.notice(Notice::BadPingInfo { from, reason });
-        if let Some(found) = self.peers.peer_mut(peer) {
-            found.state.remove(PeerState::NIDS_UPTODATE);
-        }
-        self.queue_discovery(peer);
+        self.peers.bad_push(peer, from, reason);
+        self.follow_peers(now);
     }
 
-    fn discovered(&mut self, peer: PeerId) {
-        self.discovery.active.remove(&peer);
-        let nids = self.peers.nids_of(peer);
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        let news = !found.state.has(PeerState::DISCOVERED);
-        found.state.remove(PeerState::DISCOVERING);
-        found.state.remove(PeerState::REDISCOVER);
-        found.state.insert(PeerState::DISCOVERED);
-        let primary = found.primary;
-        let multi_rail = found.state.has(PeerState::MULTI_RAIL);
-        let parked = std::mem::take(&mut found.parked);
-        let queries = std::mem::take(&mut found.queries);
-        if news {
-            self.notice(Notice::Discovered { primary, nids: nids.len() });
+    /// Adds a peer, or NIDs to a peer that has this primary NID. What is configured wins over
+    /// what discovery finds.
+    ///
+    /// # Errors
+    /// EINVAL if a NID is ours, `0@lo` or a wildcard; EEXIST if another configured peer has one;
+    /// EPERM if the peer is configured otherwise as to multi-rail.
+    pub fn peer_add(
+        &mut self,
+        now: Time,
+        primary: Nid,
+        nids: &[Nid],
+        multi_rail: bool,
+    ) -> Result<(), Errno> {
+        let usable = |nid: &Nid| !nid.is_any() && !nid.is_loopback() && self.ni_of(*nid).is_none();
+        let all_usable = usable(&primary) && nids.iter().all(usable);
+        if !all_usable || (!multi_rail && nids.iter().any(|nid| *nid != primary)) {
+            return Err(Errno::EINVAL);
         }
-        self.work.extend(parked.into_iter().map(Work::Launch));
-        for query in queries {
-            let nids = nids.clone();
-            let result = Ok(PingReply { primary, multi_rail, pid: Pid::LUSTRE, nids });
-            self.outputs.push_back(Output::Discovered { query, result });
-        }
+        self.peers.configure(primary, nids, multi_rail)?;
+        self.settle(now);
+        Ok(())
     }
 
-    /// Ends the discovery of a peer with an error. The next message to it begins another.
-    fn discovery_failed(&mut self, now: Time, peer: PeerId, errno: Errno) {
-        if !self.discovery.active.remove(&peer) {
-            return;
-        }
-        self.timers.clear(Timer::Retry(peer));
-        let Some(found) = self.peers.peer_mut(peer) else { return };
-        found.state.remove(PeerState::DISCOVERING);
-        found.state.remove(PeerState::FORCE_PING);
-        found.state.insert(PeerState::REDISCOVER);
-        let primary = found.primary;
-        let parked = std::mem::take(&mut found.parked);
-        let queries = std::mem::take(&mut found.queries);
-        self.gateway_dead(peer);
-        self.notice(Notice::DiscoveryFailed { peer: primary, errno });
-        for message in parked {
-            self.finalize_send(now, message, Err(errno));
-        }
-        for query in queries {
-            self.outputs.push_back(Output::Discovered { query, result: Err(errno) });
-        }
+    /// Deletes NIDs of a peer, or all of it if its primary NID is among them or none is given.
+    ///
+    /// # Errors
+    /// ENOENT if no peer has this primary NID, or it has not these NIDs.
+    pub fn peer_del(&mut self, now: Time, primary: Nid, nids: &[Nid]) -> Result<(), Errno> {
+        self.peers.deconfigure(primary, nids)?;
+        self.settle(now);
+        Ok(())
     }
 
-    /// Takes a peer out of discovery for good.
-    pub(crate) fn leave_discovery(&mut self, peer: PeerId) {
-        self.discovery.active.remove(&peer);
-        self.timers.clear(Timer::Retry(peer));
+    /// Sets the state bits of a peer, for tests of discovery.
+    ///
+    /// # Errors
+    /// ENOENT if no peer has this NID.
+    pub fn set_peer_state(&mut self, now: Time, nid: Nid, state: u32) -> Result<(), Errno> {
+        let peer = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
+        self.peers.set_state(peer, state);
+        self.settle(now);
+        Ok(())
     }
 
     pub(crate) fn peer_has(&self, peer: PeerId, state: PeerState) -> bool {
-        self.peers.peer(peer).is_some_and(|peer| peer.state.has(state))
-    }
-
-    fn mark(&mut self, peer: PeerId, state: PeerState) {
-        if let Some(found) = self.peers.peer_mut(peer) {
-            found.state.insert(state);
-        }
+        self.peers.has(peer, state)
     }
 }

@@ -1,8 +1,8 @@
 //! The LNet core, as a pure machine: portals and matching, the four operations and their events,
 //! credits, ping and discovery.
 //!
-//! It knows no LND: it hands out [`Output::Send`] with a network interface and a next hop, and is
-//! told of received headers. After each `handle_*` and each call of the API the owner drains
+//! It knows no LND: it hands out [`Output::Send`] with a network interface and a next hop, and takes
+//! received headers. After each `handle_*` and each call of the API the owner drains
 //! [`Lnet::poll_output`], in order.
 //!
 //! ```text
@@ -16,9 +16,13 @@
 //! Each [`Output::Verdict`] to receive is answered by one `handle_receive_done`, each
 //! [`Output::Send`] by one `handle_sent`, each [`Output::Copy`] by one `handle_copied`.
 //!
+//! [`Lnet`] connects five machines, each with state of its own: `matching` (portals, entries,
+//! descriptors), `peers` (NIDs and discovery), `health`, `routing` and `credits`. None of them
+//! knows another; they return what follows from an input, and `Lnet` passes it on.
+//!
 //! Where we differ from a kernel node on purpose: an ACK or a REPLY must come from the node that
-//! was asked and be of the kind that was asked for; a response that is late fails at the timeout
-//! and not up to half of it later; bad ping info is asked for again a few times with a pause and
+//! the request went to and be of the requested kind; a response that is late fails at the timeout
+//! and not up to half of it later; bad ping info is requested again a few times with a pause and
 //! not for ever; a NID that answers for a peer stays its NID even if the peer does not list it;
 //! portal 0 is closed to applications.
 //!
@@ -27,27 +31,24 @@
 
 mod api;
 mod check;
-mod configure;
 mod credits;
 mod delay;
 mod descriptors;
 mod discovery;
+mod failures;
 mod fault;
 mod finalize;
 mod gateway;
 mod health;
 mod loopback;
 mod machine;
-mod md;
-mod merge;
+mod matching;
 mod message;
 mod ni;
 mod notice;
-mod peer;
+mod peers;
 mod ping;
 mod policy;
-mod pool;
-mod portal;
 mod rail;
 mod receive;
 mod recovery;
@@ -57,6 +58,7 @@ mod routing;
 mod select;
 mod send;
 mod service;
+mod slots;
 mod stats;
 mod track;
 mod transit;

@@ -7,10 +7,10 @@ use fulmar_lnet_wire::{Body, Nid};
 
 use crate::Lnet;
 use crate::api::{CopyId, Output};
-use crate::md::Request;
-use crate::message::{Arrival, Origin, Stage};
+use crate::matching::Request;
+use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 /// A copy that the owner is making.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Lnet {
         let message = self.messages.live(id);
         message.stage = Stage::Looping;
         message.header.source = Nid::LOOPBACK;
-        let (header, md) = (message.header, message.md);
+        let (header, md) = (message.header, message.md());
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, header.body) {
             let (ni, peer_ni) = (NiId::LOOPBACK, PeerNiId::NONE);
             let target = Some(Nid::LOOPBACK);
@@ -92,8 +92,8 @@ impl Lnet {
     }
 
     fn is_for_service(&self, receiver: MessageId) -> bool {
-        let md = self.messages.get(receiver).and_then(|message| message.md);
-        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.owner.is_user())
+        let md = self.messages.get(receiver).and_then(Message::md);
+        md.is_some_and(|md| self.matching.is_of_service(md))
     }
 
     /// Ends the sending side of a looped message whose receiving side is done.

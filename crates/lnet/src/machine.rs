@@ -4,20 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
 
-use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId, ServiceConfig};
+use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId};
+use crate::credits::CreditTable;
 use crate::delay::Delays;
-use crate::discovery::Discovery;
 use crate::fault::Faults;
+use crate::health::{HEALTH_MAX, Health};
 use crate::loopback::Copying;
-use crate::md::{Mds, Owner};
+use crate::matching::{Ended, Matching, Owner};
 use crate::message::Messages;
-use crate::ni::{Ni, NiId};
+use crate::ni::Ni;
 use crate::notice::Notice;
-use crate::peer::{PeerId, PeerNiId, Peers};
+use crate::peers::{PeerId, Peers};
 use crate::ping::OwnInfo;
-use crate::portal::Portals;
-use crate::route::Routes;
-use crate::router::Router;
+use crate::routing::{Routing, Timer};
 use crate::stats::Counters;
 use crate::udsp::Udsp;
 use fulmar_lnet_wire::{Nid, Pid};
@@ -26,26 +25,25 @@ use fulmar_lnet_wire::{Nid, Pid};
 #[derive(Debug)]
 pub struct Lnet {
     pub(crate) pid: Pid,
-    pub(crate) interface_cookie: u64,
     pub(crate) globals: Globals,
     pub(crate) nis: Vec<Ni>,
     pub(crate) next_ni: u64,
     pub(crate) peers: Peers,
-    pub(crate) services: Table<ServiceConfig>,
-    pub(crate) portals: Portals,
-    pub(crate) mds: Mds,
+    pub(crate) credits: CreditTable,
+    pub(crate) health: Health,
+    /// When messages are sent again.
+    pub(crate) resends: Timers<MessageId>,
+    pub(crate) matching: Matching,
     pub(crate) messages: Messages,
-    /// What LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
+    /// The messages that LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
     pub(crate) receiving: Table<Option<MessageId>>,
     pub(crate) copies: BTreeMap<CopyId, Copying>,
     pub(crate) next_copy: u64,
     pub(crate) own: OwnInfo,
-    pub(crate) discovery: Discovery,
-    pub(crate) routes: Routes,
-    pub(crate) router: Router,
+    pub(crate) routing: Routing,
     pub(crate) rng: Rng,
     pub(crate) delays: Delays,
-    /// The pings that administrators asked for, and to whom.
+    /// The pings that administrators requested, and their targets.
     pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
     pub(crate) next_query: u64,
     /// Counts sends: what interfaces were last used at.
@@ -53,31 +51,8 @@ pub struct Lnet {
     pub(crate) counters: Counters,
     pub(crate) udsp: Udsp,
     pub(crate) faults: Faults,
-    pub(crate) timers: Timers<Timer>,
     pub(crate) work: VecDeque<Work>,
     pub(crate) outputs: VecDeque<Output>,
-}
-
-/// What a deadline is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// The response to what was asked with a descriptor.
-    Response(MdId),
-    /// Another ping of a peer whose ping info was bad.
-    Retry(PeerId),
-    /// Another attempt to send a message.
-    Resend(MessageId),
-    /// The next recovery ping.
-    RecoverNi(NiId),
-    RecoverPeerNi(PeerNiId),
-    /// The next look at a gateway.
-    CheckGateway(PeerId),
-    /// What fault rules have delayed.
-    Delays,
-    /// The next step of a router that is switched on or off.
-    Forwarding,
-    /// The next look for networks from which this router hears nothing.
-    Silence,
 }
 
 /// What is left to do within one input. A list and not calls, so that a thousand messages that
@@ -94,7 +69,7 @@ pub(crate) enum Work {
     Own(OwnEvent),
     /// The discovery of a peer can go on.
     Advance(PeerId),
-    /// A gateway has gone, or is another peer than before.
+    /// A gateway is deleted, or is another peer than before.
     Gateways,
 }
 
@@ -117,24 +92,22 @@ impl Lnet {
     /// Interfaces that are added before [`Lnet::start`] are what the node was configured with:
     /// they leave the sequence number of its ping info at 1.
     pub fn new(config: Config) -> Self {
-        Self {
+        let mut lnet = Self {
             pid: config.pid,
-            interface_cookie: config.interface_cookie,
             globals: config.globals,
             nis: Vec::new(),
             next_ni: 0,
             peers: Peers::default(),
-            services: Table::default(),
-            portals: Portals::default(),
-            mds: Mds::default(),
+            credits: CreditTable::default(),
+            health: Health::default(),
+            resends: Timers::default(),
+            matching: Matching::new(config.interface_cookie),
             messages: Messages::default(),
             receiving: Table::default(),
             copies: BTreeMap::new(),
             next_copy: 0,
             own: OwnInfo::default(),
-            discovery: Discovery::default(),
-            routes: Routes::default(),
-            router: Router::new(config.routing),
+            routing: Routing::new(config.routing),
             rng: Rng::new(config.interface_cookie),
             delays: Delays::default(),
             queries: BTreeMap::new(),
@@ -143,13 +116,14 @@ impl Lnet {
             counters: Counters::default(),
             udsp: Udsp::default(),
             faults: Faults::new(config.interface_cookie),
-            timers: Timers::default(),
             work: VecDeque::new(),
             outputs: VecDeque::new(),
-        }
+        };
+        lnet.own_changed();
+        lnet
     }
 
-    /// Ends the configuration: from now on each change of the interfaces is told to the peers.
+    /// Ends the configuration: from now on peers are notified of each change of the interfaces.
     pub fn start(&mut self, now: Time) {
         self.own.started = true;
         self.start_router(now);
@@ -163,24 +137,46 @@ impl Lnet {
 
     /// Returns when to call [`Lnet::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        let machines = [
+            self.matching.poll_timeout(),
+            self.health.poll_timeout(),
+            self.routing.poll_timeout(),
+            self.delays.poll_timeout(),
+            self.resends.next(),
+            self.peers.poll_timeout(),
+        ];
+        machines.into_iter().flatten().min()
     }
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(timer) = self.timers.pop_due(now) {
-            match timer {
-                Timer::Response(md) => self.response_timed_out(now, md),
-                Timer::Retry(peer) => self.work.push_back(Work::Advance(peer)),
-                Timer::Resend(message) => self.work.push_back(Work::Launch(message)),
-                Timer::RecoverNi(ni) => self.recover_ni(now, ni),
-                Timer::RecoverPeerNi(ni) => self.recover_peer_ni(now, ni),
-                Timer::CheckGateway(peer) => self.check_gateway(now, peer),
-                Timer::Delays => self.delays_due(now),
-                Timer::Forwarding => self.forwarding_due(now),
-                Timer::Silence => self.look_for_silence(now),
+        while let Some(at) = self.poll_timeout().filter(|at| *at <= now) {
+            if let Some(late) = self.matching.pop_late(at) {
+                self.response_timed_out(now, late);
+            } else if let Some(peer) = self.peers.pop_due(at) {
+                self.work.push_back(Work::Advance(peer));
+            } else if let Some(message) = self.resends.pop_due(at) {
+                self.work.push_back(Work::Launch(message));
+            } else if let Some(target) = self.health.pop_due(at) {
+                self.recover(now, target);
+            } else if self.delays.poll_timeout() == Some(at) {
+                self.delays_due(now);
+            } else if let Some(timer) = self.routing.pop_due(at) {
+                self.routing_due(now, timer);
             }
             self.settle(now);
+        }
+    }
+
+    fn routing_due(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::CheckGateway(peer) => self.check_gateway(now, peer),
+            Timer::Forwarding => {
+                if let Some(step) = self.routing.forwarding_due(now) {
+                    self.follow(now, step);
+                }
+            }
+            Timer::Silence => self.find_silent_nets(now),
         }
     }
 
@@ -201,6 +197,7 @@ impl Lnet {
         }
         check_globals(&self.globals, &globals)?;
         let old = std::mem::replace(&mut self.globals, globals);
+        self.own_changed();
         if old.discovery != self.globals.discovery {
             self.discovery_switched();
         }
@@ -221,7 +218,11 @@ impl Lnet {
                     Work::Gateways => self.settle_gateways(now),
                 }
             }
-            match self.next_to_discover() {
+            self.follow_peers(now);
+            if !self.work.is_empty() {
+                continue;
+            }
+            match self.peers.next_to_discover() {
                 Some(peer) => self.advance(now, peer),
                 None => return,
             }
@@ -233,13 +234,14 @@ impl Lnet {
             Owner::Query(query) => self.query_event(query, event),
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
-            Owner::NiProbe(_) | Owner::PeerProbe(_) => self.probe_event(&event),
+            Owner::Probe(_) => self.probe_event(&event),
             Owner::Service(_) => unreachable!("events of services are outputs"),
         }
     }
 
-    /// Tells the descriptor's owner of an event.
-    pub(crate) fn deliver(&mut self, owner: Owner, event: Event, bytes: Vec<u8>) {
+    /// Passes an event to the owner of its descriptor.
+    pub(crate) fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
+        let Ended { owner, event } = ended;
         if let Owner::Service(service) = owner {
             return self.outputs.push_back(Output::Event { service, event, bytes });
         }
@@ -274,5 +276,3 @@ fn check_globals(old: &Globals, new: &Globals) -> Result<(), Errno> {
 
 /// The least value of `max_interfaces`.
 const INTERFACES_MIN: u32 = 16;
-/// The health of what never failed.
-pub(crate) const HEALTH_MAX: u32 = 1000;

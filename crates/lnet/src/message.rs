@@ -1,4 +1,4 @@
-//! A message from its birth to its completion. Spec: lnet-behaviour §5.
+//! A message from its creation to its completion. Spec: lnet-behaviour §5.
 //!
 //! ```text
 //! sent       launched -> Parked (discovery) -> launched
@@ -10,22 +10,20 @@
 
 use fulmar_base::{BufferId, ConnId, MessageId, Payload, Table, Time};
 use fulmar_lnd::RxId;
-use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
+use fulmar_lnet_wire::{Header, Nid};
 
-use crate::api::{Event, EventKind, MdId};
-use crate::md::Descriptor;
+use crate::api::MdId;
+use crate::matching::Operation;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::PeerNiId;
 
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) header: Header,
     /// What follows the header, of a message that we send.
     pub(crate) payload: Payload,
-    /// The descriptor whose operation this is.
-    pub(crate) md: Option<MdId>,
-    /// The event that completes the operation, but for its status.
-    pub(crate) event: Option<Event>,
+    /// The operation of a descriptor that it carries.
+    pub(crate) operation: Option<Operation>,
     /// Our NID, if it must be this one.
     pub(crate) source: Option<Nid>,
     /// The router that brought the request, if this is the response to it.
@@ -36,7 +34,7 @@ pub(crate) struct Message {
     pub(crate) retries: u32,
     /// It goes where it was sent to, and only once: a ping by which that is watched.
     pub(crate) probe: bool,
-    /// What it holds of this router, if it is on its way through.
+    /// What it holds of this router, if it is forwarded.
     pub(crate) transit: Option<Box<Transit>>,
     pub(crate) stage: Stage,
 }
@@ -53,7 +51,7 @@ pub(crate) struct Transit {
     pub(crate) hold: RouterHold,
     pub(crate) buffer: Option<BufferId>,
     pub(crate) since: Time,
-    /// The LND was told to wait.
+    /// The LND has got the verdict to wait.
     pub(crate) stalled: bool,
 }
 
@@ -69,7 +67,7 @@ pub(crate) enum RouterHold {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
-    /// On its way to a path.
+    /// Needs a path.
     Launched,
     /// Waits until its peer is discovered.
     Parked,
@@ -77,7 +75,7 @@ pub(crate) enum Stage {
     Looping,
     /// Committed to a path.
     Sending(Sending),
-    /// On its way into this router, as [`Message::transit`] says.
+    /// Comes into this router, as [`Message::transit`] says.
     Transit,
     /// A PUT that waits at a lazy portal.
     Delayed(Arrival),
@@ -134,8 +132,7 @@ impl Message {
         Self {
             header,
             payload: Payload::Empty,
-            md: None,
-            event: None,
+            operation: None,
             source,
             router: None,
             target: header.target,
@@ -148,6 +145,11 @@ impl Message {
 
     pub(crate) fn received(header: Header, stage: Stage) -> Self {
         Self { stage, ..Self::sent(header, None) }
+    }
+
+    /// Returns the descriptor whose operation it carries.
+    pub(crate) fn md(&self) -> Option<MdId> {
+        self.operation.as_ref().map(|operation| operation.md)
     }
 
     /// Returns the path of a message that has one.
@@ -174,10 +176,9 @@ impl Message {
         self.transit.is_some() || !matches!(self.stage, Stage::Launched | Stage::Parked)
     }
 
-    /// Makes the message what it was before it had a path.
+    /// Takes the message off its path. The header keeps the latest target, for the event.
     pub(crate) fn leave_path(&mut self) {
         self.stage = Stage::Launched;
-        self.header.target = self.target;
         if self.transit.is_none() {
             self.header.source = Nid::ANY;
         }
@@ -195,11 +196,33 @@ impl Message {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     table: Table<Box<Message>>,
+    /// Memory of messages that have ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    spare: Vec<Box<Message>>,
 }
+
+/// How many messages keep their memory when they have ended.
+const SPARE_MAX: usize = 256;
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Message) -> MessageId {
-        MessageId(self.table.insert(Box::new(message)))
+        let place = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = message;
+                spare
+            }
+            None => Box::new(message),
+        };
+        MessageId(self.table.insert(place))
+    }
+
+    /// Takes the memory of a message that has ended.
+    pub(crate) fn recycle(&mut self, mut message: Box<Message>) {
+        if self.spare.len() < SPARE_MAX {
+            message.payload = Payload::Empty;
+            (message.operation, message.transit) = (None, None);
+            self.spare.push(message);
+        }
     }
 
     pub(crate) fn get(&self, id: MessageId) -> Option<&Message> {
@@ -243,77 +266,4 @@ impl Messages {
     pub(crate) fn waiting_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
         self.queued_on(|sending| sending.hold != Hold::Delayed && path(sending))
     }
-}
-
-/// Returns the event of an operation that `header` carries, to be completed with its status.
-fn event(kind: EventKind, md: MdId, found: &Descriptor, header: &Header) -> Event {
-    let (portal, match_bits, header_data) = match header.body {
-        Body::Put { portal, match_bits, header_data, .. } => (portal, match_bits, header_data),
-        Body::Get { portal, match_bits, .. } => (portal, match_bits, 0),
-        Body::Ack { match_bits, .. } => (0, match_bits, 0),
-        Body::Reply { .. } => (0, 0, 0),
-    };
-    let source = ProcessId { nid: header.source, pid: header.source_pid };
-    Event {
-        kind,
-        target: ProcessId { nid: header.target, pid: header.target_pid },
-        initiator: source,
-        source,
-        portal,
-        match_bits,
-        rlength: header.payload_len,
-        mlength: header.payload_len,
-        header_data,
-        unlinked: false,
-        ..unlink_event(md, found)
-    }
-}
-
-/// Returns the SEND event of a request. Its source is not known before a path is.
-pub(crate) fn send_event(md: MdId, found: &Descriptor, header: &Header) -> Event {
-    let offset = match header.body {
-        Body::Put { offset, .. } | Body::Get { offset, .. } => offset.into(),
-        Body::Ack { .. } | Body::Reply { .. } => 0,
-    };
-    Event { offset, ..event(EventKind::Send, md, found, header) }
-}
-
-/// Returns the UNLINK event of a descriptor, which no message belongs to.
-pub(crate) fn unlink_event(md: MdId, found: &Descriptor) -> Event {
-    Event {
-        kind: EventKind::Unlink,
-        status: Ok(()),
-        md,
-        user: found.md.user,
-        target: ProcessId::ANY,
-        initiator: ProcessId::ANY,
-        source: ProcessId::ANY,
-        sender: Nid::ANY,
-        portal: 0,
-        match_bits: 0,
-        rlength: 0,
-        mlength: 0,
-        offset: 0,
-        header_data: 0,
-        unlinked: true,
-        done: None,
-    }
-}
-
-/// Returns the event of a message that was received: `len` bytes at `offset` are moved.
-pub(crate) fn receive_event(
-    (md, found): (MdId, &Descriptor),
-    header: &Header,
-    (initiator, from): (Nid, Nid),
-    (offset, len): (u64, u32),
-) -> Event {
-    let (kind, rlength) = match header.body {
-        Body::Ack { .. } => (EventKind::Ack, 0),
-        Body::Put { .. } => (EventKind::Put, header.payload_len),
-        Body::Get { sink_len, .. } => (EventKind::Get, sink_len),
-        Body::Reply { .. } => (EventKind::Reply, header.payload_len),
-    };
-    let mut event = event(kind, md, found, header);
-    event.initiator.nid = initiator;
-    Event { sender: from, rlength, mlength: len, offset, ..event }
 }

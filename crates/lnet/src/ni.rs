@@ -7,10 +7,8 @@ use fulmar_lnd::NiConfig;
 use fulmar_lnet_wire::{Net, Nid};
 
 use crate::Lnet;
-use crate::credits::Credits;
-use crate::health::{Condition, Silence};
-use crate::machine::Timer;
-use crate::peer::Allowance;
+use crate::credits::Allowance;
+use crate::health::Target;
 use crate::views::{self, PRIORITY_LOWEST};
 
 /// An interface; never used twice, so that a message in flight cannot return its credit to a
@@ -29,21 +27,18 @@ pub(crate) struct Ni {
     pub(crate) config: NiConfig,
     /// How long its LND waits at most; sets the deadline of messages (lnet-behaviour §11.2).
     pub(crate) lnd_timeout: Duration,
-    pub(crate) credits: Credits,
     /// When it was last chosen; lower is longer ago.
     pub(crate) stamp: u64,
     /// Its link is down.
     pub(crate) fatal: bool,
     /// The administrator has taken it out of use.
     pub(crate) disabled: bool,
-    /// Nobody has asked for this router on its network for long.
+    /// No node of its network has pinged this router for long.
     pub(crate) silent: bool,
-    pub(crate) condition: Condition,
-    pub(crate) silence: Silence,
     /// UDSP: its own priority and that of its network.
     pub(crate) priority: u32,
     pub(crate) net_priority: u32,
-    /// When somebody last pinged us by its network.
+    /// When a node of its network last pinged us.
     pub(crate) pinged: Time,
     pub(crate) traffic: views::Traffic,
 }
@@ -67,31 +62,33 @@ impl Lnet {
         if ni.nid.is_any() || tunables.credits == 0 || tunables.peer_credits == 0 {
             return Err(Errno::EINVAL);
         }
-        if self.routes.lead_to(ni.nid.net()) {
+        if self.routing.leads_to(ni.nid.net()) {
             return Err(Errno::EUSERS);
         }
         tunables.peer_credits = tunables.peer_credits.min(tunables.credits);
         self.next_ni += 1;
+        self.credits.add_ni(NiId(self.next_ni), tunables.credits);
+        self.health.add(Target::Ni(NiId(self.next_ni)));
         let net = ni.nid.net();
         let first_of_net = !self.is_local(net);
         self.nis.push(Ni {
             id: NiId(self.next_ni),
-            credits: Credits::new(ni.tunables.credits),
             config: ni,
             lnd_timeout,
             stamp: 0,
             fatal: false,
             disabled: false,
             silent: false,
-            condition: Condition::default(),
-            silence: Silence::default(),
             priority: PRIORITY_LOWEST,
             net_priority: PRIORITY_LOWEST,
             pinged: now,
             traffic: views::Traffic::default(),
         });
         if first_of_net {
-            self.peers.net_added(net, self.allowance(net));
+            let allowance = self.allowance(net);
+            for id in self.peers.on_net(net) {
+                self.credits.allow(id, allowance);
+            }
         }
         self.udsp_changed();
         self.info_changed();
@@ -119,22 +116,25 @@ impl Lnet {
             self.finalize_send(now, message, Err(Errno::ESHUTDOWN));
         }
         self.nis.remove(index);
-        self.timers.clear(Timer::RecoverNi(id));
+        self.credits.remove_ni(id);
+        self.health.remove(Target::Ni(id));
         if !self.is_local(nid.net()) {
             self.forget_gateways_on(nid.net());
             self.peers.net_removed(nid.net(), &self.local_nets());
+            self.follow_peers(now);
             for orphan in self.peers.orphans() {
-                self.delete_peer(orphan);
+                self.peers.delete(orphan);
             }
+            self.follow_peers(now);
         }
         self.info_changed();
         self.settle(now);
         Ok(())
     }
 
-    /// Returns what peers are told of an interface.
+    /// Returns whether peers are told that an interface is up.
     pub(crate) fn is_up(&self, ni: &Ni) -> bool {
-        !ni.fatal && !ni.disabled && !ni.silent && ni.condition.published_up
+        !ni.fatal && !ni.disabled && !ni.silent && self.health.is_published_up(ni.id)
     }
 
     pub(crate) fn ni(&self, id: NiId) -> Option<&Ni> {
@@ -173,7 +173,7 @@ impl Lnet {
             return Allowance::default();
         };
         let tx = tunables.peer_credits;
-        let router = [tunables.peer_buffer_credits, self.router.config.peer_buffer_credits, tx];
+        let router = [tunables.peer_buffer_credits, self.routing.config().peer_buffer_credits, tx];
         let router = router.into_iter().find(|credits| *credits > 0).unwrap_or(tx);
         Allowance { tx, router }
     }

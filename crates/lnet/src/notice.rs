@@ -1,4 +1,4 @@
-//! What the machine reports to the log.
+//! What the core reports to the log.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Our own ping info, and the pings that administrators ask for.
+//! Our own ping info, and the pings that administrators request.
 //! Spec: lnet-behaviour §9.1, §9.2, lnet-wire §9.2, §9.3.
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use fulmar_wire::Order;
 use crate::Lnet;
 use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
 use crate::machine::OwnEvent;
-use crate::md::Owner;
+use crate::matching::Owner;
 use crate::notice::Notice;
-use crate::peer::PeerState;
+use crate::peers::PeerState;
 
-/// What we say of ourselves.
+/// Our own ping info.
 #[derive(Debug)]
 pub(crate) struct OwnInfo {
     pub(crate) started: bool,
@@ -33,11 +33,11 @@ impl Default for OwnInfo {
     }
 }
 
-/// The sink of an administrator's ping, as `lnetctl ping` has it.
+/// The sink of an administrator's ping, as that of `lnetctl ping`.
 const QUERY_SINK: u32 = 3960;
 
 impl Lnet {
-    /// Pings a node, from `source` if that is given; [`Output::Pinged`] tells the result.
+    /// Pings a node, from `source` if that is given; [`Output::Pinged`] has the result.
     pub fn ping(
         &mut self,
         now: Time,
@@ -46,12 +46,12 @@ impl Lnet {
         timeout: Duration,
     ) -> QueryId {
         let query = self.new_query();
-        let md = self.mds.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
+        let md = self.matching.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
         self.queries.insert(query, (md, target.nid));
         let body = self.ping_body(md, QUERY_SINK);
         self.request(now, md, source, target, body).expect("the descriptor is new");
-        if self.mds.find(md).is_some() {
-            self.expect_response(now, md, timeout);
+        if self.matching.is_live(md) {
+            self.matching.expect_response(md, now + timeout);
         }
         self.settle(now);
         query
@@ -65,7 +65,7 @@ impl Lnet {
     /// Returns the body of a ping.
     pub(crate) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
         Body::Get {
-            reply: self.handle(md),
+            reply: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
             portal: RESERVED_PORTAL,
             offset: 0,
@@ -73,7 +73,7 @@ impl Lnet {
         }
     }
 
-    /// Something has happened to a ping that an administrator asked for.
+    /// Takes an event of a ping that an administrator requested.
     pub(crate) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
         let Some((_, target)) = self.queries.get(&query).copied() else { return };
         let result = match (event.kind, event.status) {
@@ -100,10 +100,10 @@ impl Lnet {
         Ok(PingReply { primary, multi_rail, pid: decoded.info.pid, nids })
     }
 
-    /// Returns what we say of ourselves: the interfaces of one network follow each other.
+    /// Returns our own ping info: the interfaces of one network follow each other.
     pub(crate) fn own_info(&self) -> PingInfo {
         let mut features = Features::NI_STATUS.with(Features::MULTI_RAIL);
-        if !self.advertises_routing() {
+        if !self.routing.advertises() {
             features = features.with(Features::RTE_DISABLED);
         }
         if self.globals.discovery {
@@ -140,7 +140,7 @@ impl Lnet {
         bytes
     }
 
-    /// Returns the part of our ping info that a ping asks for.
+    /// Returns the part of our ping info that a ping requests.
     pub(crate) fn info_part(&mut self, offset: u32, len: u32) -> Payload {
         let bytes = self.info_bytes();
         let rest = bytes.get(offset as usize..).unwrap_or_default();
@@ -152,12 +152,13 @@ impl Lnet {
         }
     }
 
-    /// Our interfaces have changed: peers that track them are told.
+    /// Our interfaces have changed: peers that track them are notified.
     pub(crate) fn info_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
             self.own.sequence = self.own.sequence.wrapping_add(1);
-            self.push_where_due();
+            self.own_changed();
+            self.peers.push_where_due();
         }
     }
 
@@ -166,21 +167,22 @@ impl Lnet {
         self.own.bytes = None;
     }
 
-    /// The status of one of our interfaces has changed. The sequence number stays, so only a
-    /// forced push tells. Spec: lnet-behaviour §9.1.
+    /// The status of one of our interfaces has changed. The sequence number stays, so that only a
+    /// forced push reports it. Spec: lnet-behaviour §9.1.
     pub(crate) fn status_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
-            self.force_push();
+            self.peers.force_push();
         }
     }
 
-    /// Discovery was switched on or off. The sequence number stays, so only a forced push tells
-    /// those who would push to us.
+    /// Discovery was switched on or off. The sequence number stays, so that only a forced push
+    /// reports it to those who would push to us.
     pub(crate) fn discovery_switched(&mut self) {
         self.own.bytes = None;
+        self.own_changed();
         if !self.globals.discovery {
-            self.force_push();
+            self.peers.force_push();
         }
     }
 }

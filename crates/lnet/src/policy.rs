@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use fulmar_lnet_wire::Nid;
 
 use crate::Lnet;
-use crate::peer::{PeerId, PeerNiId, Policy};
+use crate::peers::{Peer, PeerId, PeerNi, PeerNiId, Policy};
 
 impl Lnet {
     /// Asks the policies about a NID of a peer that has just become known.
@@ -32,25 +32,26 @@ impl Lnet {
     }
 
     fn ask_policy(&mut self, id: PeerNiId, ours: &[Nid], gateways: &[Nid]) {
-        let Some(ni) = self.peers.ni_mut(id) else { return };
-        let nid = ni.nid;
-        ni.policy = Policy {
+        let Some(nid) = self.peers.ni(id).map(PeerNi::nid) else { return };
+        let policy = Policy {
             priority: self.udsp.peer_ni_priority(nid),
             net_priority: self.udsp.peer_net_priority(nid.net()),
             nids: self.udsp.preferred_nids(nid, ours),
             gateways: self.udsp.preferred_gateways(nid, gateways),
         };
+        self.peers.set_policy(id, policy);
     }
 
-    fn own_nids(&self) -> Vec<Nid> {
+    pub(crate) fn own_nids(&self) -> Vec<Nid> {
         self.nis.iter().map(|ni| ni.config.nid).collect()
     }
 
     /// Routes are fewer than peers.
     fn gateway_nids(&self) -> Vec<Nid> {
-        let gateways = self.routes.iter().filter_map(|(_, route)| self.peers.owner(route.gateway));
+        let gateways = self.routing.routes();
+        let gateways = gateways.filter_map(|(_, route)| self.peers.owner(route.config().gateway));
         let gateways: BTreeSet<PeerId> = gateways.collect();
         let peers = gateways.into_iter().filter_map(|id| self.peers.peer(id));
-        peers.map(|peer| peer.primary).collect()
+        peers.map(Peer::primary).collect()
     }
 }

@@ -1,31 +1,30 @@
-//! Rails that come and go: links, the administrator's switch, and what LNDs tell of the way to a
-//! peer. Spec: lnet-behaviour §8.8, §14.1.
+//! Rails that fail and return: links, the administrator's switch, and what LNDs report of the path
+//! to a peer. Spec: lnet-behaviour §8.8, §14.1.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnd::{FailureClass, PathState};
 use fulmar_lnet_wire::Nid;
-use fulmar_lnet_wire::ping::NiStatus;
 
 use crate::Lnet;
-use crate::machine::{HEALTH_MAX, Timer};
+use crate::health::{HEALTH_MAX, Target};
 use crate::message::{Arrival, Sending};
-use crate::peer::{PeerNiId, PeerState};
+use crate::peers::{PeerNiId, PeerState};
 
 impl Lnet {
     /// Takes note that the link of an interface has come up or gone down.
     ///
-    /// An interface without a link is used only if all are. What waits for it goes another way,
-    /// and peers are told.
+    /// An interface without a link is used only if all are. What waits for it takes another path,
+    /// and peers are notified.
     pub fn handle_link(&mut self, now: Time, nid: Nid, up: bool) {
         let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == nid) else { return };
         if ni.fatal != up {
             return;
         }
         ni.fatal = !up;
-        ni.condition.pings = 0;
-        let (id, ill) = (ni.id, ni.condition.value < HEALTH_MAX);
-        if up && ill {
-            self.recover_now(now, Timer::RecoverNi(id));
+        let id = ni.id;
+        self.health.reset_pauses(Target::Ni(id));
+        if up {
+            self.health.try_again(now, Target::Ni(id));
         }
         if !up {
             self.leave(|path| path.ni == id);
@@ -34,7 +33,7 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Takes an interface out of use, or puts it back. Whatever is under way on it is finished,
+    /// Takes an interface out of use, or puts it back. All that is under way on it is finished,
     /// and so is what others send to it; new messages of ours use it only if there is no other.
     ///
     /// # Errors
@@ -59,7 +58,7 @@ impl Lnet {
         }
         let peer = self.peers.owner(arrival.from).and_then(|peer| self.peers.peer(peer));
         peer.is_some_and(|peer| {
-            peer.state.has(PeerState::MULTI_RAIL) && peer.pushed == self.own.sequence
+            peer.has(PeerState::MULTI_RAIL) && peer.pushed() == self.own.sequence
         })
     }
 
@@ -69,9 +68,8 @@ impl Lnet {
         match state {
             PathState::Up => {
                 self.peer_ni_is_back(now, id);
-                if let Some(own) = self.ni_of(ni).filter(|ni| ni.condition.value < HEALTH_MAX) {
-                    let timer = Timer::RecoverNi(own.id);
-                    self.recover_now(now, timer);
+                if let Some(own) = self.ni_of(ni).map(|ni| ni.id) {
+                    self.health.try_again(now, Target::Ni(own));
                 }
             }
             PathState::Down => self.peer_ni_is_lost(id),
@@ -81,7 +79,7 @@ impl Lnet {
     }
 
     /// Nothing that is sent by an interface to a NID of a peer arrives there: either may be at
-    /// fault. What waits goes another way.
+    /// fault. What waits takes another path.
     fn path_stalled(&mut self, now: Time, ni: Nid, id: PeerNiId) {
         let own = self.ni_of(ni).map(|ni| ni.id);
         if let Some(own) = own.filter(|_| self.nis.len() > 1) {
@@ -92,54 +90,32 @@ impl Lnet {
         self.leave(|path| path.peer_ni == id && Some(path.ni) == own);
     }
 
-    /// Has what waits for credits of a way look for another. Responses find one only if the way
+    /// Sends by another path what waits for credits of a path. Responses get one only if the path
     /// is known to be broken.
-    pub(crate) fn leave(&mut self, way: impl Fn(&Sending) -> bool) {
-        let mut queued = self.messages.waiting_on(way);
+    pub(crate) fn leave(&mut self, path: impl Fn(&Sending) -> bool) {
+        let mut queued = self.messages.waiting_on(path);
         queued.retain(|id| self.messages.get(*id).is_some_and(|message| !message.probe));
         self.divert(queued);
     }
 
     fn peer_ni_is_lost(&mut self, id: PeerNiId) {
-        let Some(ni) = self.peers.ni_mut(id) else { return };
-        ni.lost = true;
-        let peer = ni.peer;
-        self.gateway_ni_lost(peer, id);
+        if let Some(peer) = self.peers.set_lost(id, true) {
+            self.gateway_ni_lost(peer, id);
+        }
     }
 
     /// A NID of a peer can be reached again, or says so: it is tried at once.
     pub(crate) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
-        let Some(ni) = self.peers.ni_mut(id) else { return };
-        ni.lost = false;
-        ni.condition.pings = 0;
-        let (peer, heard) = (ni.peer, ni.heard.is_some());
-        if !heard {
-            ni.condition.set(HEALTH_MAX);
+        let Some(peer) = self.peers.set_lost(id, false) else { return };
+        let target = Target::PeerNi(id);
+        self.health.reset_pauses(target);
+        if self.health.last_heard(target).is_none() {
+            self.health.set(now, target, HEALTH_MAX);
         }
-        if ni.condition.value < HEALTH_MAX {
-            self.recover_now(now, Timer::RecoverPeerNi(id));
-        }
-        let dead = self.peers.peer(peer).and_then(|peer| peer.gateway.as_ref());
-        if dead.is_some_and(|gateway| !gateway.alive) {
-            if let Some(ni) = self.peers.ni_mut(id) {
-                ni.status = NiStatus::UP;
-            }
+        self.health.try_again(now, target);
+        if self.routing.gateway(peer).is_some_and(|(_, alive)| !alive) {
+            self.peers.set_alive(id, true);
             self.check_gateway(now, peer);
         }
-    }
-
-    /// Sets the state bits of a peer, for those who test discovery.
-    ///
-    /// # Errors
-    /// ENOENT if no peer has this NID.
-    pub fn set_peer_state(&mut self, now: Time, nid: Nid, state: u32) -> Result<(), Errno> {
-        let peer = self.peers.owner(nid).ok_or(Errno::ENOENT)?;
-        if let Some(found) = self.peers.peer_mut(peer) {
-            // What is under way stays so: its end is waited for.
-            let busy = PeerState::DISCOVERING.0 | PeerState::PING_SENT.0 | PeerState::PUSH_SENT.0;
-            found.state = PeerState((state & !busy) | (found.state.0 & busy));
-        }
-        self.settle(now);
-        Ok(())
     }
 }

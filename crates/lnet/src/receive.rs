@@ -2,17 +2,16 @@
 
 use fulmar_base::{Errno, MessageId, Payload, Sink, Time};
 use fulmar_lnd::{Received, RxId, Verdict};
-use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::api::{MdId, MdOptions, Output};
-use crate::machine::HEALTH_MAX;
-use crate::message::{Arrival, Message, Origin, Stage, receive_event};
+use crate::api::{MdOptions, Output};
+use crate::health::Target;
+use crate::matching::{Found, Matched, Operation, Query};
+use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
 use crate::notice::Notice;
-use crate::peer::PeerNiId;
-use crate::portal::{Found, Matched, Query};
+use crate::peers::{PeerNi, PeerNiId};
 
 impl Lnet {
     /// Takes a header. Its verdict, which names the message, is among the outputs at once.
@@ -61,10 +60,10 @@ impl Lnet {
         if self.faults.fails(header.source) || self.faults.drop_received(now, header, arrival.ni) {
             return Err("a fault was asked for");
         }
-        let sender = self.sender(arrival.ni, arrival.from).ok_or("the peer table is full")?;
+        let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
         let routed = header.source.net() != arrival.ni.net();
         if routed && self.globals.drop_asym_route && ours {
-            let peer = self.peers.ni(sender).map(|ni| ni.peer);
+            let peer = self.peers.ni(sender).map(PeerNi::peer);
             if peer.and_then(|peer| self.route_by(peer, header.source.net())).is_none() {
                 return Err("no route leads back by the gateway that it came from");
             }
@@ -73,24 +72,16 @@ impl Lnet {
         Ok(sender)
     }
 
-    /// Something has come from a NID of a peer, by an interface of ours: both work. Whoever sends
-    /// requests from a NID uses it, whatever he told of it before; responses have no choice.
+    /// Something has come from a NID of a peer, by an interface of ours: both work.
     fn heard(&mut self, now: Time, ni: NiId, sender: PeerNiId, request: bool) {
-        let Some(found) = self.peers.ni_mut(sender) else { return };
-        found.heard = Some(now);
-        found.silence.heard(now);
-        found.status = NiStatus::UP;
-        found.told_down &= !request;
-        let (ill, peer) = (found.condition.value < HEALTH_MAX, found.peer);
-        if ill {
+        let Some(peer) = self.peers.heard(sender, request) else { return };
+        if !self.health.heard(now, Target::PeerNi(sender)) {
             self.raise_peer_ni(now, sender);
         }
-        if !self.routes.is_empty() {
+        if self.routing.has_routes() {
             self.gateway_alive(peer);
         }
-        let Some(own) = self.ni_mut(ni) else { return };
-        own.silence.heard(now);
-        if own.condition.value < HEALTH_MAX {
+        if !self.health.heard(now, Target::Ni(ni)) {
             self.raise_ni(now, ni);
         }
     }
@@ -141,16 +132,17 @@ impl Lnet {
 
     /// Makes a record of who sent us something; the first interface it came by is the one by
     /// which it knows us.
-    pub(crate) fn sender(&mut self, ni: Nid, from: Nid) -> Option<PeerNiId> {
+    pub(crate) fn sender(&mut self, now: Time, ni: Nid, from: Nid) -> Option<PeerNiId> {
         if let Some(found) = self.peers.find(from) {
             return Some(found);
         }
         if self.peers.is_full() {
             return None;
         }
-        self.create_peer(from);
+        self.peers.create(from);
+        self.follow_peers(now);
         let found = self.peers.find(from)?;
-        self.peers.ni_mut(found)?.preferred = Some(ni);
+        self.peers.prefer(found, ni);
         Some(found)
     }
 
@@ -165,10 +157,8 @@ impl Lnet {
             }
             Body::Put { .. } => self.handle_put(now, arrival, header),
             Body::Get { .. } => self.handle_get(now, arrival, header),
-            Body::Reply { handle } => self.handle_reply(now, arrival, header, handle),
-            Body::Ack { handle, accepted, .. } => {
-                self.handle_ack(now, arrival, header, handle, accepted);
-            }
+            Body::Reply { .. } => self.handle_reply(now, arrival, header),
+            Body::Ack { .. } => self.handle_ack(now, arrival, header),
         }
     }
 
@@ -179,9 +169,9 @@ impl Lnet {
                 let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
                 self.take_put(now, id, arrival, found);
             }
-            Matched::Nothing if self.portals.is_lazy(query.portal) => {
+            Matched::Nothing if self.matching.is_lazy(query.portal) => {
                 let id = self.receive(Message::received(header, Stage::Delayed(arrival)));
-                self.portals.delay(query.portal, id);
+                self.matching.delay(query.portal, id);
                 self.answer(arrival, Verdict::Wait);
             }
             missed => self.drop_message(now, arrival, &header, reason(missed, &query)),
@@ -196,15 +186,12 @@ impl Lnet {
             Matched::Found(found) => found,
             missed => return self.drop_message(now, arrival, &header, reason(missed, &query)),
         };
-        self.begin(found);
-        let md = self.mds.get(found.md).expect("the search found it");
-        let nids = (found.initiator, arrival.from);
-        let event = receive_event((found.md, md), &header, nids, (found.offset, found.len));
-        let payload = md.payload(found.offset, found.len);
+        let operation = Some(Operation::get(found, &header, arrival.from));
+        let payload = self.matching.payload(found);
         self.nothing_follows(arrival);
         self.count_received(arrival, &header, 0);
         let reply = self.reply(&header, arrival, reply, payload);
-        self.send_reply(now, arrival, Message { md: Some(found.md), event: Some(event), ..reply });
+        self.send_reply(now, arrival, Message { operation, ..reply });
     }
 
     /// Returns a REPLY to `get`.
@@ -227,115 +214,51 @@ impl Lnet {
         self.looped(now, arrival);
     }
 
-    fn handle_reply(&mut self, now: Time, arrival: Arrival, header: Header, handle: Handle) {
-        let len = header.payload_len;
-        let found = self.find_request(handle, &header, arrival).and_then(|md| {
-            let found = self.mds.get(md).ok_or("nobody waits for it")?;
-            let cut = found.md.options.has(MdOptions::TRUNCATE);
-            match u64::from(len) <= found.md.len || cut {
-                true => Ok((md, (found.md.len.min(len.into())) as u32)),
-                false => Err("it is longer than what it is for"),
-            }
-        });
-        let (md, len) = match found {
-            Ok(found) => found,
+    fn handle_reply(&mut self, now: Time, arrival: Arrival, header: Header) {
+        let (operation, len) = match self.begin_response(arrival, &header) {
+            Ok(begun) => begun,
             Err(reason) => return self.drop_message(now, arrival, &header, reason),
         };
-        let id = self.begin_response(arrival, header, md, len);
-        let sink = self.mds.get(md).expect("it was found").sink(0, len);
+        let sink = self.matching.reply_sink(operation.md, len);
+        let message = Message::received(header, Stage::Receiving(arrival));
+        let id = self.receive(Message { operation: Some(operation), ..message });
         self.accept(now, id, arrival, sink);
     }
 
-    fn handle_ack(
-        &mut self,
-        now: Time,
-        arrival: Arrival,
-        header: Header,
-        handle: Handle,
-        accepted: u32,
-    ) {
-        match self.find_request(handle, &header, arrival) {
-            Ok(md) => {
-                let id = self.begin_response(arrival, header, md, accepted);
+    /// An ACK is whole when its header has come, and is never kept as a message.
+    fn handle_ack(&mut self, now: Time, arrival: Arrival, header: Header) {
+        match self.begin_response(arrival, &header) {
+            Ok((operation, _)) => {
+                self.counters.message_born();
                 self.nothing_follows(arrival);
-                self.finalize_receive(now, id, Ok(()), Vec::new());
+                self.end_received(now, &operation, &header, arrival, Ok(()), Vec::new());
+                self.counters.message_died();
                 self.looped(now, arrival);
             }
             Err(reason) => self.drop_message(now, arrival, &header, reason),
         }
     }
 
-    /// Finds the descriptor that an ACK or a REPLY is for.
-    ///
-    /// The handle alone would do for a peer that means well. A stranger could guess one, so the
-    /// answer must come from the node that was asked, from whichever of its NIDs.
-    fn find_request(
-        &self,
-        handle: Handle,
-        header: &Header,
-        arrival: Arrival,
-    ) -> Result<MdId, &'static str> {
-        let md = MdId(handle.object);
-        let found = self.mds.find(md).filter(|_| handle.interface == self.interface_cookie);
-        let found = found.filter(|found| !found.passive && found.threshold != Some(0));
-        let request = found.and_then(|found| found.request).ok_or("nobody waits for it")?;
-        let wanted = match header.body {
-            Body::Ack { .. } => request.put,
-            _ => request.get,
-        };
-        let from_target = match request.target {
-            Some(nid) => nid == header.source || self.peers.same_peer(nid, header.source),
-            None => true,
-        };
-        let looped = matches!(arrival.origin, Origin::Loopback(_));
-        match wanted && (from_target || looped) {
-            true => Ok(md),
-            false => Err("it does not answer what was asked"),
-        }
-    }
-
+    /// Begins the response that an ACK or a REPLY is, and returns how many bytes it moves.
     fn begin_response(
         &mut self,
         arrival: Arrival,
-        header: Header,
-        md: MdId,
-        len: u32,
-    ) -> MessageId {
-        self.response_came(md);
-        let found = self.mds.get_mut(md).expect("it was found");
-        found.begin();
-        let nids = (self.peers.primary(header.source), arrival.from);
-        let event = receive_event((md, found), &header, nids, (0, len));
-        let message = Message::received(header, Stage::Receiving(arrival));
-        self.receive(Message { md: Some(md), event: Some(event), ..message })
+        header: &Header,
+    ) -> Result<(Operation, u32), &'static str> {
+        let looped = matches!(arrival.origin, Origin::Loopback(_));
+        let same_peer = |a, b| self.peers.same_peer(a, b);
+        let (md, len) = self.matching.find_response(header, looped, same_peer)?;
+        let initiator = self.peers.primary(header.source);
+        Ok((Operation::response(md, initiator, len), len))
     }
 
     /// Gives a PUT the memory that was found for it.
     pub(crate) fn take_put(&mut self, now: Time, id: MessageId, arrival: Arrival, found: Found) {
-        self.begin(found);
-        let header = self.messages.live(id).header;
-        let md = self.mds.get(found.md).expect("the search found it");
-        let nids = (found.initiator, arrival.from);
-        let event = receive_event((found.md, md), &header, nids, (found.offset, found.len));
-        let sink = md.sink(found.offset, found.len);
+        let sink = self.matching.sink(found);
         let message = self.messages.live(id);
         message.stage = Stage::Receiving(arrival);
-        message.md = Some(found.md);
-        message.event = Some(event);
+        message.operation = Some(Operation::put(found));
         self.accept(now, id, arrival, sink);
-    }
-
-    /// Begins the operation that a search has found, and takes an exhausted descriptor off its
-    /// entry so that the next message cannot find it.
-    fn begin(&mut self, found: Found) {
-        let md = self.mds.get_mut(found.md).expect("the search found it");
-        md.begin();
-        md.offset = found.offset + u64::from(found.len);
-        if md.md.auto_unlink && md.is_exhausted() {
-            md.zombie = true;
-            md.me = None;
-            self.portals.detach(found.me);
-        }
     }
 
     /// Adds a message that is being received.
@@ -351,7 +274,7 @@ impl Lnet {
         id
     }
 
-    /// Has the payload of a message put into `sink`.
+    /// Lets the payload of a message be put into `sink`.
     pub(crate) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
         match arrival.origin {
             Origin::Lnd(..) => {
@@ -363,12 +286,12 @@ impl Lnet {
         }
     }
 
-    /// Tells the LND that it may go on behind a header without payload.
+    /// Lets the LND go on behind a header without payload.
     pub(crate) fn nothing_follows(&mut self, arrival: Arrival) {
         self.answer(arrival, Verdict::Receive(Sink::Discard { len: 0 }));
     }
 
-    /// Tells the LND what becomes of a message. One that nobody here waits for is forgotten.
+    /// Answers the LND what becomes of a message. One that is not kept here is forgotten.
     pub(crate) fn answer(&mut self, arrival: Arrival, verdict: Verdict) {
         let Origin::Lnd(rx, conn) = arrival.origin else { return };
         if verdict != Verdict::Wait && self.receiving.get(rx.0) == Some(&None) {
@@ -377,7 +300,7 @@ impl Lnet {
         self.outputs.push_back(Output::Verdict { ni: arrival.ni, conn, rx, verdict });
     }
 
-    /// Forgets the name of a message that its LND has done with.
+    /// Forgets the name of a message that its LND has finished with.
     pub(crate) fn received(&mut self, arrival: Arrival) {
         if let Origin::Lnd(rx, _) = arrival.origin {
             self.receiving.remove(rx.0);
@@ -414,8 +337,8 @@ impl Lnet {
         Some(Query { operation, initiator, pid, portal, match_bits, offset, len })
     }
 
-    fn search(&self, query: &Query) -> Matched {
-        self.portals.search(&self.mds, query, |a, b| self.peers.same_peer(a, b))
+    fn search(&mut self, query: &Query) -> Matched {
+        self.matching.incoming(query, |a, b| self.peers.same_peer(a, b))
     }
 
     fn handle_ping(&mut self, now: Time, arrival: Arrival, header: Header, match_bits: u64) {

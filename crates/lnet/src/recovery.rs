@@ -1,8 +1,8 @@
 //! Recovery: pings of what has failed, until it answers. Spec: lnet-behaviour §11.6.
 //!
 //! A NID of a peer is pinged exactly there. One of our own interfaces pings a neighbour that was
-//! heard of lately, where a kernel node pings itself through its LND: only a neighbour's answer
-//! shows that the network behind the interface works.
+//! heard of lately, where a kernel node pings itself through its LND: only the answer of a
+//! neighbour shows that the network behind the interface works.
 
 use std::time::Duration;
 
@@ -12,98 +12,83 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 
 use crate::Lnet;
 use crate::api::{MdId, Memory};
-use crate::machine::{HEALTH_MAX, OwnEvent, Timer};
-use crate::md::Owner;
+use crate::health::{PingDue, Target};
+use crate::machine::OwnEvent;
+use crate::matching::Owner;
 use crate::ni::NiId;
-use crate::peer::PeerNiId;
+use crate::peers::{PeerNi, PeerNiId};
 use crate::views;
 
-/// The pause before the first ping.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
 impl Lnet {
-    /// Has something recover; the timer tells what.
-    pub(crate) fn recover(&mut self, now: Time, timer: Timer) {
-        if self.timers.get(timer).is_none() {
-            self.timers.set(timer, now + FIRST_PAUSE);
+    /// Returns the NIDs that wait to recover.
+    pub fn recovery(&self) -> views::Recovery {
+        let local = self.nis.iter().filter(|ni| self.health.is_recovering(Target::Ni(ni.id)));
+        let waits = |id| self.health.is_recovering(Target::PeerNi(id));
+        let peer = self.peers.all_nis().filter(|(id, _)| waits(*id));
+        views::Recovery {
+            local: local.map(|ni| ni.config.nid).collect(),
+            peer: peer.map(|(_, ni)| ni.nid()).collect(),
         }
     }
 
-    /// Has something be pinged at once, and soon again if that fails.
-    pub(crate) fn recover_now(&mut self, now: Time, timer: Timer) {
-        self.timers.set(timer, now);
-    }
-
-    /// Returns the NIDs that wait to recover.
-    pub fn recovery(&self) -> views::Recovery {
-        let waits = |timer| self.timers.get(timer).is_some();
-        let local = self.nis.iter().filter(|ni| waits(Timer::RecoverNi(ni.id)));
-        let peer = self.peers.all_nis().filter(|(id, _)| waits(Timer::RecoverPeerNi(*id)));
-        views::Recovery {
-            local: local.map(|ni| ni.config.nid).collect(),
-            peer: peer.map(|(_, ni)| ni.nid).collect(),
+    /// Pings what waits to recover.
+    pub(crate) fn recover(&mut self, now: Time, target: Target) {
+        let Some(due) = self.health.ping_due(target) else { return };
+        match target {
+            Target::Ni(id) => self.recover_ni(now, id, due),
+            Target::PeerNi(id) => self.recover_peer_ni(now, id, due),
         }
     }
 
     /// Pings a neighbour of one of our interfaces.
-    pub(crate) fn recover_ni(&mut self, now: Time, id: NiId) {
+    fn recover_ni(&mut self, now: Time, id: NiId, due: PingDue) {
         let Some(ni) = self.ni(id) else { return };
-        let (own, old, pings) = (ni.config.nid, ni.condition.ping, ni.condition.pings);
-        if ni.condition.value == HEALTH_MAX {
-            return;
-        }
-        let fatal = ni.fatal;
-        self.forget_probe(old);
-        self.timers.set(Timer::RecoverNi(id), now + self.pause(pings));
+        let (own, fatal, target) = (ni.config.nid, ni.fatal, Target::Ni(id));
+        self.forget_probe(due.previous);
+        self.health.schedule(target, now + self.pause(due.pings));
         // There is no point while its link is down; the link's return begins anew.
         let neighbour = self.neighbour(own).filter(|_| !fatal);
-        let ping = neighbour.map(|nid| self.probe(now, Owner::NiProbe(id), Some(own), nid));
-        let alone = !fatal && ping.is_none();
-        if let Some(ni) = self.ni_mut(id) {
-            ni.condition.ping = ping;
-            ni.condition.pings = pings.saturating_add(1);
-        }
-        if alone {
-            // Nobody has ever been heard of there: nothing speaks against it.
+        let ping = neighbour.map(|nid| self.probe(now, Owner::Probe(target), Some(own), nid));
+        self.health.pinged(target, ping, due.pings);
+        if !fatal && ping.is_none() {
+            // Nothing has ever come from that network: nothing speaks against the interface.
             self.raise_ni(now, id);
         }
     }
 
     /// Pings a NID of a peer.
-    pub(crate) fn recover_peer_ni(&mut self, now: Time, id: PeerNiId) {
-        let Some(ni) = self.peers.ni(id) else { return };
-        let (nid, old, pings) = (ni.nid, ni.condition.ping, ni.condition.pings);
+    fn recover_peer_ni(&mut self, now: Time, id: PeerNiId, due: PingDue) {
+        let Some(nid) = self.peers.ni(id).map(PeerNi::nid) else { return };
+        let target = Target::PeerNi(id);
         let limit = Duration::from_secs(self.globals.recovery_limit.into());
-        let aged = !limit.is_zero() && ni.heard.is_none_or(|heard| now.since(heard) > limit);
-        let wanted = ni.condition.value < HEALTH_MAX && ni.heard.is_some() && !aged;
-        if !wanted || self.peers.find(nid) != Some(id) || !self.is_local(nid.net()) {
+        let Some(heard) = due.heard else { return };
+        let aged = !limit.is_zero() && now.since(heard) > limit;
+        if aged || self.peers.find(nid) != Some(id) || !self.is_local(nid.net()) {
             return;
         }
-        self.forget_probe(old);
-        self.timers.set(Timer::RecoverPeerNi(id), now + self.pause(pings));
-        let ping = self.probe(now, Owner::PeerProbe(id), None, nid);
-        if let Some(ni) = self.peers.ni_mut(id) {
-            ni.condition.ping = Some(ping);
-            ni.condition.pings = pings.saturating_add(1);
-        }
+        self.forget_probe(due.previous);
+        self.health.schedule(target, now + self.pause(due.pings));
+        let ping = self.probe(now, Owner::Probe(target), None, nid);
+        self.health.pinged(target, Some(ping), due.pings);
     }
 
-    /// How long until the ping after `pings` others.
+    /// Returns how long it is until the ping after `pings` others.
     fn pause(&self, pings: u32) -> Duration {
         let longest = u64::from(self.globals.max_recovery_ping_interval);
         Duration::from_secs(1u64.checked_shl(pings).unwrap_or(longest).min(longest))
     }
 
-    /// Returns the NID on the network of `nid` that was last heard of, if any was.
+    /// Returns the NID on the network of `nid` from which something came last, if any did.
     fn neighbour(&self, nid: Nid) -> Option<Nid> {
-        let on_net = self.peers.all_nis().map(|(_, ni)| ni);
-        let on_net = on_net.filter(|ni| ni.nid.net() == nid.net() && ni.heard.is_some());
-        on_net.max_by_key(|ni| (ni.heard, ni.nid)).map(|ni| ni.nid)
+        let on_net = self.peers.all_nis().filter(|(_, ni)| ni.nid().net() == nid.net());
+        let heard = on_net
+            .filter_map(|(id, ni)| Some((self.health.last_heard(Target::PeerNi(id))?, ni.nid())));
+        heard.max().map(|(_, nid)| nid)
     }
 
     fn probe(&mut self, now: Time, owner: Owner, source: Option<Nid>, target: Nid) -> MdId {
         let len = PingInfo::SIZE_MIN;
-        let md = self.mds.add_own(owner, Memory::Inline, len);
+        let md = self.matching.add_own(owner, Memory::Inline, len);
         let body = self.ping_body(md, len);
         self.request(now, md, source, ProcessId::lustre(target), body)
             .expect("the descriptor is new");
@@ -116,19 +101,13 @@ impl Lnet {
         }
     }
 
-    /// Something has happened to a recovery ping. What came back has spoken for itself: here the
-    /// ping is only forgotten.
+    /// Forgets a recovery ping that has ended. What came back has raised the health already.
     pub(crate) fn probe_event(&mut self, event: &OwnEvent) {
         if event.kind == crate::EventKind::Send && event.status == Ok::<(), Errno>(()) {
             return;
         }
-        let condition = match event.owner {
-            Owner::NiProbe(id) => self.ni_mut(id).map(|ni| &mut ni.condition),
-            Owner::PeerProbe(id) => self.peers.ni_mut(id).map(|ni| &mut ni.condition),
-            _ => None,
-        };
-        if let Some(condition) = condition.filter(|condition| condition.ping == Some(event.md)) {
-            condition.ping = None;
+        if let Owner::Probe(target) = event.owner {
+            self.health.ping_ended(target, event.md);
         }
         self.unlink(event.md);
     }

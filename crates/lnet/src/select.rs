@@ -7,11 +7,12 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Body, Net, Nid, RESERVED_PORTAL};
 
 use crate::Lnet;
-use crate::machine::HEALTH_MAX;
+use crate::health::{Rank, Target};
 use crate::message::Message;
 use crate::ni::{Ni, NiId};
-use crate::peer::{PeerId, PeerNi, PeerNiId, PeerState};
-use crate::route::{Detour, RouteId};
+use crate::peers::{PeerId, PeerNi, PeerNiId, PeerState};
+use crate::route::Detour;
+use crate::routing::RouteId;
 
 /// Where a message goes next.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,7 @@ impl Ask {
         let transit = message.transit.as_ref();
         Self {
             class,
-            target: message.header.target,
+            target: message.target,
             source: message.source,
             router: message.router,
             forwarded: transit.map(|transit| (transit.arrival.from, message.header.source)),
@@ -82,7 +83,7 @@ impl Lnet {
     ///
     /// # Errors
     /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
-    /// route; ENOMEM if the peer table is full of strangers.
+    /// route; ENOMEM if other nodes have filled the peer table.
     pub(crate) fn select(&mut self, now: Time, ask: Ask) -> Result<Path, Errno> {
         let Ask { target, source, .. } = ask;
         if target.is_loopback() {
@@ -95,12 +96,12 @@ impl Lnet {
         if target.is_any() || !self.is_reachable(target) {
             return Err(Errno::EHOSTUNREACH);
         }
-        let stranger = ask.class == Class::Response || ask.forwarded.is_some();
-        let exact = self.peer_ni_for(target, stranger)?;
-        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer;
-        // A router on the way to another knows no more of the target than the header says.
+        let unasked = ask.class == Class::Response || ask.forwarded.is_some();
+        let exact = self.peer_ni_for(now, target, unasked)?;
+        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
+        // A router before another knows no more of the target than the header says.
         let passes_on = ask.forwarded.is_some() && !self.is_local(target.net());
-        if ask.class == Class::Request && !passes_on && !self.is_up_to_date(peer) {
+        if ask.class == Class::Request && !passes_on && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
         }
         let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
@@ -130,7 +131,7 @@ impl Lnet {
         let net = self.ni(ni)?.config.nid.net();
         let direct = net == self.peer_net(exact);
         if direct && multi_rail && !ask.probe && self.is_broken(ni, exact) {
-            let peer = self.peers.ni(exact)?.peer;
+            let peer = self.peers.ni(exact)?.peer();
             if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
             {
@@ -148,7 +149,7 @@ impl Lnet {
         self.by_gateway(now, Some(ni), detour, exact)
     }
 
-    /// Chooses among all interfaces of a multi-rail peer and ours. A direct way, if there is one,
+    /// Chooses among all interfaces of a multi-rail peer and ours. A direct path, if there is one,
     /// beats every route.
     fn select_any(&mut self, now: Time, peer: PeerId) -> Option<Path> {
         if let Some(net) = self.best_shared_net(now, peer) {
@@ -156,15 +157,15 @@ impl Lnet {
             let next = self.best_peer_ni(now, peer, net, Some(ni))?;
             return Some(Path::Via(Hop { ni, next, last: next, route: None }));
         }
-        let nis = &self.peers.peer(peer)?.nis;
-        let far = nis.iter().copied().filter(|id| self.routes.lead_to(self.peer_net(*id)));
+        let nis = self.peers.peer(peer)?.nis();
+        let far = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
         let mut far: Vec<PeerNiId> = far.collect();
         far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
-        let ways = far.into_iter().find_map(|last| {
-            let nid = self.peers.ni(last)?.nid;
+        let routed = far.into_iter().find_map(|last| {
+            let nid = self.peers.ni(last)?.nid();
             Some((last, self.detour(now, nid.net(), None, nid)?))
         });
-        let (last, detour) = ways?;
+        let (last, detour) = routed?;
         self.by_gateway(now, None, detour, last)
     }
 
@@ -187,12 +188,12 @@ impl Lnet {
         }
         // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
         match multi_rail {
-            true => self.select_any(now, self.peers.ni(exact)?.peer),
+            true => self.select_any(now, self.peers.ni(exact)?.peer()),
             false => None,
         }
     }
 
-    /// Completes the path by a gateway. Its discovery comes first only where nobody checks it.
+    /// Completes the path by a gateway. Its discovery comes first only where it is not checked.
     fn by_gateway(
         &mut self,
         now: Time,
@@ -201,8 +202,10 @@ impl Lnet {
         last: PeerNiId,
     ) -> Option<Path> {
         let Detour { route, next_hop } = detour;
-        let gateway = self.peers.ni(next_hop)?.peer;
-        if self.router.config.alive_router_check_interval == 0 && !self.is_up_to_date(gateway) {
+        let gateway = self.peers.ni(next_hop)?.peer();
+        if self.routing.config().alive_router_check_interval == 0
+            && !self.peers.is_up_to_date(gateway)
+        {
             return Some(Path::Discover(gateway));
         }
         let ni = match ni {
@@ -216,10 +219,10 @@ impl Lnet {
     /// ours; or if it is on the network of that interface and we know of no other.
     fn way_back(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
         let next_hop = self.peers.find(router).filter(|_| router.net() == net)?;
-        let peer = self.peers.ni(next_hop)?.peer;
-        let gateway = self.peers.peer(peer)?.gateway.as_ref().filter(|gateway| gateway.alive);
+        let peer = self.peers.ni(next_hop)?.peer();
         let route = self.route_by(peer, to);
-        (gateway.is_some() && route.is_some()).then_some(Detour { route, next_hop })
+        (self.routing.is_gateway_alive(peer) && route.is_some())
+            .then_some(Detour { route, next_hop })
     }
 
     /// Returns whether the sender of a message leaves it to us which NID of the peer it goes to.
@@ -231,20 +234,20 @@ impl Lnet {
         // On its last hop a message goes where it is addressed, unless that does not work.
         let sender = self.peers.owner(source);
         let knows = sender.is_some_and(|peer| self.peer_has(peer, PeerState::MULTI_RAIL));
-        let well =
-            self.peers.ni(exact).is_some_and(|ni| ni.is_up() && ni.condition.value == HEALTH_MAX);
-        knows && !well
+        let healthy = self.peers.ni(exact).is_some_and(PeerNi::is_up)
+            && self.health.is_full(Target::PeerNi(exact));
+        knows && !healthy
     }
 
     fn goes_back(&self, ask: Ask, hop: Hop) -> bool {
         ask.forwarded
-            .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid == from))
+            .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid() == from))
     }
 
     /// Returns whether nothing gets through between two interfaces, as far as we know.
     fn is_broken(&self, ni: NiId, peer_ni: PeerNiId) -> bool {
         self.ni(ni).is_none_or(|ni| ni.fatal)
-            || self.peers.ni(peer_ni).is_none_or(|ni| ni.lost || ni.told_down)
+            || self.peers.ni(peer_ni).is_none_or(PeerNi::is_broken)
     }
 
     /// Marks the chosen interfaces as the latest used.
@@ -254,14 +257,10 @@ impl Lnet {
         if let Some(ni) = self.ni_mut(hop.ni) {
             ni.stamp = stamp;
         }
-        if let Some(peer_ni) = self.peers.ni_mut(hop.next) {
-            peer_ni.stamp = stamp;
-        }
-        if hop.last != hop.next
-            && let Some(last) = self.peers.ni_mut(hop.last)
-        {
-            last.stamp = stamp;
-            self.routes.stamp(hop.route);
+        self.peers.stamp(hop.next, stamp);
+        if hop.last != hop.next {
+            self.peers.stamp(hop.last, stamp);
+            self.routing.stamp(hop.route);
         }
     }
 
@@ -280,24 +279,11 @@ impl Lnet {
     /// Returns the NID of a peer that a message with a free choice goes to.
     pub(crate) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
         let net = self.best_shared_net(now, peer)?;
-        self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(|ni| ni.nid)
-    }
-
-    /// Makes a peer of one NID that nobody owns yet.
-    pub(crate) fn create_peer(&mut self, nid: Nid) -> PeerId {
-        let peer = self.peers.create(nid, self.allowance(nid.net()));
-        self.apply_policy(nid);
-        peer
-    }
-
-    /// Gives `peer` a NID, taking it from whom it belonged to.
-    pub(crate) fn give_nid(&mut self, peer: PeerId, nid: Nid) {
-        self.peers.add_nid(peer, nid, self.allowance(nid.net()));
-        self.apply_policy(nid);
+        self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(PeerNi::nid)
     }
 
     fn is_reachable(&self, target: Nid) -> bool {
-        let near = |net: Net| self.is_local(net) || self.routes.lead_to(net);
+        let near = |net: Net| self.is_local(net) || self.routing.leads_to(net);
         if near(target.net()) {
             return true;
         }
@@ -306,43 +292,46 @@ impl Lnet {
             && self.peers.nids_of(peer).iter().any(|nid| near(nid.net()))
     }
 
-    fn peer_ni_for(&mut self, nid: Nid, stranger: bool) -> Result<PeerNiId, Errno> {
+    fn peer_ni_for(&mut self, now: Time, nid: Nid, unasked: bool) -> Result<PeerNiId, Errno> {
         if let Some(found) = self.peers.find(nid) {
             return Ok(found);
         }
-        if stranger && self.peers.is_full() {
+        if unasked && self.peers.is_full() {
             return Err(Errno::ENOMEM);
         }
-        self.create_peer(nid);
+        self.peers.create(nid);
+        self.follow_peers(now);
         Ok(self.peers.find(nid).expect("the peer was made with this NID"))
     }
 
     pub(crate) fn peer_net(&self, peer_ni: PeerNiId) -> Net {
-        self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid.net())
+        self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid().net())
     }
 
     /// Returns the network that we share with a peer and that is the best to reach it by.
     /// Spec: lnet-behaviour §10.3.
     fn best_shared_net(&self, now: Time, peer: PeerId) -> Option<Net> {
-        let nis = &self.peers.peer(peer)?.nis;
+        let nis = self.peers.peer(peer)?.nis();
         let nets = || nis.iter().map(|id| self.peer_net(*id)).filter(|net| self.is_local(*net));
         let first = nets().next()?;
         if nets().all(|net| net == first) {
             return Some(first);
         }
         nets().min_by_key(|net| {
-            let theirs = nis.iter().filter_map(|id| self.peers.ni(*id));
-            let theirs = theirs.filter(|ni| ni.nid.net() == *net);
+            let on_net = nis.iter().copied().filter(|id| self.peer_net(*id) == *net);
+            let theirs = on_net.clone().filter_map(|id| self.peers.ni(id));
+            let ranks = on_net.map(|id| self.health.rank(now, Target::PeerNi(id)));
             let ours = self.nis.iter().filter(|ni| ni.config.nid.net() == *net);
             let up = |ni: &Ni| !ni.fatal && !ni.disabled;
+            let value = |ni: &Ni| self.health.value(Target::Ni(ni.id));
             (
                 !theirs.clone().any(PeerNi::is_up) || !ours.clone().any(up),
-                Reverse(theirs.clone().map(|ni| ni.condition.value).max()),
-                theirs.clone().map(|ni| ni.policy.net_priority).min(),
-                Reverse(ours.clone().filter(|ni| up(ni)).map(|ni| ni.condition.value).max()),
+                Reverse(ranks.clone().map(|rank| rank.value).max()),
+                theirs.clone().map(|ni| ni.policy().net_priority).min(),
+                Reverse(ours.clone().filter(|ni| up(ni)).map(value).max()),
                 ours.clone().map(|ni| ni.net_priority).min(),
-                theirs.clone().map(|ni| ni.silence.doubt(now)).min(),
-                theirs.map(|ni| ni.stamp).max(),
+                ranks.map(|rank| rank.doubt).min(),
+                theirs.map(PeerNi::stamp).max(),
                 ours.map(|ni| ni.stamp).max(),
             )
         })
@@ -353,9 +342,9 @@ impl Lnet {
     fn best_ni(&self, now: Time, net: Net) -> Option<NiId> {
         let on_net = self.nis.iter().filter(|ni| ni.config.nid.net() == net);
         let key = |ni: &&Ni| {
-            let health = Reverse(ni.condition.value);
-            let credits = Reverse(ni.credits.current);
-            let doubt = ni.silence.doubt(now);
+            let Rank { value, doubt } = self.health.rank(now, Target::Ni(ni.id));
+            let health = Reverse(value);
+            let credits = Reverse(self.credits.left_of_ni(ni.id));
             (ni.disabled, ni.fatal, health, ni.priority, doubt, credits, ni.stamp)
         };
         best(on_net, key).map(|ni| ni.id)
@@ -363,13 +352,13 @@ impl Lnet {
 
     /// Returns the interface by which a peer without multi-rail knows us, from now on always.
     fn preferred_ni(&mut self, now: Time, peer_ni: PeerNiId) -> Option<NiId> {
-        let known = self.peers.ni(peer_ni)?.preferred;
+        let known = self.peers.ni(peer_ni)?.preferred();
         if let Some(ni) = known.and_then(|nid| self.ni_of(nid)) {
             return Some(ni.id);
         }
         let best = self.best_ni(now, self.peer_net(peer_ni))?;
         let nid = self.ni(best)?.config.nid;
-        self.peers.ni_mut(peer_ni)?.preferred = Some(nid);
+        self.peers.prefer(peer_ni, nid);
         Some(best)
     }
 
@@ -380,7 +369,7 @@ impl Lnet {
         net: Net,
         ni: Option<NiId>,
     ) -> Option<PeerNiId> {
-        let nis = self.peers.peer(peer)?.nis.iter().copied();
+        let nis = self.peers.peer(peer)?.nis().iter().copied();
         let on_net = nis.filter(|id| self.peer_net(*id) == net);
         let ours = ni.and_then(|ni| self.ni(ni)).map(|ni| ni.config.nid);
         best(on_net, |id| self.peer_ni_key(now, *id, ours))
@@ -388,7 +377,7 @@ impl Lnet {
 
     /// What orders the NIDs of a peer, the best first. Spec: lnet-behaviour §10.6.
     ///
-    /// A kernel does not look at the status that a peer tells of its NIDs; we do, so that an
+    /// A kernel ignores the status that a peer reports of its NIDs; it counts here, so that an
     /// interface which its administrator has taken out of use is left alone.
     pub(crate) fn peer_ni_key(
         &self,
@@ -397,21 +386,22 @@ impl Lnet {
         ours: Option<Nid>,
     ) -> impl Ord + use<> {
         self.peers.ni(id).map(|ni| {
+            let Rank { value, doubt } = self.health.rank(now, Target::PeerNi(id));
             (
                 !ni.is_up(),
-                Reverse(ni.condition.value),
-                ni.policy.priority,
-                !ours.is_some_and(|nid| ni.policy.nids.contains(&nid)),
-                ni.silence.doubt(now),
-                Reverse(ni.credits.current),
-                ni.stamp,
+                Reverse(value),
+                ni.policy().priority,
+                !ours.is_some_and(|nid| ni.policy().nids.contains(&nid)),
+                doubt,
+                Reverse(self.credits.left_of_peer_ni(id)),
+                ni.stamp(),
             )
         })
     }
 }
 
 /// Returns the candidate with the least `key`, the first of equals. Most often there is only one,
-/// and nothing is asked of it.
+/// and its key is not needed.
 pub(crate) fn best<T, K: Ord>(
     candidates: impl IntoIterator<Item = T>,
     key: impl FnMut(&T) -> K,

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use fulmar_base::{Errno, MessageId, Payload, Time};
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError, SendRequest};
-use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
 use crate::Lnet;
-use crate::api::{EventKind, Get, MdId, Memory, Output, Put, ServiceId};
+use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
+use crate::credits::Account;
+use crate::health::Target;
 use crate::machine::Work;
-use crate::md::{Descriptor, Owner, Request};
-use crate::message::{Arrival, Hold, Message, Sending, Stage, send_event};
-use crate::peer::HEADER_CHARGE;
+use crate::matching::{Begun, Owner, Request};
+use crate::message::{Arrival, Hold, Message, Sending, Stage};
 use crate::select::{Ask, Hop, Path};
 
 impl Lnet {
@@ -22,7 +22,7 @@ impl Lnet {
     ///
     /// # Errors
     /// ENOENT if the service has no such descriptor, or it is exhausted or made for a match entry, or
-    /// is room for received bytes; EIO if a fault was asked for.
+    /// is room for received bytes; EIO if a fault rule demands it.
     pub fn put(&mut self, now: Time, service: ServiceId, md: MdId, put: Put) -> Result<(), Errno> {
         let begun = self.begin_put(now, service, md, put);
         self.settle(now);
@@ -51,8 +51,8 @@ impl Lnet {
         if self.faults.fails(target.nid) {
             return Err(Errno::EIO);
         }
-        self.bound(service, md, |memory| !matches!(memory, Memory::Inline))?;
-        let ack = if put.ack { self.handle(md) } else { Handle::NONE };
+        self.matching.bound_len(service, md, |memory| !matches!(memory, Memory::Inline))?;
+        let ack = if put.ack { self.matching.handle(md) } else { Handle::NONE };
         let body = Body::Put { ack, match_bits, header_data, portal, offset };
         self.request(now, md, source, target, body)
     }
@@ -69,22 +69,11 @@ impl Lnet {
         if self.faults.fails(target.nid) {
             return Err(Errno::EIO);
         }
-        let len = self.bound(service, md, |memory| !matches!(memory, Memory::Bytes(_)))?;
-        let sink_len = len as u32;
-        let body = Body::Get { reply: self.handle(md), match_bits, portal, offset, sink_len };
+        let is_right = |memory: &Memory| !matches!(memory, Memory::Bytes(_));
+        let sink_len = self.matching.bound_len(service, md, is_right)? as u32;
+        let body =
+            Body::Get { reply: self.matching.handle(md), match_bits, portal, offset, sink_len };
         self.request(now, md, source, target, body)
-    }
-
-    /// Requires that a service has a descriptor of the right memory, and returns its length.
-    fn bound(
-        &self,
-        service: ServiceId,
-        md: MdId,
-        is_right: impl FnOnce(&Memory) -> bool,
-    ) -> Result<u64, Errno> {
-        let found = self.mds.find(md).filter(|found| found.owner == Owner::Service(service));
-        let found = found.filter(|found| is_right(&found.memory)).ok_or(Errno::ENOENT)?;
-        Ok(found.md.len)
     }
 
     /// Takes note that an LND has finished with a message.
@@ -112,32 +101,22 @@ impl Lnet {
         target: ProcessId,
         body: Body,
     ) -> Result<(), Errno> {
-        let pid = self.pid;
-        let usable = |found: &Descriptor| !found.passive && found.threshold != Some(0);
-        let found = self.mds.get_mut(md).filter(|found| !found.zombie && usable(found));
-        let found = found.ok_or(Errno::ENOENT)?;
-        found.begin();
-        let payload = match body {
-            Body::Put { .. } => found.payload(0, found.md.len as u32),
-            _ => Payload::Empty,
-        };
+        let begun = self.matching.begin_request(now, md, &body, self.tracking())?;
+        let Begun { owner, payload, operation } = begun;
         let header = Header {
             target: target.nid,
             source: Nid::ANY,
             target_pid: target.pid,
-            source_pid: pid,
+            source_pid: self.pid,
             payload_len: payload.len(),
             body,
         };
-        let event = Some(send_event(md, found, &header));
-        let owner = found.owner;
-        let probe = matches!(owner, Owner::NiProbe(_) | Owner::PeerProbe(_));
-        let message =
-            Message { payload, md: Some(md), event, probe, ..Message::sent(header, source) };
-        self.track(now, md, &body);
+        let probe = matches!(owner, Owner::Probe(_));
+        let operation = Some(operation);
+        let message = Message { payload, operation, probe, ..Message::sent(header, source) };
         let id = self.messages.add(message);
-        // Users were told before they began that the node is made to fail.
-        match !owner.is_user() && self.faults.fails(target.nid) {
+        // Services got the error of a fault rule before they began.
+        match !owner.is_service() && self.faults.fails(target.nid) {
             true => self.finalize_send(now, id, Err(Errno::EIO)),
             false => self.launch(now, id),
         }
@@ -154,7 +133,7 @@ impl Lnet {
         self.launch(now, id);
     }
 
-    /// Returns a response to `request`: it takes the same way back.
+    /// Returns a response to `request`: it takes the same path back.
     pub(crate) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
@@ -200,20 +179,17 @@ impl Lnet {
         self.stamp(hop);
         let Hop { ni, next: peer_ni, last, route } = hop;
         let own = self.ni(ni).expect("selection returns what exists");
-        let (source, deadline) = (own.config.nid, now + self.patience(own.lnd_timeout));
-        let target = self.peers.ni(last).expect("selection returns what exists").nid;
+        let (source, deadline) = (own.config.nid, now + self.send_timeout(own.lnd_timeout));
+        let target = self.peers.ni(last).expect("selection returns what exists").nid();
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
         if !in_transit {
             message.header.source = source;
         }
         message.header.target = target;
-        if let Some(event) = message.event.as_mut().filter(|event| event.kind == EventKind::Send) {
-            event.target.nid = target;
-        }
         let hold = Hold::Nothing;
         message.stage = Stage::Sending(Sending { ni, peer_ni, deadline, committed: now, hold });
-        let (md, body) = (message.md, message.header.body);
+        let (md, body) = (message.md(), message.header.body);
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
             let request = Request {
                 target: Some(target),
@@ -229,11 +205,11 @@ impl Lnet {
         if !in_transit {
             self.counters.message_born();
         }
-        self.routes.count(route);
+        self.routing.count(route);
     }
 
-    /// How long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
-    fn patience(&self, lnd_timeout: Duration) -> Duration {
+    /// Returns how long a message may take to reach its LND. Spec: lnet-behaviour §11.2.
+    fn send_timeout(&self, lnd_timeout: Duration) -> Duration {
         match lnd_timeout.is_zero() {
             true => Duration::from_secs(self.globals.transaction_timeout.into()),
             false => lnd_timeout * (self.globals.retry_count + 1) + Duration::from_secs(1),
@@ -241,16 +217,8 @@ impl Lnet {
     }
 
     pub(crate) fn note_request(&mut self, md: MdId, body: &Body, request: Request) {
-        let Some(found) = self.mds.get(md) else { return };
-        let old = found.request.map(|request| request.target);
-        let same_peer = match (old, request.target) {
-            (Some(Some(old)), Some(new)) => old == new || self.peers.same_peer(old, new),
-            (Some(None), _) => false,
-            _ => true,
-        };
-        if let Some(found) = self.mds.get_mut(md) {
-            found.note_request(body, request, same_peer);
-        }
+        let same_peer = |a, b| self.peers.same_peer(a, b);
+        self.matching.note_request(md, body, request, same_peer);
     }
 
     /// Takes the credits that a message still lacks, and hands it over when it has both.
@@ -270,21 +238,18 @@ impl Lnet {
             return self.finalize_send(now, id, Err(Errno::ECANCELED));
         }
         if path.hold == Hold::Nothing {
-            let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
-            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-            peer_ni.queued_bytes += charge;
-            if !peer_ni.credits.take(id) {
+            let len = self.messages.live(id).header.payload_len;
+            if self.credits.take(Account::Peer(path.peer_ni, len), id) != Some(true) {
                 return self.messages.live(id).hold(Hold::WaitsForPeer);
             }
             self.messages.live(id).hold(Hold::Peer);
             path.hold = Hold::Peer;
         }
         if path.hold == Hold::Peer {
-            let Some(ni) = self.ni_mut(path.ni) else {
-                return self.finalize_send(now, id, Err(Errno::ESHUTDOWN));
-            };
-            if !ni.credits.take(id) {
-                return self.messages.live(id).hold(Hold::WaitsForNi);
+            match self.credits.take(Account::Ni(path.ni), id) {
+                Some(true) => {}
+                Some(false) => return self.messages.live(id).hold(Hold::WaitsForNi),
+                None => return self.finalize_send(now, id, Err(Errno::ESHUTDOWN)),
             }
         }
         self.messages.live(id).hold(Hold::Both);
@@ -293,7 +258,7 @@ impl Lnet {
         }
     }
 
-    /// Hands over a message that a rule has delayed. How long that was is up to whoever made it.
+    /// Hands over a message that a rule has delayed, however long that was.
     pub(crate) fn post_delayed(&mut self, now: Time, id: MessageId) {
         let path = self.messages.get(id).and_then(Message::sending);
         let Some(path) = path.filter(|path| path.hold == Hold::Delayed) else { return };
@@ -306,8 +271,8 @@ impl Lnet {
 
     /// Returns whether the descriptor of a message was unlinked while it was under way.
     pub(crate) fn is_aborted(&self, id: MessageId) -> bool {
-        let md = self.messages.get(id).and_then(|message| message.md);
-        md.and_then(|md| self.mds.get(md)).is_some_and(|found| found.aborted)
+        let md = self.messages.get(id).and_then(Message::md);
+        md.is_some_and(|md| self.matching.is_aborted(md))
     }
 
     fn hand_over(&mut self, now: Time, id: MessageId, path: Sending) {
@@ -319,18 +284,13 @@ impl Lnet {
         if let Some(class) = self.faults.fail_sent(now, &header) {
             return self.send_failed(now, id, SendError { class, errno: Errno::EIO });
         }
-        // A PUT is answered at least by those above us.
-        let asks = matches!(header.body, Body::Put { .. } | Body::Get { .. });
-        let own = self.ni_mut(path.ni).expect("it holds a credit of this interface");
-        if asks {
-            own.silence.asked(now);
+        // A PUT is answered at least by the services of the other node.
+        if matches!(header.body, Body::Put { .. } | Body::Get { .. }) {
+            self.health.asked(now, Target::Ni(path.ni));
+            self.health.asked(now, Target::PeerNi(path.peer_ni));
         }
-        let ni = own.config.nid;
-        let next = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-        if asks {
-            next.silence.asked(now);
-        }
-        let next_hop = next.nid;
+        let ni = self.ni(path.ni).expect("it holds a credit of this interface").config.nid;
+        let next_hop = self.peers.ni(path.peer_ni).expect("a path keeps its peer NI").nid();
         let request = SendRequest {
             message: id,
             ni,
@@ -344,22 +304,21 @@ impl Lnet {
     /// Returns whether the next hop does not live, where that is watched.
     fn is_dead(&self, path: Sending) -> bool {
         self.ni(path.ni).is_some_and(|ni| ni.config.tunables.peer_timeout > 0)
-            && self.peers.ni(path.peer_ni).is_some_and(|next| next.status != NiStatus::UP)
+            && self.peers.ni(path.peer_ni).is_some_and(|next| !next.is_alive())
     }
 
     /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
     pub(crate) fn withdraw(&mut self, id: MessageId) {
-        let path = self.messages.live(id).sending().expect("only committed messages wait");
+        let message = self.messages.live(id);
+        let path = message.sending().expect("only committed messages wait");
+        let len = message.header.payload_len;
         let hold = match path.hold {
             Hold::WaitsForPeer => {
-                let charge = HEADER_CHARGE + u64::from(self.messages.live(id).header.payload_len);
-                let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-                peer_ni.credits.withdraw(id);
-                peer_ni.queued_bytes -= charge;
+                self.credits.withdraw(Account::Peer(path.peer_ni, len), id);
                 Hold::Nothing
             }
             Hold::WaitsForNi => {
-                self.ni_mut(path.ni).expect("it waits for this interface").credits.withdraw(id);
+                self.credits.withdraw(Account::Ni(path.ni), id);
                 Hold::Peer
             }
             hold => hold,
@@ -371,16 +330,14 @@ impl Lnet {
     pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
-            let woken = self.ni_mut(path.ni).and_then(|ni| ni.credits.give_back());
+            let woken = self.credits.give_back(Account::Ni(path.ni));
             self.wake(woken, Hold::Granted);
         }
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted | Hold::Peer) {
-            let peer_ni = self.peers.ni_mut(path.peer_ni).expect("a path keeps its peer NI");
-            peer_ni.queued_bytes -= HEADER_CHARGE + u64::from(payload_len);
-            let woken = peer_ni.credits.give_back();
+            let woken = self.credits.give_back(Account::Peer(path.peer_ni, payload_len));
             self.wake(woken, Hold::Peer);
         }
-        self.peers.reap(path.peer_ni);
+        self.reap(path.peer_ni);
     }
 
     /// Notes at once that a message no longer waits: before its turn comes, it may be taken off
@@ -390,10 +347,5 @@ impl Lnet {
             self.messages.live(id).hold(hold);
             self.work.push_back(Work::Post(id));
         }
-    }
-
-    /// Returns the handle that the other node is to quote.
-    pub(crate) fn handle(&self, md: MdId) -> Handle {
-        Handle { interface: self.interface_cookie, object: md.0 }
     }
 }

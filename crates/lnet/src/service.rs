@@ -5,7 +5,6 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 
 use crate::Lnet;
 use crate::api::{Bound, Event, MdId, Op, ServiceConfig, ServiceId};
-use crate::md::Owner;
 
 /// A service as a pure machine, whose state is its own and not LNet's. Its host feeds it, does what
 /// it says, in order, and reports the result of each post.
@@ -107,7 +106,7 @@ impl Op {
 impl Lnet {
     /// Makes a service, with a queue of events of its own.
     pub fn open_service(&mut self, config: ServiceConfig) -> ServiceId {
-        ServiceId(self.services.insert(config))
+        self.matching.open(config)
     }
 
     /// Ends a service: its match entries go, and its descriptors are unlinked. Events of what is
@@ -116,12 +115,7 @@ impl Lnet {
     /// # Errors
     /// ENOENT if it is closed already.
     pub fn close_service(&mut self, now: Time, service: ServiceId) -> Result<(), Errno> {
-        self.services.remove(service.0).ok_or(Errno::ENOENT)?;
-        for me in self.portals.of_service(service) {
-            self.portals.remove(me);
-        }
-        let own = self.mds.iter().filter(|(_, found)| found.owner == Owner::Service(service));
-        for md in own.map(|(id, _)| id).collect::<Vec<_>>() {
+        for md in self.matching.close(service)? {
             self.unlink(md);
         }
         self.settle(now);
@@ -152,7 +146,7 @@ impl Lnet {
                 let me = self.me_attach(service, portal, me)?;
                 let attached = self.attach(now, service, me, md, memory);
                 if attached.is_err() {
-                    self.portals.remove(me);
+                    self.matching.remove_entry(me);
                 }
                 attached
             }
@@ -167,9 +161,7 @@ impl Lnet {
                 self.kept_if(begun, md, fresh)
             }
             Op::Unlink(md) => {
-                let found = self.mds.find(md);
-                let own = found.filter(|found| found.owner == Owner::Service(service));
-                own.ok_or(Errno::ENOENT)?;
+                self.matching.require(service, md)?;
                 self.unlink(md);
                 Ok(md)
             }
@@ -186,13 +178,9 @@ impl Lnet {
     /// Removes a descriptor whose only operation could not begin.
     fn kept_if(&mut self, begun: Result<(), Errno>, md: MdId, fresh: bool) -> Result<MdId, Errno> {
         if begun.is_err() && fresh {
-            self.mds.remove(md);
+            self.matching.discard(md);
         }
         begun.map(|()| md)
-    }
-
-    pub(crate) fn service(&self, service: ServiceId) -> Result<ServiceConfig, Errno> {
-        self.services.get(service.0).copied().ok_or(Errno::ESHUTDOWN)
     }
 
     /// Returns a process as a service means it.
@@ -201,7 +189,7 @@ impl Lnet {
         service: ServiceId,
         process: ProcessId,
     ) -> Result<ProcessId, Errno> {
-        let config = self.service(service)?;
+        let config = self.matching.service(service)?;
         let is_own = config.own_nids_are_loopback && self.is_own(process.nid);
         let nid = if is_own { Nid::LOOPBACK } else { process.nid };
         Ok(ProcessId { nid, ..process })

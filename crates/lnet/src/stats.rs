@@ -2,15 +2,15 @@
 
 use fulmar_base::Time;
 use fulmar_lnd::{FailureClass, NiTunables};
-use fulmar_lnet_wire::ping::{NiStatus, PingInfo};
+use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Body, Header, Nid};
 
 use crate::Lnet;
-use crate::machine::{HEALTH_MAX, Timer};
-use crate::md::Request;
+use crate::health::{HEALTH_MAX, Target};
+use crate::matching::Request;
 use crate::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::notice::Notice;
-use crate::peer::{Peer, PeerId, PeerNi, PeerState};
+use crate::peers::{PeerId, PeerNi, PeerState};
 use crate::views;
 
 /// The totals of the node, and the traffic of `0@lo`.
@@ -20,8 +20,6 @@ pub(crate) struct Counters {
     /// Messages that are committed.
     pub(crate) alive: u64,
     pub(crate) alive_max: u64,
-    /// Responses that are waited for.
-    pub(crate) trackers: u64,
     loopback: views::Traffic,
 }
 
@@ -95,17 +93,18 @@ impl Lnet {
             pinged: None,
             traffic: self.counters.loopback,
         };
-        let others = self.nis.iter().map(|ni| views::Ni {
+        let others = self.nis.iter().map(|ni| (ni, self.credits.ni_level(ni.id)));
+        let others = others.map(|(ni, credits)| views::Ni {
             nid: ni.config.nid,
             net: ni.config.nid.net(),
             up: self.is_up(ni),
             fatal: ni.fatal,
             enabled: !ni.disabled,
             tunables: ni.config.tunables,
-            credits_max: ni.credits.max,
-            credits: ni.credits.current,
-            credits_min: ni.credits.min,
-            health: ni.condition.view(self.timers.get(Timer::RecoverNi(ni.id))),
+            credits_max: credits.max,
+            credits: credits.current,
+            credits_min: credits.min,
+            health: self.health.view(Target::Ni(ni.id)),
             priority: ni.priority,
             net_priority: ni.net_priority,
             pinged: self.forwards().then_some(ni.pinged),
@@ -119,45 +118,52 @@ impl Lnet {
         self.peers.ids().filter_map(|id| self.peer_view(id)).collect()
     }
 
-    fn peer_view(&self, id: PeerId) -> Option<views::Peer> {
-        let peer = self.peers.peer(id)?;
-        let nids = self.peers.nids_of(id);
+    fn peer_view(&self, owner: PeerId) -> Option<views::Peer> {
+        let peer = self.peers.peer(owner)?;
+        let nids = self.peers.nids_of(owner);
         let nis = nids.into_iter().filter_map(|nid| {
             let id = self.peers.find(nid)?;
             let ni = self.peers.ni(id)?;
+            let gateway = self.routing.is_gateway(owner);
+            let (credits, router) = (self.credits.peer_ni_level(id), self.credits.router_level(id));
             Some(views::PeerNi {
                 nid,
-                credits_max: ni.credits.max,
-                credits: ni.credits.current,
-                credits_min: ni.credits.min,
-                router_credits: ni.router_credits.current,
-                router_credits_min: ni.router_credits.min,
-                queued_bytes: ni.queued_bytes,
-                refcount: 1 + u32::try_from(ni.credits.users()).unwrap_or(u32::MAX),
-                health: ni.condition.view(self.timers.get(Timer::RecoverPeerNi(id))),
-                alive: self.aliveness(peer, ni),
-                priority: ni.policy.priority,
-                net_priority: ni.policy.net_priority,
-                preferred_nids: ni.policy.nids.clone(),
-                preferred_gateways: ni.policy.gateways.clone(),
-                traffic: ni.traffic,
+                credits_max: credits.max,
+                credits: credits.current,
+                credits_min: credits.min,
+                router_credits: router.current,
+                router_credits_min: router.min,
+                queued_bytes: self.credits.queued_bytes(id),
+                refcount: 1 + u32::try_from(credits.users()).unwrap_or(u32::MAX),
+                health: self.health.view(Target::PeerNi(id)),
+                alive: self.aliveness(gateway, ni),
+                priority: ni.policy().priority,
+                net_priority: ni.policy().net_priority,
+                preferred_nids: ni.policy().nids.clone(),
+                preferred_gateways: ni.policy().gateways.clone(),
+                traffic: *ni.traffic(),
             })
         });
         Some(views::Peer {
-            primary: peer.primary,
-            multi_rail: peer.state.has(PeerState::MULTI_RAIL),
-            state: peer.state.0,
-            configured: peer.state.has(PeerState::CONFIGURED),
+            primary: peer.primary(),
+            multi_rail: peer.has(PeerState::MULTI_RAIL),
+            state: peer.state().0,
+            configured: peer.has(PeerState::CONFIGURED),
             nis: nis.collect(),
         })
     }
 
-    /// Returns whether a NID of a peer lives, if that is watched: a router watches everybody.
-    fn aliveness(&self, peer: &Peer, ni: &PeerNi) -> Option<bool> {
-        let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid.net());
+    /// Returns whether a NID of a peer lives, if that is watched: a router watches all NIDs.
+    fn aliveness(&self, gateway: bool, ni: &PeerNi) -> Option<bool> {
+        let first = self.nis.iter().find(|own| own.config.nid.net() == ni.nid().net());
         let watches =
             self.forwards() && first.is_some_and(|own| own.config.tunables.peer_timeout > 0);
-        (watches || peer.gateway.is_some()).then_some(ni.status == NiStatus::UP)
+        (watches || gateway).then_some(ni.is_alive())
+    }
+
+    /// Returns how many messages wait for a credit.
+    pub fn waiting(&self) -> usize {
+        self.credits.waiting()
     }
 
     /// Returns the totals.
@@ -165,7 +171,7 @@ impl Lnet {
         views::Stats {
             msgs_alloc: self.counters.alive,
             msgs_max: self.counters.alive_max,
-            rst_alloc: self.counters.trackers,
+            rst_alloc: self.matching.awaited() as u64,
             ..self.counters.stats
         }
     }
@@ -181,7 +187,7 @@ impl Lnet {
         self.own_info()
     }
 
-    /// Counts a message that we sent, if it went well.
+    /// Counts a message that we sent, if nothing failed.
     pub(crate) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
         if !ok || !message.is_committed() {
             return;
@@ -237,7 +243,7 @@ impl Lnet {
             count(&mut traffic.sent, &message.header.body)
         });
         let Some(out) = self.ni(path.ni).map(|ni| ni.config.nid.net()) else { return };
-        self.router.passed((transit.arrival.ni.net(), out), len, now.since(transit.since));
+        self.routing.passed((transit.arrival.ni.net(), out), len, now.since(transit.since));
     }
 
     /// Counts a message that could not be forwarded.
@@ -250,7 +256,7 @@ impl Lnet {
     /// Counts how long an answer took.
     pub(crate) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
         let took = now.since(request.at).as_nanos() as u64;
-        self.routes.record(request.route, took);
+        self.routing.record(request.route, took);
         self.on_path(request.ni, request.peer_ni, |traffic| match body {
             Body::Reply { .. } => traffic.get_rtt.record(took),
             Body::Ack { .. } => traffic.put_ack.record(took),
@@ -261,15 +267,13 @@ impl Lnet {
     fn on_path(
         &mut self,
         ni: crate::ni::NiId,
-        peer_ni: crate::peer::PeerNiId,
+        peer_ni: crate::peers::PeerNiId,
         add: impl Fn(&mut views::Traffic),
     ) {
         if let Some(ni) = self.ni_mut(ni) {
             add(&mut ni.traffic);
         }
-        if let Some(peer_ni) = self.peers.ni_mut(peer_ni) {
-            add(&mut peer_ni.traffic);
-        }
+        self.peers.count(peer_ni, add);
     }
 
     fn on_arrival(&mut self, arrival: Arrival, add: impl Fn(&mut views::Traffic)) {
@@ -279,8 +283,8 @@ impl Lnet {
         if let Some(ni) = self.nis.iter_mut().find(|ni| ni.config.nid == arrival.ni) {
             add(&mut ni.traffic);
         }
-        if let Some(peer_ni) = self.peers.find_mut(arrival.from) {
-            add(&mut peer_ni.traffic);
+        if let Some(peer_ni) = self.peers.find(arrival.from) {
+            self.peers.count(peer_ni, add);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A message on its way through this router. Spec: lnet-behaviour §8.5.
+//! A message that this router forwards. Spec: lnet-behaviour §8.5.
 //!
 //! ```text
 //! header -> router credit of the previous hop -> buffer -> payload -> sent as any message
@@ -12,19 +12,20 @@ use fulmar_lnd::Verdict;
 use fulmar_lnet_wire::{Header, Nid};
 
 use crate::Lnet;
+use crate::credits::Account;
 use crate::machine::Work;
 use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
-use crate::peer::PeerNiId;
-use crate::router::Router;
+use crate::peers::PeerNiId;
+use crate::routing::Routing;
 
 impl Lnet {
     /// Takes a header that is for a node on another network.
     pub(crate) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
-        self.router_used(now);
+        self.routing.used(now);
         let transit = Transit {
             arrival,
             from,
-            class: Router::class(header.payload_len),
+            class: Routing::class(header.payload_len),
             hold: RouterHold::Nothing,
             buffer: None,
             since: now,
@@ -35,25 +36,24 @@ impl Lnet {
         self.pass(now, id);
     }
 
-    /// Takes what a message still lacks, and has its payload received when it has all.
+    /// Takes what a message still lacks, and lets its payload be received when it has all.
     ///
     /// A message that waited comes here again with what it waited for.
     pub(crate) fn pass(&mut self, now: Time, id: MessageId) {
-        // It may have gone since it was woken, with its connection or with all forwarding.
+        // It may have ended since it was woken, with its connection or with all forwarding.
         let Some(message) = self.messages.get_mut(id) else { return };
         let target = message.target;
-        let transit = message.transit.as_mut().expect("it is on its way through");
+        let transit = message.transit.as_mut().expect("it is forwarded");
         let (from, class) = (transit.from, transit.class);
         if transit.hold == RouterHold::Nothing {
-            let previous = self.peers.ni_mut(from).expect("a transit keeps its previous hop");
-            let granted = previous.router_credits.take(id);
-            if !granted {
+            let granted = self.credits.take(Account::Router(from), id);
+            if granted != Some(true) {
                 return self.stall(id, RouterHold::WaitsForCredit);
             }
             self.in_transit(id).hold = RouterHold::Credit;
         }
         if self.in_transit(id).hold == RouterHold::Credit {
-            if !self.router.pools[class].take(id, target) {
+            if !self.routing.take_buffer(class, id, target) {
                 return self.stall(id, RouterHold::WaitsForBuffer);
             }
             self.in_transit(id).hold = RouterHold::Buffer;
@@ -105,7 +105,7 @@ impl Lnet {
         match result {
             Ok(()) => {
                 self.count_passed_in(arrival, &header);
-                // By way of the list of work: the receiving of many must not nest.
+                // By the list of work: the receiving of many must not nest.
                 self.messages.live(id).stage = Stage::Launched;
                 self.work.push_back(Work::Launch(id));
             }
@@ -113,7 +113,7 @@ impl Lnet {
         }
     }
 
-    /// Drops a message that waits, as if nobody wanted it.
+    /// Drops a message that waits.
     pub(crate) fn drop_waiting(&mut self, now: Time, id: MessageId, reason: &'static str) {
         let message = self.messages.live(id);
         let (header, arrival) = (message.header, message.arrival());
@@ -128,16 +128,15 @@ impl Lnet {
     fn forget_waiting(&mut self, id: MessageId) {
         let mut message = self.messages.remove(id);
         self.counters.message_died();
-        let mut transit = message.transit.take().expect("it is on its way through");
+        let mut transit = message.transit.take().expect("it is forwarded");
         let target = message.target;
         match transit.hold {
             RouterHold::WaitsForCredit => {
-                let from = self.peers.ni_mut(transit.from).expect("a transit keeps it");
-                from.router_credits.withdraw(id);
+                self.credits.withdraw(Account::Router(transit.from), id);
                 transit.hold = RouterHold::Nothing;
             }
             RouterHold::WaitsForBuffer => {
-                self.router.pools[transit.class].withdraw(id, target);
+                self.routing.withdraw_buffer(transit.class, id, target);
                 transit.hold = RouterHold::Credit;
             }
             _ => {}
@@ -145,19 +144,18 @@ impl Lnet {
         self.leave_router(&transit, target);
     }
 
-    /// Gives back what a message held of this router, the buffer first, and wakes whom that wakes.
+    /// Gives back what a message held of this router, the buffer first, and wakes those that waited.
     pub(crate) fn leave_router(&mut self, transit: &Transit, target: Nid) {
         if transit.hold == RouterHold::Buffer {
             self.keep_buffer(transit.class, transit.buffer);
-            let woken = self.router.pools[transit.class].give_back(target);
+            let woken = self.routing.give_back_buffer(transit.class, target);
             self.go_on(woken, RouterHold::Buffer);
         }
         if matches!(transit.hold, RouterHold::Buffer | RouterHold::Credit) {
-            let from = self.peers.ni_mut(transit.from).expect("a transit keeps its previous hop");
-            let woken = from.router_credits.give_back();
+            let woken = self.credits.give_back(Account::Router(transit.from));
             self.go_on(woken, RouterHold::Credit);
         }
-        self.peers.reap(transit.from);
+        self.reap(transit.from);
     }
 
     /// Has messages go on that have got what they waited for. That they no longer wait is noted at
@@ -170,6 +168,6 @@ impl Lnet {
     }
 
     fn in_transit(&mut self, id: MessageId) -> &mut Transit {
-        self.messages.live(id).transit.as_mut().expect("it is on its way through")
+        self.messages.live(id).transit.as_mut().expect("it is forwarded")
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A rule with one criterion gives a priority to what it names; one with two makes a list of
 //! preferred NIDs or gateways. Where rules disagree the first in the list wins. Everything here is
-//! a question of the rules alone: whoever selects asks when an interface or a peer appears and
-//! when the rules change, and keeps the answers. Spec: lnet-behaviour §12.
+//! a question of the rules alone: selection asks when an interface or a peer appears and when the
+//! rules change, and keeps the answers. Spec: lnet-behaviour §12.
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Net, Nid, Selector};

@@ -71,7 +71,7 @@ pub struct Traffic {
 pub struct Ni {
     pub nid: Nid,
     pub net: Net,
-    /// As peers are told: the link is up, the administrator has not taken it out, it has health.
+    /// As reported to peers: the link is up, the administrator has not taken it out, it has health.
     pub up: bool,
     /// Its link is down, or its address is gone: used only if all are like that.
     pub fatal: bool,
@@ -86,7 +86,7 @@ pub struct Ni {
     /// The UDSP priorities of the interface and of its network; [`PRIORITY_LOWEST`] without rules.
     pub priority: u32,
     pub net_priority: u32,
-    /// On a router, when somebody on the network last pinged it.
+    /// On a router, when a node of the network last pinged it.
     pub pinged: Option<Time>,
     pub traffic: Traffic,
 }
@@ -94,7 +94,7 @@ pub struct Ni {
 /// The UDSP priority of what no rule names.
 pub const PRIORITY_LOWEST: u32 = u32::MAX;
 
-/// How well an NI or a peer NI has done. Spec: lnet-behaviour §11.
+/// How reliable an NI or a peer NI has been. Spec: lnet-behaviour §11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Health {
@@ -221,11 +221,11 @@ pub enum RoutingState {
     Disabled,
     /// They are forwarded, and peers know it.
     Enabled,
-    /// They are forwarded, and peers have been told that they soon will not be.
+    /// They are forwarded, and peers are notified that they soon will not be.
     Stopping,
-    /// They are forwarded, and peers are not told yet.
+    /// They are forwarded, and peers are not notified yet.
     Starting,
-    /// Like stopping, but at once: peers are pushed away, what is here is finished.
+    /// Like stopping, but at once: peers are notified by pushes, what is here is finished.
     Draining,
 }
 

@@ -3,7 +3,7 @@
 use fulmar_base::Payload;
 
 use super::*;
-use crate::peer::PeerState;
+use crate::peers::PeerState;
 
 fn post(s: &mut Script, target: Nid) -> MdId {
     let md = s.lnet.md_bind(SERVICE, bound(9, 1), Memory::Buffer).unwrap();

@@ -188,7 +188,7 @@ impl Pair {
     }
 
     fn unlink_something(&mut self, n: usize) {
-        let newest = self.nodes[n].lnet.mds.iter().last().map(|(id, _)| id.0).unwrap_or(1);
+        let newest = self.nodes[n].lnet.matching.newest().map_or(1, |id| id.0);
         let md = MdId(1 + 4 * self.rng.below(newest / 4 + 1));
         if self.rng.one_in(4) {
             let _ = self.nodes[n].lnet.md_unlink(self.now, SERVICE, md);

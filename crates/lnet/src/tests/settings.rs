@@ -48,7 +48,7 @@ fn reset_statistics_start_from_what_is_alive() {
 #[test]
 fn strangers_cannot_fill_the_memory() {
     let mut s = Script::new();
-    for n in 0..peer::PEER_NIS_MAX as u32 {
+    for n in 0..peers::PEER_NIS_MAX as u32 {
         let from = Nid::small(Net::TCP, 0x0b00_0000 + n);
         let header = Header {
             target: tcp(1),
@@ -73,6 +73,6 @@ fn strangers_cannot_fill_the_memory() {
 
 #[test]
 fn an_idle_peer_is_small() {
-    use crate::peer::{Peer, PeerNi};
+    use crate::peers::{Peer, PeerNi};
     assert!(size_of::<Peer>() + size_of::<PeerNi>() < 900);
 }

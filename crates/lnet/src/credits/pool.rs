@@ -1,4 +1,4 @@
-//! A pool of credits and the messages that wait for one. Spec: lnet-behaviour §6.3, §6.4.
+//! A number of credits and the messages that wait for one. Spec: lnet-behaviour §6.3, §6.4.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,37 @@ use fulmar_base::MessageId;
 /// A message holds a credit, or is counted as waiting for one: `current` is negative by as many
 /// as wait.
 #[derive(Debug, Default)]
-pub(crate) struct Credits {
-    pub(crate) max: i64,
-    pub(crate) current: i64,
-    /// The lowest value so far: what administrators look at.
-    pub(crate) min: i64,
+pub(super) struct Credits {
+    max: i64,
+    current: i64,
+    min: i64,
     waiting: VecDeque<MessageId>,
 }
 
+/// Credits as administrators see them. A negative number is that of waiting messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    pub(crate) max: i64,
+    pub(crate) current: i64,
+    /// The lowest value so far.
+    pub(crate) min: i64,
+}
+
+impl Level {
+    /// Returns how many messages hold a credit or wait for one.
+    pub(crate) fn users(self) -> u64 {
+        u64::try_from(self.max - self.current).unwrap_or(0)
+    }
+}
+
 impl Credits {
-    pub(crate) fn new(max: u32) -> Self {
+    pub(super) fn new(max: u32) -> Self {
         let max = i64::from(max);
         Self { max, current: max, min: max, waiting: VecDeque::new() }
     }
 
     /// Takes a credit for `message` and returns true, or puts it at the end of the queue.
-    pub(crate) fn take(&mut self, message: MessageId) -> bool {
+    pub(super) fn take(&mut self, message: MessageId) -> bool {
         self.current -= 1;
         self.min = self.min.min(self.current);
         if self.current < 0 {
@@ -32,7 +47,7 @@ impl Credits {
     }
 
     /// Takes a credit back and returns the waiting message that holds it from now on.
-    pub(crate) fn give_back(&mut self) -> Option<MessageId> {
+    pub(super) fn give_back(&mut self) -> Option<MessageId> {
         self.current += 1;
         assert!(self.current <= self.max, "more credits came back than were taken");
         if self.current > 0 {
@@ -44,25 +59,29 @@ impl Credits {
     }
 
     /// Removes a waiting message.
-    pub(crate) fn withdraw(&mut self, message: MessageId) {
+    pub(super) fn withdraw(&mut self, message: MessageId) {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| *waiting != message);
         assert_eq!(self.waiting.len() + 1, before, "{message:?} waits exactly once");
         self.current += 1;
     }
 
-    /// Returns whether nobody holds a credit or waits for one.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(super) fn current(&self) -> i64 {
+        self.current
+    }
+
+    pub(super) fn level(&self) -> Level {
+        let Self { max, current, min, .. } = *self;
+        Level { max, current, min }
+    }
+
+    /// Returns whether no message holds a credit or waits for one.
+    pub(super) fn is_idle(&self) -> bool {
         self.current == self.max
     }
 
-    /// Returns how many messages hold a credit or wait for one.
-    pub(crate) fn users(&self) -> u64 {
-        u64::try_from(self.max - self.current).unwrap_or(0)
-    }
-
-    /// Checks what holds at any time.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Checks what holds at any time, and that there are `users` messages.
+    pub(super) fn check(&self, users: u64) -> Result<(), String> {
         let waiting = self.waiting.len() as i64;
         if waiting != (-self.current).max(0) {
             return Err(format!("{} credits and {waiting} messages waiting", self.current));
@@ -70,32 +89,13 @@ impl Credits {
         if self.min > self.current || self.current > self.max {
             return Err(format!("credits: not {} <= {} <= {}", self.min, self.current, self.max));
         }
-        Ok(())
+        match self.level().users() == users {
+            true => Ok(()),
+            false => Err(format!("{users} messages, {} charged", self.level().users())),
+        }
     }
 
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = MessageId> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = MessageId> {
         self.waiting.iter().copied()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waiters_are_counted_and_woken_in_order_of_arrival() {
-        let mut credits = Credits::new(1);
-        assert!(credits.take(MessageId(1)));
-        assert!(!credits.take(MessageId(2)));
-        assert!(!credits.take(MessageId(3)));
-        assert!(!credits.take(MessageId(4)));
-        assert_eq!((credits.current, credits.min), (-3, -3));
-        credits.withdraw(MessageId(3));
-        assert_eq!(credits.give_back(), Some(MessageId(2)));
-        assert_eq!(credits.give_back(), Some(MessageId(4)));
-        assert_eq!(credits.check(), Ok(()));
-        assert_eq!(credits.give_back(), None);
-        assert!(credits.is_idle());
-        assert_eq!(credits.min, -3);
     }
 }

@@ -17,7 +17,7 @@ use fulmar_lnet_wire::{Net, Nid};
 use crate::views;
 
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(super) struct Pool {
     /// How many messages may hold a buffer at once.
     limit: u32,
     /// Bytes of each; none need no memory.
@@ -54,7 +54,7 @@ struct Share {
 
 /// The memory that a message is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(super) enum Memory {
     /// There is nothing to keep.
     None,
     Kept(BufferId),
@@ -63,31 +63,31 @@ pub(crate) enum Memory {
 }
 
 impl Pool {
-    pub(crate) fn new(limit: u32, len: u32) -> Self {
+    pub(super) fn new(limit: u32, len: u32) -> Self {
         Self { limit, len, credits_min: limit.into(), ..Self::default() }
     }
 
     /// Bytes of each buffer.
-    pub(crate) fn len(&self) -> u32 {
+    pub(super) fn len(&self) -> u32 {
         self.len
     }
 
     /// Changes how many messages may hold a buffer, and returns those that hold one from now on.
-    pub(crate) fn set_limit(&mut self, limit: u32) -> Vec<MessageId> {
+    pub(super) fn set_limit(&mut self, limit: u32) -> Vec<MessageId> {
         self.limit = limit;
         self.credits_min = self.credits_min.min(self.credits());
         self.wake()
     }
 
     /// Negative: so many messages wait. Otherwise so many buffers are free.
-    pub(crate) fn credits(&self) -> i64 {
+    pub(super) fn credits(&self) -> i64 {
         match self.waiting {
             0 => i64::from(self.limit) - i64::from(self.held),
             waiting => -i64::from(waiting),
         }
     }
 
-    pub(crate) fn view(&self) -> views::Pool {
+    pub(super) fn view(&self) -> views::Pool {
         views::Pool {
             pages: self.len / PAGE,
             buffers: self.limit,
@@ -97,12 +97,12 @@ impl Pool {
         }
     }
 
-    pub(crate) fn reset_min(&mut self) {
+    pub(super) fn reset_min(&mut self) {
         self.credits_min = self.credits();
     }
 
     /// Gives a message for `target` its buffer and returns true, or has it wait.
-    pub(crate) fn take(&mut self, message: MessageId, target: Nid) -> bool {
+    pub(super) fn take(&mut self, message: MessageId, target: Nid) -> bool {
         let lane = self.lanes.entry(target).or_default();
         let granted = lane.waiting.is_empty() && self.held + lane.held < self.limit;
         if granted {
@@ -120,7 +120,7 @@ impl Pool {
     }
 
     /// Takes a buffer back and returns the messages that hold one from now on.
-    pub(crate) fn give_back(&mut self, target: Nid) -> Vec<MessageId> {
+    pub(super) fn give_back(&mut self, target: Nid) -> Vec<MessageId> {
         self.change(target, |lane| lane.held -= 1);
         let share = self.nets.get_mut(&target.net()).expect("a lane has a network");
         share.held -= 1;
@@ -130,7 +130,7 @@ impl Pool {
     }
 
     /// Removes a message that waits.
-    pub(crate) fn withdraw(&mut self, message: MessageId, target: Nid) {
+    pub(super) fn withdraw(&mut self, message: MessageId, target: Nid) {
         self.change(target, |lane| {
             let before = lane.waiting.len();
             lane.waiting.retain(|waiting| *waiting != message);
@@ -141,7 +141,7 @@ impl Pool {
     }
 
     /// Returns memory for a message that was given a buffer.
-    pub(crate) fn memory(&mut self) -> Memory {
+    pub(super) fn memory(&mut self) -> Memory {
         if self.len == 0 {
             return Memory::None;
         }
@@ -155,7 +155,7 @@ impl Pool {
     }
 
     /// Takes the memory of a buffer back, or returns it to be freed if there is too much.
-    pub(crate) fn keep(&mut self, buffer: BufferId) -> Option<BufferId> {
+    pub(super) fn keep(&mut self, buffer: BufferId) -> Option<BufferId> {
         if self.allocated > self.limit {
             self.allocated -= 1;
             return Some(buffer);
@@ -165,22 +165,22 @@ impl Pool {
     }
 
     /// Returns the memory that holds nothing, to be freed.
-    pub(crate) fn release(&mut self) -> Vec<BufferId> {
+    pub(super) fn release(&mut self) -> Vec<BufferId> {
         self.allocated -= self.free.len() as u32;
         std::mem::take(&mut self.free)
     }
 
-    /// Returns whether nobody holds a buffer or waits for one.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Returns whether no message holds a buffer or waits for one.
+    pub(super) fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0
     }
 
     /// Returns how many messages hold a buffer, and how many wait for one.
-    pub(crate) fn users(&self) -> (u32, u32) {
+    pub(super) fn users(&self) -> (u32, u32) {
         (self.held, self.waiting)
     }
 
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let held: u32 = self.lanes.values().map(|lane| lane.held).sum();
         let waiting: usize = self.lanes.values().map(|lane| lane.waiting.len()).sum();
         let shares: u32 = self.nets.values().map(|share| share.held).sum();

@@ -7,7 +7,8 @@ use fulmar_base::{Errno, MessageId, Table};
 use fulmar_lnet_wire::{Nid, PORTALS, Pid, RESERVED_PORTAL};
 
 use crate::api::{MdId, MdOptions, Me, MeId, MePosition, ServiceId};
-use crate::md::{Descriptor, Mds};
+
+use super::descriptor::{Descriptor, Mds};
 
 /// What an incoming PUT or GET asks a portal for.
 #[derive(Clone, Copy, Debug)]
@@ -64,17 +65,17 @@ struct Portal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) service: ServiceId,
-    pub(crate) me: Me,
-    pub(crate) portal: u32,
-    pub(crate) md: Option<MdId>,
+pub(super) struct Entry {
+    pub(super) service: ServiceId,
+    pub(super) me: Me,
+    pub(super) portal: u32,
+    pub(super) md: Option<MdId>,
     order: i64,
 }
 
 /// All portals and match entries.
 #[derive(Debug)]
-pub(crate) struct Portals {
+pub(super) struct Portals {
     portals: Vec<Portal>,
     entries: Table<Entry>,
 }
@@ -87,7 +88,7 @@ impl Default for Portals {
 }
 
 impl Portals {
-    pub(crate) fn attach(&mut self, service: ServiceId, index: u32, me: Me) -> Result<MeId, Errno> {
+    pub(super) fn attach(&mut self, service: ServiceId, index: u32, me: Me) -> Result<MeId, Errno> {
         let portal = self.usable(index)?;
         let specific =
             me.ignore_bits == 0 && !me.match_id.nid.is_any() && me.match_id.pid != Pid::ANY;
@@ -115,22 +116,22 @@ impl Portals {
         Ok(id)
     }
 
-    pub(crate) fn entry(&self, id: MeId) -> Option<&Entry> {
+    pub(super) fn entry(&self, id: MeId) -> Option<&Entry> {
         self.entries.get(id.0)
     }
 
-    pub(crate) fn entry_mut(&mut self, id: MeId) -> Option<&mut Entry> {
+    pub(super) fn entry_mut(&mut self, id: MeId) -> Option<&mut Entry> {
         self.entries.get_mut(id.0)
     }
 
     /// Returns the match entries of a service.
-    pub(crate) fn of_service(&self, service: ServiceId) -> Vec<MeId> {
+    pub(super) fn of_service(&self, service: ServiceId) -> Vec<MeId> {
         let own = self.entries.iter().filter(|(_, entry)| entry.service == service);
         own.map(|(id, _)| MeId(id)).collect()
     }
 
     /// Removes a match entry.
-    pub(crate) fn remove(&mut self, id: MeId) {
+    pub(super) fn remove(&mut self, id: MeId) {
         let Some(entry) = self.entries.remove(id.0) else { return };
         let portal = &mut self.portals[entry.portal as usize];
         if entry.me.ignore_bits != 0 {
@@ -141,7 +142,7 @@ impl Portals {
     }
 
     /// Takes the descriptor off its entry, and removes the entry if it was to go with it.
-    pub(crate) fn detach(&mut self, id: MeId) {
+    pub(super) fn detach(&mut self, id: MeId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.md = None;
         if entry.me.unlink {
@@ -152,7 +153,7 @@ impl Portals {
     /// Searches the portal of `query` for an entry that takes it.
     ///
     /// `same_peer` tells whether two NIDs are of one node.
-    pub(crate) fn search(
+    pub(super) fn search(
         &self,
         mds: &Mds,
         query: &Query,
@@ -172,7 +173,7 @@ impl Portals {
     }
 
     /// Tells whether one entry takes `query`.
-    pub(crate) fn try_entry(
+    pub(super) fn try_entry(
         &self,
         id: MeId,
         mds: &Mds,
@@ -206,30 +207,30 @@ impl Portals {
     }
 
     /// Returns whether a PUT that nothing takes waits at the portal.
-    pub(crate) fn is_lazy(&self, index: u32) -> bool {
+    pub(super) fn is_lazy(&self, index: u32) -> bool {
         self.portals.get(index as usize).is_some_and(|portal| portal.lazy)
     }
 
-    pub(crate) fn set_lazy(&mut self, index: u32, lazy: bool) -> Result<(), Errno> {
+    pub(super) fn set_lazy(&mut self, index: u32, lazy: bool) -> Result<(), Errno> {
         self.usable(index)?.lazy = lazy;
         Ok(())
     }
 
-    pub(crate) fn delay(&mut self, index: u32, message: MessageId) {
+    pub(super) fn delay(&mut self, index: u32, message: MessageId) {
         self.portals[index as usize].delayed.insert(message);
     }
 
-    pub(crate) fn undelay(&mut self, index: u32, message: MessageId) {
+    pub(super) fn undelay(&mut self, index: u32, message: MessageId) {
         let was = self.portals[index as usize].delayed.remove(&message);
         assert!(was, "{message:?} waits at portal {index}");
     }
 
     /// Returns the waiting messages of a portal in order of arrival.
-    pub(crate) fn delayed(&self, index: u32) -> Vec<MessageId> {
+    pub(super) fn delayed(&self, index: u32) -> Vec<MessageId> {
         self.portals[index as usize].delayed.iter().copied().collect()
     }
 
-    pub(crate) fn all_delayed(&self) -> impl Iterator<Item = MessageId> {
+    pub(super) fn all_delayed(&self) -> impl Iterator<Item = MessageId> {
         self.portals.iter().flat_map(|portal| portal.delayed.iter().copied())
     }
 
