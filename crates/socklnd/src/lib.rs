@@ -57,5 +57,8 @@ mod rx;
 mod tests;
 mod zero_copy;
 
+#[cfg(doc)]
+use fulmar_lnd::{Lnd, Output, Stream};
+
 pub use api::{AcceptMode, Config, ConnInfo, Counters, PeerInfo};
 pub use endpoint::Socklnd;

@@ -55,7 +55,7 @@ pub(super) fn main(args: &Args) -> ExitCode {
         (Some(failure), Some(defect)) => {
             let (seed, found) = (failure.options.seed, &failure.violation);
             let (name, command) = (defect.name(), failure.command());
-            (false, format!("{name} is found by seed {seed}: {found}\n{command}\n"))
+            (false, format!("{name} was found by seed {seed}: {found}\n{command}\n"))
         }
     };
     let printed = print(&text) == 0;

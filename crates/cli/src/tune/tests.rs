@@ -115,7 +115,7 @@ fn every_option_has_help_and_errors_are_reported() {
         let words = OCEAN.iter().chain(words);
         Args::try_parse_from(words).unwrap_err().to_string()
     };
-    assert!(wrong(&["--loss", "2"]).contains("such as 0.01%, or as a part, such as 1e-4"));
+    assert!(wrong(&["--loss", "2"]).contains("such as 0.01%, or a fraction, such as 1e-4"));
     assert!(wrong(&["--device", "eth0; reboot"]).contains("not a valid name of a network device"));
     assert!(wrong(&["--memory", "much"]).contains("such as 64G"));
 }

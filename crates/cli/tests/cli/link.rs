@@ -156,7 +156,7 @@ fn invalid_requests_are_refused_with_valid_examples() {
         (&["--a", "x", "--b", "y", "--rate", "10GB/s"], "write bits, such as 10Gbit"),
         (&["--a", "x", "--b", "y", "--delay", "25"], "50.5ms"),
         (&["--a", "x", "--b", "y", "--jitter", "1s"], "before it is sent"),
-        (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "there are rate, delay"),
+        (&["--a", "x", "--b", "y", "--a-to-b", "speed 3"], "use rate, delay"),
         (&["sites", "--loss", "1"], "percent"),
         (&["sites", "--queue", "1000"], "write it as 64MB or 100ms"),
         (&["sites", "--queue", "1us"], "64 KiB is the minimum"),

@@ -12,6 +12,8 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Errno, Time, Timers};
+#[cfg(doc)]
+use fulmar_lnd::Stream;
 use fulmar_lnd::{
     Closed, DialError, Lnd, Need, NiConfig, Notice, Output, RxId, SendError, SendRequest, Verdict,
 };
