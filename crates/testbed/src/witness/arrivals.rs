@@ -218,10 +218,10 @@ impl Arrivals {
         match header.body {
             Body::Ack { handle, match_bits, accepted } => {
                 self.acks_follow_their_handlers((handle, match_bits), accepted)?;
-                self.answers_return_on_the_path_of_requests(handle, peer, directory)
+                self.answers_return_on_the_path_of_requests(handle, header, peer, directory)
             }
             Body::Reply { handle } => {
-                self.answers_return_on_the_path_of_requests(handle, peer, directory)
+                self.answers_return_on_the_path_of_requests(handle, header, peer, directory)
             }
             Body::Put { .. } | Body::Get { .. } => Ok(()),
         }
@@ -246,17 +246,23 @@ impl Arrivals {
         Ok(())
     }
 
-    /// 22: an answer goes back to the sender of the request: to the gateway, if it came from one.
+    /// 22: an answer goes back to the sender of the request: to the gateway, if it came from one. A
+    /// router that is not a gateway of the node brings requests, but takes no answers.
     fn answers_return_on_the_path_of_requests(
         &self,
         handle: Handle,
+        header: &Header,
         peer: Nid,
         directory: &dyn Directory,
     ) -> Verdict {
         let bringers = self.bringers.get(&handle);
+        let takes_answers = |bringer: &Nid| {
+            directory.of_peer(header.target).contains(bringer) || directory.is_gateway(*bringer)
+        };
         let by_it = bringers.is_some_and(|bringers| {
             bringers.contains(&peer)
                 || directory.of_peer(peer).iter().any(|nid| bringers.contains(nid))
+                || !bringers.iter().any(takes_answers)
         });
         require(by_it, 22, || {
             format!("answers through {peer} a request from {bringers:?}: {handle:?}")

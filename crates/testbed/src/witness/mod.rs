@@ -70,6 +70,8 @@ pub trait Directory {
     fn is_own(&self, nid: Nid) -> bool;
     /// Returns all NIDs of the peer that has this one.
     fn of_peer(&self, nid: Nid) -> Vec<Nid>;
+    /// Returns whether the peer that has this NID is the gateway of a route.
+    fn is_gateway(&self, nid: Nid) -> bool;
 }
 
 impl Directory for Machine {
@@ -81,6 +83,11 @@ impl Directory for Machine {
         let peers = self.lnet().peers();
         let found = peers.into_iter().find(|peer| peer.nis.iter().any(|ni| ni.nid == nid));
         found.map_or_else(Vec::new, |peer| peer.nis.iter().map(|ni| ni.nid).collect())
+    }
+
+    fn is_gateway(&self, nid: Nid) -> bool {
+        let nids = self.of_peer(nid);
+        self.lnet().routes().iter().any(|route| nids.contains(&route.gateway))
     }
 }
 

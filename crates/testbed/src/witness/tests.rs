@@ -43,6 +43,10 @@ impl Directory for Names {
         let pair = [self::nid(2), self::nid(3)];
         if pair.contains(&nid) { pair.to_vec() } else { vec![nid] }
     }
+
+    fn is_gateway(&self, nid: Nid) -> bool {
+        self.of_peer(nid).contains(&self::nid(2))
+    }
 }
 
 /// Requires that a verdict has this invariant.
@@ -282,6 +286,23 @@ fn an_answer_returns_on_the_path_of_its_request() {
     arrivals.answered(&reply, nid(2), &Names).unwrap();
     arrivals.answered(&reply, nid(3), &Names).unwrap();
     broken(22, arrivals.answered(&reply, nid(4), &Names));
+}
+
+#[test]
+fn an_answer_to_a_request_of_a_neighbour_goes_to_the_neighbour() {
+    let mut arrivals = Arrivals::new(CALM);
+    arrivals.received(CONN, (nid(1), nid(9)), &header(9, 1, get()));
+    let reply = header(1, 9, Body::Reply { handle: HANDLE });
+    arrivals.answered(&reply, nid(9), &Names).unwrap();
+    broken(22, arrivals.answered(&reply, nid(2), &Names));
+}
+
+#[test]
+fn an_answer_to_a_request_by_an_unknown_router_may_take_any_gateway() {
+    let mut arrivals = Arrivals::new(CALM);
+    arrivals.received(CONN, (nid(1), nid(5)), &header(9, 1, get()));
+    let reply = header(1, 9, Body::Reply { handle: HANDLE });
+    arrivals.answered(&reply, nid(2), &Names).unwrap();
 }
 
 #[test]
