@@ -161,7 +161,7 @@ fn invalid_requests_are_refused_with_valid_examples() {
         (&["sites", "--queue", "1000"], "write it as 64MB or 100ms"),
         (&["sites", "--queue", "1us"], "64 KiB is the minimum"),
         (&["sites", "--limit", "64MB"], "unexpected argument '--limit'"),
-        (&["sites", "--name", "A-b"], "small letters and digits"),
+        (&["sites", "--name", "A-b"], "lower-case letters and digits"),
     ] {
         let output = fulmar(words);
         let errors = String::from_utf8_lossy(&output.stderr);
