@@ -54,3 +54,66 @@ impl<'a> Choices<'a> {
         self.byte() & 1 == 1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fulmar_base::Rng;
+
+    use super::*;
+
+    /// Runs a target with random bytes, as a fuzzer does at first. `FUZZ_RUNS` and `FUZZ_SEED` say
+    /// how often, and from which seed on. With `FUZZ_CORPUS`, a directory of the example `seed`,
+    /// the bytes are those of its files, some of them changed.
+    fn run_random(target: fn(&[u8])) {
+        let number = |name: &str, default: u64| match std::env::var(name) {
+            Ok(text) => text.parse().expect("it is a number"),
+            Err(_) => default,
+        };
+        let files = corpus();
+        let first = number("FUZZ_SEED", 0);
+        for seed in first..first + number("FUZZ_RUNS", 2000) {
+            let mut rng = Rng::new(seed);
+            // Only printed if the test fails.
+            println!("seed {seed}");
+            target(&input(&mut rng, &files));
+        }
+    }
+
+    fn corpus() -> Vec<Vec<u8>> {
+        let Some(directory) = std::env::var_os("FUZZ_CORPUS") else { return vec![] };
+        let entries = std::fs::read_dir(directory).expect("the corpus can be read");
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        paths.iter().map(|path| std::fs::read(path).expect("the file can be read")).collect()
+    }
+
+    fn input(rng: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
+        if files.is_empty() {
+            let most = [20, 200, 1000][rng.below(3) as usize];
+            return (0..rng.below(most)).map(|_| rng.below(256) as u8).collect();
+        }
+        let mut bytes = files[rng.below(files.len() as u64) as usize].clone();
+        for _ in 0..rng.below(6) {
+            let at = rng.below(bytes.len().max(1) as u64) as usize;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = rng.below(256) as u8;
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn random_operations_keep_the_promises_of_lnet() {
+        run_random(lnet_ops::run);
+    }
+
+    #[test]
+    fn random_operations_keep_the_promises_between_two_socket_drivers() {
+        run_random(socklnd_pair::run);
+    }
+
+    #[test]
+    fn random_bytes_do_not_confuse_a_socket_driver() {
+        run_random(socklnd_stream::run);
+    }
+}

@@ -1,15 +1,18 @@
 //! Two machines and a network that delays, splits and fails: every message ends once, and without
-//! failures every message arrives.
+//! failures every message arrives. None arrives twice, or after its sender was told that it was
+//! dropped.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fulmar_base::{BufferId, ConnId, Errno, MessageId, Payload, Sink, Span, Time, Verdict};
-use fulmar_lnet_wire::{Body, Handle, Header, MTU, Net, Nid, Pid};
-use fulmar_socklnd::{
-    AcceptMode, Closed, Config, DialError, Need, NiConfig, Output, SendRequest, Socklnd,
+use fulmar_base::{BufferId, ConnId, Errno, MessageId, Payload, Sink, Span, Time};
+use fulmar_lnd::{
+    Closed, DialError, FailureClass, Lnd, Need, NiConfig, NiTunables, Output, RxId, SendError,
+    SendRequest, Stream, Verdict,
 };
+use fulmar_lnet_wire::{Body, Handle, Header, MTU, Net, Nid, Pid};
+use fulmar_socklnd::{AcceptMode, Config, Socklnd};
 
 use crate::Choices;
 
@@ -45,13 +48,18 @@ struct Pair {
     machines: [Socklnd; 2],
     now: Time,
     ends: BTreeMap<End, Inbox>,
-    /// The payload of the message that a side is reading.
-    judged: BTreeMap<End, u32>,
+    /// The headers that wait for their verdicts.
+    judged: BTreeMap<End, Header>,
+    /// The messages that are being received, each with the one that was sent.
+    begun: BTreeMap<(usize, RxId), MessageId>,
+    last_rx: u64,
     next_port: u16,
     /// The sent messages that have not ended.
     sent: BTreeMap<MessageId, usize>,
     last_message: u64,
-    arrived: u64,
+    arrived: BTreeSet<MessageId>,
+    /// The messages whose sender was told that they were not delivered.
+    dropped: BTreeSet<MessageId>,
     /// Whether no connection failed and the clock made no large step.
     calm: bool,
     failed: u64,
@@ -62,7 +70,14 @@ impl Pair {
         let machine = |side| {
             let config = Config { accept: AcceptMode::All, zc_min_payload, ..Config::default() };
             let mut machine = Socklnd::new(config);
-            machine.add_ni(NiConfig { nid: nid(side), incarnation: 7, conns_per_peer });
+            let ni = NiConfig {
+                nid: nid(side),
+                tunables: NiTunables::default(),
+                incarnation: 7,
+                conns_per_peer,
+                conns_max: conns_per_peer,
+            };
+            machine.add_ni(Time::ZERO, &ni);
             machine
         };
         Self {
@@ -70,10 +85,13 @@ impl Pair {
             now: Time::from_secs(1),
             ends: BTreeMap::new(),
             judged: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            last_rx: 0,
             next_port: 1023,
             sent: BTreeMap::new(),
             last_message: 0,
-            arrived: 0,
+            arrived: BTreeSet::new(),
+            dropped: BTreeSet::new(),
             calm: true,
             failed: 0,
         }
@@ -129,10 +147,10 @@ impl Pair {
             let machine = &mut self.machines[side];
             let used = match machine.need(conn) {
                 Need::Verdict | Need::Wait => {
-                    let len = self.judged.remove(&end).expect("a header waits for its verdict");
-                    let sink = Sink::Span(Span { buffer: BufferId(2), offset: 0, len });
-                    machine.handle_verdict(now, conn, Verdict::Receive(sink));
-                    0
+                    let header = self.judged.remove(&end).expect("a header waits for its verdict");
+                    self.judge(end, &header);
+                    self.drain();
+                    continue;
                 }
                 _ if inbox.is_empty() => return,
                 Need::Nothing => return,
@@ -151,6 +169,17 @@ impl Pair {
             left -= used;
             self.drain();
         }
+    }
+
+    fn judge(&mut self, end: End, header: &Header) {
+        let Body::Put { match_bits, .. } = header.body else {
+            panic!("nobody sent {header:?}");
+        };
+        self.last_rx += 1;
+        let (side, rx, len) = (end.0, RxId(self.last_rx), header.payload_len);
+        self.begun.insert((side, rx), MessageId(match_bits));
+        let sink = Sink::Span(Span { buffer: BufferId(2), offset: 0, len });
+        self.machines[side].handle_verdict(self.now, end.1, rx, Verdict::Receive(sink));
     }
 
     fn pass(&mut self, time: Duration) {
@@ -187,13 +216,16 @@ impl Pair {
 
     /// Ends a side, and reports it to its machine.
     fn end(&mut self, end: End, how: Closed) {
-        self.forget(end);
+        self.ends.remove(&end);
         self.machines[end.0].handle_closed(self.now, end.1, how);
+        self.judge_late(end);
     }
 
-    fn forget(&mut self, end: End) {
-        self.ends.remove(&end);
-        self.judged.remove(&end);
+    /// Gives the verdict that is still missing, after the end of its connection.
+    fn judge_late(&mut self, end: End) {
+        if let Some(header) = self.judged.remove(&end) {
+            self.judge(end, &header);
+        }
     }
 
     fn drain(&mut self) {
@@ -205,10 +237,39 @@ impl Pair {
     }
 
     fn perform(&mut self, side: usize, output: Output) {
-        let now = self.now;
         match output {
-            Output::Dial { conn, local, remote } => self.dial((side, conn), local, remote),
-            Output::Write { conn, head, payload, .. } => {
+            Output::Stream(stream) => self.perform_stream(side, stream),
+            Output::Received(received) => {
+                let old = self.judged.insert((side, received.conn), received.header);
+                assert_eq!(old, None, "two headers of a connection wait for their verdicts");
+            }
+            Output::Completed { rx, result } => {
+                let begun = self.begun.remove(&(side, rx));
+                let message = begun.expect("a message ended that was not being received");
+                if result.is_ok() {
+                    assert!(self.arrived.insert(message), "{message:?} arrived twice");
+                }
+            }
+            Output::Sent { message, result } => {
+                assert_eq!(self.sent.remove(&message), Some(side), "{message:?} ended twice");
+                self.failed += u64::from(result.is_err());
+                if let Err(SendError {
+                    class: FailureClass::LocalDropped | FailureClass::RemoteDropped,
+                    ..
+                }) = result
+                {
+                    self.dropped.insert(message);
+                }
+            }
+            Output::Path { .. } | Output::Notice(_) => {}
+        }
+    }
+
+    fn perform_stream(&mut self, side: usize, stream: Stream) {
+        let now = self.now;
+        match stream {
+            Stream::Dial { conn, local, remote } => self.dial((side, conn), local, remote),
+            Stream::Write { conn, head, payload, .. } => {
                 let bytes = head.len() + payload.len() as usize;
                 let peer = self.ends.get(&(side, conn)).and_then(|inbox| inbox.peer);
                 if let Some(inbox) = peer.and_then(|peer| self.ends.get_mut(&peer)) {
@@ -217,21 +278,13 @@ impl Pair {
                 }
                 self.machines[side].handle_sent(now, conn, bytes as u64);
             }
-            Output::Close { conn, flush } => {
+            Stream::Close { conn, flush } => {
                 self.hang_up((side, conn), flush);
-                self.forget((side, conn));
+                self.ends.remove(&(side, conn));
                 // All written bytes have been reported.
                 self.machines[side].handle_stopped(now, conn, 0);
+                self.judge_late((side, conn));
             }
-            Output::Received { conn, header, .. } => {
-                self.judged.insert((side, conn), header.payload_len);
-            }
-            Output::Completed { result, .. } => self.arrived += u64::from(result.is_ok()),
-            Output::Sent { message, result } => {
-                assert_eq!(self.sent.remove(&message), Some(side), "{message:?} ended twice");
-                self.failed += u64::from(result.is_err());
-            }
-            Output::Path { .. } | Output::Notice(_) => {}
         }
     }
 
@@ -266,8 +319,11 @@ impl Pair {
         assert!(self.sent.is_empty(), "these messages do not end: {:?}", self.sent);
         let ends: Vec<End> = self.ends.keys().copied().collect();
         ends.into_iter().for_each(|end| self.read(end, usize::MAX));
+        assert!(self.begun.is_empty(), "these are received for ever: {:?}", self.begun);
+        let both = self.dropped.intersection(&self.arrived).next();
+        assert_eq!(both, None, "a message was dropped and arrived");
         if self.calm {
-            let (arrived, failed) = (self.arrived, self.failed);
+            let (arrived, failed) = (self.arrived.len() as u64, self.failed);
             assert_eq!((arrived, failed), (self.last_message, 0), "a message was lost");
         }
     }

@@ -1,13 +1,15 @@
 //! Arbitrary bytes, in arbitrary pieces, for a machine on either side of a connection.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fulmar_base::{BufferId, ConnId, MessageId, Payload, Rng, Sink, Span, Time, Verdict};
-use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid};
-use fulmar_socklnd::{
-    Closed, Config, DialError, Need, NiConfig, Output, SendRequest, Socklnd, checksum,
+use fulmar_base::{BufferId, ConnId, Errno, MessageId, Payload, Rng, Sink, Span, Time};
+use fulmar_lnd::{
+    Closed, DialError, Lnd, Need, NiConfig, NiTunables, Output, RxId, SendRequest, Stream, Verdict,
 };
+use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid};
+use fulmar_socklnd::{Config, Socklnd, checksum};
 
 /// The local network interfaces are `10.99.0.1@tcp` to `10.99.0.4@tcp`, as in the reference traces.
 const INTERFACES: u8 = 4;
@@ -23,8 +25,9 @@ pub fn run(bytes: &[u8]) {
     side.read(conn, stream);
     side.machine.handle_closed(side.now, conn, Closed::Eof);
     side.drain();
+    side.judge_late(conn);
+    assert!(side.begun.is_empty(), "messages of a closed connection do not end: {:?}", side.begun);
     side.pass_deadlines();
-    assert!(side.completed <= side.received, "more messages ended than started");
 }
 
 struct Side {
@@ -32,21 +35,29 @@ struct Side {
     rng: Rng,
     now: Time,
     /// Its header waits for a verdict.
-    judged: Option<Header>,
+    judged: Option<(RxId, Header)>,
     dialling: Option<ConnId>,
-    received: usize,
-    completed: usize,
+    received: u64,
+    /// The messages with a verdict to receive or to wait, which have not ended.
+    begun: BTreeSet<RxId>,
 }
 
 impl Side {
     fn new(seed: u8) -> Self {
         let mut machine = Socklnd::new(Config::default());
         for number in 0..INTERFACES {
-            machine.add_ni(NiConfig { nid: nid(number), incarnation: 7, conns_per_peer: 1 });
+            let ni = NiConfig {
+                nid: nid(number),
+                tunables: NiTunables::default(),
+                incarnation: 7,
+                conns_per_peer: 1,
+                conns_max: 1,
+            };
+            machine.add_ni(Time::ZERO, &ni);
         }
         let rng = Rng::new(seed.into());
         let (now, judged, dialling) = (Time::from_secs(1), None, None);
-        Self { machine, rng, now, judged, dialling, received: 0, completed: 0 }
+        Self { machine, rng, now, judged, dialling, received: 0, begun: BTreeSet::new() }
     }
 
     fn called(&mut self) -> Option<ConnId> {
@@ -101,8 +112,7 @@ impl Side {
                     len
                 }
                 Need::Verdict | Need::Wait => {
-                    let verdict = self.verdict();
-                    self.machine.handle_verdict(self.now, conn, verdict);
+                    self.judge(conn);
                     0
                 }
                 Need::Nothing => return,
@@ -118,43 +128,70 @@ impl Side {
         self.rng.between(1, most as u64) as usize
     }
 
-    fn verdict(&mut self) -> Verdict {
-        let header = self.judged.expect("a header waits for a verdict");
+    fn judge(&mut self, conn: ConnId) {
+        let (rx, header) = self.judged.expect("a header waits for a verdict");
+        let verdict = self.verdict(&header);
+        if verdict != Verdict::Wait {
+            self.judged = None;
+        }
+        match verdict {
+            Verdict::Reject => self.begun.remove(&rx),
+            Verdict::Receive(_) | Verdict::Wait => self.begun.insert(rx),
+        };
+        self.machine.handle_verdict(self.now, conn, rx, verdict);
+    }
+
+    /// Gives the verdict that is still missing, after the end of its connection.
+    fn judge_late(&mut self, conn: ConnId) {
+        if self.judged.is_some() {
+            self.judge(conn);
+            self.drain();
+        }
+    }
+
+    fn verdict(&mut self, header: &Header) -> Verdict {
         let len = self.rng.between(0, header.payload_len.into()) as u32;
         let buffer = BufferId(2);
-        let verdict = match self.rng.below(16) {
+        match self.rng.below(16) {
             0 => Verdict::Wait,
             1 => Verdict::Reject,
             2..=4 => Verdict::Receive(Sink::Discard { len }),
             5..=7 => Verdict::Receive(Sink::Inline { len: len.min(4096) }),
             _ => Verdict::Receive(Sink::Span(Span { buffer, offset: 0, len })),
-        };
-        if verdict != Verdict::Wait {
-            self.judged = None;
         }
-        verdict
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             match output {
-                Output::Dial { conn, .. } if self.dialling.is_none() => self.dialling = Some(conn),
-                Output::Dial { conn, .. } => {
-                    let refused = DialError(fulmar_base::Errno::ECONNREFUSED);
-                    self.machine.handle_dialled(self.now, conn, Err(refused));
-                }
-                Output::Write { conn, head, payload, .. } => {
-                    let bytes = head.len() as u64 + u64::from(payload.len());
-                    self.machine.handle_sent(self.now, conn, bytes);
-                }
-                Output::Received { header, .. } => {
+                Output::Stream(stream) => self.perform(stream),
+                Output::Received(received) => {
+                    assert_eq!(self.judged, None, "two headers wait for their verdicts");
                     self.received += 1;
-                    self.judged = Some(header);
+                    self.judged = Some((RxId(self.received), received.header));
                 }
-                Output::Completed { .. } => self.completed += 1,
-                Output::Close { conn, .. } => self.machine.handle_stopped(self.now, conn, 0),
+                Output::Completed { rx, .. } => {
+                    assert!(self.begun.remove(&rx), "{rx:?} ended, and was not under way");
+                    // It ended while it waited for another verdict.
+                    self.judged = self.judged.filter(|(judged, _)| *judged != rx);
+                }
                 Output::Path { .. } | Output::Sent { .. } | Output::Notice(_) => {}
             }
+        }
+    }
+
+    fn perform(&mut self, stream: Stream) {
+        match stream {
+            Stream::Dial { conn, .. } if self.dialling.is_none() => self.dialling = Some(conn),
+            Stream::Dial { conn, .. } => {
+                let refused = DialError(Errno::ECONNREFUSED);
+                self.machine.handle_dialled(self.now, conn, Err(refused));
+            }
+            Stream::Write { conn, head, payload, .. } => {
+                let bytes = head.len() as u64 + u64::from(payload.len());
+                self.machine.handle_sent(self.now, conn, bytes);
+            }
+            Stream::Close { conn, .. } => self.machine.handle_stopped(self.now, conn, 0),
         }
     }
 
@@ -165,7 +202,10 @@ impl Side {
             self.now = self.now.max(next);
             self.machine.handle_timeout(self.now);
             self.drain();
-            assert!(self.machine.poll_timeout().is_none_or(|next| next > self.now), "due again at once");
+            assert!(
+                self.machine.poll_timeout().is_none_or(|next| next > self.now),
+                "due again at once"
+            );
         }
     }
 }
