@@ -6,11 +6,10 @@ use fulmar_base::Errno;
 use fulmar_lnd::NiTunables;
 use fulmar_lnet::{Globals, RouterBuffers, views};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_net::Interface;
 
 use crate::api::*;
-use crate::config::{
-    self, Interface, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf,
-};
+use crate::config::{self, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf};
 use crate::show;
 
 /// Answers as a node whose peers are all reachable, except addresses that end in 99.
@@ -37,11 +36,11 @@ pub struct FakeInterfaces;
 
 impl Interfaces for FakeInterfaces {
     fn list(&self) -> Vec<Interface> {
-        let interface = |name: &str, ip: [u8; 4], speed_mbps| Interface {
+        let interface = |name: &str, ip: [u8; 4], speed| Interface {
             name: name.into(),
-            ips: vec![ip.into()],
+            addresses: vec![ip.into()],
             up: true,
-            speed_mbps,
+            speed,
         };
         vec![interface("lo", [127, 0, 0, 1], None), interface("eth0", [10, 0, 0, 1], Some(100_000))]
     }

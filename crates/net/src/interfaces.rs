@@ -11,7 +11,7 @@ use crate::StartError;
 pub struct Interface {
     /// Its name, such as `eth0`.
     pub name: String,
-    /// Its addresses: IPv4 first, link-local ones not at all.
+    /// Its addresses: IPv4 first, without link-local ones.
     pub addresses: Vec<IpAddr>,
     /// Whether it can carry packets.
     pub up: bool,
@@ -20,8 +20,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Returns how many connections of each bulk kind suit the speed of the link: 1 up to 1 Gbit/s,
-    /// 4 at 100. Spec: lnet-wire §5.2.
+    /// Returns the number of connections of each bulk type for the speed of the link: 1 up to
+    /// 1 Gbit/s, 4 at 100. Spec: lnet-wire §5.2.
     pub fn conns_per_peer(&self) -> u32 {
         let gigabits = self.speed.unwrap_or(0) / 1000;
         gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)
@@ -142,7 +142,9 @@ mod tests {
             let name = String::new();
             Interface { name, addresses: Vec::new(), up: true, speed }.conns_per_peer()
         };
-        let speeds = [None, Some(1000), Some(10_000), Some(25_000), Some(40_000), Some(100_000)];
-        assert_eq!(speeds.map(of), [1, 1, 2, 3, 3, 4]);
+        let slow = [None, Some(100), Some(1000)];
+        assert_eq!(slow.map(of), [1, 1, 1]);
+        let speeds = [4000, 10_000, 25_000, 40_000, 100_000, 400_000];
+        assert_eq!(speeds.map(|speed| of(Some(speed))), [2, 2, 3, 3, 4, 5]);
     }
 }
