@@ -53,7 +53,6 @@ mod messages;
 mod node;
 mod notices;
 mod queues;
-mod relay;
 mod run;
 mod runtime;
 mod rx;
@@ -66,6 +65,7 @@ mod thread;
 mod turn;
 mod tx;
 mod watch;
+mod write_queue;
 
 use fulmar_base::Errno;
 
