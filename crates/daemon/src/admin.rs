@@ -294,7 +294,7 @@ impl Admin for Daemon {
     }
 
     fn stats_show(&self, _: StatsShow) -> Result<Stats> {
-        Ok(self.node.stats().into())
+        Ok(self.node.stats())
     }
 
     fn stats_reset(&self, _: StatsReset) -> Result<()> {

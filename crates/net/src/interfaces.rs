@@ -31,7 +31,7 @@ impl Interface {
 /// Returns the network interfaces that have an address, by name.
 ///
 /// # Errors
-/// What the operating system said.
+/// The error of the operating system.
 pub fn interfaces() -> std::io::Result<Vec<Interface>> {
     let mut found: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
     for entry in if_addrs::get_if_addrs()? {
@@ -75,18 +75,18 @@ pub(crate) fn with_address(address: IpAddr) -> Option<Interface> {
     all.into_iter().find(|interface| interface.addresses.contains(&address))
 }
 
-/// Returns whether packets can leave by the interface that has `address`: `None` for an address
-/// that no interface has by name, as those of the loopback network, and that is always there.
+/// Returns whether the interface that has `address` can send packets: `None` for an address that is
+/// not assigned to an interface but always available, as those of the loopback network.
 pub(crate) fn link_of(address: IpAddr) -> std::io::Result<Option<bool>> {
     Ok(links()?.get(&address).copied())
 }
 
-/// Returns the addresses of this machine, but for those of the loopback network, and whether
-/// packets can leave by the interface that has them.
+/// Returns the addresses of this machine, except those of the loopback network, and whether their
+/// interface can send packets.
 pub(crate) fn links() -> std::io::Result<BTreeMap<IpAddr, bool>> {
     let mut links = BTreeMap::new();
     for entry in if_addrs::get_if_addrs()?.iter().filter(|entry| !entry.ip().is_loopback()) {
-        // The kernel's word for "running" is: switched on, and the layers below work.
+        // IFF_RUNNING: switched on, and the layers below work.
         *links.entry(entry.ip()).or_default() |= entry.is_oper_up();
     }
     Ok(links)
@@ -102,7 +102,7 @@ fn all() -> Result<Vec<Interface>, StartError> {
 }
 
 fn is_up(name: &str) -> bool {
-    // Loopback and tunnels say "unknown".
+    // Loopback and tunnels report "unknown".
     attribute(name, "operstate").is_some_and(|state| state != "down" && state != "lowerlayerdown")
 }
 
@@ -127,11 +127,11 @@ mod tests {
         assert!(lo.up);
         assert!(lo.addresses.contains(&"127.0.0.1".parse().unwrap()));
         assert_eq!(with_address("127.0.0.1".parse().unwrap()).unwrap().name, "lo");
-        assert_eq!(link_of("127.0.0.1".parse().unwrap()).unwrap(), None, "nothing to be watched");
+        assert_eq!(link_of("127.0.0.1".parse().unwrap()).unwrap(), None, "it is not monitored");
     }
 
     #[test]
-    fn a_missing_interface_is_answered_with_those_that_exist() {
+    fn an_unknown_interface_is_refused_with_a_list_of_the_known() {
         let error = named("nope0").unwrap_err().to_string();
         assert!(error.contains("\"nope0\"") && error.contains("lo"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! A queue whose items one thread at a time writes to a destination that may be full. The thread that
-//! adds an item to an idle queue writes until the queue is empty.
+//! A queue whose items one thread at a time writes to a destination that may be full. The thread
+//! that adds an item to an idle queue writes until the queue is empty.
 //!
 //! ```text
 //! idle -- flush --> writing -- empty --> idle
@@ -9,7 +9,7 @@
 //!                   blocked
 //! ```
 //!
-//! The queue is independent of sockets: `models/` tries every interleaving of the threads.
+//! The queue is independent of sockets: `models/` tests every interleaving of the threads.
 
 use std::collections::VecDeque;
 
