@@ -31,7 +31,7 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
 	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
 
-models: ## check the driver's hand-overs between threads in all interleavings
+models: ## test the communication between the driver's threads in all interleavings
 	@scripts/models.sh
 
 tsan: ## run the driver's tests under ThreadSanitizer

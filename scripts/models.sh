@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# models.sh [WORDS] : tries the hand-overs between the driver's threads in every order that there is.
-# WORDS pick tests.
+# models.sh [FILTER…] : tests the communication between the driver's threads in every interleaving.
+# FILTER selects tests by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-//! Whatever happens is handled: by one thread at a time for each service, and in order.
+//! All events are handled: by one thread at a time for each service, and in order.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -15,14 +15,14 @@ use crate::service::Service;
 const A: ServiceId = ServiceId(1);
 const B: ServiceId = ServiceId(2);
 
-/// The queues of a node, and what was handled.
+/// The queues of a node, and the handled events.
 struct Node {
     queues: Lock<Queues>,
     handled: Mutex<Vec<(ServiceId, u64)>>,
-    /// Of A and B: somebody is at it.
+    /// Whether a thread is handling events of A, and of B.
     busy: [Mutex<bool>; 2],
-    /// So many messages wait that have a thread come by.
-    told: Mutex<usize>,
+    /// Number of messages that ask an I/O thread to continue.
+    requests: Mutex<usize>,
 }
 
 impl Node {
@@ -36,11 +36,11 @@ impl Node {
             queues: Lock::new(queues),
             handled: Mutex::default(),
             busy: [Mutex::new(false), Mutex::new(false)],
-            told: Mutex::new(0),
+            requests: Mutex::new(0),
         })
     }
 
-    /// Something happens, as a turn has it: events are pushed, and then handled if nobody does.
+    /// A turn: pushes an event, and handles it unless another thread does.
     fn turn(&self, service: ServiceId, user: u64) {
         let ready = {
             let mut queues = self.queues.lock();
@@ -52,23 +52,26 @@ impl Node {
         }
     }
 
-    /// Serves for so many rounds at the most, and then has another thread go on.
+    /// Serves for at most `rounds` rounds, and then asks another thread to continue.
     fn serve(&self, rounds: usize) {
         for _ in 0..rounds {
             if !self.serve_once() {
                 return;
             }
         }
-        *self.told.lock().unwrap() += 1;
+        *self.requests.lock().unwrap() += 1;
     }
 
     fn serve_once(&self) -> bool {
         dispatch::serve(
             &self.queues,
-            || *self.told.lock().unwrap() += 1,
+            || *self.requests.lock().unwrap() += 1,
             |claim| {
                 let busy = &self.busy[claim.service.0 as usize - 1];
-                assert!(!std::mem::replace(&mut *busy.lock().unwrap(), true), "two at once");
+                assert!(
+                    !std::mem::replace(&mut *busy.lock().unwrap(), true),
+                    "two threads handle events"
+                );
                 let users = claim.events.iter().map(|event| (claim.service, event.event.user));
                 self.handled.lock().unwrap().extend(users);
                 *busy.lock().unwrap() = false;
@@ -76,9 +79,9 @@ impl Node {
         )
     }
 
-    /// An I/O thread takes the messages that were left for it.
-    fn come_by(&self) {
-        while std::mem::take(&mut *self.told.lock().unwrap()) > 0 {
+    /// An I/O thread handles its requests.
+    fn handle_requests(&self) {
+        while std::mem::take(&mut *self.requests.lock().unwrap()) > 0 {
             self.serve(1);
         }
     }
@@ -116,7 +119,7 @@ fn all_are_handled(here: &'static [(ServiceId, u64)], there: &'static [(ServiceI
         let other = thread::spawn(move || run(&other, there));
         run(&node, here);
         other.join().unwrap();
-        node.come_by();
+        node.handle_requests();
         let handled = node.handled.lock().unwrap();
         assert_eq!(handled.len(), here.len() + there.len(), "{handled:?}");
         for turns in [here, there] {
@@ -132,11 +135,11 @@ fn all_are_handled(here: &'static [(ServiceId, u64)], there: &'static [(ServiceI
 }
 
 #[test]
-fn events_that_come_while_a_service_is_served_are_handled_after_that() {
+fn events_that_arrive_while_a_service_is_served_are_handled_next() {
     all_are_handled(&[(A, 1), (A, 2)], &[(A, 11)]);
 }
 
 #[test]
-fn two_services_are_served_whoever_comes_by() {
+fn two_services_are_served_by_either_thread() {
     all_are_handled(&[(A, 1), (B, 2)], &[(B, 11), (A, 12)]);
 }

@@ -1,7 +1,7 @@
-//! The hand-overs between the driver's threads, tried in every order in which threads may come by.
+//! The communication between threads of the driver, tested in every interleaving.
 //!
-//! The sources are those of `crates/net`, with the mutex and the atomics of loom in the place of the
-//! system's. What they hand over to, a socket or a sleeping thread, is modelled here.
+//! The sources are those of `crates/net`, with the mutex and the atomics of loom instead of those of
+//! the system. Sockets and sleeping threads are modelled here.
 #![cfg(test)]
 
 #[path = "../../crates/net/src/dispatch.rs"]
@@ -10,14 +10,14 @@ mod dispatch;
 mod messages;
 #[path = "../../crates/net/src/queues.rs"]
 mod queues;
-#[path = "../../crates/net/src/relay.rs"]
-mod relay;
+#[path = "../../crates/net/src/write_queue.rs"]
+mod write_queue;
 
 mod dispatching;
 mod sleeping;
 mod writing;
 
-/// Stands for `crates/net/src/lock.rs`.
+/// Replaces `crates/net/src/lock.rs`.
 mod lock {
     use loom::sync::{Mutex, MutexGuard};
 
@@ -39,9 +39,9 @@ mod lock {
     }
 }
 
-/// Stands for the flags of `crates/net`, all of them sequentially consistent where it matters: each use
-/// of one is a step. The atomics of loom do not serve, for they let a `swap` miss a store that must
-/// precede it because an earlier `swap` has read the store before that.
+/// Replaces the flags of `crates/net`, which are sequentially consistent where it matters: each use
+/// of one is a step. The atomics of loom are not suitable: they let a `swap` miss a store that must
+/// precede it because an earlier `swap` has read the store before that one.
 mod flag {
     use loom::sync::Mutex;
 
@@ -69,38 +69,38 @@ mod flag {
     }
 }
 
-/// Stands for a descriptor in epoll, edge-triggered: one ring is kept that nobody has heard.
-mod bell {
+/// Replaces a descriptor in edge-triggered epoll: one event is kept until a thread waits.
+mod wakeup {
     use loom::sync::{Condvar, Mutex};
 
     #[derive(Default)]
-    pub(crate) struct Bell {
-        rung: Mutex<bool>,
-        ring: Condvar,
+    pub(crate) struct Wakeup {
+        pending: Mutex<bool>,
+        changed: Condvar,
     }
 
-    impl Bell {
-        pub(crate) fn ring(&self) {
-            *self.rung.lock().unwrap() = true;
-            self.ring.notify_one();
+    impl Wakeup {
+        pub(crate) fn wake(&self) {
+            *self.pending.lock().unwrap() = true;
+            self.changed.notify_one();
         }
 
         pub(crate) fn wait(&self) {
-            let mut rung = self.rung.lock().unwrap();
-            while !std::mem::take(&mut *rung) {
-                rung = self.ring.wait(rung).unwrap();
+            let mut pending = self.pending.lock().unwrap();
+            while !std::mem::take(&mut *pending) {
+                pending = self.changed.wait(pending).unwrap();
             }
         }
     }
 }
 
-/// Stands for `crates/net/src/memory`.
+/// Replaces `crates/net/src/memory`.
 mod memory {
     #[derive(Debug)]
     pub(crate) struct Memory;
 }
 
-/// Stands for `crates/net/src/service.rs`.
+/// Replaces `crates/net/src/service.rs`.
 mod service {
     use crate::queues::Delivery;
 

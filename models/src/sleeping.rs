@@ -1,50 +1,50 @@
-//! A message always finds a thread that is awake or gets woken.
+//! A message always reaches a thread that is awake or is woken.
 
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::bell::Bell;
 use crate::messages::Messages;
+use crate::wakeup::Wakeup;
 
-/// What a thread has: its messages, and the descriptor that wakes it.
-struct Desk {
+/// The messages of a thread, and the descriptor that wakes it.
+struct Inbox {
     messages: Messages<u32>,
-    wake: Bell,
+    wakeup: Wakeup,
 }
 
-impl Desk {
+impl Inbox {
     fn post(&self, message: u32) {
         if self.messages.post(message) {
-            self.wake.ring();
+            self.wakeup.wake();
         }
     }
 
-    /// One round of an I/O thread, as `Thread::run` has it.
+    /// One round of an I/O thread, as in `Thread::run`.
     fn round(&self) -> Vec<u32> {
         if self.messages.fall_asleep() {
-            self.wake.wait();
+            self.wakeup.wait();
         }
         self.messages.wake_up();
         self.messages.take()
     }
 }
 
-/// A lost message is a thread that sleeps for ever, which loom reports as a deadlock.
+/// If a message is lost, a thread sleeps for ever, which loom reports as a deadlock.
 fn all_arrive(posters: u32, each: u32) {
-    // More than three interruptions of the two posters and the thread take minutes, and show no more.
+    // More than three preemptions with two posters take minutes, and find nothing more.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = (posters > 1).then_some(3);
     model.check(move || {
-        let desk = Arc::new(Desk { messages: Messages::new(), wake: Bell::default() });
+        let inbox = Arc::new(Inbox { messages: Messages::new(), wakeup: Wakeup::default() });
         let posters: Vec<_> = (0..posters)
             .map(|poster| {
-                let desk = desk.clone();
-                thread::spawn(move || (0..each).for_each(|n| desk.post(poster * 10 + n)))
+                let inbox = inbox.clone();
+                thread::spawn(move || (0..each).for_each(|n| inbox.post(poster * 10 + n)))
             })
             .collect();
         let mut got = Vec::new();
         while got.len() < posters.len() * each as usize {
-            got.extend(desk.round());
+            got.extend(inbox.round());
         }
         for poster in posters {
             poster.join().unwrap();

@@ -1,46 +1,46 @@
-//! Whatever is added to a queue is written, once and in order, by one thread at a time.
+//! Each item of a queue is written once and in order, by one thread at a time.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::bell::Bell;
-use crate::relay::{Ended, Relay};
+use crate::wakeup::Wakeup;
+use crate::write_queue::{Ended, WriteQueue};
 
-/// A connection: what is to be written, and the socket.
+/// A connection: its queue and its socket.
 struct Conn {
-    relay: Relay<u32, Busy>,
+    queue: WriteQueue<u32, Busy>,
     socket: Mutex<Socket>,
-    /// epoll tells the I/O thread that there is room, once for each time that there was none.
-    room: Bell,
+    /// epoll reports room to the I/O thread once each time that the socket was full.
+    room: Wakeup,
 }
 
-/// The thread that writes finds itself alone.
+/// Whether a thread is writing.
 #[derive(Default)]
 struct Busy(bool);
 
-/// Takes so many at a time until it is full; the peer then reads all.
+/// Accepts items until it is full; the peer then reads all.
 #[derive(Default)]
 struct Socket {
     taken: Vec<u32>,
     free: usize,
-    /// It has refused something, and says when it takes more.
+    /// It was full, and reports when it has room.
     refused: bool,
-    ends_told: u32,
+    ends_reported: u32,
 }
 
 impl Conn {
     fn new(free: usize) -> Arc<Self> {
         let socket = Mutex::new(Socket { free, ..Socket::default() });
-        Arc::new(Self { relay: Relay::default(), socket, room: Bell::default() })
+        Arc::new(Self { queue: WriteQueue::default(), socket, room: Wakeup::default() })
     }
 
     fn flush(&self) -> Option<Ended<()>> {
-        self.relay.flush(
+        self.queue.flush(
             |taken| {
                 assert!(!std::mem::replace(&mut taken.writer.0, true), "two threads write");
                 let full = {
                     let mut socket = self.socket.lock().unwrap();
-                    assert!(!socket.refused, "nobody has said that there is room");
+                    assert!(!socket.refused, "room was not reported");
                     let count = socket.free.min(taken.items.len());
                     socket.free -= count;
                     socket.taken.extend(taken.items.drain(..count));
@@ -53,7 +53,7 @@ impl Conn {
             },
             |_, ended| {
                 if ended == (Ended::Empty { closing: true }) {
-                    self.socket.lock().unwrap().ends_told += 1;
+                    self.socket.lock().unwrap().ends_reported += 1;
                 }
                 ended
             },
@@ -61,25 +61,25 @@ impl Conn {
     }
 
     fn add(&self, item: u32) {
-        self.relay.push(item);
+        self.queue.push(item);
         self.flush();
     }
 
-    /// The peer makes room, and the kernel says so if somebody was refused.
+    /// The peer reads, and the kernel reports room if the socket was full.
     fn drain(&self) -> bool {
         let mut socket = self.socket.lock().unwrap();
         socket.free = 9;
         let refused = std::mem::take(&mut socket.refused);
         drop(socket);
         if refused {
-            self.room.ring();
+            self.room.wake();
         }
         refused
     }
 
-    /// The I/O thread hears of room.
-    fn hear(&self) {
-        if self.relay.handle_room() {
+    /// The I/O thread handles the report of room.
+    fn handle_room(&self) {
+        if self.queue.handle_room() {
             self.flush();
         }
     }
@@ -90,7 +90,7 @@ impl Conn {
 }
 
 #[test]
-fn what_two_threads_add_is_written_by_one_of_them() {
+fn items_of_two_threads_are_written_in_order() {
     loom::model(|| {
         let conn = Conn::new(9);
         let other = conn.clone();
@@ -104,47 +104,47 @@ fn what_two_threads_add_is_written_by_one_of_them() {
 }
 
 #[test]
-fn what_a_full_socket_has_left_is_written_when_it_has_room() {
+fn items_that_a_full_socket_refused_are_written_when_it_has_room() {
     loom::model(|| {
         let conn = Conn::new(1);
         let io = conn.clone();
-        // The peer reads at any time; if somebody was refused before that, there will be an event.
+        // The peer reads at any time; if the socket was full before that, there is an event.
         let io = thread::spawn(move || {
             if io.drain() {
                 io.room.wait();
-                io.hear();
+                io.handle_room();
             }
         });
         conn.add(1);
         conn.add(2);
-        // A full socket is left alone.
+        // A full socket is not written to.
         conn.add(3);
         io.join().unwrap();
-        // Refused after the peer had read: then it reads again.
+        // If the socket was full after the peer had read, it reads again.
         if conn.drain() {
-            conn.hear();
+            conn.handle_room();
         }
         assert_eq!(conn.taken(), [1, 2, 3]);
     });
 }
 
 #[test]
-fn room_that_is_told_while_somebody_writes_is_not_forgotten() {
+fn room_that_is_reported_during_a_write_is_not_lost() {
     loom::model(|| {
         let conn = Conn::new(1);
-        conn.relay.push(1);
-        conn.relay.push(2);
+        conn.queue.push(1);
+        conn.queue.push(2);
         let (io, peer) = (conn.clone(), conn.clone());
-        // The kernel's word may come between the refusal and the writer's own note of it.
+        // The report may come after the socket was full and before the writer has recorded that.
         let io = thread::spawn(move || {
             io.room.wait();
-            io.hear();
+            io.handle_room();
         });
         let peer = thread::spawn(move || peer.drain());
         conn.flush();
         if !peer.join().unwrap() && !conn.drain() {
-            // It had read before anybody was refused, and nobody was.
-            conn.room.ring();
+            // The peer had read before the socket was full, and it was not full after that.
+            conn.room.wake();
         }
         io.join().unwrap();
         assert_eq!(conn.taken(), [1, 2]);
@@ -152,30 +152,30 @@ fn room_that_is_told_while_somebody_writes_is_not_forgotten() {
 }
 
 #[test]
-fn the_end_is_told_once_and_after_everything() {
+fn the_end_is_reported_after_everything() {
     loom::model(|| {
         let conn = Conn::new(9);
         let other = conn.clone();
         let other = thread::spawn(move || other.add(1));
-        conn.relay.close_when_empty();
+        conn.queue.close_when_empty();
         conn.flush();
         other.join().unwrap();
         conn.flush();
         let socket = conn.socket.lock().unwrap();
         assert_eq!(socket.taken, [1]);
-        assert!(socket.ends_told >= 1, "{}", socket.ends_told);
+        assert!(socket.ends_reported >= 1, "{}", socket.ends_reported);
     });
 }
 
 #[test]
-fn nobody_writes_any_more_when_it_is_stopped() {
+fn nothing_is_written_after_a_stop() {
     loom::model(|| {
         let conn = Conn::new(9);
         let other = conn.clone();
         let other = thread::spawn(move || [1, 2].into_iter().for_each(|item| other.add(item)));
-        conn.relay.stop();
+        conn.queue.stop();
         let taken = conn.taken();
         other.join().unwrap();
-        assert_eq!(conn.taken(), taken, "something was written after that");
+        assert_eq!(conn.taken(), taken, "an item was written after the stop");
     });
 }

@@ -4,8 +4,12 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds since an epoch: the start of the driver or of the simulation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Time(pub u64);
 
 impl Time {

@@ -3,13 +3,13 @@
 use std::sync::{Mutex, MutexGuard};
 
 use fulmar_base::Errno;
-use fulmar_lnet::{Globals, RouterBuffers};
+use fulmar_lnd::NiTunables;
+use fulmar_lnet::{Globals, RouterBuffers, views};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_net::Interface;
 
 use crate::api::*;
-use crate::config::{
-    self, Interface, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf,
-};
+use crate::config::{self, Interfaces, LnetConf, NiSpec, NodeConfig, PeerConf, RouteConf};
 use crate::show;
 
 /// Answers as a node whose peers are all reachable, except addresses that end in 99.
@@ -36,11 +36,11 @@ pub struct FakeInterfaces;
 
 impl Interfaces for FakeInterfaces {
     fn list(&self) -> Vec<Interface> {
-        let interface = |name: &str, ip: [u8; 4], speed_mbps| Interface {
+        let interface = |name: &str, ip: [u8; 4], speed| Interface {
             name: name.into(),
-            ips: vec![ip.into()],
+            addresses: vec![ip.into()],
             up: true,
-            speed_mbps,
+            speed,
         };
         vec![interface("lo", [127, 0, 0, 1], None), interface("eth0", [10, 0, 0, 1], Some(100_000))]
     }
@@ -88,16 +88,20 @@ impl Default for FakeNode {
 fn shown(spec: &NiSpec, state: &State) -> show::Ni {
     let credits = i64::from(spec.tunables.credits);
     let enabled = !state.disabled.contains(&spec.nid);
+    let idle = ni_view(spec.nid);
     show::Ni {
-        nid: spec.nid,
-        up: enabled,
-        enabled,
+        view: views::Ni {
+            up: enabled,
+            enabled,
+            tunables: spec.tunables,
+            credits_max: credits,
+            credits,
+            credits_min: credits,
+            health: views::Health { value: state.health, ..idle.health },
+            ..idle
+        },
         alive: None,
         interface: Some(spec.interface.clone()),
-        traffic: show::Traffic::default(),
-        udsp: show::Udsp::default(),
-        health: show::NiHealth { value: state.health, ..show::NiHealth::default() },
-        tunables: spec.tunables.into(),
         lnd: Some(show::LndTunables {
             conns_per_peer: spec.conns_per_peer,
             timeout: spec.timeout.as_secs() as u32,
@@ -106,7 +110,48 @@ fn shown(spec: &NiSpec, state: &State) -> show::Ni {
         dev_cpt: -1,
         cpts: spec.cpts.clone().unwrap_or(vec![0]),
         refs: 1,
-        credits: show::Credits { max: credits, now: credits, min: credits },
+    }
+}
+
+/// Returns an NI without traffic, credits or rules.
+pub(crate) fn ni_view(nid: Nid) -> views::Ni {
+    views::Ni {
+        nid,
+        net: nid.net(),
+        up: true,
+        fatal: false,
+        enabled: true,
+        tunables: NiTunables::default(),
+        credits_max: 0,
+        credits: 0,
+        credits_min: 0,
+        health: views::Health { value: 1000, ..views::Health::default() },
+        priority: views::PRIORITY_LOWEST,
+        net_priority: views::PRIORITY_LOWEST,
+        pinged: None,
+        traffic: views::Traffic::default(),
+    }
+}
+
+/// Returns a peer NI without traffic, credits or rules.
+pub(crate) fn peer_ni_view(nid: Nid) -> views::PeerNi {
+    let views::Ni { health, priority, net_priority, traffic, .. } = ni_view(nid);
+    views::PeerNi {
+        nid,
+        credits_max: 0,
+        credits: 0,
+        credits_min: 0,
+        router_credits: 0,
+        router_credits_min: 0,
+        queued_bytes: 0,
+        refcount: 1,
+        health,
+        alive: None,
+        priority,
+        net_priority,
+        preferred_nids: Vec::new(),
+        preferred_gateways: Vec::new(),
+        traffic,
     }
 }
 
@@ -179,22 +224,23 @@ impl Admin for FakeNode {
 
     fn peer_show(&self, request: PeerShow) -> Result<Vec<show::Peer>, AdminError> {
         let health = self.state().health;
-        let ni = |nid: &Nid| show::PeerNi {
-            nid: *nid,
-            up: None,
-            credits: show::Credits { max: 8, now: 8, min: -3 },
-            router_credits: 8,
-            router_credits_min: 8,
-            queued_bytes: 0,
-            refcount: 1,
-            traffic: show::Traffic::default(),
-            udsp: show::Udsp::default(),
-            health: show::PeerHealth { value: health, ..show::PeerHealth::default() },
+        let ni = |nid: &Nid| {
+            let idle = peer_ni_view(*nid);
+            views::PeerNi {
+                credits_max: 8,
+                credits: 8,
+                credits_min: -3,
+                router_credits: 8,
+                router_credits_min: 8,
+                health: views::Health { value: health, ..idle.health },
+                ..idle
+            }
         };
         let peer = |peer: &PeerConf| show::Peer {
             primary: peer.primary,
             multi_rail: peer.multi_rail,
             state: 273,
+            configured: true,
             nis: peer.nids.iter().map(ni).collect(),
         };
         let mut peers: Vec<show::Peer> = self.state().peers.iter().map(peer).collect();
@@ -331,12 +377,12 @@ impl Admin for FakeNode {
         let shown = |route: &RouteConf| show::Route {
             net: route.net,
             gateway: route.gateway,
-            hop: route.hop,
+            hops: route.hop,
             priority: route.priority,
             up: true,
             single_hop: false,
             messages: 3,
-            latency: show::Delays { samples: 2, max_nsec: 2000, ..show::Delays::default() },
+            latency: views::Quantiles { samples: 2, max_nsec: 2000, ..views::Quantiles::default() },
         };
         Ok(self.state().routes.iter().map(shown).collect())
     }
@@ -386,8 +432,8 @@ impl Admin for FakeNode {
     fn routing_show(&self, _: RoutingShow) -> Result<show::Routing, AdminError> {
         let mut state = self.state();
         let seen = state.routing.clone();
-        if seen.state == show::RoutingState::Draining {
-            state.routing.state = show::RoutingState::Disabled;
+        if seen.state == views::RoutingState::Draining {
+            state.routing.state = views::RoutingState::Disabled;
         }
         Ok(seen)
     }
@@ -400,16 +446,16 @@ impl Admin for FakeNode {
             return Err(AdminError::routing(Errno::EINVAL, "buffers"));
         }
         if request.enable == Some(true) {
-            state.routing.state = show::RoutingState::Enabled;
-            state.routing.pools = counts.map(|(pages, buffers)| show::Pool {
+            state.routing.state = views::RoutingState::Enabled;
+            state.routing.pools = counts.map(|(pages, buffers)| views::Pool {
                 pages,
                 buffers,
                 credits: buffers.into(),
                 credits_min: buffers.into(),
-                ..show::Pool::default()
+                ..views::Pool::default()
             });
         } else if request.enable == Some(false) {
-            state.routing.state = show::RoutingState::Disabled;
+            state.routing.state = views::RoutingState::Disabled;
         }
         Ok(())
     }
@@ -417,7 +463,7 @@ impl Admin for FakeNode {
     fn routing_drain(&self, _: RoutingDrain) -> Result<(), AdminError> {
         let mut state = self.state();
         if state.routing.state.is_on() {
-            state.routing.state = show::RoutingState::Draining;
+            state.routing.state = views::RoutingState::Draining;
         }
         Ok(())
     }

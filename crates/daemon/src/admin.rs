@@ -62,8 +62,7 @@ impl Daemon {
     }
 
     fn peers(&self) -> Vec<Peer> {
-        let peers = self.node.peers();
-        peers.into_iter().map(Peer::of).collect()
+        self.node.peers()
     }
 
     fn globals(&self) -> fulmar_lnet::Globals {
@@ -295,7 +294,7 @@ impl Admin for Daemon {
     }
 
     fn stats_show(&self, _: StatsShow) -> Result<Stats> {
-        Ok(self.node.stats().into())
+        Ok(self.node.stats())
     }
 
     fn stats_reset(&self, _: StatsReset) -> Result<()> {
@@ -402,8 +401,8 @@ impl Admin for Daemon {
                 return Some(((1, 2 + place), specs.get(place)?.nid));
             }
             let routes = routes.iter().filter(|route| route.net == nid.net());
-            let route = routes.min_by_key(|route| (route.priority, route.hop.unwrap_or(1)))?;
-            let (hops, place) = (route.hop.unwrap_or(1), on(route.gateway.net())?);
+            let route = routes.min_by_key(|route| (route.priority, route.hops.unwrap_or(1)))?;
+            let (hops, place) = (route.hops.unwrap_or(1), on(route.gateway.net())?);
             Some(((1 + hops, 2 + place), specs.get(place)?.nid))
         };
         let nearest = request.nids.iter().filter_map(reached).min_by_key(|(distance, _)| *distance);

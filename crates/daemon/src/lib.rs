@@ -20,10 +20,10 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, AdminError, BindError, Server};
 use fulmar_control::config::{
-    Cores, Interface, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
+    Cores, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
 };
 use fulmar_lnet_wire::Nid;
-use fulmar_net::{Node, Options, Runtime, StartError};
+use fulmar_net::{Interface, Node, Options, Runtime, StartError};
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -252,16 +252,9 @@ struct Host;
 
 impl Interfaces for Host {
     fn list(&self) -> Vec<Interface> {
-        let found = fulmar_net::interfaces().unwrap_or_else(|error| {
+        fulmar_net::interfaces().unwrap_or_else(|error| {
             tracing::error!("cannot list the network interfaces: {error}");
             Vec::new()
-        });
-        let describe = |one: fulmar_net::Interface| Interface {
-            name: one.name,
-            ips: one.addresses,
-            up: one.up,
-            speed_mbps: one.speed.and_then(|speed| u32::try_from(speed).ok()),
-        };
-        found.into_iter().map(describe).collect()
+        })
     }
 }

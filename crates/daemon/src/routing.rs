@@ -11,17 +11,15 @@ use crate::admin::{Daemon, Result};
 
 impl Daemon {
     pub(super) fn routes(&self) -> Vec<show::Route> {
-        let routes = self.node.routes();
-        routes.iter().map(show::Route::from).collect()
+        self.node.routes()
     }
 
     pub(super) fn routers(&self) -> Vec<show::Router> {
-        let routers = self.node.routers();
-        routers.iter().map(show::Router::from).collect()
+        self.node.routers()
     }
 
     pub(super) fn routing(&self) -> show::Routing {
-        show::Routing::from(&self.node.routing())
+        self.node.routing()
     }
 
     /// Adds a route.
@@ -47,7 +45,8 @@ impl Daemon {
     /// Adds a route of an lnet.conf, at start or on import. An identical existing route is not an
     /// error.
     pub(super) fn import_route(&self, route: &RouteConf) -> std::result::Result<(), Errno> {
-        let there = || self.routes().iter().any(|known| known.to_conf() == known_form(route));
+        let there =
+            || self.routes().iter().any(|known| RouteConf::from(known) == known_form(route));
         match self.add_route(route) {
             Err(Errno::EEXIST) if there() => Ok(()),
             added => added,

@@ -2,9 +2,7 @@
 
 use fulmar_base::Time;
 use fulmar_control::config::NiSpec;
-use fulmar_control::show::{
-    Connection, Credits, LndTunables, Net, Ni, NiHealth, SocklndPeer, Udsp,
-};
+use fulmar_control::show::{Connection, LndTunables, Net, Ni, SocklndPeer};
 use fulmar_lnet::views;
 use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_net::ConnDetails;
@@ -36,17 +34,9 @@ pub(crate) fn nets(
 }
 
 fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32, now: Time) -> Ni {
-    let credits = Credits { max: ni.credits_max, now: ni.credits, min: ni.credits_min };
     Ni {
-        nid: ni.nid,
-        up: ni.up,
-        enabled: ni.enabled,
         alive: ni.pinged.map(|at| now.since(at).as_secs()),
         interface: spec.map(|spec| spec.interface.clone()),
-        traffic: ni.traffic.into(),
-        udsp: Udsp::of(ni.net_priority, ni.priority),
-        health: NiHealth::of(&ni.health, ni.fatal),
-        tunables: ni.tunables.into(),
         lnd: spec.map(|spec| LndTunables {
             conns_per_peer: spec.conns_per_peer,
             timeout: lnd_timeout,
@@ -55,7 +45,7 @@ fn ni(ni: views::Ni, spec: Option<&NiSpec>, lnd_timeout: u32, now: Time) -> Ni {
         dev_cpt: -1,
         cpts: Vec::new(),
         refs: 1,
-        credits,
+        view: ni,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Network interfaces (NIs) and their tunables.
 
 use fulmar_lnet_wire::Nid;
+use serde::{Deserialize, Serialize};
 
 /// One network interface of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct NiConfig {
 }
 
 /// The credits of a network interface. Defaults are those of socklnd. Spec: lnet-behaviour §6.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NiTunables {
     /// Seconds; above 0 a router monitors its peers.
     pub peer_timeout: i32,

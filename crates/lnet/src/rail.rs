@@ -33,8 +33,8 @@ impl Lnet {
         self.settle(now);
     }
 
-    /// Takes an interface out of use, or puts it back. All that is under way on it is finished,
-    /// and so is what others send to it; new messages of ours use it only if there is no other.
+    /// Disables or enables an interface. Messages in flight on a disabled interface are completed,
+    /// and it still receives; new messages of this node use it only if there is no other.
     ///
     /// # Errors
     /// ENOENT if there is no such interface.
@@ -48,10 +48,10 @@ impl Lnet {
         Ok(())
     }
 
-    /// Returns whether a ping is not answered, so that its sender leaves the interface alone: it
-    /// is out of use, and the sender knows us well enough to try another. An interface that is
-    /// our primary is always answered for, because peers ask there who we are.
-    pub(crate) fn is_left_alone(&self, arrival: Arrival) -> bool {
+    /// Returns whether a ping is ignored, so that its sender avoids the interface: it is disabled,
+    /// and the sender knows the other NIDs of this node. Pings of the primary NID are always
+    /// answered, because discovery uses it.
+    pub(crate) fn ignores_ping(&self, arrival: Arrival) -> bool {
         let disabled = self.ni_of(arrival.ni).is_some_and(|ni| ni.disabled);
         if !disabled || self.nis.first().is_some_and(|first| first.config.nid == arrival.ni) {
             return false;

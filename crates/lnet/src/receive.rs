@@ -346,7 +346,7 @@ impl Lnet {
         if match_bits != PING_MATCH_BITS {
             return self.drop_message(now, arrival, &header, "portal 0 answers pings only");
         }
-        if self.is_left_alone(arrival) {
+        if self.ignores_ping(arrival) {
             return self.drop_message(now, arrival, &header, "this interface is out of use");
         }
         let payload = self.info_part(offset, sink_len);

@@ -104,7 +104,7 @@ impl Lnet {
                 single_hop: hops.is_none_or(|hops| hops == 1)
                     && peer.and_then(|peer| self.routing.gateway_has(peer, net)).is_some(),
                 messages,
-                latency: latency.clone(),
+                latency: latency.into(),
             }
         };
         self.routing.routes().map(|(_, route)| view(route)).collect()

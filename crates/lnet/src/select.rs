@@ -14,11 +14,11 @@ use crate::peers::{PeerId, PeerNi, PeerNiId, PeerState};
 use crate::route::Detour;
 use crate::routing::RouteId;
 
-/// Where a message goes next.
+/// The result of selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path {
     Loopback,
-    /// Nowhere before this peer is discovered.
+    /// The peer must be discovered first.
     Discover(PeerId),
     Via(Hop),
 }
@@ -28,15 +28,15 @@ pub(crate) enum Path {
 pub(crate) struct Hop {
     pub(crate) ni: NiId,
     pub(crate) next: PeerNiId,
-    /// The NID that the message is for, in the end.
+    /// The NID of the final target.
     pub(crate) last: PeerNiId,
     pub(crate) route: Option<RouteId>,
 }
 
-/// What selection needs to know of a message.
+/// The class of a message for selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// An application's PUT or GET: discovery comes first, any NID of the peer will do.
+    /// An application's PUT or GET: discovery comes first, any NID of the peer is suitable.
     Request,
     /// Ping or push: goes to exactly this NID, discovered or not.
     Reserved,
@@ -44,9 +44,9 @@ enum Class {
     Response,
 }
 
-/// A message, as selection sees it.
+/// The properties of a message that selection depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Criteria {
     class: Class,
     target: Nid,
     source: Option<Nid>,
@@ -54,11 +54,11 @@ pub(crate) struct Ask {
     router: Option<Nid>,
     /// The previous hop and the source of a message that is forwarded.
     forwarded: Option<(Nid, Nid)>,
-    /// Exactly this pair, whatever is known of it.
+    /// Exactly this pair of NIDs, even if it is known to be broken.
     probe: bool,
 }
 
-impl Ask {
+impl Criteria {
     pub(crate) fn of(message: &Message) -> Self {
         let class = match message.header.body {
             Body::Put { portal: RESERVED_PORTAL, .. }
@@ -84,8 +84,8 @@ impl Lnet {
     /// # Errors
     /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
     /// route; ENOMEM if other nodes have filled the peer table.
-    pub(crate) fn select(&mut self, now: Time, ask: Ask) -> Result<Path, Errno> {
-        let Ask { target, source, .. } = ask;
+    pub(crate) fn select(&mut self, now: Time, criteria: Criteria) -> Result<Path, Errno> {
+        let Criteria { target, source, .. } = criteria;
         if target.is_loopback() {
             return Ok(Path::Loopback);
         }
@@ -96,41 +96,41 @@ impl Lnet {
         if target.is_any() || !self.is_reachable(target) {
             return Err(Errno::EHOSTUNREACH);
         }
-        let unasked = ask.class == Class::Response || ask.forwarded.is_some();
-        let exact = self.peer_ni_for(now, target, unasked)?;
+        let unsolicited = criteria.class == Class::Response || criteria.forwarded.is_some();
+        let exact = self.peer_ni_for(now, target, unsolicited)?;
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
-        // A router before another knows no more of the target than the header says.
-        let passes_on = ask.forwarded.is_some() && !self.is_local(target.net());
-        if ask.class == Class::Request && !passes_on && !self.peers.is_up_to_date(peer) {
+        // A router before another router knows the target only from the header.
+        let to_next_router = criteria.forwarded.is_some() && !self.is_local(target.net());
+        if criteria.class == Class::Request && !to_next_router && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
         }
         let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
         let path = match given {
-            Some(ni) => self.select_from(now, ask, ni, exact, multi_rail),
-            None if multi_rail && self.may_spread(ask, exact) => self.select_any(now, peer),
-            None => self.select_exact(now, ask, exact, multi_rail),
+            Some(ni) => self.select_from(now, criteria, ni, exact, multi_rail),
+            None if multi_rail && self.may_spread(criteria, exact) => self.select_any(now, peer),
+            None => self.select_exact(now, criteria, exact, multi_rail),
         };
         let path = path.ok_or(Errno::EHOSTUNREACH)?;
         match path {
-            // Two routers that send each other what neither can deliver would never stop.
-            Path::Via(hop) if self.goes_back(ask, hop) => Err(Errno::EHOSTUNREACH),
+            // Two routers would send each other a message that neither can deliver for ever.
+            Path::Via(hop) if self.is_previous_hop(criteria, hop) => Err(Errno::EHOSTUNREACH),
             path => Ok(path),
         }
     }
 
     /// Chooses the path of a message whose source is given: that pair, unless it is broken and
-    /// the peer can be reached otherwise.
+    /// another path to the peer is not.
     fn select_from(
         &mut self,
         now: Time,
-        ask: Ask,
+        criteria: Criteria,
         ni: NiId,
         exact: PeerNiId,
         multi_rail: bool,
     ) -> Option<Path> {
         let net = self.ni(ni)?.config.nid.net();
         let direct = net == self.peer_net(exact);
-        if direct && multi_rail && !ask.probe && self.is_broken(ni, exact) {
+        if direct && multi_rail && !criteria.probe && self.is_broken(ni, exact) {
             let peer = self.peers.ni(exact)?.peer();
             if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
@@ -141,10 +141,11 @@ impl Lnet {
         if direct {
             return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
         }
-        let back = ask.router.and_then(|router| self.way_back(router, net, ask.target.net()));
+        let back =
+            criteria.router.and_then(|router| self.return_path(router, net, criteria.target.net()));
         let detour = match back {
             Some(detour) => detour,
-            None => self.detour(now, ask.target.net(), Some(net), ask.target)?,
+            None => self.detour(now, criteria.target.net(), Some(net), criteria.target)?,
         };
         self.by_gateway(now, Some(ni), detour, exact)
     }
@@ -158,10 +159,10 @@ impl Lnet {
             return Some(Path::Via(Hop { ni, next, last: next, route: None }));
         }
         let nis = self.peers.peer(peer)?.nis();
-        let far = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
-        let mut far: Vec<PeerNiId> = far.collect();
-        far.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
-        let routed = far.into_iter().find_map(|last| {
+        let remote = nis.iter().copied().filter(|id| self.routing.leads_to(self.peer_net(*id)));
+        let mut remote: Vec<PeerNiId> = remote.collect();
+        remote.sort_by_cached_key(|id| self.peer_ni_key(now, *id, None));
+        let routed = remote.into_iter().find_map(|last| {
             let nid = self.peers.ni(last)?.nid();
             Some((last, self.detour(now, nid.net(), None, nid)?))
         });
@@ -173,17 +174,17 @@ impl Lnet {
     fn select_exact(
         &mut self,
         now: Time,
-        ask: Ask,
+        criteria: Criteria,
         exact: PeerNiId,
         multi_rail: bool,
     ) -> Option<Path> {
         let net = self.peer_net(exact);
-        let settled = ask.class == Class::Request && !multi_rail;
+        let settled = criteria.class == Class::Request && !multi_rail;
         if self.is_local(net) {
             let ni = if settled { self.preferred_ni(now, exact) } else { self.best_ni(now, net) }?;
             return Some(Path::Via(Hop { ni, next: exact, last: exact, route: None }));
         }
-        if let Some(detour) = self.detour(now, net, None, ask.target) {
+        if let Some(detour) = self.detour(now, net, None, criteria.target) {
             return self.by_gateway(now, None, detour, exact);
         }
         // Its other NIDs may be nearer, as those of a multi-rail peer that is pinged.
@@ -215,9 +216,9 @@ impl Lnet {
         Some(Path::Via(Hop { ni, next: next_hop, last, route }))
     }
 
-    /// Returns the way back by the router that brought a request, if it still is a gateway of
-    /// ours; or if it is on the network of that interface and we know of no other.
-    fn way_back(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
+    /// Returns the path of a response by the router that forwarded the request, if it is alive and
+    /// still a gateway to that network.
+    fn return_path(&self, router: Nid, net: Net, to: Net) -> Option<Detour> {
         let next_hop = self.peers.find(router).filter(|_| router.net() == net)?;
         let peer = self.peers.ni(next_hop)?.peer();
         let route = self.route_by(peer, to);
@@ -225,13 +226,13 @@ impl Lnet {
             .then_some(Detour { route, next_hop })
     }
 
-    /// Returns whether the sender of a message leaves it to us which NID of the peer it goes to.
-    fn may_spread(&self, ask: Ask, exact: PeerNiId) -> bool {
-        if ask.class != Class::Request || ask.probe {
+    /// Returns whether this node may choose the NID of the peer.
+    fn may_spread(&self, criteria: Criteria, exact: PeerNiId) -> bool {
+        if criteria.class != Class::Request || criteria.probe {
             return false;
         }
-        let Some((_, source)) = ask.forwarded else { return true };
-        // On its last hop a message goes where it is addressed, unless that does not work.
+        let Some((_, source)) = criteria.forwarded else { return true };
+        // On its last hop a message is sent to its target NID, unless that NID is unhealthy.
         let sender = self.peers.owner(source);
         let knows = sender.is_some_and(|peer| self.peer_has(peer, PeerState::MULTI_RAIL));
         let healthy = self.peers.ni(exact).is_some_and(PeerNi::is_up)
@@ -239,12 +240,13 @@ impl Lnet {
         knows && !healthy
     }
 
-    fn goes_back(&self, ask: Ask, hop: Hop) -> bool {
-        ask.forwarded
+    fn is_previous_hop(&self, criteria: Criteria, hop: Hop) -> bool {
+        criteria
+            .forwarded
             .is_some_and(|(from, _)| self.peers.ni(hop.next).is_some_and(|next| next.nid() == from))
     }
 
-    /// Returns whether nothing gets through between two interfaces, as far as we know.
+    /// Returns whether the path between two interfaces is known to be broken.
     fn is_broken(&self, ni: NiId, peer_ni: PeerNiId) -> bool {
         self.ni(ni).is_none_or(|ni| ni.fatal)
             || self.peers.ni(peer_ni).is_none_or(PeerNi::is_broken)
@@ -276,7 +278,7 @@ impl Lnet {
         nids.iter().find(wanted).or(nids.first()).copied()
     }
 
-    /// Returns the NID of a peer that a message with a free choice goes to.
+    /// Returns the best NID of a peer for a message that may use any of them.
     pub(crate) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
         let net = self.best_shared_net(now, peer)?;
         self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(PeerNi::nid)
@@ -292,11 +294,11 @@ impl Lnet {
             && self.peers.nids_of(peer).iter().any(|nid| near(nid.net()))
     }
 
-    fn peer_ni_for(&mut self, now: Time, nid: Nid, unasked: bool) -> Result<PeerNiId, Errno> {
+    fn peer_ni_for(&mut self, now: Time, nid: Nid, unsolicited: bool) -> Result<PeerNiId, Errno> {
         if let Some(found) = self.peers.find(nid) {
             return Ok(found);
         }
-        if unasked && self.peers.is_full() {
+        if unsolicited && self.peers.is_full() {
             return Err(Errno::ENOMEM);
         }
         self.peers.create(nid);
@@ -419,7 +421,7 @@ mod tests {
     use super::best;
 
     #[test]
-    fn the_first_of_the_best_is_chosen_and_an_only_one_unasked() {
+    fn the_first_of_the_best_is_chosen_and_an_only_one_unsolicited() {
         assert_eq!(best([], |_: &u8| 0), None);
         assert_eq!(best([7], |_| -> u8 { unreachable!("there is no choice") }), Some(7));
         for candidates in [&[3, 1, 2][..], &[1, 3], &[5, 4, 11, 1], &[11, 1, 21]] {

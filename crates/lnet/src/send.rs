@@ -13,7 +13,7 @@ use crate::health::Target;
 use crate::machine::Work;
 use crate::matching::{Begun, Owner, Request};
 use crate::message::{Arrival, Hold, Message, Sending, Stage};
-use crate::select::{Ask, Hop, Path};
+use crate::select::{Criteria, Hop, Path};
 
 impl Lnet {
     /// Stores a descriptor's bytes at a portal of another node.
@@ -158,12 +158,12 @@ impl Lnet {
         }
     }
 
-    /// Finds a path for a message and sets it going.
+    /// Finds a path for a message and sends it.
     pub(crate) fn launch(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         message.stage = Stage::Launched;
-        let ask = Ask::of(message);
-        match self.select(now, ask) {
+        let criteria = Criteria::of(message);
+        match self.select(now, criteria) {
             Ok(Path::Loopback) => self.loop_back(now, id),
             Ok(Path::Discover(peer)) => self.park(now, id, peer),
             Ok(Path::Via(hop)) => {

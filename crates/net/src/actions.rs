@@ -1,4 +1,4 @@
-//! What a turn leaves to be done without the node's lock, and the results.
+//! The actions of a turn that are executed without the node's lock, and their results.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::memory::{Memory, Piece};
 use crate::queues::Delivery;
 use crate::tx::Flushed;
 
-/// What is to be done without the lock.
+/// Actions to execute without the lock.
 ///
-/// Every message makes a few of these: what it needs is in place, what is rare is boxed.
+/// Every message causes a few of these: common actions are stored in place, rare ones are boxed.
 #[derive(Default)]
 pub(crate) struct Actions {
-    /// Connections with something to write.
+    /// Connections with queued writes.
     pub(crate) flush: SmallVec<[Arc<Conn>; 2]>,
     /// When the node is to be called for its timeouts.
     pub(crate) arm: Option<Time>,
@@ -30,15 +30,15 @@ pub(crate) struct Actions {
 /// A copy within the node: from where and to where, or nowhere.
 pub(crate) type LoopCopy = (CopyId, Option<(Piece, Piece)>);
 
-/// What is to be done when connections come and go, or an administrator asks.
+/// Actions when connections are opened or closed, or an administrator requests something.
 #[derive(Default)]
 pub(crate) struct Rare {
     pub(crate) dial: Vec<(Arc<Conn>, IpAddr, SocketAddr)>,
-    /// Connections that their I/O thread forgets: at once, or soon if they are still written to.
+    /// Connections that their I/O thread removes: at once, or soon if they are still written to.
     pub(crate) close: Vec<(Arc<Conn>, bool)>,
     pub(crate) resume: Vec<Arc<Conn>>,
     pub(crate) copy: Vec<LoopCopy>,
-    /// Answers to callers that wait.
+    /// Answers to waiting callers.
     pub(crate) answers: Vec<Box<dyn FnOnce() + Send>>,
     pub(crate) notices: Vec<Notice>,
     /// Memory and events to be dropped.
@@ -68,7 +68,7 @@ impl Actions {
     }
 
     pub(crate) fn flush(&mut self, conn: Arc<Conn>) {
-        // The connections of one batch are few; one that is listed twice costs a flush of nothing.
+        // The connections of one batch are few; one that is listed twice costs an empty flush.
         if !self.flush.iter().rev().take(4).any(|listed| Arc::ptr_eq(listed, &conn)) {
             self.flush.push(conn);
         }

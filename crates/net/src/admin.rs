@@ -1,4 +1,4 @@
-//! A node as an administrator sees it.
+//! The interface of a node for administrators.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ use crate::runtime::Message;
 use crate::shared::Shared;
 use crate::turn::in_handler;
 
-/// What an administrator may do with a node. Clones are handles to the same node.
+/// The operations of an administrator on a node. Clones are handles to the same node.
 ///
 /// Every change fails with ESHUTDOWN if the node was stopped, and with EIO if it has failed.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub struct Admin(Arc<Shared>);
 /// An open connection, for `lctl conn_list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnDetails {
-    /// What the machine knows of it.
+    /// Its state in the machine.
     pub info: ConnInfo,
     /// The size of the socket's send buffer in bytes.
     pub send_buffer: usize,
@@ -50,7 +50,7 @@ pub struct ConnDetails {
     pub receive_buffer: usize,
     /// The CPT whose I/O thread serves it.
     pub cpt: usize,
-    /// How TCP fares.
+    /// The state of TCP.
     pub tcp: TcpState,
 }
 
@@ -69,7 +69,7 @@ macro_rules! changes {
     };
 }
 
-/// Views that the core or the socket LND makes at once.
+/// Views of the core and the socket LND, each taken under one lock.
 macro_rules! views {
     ($($name:ident: $machine:ident, $type:ty $(, $clone:ident)?;)+) => {
         $(
@@ -171,8 +171,8 @@ impl Admin {
         self.ask(|admin| admin.ping(target, source, timeout))
     }
 
-    /// Discovers another node and waits until that is done. Without `force`, what is known is good
-    /// enough.
+    /// Discovers another node and waits for the result. Without `force`, an earlier discovery
+    /// suffices.
     ///
     /// # Errors
     /// Why it cannot be discovered; EDEADLK in a handler, which must not wait.
@@ -183,10 +183,11 @@ impl Admin {
     /// Adds a network interface and listens at its address.
     ///
     /// # Errors
-    /// If the address is not one of this machine's or is in use, or the machine refuses the interface.
+    /// If the address is not one of this machine's or is in use, or the machine refuses the
+    /// interface.
     pub fn add_ni(&self, options: NiOptions) -> Result<Nid, StartError> {
         let (address, conns) = locate(&options.address)?;
-        // What an administrator has configured is not exceeded.
+        // The configured number is not exceeded.
         let (conns_per_peer, conns_max) = match options.conns_per_peer {
             0 => (conns, CONNS_MAX),
             configured => (configured, configured),
@@ -225,7 +226,7 @@ impl Admin {
         }
     }
 
-    /// Removes a network interface, closes its connections and listens at its address no more.
+    /// Removes a network interface, closes its connections and stops listening at its address.
     ///
     /// # Errors
     /// ENOENT if there is no such interface.
@@ -293,8 +294,8 @@ impl Admin {
         all.filter_map(|(info, conn)| conn.map(|conn| self.details(info, &conn))).collect()
     }
 
-    /// Returns what is wrong with the node's own state: nothing, unless there is a defect. With
-    /// `idle`, also what an idle node should not have.
+    /// Returns the violated invariants of the node's state: none, unless there is a defect. With
+    /// `idle`, also everything that an idle node must not hold.
     pub fn check(&self, idle: bool) -> Vec<String> {
         self.0.view(|core| node::check::broken(&core.machine, idle))
     }
@@ -335,7 +336,7 @@ impl Admin {
         }
         let (waiting, answer) = sync_channel::<Answer>(1);
         self.0.turn(|core, now, _| {
-            // The answer is looked for after this: it may be there at once.
+            // The caller waits after this: the answer may be available at once.
             let query = begin(&mut core.machine.admin(now));
             core.queries.insert(query, waiting);
         })?;
@@ -377,7 +378,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Returns an address of this machine, and how many connections suit its link.
+/// Returns an address of this machine, and the number of connections for its link.
 fn locate(address: &NiAddress) -> Result<(IpAddr, u32), StartError> {
     match address {
         NiAddress::Ip(address) => {
@@ -394,7 +395,7 @@ fn locate(address: &NiAddress) -> Result<(IpAddr, u32), StartError> {
 }
 
 const EDEADLK: Errno = Errno(libc::EDEADLK);
-/// So many connections of a kind are opened to a peer where TCP windows limit the throughput.
+/// The most connections of a type to a peer, where TCP windows limit the throughput.
 const CONNS_MAX: u32 = 32;
-/// So many rows of a view are taken under one lock.
+/// The rows of a view that are taken under one lock.
 const PAGE: usize = 64;

@@ -11,12 +11,12 @@ use crate::memory::Memory;
 /// A memory descriptor to be made: the bytes of operations, and how many they may be.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    /// Where the bytes are.
+    /// The location of the bytes.
     pub source: Source,
-    /// How many operations; `None` for any number. A PUT that is acknowledged counts as two, and so
-    /// does a GET.
+    /// The number of operations; `None` for any number. A PUT that is acknowledged counts as two,
+    /// and so does a GET.
     pub threshold: Option<u32>,
-    /// What is allowed.
+    /// The options.
     pub options: MdOptions,
     /// With [`MdOptions::MAX_SIZE`], the most bytes of one operation.
     pub max_size: u32,
@@ -26,14 +26,14 @@ pub struct Descriptor {
     pub user: u64,
 }
 
-/// Where the bytes of a descriptor are.
+/// The location of the bytes of a descriptor.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// In memory, up to 1 MiB for a PUT or a GET.
     Memory(Memory),
     /// A few bytes to send.
     Bytes(Arc<[u8]>),
-    /// Room for so many bytes, which come with the event of each operation:
+    /// Room for this number of bytes, which are in the event of each operation:
     /// [`Delivery::bytes`](crate::Delivery::bytes).
     Room(u32),
 }
@@ -60,19 +60,19 @@ impl Descriptor {
         Self::new(Source::Room(len))
     }
 
-    /// Has the descriptor unlinked after `operations`.
+    /// Unlinks the descriptor after `operations`.
     #[must_use]
     pub fn times(self, operations: u32) -> Self {
         Self { threshold: Some(operations), auto_unlink: true, ..self }
     }
 
-    /// Sets what is allowed.
+    /// Sets the options.
     #[must_use]
     pub fn options(self, options: MdOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Sets what events return.
+    /// Sets the value that events return.
     #[must_use]
     pub fn user(self, user: u64) -> Self {
         Self { user, ..self }
@@ -91,8 +91,8 @@ impl Descriptor {
     }
 }
 
-/// Operations that are posted together: LNet's lock is taken once, and what they send leaves
-/// together. They are done in order.
+/// Operations that are posted together: LNet's lock is taken once, and their messages are sent
+/// together. They are executed in order.
 #[derive(Debug, Default)]
 pub struct Batch(pub(crate) Vec<Posting>);
 
@@ -179,8 +179,8 @@ impl Posting {
         Self::new(Op::Unlink(md), None)
     }
 
-    /// Returns EINVAL if the descriptor would reach beyond its memory, or receive into what is
-    /// read-only.
+    /// Returns EINVAL if the descriptor would reach beyond its memory, or receive into
+    /// read-only memory.
     pub(crate) fn check(&self) -> Result<(), Errno> {
         let (md, bytes, receives) = match &self.op {
             Op::Attach { md, memory, .. } => (md, memory, md.options.has(MdOptions::OP_PUT)),
@@ -199,7 +199,7 @@ impl Posting {
         Ok(())
     }
 
-    /// Gives the descriptor, if one is made, the name by which the driver knows it.
+    /// Sets the driver's name of the new descriptor, if there is one.
     pub(crate) fn name(self, memories: &mut Memories) -> (Op, Option<DescriptorKey>) {
         let Self { mut op, memory } = self;
         let key = descriptor(&mut op).map(|md| {

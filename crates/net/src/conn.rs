@@ -1,4 +1,4 @@
-//! One TCP connection, as every thread sees it.
+//! One TCP connection, shared by all threads.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,23 +14,23 @@ use crate::tx::{Flushed, Tx};
 
 /// A connection or an attempt at one.
 ///
-/// Its I/O thread alone reads it; any thread may write to it.
+/// Only its I/O thread reads from it; any thread may write to it.
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) remote: SocketAddr,
     /// The I/O thread that it belongs to.
     pub(crate) thread: usize,
-    /// The place in the tables of that thread, which alone knows it; [`NO_SLOT`] without one.
+    /// Its index in the tables of that thread, set only by it; [`NO_SLOT`] without one.
     pub(crate) slot: AtomicUsize,
     pub(crate) tx: Tx,
     /// Missing until it is dialled.
     socket: OnceLock<OwnedFd>,
-    /// The machine has ended it, or knows of its end. Changes under the node's lock.
+    /// The machine has ended it, or was notified of its end. Changes under the node's lock.
     ended: AtomicBool,
-    /// How many bytes that the socket has taken were reported to the machine. Changes under the
-    /// node's lock.
+    /// The number of written bytes that were reported to the machine. Changes under the node's
+    /// lock.
     reported: AtomicU64,
-    /// The watch checks whether the peer acknowledges what was written.
+    /// The monitor checks whether the peer acknowledges written bytes.
     pub(crate) watched: AtomicBool,
     /// Held while the kernel writes into a buffer, so that [`Conn::end`] can wait for it.
     receiving: Lock<()>,
@@ -79,8 +79,8 @@ impl Conn {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Marks the connection as ended. With `flush`, what waits is still written. Returns how many
-    /// bytes the socket has taken that were not reported to the machine.
+    /// Marks the connection as ended. With `flush`, queued bytes are still written. Returns the
+    /// number of written bytes that were not reported to the machine.
     ///
     /// Otherwise, when this returns, no thread reads into or writes from any buffer for it: the
     /// machine's next event may be that the buffer is free. That is why the node's lock is held
@@ -97,7 +97,7 @@ impl Conn {
         self.unreported()
     }
 
-    /// Notes that so many bytes more are reported to the machine.
+    /// Records that this number of bytes more is reported to the machine.
     pub(crate) fn note_reported(&self, bytes: u64) {
         self.reported.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -113,7 +113,7 @@ impl Conn {
         (!self.is_ended()).then(|| receive(self.socket()))
     }
 
-    /// Writes what waits.
+    /// Writes queued bytes.
     pub(crate) fn flush(&self, counters: &Counters) -> Flushed {
         match self.socket.get() {
             Some(socket) => self.tx.flush(socket.as_fd(), counters),
@@ -121,10 +121,10 @@ impl Conn {
         }
     }
 
-    /// Ends the connection for the peer at once, whoever may still hold the descriptor.
+    /// Ends the connection for the peer at once, even if other threads still hold the descriptor.
     pub(crate) fn shut_down(&self) {
         if let Some(socket) = self.socket.get() {
-            // A connection that is not connected any more cannot be shut down, and need not be.
+            // A socket that is no longer connected cannot be shut down, which is unnecessary.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
     }

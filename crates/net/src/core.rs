@@ -1,7 +1,7 @@
-//! What a node's lock guards: the machine, and what its outputs refer to.
+//! The state that a node's lock guards: the machine, and the objects that its outputs refer to.
 //!
-//! Nothing here calls the operating system, but for [`Conn::end`]: what the machine wants done is
-//! collected in [`Actions`], to be done without the lock.
+//! Except for [`Conn::end`], this module does not call the operating system: the outputs of the
+//! machine are collected in [`Actions`], which are executed without the lock.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,12 +30,12 @@ use crate::tx::{Body, Item};
 /// The result of a ping or a discovery.
 pub(crate) type Answer = Result<PingReply, Errno>;
 
-/// What a node's lock guards.
+/// The state that a node's lock guards.
 pub(crate) struct Core {
     pub(crate) machine: Machine,
     pub(crate) state: State,
     pub(crate) conns: BTreeMap<ConnId, Arc<Conn>>,
-    /// The senders to those that wait for the answers to queries.
+    /// The channels to callers that wait for answers to queries.
     pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
     memories: Memories,
     /// When the node is called for its timeouts at the latest.
@@ -58,7 +58,8 @@ pub(crate) enum State {
 pub struct LockUse {
     /// How often it was taken to call the machine.
     pub turns: u64,
-    /// How long it was held for that, if [`Options::lock_times`](crate::Options::lock_times) is set.
+    /// How long it was held for that, if [`Options::lock_times`](crate::Options::lock_times) is
+    /// set.
     pub held: Duration,
 }
 
@@ -137,7 +138,7 @@ impl Core {
                 }
                 Output::Pinged { query, result } | Output::Discovered { query, result } => {
                     if let Some(waiting) = self.queries.remove(&query) {
-                        // The one that waits may have given up.
+                        // The caller may have stopped waiting.
                         let answer = move || drop(waiting.try_send(result));
                         actions.rare().answers.push(Box::new(answer));
                     }
@@ -213,8 +214,7 @@ impl Core {
         Delivery::new(event, bytes, memory)
     }
 
-    /// Takes an event of a service that is closed. Nobody handles it, which the machine learns at
-    /// once.
+    /// Takes an event of a closed service. It is not handled, and the machine is notified at once.
     fn not_handled(&mut self, now: Time, delivery: Delivery, actions: &mut Actions) {
         if let Some(done) = delivery.event.done {
             self.machine.handle_event_done(now, done);
@@ -232,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Takes what became of earlier actions.
+    /// Takes the results of earlier actions.
     pub(crate) fn report(&mut self, now: Time, report: Report, actions: &mut Actions) {
         for (conn, flushed) in report.flushed {
             if conn.is_ended() {
@@ -265,7 +265,7 @@ impl Core {
         }
     }
 
-    /// Takes the outcome of a dial.
+    /// Takes the result of a dial.
     pub(crate) fn dialled(
         &mut self,
         now: Time,
@@ -291,7 +291,7 @@ impl Core {
         actions: &mut Actions,
     ) {
         if !conn.is_ended() {
-            // What the socket took may have arrived, also what no thread has reported yet.
+            // Written bytes may have arrived, including those that no thread has reported yet.
             let unreported = self.forget(conn, actions);
             self.machine.handle_closed(now, conn.id, unreported, how);
         }
@@ -325,7 +325,7 @@ impl Core {
         loop {
             let mut need = self.machine.need(conn.id);
             if matches!(need, Need::Payload { sink: Sink::Span(_), .. }) {
-                // A router's buffer is made for the message: what is named must be there.
+                // A router buffer is allocated before it is named, so it must exist.
                 self.drain(now, node, actions);
                 need = self.machine.need(conn.id);
             }
@@ -352,7 +352,7 @@ impl Core {
         }
     }
 
-    /// Copies payload that came along with a header to where it belongs.
+    /// Copies payload that was read together with a header to its memory.
     fn place(&self, sink: Sink, bytes: &[u8], counters: &Counters) {
         match sink {
             Sink::Discard { .. } => counters.payload_bytes_discarded.add(bytes.len()),
@@ -364,7 +364,7 @@ impl Core {
         }
     }
 
-    /// Releases everything that the node holds. The caller drops what is returned without the lock.
+    /// Releases everything that the node holds. The caller drops the result without the lock.
     pub(crate) fn clear(&mut self, state: State, actions: &mut Actions) -> impl Sized + use<> {
         self.state = state;
         for (_, conn) in std::mem::take(&mut self.conns) {

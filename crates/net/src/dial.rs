@@ -11,9 +11,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::{errno_of, sys};
 
-/// Begins to connect `local` with `remote`. The socket is writable when the outcome is known.
+/// Starts to connect `local` with `remote`. The socket is writable when the result is known.
 ///
-/// A node tells a peer that is privileged by its source port, so the ports from 1023 downwards are
+/// A peer recognises a privileged node by its source port, so the ports from 1023 downwards are
 /// tried. `unprivileged` remembers that they are forbidden. Spec: lnet-wire §3.1.
 pub(crate) fn dial(
     local: IpAddr,
@@ -51,7 +51,7 @@ fn dial_from(local: SocketAddr, remote: SocketAddr) -> Result<OwnedFd, Errno> {
     connect().map(OwnedFd::from).map_err(|error: io::Error| errno_of(&error))
 }
 
-/// Returns how an attempt that [`dial`] began has ended: our address, or why there is none.
+/// Returns the result of an attempt that [`dial`] started: our address, or the error.
 pub(crate) fn outcome(socket: impl AsFd) -> Result<SocketAddr, Errno> {
     let socket = SockRef::from(&socket);
     if let Some(error) = socket.take_error().map_err(|error| errno_of(&error))? {
@@ -61,10 +61,10 @@ pub(crate) fn outcome(socket: impl AsFd) -> Result<SocketAddr, Errno> {
     local.as_socket().ok_or(Errno::EADDRNOTAVAIL)
 }
 
-/// Sets what the kernel's LND sets on every connection, and has TCP bridge a failure of the way.
-/// Spec: lnet-wire §12.3.
+/// Sets the options that the kernel's LND sets on every connection, and the timeouts of TCP for
+/// failures of the path. Spec: lnet-wire §12.3.
 pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
-    // After how many tries keepalives give up is not said: GIVE_UP takes the place of any count.
+    // The number of keepalives is not set: GIVE_UP replaces any count.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(30))
         .with_interval(Duration::from_secs(5));
@@ -76,11 +76,11 @@ pub(crate) fn set_options(socket: &Socket) -> io::Result<()> {
 
 /// The highest privileged port, which is tried first.
 const PORT_FIRST: u16 = 1023;
-/// The last one that is tried.
+/// The lowest one that is tried.
 const PORT_LAST: u16 = 512;
-/// When the way returns, what was on it is sent again within this time.
+/// When the path recovers, lost bytes are retransmitted within this time.
 const TRIES_APART: Duration = Duration::from_secs(2);
-/// TCP gives up after this time and not after so many tries; LNet does before.
+/// TCP gives up after this time, not after a number of retransmissions; LNet does earlier.
 const GIVE_UP: Duration = Duration::from_secs(200);
-/// Whichever the kernel chooses.
+/// A port that the kernel chooses.
 const ANY: u16 = 0;

@@ -1,16 +1,16 @@
-//! How a thread handles the events of a service: one thread at a time, and none is left.
+//! How a thread handles the events of a service: one thread at a time, and no event remains.
 //!
-//! `models/` tries every order in which threads may come by.
+//! `models/` tests every interleaving of the threads.
 
 use crate::lock::Lock;
 use crate::queues::{Claim, Queues};
 
-/// Handles the events of a service that nobody serves, if there is one. If others wait as well, `tell`
-/// is called first, to have another thread come by. Returns whether any waits afterwards: then the
-/// calling thread comes again, or has another do so.
+/// Handles the events of a service that no thread serves, if there is one. If other services wait
+/// as well, `notify` is called first, so that another thread serves them. Returns whether any
+/// service waits afterwards: then the calling thread calls again, or notifies another thread.
 pub(crate) fn serve(
     queues: &Lock<Queues>,
-    tell: impl FnOnce(),
+    notify: impl FnOnce(),
     handle: impl FnOnce(&mut Claim),
 ) -> bool {
     let (claim, more) = {
@@ -19,7 +19,7 @@ pub(crate) fn serve(
     };
     let Some(mut claim) = claim else { return false };
     if more {
-        tell();
+        notify();
     }
     handle(&mut claim);
     claim.events.clear();

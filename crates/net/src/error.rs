@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 
-/// Why something could not be started. Each message says what to do.
+/// Why a node or an interface could not be started. Each message includes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address of an interface is not one of this machine.
@@ -15,9 +15,9 @@ pub enum StartError {
         list(" (", known, ")")
     )]
     AddressNotHere {
-        /// The address asked for.
+        /// The requested address.
         address: IpAddr,
-        /// Those that there are.
+        /// The existing ones.
         known: Vec<IpAddr>,
     },
     /// Another program listens there.
@@ -45,9 +45,9 @@ pub enum StartError {
     /// There is no such network interface.
     #[error("there is no network interface {name:?}: use one of{}", list(" ", known, ""))]
     NoInterface {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The existing ones.
         known: Vec<String>,
     },
     /// The network interface has no address for LNet.
@@ -67,7 +67,7 @@ pub enum StartError {
         nid: Nid,
         /// The CPT.
         cpt: usize,
-        /// How many there are.
+        /// The number of CPTs.
         cpts: usize,
     },
     /// The machine refuses the NID.
@@ -81,7 +81,7 @@ pub enum StartError {
     /// The operating system refuses something.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// Why it failed.
         source: io::Error,

@@ -11,7 +11,7 @@ use crate::StartError;
 pub struct Interface {
     /// Its name, such as `eth0`.
     pub name: String,
-    /// Its addresses: IPv4 first, link-local ones not at all.
+    /// Its addresses: IPv4 first, without link-local ones.
     pub addresses: Vec<IpAddr>,
     /// Whether it can carry packets.
     pub up: bool,
@@ -20,8 +20,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Returns how many connections of each bulk kind suit the speed of the link: 1 up to 1 Gbit/s,
-    /// 4 at 100. Spec: lnet-wire §5.2.
+    /// Returns the number of connections of each bulk type for the speed of the link: 1 up to
+    /// 1 Gbit/s, 4 at 100. Spec: lnet-wire §5.2.
     pub fn conns_per_peer(&self) -> u32 {
         let gigabits = self.speed.unwrap_or(0) / 1000;
         gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)
@@ -31,7 +31,7 @@ impl Interface {
 /// Returns the network interfaces that have an address, by name.
 ///
 /// # Errors
-/// What the operating system said.
+/// The error of the operating system.
 pub fn interfaces() -> std::io::Result<Vec<Interface>> {
     let mut found: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
     for entry in if_addrs::get_if_addrs()? {
@@ -75,18 +75,18 @@ pub(crate) fn with_address(address: IpAddr) -> Option<Interface> {
     all.into_iter().find(|interface| interface.addresses.contains(&address))
 }
 
-/// Returns whether packets can leave by the interface that has `address`: `None` for an address
-/// that no interface has by name, as those of the loopback network, and that is always there.
+/// Returns whether the interface that has `address` can send packets: `None` for an address that is
+/// not assigned to an interface but always available, as those of the loopback network.
 pub(crate) fn link_of(address: IpAddr) -> std::io::Result<Option<bool>> {
     Ok(links()?.get(&address).copied())
 }
 
-/// Returns the addresses of this machine, but for those of the loopback network, and whether
-/// packets can leave by the interface that has them.
+/// Returns the addresses of this machine, except those of the loopback network, and whether their
+/// interface can send packets.
 pub(crate) fn links() -> std::io::Result<BTreeMap<IpAddr, bool>> {
     let mut links = BTreeMap::new();
     for entry in if_addrs::get_if_addrs()?.iter().filter(|entry| !entry.ip().is_loopback()) {
-        // The kernel's word for "running" is: switched on, and the layers below work.
+        // IFF_RUNNING: switched on, and the layers below work.
         *links.entry(entry.ip()).or_default() |= entry.is_oper_up();
     }
     Ok(links)
@@ -102,7 +102,7 @@ fn all() -> Result<Vec<Interface>, StartError> {
 }
 
 fn is_up(name: &str) -> bool {
-    // Loopback and tunnels say "unknown".
+    // Loopback and tunnels report "unknown".
     attribute(name, "operstate").is_some_and(|state| state != "down" && state != "lowerlayerdown")
 }
 
@@ -127,11 +127,11 @@ mod tests {
         assert!(lo.up);
         assert!(lo.addresses.contains(&"127.0.0.1".parse().unwrap()));
         assert_eq!(with_address("127.0.0.1".parse().unwrap()).unwrap().name, "lo");
-        assert_eq!(link_of("127.0.0.1".parse().unwrap()).unwrap(), None, "nothing to be watched");
+        assert_eq!(link_of("127.0.0.1".parse().unwrap()).unwrap(), None, "it is not monitored");
     }
 
     #[test]
-    fn a_missing_interface_is_answered_with_those_that_exist() {
+    fn an_unknown_interface_is_refused_with_a_list_of_the_known() {
         let error = named("nope0").unwrap_err().to_string();
         assert!(error.contains("\"nope0\"") && error.contains("lo"), "{error}");
     }
@@ -142,7 +142,9 @@ mod tests {
             let name = String::new();
             Interface { name, addresses: Vec::new(), up: true, speed }.conns_per_peer()
         };
-        let speeds = [None, Some(1000), Some(10_000), Some(25_000), Some(40_000), Some(100_000)];
-        assert_eq!(speeds.map(of), [1, 1, 2, 3, 3, 4]);
+        let slow = [None, Some(100), Some(1000)];
+        assert_eq!(slow.map(of), [1, 1, 1]);
+        let speeds = [4000, 10_000, 25_000, 40_000, 100_000, 400_000];
+        assert_eq!(speeds.map(|speed| of(Some(speed))), [2, 2, 3, 3, 4, 5]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of sockets and of its clock, for those who examine a path.
+//! The state of sockets and of the clock in the kernel, for the examination of a path.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// How a TCP connection fares, as the kernel counts it since the connection was opened. What an old
-/// kernel does not count is 0. See tcp(7).
+/// The counters of a TCP connection in the kernel, since the connection was opened. Counters that
+/// an old kernel does not have are 0. See tcp(7).
 #[doc(alias = "tcp_info")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpState {
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub retransmits: u32,
     /// Segments with data that were sent.
     pub segments: u32,
@@ -23,16 +23,16 @@ pub struct TcpState {
     pub round_trip_min: Duration,
     /// How long there was something to send.
     pub busy: Duration,
-    /// How much of that it was the receiver's window that kept it back.
+    /// How much of that the receiver's window limited it.
     pub receiver_limited: Duration,
-    /// How much of that it was the send buffer that kept it back.
+    /// How much of that the send buffer limited it.
     pub buffer_limited: Duration,
 }
 
-/// Asks the kernel about a TCP connection.
+/// Queries the kernel about a TCP connection.
 ///
 /// # Errors
-/// If the socket is none.
+/// If the socket is not one.
 pub fn tcp_state(socket: impl AsFd) -> io::Result<TcpState> {
     let info = sys::raw_tcp_info(socket.as_fd())?;
     // No sample has been taken where all bits are set.
@@ -49,21 +49,21 @@ pub fn tcp_state(socket: impl AsFd) -> io::Result<TcpState> {
     })
 }
 
-/// Returns for how long this process has kept processors busy.
+/// Returns the processor time of this process.
 pub fn processor_time() -> Duration {
     Duration::from_nanos(sys::processor_time())
 }
 
-/// How the kernel's clock is kept.
+/// The synchronisation of the kernel's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockState {
-    /// Whether something keeps it right, such as chrony.
+    /// Whether it is synchronised, for example by chrony.
     pub synchronised: bool,
-    /// How wrong it may be at most, by its keeper's word.
+    /// The maximum error that the synchronising program reports.
     pub error_max: Duration,
 }
 
-/// Asks the kernel how its clock is kept; nothing is changed.
+/// Queries the synchronisation of the kernel's clock; nothing is changed.
 ///
 /// # Errors
 /// What the system refused.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_carried_something_tells_of_it() {
+    fn counters_of_a_used_connection_are_not_zero() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut there, _) = listener.accept().unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_says_how_it_is_kept() {
+    fn the_state_of_the_clock_is_readable() {
         let state = clock_state().unwrap();
         assert!(state.synchronised || state.error_max > Duration::ZERO, "{state:?}");
     }

@@ -1,9 +1,9 @@
 //! The driver: runs Fulmar's machines over real sockets, threads, clocks and memory.
 //!
 //! A [`Runtime`] has I/O threads, which any number of [`Node`]s share. A node is a machine
-//! ([`fulmar_node::Node`]) behind one lock; what the machine wants done is done without the lock, by
-//! whichever thread asked. Payload goes from the socket straight into the [`Memory`] of the matched
-//! descriptor, and from a memory straight into the socket.
+//! ([`fulmar_node::Node`]) behind one lock; the outputs of the machine are executed without the
+//! lock, by the calling thread. Payload is received from the socket directly into the [`Memory`] of
+//! the matched descriptor, and sent directly from a memory.
 //!
 //! ```text
 //! Service --- post ---> turn { machine } --- Write ---> tx queue --> socket
@@ -12,7 +12,7 @@
 //! program            I/O thread <-- bytes -- socket
 //! ```
 //!
-//! Whoever uses LNet opens a [`Service`]; one that is a pure machine is run by [`Running`].
+//! Users of LNet open a [`Service`]; a service that is a pure machine is run by [`Running`].
 //! Administrators use [`Admin`].
 //!
 //! ```no_run
@@ -29,7 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
-// This crate is where the world is met: clocks, threads and sockets are its business.
+// This crate does I/O: clocks, threads and sockets are allowed here.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod actions;
@@ -53,7 +53,6 @@ mod messages;
 mod node;
 mod notices;
 mod queues;
-mod relay;
 mod run;
 mod runtime;
 mod rx;
@@ -66,6 +65,7 @@ mod thread;
 mod turn;
 mod tx;
 mod watch;
+mod write_queue;
 
 use fulmar_base::Errno;
 

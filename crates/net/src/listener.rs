@@ -20,15 +20,15 @@ use crate::shared::Shared;
 pub(crate) struct Listener {
     socket: Socket,
     pub(crate) address: SocketAddr,
-    /// The place in the tables of the thread that accepts, which alone knows it.
+    /// Its index in the tables of the accepting thread, set only by it.
     pub(crate) slot: AtomicUsize,
 }
 
 /// Why accepting stopped.
 pub(crate) enum Stop {
-    /// Nobody calls at the moment.
+    /// There are no more connections.
     Empty,
-    /// Others want their turn too.
+    /// Other descriptors must be served too.
     Yield,
     /// There are too many descriptors, or too little memory.
     Exhausted(io::Error),
@@ -67,7 +67,7 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// Accepts no more and frees the port, whoever may still hold the descriptor.
+    /// Stops accepting and frees the port, even if other threads still hold the descriptor.
     pub(crate) fn close(&self) {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
@@ -76,7 +76,7 @@ impl Listener {
         self.slot.load(Ordering::Relaxed)
     }
 
-    /// Accepts who calls.
+    /// Accepts connections.
     pub(crate) fn accept(&self, node: &Arc<Shared>) -> Stop {
         for _ in 0..BATCH {
             match self.accept_one(node) {
@@ -86,7 +86,7 @@ impl Listener {
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                         return Stop::Exhausted(error);
                     }
-                    // The caller has gone again, or its network has.
+                    // The connection or its network has failed meanwhile.
                     _ => {}
                 },
             }
@@ -119,7 +119,7 @@ impl Listener {
     }
 }
 
-/// As the kernel's acceptor.
+/// As that of the kernel's acceptor.
 const BACKLOG: i32 = 127;
-/// So many are accepted in a row.
+/// The most connections that are accepted in a row.
 const BATCH: usize = 64;

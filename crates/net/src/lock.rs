@@ -1,14 +1,14 @@
-//! A mutex that a panic does not poison: what it guards is checked by its owner.
+//! A mutex that a panic does not poison: the owner checks the guarded state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What `models/` exchanges together with the mutex.
+/// Replaced by `models/` together with the mutex.
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 
 /// [`Mutex`] without poisoning.
 ///
 /// A panic inside a machine is caught while its lock is held, and the node is marked as failed; the
-/// other locks guard queues that are whole between any two statements.
+/// other locks guard queues that are consistent between any two statements.
 #[derive(Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 

@@ -1,4 +1,4 @@
-//! The memory that the machine names: that of descriptors, and the buffers of a router.
+//! The memory that the machine refers to: that of descriptors, and the buffers of a router.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ pub(crate) struct Memories {
     router: BTreeMap<BufferId, Memory>,
 }
 
-/// What the driver keeps of a memory descriptor.
+/// The state of a memory descriptor in the driver.
 struct Descriptor {
     key: DescriptorKey,
-    /// What the service calls it.
+    /// The service's value for it.
     user: u64,
-    /// Held as long as the descriptor; `None` for the machine's own few bytes.
+    /// Held as long as the descriptor; `None` for bytes of the machine.
     memory: Option<Memory>,
 }
 
@@ -37,7 +37,7 @@ impl DescriptorKey {
 }
 
 impl Memories {
-    /// Keeps what a new descriptor refers to.
+    /// Adds the memory of a new descriptor.
     pub(crate) fn add(&mut self, user: u64, memory: Option<Memory>) -> DescriptorKey {
         let entry = self.descriptors.vacant_entry();
         let place = u32::try_from(entry.key()).expect("descriptors are far fewer");
@@ -48,18 +48,18 @@ impl Memories {
         key
     }
 
-    /// Returns what its service calls a descriptor.
+    /// Returns the service's value for a descriptor.
     ///
     /// # Panics
-    /// If the machine has lost count of it.
+    /// If the machine names a descriptor that does not exist.
     pub(crate) fn user(&self, key: DescriptorKey) -> u64 {
         self.descriptor(key).user
     }
 
-    /// Forgets a descriptor and returns its memory, to be dropped without the lock.
+    /// Removes a descriptor and returns its memory, to be dropped without the lock.
     ///
     /// # Panics
-    /// If the machine has lost count of it.
+    /// If the machine names a descriptor that does not exist.
     pub(crate) fn remove(&mut self, key: DescriptorKey) -> Option<Memory> {
         let descriptor = self.descriptors.remove(key.place());
         assert_eq!(descriptor.key, key, "a descriptor is removed once");
@@ -79,7 +79,7 @@ impl Memories {
     /// Returns the memory of a span that the machine has named.
     ///
     /// # Panics
-    /// If there is none: a descriptor holds its memory, so the machine has lost count of one.
+    /// If there is none: a descriptor holds its memory, so the machine has a defect.
     pub(crate) fn piece(&self, span: Span) -> Piece {
         let memory = match self.router.get(&span.buffer) {
             Some(memory) => memory,
@@ -97,7 +97,7 @@ impl Memories {
     }
 }
 
-/// So many descriptors are made before a name may come again.
+/// The number of descriptors that are created before a name may be reused.
 const MADE_MAX: u32 = 1 << 29;
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_not_used_again_soon() {
+    fn names_are_not_reused_soon() {
         let mut memories = Memories::default();
         let first = memories.add(7, None);
         memories.remove(first);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not a descriptor")]
-    fn a_name_of_the_past_is_refused() {
+    fn an_old_name_is_refused() {
         let mut memories = Memories::default();
         let first = memories.add(7, None);
         memories.remove(first);

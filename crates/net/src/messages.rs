@@ -1,14 +1,14 @@
 //! Messages for a thread that sleeps when there are none.
 //!
-//! How the thread is woken is its own business; here stands who has to wake it, and that none who
-//! should forgets to. `models/` tries every order in which threads may come by.
+//! This module decides which thread must wake it, and ensures that one does; the wake-up itself is
+//! done by the caller. `models/` tests every interleaving of the threads.
 
 use crate::lock::{AtomicBool, Lock, Ordering};
 
 /// The messages for one thread.
 pub(crate) struct Messages<M> {
     messages: Lock<Vec<M>>,
-    /// The thread waits to be woken, or is about to, and has seen all messages.
+    /// The thread sleeps, or is about to, and has taken all messages.
     asleep: AtomicBool,
 }
 
@@ -17,7 +17,7 @@ impl<M> Messages<M> {
         Self { messages: Lock::default(), asleep: AtomicBool::new(false) }
     }
 
-    /// Leaves a message, and returns whether the caller has to wake the thread.
+    /// Adds a message, and returns whether the caller must wake the thread.
     #[must_use]
     pub(crate) fn post(&self, message: M) -> bool {
         self.messages.lock().push(message);
@@ -39,7 +39,7 @@ impl<M> Messages<M> {
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Has the thread woken from now on, and returns whether it may sleep.
+    /// Marks the thread as asleep, and returns whether it may sleep.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         let may_sleep = !self.has_messages();
@@ -49,7 +49,7 @@ impl<M> Messages<M> {
         may_sleep
     }
 
-    /// Says that the thread is awake.
+    /// Marks the thread as awake.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }

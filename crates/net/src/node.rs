@@ -1,4 +1,4 @@
-//! A node as its owner sees it.
+//! The interface of a node for its owner.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,14 +20,14 @@ use crate::service::{Handler, Service};
 use crate::shared::Shared;
 use crate::tap::Tap;
 
-/// How a node starts.
+/// The options of a node.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Settings of its machines.
     pub config: Config,
     /// Its network interfaces.
     pub nis: Vec<NiOptions>,
-    /// Who watches it, if anybody does.
+    /// The observer of the node, for tests.
     pub tap: Option<Arc<dyn Tap>>,
     /// Whether to measure for how long its lock is held, for [`Node::lock_use`].
     pub lock_times: bool,
@@ -47,19 +47,19 @@ impl Default for Options {
     }
 }
 
-/// A network interface that a node is to have.
+/// A network interface of a node, to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NiOptions {
     /// Its network, of type `tcp`.
     pub net: Net,
-    /// Where it is.
+    /// Its location.
     pub address: NiAddress,
     /// Its credits.
     pub tunables: NiTunables,
-    /// How many connections of each bulk kind are opened to a peer; 0 for what suits the link, and
-    /// more where TCP windows limit the throughput.
+    /// Connections of each bulk type to a peer. 0 to choose by the link, and to open more where TCP
+    /// windows limit the throughput.
     pub conns_per_peer: u32,
-    /// The CPTs whose I/O threads serve its connections; all, if there are none here.
+    /// The CPTs whose I/O threads serve its connections; all if the list is empty.
     pub cpts: Vec<usize>,
 }
 
@@ -71,12 +71,12 @@ impl NiOptions {
     }
 }
 
-/// Where a network interface is.
+/// The location of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NiAddress {
     /// At an address of this machine.
     Ip(IpAddr),
-    /// At the first address of the network interface so named, IPv4 before IPv6.
+    /// At the first address of the network interface of this name, IPv4 before IPv6.
     Interface(String),
 }
 
@@ -97,7 +97,7 @@ impl Node {
     /// Starts a node.
     ///
     /// # Errors
-    /// If a network interface cannot be added; then nothing of the node is left.
+    /// If a network interface cannot be added; then the node is stopped.
     pub fn start(runtime: &Runtime, options: Options) -> Result<Self, StartError> {
         let Options { config, nis, tap, lock_times } = options;
         let name = nis.iter().map(|ni| ni.address.to_string()).collect::<Vec<_>>().join(",");
@@ -113,8 +113,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Stops the node: its connections are closed and its services are called no more. When this
-    /// returns nothing of it is left but what its programs hold.
+    /// Stops the node: its connections are closed and its services are no longer called. When
+    /// this returns, only the handles of programs remain.
     ///
     /// Called by a handler, it does not wait for that.
     pub fn stop(&self) {
@@ -138,23 +138,23 @@ impl Node {
         Ok(Service::new(self.0.clone(), id))
     }
 
-    /// Returns what an administrator may do.
+    /// Returns the handle of an administrator.
     pub fn admin(&self) -> Admin {
         Admin::new(self.0.clone())
     }
 
-    /// Looks at the machine, for checks. Messages wait meanwhile: administrators use the views of
+    /// Reads the machine, for checks. Messages wait meanwhile: administrators use the views of
     /// [`Admin`].
     pub fn look<R>(&self, look: impl FnOnce(&fulmar_node::Node) -> R) -> R {
         self.0.view(|core| look(&core.machine))
     }
 
-    /// Returns what the sockets have carried.
+    /// Returns the counters of the sockets.
     pub fn io_counters(&self) -> IoCounters {
         self.0.counters.snapshot()
     }
 
-    /// Returns how the node's lock was used.
+    /// Returns the use of the node's lock.
     pub fn lock_use(&self) -> LockUse {
         self.0.view(|core| core.lock)
     }
@@ -171,7 +171,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Returns nanoseconds of wall clock, for what must differ from one life of a node to the next.
+/// Returns nanoseconds of wall-clock time, for numbers that differ between incarnations of a node.
 pub fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

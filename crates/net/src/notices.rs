@@ -1,4 +1,4 @@
-//! The notices of the machines, in the log: as many as a person can read.
+//! The notices of the machines, in the log, with a limited rate.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use tracing::{Level, debug, info, warn};
 use crate::counters::Counters;
 use crate::lock::Lock;
 
-/// Writes the notices of one node, but not too many.
+/// Writes the notices of one node with a limited rate.
 pub(crate) struct Log {
-    /// How the node is called in the log.
+    /// The name of the node in the log.
     name: String,
     bucket: Lock<Bucket>,
 }
 
-/// Lines that may be written now; they come back with time.
+/// Number of lines that may be written now; it grows with time.
 struct Bucket {
     lines: u64,
     refilled: Time,
@@ -31,7 +31,7 @@ impl Log {
         Self { name, bucket: Lock::new(bucket) }
     }
 
-    /// Returns how the node is called.
+    /// Returns the name of the node.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -94,9 +94,9 @@ pub(crate) fn level(notice: &Notice) -> Level {
     }
 }
 
-/// So many lines may be written at once,
+/// The most lines that may be written at once.
 const BURST: u64 = 20;
-/// and so many each second.
+/// The most lines in each second after that.
 const PER_SECOND: u64 = 2;
 
 #[cfg(test)]

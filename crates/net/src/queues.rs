@@ -4,8 +4,8 @@
 //! idle -- event --> ready -- a thread claims it --> busy -- released --> idle, or ready again
 //! ```
 //!
-//! They have a lock of their own. Events are pushed under the node's lock, so that their order is the
-//! machine's; a thread claims and releases them without it.
+//! They have their own lock. Events are pushed under the node's lock, so that their order is that
+//! of the machine; a thread claims and releases them without the node's lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use fulmar_lnet::{Event, ServiceId};
 use crate::memory::Memory;
 use crate::service::Handler;
 
-/// An event on its way to its service.
+/// An event for a service.
 #[derive(Debug)]
 pub struct Delivery {
-    /// What happened.
+    /// The event of the core.
     pub event: Event,
-    /// What came, if the descriptor is over [`Room`](crate::Source::Room).
+    /// The received bytes, if the descriptor is over [`Room`](crate::Source::Room).
     pub bytes: Vec<u8>,
-    /// The memory of a descriptor that is no more; freed when the event was handled.
+    /// The memory of an unlinked descriptor; freed when the event is handled.
     _memory: Option<Memory>,
 }
 
@@ -39,11 +39,11 @@ pub(crate) struct Claim {
     pub(crate) events: Vec<Delivery>,
 }
 
-/// What is left of a service that is closed, to be finished without a lock.
+/// The remains of a closed service, to be dropped without a lock.
 #[must_use]
 pub(crate) struct Closed {
     handler: Arc<dyn Handler>,
-    /// Those that nobody has claimed.
+    /// Events that no thread has claimed.
     pub(crate) events: Vec<Delivery>,
 }
 
@@ -59,7 +59,7 @@ impl Closed {
 #[derive(Default)]
 pub(crate) struct Queues {
     services: BTreeMap<ServiceId, Slot>,
-    /// Services with events that nobody handles, in the order in which they became so.
+    /// Services with events that no thread handles, in the order in which they became ready.
     ready: VecDeque<ServiceId>,
     /// How many services are being served.
     busy: usize,
@@ -71,7 +71,7 @@ struct Slot {
     /// An empty list with the capacity of an earlier one.
     spare: Vec<Delivery>,
     busy: bool,
-    /// It goes when the thread that serves it returns.
+    /// Removed when the thread that serves it returns.
     closed: bool,
 }
 
@@ -83,7 +83,8 @@ impl Queues {
         assert!(before.is_none(), "{service:?} is opened once");
     }
 
-    /// Ends a service: no more events are handed out. `None` if that was done before.
+    /// Ends a service: no thread gets events of it any longer. `None` if it was
+    /// closed before.
     pub(crate) fn close(&mut self, service: ServiceId) -> Option<Closed> {
         self.ready.retain(|ready| *ready != service);
         let slot = self.services.get_mut(&service).filter(|slot| !slot.closed)?;
@@ -96,7 +97,7 @@ impl Queues {
         Some(closed)
     }
 
-    /// Appends an event; gives it back if the service is closed.
+    /// Appends an event; returns it if the service is closed.
     pub(crate) fn push(&mut self, service: ServiceId, delivery: Delivery) -> Option<Delivery> {
         let open = self.services.get_mut(&service).filter(|slot| !slot.closed);
         let Some(slot) = open else { return Some(delivery) };
@@ -107,8 +108,8 @@ impl Queues {
         None
     }
 
-    /// Gives the events of a service that is ready to a thread, which calls [`Queues::release`] when
-    /// they are handled.
+    /// Gives the events of a service that is ready to a thread, which calls [`Queues::release`]
+    /// when they are handled.
     pub(crate) fn claim(&mut self) -> Option<Claim> {
         let service = self.ready.pop_front()?;
         let slot = self.services.get_mut(&service).expect("a service with events is known");
@@ -153,7 +154,7 @@ impl Queues {
     }
 }
 
-/// A list that was longer in a burst gives its memory back.
+/// The capacity of an empty list; the memory of longer bursts is freed.
 const IDLE_CAPACITY: usize = 256;
 
 #[cfg(test)]

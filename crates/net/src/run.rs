@@ -1,7 +1,8 @@
 //! Running a service that is a pure machine.
 //!
-//! The machine has a lock of its own, which is held while it handles inputs and while its posts are handed
-//! to LNet, so that the order of posts is the machine's. What comes of the posts is done after that.
+//! The machine has a lock of its own, which is held while it handles inputs and while its posts are
+//! passed to LNet, so that the order of posts is that of the machine. Actions that follow are
+//! executed after that.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
@@ -27,7 +28,7 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the memory that the machine calls `buffer`.
     fn memory(&self, buffer: BufferId) -> Option<Memory>;
 
-    /// Does what the machine requests, at once. What takes longer is returned, and done without the
+    /// Executes a request of the machine at once. Longer work is returned, and done without the
     /// machine's lock.
     fn handle(
         &self,
@@ -50,7 +51,7 @@ pub type JobDone<S> = Box<dyn FnOnce(&mut S, Time) + Send>;
 pub struct Running<H: Host>(Arc<Inner<H>>);
 
 struct Inner<H: Host> {
-    /// Names it in the tables of the threads.
+    /// Its key in the tables of the threads.
     key: u64,
     service: Service,
     host: H,
@@ -59,7 +60,7 @@ struct Inner<H: Host> {
 
 struct State<S> {
     machine: S,
-    /// When it is called for its timeouts at the latest.
+    /// The latest time of the next call for its timeouts.
     armed: Time,
 }
 
@@ -67,7 +68,7 @@ impl<H: Host> Running<H> {
     /// Opens a service for `machine`, posts `first` and runs it.
     ///
     /// # Errors
-    /// Why one of the first posts failed; then nothing is left of the service.
+    /// Why one of the first posts failed; then the service is closed.
     pub fn start(
         node: &Node,
         config: ServiceConfig,

@@ -1,4 +1,4 @@
-//! The I/O threads, and how to talk to them.
+//! The I/O threads, and messages to them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,8 @@ use crate::shared as node;
 use crate::thread::{Thread, Timed};
 use crate::watch::Watch;
 
-/// The I/O threads that nodes share. Clones are handles to the same threads; they end with the last.
+/// The I/O threads that nodes share. Clones are handles to the same threads; they end with the
+/// last.
 #[derive(Clone)]
 pub struct Runtime {
     pub(crate) shared: Arc<Shared>,
@@ -32,7 +33,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts `threads` I/O threads, or as many as the machine has cores for us.
+    /// Starts `threads` I/O threads, or as many as this process has cores.
     ///
     /// The limit of open files of the process is raised as far as it may be.
     ///
@@ -44,8 +45,8 @@ impl Runtime {
         Self::start((0..count).map(|_| Place { cpt: 0, cores: Vec::new() }).collect())
     }
 
-    /// Starts I/O threads for CPTs (CPU partitions), which are lists of cores: `nscheds` for each, or
-    /// as many as it has cores. The threads of a CPT run on its cores only.
+    /// Starts I/O threads for CPTs (CPU partitions), which are lists of cores: `nscheds` for each,
+    /// or as many as it has cores. The threads of a CPT run on its cores only.
     ///
     /// # Errors
     /// As [`Runtime::new`].
@@ -86,7 +87,7 @@ impl Runtime {
         Ok(Self { shared, _threads: Arc::new(threads) })
     }
 
-    /// Returns the time in which the machines of this runtime think.
+    /// Returns the time of the machines of this runtime.
     pub fn now(&self) -> Time {
         self.shared.now()
     }
@@ -101,11 +102,11 @@ impl std::fmt::Debug for Runtime {
 /// Where an I/O thread runs.
 struct Place {
     cpt: usize,
-    /// On these cores only; on any, if there are none here.
+    /// On these cores only; on any core if the list is empty.
     cores: Vec<usize>,
 }
 
-/// Ends the threads when the last handle goes.
+/// Ends the threads when the last handle is dropped.
 struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
@@ -126,14 +127,14 @@ impl Drop for Threads {
     }
 }
 
-/// What the threads know of each other.
+/// State that the threads share.
 pub(crate) struct Shared {
     mailboxes: Vec<Mailbox>,
     started: Instant,
     keys: AtomicU64,
-    /// Binding a privileged port was forbidden once: it is not tried again.
+    /// Binding a privileged port was refused: it is not tried again.
     pub(crate) unprivileged: AtomicBool,
-    /// What looks after links and silent connections.
+    /// The monitor of links and silent connections.
     pub(crate) watch: Watch,
 }
 
@@ -142,12 +143,13 @@ impl Shared {
         Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Returns a number for a node, never used twice.
+    /// Returns a number for a node, never reused.
     pub(crate) fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the thread with the fewest connections, so that those of one peer spread. It is one of
+    /// Returns the thread with the fewest connections, so that those of one peer spread. It is one
+    /// of
     /// `cpts`, if those are given and there are such.
     pub(crate) fn assign(&self, cpts: Option<&[usize]>) -> usize {
         let load = |mailbox: &Mailbox| mailbox.conns.load(Ordering::Relaxed);
@@ -171,13 +173,13 @@ impl Shared {
         self.mailboxes[thread].cpt
     }
 
-    /// Takes back an [`Shared::assign`].
+    /// Reverses [`Shared::assign`].
     pub(crate) fn unassign(&self, thread: usize) {
         self.mailboxes[thread].conns.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sends a message to a thread other than the calling one, if there is one: rather to one that
-    /// sleeps.
+    /// Sends a message to a thread other than the calling one, if there is one, preferably to one
+    /// that sleeps.
     pub(crate) fn post_to_another(&self, message: Message) {
         let (own, count) = (Thread::current(), self.mailboxes.len());
         let first = own.map_or(0, |own| own + 1);
@@ -193,12 +195,12 @@ impl Shared {
     pub(crate) fn post(&self, thread: usize, message: Message) {
         let mailbox = &self.mailboxes[thread];
         if mailbox.messages.post(message) {
-            // The thread is told of each write, and so never reads the counter.
+            // epoll reports each write, so the thread never reads the counter.
             let _ = rustix::io::write(&mailbox.wake, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Has every thread forget a node, and waits until it has.
+    /// Removes a node from every thread, and waits until that is done.
     pub(crate) fn leave(&self, node: u64) {
         let (done, waiting) = sync_channel(self.mailboxes.len());
         for index in 0..self.mailboxes.len() {
@@ -225,7 +227,7 @@ impl Shared {
     }
 }
 
-/// What the others have of a thread.
+/// The part of a thread that other threads use.
 struct Mailbox {
     /// The CPT of the thread.
     cpt: usize,
@@ -249,21 +251,21 @@ impl Mailbox {
 
 /// A message for an I/O thread.
 pub(crate) enum Message {
-    /// A connection is the thread's from now on.
+    /// The thread serves this connection from now on.
     Register { node: Arc<node::Shared>, conn: Arc<Conn>, dialling: bool },
-    /// A connection has ended. With `linger`, what waits is still written, but not for long.
+    /// A connection has ended. With `linger`, queued bytes are still written, for a limited time.
     Forget { conn: Arc<Conn>, linger: bool },
-    /// The machine wants to read on.
+    /// Continue to read a connection.
     Resume(Arc<Conn>),
     /// Accept connections.
     Listen(Arc<node::Shared>, Arc<Listener>),
-    /// Accept no more.
+    /// Stop accepting.
     Unlisten(Arc<Listener>),
     /// Call it at that time.
     Arm(Arc<dyn Timed>, Time),
     /// Handle the events of the node's services.
     Dispatch(Arc<node::Shared>),
-    /// Copy what the node sends to itself.
+    /// Copy the messages of the node to itself.
     Copy(Arc<node::Shared>, Vec<LoopCopy>),
     /// The link of an interface has come up or gone down.
     Link(Arc<node::Shared>, Nid, bool),
@@ -271,13 +273,13 @@ pub(crate) enum Message {
     Stalled(Arc<node::Shared>, Arc<Conn>),
     /// A TCP window limits what is sent on a connection.
     WindowLimited(Arc<node::Shared>, Arc<Conn>),
-    /// Forget a node.
+    /// Remove a node.
     Leave(u64, SyncSender<()>),
     /// End.
     Exit,
 }
 
-/// Has the calling thread run on these cores only.
+/// Restricts the calling thread to these cores.
 fn pin(cores: &[usize]) {
     if cores.is_empty() {
         return;
@@ -295,7 +297,7 @@ fn pin(cores: &[usize]) {
 fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // What cannot be raised is reported when it runs out.
+        // A failure is reported when descriptors run out.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

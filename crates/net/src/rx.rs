@@ -1,10 +1,10 @@
 //! Reading one connection.
 //!
 //! A connection that carries bulk is read exactly: a header, then payload into its memory together
-//! with the next header. The thread reads a payload to its end by itself; the machine learns when it
-//! is whole, and of progress once a second. A connection that carries small messages is read into
-//! the thread's scratch memory, many messages at once; their few bytes of payload are copied once
-//! more. Which of them it is shows in its traffic.
+//! with the next header. The thread reads a payload to its end by itself; the machine is notified
+//! when it is complete, and of progress once a second. A connection that carries small messages is
+//! read into the thread's scratch memory, many messages at once; their few bytes of payload are
+//! copied once more. The kind of a connection is derived from its traffic.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::sys::{self, Sinks};
 
 /// What to receive next.
 pub(crate) enum Next {
-    /// Bytes for the machine; so many complete a header.
+    /// Bytes for the machine; this number completes a header.
     Bytes(usize),
     /// A payload.
     Payload(Payload),
@@ -29,13 +29,13 @@ pub(crate) enum Next {
     Pause,
 }
 
-/// A payload on its way to its place.
+/// A payload that is being received.
 pub(crate) struct Payload {
     place: Place,
     len: usize,
-    /// So many bytes have come since the machine was told,
+    /// Number of bytes received since the last report to the machine.
     got: usize,
-    /// and when that was; known once the payload does not come at once.
+    /// When that was; known if the payload does not arrive at once.
     since: Option<Instant>,
     /// The checksum so far, if there is one.
     crc: Option<u32>,
@@ -43,11 +43,11 @@ pub(crate) struct Payload {
 
 enum Place {
     Memory(Piece),
-    /// Nobody wants it.
+    /// The payload is discarded.
     Nowhere,
 }
 
-/// What was received of a payload since the machine was last told.
+/// The part of a payload that was received since the last report to the machine.
 pub(crate) struct Placed {
     pub(crate) len: u32,
     pub(crate) crc: Option<u32>,
@@ -76,20 +76,20 @@ pub(crate) struct Rx {
     next: Next,
     /// Bytes that the machine could not use yet; without memory unless it pauses.
     kept: Vec<u8>,
-    /// So many reads in a row have shown no large payload.
+    /// Number of reads in a row without a large payload.
     small: u8,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// So many bytes were read, and there may be more.
+    /// This number of bytes was read, and there may be more.
     More(usize),
-    /// Nothing more is there, but perhaps the end of the stream.
+    /// There are no more bytes, except perhaps the end of the stream.
     Empty,
-    /// Nothing is there.
+    /// There are no bytes.
     Blocked,
-    /// The machine wants nothing, or has ended the connection.
+    /// The machine reads nothing now, or has ended the connection.
     Paused,
     /// The connection has ended.
     Ended(Closed),
@@ -154,7 +154,7 @@ impl Rx {
         }
     }
 
-    /// Takes `len` bytes that went where `next` says.
+    /// Takes `len` bytes that were received as `next` says.
     fn take(&mut self, node: &Arc<Shared>, conn: &Arc<Conn>, len: usize, scratch: &Scratch) {
         match &mut self.next {
             Next::Pause => unreachable!("nothing is read while the machine pauses"),
@@ -168,7 +168,7 @@ impl Rx {
                 let whole = payload.advance(placed);
                 if whole || payload.is_report_due() {
                     let report = payload.report();
-                    // Of a payload that goes nowhere the scratch held the bytes themselves.
+                    // A discarded payload was read into the scratch memory.
                     let after = if whole { payload.after(scratch, placed, len) } else { &[] };
                     self.hand_over(node, conn, Some(report), after);
                 }
@@ -200,7 +200,7 @@ impl Rx {
 }
 
 impl Payload {
-    /// Offers the memory for what is missing and, behind it, room for the next header. Returns
+    /// Adds the memory of the missing bytes and, after it, room for the next header. Returns
     /// whether there is any.
     fn offer<'a>(
         &'a self,
@@ -220,7 +220,7 @@ impl Payload {
         sinks.len() > 0
     }
 
-    /// Notes that `placed` bytes more are there; returns whether that is all.
+    /// Records that `placed` more bytes were received; returns whether that is all.
     fn advance(&mut self, placed: usize) -> bool {
         if let (Place::Memory(piece), Some(crc)) = (&self.place, &mut self.crc) {
             *crc = piece.checksum(piece.len() - self.len, placed, *crc);
@@ -240,7 +240,7 @@ impl Payload {
         Placed { len: std::mem::take(&mut self.got) as u32, crc: self.crc }
     }
 
-    /// Returns what was received behind the payload.
+    /// Returns the bytes that were received after the payload.
     fn after<'a>(&self, scratch: &'a Scratch, placed: usize, len: usize) -> &'a [u8] {
         match self.place {
             Place::Memory(_) => &scratch[..len - placed],
@@ -255,17 +255,17 @@ fn header_len(conn: &Conn) -> usize {
     if conn.remote.is_ipv6() { 24 + 96 } else { 24 + 72 }
 }
 
-/// A thread's memory for headers and small payloads. So much is also what a connection keeps, at
-/// most, while the machine does not want to hear of it.
+/// The size of a thread's memory for headers and small payloads, and the most bytes that a
+/// connection keeps while the machine does not read from it.
 pub(crate) type Scratch = [u8; SCRATCH];
 
 /// Room for some 150 small messages.
 pub(crate) const SCRATCH: usize = 16 << 10;
-/// A payload of this length is read straight to where it belongs: one message of the default
+/// A payload of this length is read directly into its memory: one message of the default
 /// `min_bulk`, less its headers.
 const LARGE: usize = 1024 - 24 - 96;
-/// So many reads without a large payload, and the connection is taken to carry small messages. A
-/// handshake has fewer.
+/// After this number of reads without a large payload the connection is assumed to carry small
+/// messages. A handshake has fewer.
 const SMALL_ENOUGH: u8 = 16;
-/// How long the machine goes without a report while a long payload is received.
+/// How often to report progress of a long payload.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);

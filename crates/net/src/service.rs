@@ -1,4 +1,4 @@
-//! A service as its program sees it: a narrow handle, and a handler of events.
+//! The interface of a service for its program: a narrow handle, and a handler of events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::shared::Shared;
 /// A handler must not wait: the messages of its service, and perhaps of others, wait for it. It may
 /// post to the service.
 pub trait Handler: Send + Sync {
-    /// Takes all events that are there; those that are left in the list are dropped. The
-    /// acknowledgements of PUTs, and what was posted meanwhile, leave when this has returned.
+    /// Takes all pending events; events that remain in the list are dropped. The acknowledgements
+    /// of PUTs, and messages that were posted meanwhile, are sent when this has returned.
     fn handle(&self, service: &Service, events: &mut Vec<Delivery>);
 
-    /// The service, or its node, has ended: no more events come.
+    /// The service, or its node, has ended: no more events follow.
     fn closed(&self) {}
 }
 
@@ -32,8 +32,9 @@ impl<F: Fn(&Service, &mut Vec<Delivery>) + Send + Sync> Handler for F {
     }
 }
 
-/// A user of LNet on a node, with match entries, descriptors and a queue of events of its own. Clones
-/// are handles to the same service, which is there until [`Service::close`] or the end of the node.
+/// A user of LNet on a node, with match entries, descriptors and a queue of events of its own.
+/// Clones are handles to the same service, which exists until [`Service::close`] or the end of the
+/// node.
 #[derive(Clone)]
 pub struct Service {
     node: Arc<Shared>,
@@ -55,8 +56,8 @@ impl Service {
         self.node.runtime.now()
     }
 
-    /// Does a batch of operations, in order, and returns the descriptor of each, or why there is
-    /// none. An operation that fails leaves nothing behind.
+    /// Executes a batch of operations, in order, and returns the descriptor of each, or its error.
+    /// An operation that fails leaves nothing behind.
     ///
     /// # Errors
     /// As [`Service::attach`], [`Service::put`], [`Service::get`] and [`Service::unlink`].
@@ -64,35 +65,36 @@ impl Service {
         self.post_all(batch.0).into_vec()
     }
 
-    /// Attaches a match entry to a portal, with its descriptor. The entry goes with the descriptor.
+    /// Attaches a match entry to a portal, with its descriptor. The entry is removed with the
+    /// descriptor.
     ///
     /// # Errors
     /// EINVAL if there is no such portal, or the descriptor is inconsistent, accepts nothing, or
-    /// would receive into what is read-only; EPERM for portal 0, and if the entry is exact and the
-    /// portal's are not, or the reverse; ESHUTDOWN if the service is closed or the node was stopped,
-    /// EIO if it has failed.
+    /// would receive into read-only memory; EPERM for portal 0, and if the entry is exact and the
+    /// portal's are not, or the reverse; ESHUTDOWN if the service is closed or the node was
+    /// stopped, EIO if it has failed.
     pub fn attach(&self, portal: u32, me: Me, descriptor: Descriptor) -> Result<MdId, Errno> {
         self.one(Posting::attach(portal, me, descriptor))
     }
 
-    /// Begins to store the bytes of a new descriptor at another node.
+    /// Starts to store the bytes of a new descriptor at another node.
     ///
     /// # Errors
     /// EINVAL if the descriptor is longer than 1 MiB or accepts operations of others; EHOSTUNREACH
-    /// if there is no way to the target; ESHUTDOWN and EIO as [`Service::attach`].
+    /// if there is no path to the target; ESHUTDOWN and EIO as [`Service::attach`].
     pub fn put(&self, descriptor: Descriptor, put: Put) -> Result<MdId, Errno> {
         self.one(Posting::put(descriptor, put))
     }
 
-    /// Begins to store the bytes of a descriptor that an earlier PUT or GET made.
+    /// Starts to store the bytes of a descriptor that an earlier PUT or GET made.
     ///
     /// # Errors
-    /// As [`Service::put`]; ENOENT if the descriptor is no more, or exhausted.
+    /// As [`Service::put`]; ENOENT if the descriptor is unlinked or exhausted.
     pub fn put_again(&self, md: MdId, put: Put) -> Result<(), Errno> {
         self.one(Posting::put_again(md, put)).map(drop)
     }
 
-    /// Begins to fetch bytes from another node into a new descriptor.
+    /// Starts to fetch bytes from another node into a new descriptor.
     ///
     /// # Errors
     /// As [`Service::put`]; EINVAL also if its memory is read-only.
@@ -100,7 +102,7 @@ impl Service {
         self.one(Posting::get(descriptor, get))
     }
 
-    /// Begins to fetch bytes into a descriptor that an earlier PUT or GET made.
+    /// Starts to fetch bytes into a descriptor that an earlier PUT or GET made.
     ///
     /// # Errors
     /// As [`Service::put_again`].
@@ -108,7 +110,7 @@ impl Service {
         self.one(Posting::get_again(md, get)).map(drop)
     }
 
-    /// Unlinks a descriptor; its last event says when it is gone.
+    /// Unlinks a descriptor; its last event is marked `unlinked`.
     ///
     /// # Errors
     /// ENOENT if the service has no such descriptor, or it is unlinked already.
@@ -116,7 +118,7 @@ impl Service {
         self.one(Posting::unlink(md)).map(drop)
     }
 
-    /// Has PUTs that no match entry takes wait at a portal, or be dropped.
+    /// Chooses whether PUTs without a matching entry wait at a portal, or are dropped.
     ///
     /// # Errors
     /// EINVAL if there is no such portal, EPERM for portal 0; ESHUTDOWN and EIO as
@@ -125,8 +127,8 @@ impl Service {
         self.node.turn(|core, now, _| core.machine.service(now, self.id).set_lazy(portal, lazy))?
     }
 
-    /// Ends the service: its match entries go, and its descriptors are unlinked. Its handler is not
-    /// called any more, but may be running when this returns.
+    /// Ends the service: its match entries are removed, and its descriptors are unlinked. Its
+    /// handler is not called any more, but may be running when this returns.
     pub fn close(&self) {
         let Some(closed) = self.node.queues.lock().close(self.id) else { return };
         let handled: Vec<_> = closed.events.iter().filter_map(|event| event.event.done).collect();

@@ -1,4 +1,4 @@
-//! A node, as the threads share it.
+//! The state of a node that threads share.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,9 +20,9 @@ use crate::tap::Tap;
 use crate::thread::Timed;
 use crate::turn::in_handler;
 
-/// A node, as the threads share it.
+/// The state of a node that threads share.
 pub(crate) struct Shared {
-    /// Names the node in the tables of the threads.
+    /// The key of the node in the tables of the threads.
     pub(crate) key: u64,
     pub(crate) runtime: Arc<runtime::Shared>,
     /// The thread that calls the node for its timeouts.
@@ -69,7 +69,7 @@ impl Shared {
         })
     }
 
-    /// Looks at what the lock guards.
+    /// Reads the guarded state.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
         look(&self.core.lock())
     }
@@ -98,7 +98,7 @@ impl Shared {
         self.runtime.leave(self.key);
     }
 
-    /// Ends every service, and waits for those who handle events.
+    /// Ends every service, and waits for the threads that handle events.
     fn clear_queues(&self) {
         let mut queues = self.queues.lock();
         let closed = queues.clear();

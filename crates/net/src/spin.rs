@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Learns whether polling pays.
+/// Estimates whether polling is worthwhile.
 #[derive(Debug)]
 pub(crate) struct Spin {
     /// The thread has handled small messages since it last polled.
@@ -20,7 +20,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Notes that a connection was read that carries small messages, or does not.
+    /// Records whether the read connection carries small messages.
     pub(crate) fn note(&mut self, small: bool) {
         self.small |= small;
     }
@@ -40,7 +40,7 @@ impl Spin {
         Some(LIMIT)
     }
 
-    /// Notes whether polling has found something.
+    /// Records whether polling has found something.
     pub(crate) fn end(&mut self, found: bool) {
         self.score =
             if found { (self.score + 1).min(SCORE_MAX) } else { self.score.saturating_sub(1) };
@@ -49,9 +49,9 @@ impl Spin {
 
 /// A round trip over a local network, or two wake-ups of a thread.
 const LIMIT: Duration = Duration::from_micros(40);
-/// After so many polls without a result the thread sleeps at once,
+/// After this number of polls without a result the thread sleeps at once.
 const SCORE_MAX: u32 = 16;
-/// but for every so many sleeps it polls once.
+/// Once per this number of sleeps it polls nevertheless.
 const SKIPPED_MAX: u32 = 64;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::memory::{Memory, Piece};
 
-/// Memory for the kernel to read or write, part after part, while what it is made of is borrowed.
+/// Parts of memory for the kernel to read or write in order, whose owners are borrowed.
 struct Ranges<'a> {
     list: SmallVec<[libc::iovec; INLINE]>,
     len: usize,
@@ -48,12 +48,12 @@ impl<'a> Sources<'a> {
         self.0.push(bytes.as_ptr().cast_mut(), bytes.len());
     }
 
-    /// Appends what is left of a piece after `skip` bytes, as far as there is room.
+    /// Appends the rest of a piece after `skip` bytes, as far as there is room.
     pub(crate) fn push_piece(&mut self, piece: &'a Piece, skip: usize) {
         piece.for_each_range(skip, |start, len| self.0.push(start, len));
     }
 
-    /// Appends what is left of a memory after `skip` bytes, as far as there is room.
+    /// Appends the rest of a memory after `skip` bytes, as far as there is room.
     pub(crate) fn push_memory(&mut self, memory: &'a Memory, skip: usize) {
         memory.for_each_range(skip, |start, len| self.0.push(start, len));
     }
@@ -81,7 +81,7 @@ impl<'a> Sinks<'a> {
         self.0.push(bytes.as_mut_ptr(), bytes.len());
     }
 
-    /// Appends what is left of a piece after `skip` bytes, as far as there is room. Returns whether
+    /// Appends the rest of a piece after `skip` bytes, as far as there is room. Returns whether
     /// all of it is there.
     pub(crate) fn push_piece(&mut self, piece: &'a Piece, skip: usize) -> bool {
         let before = self.0.len;
@@ -89,7 +89,7 @@ impl<'a> Sinks<'a> {
         self.0.len - before == piece.len() - skip
     }
 
-    /// Appends what is left of a memory after `skip` bytes, as far as there is room.
+    /// Appends the rest of a memory after `skip` bytes, as far as there is room.
     pub(crate) fn push_memory(&mut self, memory: &'a Memory, skip: usize) {
         memory.for_each_range(skip, |start, len| self.0.push(start, len));
     }
@@ -100,12 +100,12 @@ impl<'a> Sinks<'a> {
     }
 }
 
-/// So many parts are kept without an allocation: some small messages, each with its header.
+/// The number of parts that need no allocation: some small messages, each with its header.
 const INLINE: usize = 128;
-/// As many parts as one system call takes: `UIO_MAXIOV` of Linux.
+/// The most parts of one system call: `UIO_MAXIOV` of Linux.
 const RANGES_MAX: usize = 1024;
 
-/// Receives what is there into `sinks`, in order, without waiting. Returns 0 at the end of the
+/// Receives available bytes into `sinks`, in order, without waiting. Returns 0 at the end of the
 /// stream.
 pub(crate) fn receive(socket: BorrowedFd<'_>, sinks: &Sinks<'_>) -> io::Result<usize> {
     let fd = socket.as_raw_fd();
@@ -121,7 +121,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, sinks: &Sinks<'_>) -> io::Result<u
     check(|| unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })
 }
 
-/// Sends as much of `sources`, in order, as the socket takes without waiting.
+/// Sends as much of `sources`, in order, as the socket accepts without waiting.
 pub(crate) fn send(socket: BorrowedFd<'_>, sources: &Sources<'_>) -> io::Result<usize> {
     let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
     if let [source] = sources.0.list[..] {
@@ -182,25 +182,25 @@ pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
 /// Returns the pages of [`map_pages`].
 ///
 /// # Safety
-/// They were mapped with this length, and nobody touches them any more.
+/// They were mapped with this length, and are no longer accessed.
 pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: by the contract of this function.
     unsafe { libc::munmap(start.as_ptr().cast(), len) };
 }
 
-/// What the kernel knows of a TCP connection.
+/// The state of a TCP connection in the kernel.
 pub(crate) struct TcpInfo {
-    /// Segments on their way that the peer has not acknowledged.
+    /// Segments in flight that the peer has not acknowledged.
     pub(crate) unacked: u32,
-    /// How often the same segment was sent again in unanswered.
+    /// Consecutive retransmissions without an answer.
     pub(crate) unanswered: u32,
-    /// For how long nothing has come from the peer.
+    /// Time since anything was received from the peer.
     pub(crate) silence: Duration,
     pub(crate) limits: Limits,
 }
 
-/// For how long TCP has been sending on a connection, what kept it back meanwhile, and how long its
-/// packets take. See tcp(7).
+/// How long TCP has been sending on a connection, what limited it meanwhile, and its round trips.
+/// See tcp(7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) busy: Duration,
@@ -208,12 +208,12 @@ pub(crate) struct Limits {
     pub(crate) receiver: Duration,
     /// The send buffer was full.
     pub(crate) buffer: Duration,
-    /// The round trip of late, and the shortest ever.
+    /// The smoothed round trip, and the shortest one.
     pub(crate) round_trip: Duration,
     pub(crate) round_trip_min: Duration,
 }
 
-/// Asks the kernel about a TCP connection; `None` if it has none there.
+/// Queries the kernel about a TCP connection; `None` if the socket is not one.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let info = raw_tcp_info(socket).ok()?;
     Some(TcpInfo {
@@ -230,8 +230,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
-/// The beginning of `struct tcp_info` of linux/tcp.h, of which C libraries know less than kernels.
-/// What a kernel does not know is 0.
+/// The start of `struct tcp_info` of linux/tcp.h; the definitions of C libraries are shorter.
+/// Fields that a kernel does not have are 0.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct RawTcpInfo {
@@ -273,7 +273,7 @@ pub(crate) struct RawTcpInfo {
     pub(crate) sndbuf_limited: u64,
 }
 
-/// Asks the kernel about a TCP connection.
+/// Queries the kernel about a TCP connection.
 pub(crate) fn raw_tcp_info(socket: BorrowedFd<'_>) -> io::Result<RawTcpInfo> {
     let mut info = RawTcpInfo::default();
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -291,13 +291,13 @@ pub(crate) fn raw_tcp_info(socket: BorrowedFd<'_>) -> io::Result<RawTcpInfo> {
     if failed == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has TCP send again what is not acknowledged at least so often. Kernels before Linux 6.15 cannot,
-/// and wait twice as long each time, up to two minutes.
+/// Sets the longest interval between retransmissions. Kernels before Linux 6.15 do not support
+/// that, and double the interval each time, up to two minutes.
 pub(crate) fn try_again_often(socket: BorrowedFd<'_>, apart: Duration) {
     /// `TCP_RTO_MAX_MS` of Linux.
     const RTO_MAX_MS: libc::c_int = 44;
     let ms = libc::c_int::try_from(apart.as_millis()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the kernel reads `size_of_val(&ms)` bytes of `ms`. That it may refuse is said above.
+    // SAFETY: the kernel reads `size_of_val(&ms)` bytes of `ms`. It may refuse, as described above.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -309,10 +309,10 @@ pub(crate) fn try_again_often(socket: BorrowedFd<'_>, apart: Duration) {
     }
 }
 
-/// Makes the send buffer of a connection larger than the system's limit. Returns false if this process
-/// may not: that takes CAP_NET_ADMIN.
+/// Makes the send buffer of a connection larger than the system's limit. Returns false if this
+/// process may not: that takes CAP_NET_ADMIN.
 pub(crate) fn force_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> bool {
-    // The kernel doubles it, for what a packet costs besides its bytes.
+    // The kernel doubles it, for the overhead of packets.
     let half = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel reads `size_of_val(&half)` bytes of `half`.
     let failed = unsafe {
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_kernels() {
-        // The C library knows the beginning, linux/tcp.h the rest.
+        // The C library defines the start, linux/tcp.h the rest.
         assert_eq!(align_of::<RawTcpInfo>(), 8);
         assert_eq!(
             offset_of!(RawTcpInfo, retransmits),
@@ -425,8 +425,8 @@ mod tests {
         );
         assert_eq!(offset_of!(RawTcpInfo, snd_mss), offset_of!(libc::tcp_info, tcpi_snd_mss));
         assert_eq!(offset_of!(RawTcpInfo, unacked), offset_of!(libc::tcp_info, tcpi_unacked));
-        let heard = offset_of!(libc::tcp_info, tcpi_last_ack_recv);
-        assert_eq!(offset_of!(RawTcpInfo, last_ack_recv), heard);
+        let received = offset_of!(libc::tcp_info, tcpi_last_ack_recv);
+        assert_eq!(offset_of!(RawTcpInfo, last_ack_recv), received);
         assert_eq!(offset_of!(RawTcpInfo, snd_cwnd), offset_of!(libc::tcp_info, tcpi_snd_cwnd));
         assert_eq!(offset_of!(RawTcpInfo, total_retrans), 100);
         assert_eq!(offset_of!(RawTcpInfo, min_rtt), 148);

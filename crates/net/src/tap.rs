@@ -1,4 +1,4 @@
-//! Watching a node at work.
+//! Observation of a running node.
 
 use std::fmt;
 
@@ -6,18 +6,19 @@ use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventDone, MdId, Op};
 use fulmar_node::{Crossing, Node as Machine};
 
-/// Sees everything that a node's core has to do with others, in the order in which it happens.
+/// Observes all inputs and outputs of a node's core that concern other nodes and services, in
+/// order.
 ///
-/// Called under the node's lock: it must not call the node, and should be quick. A node without a tap
-/// pays nothing for it.
+/// Called under the node's lock: it must not call the node, and should be fast. A node without a
+/// tap has no cost.
 pub trait Tap: fmt::Debug + Send + Sync {
     /// A service has posted an operation. [`Md::user`](fulmar_lnet::Md::user) and
     /// [`Md::buffer`](fulmar_lnet::Md::buffer) are the driver's.
     fn posted(&self, op: &Op, result: Result<MdId, Errno>);
     /// A message passes between the core and an LND.
     fn crossing(&self, machine: &Machine, crossing: &Crossing);
-    /// An event is on its way to its handler.
+    /// An event is passed to its handler.
     fn event(&self, event: &Event);
-    /// The handler of an event has returned, and the machine is about to be told.
+    /// The handler of an event has returned, and the machine is notified next.
     fn handled(&self, done: EventDone);
 }

@@ -1,7 +1,7 @@
 //! One I/O thread: it waits for sockets, timers and messages, and takes the turns that follow.
 //!
-//! A thread that has just handled small messages polls for some microseconds before it sleeps, so that
-//! an answer is not delayed by a wake-up.
+//! A thread that has just handled small messages polls for some microseconds before it sleeps, so
+//! that an answer is not delayed by a wake-up.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(crate) struct Thread {
     runtime: Arc<Shared>,
     epoll: OwnedFd,
     slots: Slab<Slot>,
-    /// What is called for its timeouts, by key.
+    /// The objects that are called for their timeouts, by key.
     timed: BTreeMap<u64, Arc<dyn Timed>>,
     timers: Timers<Timer>,
     /// Slots with more to read than their share of a round.
@@ -45,15 +45,15 @@ pub(crate) struct Thread {
 
 /// What a thread calls at a requested time.
 pub(crate) trait Timed: Send + Sync {
-    /// Names it; never used twice.
+    /// Its key; never reused.
     fn key(&self) -> u64;
     /// The node that it belongs to.
     fn node(&self) -> &node::Shared;
-    /// The time has come.
+    /// Handles the timeout.
     fn handle_timeout(self: Arc<Self>);
 }
 
-/// What a descriptor is.
+/// The kinds of descriptors.
 enum Slot {
     Conn(Socket),
     Listener { node: Arc<node::Shared>, listener: Arc<Listener> },
@@ -75,7 +75,7 @@ enum Timer {
     Timed(u64),
     /// Accept again.
     Listener(usize),
-    /// Give up writing to a connection that has ended.
+    /// Stop writing to a connection that has ended.
     Linger(usize),
 }
 
@@ -154,7 +154,7 @@ impl Thread {
         let Some(limit) = self.spin.begin() else { return mailbox.has_messages() };
         let started = Instant::now();
         loop {
-            // The one that answers may need this very core.
+            // The thread that answers may need this core.
             std::thread::yield_now();
             self.poll(events, Some(Duration::ZERO));
             let found = !events.is_empty() || mailbox.has_messages();
@@ -177,7 +177,7 @@ impl Thread {
 
     fn poll(&self, events: &mut Vec<epoll::Event>, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        // Interrupted by a signal, it is simply another round.
+        // After a signal the thread starts another round.
         let _ = epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref());
     }
 
@@ -207,13 +207,13 @@ impl Thread {
         }
     }
 
-    /// Reads what is there, but not more than its share. After a read that was cut short nothing is
-    /// there, unless the stream has ended: then there is the end.
+    /// Reads available bytes, up to the share of a round. After a short read nothing is available,
+    /// unless the stream has ended: then the end is read.
     fn read(&mut self, slot: usize) {
         let Some(Slot::Conn(socket)) = self.slots.get_mut(slot) else { return };
         let Socket { node, conn, rx, hungry, ending, .. } = socket;
         if *hungry {
-            // Its turn comes when the others have had theirs.
+            // It continues when the others were served.
             return;
         }
         let mut bytes = 0;
@@ -261,7 +261,7 @@ impl Thread {
             return;
         };
         match listener.accept(node) {
-            // The descriptor is level-triggered: epoll reports it until nobody calls.
+            // The descriptor is level-triggered: epoll reports it while there are connections.
             Stop::Empty | Stop::Yield => {}
             Stop::Exhausted(error) => {
                 node.counters.accept_failures.add(1);
@@ -345,7 +345,7 @@ impl Thread {
             Slot::Conn(Socket { conn, .. }) => {
                 self.timers.clear(Timer::Linger(slot));
                 conn.slot.store(NO_SLOT, Ordering::Relaxed);
-                // Others may hold the connection a moment longer, and its descriptor with it.
+                // Other threads may hold the connection, and so its descriptor, a little longer.
                 let _ = epoll::delete(&self.epoll, conn.socket());
                 conn.shut_down();
             }
@@ -365,7 +365,7 @@ impl Thread {
         }
     }
 
-    /// Forgets a node.
+    /// Removes a node.
     fn leave(&mut self, node: u64) {
         forget_deferred(node);
         let timed = self.timed.iter().filter(|(_, timed)| timed.node().key == node);
@@ -455,13 +455,13 @@ fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
 
 /// The mark of the thread's eventfd among the descriptors.
 const WAKE: u64 = u64::MAX;
-/// So many descriptors are served between two looks at the mailbox.
+/// The most descriptors that are served between two checks of the mailbox.
 const EVENTS_MAX: usize = 256;
-/// So many reads in a row, and others have their turn;
+/// The most reads in a row before other connections are served.
 const READS_MAX: usize = 32;
-/// or so many bytes, which a router also writes in that turn.
+/// The most bytes in a row, which a router also writes.
 const BYTES_MAX: usize = 1 << 20;
-/// How long a listener rests that has no descriptors left.
+/// How long a listener pauses when there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long the last words of a connection may take.
+/// How long the last writes of a connection may take.
 const LINGER_MAX: Duration = Duration::from_secs(5);

@@ -1,22 +1,21 @@
-//! Turns: a call of a node's machine, and what comes of it.
+//! Turns: a call of a node's machine, and the handling of its outputs.
 //!
 //! ```text
-//! turn:  lock { report what became of earlier actions; call the machine; collect } -> Actions
+//! turn:  lock { report the results of earlier actions; call the machine; collect } -> Actions
 //!        loop {
 //!            dial, write, copy, answer; handle the events of a service      (without the lock)
-//!            lock { report what became of that; collect }                   -> Actions
-//!        } until nothing comes of it
+//!            lock { report the results; collect }                           -> Actions
+//!        } until there are no more actions
 //! ```
 //!
 //! Any thread takes turns: an I/O thread when a socket is ready, a thread of an application when it
-//! calls the API. The events of a service are handled by one thread at a time, in order: the one that
-//! finds events of a service that no other thread serves. If there are several such services, another
-//! thread is notified.
-//! What a handler posts is done when it has returned, so that many small messages leave by one system
-//! call.
+//! calls the API. The events of a service are handled by one thread at a time, in order: the one
+//! that finds events of a service that no other thread serves. If there are several such services,
+//! another thread is notified. The posts of a handler are executed when it has returned, so that
+//! one system call sends many small messages.
 //!
-//! That a few small messages were written is reported together with whatever the thread has to report
-//! next, or when it has nothing else to do.
+//! Writes of a few small messages are reported together with the next report of the thread, or when
+//! it is idle.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -64,7 +63,7 @@ pub(crate) fn report_deferred() -> bool {
     any
 }
 
-/// Forgets the deferred reports of this thread for a node.
+/// Discards the deferred reports of this thread for a node.
 pub(crate) fn forget_deferred(key: u64) {
     let gone = DEFERRED.with_borrow_mut(|deferred| {
         deferred.extract_if(.., |(node, _)| node.key == key).collect::<Vec<_>>()
@@ -73,7 +72,7 @@ pub(crate) fn forget_deferred(key: u64) {
 }
 
 impl Shared {
-    /// Calls into the machine, and does what comes of it.
+    /// Calls the machine, and executes the actions that follow.
     ///
     /// # Errors
     /// ESHUTDOWN if the node was stopped, EIO if its machine has failed.
@@ -88,7 +87,7 @@ impl Shared {
         result
     }
 
-    /// Runs `call`, whose turns only collect what is to be done; then does it.
+    /// Runs `call`, whose turns only collect actions; then executes them.
     pub(crate) fn together<R>(self: &Arc<Self>, call: impl FnOnce() -> R) -> R {
         let level = Level::enter(self.key);
         let result = call();
@@ -96,7 +95,7 @@ impl Shared {
         result
     }
 
-    /// Writes what waits, and does what comes of it.
+    /// Writes the queue of a connection, and executes the actions that follow.
     pub(crate) fn flush(self: &Arc<Self>, conn: &Arc<Conn>) {
         self.carry_out(Actions { flush: smallvec![conn.clone()], ..Actions::default() });
     }
@@ -106,14 +105,14 @@ impl Shared {
         self.carry_out(Actions { dispatch: true, ..Actions::default() });
     }
 
-    /// Reports what became of actions, and does what comes of it.
+    /// Reports the results of actions, and executes the actions that follow.
     fn conclude(self: &Arc<Self>, report: Report) {
         let mut actions = Actions::default();
         let _ = self.locked(&mut actions, report, |_, _, _| ());
         self.carry_out(actions);
     }
 
-    /// Calls the machine under the lock. A panic in there costs this node, and no other.
+    /// Calls the machine under the lock. A panic of the machine fails this node and no other.
     fn locked<R>(
         self: &Arc<Self>,
         actions: &mut Actions,
@@ -153,7 +152,7 @@ impl Shared {
         })
     }
 
-    /// Does what is to be done, reports it, and goes on until nothing comes of it.
+    /// Executes actions and reports the results, until no actions follow.
     pub(crate) fn carry_out(self: &Arc<Self>, mut actions: Actions) {
         if self.leave_to_outer(&mut actions) {
             return;
@@ -168,7 +167,7 @@ impl Shared {
                     actions = self.serve(&mut report.handled);
                     self.perform(&mut actions, &mut report);
                 } else {
-                    // The thread has others to serve, or is the application's.
+                    // The thread serves other nodes too, or belongs to the application.
                     self.runtime.post(self.home, Message::Dispatch(self.clone()));
                 }
             }
@@ -217,7 +216,7 @@ impl Shared {
         found.map_or_else(Report::default, |(_, report)| report)
     }
 
-    /// Does everything but handling events.
+    /// Executes all actions except handling events.
     fn perform(self: &Arc<Self>, actions: &mut Actions, report: &mut Report) {
         if let Some(rare) = actions.rare.as_mut() {
             self.dial(std::mem::take(&mut rare.dial), report);
@@ -258,7 +257,7 @@ impl Shared {
         }
     }
 
-    /// Does what is rarely to be done, but for dialling, which comes first.
+    /// Executes rare actions, except dialling, which precedes them.
     fn perform_rare(self: &Arc<Self>, rare: Rare) {
         for (conn, linger) in rare.close {
             self.runtime.post(conn.thread, Message::Forget { conn, linger });
@@ -267,7 +266,7 @@ impl Shared {
             self.runtime.post(conn.thread, Message::Resume(conn));
         }
         if !rare.copy.is_empty() {
-            // Not here and now: what a node sends to itself may go on for ever.
+            // Deferred: messages of a node to itself could continue for ever.
             self.runtime.post(self.home, Message::Copy(self.clone(), rare.copy));
         }
         for answer in rare.answers {
@@ -279,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// Copies what the node sends to itself.
+    /// Copies the messages of the node to itself.
     pub(crate) fn copy(self: &Arc<Self>, copies: Vec<LoopCopy>) {
         for (_, ends) in &copies {
             if let Some((from, to)) = ends {
@@ -294,12 +293,12 @@ impl Shared {
         });
     }
 
-    /// Handles the events of a service that nobody serves, if there is one. Returns what its handler
-    /// wants done.
+    /// Handles the events of a service that no thread serves, if there is one. Returns the actions
+    /// of its handler.
     fn serve(self: &Arc<Self>, handled: &mut SmallVec<[EventDone; 4]>) -> Actions {
         let mut actions = Actions::default();
-        let tell = || self.runtime.post_to_another(Message::Dispatch(self.clone()));
-        let more = dispatch::serve(&self.queues, tell, |Claim { service, handler, events }| {
+        let notify = || self.runtime.post_to_another(Message::Dispatch(self.clone()));
+        let more = dispatch::serve(&self.queues, notify, |Claim { service, handler, events }| {
             handled.extend(events.iter().filter_map(|delivery| delivery.event.done));
             self.counters.events.add(events.len());
             let level = Level::enter(self.key);
@@ -331,7 +330,7 @@ impl Level {
         Self
     }
 
-    /// Returns what the handler's calls want done.
+    /// Returns the actions of the handler's calls.
     fn leave(self) -> Actions {
         std::mem::forget(self);
         HANDLING.with_borrow_mut(Vec::pop).expect("a level was entered").1
@@ -340,10 +339,10 @@ impl Level {
 
 impl Drop for Level {
     fn drop(&mut self) {
-        // Only a panic comes here.
+        // Reached only after a panic.
         HANDLING.with_borrow_mut(Vec::pop);
     }
 }
 
-/// After so many rounds a thread lets another handle the events.
+/// After this number of rounds another thread handles the events.
 const ROUNDS_MAX: usize = 16;

@@ -1,11 +1,11 @@
-//! What is to be written on one connection.
+//! The writes of one connection.
 //!
-//! The thread that adds to an idle queue writes it at once. While one thread writes, others only
-//! add, and the writer takes what they added. When the socket is full the queue is blocked, and the
-//! I/O thread of the connection goes on when it can.
+//! The thread that adds to an idle queue writes at once. While one thread writes, others only add,
+//! and the writing thread takes their items too. When the socket is full the queue is blocked, and
+//! the I/O thread of the connection continues when the socket is writable.
 //!
-//! What the socket has taken is reported when a message is whole. A long message that is taken
-//! slowly is reported in parts, so that the machine sees progress.
+//! Written bytes are reported when a message is complete. A long message that is written slowly is
+//! reported in parts, so that the machine sees progress.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,10 +21,10 @@ use fulmar_socklnd::checksum;
 use crate::counters::Counters;
 use crate::errno_of;
 use crate::memory::Piece;
-use crate::relay::{Ended, Relay, Taken};
 use crate::sys::{self, Sources};
+use crate::write_queue::{Ended, Taken, WriteQueue};
 
-/// The bytes behind a head.
+/// The bytes after a head.
 pub(crate) enum Body {
     Empty,
     Inline(Arc<[u8]>),
@@ -41,7 +41,7 @@ impl Body {
     }
 }
 
-/// One write that the machine asked for.
+/// One write that the machine requested.
 pub(crate) struct Item {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Body,
@@ -69,63 +69,63 @@ impl Item {
     }
 }
 
-/// What a flush has done.
+/// The result of a flush.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
-    /// So many bytes are to be reported to the machine.
+    /// Number of bytes to report to the machine.
     pub(crate) sent: u64,
-    /// The socket has taken bytes.
+    /// Whether bytes were written.
     pub(crate) moved: bool,
     pub(crate) error: Option<Errno>,
-    /// All is written, and the connection was to be closed then.
+    /// All is written, and the connection is to be closed.
     pub(crate) finished: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Tx {
-    /// How many bytes the socket has taken, counted before anybody can learn that it has.
+    /// Number of written bytes, counted before another thread can observe the write.
     written: AtomicU64,
-    relay: Relay<Item, Writer>,
+    queue: WriteQueue<Item, Writer>,
 }
 
-/// The progress of the thread that writes.
+/// The progress of the writing thread.
 #[derive(Default)]
 struct Writer {
-    /// So many bytes of the first item are written.
+    /// Number of written bytes of the first item.
     skip: usize,
-    /// So many bytes were given out to be reported,
+    /// Number of bytes that were returned to be reported.
     reported: u64,
-    /// and when, if the first item was in part then.
+    /// When, if the first item was partly written then.
     reported_at: Option<Instant>,
 }
 
 impl Tx {
     /// Appends a write; the caller flushes it.
     pub(crate) fn push(&self, item: Item) {
-        self.relay.push(item);
+        self.queue.push(item);
     }
 
-    /// Has the connection closed once all is written.
+    /// Requests that the connection is closed when all is written.
     pub(crate) fn close_when_written(&self) {
-        self.relay.close_when_empty();
+        self.queue.close_when_empty();
     }
 
-    /// Returns how many bytes the socket has taken.
+    /// Returns the number of written bytes.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
     /// Notes that the socket is writable again, and returns whether to flush.
     pub(crate) fn handle_writable(&self) -> bool {
-        self.relay.handle_room()
+        self.queue.handle_room()
     }
 
-    /// Forgets what is not written, and returns when nobody is writing any more.
+    /// Discards all unwritten items, and returns when no thread is writing.
     pub(crate) fn stop(&self) {
-        self.relay.stop();
+        self.queue.stop();
     }
 
-    /// Writes until there is no more, the socket is full, or somebody else is writing.
+    /// Writes until the queue is empty or the socket is full. Returns at once if another thread writes.
     pub(crate) fn flush(&self, socket: BorrowedFd<'_>, counters: &Counters) -> Flushed {
         let mut flushed = Flushed::default();
         let write = |Taken { items, writer }: &mut Taken<Item, Writer>| {
@@ -134,7 +134,7 @@ impl Tx {
             self.written.fetch_add(sent as u64, Ordering::Release);
             Ok::<_, io::Error>(full)
         };
-        let ended = self.relay.flush(write, |writer, ended| (writer.report(self.written()), ended));
+        let ended = self.queue.flush(write, |writer, ended| (writer.report(self.written()), ended));
         if let Some((sent, ended)) = ended {
             flushed.sent = sent;
             match ended {
@@ -148,7 +148,7 @@ impl Tx {
 }
 
 impl Writer {
-    /// Writes once. Returns how much went, and whether the socket is full now.
+    /// Writes once. Returns the number of bytes, and whether the socket is full.
     fn write(
         &mut self,
         items: &mut VecDeque<Item>,
@@ -187,7 +187,7 @@ impl Writer {
         Ok((sent, sent < wanted))
     }
 
-    /// Forgets what is written.
+    /// Removes written items.
     fn advance(&mut self, items: &mut VecDeque<Item>, sent: usize, counters: &Counters) {
         let mut done = self.skip + sent;
         let mut payload = 0;
@@ -207,14 +207,14 @@ impl Writer {
         counters.head_bytes_out.add(sent - payload);
     }
 
-    /// Returns how many bytes are to be reported, of `written` in all.
+    /// Returns how many more bytes to report, of `written` in total.
     fn report(&mut self, written: u64) -> u64 {
         let whole = written - self.skip as u64;
         let upto = if whole > self.reported {
             self.reported_at = None;
             whole
         } else if written > self.reported {
-            // A clock is read for what does not fit into the socket only.
+            // The clock is read only for messages that do not fit into the socket.
             let now = Instant::now();
             let since = *self.reported_at.get_or_insert(now);
             if now.duration_since(since) < REPORT_INTERVAL {
@@ -229,9 +229,9 @@ impl Writer {
     }
 }
 
-/// So many messages are written by one system call.
+/// The most messages that one system call writes.
 const BATCH_MAX: usize = 64;
-/// How long the machine goes without a report while the socket takes a long message.
+/// How often to report progress of a long message.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_where_a_full_socket_stopped_and_reports_whole_messages() {
+    fn a_flush_continues_after_a_full_socket_and_reports_complete_messages() {
         let (a, mut b) = UnixStream::pair().unwrap();
         a.set_nonblocking(true).unwrap();
         let buffer = Buffer::new(1 << 20);
@@ -277,7 +277,7 @@ mod tests {
             assert!(tx.handle_writable());
         }
         assert!(got == expected);
-        assert_eq!(reported[0], 6, "the first is whole, the second is not");
+        assert_eq!(reported[0], 6, "the first is complete, the second is not");
         assert_eq!(reported.iter().sum::<usize>(), expected.len());
         assert_eq!(reported.iter().filter(|sent| **sent > 0).count(), 2);
         let counted = counters.snapshot();
@@ -298,21 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_taken_slowly_is_reported_in_parts() {
+    fn a_message_that_is_written_slowly_is_reported_in_parts() {
         let mut writer = Writer { skip: 10, ..Writer::default() };
-        assert_eq!(writer.report(10), 0, "it is not whole");
+        assert_eq!(writer.report(10), 0, "it is incomplete");
         writer.reported_at = Some(Instant::now() - REPORT_INTERVAL);
         writer.skip = 30;
         assert_eq!(writer.report(30), 30);
         writer.skip = 40;
         assert_eq!(writer.report(40), 0, "it was reported just now");
         writer.skip = 0;
-        assert_eq!(writer.report(100), 70, "it is whole");
+        assert_eq!(writer.report(100), 70, "it is complete");
         assert_eq!(writer.report(100), 0);
     }
 
     #[test]
-    fn a_stopped_queue_forgets_everything() {
+    fn a_stopped_queue_discards_everything() {
         let (a, mut b) = UnixStream::pair().unwrap();
         let (tx, counters) = (Tx::default(), Counters::default());
         tx.push(item(b"never", Body::Empty));

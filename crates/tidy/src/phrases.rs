@@ -14,11 +14,6 @@ pub const BANNED: &[(&str, &str)] = &[
     ("hold to account", "blame"),
     ("needed no more", "no longer needed"),
     ("let be", "not changed, not checked"),
-];
-
-/// Phrases that still occur and are not enforced yet. Move each to `BANNED` when its last use is
-/// removed.
-pub const LATER: &[(&str, &str)] = &[
     ("manieth", "n-th, attempt"),
     ("yardstick", "baseline"),
     ("canary", "injected fault, deliberate defect"),

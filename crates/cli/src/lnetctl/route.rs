@@ -109,7 +109,7 @@ impl Command {
 
 impl Show {
     fn shows(&self, route: &Route) -> bool {
-        let hop = route.hop.map_or(-1, i64::from);
+        let hop = route.hops.map_or(-1, i64::from);
         self.net.is_none_or(|net| net == route.net)
             && self.gateway.is_none_or(|nid| nid == route.gateway)
             && self.hop.is_none_or(|wanted| wanted == hop)

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, CallError, RoutingDrain, RoutingShow};
-use fulmar_control::show::{self, Routing, RoutingState};
+use fulmar_control::show::{self, Routing};
+use fulmar_lnet::views::RoutingState;
 
 use crate::context::{Context, Form, Status, complain, print};
 
@@ -76,7 +77,7 @@ fn drain(timeout: Duration, context: &Context) -> Result<Status, CallError> {
         }
         if last_report.elapsed() >= REPORT_INTERVAL {
             last_report = Instant::now();
-            complain(&format!("# {}: {}\n", routing.state, in_hand(&routing)));
+            complain(&format!("# {}: {}\n", routing.state, in_transit(&routing)));
         }
         sleep(CHECK_INTERVAL.min(timeout));
     }
@@ -87,8 +88,8 @@ fn say(context: &Context, text: &str) -> Status {
     if context.json { 0 } else { print(&format!("{text}\n")) }
 }
 
-fn in_hand(routing: &Routing) -> String {
-    match routing.in_hand() {
+fn in_transit(routing: &Routing) -> String {
+    match routing.in_transit() {
         0 => "no messages left, waiting until no more arrive".into(),
         1 => "1 message left".into(),
         n => format!("{n} messages left"),
@@ -97,7 +98,7 @@ fn in_hand(routing: &Routing) -> String {
 
 fn late(routing: &Routing, timeout: Duration) -> AdminError {
     let text =
-        format!("still {} after {} s: {}", routing.state, timeout.as_secs(), in_hand(routing));
+        format!("still {} after {} s: {}", routing.state, timeout.as_secs(), in_transit(routing));
     AdminError::new(Errno::ETIMEDOUT, text).with_hint(
         "the node continues to drain: \"lnetctl routing show -v\" shows when it is disabled; peers \
          that know no other router continue to send to this one",

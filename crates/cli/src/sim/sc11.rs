@@ -20,7 +20,7 @@ use crate::context::{complain, print};
 /// number of nodes, across the ocean and within one site; each for peer_credits of 8 to 64, held
 /// for a round trip as the kernel's zero-copy sends do, and returned at once as Fulmar does.
 ///
-/// Each point is compared with the closed model of "fulmar tune". With --out the directory gets a
+/// Each point is compared with the closed-form model of "fulmar tune". With --out the directory gets
 /// report (report.md), every point (points.csv, points.json), and for each figure a picture (.svg,
 /// .png) and its numbers (.csv).
 ///
@@ -113,7 +113,7 @@ fn table(study: &Study, summary: &Summary) -> String {
     }
     text += &rates.to_string();
     text += &format!(
-        "\n{} points in {:.1} s; the closed model covers {} of them: average error {:.2} %, \
+        "\n{} points in {:.1} s; the closed-form model covers {} of them: average error {:.2} %, \
          largest error {:.2} %, {} beyond 5 %\n",
         summary.points,
         summary.seconds,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fulmar_control::api::{NetShow, RoutingShow};
+use fulmar_control::config::BuffersConf;
 use fulmar_lnet_wire::Net;
 use fulmar_tune::advice::Whose;
 use fulmar_tune::present::Present;
@@ -129,16 +130,16 @@ impl Host {
             self.lnet = "defaults: no Fulmar node runs here".into();
             return;
         };
-        self.lnet = format!("the running Fulmar node, interface {}", ni.nid);
+        self.lnet = format!("the running Fulmar node, interface {}", ni.view.nid);
         let present = &mut self.present;
-        present.set("peer_credits", ni.tunables.peer_credits);
-        present.set("credits", ni.tunables.credits);
-        present.set("peer_buffer_credits", ni.tunables.peer_buffer_credits);
+        present.set("peer_credits", ni.view.tunables.peer_credits);
+        present.set("credits", ni.view.tunables.credits);
+        present.set("peer_buffer_credits", ni.view.tunables.peer_buffer_credits);
         if let Some(lnd) = &ni.lnd {
             present.set("conns_per_peer", lnd.conns_per_peer);
         }
         if let Ok(routing) = client.call(&RoutingShow {})
-            && let Some(buffers) = routing.buffers()
+            && let Some(buffers) = BuffersConf::of(&routing)
         {
             let counts = [buffers.tiny, buffers.small, buffers.large];
             for (name, count) in LNET.iter().zip(counts) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fulmar_base::Errno;
+use fulmar_lnet::views::{ByType, PeerNi, Pool, Quantiles, Traffic, Transit};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -13,10 +14,7 @@ use prometheus_client::registry::Registry;
 use super::operations::{
     Admin, AdminError, Counters, NetShow, PeerShow, RouteShow, RoutersShow, RoutingShow, StatsShow,
 };
-use crate::show::{
-    ByType, Delays, Net, Ni, POOLS, Peer, PeerNi, Pool, Route, Router, Routing, SocklndCounters,
-    Stats, Traffic, Transit,
-};
+use crate::show::{Net, Ni, POOLS, Peer, Route, Router, Routing, SocklndCounters, Stats};
 
 /// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -112,23 +110,23 @@ impl Scrape {
 
     fn nis(&self, out: &mut Out<'_>) -> fmt::Result {
         let nis = || self.nets.iter().flat_map(|net| &net.nis);
-        let labels = |ni: &Ni| vec![("nid", ni.nid.to_string())];
+        let labels = |ni: &Ni| vec![("nid", ni.view.nid.to_string())];
         let gauges: [Gauge<Ni>; 5] = [
-            ("fulmar_ni_up", "1 if the interface is up.", |ni| ni.up.into()),
+            ("fulmar_ni_up", "1 if the interface is up.", |ni| ni.view.up.into()),
             ("fulmar_ni_credits", "Free credits; if negative, waiting messages.", |ni| {
-                ni.credits.now
+                ni.view.credits
             }),
-            ("fulmar_ni_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
-            ("fulmar_ni_credits_max", "The credits of the interface.", |ni| ni.credits.max),
+            ("fulmar_ni_credits_min", "The fewest free credits ever.", |ni| ni.view.credits_min),
+            ("fulmar_ni_credits_max", "The credits of the interface.", |ni| ni.view.credits_max),
             ("fulmar_ni_health", "The health of the interface, 1000 at best.", |ni| {
-                ni.health.value.into()
+                ni.view.health.value.into()
             }),
         ];
         for (name, help, value) in gauges {
             out.gauges(name, help, nis().map(|ni| (labels(ni), value(ni))))?;
         }
         let failures = nis().flat_map(|ni| {
-            let h = &ni.health;
+            let h = &ni.view.health;
             let classes = [
                 ("interrupt", h.interrupts),
                 ("dropped", h.dropped),
@@ -140,7 +138,7 @@ impl Scrape {
             classes.map(|(class, n)| of_class(labels(ni), class, n))
         });
         out.counters("fulmar_ni_failures", "Failures attributed to the interface.", failures)?;
-        out.traffic("fulmar_ni", || nis().map(|ni| (labels(ni), &ni.traffic)))
+        out.traffic("fulmar_ni", || nis().map(|ni| (labels(ni), &ni.view.traffic)))
     }
 
     fn peer_nis(&self, out: &mut Out<'_>) -> fmt::Result {
@@ -150,10 +148,10 @@ impl Scrape {
         };
         let gauges: [Gauge<PeerNi>; 6] = [
             ("fulmar_peer_credits", "Free credits; if negative, waiting messages.", |ni| {
-                ni.credits.now
+                ni.credits
             }),
-            ("fulmar_peer_credits_min", "The fewest free credits ever.", |ni| ni.credits.min),
-            ("fulmar_peer_credits_max", "The credits of the peer.", |ni| ni.credits.max),
+            ("fulmar_peer_credits_min", "The fewest free credits ever.", |ni| ni.credits_min),
+            ("fulmar_peer_credits_max", "The credits of the peer.", |ni| ni.credits_max),
             (
                 "fulmar_peer_router_credits",
                 "Messages that may be forwarded from the peer; if negative, waiting ones.",
@@ -173,7 +171,7 @@ impl Scrape {
             let h = &both.1.health;
             let classes = [
                 ("dropped", h.dropped),
-                ("timeout", h.timeout),
+                ("timeout", h.timeouts),
                 ("error", h.error),
                 ("network_timeout", h.network_timeout),
             ];
@@ -289,7 +287,7 @@ impl Out<'_> {
         &mut self,
         name: &str,
         help: &str,
-        all: impl Iterator<Item = (Labels, &'d Delays)>,
+        all: impl Iterator<Item = (Labels, &'d Quantiles)>,
     ) -> fmt::Result {
         let quantiles = all.flat_map(|(labels, d)| {
             [("0.5", d.p50_nsec), ("0.9", d.p90_nsec), ("0.99", d.p99_nsec), ("1", d.max_nsec)].map(
@@ -339,7 +337,7 @@ impl Out<'_> {
             latencies(traffic).map(|(operation, latency)| {
                 let mut labels = labels.clone();
                 labels.push(("operation", operation.to_owned()));
-                (labels, latency.avg_nsec as i64)
+                (labels, latency.avg_nsec() as i64)
             })
         });
         let help = "The mean time of an operation in nanoseconds; 0 before the first.";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_lnd::NiTunables;
 use fulmar_lnet_wire::{Net, NetType, Nid};
+use fulmar_net::Interface;
 use thiserror::Error;
 
 use super::model::{Ip2NetsConf, NetConf, NiConf};
@@ -17,17 +18,6 @@ use super::parameters::{Module, Parameters};
 pub trait Interfaces {
     /// Returns all interfaces in the system's order.
     fn list(&self) -> Vec<Interface>;
-}
-
-/// A network interface of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Interface {
-    pub name: String,
-    pub ips: Vec<IpAddr>,
-    pub up: bool,
-    /// In Mb/s, if known.
-    pub speed_mbps: Option<u32>,
 }
 
 /// An NI that can be started.
@@ -113,7 +103,7 @@ pub fn resolve_ip2nets(
         let applies = |interface: &Interface| {
             let considered =
                 named.is_empty() && !is_loopback(interface) || named.contains(&interface.name);
-            considered && interface.up && matches(&interface.ips, &entry.ranges)
+            considered && interface.up && matches(&interface.addresses, &entry.ranges)
         };
         let names: Vec<String> =
             interfaces.list().into_iter().filter(applies).map(|found| found.name).collect();
@@ -148,7 +138,7 @@ pub(crate) fn node_nis(config: &NodeConfig, interfaces: &dyn Interfaces) -> Resu
 
 /// Returns the nets of all the rules that apply to an address of this machine.
 fn applying(rules: &[Ip2NetsRule], all: &[Interface]) -> Result<Vec<NetConf>> {
-    let applies = |rule: &&Ip2NetsRule| all.iter().any(|i| matches(&i.ips, &rule.patterns));
+    let applies = |rule: &&Ip2NetsRule| all.iter().any(|i| matches(&i.addresses, &rule.patterns));
     let nets: Vec<NetConf> = rules.iter().filter(applies).flat_map(|r| r.nets.clone()).collect();
     if nets.is_empty() { Err(nothing_applies(all)) } else { Ok(nets) }
 }
@@ -164,13 +154,13 @@ fn nothing_applies(all: &[Interface]) -> ResolveError {
 }
 
 fn is_loopback(interface: &Interface) -> bool {
-    interface.ips.iter().any(IpAddr::is_loopback)
+    interface.addresses.iter().any(IpAddr::is_loopback)
 }
 
 /// `eth0 (10.0.0.1), lo (127.0.0.1)`.
 fn describe(all: &[Interface]) -> String {
     let one = |interface: &Interface| {
-        let ips: Vec<String> = interface.ips.iter().map(ToString::to_string).collect();
+        let ips: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
         match (interface.up, ips.is_empty()) {
             (false, _) => format!("{} (down)", interface.name),
             (true, true) => format!("{} (no address)", interface.name),
@@ -215,7 +205,7 @@ impl Finder<'_> {
         if let Ok(ip) = name.parse::<IpAddr>() {
             // Linux answers on all of 127/8, although it lists only 127.0.0.1.
             let has = |i: &&Interface| {
-                i.ips.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(i)
+                i.addresses.contains(&ip) || ip.is_loopback() && ip.is_ipv4() && is_loopback(i)
             };
             let found = self.all.iter().find(has);
             return found.map(|interface| (ip, interface)).ok_or_else(|| {
@@ -238,7 +228,7 @@ impl Finder<'_> {
 
     fn by_nid(&self, nid: Nid) -> Result<(IpAddr, &Interface)> {
         let found = nid.ip().and_then(|ip| {
-            let interface = self.all.iter().find(|interface| interface.ips.contains(&ip))?;
+            let interface = self.all.iter().find(|interface| interface.addresses.contains(&ip))?;
             Some((ip, interface))
         });
         found.ok_or_else(|| self.missing(format!("no interface of this node has the NID {nid}")))
@@ -273,7 +263,7 @@ impl Finder<'_> {
             tunables,
             conns_per_peer: conns
                 .filter(|conns| *conns > 0)
-                .unwrap_or_else(|| conns_for_speed(found.speed_mbps)),
+                .unwrap_or_else(|| found.conns_per_peer()),
             timeout: timeout.map_or(self.parameters.socklnd().timeout, |seconds| {
                 Duration::from_secs(seconds.into())
             }),
@@ -289,13 +279,7 @@ fn address(interface: &Interface) -> Option<IpAddr> {
         IpAddr::V4(_) => true,
         IpAddr::V6(ip) => !ip.is_unicast_link_local(),
     };
-    let mut usable: Vec<&IpAddr> = interface.ips.iter().filter(usable).collect();
+    let mut usable: Vec<&IpAddr> = interface.addresses.iter().filter(usable).collect();
     usable.sort_by_key(|ip| ip.is_ipv6());
     usable.first().map(|ip| **ip)
-}
-
-/// Returns the number of connections of each bulk type for a link speed.
-pub fn conns_for_speed(mbps: Option<u32>) -> u32 {
-    let gigabits = mbps.unwrap_or(0) / 1000;
-    gigabits.checked_ilog2().map_or(1, |log| log / 2 + 1)
 }

@@ -23,9 +23,7 @@ use fulmar_lnet_wire::Nid;
 pub use cpts::Cores;
 pub use diagnostic::{Diagnostic, Position, Source};
 pub use globals::{GlobalKey, set, set_all};
-pub use interfaces::{
-    Interface, Interfaces, NiSpec, ResolveError, conns_for_speed, resolve, resolve_ip2nets,
-};
+pub use interfaces::{Interfaces, NiSpec, ResolveError, resolve, resolve_ip2nets};
 pub use model::{
     BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
     TunablesConf,

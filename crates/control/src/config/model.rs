@@ -1,6 +1,6 @@
 //! The content of lnet.conf as values. Spec: lnet-admin §16.3.
 
-use fulmar_lnet::{RouteConfig, RouterBuffers};
+use fulmar_lnet::{RouteConfig, RouterBuffers, views};
 use fulmar_lnet_wire::{Net, Nid};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +118,13 @@ impl From<&RouteConf> for RouteConfig {
     }
 }
 
+impl From<&views::Route> for RouteConf {
+    fn from(route: &views::Route) -> Self {
+        let views::Route { net, gateway, hops, priority, .. } = *route;
+        Self { net, gateway, hop: hops, priority, health_sensitivity: None }
+    }
+}
+
 /// The number of router buffers of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -129,6 +136,12 @@ pub struct BuffersConf {
 }
 
 impl BuffersConf {
+    /// Returns the maximum numbers of buffers of a node that is a router or was one.
+    pub fn of(routing: &views::Routing) -> Option<Self> {
+        let [tiny, small, large] = routing.pools.map(|pool| Some(pool.buffers));
+        routing.is_known().then_some(Self { tiny, small, large })
+    }
+
     /// Returns `usual` with the values that are configured here.
     pub fn over(&self, usual: RouterBuffers) -> RouterBuffers {
         RouterBuffers {

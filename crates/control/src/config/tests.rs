@@ -1,6 +1,7 @@
 use super::*;
 use fulmar_lnet::{RouterBuffers, RoutingConfig};
 use fulmar_lnet_wire::Net;
+use fulmar_net::Interface;
 
 fn conf(text: &str) -> Result<LnetConf, Diagnostic> {
     LnetConf::parse(&Source::new("lnet.conf", text))
@@ -396,9 +397,9 @@ impl Interfaces for Machine {
     fn list(&self) -> Vec<Interface> {
         let interface = |name: &str, ip: &str, up, speed| Interface {
             name: name.into(),
-            ips: vec![ip.parse().unwrap()],
+            addresses: vec![ip.parse().unwrap()],
             up,
-            speed_mbps: speed,
+            speed,
         };
         vec![
             interface("lo", "127.0.0.1", true, None),
@@ -459,24 +460,6 @@ fn ip2nets_selects_by_the_addresses_of_the_node() {
     .unwrap();
     assert_eq!(nids(&config).unwrap(), "10.0.0.1@tcp eth0 4, 192.168.1.1@tcp1 eth1 2");
     assert_eq!(config.nis(&Machine).unwrap()[0].tunables.credits, 99);
-}
-
-#[test]
-fn connections_follow_the_speed_of_the_link() {
-    let by_speed = [
-        (None, 1),
-        (Some(100), 1),
-        (Some(1000), 1),
-        (Some(4000), 2),
-        (Some(10_000), 2),
-        (Some(25_000), 3),
-        (Some(40_000), 3),
-        (Some(100_000), 4),
-        (Some(400_000), 5),
-    ];
-    for (mbps, conns) in by_speed {
-        assert_eq!(conns_for_speed(mbps), conns, "{mbps:?}");
-    }
 }
 
 #[test]

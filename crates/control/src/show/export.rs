@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Globals, Net, Peer};
+use super::model::{Globals, Net, Ni};
 use super::net::{cpts, nets, numbered};
 use super::peer::{block, peers};
-use super::route::{Route, Routing, buffers};
-use super::{global, route};
+use super::route::buffers;
+use super::{Peer, Route, Routing, global, route};
 use crate::config::{
-    Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf, TunablesConf,
-    UdspConf,
+    BuffersConf, Ip2NetsConf, LndConf, LnetConf, NetConf, NiConf, PeerConf, QueryConf, RouteConf,
+    TunablesConf, UdspConf,
 };
 use crate::value::{Dialect, Family, Map, MapExt, Report, Value};
 
@@ -50,17 +50,17 @@ impl Export {
         LnetConf {
             nets: real.map(conf).collect(),
             peers: self.peers.iter().map(peer).collect(),
-            routes: self.routes.iter().map(Route::to_conf).collect(),
+            routes: self.routes.iter().map(RouteConf::from).collect(),
             routing: self.routing.is_known().then(|| self.routing.state.is_on()),
-            buffers: self.routing.buffers(),
+            buffers: BuffersConf::of(&self.routing),
             globals: self.globals.clone(),
             ..self.rest.clone()
         }
     }
 }
 
-fn ni_conf(ni: &super::model::Ni) -> NiConf {
-    let tunables = &ni.tunables;
+fn ni_conf(ni: &Ni) -> NiConf {
+    let tunables = &ni.view.tunables;
     NiConf {
         interfaces: ni.interface.iter().cloned().collect(),
         nid: None,

@@ -1,9 +1,8 @@
 //! Injected faults. Spec: lnet-admin §14, §19.4.
 
-use fulmar_lnet::views;
+use fulmar_lnet::views::{self, ByType};
 use serde::{Deserialize, Serialize};
 
-use super::model::ByType;
 use crate::config::{FaultAction, FaultConf};
 use crate::value::{Family, Map, MapExt, Report};
 
@@ -20,7 +19,7 @@ pub struct Fault {
 
 impl From<views::Fault> for Fault {
     fn from(view: views::Fault) -> Self {
-        Self { rule: view.rule.into(), examined: view.examined, hits: view.hits.into() }
+        Self { rule: view.rule.into(), examined: view.examined, hits: view.hits }
     }
 }
 

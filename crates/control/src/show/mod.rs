@@ -21,13 +21,13 @@ use crate::value::{Dialect, Family, Map, MapExt, Report};
 pub use error::{ErrorObject, exit};
 pub use export::{Export, backup};
 pub use fault::{Fault, fault_lines, fault_show};
+pub use fulmar_lnet::views::{Peer, Route, Router, Routing, Stats};
 pub use model::{
-    Answer, ByType, Connection, Credits, Globals, Latency, LndTunables, Net, Ni, NiHealth, Peer,
-    PeerHealth, PeerNi, Reply, SocklndCounters, SocklndInterface, SocklndPeer, Stats, Traffic,
-    Tunables, Udsp, globals,
+    Answer, Connection, Globals, LndTunables, Net, Ni, Reply, SocklndCounters, SocklndInterface,
+    SocklndPeer, globals,
 };
 pub use query::{Answers, answers, cpt_of_nid};
-pub use route::{Delays, POOLS, Pool, Route, Router, Routing, RoutingState, Transit};
+pub use route::POOLS;
 
 /// `net show`; `level` is 0 to 4, as `-v` gives it.
 pub fn net_show(nets: &[Net], level: u8, dialect: Dialect) -> Report {

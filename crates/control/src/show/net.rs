@@ -1,8 +1,9 @@
 //! `net show` and the parts that it has in common with `peer show`. Spec: lnet-admin §5.3.
 
+use fulmar_lnet::views::{ByType, Health, PRIORITY_LOWEST, Traffic};
 use fulmar_lnet_wire::Nid;
 
-use super::model::{ByType, Latency, Net, Ni, NiHealth, Traffic, Udsp};
+use super::model::{Net, Ni};
 use crate::value::{Dialect, Map, MapExt, Value};
 
 /// Returns the block `net`, empty without nets. `level` is 0 to 4, as `-v` gives it.
@@ -21,28 +22,35 @@ pub(crate) fn nets(nets: &[Net], level: u8, dialect: Dialect) -> Map {
 }
 
 fn ni(ni: &Ni, level: u8, dialect: Dialect) -> Map {
+    let view = &ni.view;
     let mut map = Map::new();
-    map.put("nid", ni.nid);
-    map.put("status", if ni.up { "up" } else { "down" });
+    map.put("nid", view.nid);
+    map.put("status", if view.up { "up" } else { "down" });
     if let Some(interface) = &ni.interface {
         map.put("interfaces", numbered(std::slice::from_ref(interface)));
     }
     if level >= 1 {
-        if !ni.enabled {
+        if !view.enabled {
             // Kernels have no such switch; it is shown only if it is off.
             map.put("enabled", false);
         }
-        map.put("statistics", statistics(&ni.traffic, dialect));
+        map.put("statistics", statistics(&view.traffic, dialect));
     }
     if level >= 4 {
-        map.put("udsp info", udsp_info(&ni.udsp));
+        let rules = Preferences {
+            net_priority: view.net_priority,
+            nid_priority: view.priority,
+            gateways: &[],
+            sources: &[],
+        };
+        map.put("udsp info", rules.shown());
     }
     if level >= 2 {
-        by_type(&mut map, &ni.traffic);
-        map.put("health stats", health(&ni.health));
+        by_type(&mut map, &view.traffic);
+        map.put("health stats", health(&view.health, view.fatal));
     }
     if level >= 1 {
-        let tunables = &ni.tunables;
+        let tunables = &view.tunables;
         let mut credits = Map::new();
         credits.put("peer_timeout", tunables.peer_timeout);
         credits.put("peer_credits", tunables.peer_credits);
@@ -88,32 +96,44 @@ pub(crate) fn statistics(traffic: &Traffic, dialect: Dialect) -> Map {
             ("put_ack", traffic.put_ack),
         ];
         for (name, latency) in all {
-            let Latency { samples, min_nsec, max_nsec, avg_nsec } = latency;
-            map.put(&format!("{name}_samples"), samples);
-            map.put(&format!("{name}_min_nsec"), min_nsec);
-            map.put(&format!("{name}_max_nsec"), max_nsec);
-            map.put(&format!("{name}_avg_nsec"), avg_nsec);
+            map.put(&format!("{name}_samples"), latency.samples);
+            map.put(&format!("{name}_min_nsec"), latency.min_nsec);
+            map.put(&format!("{name}_max_nsec"), latency.max_nsec);
+            map.put(&format!("{name}_avg_nsec"), latency.avg_nsec());
         }
     }
     map
 }
 
-/// Returns the effect of selection policies on an NI; −1 means no priority.
-pub(crate) fn udsp_info(udsp: &Udsp) -> Map {
-    let priority = |given: Option<u32>| given.map_or(-1, i64::from);
-    let mut map = Map::new();
-    map.put("net priority", priority(udsp.net_priority));
-    map.put("nid priority", priority(udsp.nid_priority));
-    for (key, nids) in [
-        ("Preferred gateway NIDs", &udsp.preferred_gateways),
-        ("Preferred source NIDs", &udsp.preferred_sources),
-    ] {
-        let one = |(n, nid): (usize, &Nid)| (format!("NID-{n}"), Value::from(*nid));
-        if !nids.is_empty() {
-            map.put(key, nids.iter().enumerate().map(one).collect::<Map>());
+/// The effect of selection policies on an NI or a peer NI.
+#[derive(Clone, Copy)]
+pub(crate) struct Preferences<'a> {
+    pub(crate) net_priority: u32,
+    pub(crate) nid_priority: u32,
+    pub(crate) gateways: &'a [Nid],
+    pub(crate) sources: &'a [Nid],
+}
+
+impl Preferences<'_> {
+    /// Returns the block `udsp info`; a priority of −1 means that no rule matches.
+    pub(crate) fn shown(&self) -> Map {
+        let priority = |given| match given {
+            PRIORITY_LOWEST => -1,
+            given => i64::from(given),
+        };
+        let mut map = Map::new();
+        map.put("net priority", priority(self.net_priority));
+        map.put("nid priority", priority(self.nid_priority));
+        for (key, nids) in
+            [("Preferred gateway NIDs", self.gateways), ("Preferred source NIDs", self.sources)]
+        {
+            let one = |(n, nid): (usize, &Nid)| (format!("NID-{n}"), Value::from(*nid));
+            if !nids.is_empty() {
+                map.put(key, nids.iter().enumerate().map(one).collect::<Map>());
+            }
         }
+        map
     }
-    map
 }
 
 pub(crate) fn by_type(map: &mut Map, traffic: &Traffic) {
@@ -125,9 +145,9 @@ pub(crate) fn by_type(map: &mut Map, traffic: &Traffic) {
     map.put("dropped_stats", counts(&traffic.dropped));
 }
 
-fn health(health: &NiHealth) -> Map {
+fn health(health: &Health, fatal: bool) -> Map {
     let mut map = Map::new();
-    map.put("fatal_error", health.fatal_error);
+    map.put("fatal_error", u32::from(fatal));
     map.put("health value", health.value);
     map.put("interrupts", health.interrupts);
     map.put("dropped", health.dropped);
@@ -136,6 +156,11 @@ fn health(health: &NiHealth) -> Map {
     map.put("timeouts", health.timeouts);
     map.put("error", health.error);
     map.put("ping_count", health.ping_count);
-    map.put("next_ping", health.next_ping);
+    map.put("next_ping", next_ping(health));
     map
+}
+
+/// Returns the time of the next recovery ping in seconds of the node's clock, as kernels show it.
+pub(crate) fn next_ping(health: &Health) -> u64 {
+    health.next_ping.map_or(0, |at| at.as_secs())
 }

@@ -1,7 +1,8 @@
 //! `peer show` and `peer list`. Spec: lnet-admin §6.
 
-use super::model::{Peer, PeerHealth, PeerNi};
-use super::net::{by_type, statistics, udsp_info};
+use fulmar_lnet::views::{Health, Peer, PeerNi};
+
+use super::net::{Preferences, by_type, next_ping, statistics};
 use crate::value::{Dialect, Map, MapExt, Value};
 
 /// Returns the block `peer`, empty without peers. `level` is 0 to 4, as `-v` gives it.
@@ -39,13 +40,19 @@ fn peer_ni(ni: &PeerNi, level: u8, dialect: Dialect) -> Map {
     let mut map = Map::new();
     map.put("nid", ni.nid);
     if level >= 4 {
-        map.put("udsp info", udsp_info(&ni.udsp));
+        let rules = Preferences {
+            net_priority: ni.net_priority,
+            nid_priority: ni.priority,
+            gateways: &ni.preferred_gateways,
+            sources: &ni.preferred_nids,
+        };
+        map.put("udsp info", rules.shown());
     }
-    map.put("state", state(ni.up));
+    map.put("state", state(ni.alive));
     if level >= 1 {
-        map.put("max_ni_tx_credits", ni.credits.max);
-        map.put("available_tx_credits", ni.credits.now);
-        map.put("min_tx_credits", ni.credits.min);
+        map.put("max_ni_tx_credits", ni.credits_max);
+        map.put("available_tx_credits", ni.credits);
+        map.put("min_tx_credits", ni.credits_min);
         map.put("tx_q_num_of_buf", ni.queued_bytes);
         map.put("available_rtr_credits", ni.router_credits);
         map.put("min_rtr_credits", ni.router_credits_min);
@@ -67,14 +74,14 @@ pub(crate) fn state(up: Option<bool>) -> &'static str {
     }
 }
 
-fn health(health: &PeerHealth) -> Map {
+fn health(health: &Health) -> Map {
     let mut map = Map::new();
     map.put("health value", health.value);
     map.put("dropped", health.dropped);
-    map.put("timeout", health.timeout);
+    map.put("timeout", health.timeouts);
     map.put("error", health.error);
     map.put("network timeout", health.network_timeout);
     map.put("ping_count", health.ping_count);
-    map.put("next_ping", health.next_ping);
+    map.put("next_ping", next_ping(health));
     map
 }

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fulmar_lnet_wire::Nid;
 
-use super::model::{Connection, Net, Peer, Reply, SocklndInterface, SocklndPeer, Stats};
+use super::model::{Connection, Net, Reply, SocklndInterface, SocklndPeer};
 use super::peer::state;
-use super::route::{Route, Router, Routing};
+use super::{Peer, Route, Router, Routing, Stats};
 
 /// The file `nis`.
 pub fn nis(nets: &[Net]) -> String {
@@ -16,9 +16,10 @@ pub fn nis(nets: &[Net]) -> String {
         "nid", "status", "alive", "refs", "peer", "rtr", "max", "tx", "min"
     );
     for ni in nets.iter().flat_map(|net| &net.nis) {
+        let view = &ni.view;
         // Only a router has the time of the last message from a net.
         let alive = match ni.alive {
-            _ if ni.nid.is_loopback() => 0,
+            _ if view.nid.is_loopback() => 0,
             Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX),
             None => -1,
         };
@@ -26,15 +27,15 @@ pub fn nis(nets: &[Net]) -> String {
             &mut out,
             format_args!(
                 "{:<24} {:>6} {:>5} {:>4} {:>4} {:>4} {:>5} {:>5} {:>5}",
-                ni.nid.to_string(),
-                if ni.up { "up" } else { "down" },
+                view.nid.to_string(),
+                if view.up { "up" } else { "down" },
                 alive,
                 ni.refs,
-                ni.tunables.peer_credits,
-                ni.tunables.peer_buffer_credits,
-                ni.credits.max,
-                ni.credits.now,
-                ni.credits.min
+                view.tunables.peer_credits,
+                view.tunables.peer_buffer_credits,
+                view.credits_max,
+                view.credits,
+                view.credits_min
             ),
         );
     }
@@ -54,13 +55,13 @@ pub fn peers(peers: &[Peer]) -> String {
                 "{:<24} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {}",
                 ni.nid.to_string(),
                 ni.refcount,
-                state(ni.up),
+                state(ni.alive),
                 -1,
-                ni.credits.max,
+                ni.credits_max,
                 ni.router_credits,
                 ni.router_credits_min,
-                ni.credits.now,
-                ni.credits.min,
+                ni.credits,
+                ni.credits_min,
                 ni.queued_bytes
             ),
         );
@@ -137,7 +138,7 @@ pub fn route_lines(routes: &[Route]) -> String {
 }
 
 fn hops(route: &Route) -> i64 {
-    route.hop.map_or(-1, i64::from)
+    route.hops.map_or(-1, i64::from)
 }
 
 fn up_or_down(route: &Route) -> &'static str {

@@ -2,10 +2,13 @@
 
 mod routing;
 
+use fulmar_lnd::NiTunables;
+use fulmar_lnet::views::{self, Health, Latency, PeerNi, Traffic};
 use serde_json::Value as Json;
 
 use super::*;
 use crate::config::{GlobalKey, LnetConf, Source, yaml};
+use crate::testing::{ni_view, peer_ni_view};
 
 const NODES: [&str; 2] = [
     include_str!("../../../../testdata/cli/lnet-node2.txt"),
@@ -64,7 +67,8 @@ fn traffic(ni: &Json) -> Traffic {
         samples: u(&ni["statistics"], &format!("{name}_samples")),
         min_nsec: u(&ni["statistics"], &format!("{name}_min_nsec")),
         max_nsec: u(&ni["statistics"], &format!("{name}_max_nsec")),
-        avg_nsec: u(&ni["statistics"], &format!("{name}_avg_nsec")),
+        sum_nsec: u(&ni["statistics"], &format!("{name}_samples"))
+            * u(&ni["statistics"], &format!("{name}_avg_nsec")),
     };
     Traffic {
         sent: by_type("sent_stats"),
@@ -76,26 +80,27 @@ fn traffic(ni: &Json) -> Traffic {
     }
 }
 
+fn health(ni: &Json) -> Health {
+    let value = u(&ni["health stats"], "health value") as u32;
+    Health { value, ..Health::default() }
+}
+
 /// Parses `net show -v 4`.
 fn nets(text: &str) -> Vec<Net> {
     let ni = |ni: &Json| Ni {
-        nid: nid(ni, "nid"),
-        up: ni["status"] == "up",
-        enabled: true,
+        view: views::Ni {
+            up: ni["status"] == "up",
+            health: health(ni),
+            tunables: serde_json::from_value(ni["tunables"].clone()).unwrap(),
+            traffic: traffic(ni),
+            ..ni_view(nid(ni, "nid"))
+        },
         alive: None,
         interface: ni["interfaces"]["0"].as_str().map(str::to_owned),
-        traffic: traffic(ni),
-        udsp: Udsp::default(),
-        health: NiHealth {
-            value: u(&ni["health stats"], "health value") as u32,
-            ..NiHealth::default()
-        },
-        tunables: serde_json::from_value(ni["tunables"].clone()).unwrap(),
         lnd: ni.get("lnd tunables").map(|lnd| serde_json::from_value(lnd.clone()).unwrap()),
         dev_cpt: i(ni, "dev cpt") as i32,
         cpts: serde_json::from_str(ni["CPT"].as_str().unwrap()).unwrap(),
         refs: 1,
-        credits: Credits::default(),
     };
     let net = |net: &Json| Net {
         net: net["net type"].as_str().unwrap().parse().unwrap(),
@@ -107,28 +112,22 @@ fn nets(text: &str) -> Vec<Net> {
 /// Parses `peer show -v 4`.
 fn peers(text: &str) -> Vec<Peer> {
     let ni = |ni: &Json| PeerNi {
-        nid: nid(ni, "nid"),
-        up: None,
-        credits: Credits {
-            max: i(ni, "max_ni_tx_credits"),
-            now: i(ni, "available_tx_credits"),
-            min: i(ni, "min_tx_credits"),
-        },
+        credits_max: i(ni, "max_ni_tx_credits"),
+        credits: i(ni, "available_tx_credits"),
+        credits_min: i(ni, "min_tx_credits"),
         router_credits: i(ni, "available_rtr_credits"),
         router_credits_min: i(ni, "min_rtr_credits"),
         queued_bytes: u(ni, "tx_q_num_of_buf"),
         refcount: u(ni, "refcount") as u32,
+        health: health(ni),
         traffic: traffic(ni),
-        udsp: Udsp::default(),
-        health: PeerHealth {
-            value: u(&ni["health stats"], "health value") as u32,
-            ..PeerHealth::default()
-        },
+        ..peer_ni_view(nid(ni, "nid"))
     };
     let peer = |peer: &Json| Peer {
         primary: nid(peer, "primary nid"),
         multi_rail: peer["Multi-Rail"] == "true",
         state: u(peer, "peer state") as u32,
+        configured: false,
         nis: items(&peer["peer ni"]).iter().map(ni).collect(),
     };
     items(&json(&signed(text))["peer"]).iter().map(peer).collect()
@@ -315,24 +314,24 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
 fn nets_of_table(text: &str) -> Vec<Net> {
     let number = |text: &str| text.parse().unwrap();
     let ni = |row: Vec<&str>| Ni {
-        nid: row[0].parse().unwrap(),
-        up: row[1] == "up",
-        enabled: true,
+        view: views::Ni {
+            up: row[1] == "up",
+            tunables: NiTunables {
+                peer_credits: number(row[4]) as u32,
+                peer_buffer_credits: number(row[5]) as u32,
+                ..NiTunables::default()
+            },
+            credits_max: number(row[6]),
+            credits: number(row[7]),
+            credits_min: number(row[8]),
+            ..ni_view(row[0].parse().unwrap())
+        },
         alive: row[2].parse().ok(),
         interface: None,
-        traffic: Traffic::default(),
-        udsp: Udsp::default(),
-        health: NiHealth::default(),
-        tunables: Tunables {
-            peer_credits: number(row[4]) as u32,
-            peer_buffer_credits: number(row[5]) as u32,
-            ..Tunables::default()
-        },
         lnd: None,
         dev_cpt: -1,
         cpts: vec![0],
         refs: number(row[3]) as u32,
-        credits: Credits { max: number(row[6]), now: number(row[7]), min: number(row[8]) },
     };
     vec![Net { net: fulmar_lnet_wire::Net::TCP, nis: rows(text).map(ni).collect() }]
 }
@@ -340,19 +339,17 @@ fn nets_of_table(text: &str) -> Vec<Net> {
 fn peers_of_table(text: &str) -> Vec<Peer> {
     let number = |text: &str| text.parse::<i64>().unwrap();
     let ni = |row: Vec<&str>| PeerNi {
-        nid: row[0].parse().unwrap(),
-        up: None,
-        credits: Credits { max: number(row[4]), now: number(row[7]), min: number(row[8]) },
+        credits_max: number(row[4]),
+        credits: number(row[7]),
+        credits_min: number(row[8]),
         router_credits: number(row[5]),
         router_credits_min: number(row[6]),
         queued_bytes: number(row[9]) as u64,
         refcount: number(row[1]) as u32,
-        traffic: Traffic::default(),
-        udsp: Udsp::default(),
-        health: PeerHealth::default(),
+        ..peer_ni_view(row[0].parse().unwrap())
     };
     let nis: Vec<PeerNi> = rows(text).map(ni).collect();
-    vec![Peer { primary: nis[0].nid, multi_rail: true, state: 0, nis }]
+    vec![Peer { primary: nis[0].nid, multi_rail: true, state: 0, configured: false, nis }]
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! Faults on purpose: messages that are dropped, failed or delayed by rule, for tests and users.
+//! Injected faults: messages that are dropped, failed or delayed by rule, for tests and users.
 //!
 //! ```text
-//! received   drop_received -> dropped in silence         step 10 of receiving
-//!            delay         -> goes on later              step 16
-//! sent       delay         -> goes on later              after both credits were taken
-//!            fail_sent     -> fails with a class         when it would be handed to the LND
+//! received   drop_received -> dropped silently           step 10 of receiving
+//!            delay         -> continues later            step 16
+//! sent       delay         -> continues later            after both credits were taken
+//!            fail_sent     -> fails with a class         instead of being passed to the LND
 //!            fails         -> EIO, or dropped            a NID that is made to fail
 //! ```
 //!
-//! The newest rule is tried first, and the first that fires ends the search; one whose turn it is
-//! not leaves the message to the next. Spec: lnet-behaviour §14.3.
+//! The newest rule is tried first, and the first that fires ends the search; if a rule does not
+//! fire, the next one is tried. Spec: lnet-behaviour §14.3.
 
 mod rule;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use crate::{Lnet, views};
 use rule::Rule;
 pub use rule::{FaultEffect, FaultKind, FaultRule, MessageTypes};
 
-/// A rule that delays messages; never used twice.
+/// The id of a rule that delays messages; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DelayId(u64);
 
@@ -35,7 +35,7 @@ pub(crate) struct DelayId(u64);
 pub(crate) struct Faults {
     drops: Vec<Rule>,
     delays: Vec<(DelayId, Duration, Rule)>,
-    /// NIDs that are made to fail, and how many times; `None` for ever.
+    /// NIDs that are made to fail, and how many times; `None` without limit.
     failing: Vec<(NidMatch, Option<u32>)>,
     next_delay: u64,
     rng: Rng,
@@ -52,7 +52,7 @@ impl Faults {
         }
     }
 
-    /// Returns whether a message that `ni` has received shall be dropped.
+    /// Returns whether to drop a message that `ni` has received.
     #[inline]
     pub(crate) fn drop_received(&mut self, now: Time, header: &Header, ni: Nid) -> bool {
         if self.drops.is_empty() {
@@ -62,7 +62,7 @@ impl Faults {
         drops.iter_mut().any(|rule| rule.drops_received(ni) && rule.fires(now, header, rng))
     }
 
-    /// Returns how the sending of a message shall fail, if it shall.
+    /// Returns the failure of the sending of a message, if it is to fail.
     #[inline]
     pub(crate) fn fail_sent(&mut self, now: Time, header: &Header) -> Option<FailureClass> {
         if self.drops.is_empty() {
@@ -75,9 +75,9 @@ impl Faults {
         })
     }
 
-    /// Returns until when a message shall wait, and by which rule.
+    /// Returns until when a message is delayed, and by which rule.
     ///
-    /// What one rule delays goes on in the order in which this was asked, equal times included.
+    /// Messages that one rule delays continue in the order of these calls, also if times are equal.
     #[inline]
     pub(crate) fn delay(&mut self, now: Time, header: &Header) -> Option<(DelayId, Time)> {
         if self.delays.is_empty() {
@@ -89,7 +89,7 @@ impl Faults {
         })
     }
 
-    /// Returns whether a message to or from `nid` shall fail because that NID was made to.
+    /// Returns whether a message to or from `nid` fails because of [`Lnet::fail_nid`].
     #[inline]
     pub(crate) fn fails(&mut self, nid: Nid) -> bool {
         if self.failing.is_empty() {
@@ -122,7 +122,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Returns how many rules are gone, and those that may have delayed messages.
+    /// Returns the number of removed rules, and those that may have delayed messages.
     fn del(
         &mut self,
         kind: FaultKind,
@@ -131,8 +131,8 @@ impl Faults {
     ) -> (usize, Vec<DelayId>) {
         match kind {
             FaultKind::Drop => {
-                let gone = self.drops.extract_if(.., |rule| rule.is_between(source, target));
-                (gone.count(), Vec::new())
+                let removed = self.drops.extract_if(.., |rule| rule.is_between(source, target));
+                (removed.count(), Vec::new())
             }
             FaultKind::Delay => {
                 let named =
@@ -154,7 +154,7 @@ impl Faults {
 
     fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
         self.failing.retain(|(failing, _)| match times {
-            // To make none fail any more is the one way to speak of all that were made to.
+            // 0 for any NID ends the failures of all NIDs.
             Some(0) => nid != NidMatch::Any && *failing != nid,
             _ => *failing != nid,
         });
@@ -170,7 +170,7 @@ impl Faults {
 }
 
 impl Lnet {
-    /// Adds a rule that is tried before those that are there.
+    /// Adds a rule that is tried before the existing ones.
     ///
     /// # Errors
     /// EINVAL if the rule contradicts itself: see the fields of [`FaultRule`].
@@ -179,8 +179,7 @@ impl Lnet {
     }
 
     /// Removes the rules of a kind that were added with this source and this target, and returns
-    /// how many. [`NidMatch::Any`] stands for whatever the rule has. What a rule delayed goes on
-    /// at once.
+    /// their number. [`NidMatch::Any`] matches every rule. Delayed messages continue at once.
     pub fn fault_del(
         &mut self,
         now: Time,
@@ -195,7 +194,7 @@ impl Lnet {
         count
     }
 
-    /// Begins anew with the rules of a kind: zeroes what they count, and draws new turns.
+    /// Restarts the rules of a kind: sets their counters to 0 and draws new positions.
     pub fn fault_reset(&mut self, now: Time, kind: FaultKind) {
         self.faults.reset(now, kind);
     }
@@ -206,7 +205,8 @@ impl Lnet {
         self.faults.views()
     }
 
-    /// Makes messages to and from a NID fail so many times; `None` for ever, 0 no more.
+    /// Makes messages to and from a NID fail this number of times; `None` without limit, 0 ends
+    /// its failures.
     pub fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
         self.faults.fail_nid(nid, times);
     }

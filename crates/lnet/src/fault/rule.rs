@@ -1,4 +1,4 @@
-//! One rule: which messages it is about, and when it is its turn.
+//! One rule: which messages match, and when it fires.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use fulmar_lnet_wire::{Body, Header, Nid, NidMatch};
 
 use crate::views;
 
-/// What a rule does, as commands choose between them.
+/// The kinds of rules, as commands name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// Messages are dropped, or their sending fails.
     Drop,
-    /// Messages go on later.
+    /// Messages continue later.
     Delay,
 }
 
-/// A set of message types, by the bits that rules are shown with.
+/// A set of message types, as the bits that commands show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageTypes(pub u32);
 
@@ -33,7 +33,7 @@ impl MessageTypes {
     /// All of them.
     pub const ALL: Self = Self(15);
 
-    /// Returns the set of the one type that a message has.
+    /// Returns the type of a message.
     fn of(body: &Body) -> Self {
         match body {
             Body::Ack { .. } => Self::ACK,
@@ -44,7 +44,7 @@ impl MessageTypes {
     }
 }
 
-/// What happens to a message when it is a rule's turn.
+/// The effect of a rule on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
     /// It is dropped when it is received, or its sending fails.
@@ -52,12 +52,12 @@ pub enum FaultEffect {
         /// Not 0: sending fails with one of these classes, bit `1 << class` of [`FailureClass`]
         /// each; [`FaultRule::ANY_FAILURE`] for any class.
         failures: u32,
-        /// It is the rule's turn with probability ½; needs an interval, which else is ignored.
+        /// The rule fires with probability ½; needs an interval, which is otherwise ignored.
         random: bool,
-        /// It is always the rule's turn, both when messages are received and when they are sent.
+        /// The rule fires always, both when messages are received and when they are sent.
         all: bool,
     },
-    /// It goes on later.
+    /// It continues later.
     Delay {
         /// Seconds, at least 1.
         latency: u32,
@@ -67,21 +67,23 @@ pub enum FaultEffect {
 /// A rule, as it is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRule {
-    /// Whom the header says that the message is from.
+    /// The source in the header.
     pub source: NidMatch,
-    /// Whom the header says that it is for.
+    /// The target in the header.
     pub target: NidMatch,
-    /// The interface that receives it. Only for rules that drop what is received.
+    /// The interface that receives it. Only for rules that drop received messages.
     pub local: NidMatch,
     /// Bit n for portal n: PUTs and GETs to these portals only. 0 for every message.
     pub portals: u64,
     /// Empty for all.
     pub types: MessageTypes,
-    /// One message in each window of so many, at a random place in it. 0 to use the interval.
+    /// One message of each window of this number of messages, at a random position in it. 0 to use
+    /// the interval.
     pub rate: u32,
-    /// One message in each period of so many seconds, at a random second of it. 0 to use the rate.
+    /// One message in each period of this number of seconds, at a random second of it. 0 to use the
+    /// rate.
     pub interval: u32,
-    /// What happens.
+    /// The effect.
     pub effect: FaultEffect,
 }
 
@@ -92,7 +94,7 @@ impl FaultRule {
     const FAILURES: u32 =
         ((1 << (FailureClass::NetworkTimeout as u32 + 1)) - 1) & !((1 << FIRST_CLASS) - 1);
 
-    /// Returns which commands are about the rule.
+    /// Returns the kind of the rule.
     pub fn kind(&self) -> FaultKind {
         match self.effect {
             FaultEffect::Drop { .. } => FaultKind::Drop,
@@ -100,7 +102,7 @@ impl FaultRule {
         }
     }
 
-    /// Requires that the rule can act as it says, and returns it with its types filled in.
+    /// Requires that the rule is consistent, and returns it with its types filled in.
     pub(super) fn checked(mut self) -> Result<Self, Errno> {
         let required = |met: bool| if met { Ok(()) } else { Err(Errno::EINVAL) };
         required(self.types.0 & !MessageTypes::ALL.0 == 0)?;
@@ -112,27 +114,27 @@ impl FaultRule {
             self.types.0 &= MessageTypes::PUT.0 | MessageTypes::GET.0;
             required(self.types != MessageTypes::default())?;
         }
-        let one_turn = (self.rate == 0) != (self.interval == 0);
+        let one_of_both = (self.rate == 0) != (self.interval == 0);
         match self.effect {
             FaultEffect::Drop { failures, random, all } => {
-                required(one_turn || all)?;
+                required(one_of_both || all)?;
                 required(!random || self.interval != 0)?;
                 required(failures == Self::ANY_FAILURE || failures & !Self::FAILURES == 0)?;
                 required(self.local == NidMatch::Any || failures == 0)?;
             }
             FaultEffect::Delay { latency } => {
-                required(one_turn && latency != 0 && self.local == NidMatch::Any)?;
+                required(one_of_both && latency != 0 && self.local == NidMatch::Any)?;
             }
         }
         Ok(self)
     }
 
-    /// Returns whether the rule is about such messages at all.
+    /// Returns whether a message matches the rule.
     fn matches(&self, header: &Header) -> bool {
         let portal = match header.body {
             _ if self.portals == 0 => true,
             Body::Put { portal, .. } | Body::Get { portal, .. } => {
-                // The peer wrote it: it may be larger than any portal is.
+                // The peer chose it: it may be larger than any valid portal.
                 1_u64.checked_shl(portal).is_some_and(|bit| self.portals & bit != 0)
             }
             Body::Ack { .. } | Body::Reply { .. } => false,
@@ -144,13 +146,13 @@ impl FaultRule {
     }
 }
 
-/// When it is a rule's turn.
+/// When a rule fires.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum Schedule {
     Always,
-    /// Half of the time.
+    /// With probability ½.
     Random,
-    /// At the message `at` of a window, of which `seen` have come.
+    /// At message `at` of a window, of which `seen` messages have matched.
     Window {
         seen: u32,
         at: u32,
@@ -162,7 +164,7 @@ enum Turn {
     },
 }
 
-impl Turn {
+impl Schedule {
     fn new(now: Time, rule: &FaultRule, rng: &mut Rng) -> Self {
         match rule.effect {
             FaultEffect::Drop { all: true, .. } => Self::Always,
@@ -178,7 +180,7 @@ impl Turn {
         Self::Period { at: start + Duration::from_secs(second), end }
     }
 
-    /// Takes one message that the rule is about, and returns whether it is the one.
+    /// Takes one matching message, and returns whether the rule fires.
     fn take(&mut self, now: Time, rule: &FaultRule, rng: &mut Rng) -> bool {
         match *self {
             Self::Always => true,
@@ -191,7 +193,7 @@ impl Turn {
                 seen == at
             }
             Self::Period { at, end } if now >= at => {
-                // After a long silence the periods begin anew.
+                // After a long time without messages the next period begins now.
                 *self = Self::period(end.max(now), rule, rng);
                 true
             }
@@ -199,7 +201,7 @@ impl Turn {
         }
     }
 
-    /// Returns whether the messages that it is shown are counted.
+    /// Returns whether matching messages are counted.
     fn counts(&self) -> bool {
         matches!(self, Self::Window { .. } | Self::Period { .. })
     }
@@ -209,28 +211,28 @@ impl Turn {
 #[derive(Debug)]
 pub(super) struct Rule {
     rule: FaultRule,
-    turn: Turn,
+    schedule: Schedule,
     examined: u64,
     hits: views::ByType,
 }
 
 impl Rule {
     pub(super) fn new(now: Time, rule: FaultRule, rng: &mut Rng) -> Self {
-        let turn = Turn::new(now, &rule, rng);
-        Self { rule, turn, examined: 0, hits: views::ByType::default() }
+        let schedule = Schedule::new(now, &rule, rng);
+        Self { rule, schedule, examined: 0, hits: views::ByType::default() }
     }
 
     pub(super) fn reset(&mut self, now: Time, rng: &mut Rng) {
         *self = Self::new(now, self.rule, rng);
     }
 
-    /// Returns whether what `ni` has received may be dropped.
+    /// Returns whether the rule can drop messages that `ni` has received.
     pub(super) fn drops_received(&self, ni: Nid) -> bool {
         let FaultEffect::Drop { failures, all, .. } = self.rule.effect else { return false };
         (failures == 0 || all) && self.rule.local.matches(ni)
     }
 
-    /// Returns whether what is sent may fail.
+    /// Returns whether the rule can fail the sending of messages.
     pub(super) fn fails_sent(&self) -> bool {
         let FaultEffect::Drop { failures, all, .. } = self.rule.effect else { return false };
         (failures != 0 || all) && self.rule.local == NidMatch::Any
@@ -241,8 +243,8 @@ impl Rule {
         if !self.rule.matches(header) {
             return false;
         }
-        self.examined += u64::from(self.turn.counts());
-        let fires = self.turn.take(now, &self.rule, rng);
+        self.examined += u64::from(self.schedule.counts());
+        let fires = self.schedule.take(now, &self.rule, rng);
         let hits = match header.body {
             Body::Ack { .. } => &mut self.hits.ack,
             Body::Put { .. } => &mut self.hits.put,
@@ -270,7 +272,7 @@ impl Rule {
         nearest.expect("a rule is only taken with at least one class")
     }
 
-    /// Returns whether a command about these NIDs means the rule.
+    /// Returns whether a command with these NIDs applies to the rule.
     pub(super) fn is_between(&self, source: NidMatch, target: NidMatch) -> bool {
         let means = |wanted, has| wanted == NidMatch::Any || wanted == has;
         means(source, self.rule.source) && means(target, self.rule.target)

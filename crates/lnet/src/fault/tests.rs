@@ -73,7 +73,7 @@ fn every(rule: FaultRule) -> FaultRule {
             let effect = FaultEffect::Drop { failures, random: false, all: true };
             FaultRule { rate: 0, effect, ..rule }
         }
-        FaultEffect::Delay { .. } => unreachable!("such a rule has its rate or its interval"),
+        FaultEffect::Delay { .. } => unreachable!("a delay has a rate or an interval"),
     }
 }
 
@@ -100,7 +100,7 @@ fn a_rate_takes_one_message_of_each_window() {
         assert_eq!(windows, (0..10).collect::<Vec<u64>>(), "seed {seed}: {dropped:?}");
         dropped.iter().for_each(|n| places[(n % 7) as usize] = true);
     }
-    assert_eq!(places, [true; 7], "any place of a window is drawn");
+    assert_eq!(places, [true; 7], "any position in a window is drawn");
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn an_interval_takes_one_message_of_each_period() {
 }
 
 #[test]
-fn periods_begin_anew_after_a_silence() {
+fn periods_restart_after_a_time_without_messages() {
     let mut faults = faults(1, &[FaultRule { rate: 0, interval: 2, ..dropping(0) }]);
     let mut drops = |at| faults.drop_received(Time::from_secs(at), &put(), us());
     assert!(drops(100), "one is due");
     let later: Vec<u64> = (100..104).filter(|at| drops(*at)).collect();
-    assert_eq!(later.len(), 2, "what nobody sent is not made up for: {later:?}");
+    assert_eq!(later.len(), 2, "missed periods are not made up for: {later:?}");
 }
 
 #[test]
@@ -147,7 +147,10 @@ fn masks_choose_types_and_portals() {
     }
     let mut faults = faults(1, &[FaultRule { portals: u64::MAX, ..dropping(0) }]);
     for portal in [64, 76, u32::MAX] {
-        assert!(!faults.drop_received(Time::ZERO, &put_to(portal), us()), "{portal} is none");
+        assert!(
+            !faults.drop_received(Time::ZERO, &put_to(portal), us()),
+            "{portal} does not exist"
+        );
     }
 }
 
@@ -178,7 +181,7 @@ fn the_newest_rule_is_tried_first_and_one_that_fires_ends_the_search() {
     assert_eq!(hits, [1, 1], "the newest is shown first");
     faults.add(Time::ZERO, FaultRule { rate: 1000, ..dropping(0) }).unwrap();
     let first = (0..1000).filter(|_| faults.drop_received(Time::ZERO, &put(), us())).count();
-    assert_eq!(first, 1000, "a rule whose turn it is not leaves the message to the next");
+    assert_eq!(first, 1000, "if a rule does not fire, the next one is tried");
     let hits: Vec<u64> = faults.views().iter().map(|fault| fault.hits.total()).collect();
     assert_eq!(hits, [1, 1000, 1]);
 }
@@ -224,7 +227,7 @@ fn a_rule_acts_when_messages_are_received_or_when_they_are_sent() {
 }
 
 #[test]
-fn chance_takes_half_and_counts_nothing_but_hits() {
+fn a_random_rule_takes_half_and_counts_only_hits() {
     let effect = FaultEffect::Drop { failures: 0, random: true, all: false };
     let mut faults = faults(1, &[FaultRule { rate: 0, interval: 1, effect, ..dropping(0) }]);
     let hits = dropped(&mut faults, 1000).len() as u64;
@@ -250,7 +253,7 @@ fn delays_count_from_the_match_and_keep_the_order() {
 }
 
 #[test]
-fn deletion_names_the_rules_that_held_messages_back() {
+fn deletion_returns_the_rules_that_delayed_messages() {
     let matching = |text: &str| text.parse::<NidMatch>().unwrap();
     let from = |source: &str, rule| FaultRule { source: matching(source), ..rule };
     let mut faults = faults(
@@ -275,7 +278,7 @@ fn deletion_names_the_rules_that_held_messages_back() {
 }
 
 #[test]
-fn a_reset_counts_anew_and_draws_anew() {
+fn a_reset_restarts_counters_and_windows() {
     let mut faults = faults(1, &[FaultRule { rate: 50, ..dropping(0) }, delaying(1)]);
     dropped(&mut faults, 70);
     faults.delay(Time::ZERO, &put());
@@ -291,7 +294,7 @@ fn a_reset_counts_anew_and_draws_anew() {
 }
 
 #[test]
-fn a_nid_fails_as_often_as_it_is_told() {
+fn a_nid_fails_the_given_number_of_times() {
     let mut faults = faults(1, &[]);
     let (one, other) = (nid("10.0.0.1@tcp"), nid("10.0.0.2@tcp"));
     faults.fail_nid(NidMatch::Nid(one), Some(2));
@@ -303,18 +306,18 @@ fn a_nid_fails_as_often_as_it_is_told() {
     assert_eq!(hits(&mut faults), [true, true]);
     faults.fail_nid(NidMatch::Nid(one), Some(1));
     faults.fail_nid(NidMatch::Any, Some(0));
-    assert_eq!(hits(&mut faults), [false, false], "all are forgiven");
+    assert_eq!(hits(&mut faults), [false, false], "no NID fails any longer");
     faults.fail_nid(NidMatch::Net(Net::TCP), None);
     faults.fail_nid(NidMatch::Nid(one), Some(0));
-    assert_eq!(hits(&mut faults), [true, true], "the network was told, and not the NID");
+    assert_eq!(hits(&mut faults), [true, true], "the rule of the network still applies");
 }
 
 #[test]
-fn rules_that_contradict_themselves_are_refused() {
+fn inconsistent_rules_are_refused() {
     let all = |rule: FaultRule| every(rule);
     let random = FaultEffect::Drop { failures: 0, random: true, all: false };
     let local = NidMatch::Nid(us());
-    for (rule, taken) in [
+    for (rule, accepted) in [
         (FaultRule { interval: 3, ..dropping(0) }, false),
         (FaultRule { rate: 0, ..dropping(0) }, false),
         (all(dropping(0)), true),
@@ -335,7 +338,7 @@ fn rules_that_contradict_themselves_are_refused() {
         (FaultRule { interval: 1, ..delaying(1) }, false),
     ] {
         let added = Faults::new(1).add(Time::ZERO, rule);
-        assert_eq!(added, if taken { Ok(()) } else { Err(Errno::EINVAL) }, "{rule:?}");
+        assert_eq!(added, if accepted { Ok(()) } else { Err(Errno::EINVAL) }, "{rule:?}");
     }
     let shown = faults(1, &[dropping(0), FaultRule { portals: 1, ..dropping(0) }]).views();
     assert_eq!(shown.iter().map(|fault| fault.rule.types.0).collect::<Vec<_>>(), [6, 15]);

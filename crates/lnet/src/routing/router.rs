@@ -236,7 +236,7 @@ impl Routing {
             to: *to,
             messages: passed.messages,
             bytes: passed.bytes,
-            latency: passed.latency.clone(),
+            latency: (&passed.latency).into(),
         });
         let pools = self.pools.each_ref().map(Pool::view);
         views::Routing { state: self.state, pools, transits: transits.collect() }

@@ -81,7 +81,7 @@ fn an_answer_with_a_stale_interface_cookie_or_an_unknown_object_is_dropped() {
 }
 
 #[test]
-fn a_stranger_cannot_answer_for_the_node_that_was_asked() {
+fn an_answer_of_another_peer_is_ignored() {
     let mut s = Script::acquainted();
     let sent = acked_put(&mut s);
     s.receive_from(tcp(3), 0, ack_body(&sent, 40));

@@ -96,7 +96,7 @@ fn what_may_have_arrived_is_not_sent_again() {
 }
 
 #[test]
-fn a_peer_with_one_nid_is_not_held_to_account() {
+fn a_peer_with_one_nid_is_not_blamed() {
     let mut s = Script::multi_rail(&[ni(tcp(1)), ni(tcp(11))], &[tcp(2)]);
     let sent = send(&mut s);
     fail(&mut s, &sent, FailureClass::RemoteDropped);
@@ -219,7 +219,7 @@ fn what_waits_for_a_rail_that_fails_goes_by_the_other() {
 }
 
 #[test]
-fn an_interface_that_the_administrator_takes_out_is_left_alone_until_he_puts_it_back() {
+fn a_disabled_interface_is_not_used_until_it_is_enabled() {
     let mut s = two_rails();
     s.lnet.set_ni_enabled(s.now, tcp(11), false).unwrap();
     let push = s.sent_one();

@@ -46,7 +46,7 @@ fn reset_statistics_start_from_what_is_alive() {
 }
 
 #[test]
-fn strangers_cannot_fill_the_memory() {
+fn unknown_peers_cannot_fill_the_memory() {
     let mut s = Script::new();
     for n in 0..peers::PEER_NIS_MAX as u32 {
         let from = Nid::small(Net::TCP, 0x0b00_0000 + n);

@@ -1,7 +1,7 @@
 //! Operations that wait until they have completed, and the data that they carry.
 //!
-//! For tools that talk to a node step by step: a demonstration, a diagnosis, a test. A program that has
-//! many operations under way uses a [`Service`] directly.
+//! For tools that talk to a node step by step: a demonstration, a diagnosis, a test. A program that
+//! has many operations in flight uses a [`Service`] directly.
 
 mod check;
 
@@ -20,14 +20,14 @@ use crate::{Buffer, Delivery, Descriptor, Memory, Node, Service};
 
 pub use check::Checker;
 
-/// Where an operation goes.
+/// The target of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The node.
     pub process: ProcessId,
     /// Its portal.
     pub portal: u32,
-    /// What its match entry must match.
+    /// The match bits.
     pub match_bits: u64,
 }
 
@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-/// Returns a match entry for everybody who sends these bits.
+/// Returns a match entry for these bits of any process.
 pub fn anyone(match_bits: u64) -> Me {
     let (match_id, position) = (ProcessId::ANY, MePosition::After);
     Me { match_id, match_bits, ignore_bits: 0, unlink: true, position }
@@ -64,7 +64,7 @@ pub struct Exchange {
     waiting: Arc<Waiting>,
 }
 
-/// Who waits for the events of which descriptor.
+/// The waiting callers, by descriptor.
 #[derive(Debug, Default)]
 struct Waiting {
     next: AtomicU64,
@@ -80,7 +80,7 @@ impl Waiting {
         let mut senders = self.senders();
         for Delivery { event, .. } in events.drain(..) {
             if let Some(sender) = senders.get(&event.user) {
-                // Nobody may be waiting any more.
+                // The caller may have stopped waiting.
                 let _ = sender.send(event);
             }
             if event.unlinked {
@@ -90,7 +90,7 @@ impl Waiting {
     }
 }
 
-/// The events of a descriptor, in the order in which they came.
+/// The events of a descriptor, in order of arrival.
 #[derive(Debug)]
 pub struct Events {
     md: MdId,
@@ -144,7 +144,7 @@ impl Exchange {
         Ok(Self { service, waiting })
     }
 
-    /// Returns the service. Events of descriptors that it makes by itself are not looked at.
+    /// Returns the service. Events of descriptors that it creates itself are ignored.
     pub fn service(&self) -> &Service {
         &self.service
     }

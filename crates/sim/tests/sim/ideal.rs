@@ -1,4 +1,4 @@
-//! Nodes over an LND that is not the socket LND: the core knows it by the trait alone.
+//! Nodes over an LND that is not the socket LND: the core uses only its trait.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Cluster {
         let routing = RoutingConfig { forwarding: nets.len() > 1, ..RoutingConfig::default() };
         let (pid, interface_cookie) = (Pid::LUSTRE, 1000 + host as u64);
         let lnet = Config { pid, interface_cookie, globals: Globals::default(), routing };
-        // The socket LND is there too, without an interface.
+        // The socket LND exists too, without an interface.
         let socklnd = fulmar_socklnd::Config::default();
         let mut node = Node::new(fulmar_node::Config { lnet, socklnd });
         node.add_lnd(Box::new(lnd)).unwrap();
@@ -115,7 +115,7 @@ impl Cluster {
         buffer
     }
 
-    /// Lets time pass until nothing happens any more within a second.
+    /// Advances time until nothing happens within a second.
     fn settle(&mut self) {
         let end = self.now + Duration::from_secs(1);
         loop {
@@ -130,7 +130,7 @@ impl Cluster {
         self.now = end;
     }
 
-    /// Does what the nodes want done; returns whether that was anything.
+    /// Handles the outputs of the nodes; returns whether there were any.
     fn drain(&mut self) -> bool {
         let mut any = false;
         for host in 0..self.nodes.len() {
@@ -188,7 +188,7 @@ fn many_messages_of_one_connection_are_received_at_once() {
     assert_eq!(cluster.count(0, EventKind::Ack), 48);
     assert_eq!(cluster.count(1, EventKind::Put), 48);
     let order: Vec<u64> = cluster.events[1].iter().map(|event| event.match_bits).collect();
-    assert!(!order.is_sorted(), "payloads end in an order of their own: {order:?}");
+    assert!(!order.is_sorted(), "payloads end in another order: {order:?}");
     for (n, sink) in sinks.into_iter().enumerate() {
         assert_eq!(cluster.network.release(1, sink), pattern(n as u8), "payload {n}");
     }
@@ -196,7 +196,7 @@ fn many_messages_of_one_connection_are_received_at_once() {
 }
 
 #[test]
-fn gets_fetch_what_is_there() {
+fn gets_fetch_stored_data() {
     let mut cluster = Cluster::new(2);
     cluster.add(&[0], &[]);
     cluster.add(&[0], &[]);
@@ -212,7 +212,7 @@ fn gets_fetch_what_is_there() {
 }
 
 #[test]
-fn a_message_that_waits_holds_up_no_other() {
+fn a_waiting_message_blocks_no_other() {
     let mut cluster = Cluster::new(3);
     cluster.add(&[0], &[]);
     cluster.add(&[0], &[]);
@@ -232,7 +232,7 @@ fn a_message_that_waits_holds_up_no_other() {
 #[test]
 fn a_router_forwards_between_networks() {
     let mut cluster = Cluster::new(4);
-    // Gateways are checked as soon as a route to them is added: the router is there first.
+    // Gateways are checked as soon as a route to them is added: the router is added first.
     cluster.add(&[0, 1], &[]);
     cluster.add(&[0], &[(1, nid(0, 0))]);
     cluster.add(&[1], &[(0, nid(1, 0))]);

@@ -1,4 +1,4 @@
-//! Predictions of the closed model and of the simulator for a setup.
+//! Predictions of the closed-form model and of the simulator for a setup.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use super::{MTU, Ocean, Setup};
 /// The predictions for a setup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// Payload in bytes per second, by the closed model.
+    /// Payload in bytes per second, by the closed-form model.
     pub model: f64,
-    /// The bottleneck, by the closed model.
+    /// The bottleneck, by the closed-form model.
     pub bound: Bound,
     /// Payload in bytes per second, by the simulator.
     pub simulated: f64,
@@ -24,7 +24,7 @@ pub struct Predicted {
     pub steady: bool,
 }
 
-/// Predicts the rate by the closed model and by the simulator.
+/// Predicts the rate by the closed-form model and by the simulator.
 ///
 /// # Errors
 /// Fails if the simulation fails.

@@ -1,7 +1,7 @@
 //! The output for routers and their users.
 
 use fulmar_base::Time;
-use fulmar_lnet::views;
+use fulmar_lnet::views::{Pool, Quantiles, RoutingState, Transit};
 
 use super::*;
 
@@ -9,12 +9,12 @@ pub(super) fn route() -> Route {
     Route {
         net: "tcp8".parse().unwrap(),
         gateway: "10.99.0.55@tcp".parse().unwrap(),
-        hop: Some(1),
+        hops: Some(1),
         priority: 2,
         up: true,
         single_hop: false,
         messages: 12,
-        latency: Delays {
+        latency: Quantiles {
             samples: 10,
             p50_nsec: 1000,
             p90_nsec: 2000,
@@ -56,7 +56,7 @@ fn latencies_of_routes_are_shown_at_the_highest_verbosity() {
          latency_p90_nsec: 2000\n            latency_p99_nsec: 3000\n            \
          latency_max_nsec: 4000\n";
     assert_eq!(printed(4), format!("{}{statistics}", printed(1)));
-    let down = Route { up: false, hop: None, single_hop: true, ..route() };
+    let down = Route { up: false, hops: None, single_hop: true, ..route() };
     assert_eq!(
         route_show(&[down], 1).to_yaml(Dialect::Cyaml),
         "route:\n    - net: tcp8\n      gateway: 10.99.0.55@tcp\n      hop: -1\n      \
@@ -94,13 +94,13 @@ fn the_pools_of_a_router_have_the_format_of_the_tools() {
     let off = Routing { state: RoutingState::Draining, ..router() };
     let off = routing_show(&off, 0).to_yaml(Dialect::Netlink);
     assert!(off.contains("    - enable: 0\n"), "{off}");
-    assert_eq!(router().in_hand(), 6);
+    assert_eq!(router().in_transit(), 6);
 }
 
 #[test]
 fn tables_of_routes_have_the_columns_of_the_kernel() {
     assert_eq!(
-        tables::routes(&router(), &[route(), Route { hop: None, up: false, ..route() }]),
+        tables::routes(&router(), &[route(), Route { hops: None, up: false, ..route() }]),
         "Routing starting\nnet      hops priority   state router\n\
          tcp8        1        2      up 10.99.0.55@tcp\n\
          tcp8       -1        2    down 10.99.0.55@tcp\n"
@@ -158,7 +158,7 @@ fn nids_in_recovery_are_numbered() {
 
 #[test]
 fn health_and_policies_of_a_peer_are_those_of_the_machine() {
-    let health = views::Health {
+    let health = Health {
         value: 700,
         dropped: 1,
         timeouts: 2,
@@ -166,33 +166,17 @@ fn health_and_policies_of_a_peer_are_those_of_the_machine() {
         network_timeout: 4,
         ping_count: 5,
         next_ping: Some(Time::from_secs(107)),
-        ..views::Health::default()
+        ..Health::default()
     };
-    let ni = views::PeerNi {
-        nid: "10.0.0.2@tcp".parse().unwrap(),
-        credits_max: 8,
-        credits: 8,
-        credits_min: 8,
-        router_credits: 8,
-        router_credits_min: 8,
-        queued_bytes: 0,
-        refcount: 1,
+    let ni = PeerNi {
         health,
         alive: Some(false),
         priority: 0,
-        net_priority: views::PRIORITY_LOWEST,
         preferred_nids: vec!["10.0.0.1@tcp".parse().unwrap()],
-        preferred_gateways: Vec::new(),
-        traffic: views::Traffic::default(),
+        ..peer_ni_view("10.0.0.2@tcp".parse().unwrap())
     };
-    let peer = views::Peer {
-        primary: ni.nid,
-        multi_rail: true,
-        state: 273,
-        configured: false,
-        nis: vec![ni],
-    };
-    let peer = Peer::of(peer);
+    let peer =
+        Peer { primary: ni.nid, multi_rail: true, state: 273, configured: false, nis: vec![ni] };
     let printed = peer_show(&[peer], 4, Dialect::Netlink).to_yaml(Dialect::Netlink);
     for part in [
         "            udsp info:\n                  net priority: -1\n                  \
@@ -209,7 +193,7 @@ fn health_and_policies_of_a_peer_are_those_of_the_machine() {
 #[test]
 fn an_interface_out_of_use_is_marked() {
     let mut nets = nets(recorded(NODES[0], "lnetctl net show -v 4"));
-    let ni = &mut nets[1].nis[0];
+    let ni = &mut nets[1].nis[0].view;
     (ni.up, ni.enabled) = (false, false);
     let printed = |level| net_show(&nets, level, Dialect::Netlink).to_yaml(Dialect::Netlink);
     assert!(printed(0).contains("status: down\n") && !printed(0).contains("enabled"));

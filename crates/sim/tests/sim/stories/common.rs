@@ -37,7 +37,7 @@ pub(crate) fn until(cluster: &mut Cluster, what: &str, holds: impl Fn(&Cluster) 
     cluster.world.now()
 }
 
-/// Runs for so many seconds.
+/// Runs for this number of seconds.
 pub(crate) fn pass(cluster: &mut Cluster, seconds: u64) {
     let end = cluster.world.now() + Duration::from_secs(seconds);
     let verdict = cluster.run_until(end);

@@ -15,7 +15,7 @@ const B: HostId = HostId(1);
 const R: HostId = HostId(2);
 const S: HostId = HostId(3);
 
-/// Returns two networks with one node each, and so many routers between them.
+/// Returns two networks with one node each, and this number of routers between them.
 fn between(routers: u32) -> Rails {
     let mut interfaces = vec![vec![0], vec![1]];
     interfaces.extend(vec![vec![0, 1]; routers as usize]);

@@ -1,4 +1,4 @@
-//! The family `sim`: the simulator, beside the closed model.
+//! The family `sim`: the simulator, beside the closed-form model.
 //!
 //! Its results are the same on any machine; its duration depends on this one, and is measured once.
 
@@ -8,7 +8,7 @@ use crate::report::{Bar, Figure};
 use crate::{Effort, Failure};
 
 /// The whole sweep of `fulmar sim sc11`: its duration on all cores, and the largest error of the
-/// closed model at the points that it covers.
+/// closed-form model at the points that it covers.
 pub(crate) fn sc11(_effort: Effort) -> Result<Vec<Figure>, Failure> {
     let study = sc11::run(|_, _| ());
     let study = study.map_err(|error| Failure(format!("cannot simulate: {error}")))?;

@@ -10,5 +10,5 @@ mod faults;
 mod operations;
 mod peers;
 mod rails;
+mod raw_peer;
 mod routers;
-mod stranger;

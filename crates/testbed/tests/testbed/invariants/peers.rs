@@ -6,7 +6,7 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, RESERVED_PORTAL};
 
 use super::common::{Begun, Member, Plan, World, nid, until};
-use super::stranger::{RawPeer, Received};
+use super::raw_peer::{RawPeer, Received};
 
 const BITS: u64 = 77;
 

@@ -1,4 +1,4 @@
-//! A peer whose bytes are written by the test, so that it can send what no Fulmar node would.
+//! A peer whose bytes are written by the test, so that it can send bytes that no Fulmar node sends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

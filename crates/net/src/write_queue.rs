@@ -1,31 +1,31 @@
-//! A queue that one thread at a time empties into something that may be full: the thread that adds to
-//! an idle queue, until there is no more.
+//! A queue whose items one thread at a time writes to a destination that may be full. The thread
+//! that adds an item to an idle queue writes until the queue is empty.
 //!
 //! ```text
-//! idle -- flush --> writing -- no more --> idle
+//! idle -- flush --> writing -- empty --> idle
 //!                     |  ^
-//!                full |  | it takes more again (at once, if that was said while somebody wrote)
+//!                full |  | room again (at once, if that was reported during the write)
 //!                     v  |
 //!                   blocked
 //! ```
 //!
-//! Nothing here knows sockets: `models/` tries every order in which threads may come by.
+//! The queue is independent of sockets: `models/` tests every interleaving of the threads.
 
 use std::collections::VecDeque;
 
 use crate::lock::Lock;
 
-/// A queue of `T`, and the state `W` of whoever writes.
-pub(crate) struct Relay<T, W> {
+/// A queue of `T`, and the state `W` of the writing thread.
+pub(crate) struct WriteQueue<T, W> {
     queue: Lock<Queue<T>>,
-    /// Locked while somebody writes, so that [`Relay::stop`] can wait for it.
+    /// Locked while a thread writes, so that [`WriteQueue::stop`] can wait for it.
     taken: Lock<Taken<T, W>>,
 }
 
 struct Queue<T> {
     items: VecDeque<T>,
     state: State,
-    /// The end is to be told when the queue is empty.
+    /// The end is reported when the queue is empty.
     closing: bool,
     stopped: bool,
 }
@@ -34,22 +34,22 @@ struct Queue<T> {
 enum State {
     Idle,
     Writing,
-    /// Somebody is writing, and was told that there is room again.
+    /// A thread is writing, and room was reported since it began.
     WritingAgain,
-    /// There was no room.
+    /// The destination was full.
     Blocked,
 }
 
-/// What the thread that writes has taken from the queue.
+/// The items that the writing thread has taken from the queue.
 pub(crate) struct Taken<T, W> {
     pub(crate) items: VecDeque<T>,
     pub(crate) writer: W,
 }
 
-/// How a flush has ended.
+/// The result of a flush.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended<E> {
-    /// There is no more; `closing` if there never will be.
+    /// The queue is empty; `closing` if nothing will be added.
     Empty {
         closing: bool,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Ended<E> {
     Failed(E),
 }
 
-impl<T, W: Default> Default for Relay<T, W> {
+impl<T, W: Default> Default for WriteQueue<T, W> {
     fn default() -> Self {
         let (items, state) = (VecDeque::new(), State::Idle);
         let queue = Queue { items, state, closing: false, stopped: false };
@@ -72,8 +72,8 @@ impl<T, W: Default> Default for Taken<T, W> {
     }
 }
 
-impl<T, W: Default> Relay<T, W> {
-    /// Appends an item; the caller sees to it that it is flushed.
+impl<T, W: Default> WriteQueue<T, W> {
+    /// Appends an item; the caller then flushes.
     pub(crate) fn push(&self, item: T) {
         let mut queue = self.queue.lock();
         if !queue.stopped {
@@ -81,12 +81,12 @@ impl<T, W: Default> Relay<T, W> {
         }
     }
 
-    /// Has the end told when the queue is empty.
+    /// Requests that the end is reported when the queue is empty.
     pub(crate) fn close_when_empty(&self) {
         self.queue.lock().closing = true;
     }
 
-    /// Takes word that there is room again, and returns whether to flush.
+    /// Records that the destination has room again, and returns whether to flush.
     pub(crate) fn handle_room(&self) -> bool {
         let mut queue = self.queue.lock();
         match queue.state {
@@ -102,20 +102,20 @@ impl<T, W: Default> Relay<T, W> {
         }
     }
 
-    /// Forgets what is not written, and returns when nobody is writing any more.
+    /// Discards all unwritten items, and returns when no thread is writing.
     pub(crate) fn stop(&self) {
-        let forgotten = {
+        let discarded = {
             let mut queue = self.queue.lock();
             queue.stopped = true;
             std::mem::take(&mut queue.items)
         };
         let unwritten = std::mem::take(&mut *self.taken.lock());
-        drop((forgotten, unwritten));
+        drop((discarded, unwritten));
     }
 
-    /// Calls `write` until there is no more, it returns that there is no room, or fails; then
-    /// `conclude`, before anybody else writes. Does nothing if somebody else is writing, who takes
-    /// what was added, or if there was no room.
+    /// Calls `write` until the queue is empty, the destination is full, or `write` fails; then
+    /// `conclude`, before another thread can write. Does nothing if another thread is writing, which
+    /// takes the new items as well, or if the destination was full.
     pub(crate) fn flush<E, R>(
         &self,
         mut write: impl FnMut(&mut Taken<T, W>) -> Result<bool, E>,
@@ -144,7 +144,7 @@ impl<T, W: Default> Relay<T, W> {
         Some(conclude(&mut taken.writer, ended))
     }
 
-    /// Makes the calling thread the one that writes, if it may be.
+    /// Makes the calling thread the writing one, if there is none and the queue is not blocked.
     fn begin(&self) -> bool {
         let mut queue = self.queue.lock();
         let may = queue.state == State::Idle && !queue.stopped;
@@ -154,7 +154,7 @@ impl<T, W: Default> Relay<T, W> {
         may
     }
 
-    /// Gives the writer something to write; returns why not, if there is nothing.
+    /// Ensures that the writing thread has an item; returns why not, if there is none.
     fn refill<E>(&self, taken: &mut Taken<T, W>) -> Option<Ended<E>> {
         let mut queue = self.queue.lock();
         if queue.stopped {
@@ -172,7 +172,7 @@ impl<T, W: Default> Relay<T, W> {
         None
     }
 
-    /// Takes word that there is no room, and returns whether there still is none.
+    /// Records that the destination is full. Returns false if room was reported meanwhile.
     fn block(&self) -> bool {
         let mut queue = self.queue.lock();
         let again = queue.state == State::WritingAgain;
@@ -181,5 +181,5 @@ impl<T, W: Default> Relay<T, W> {
     }
 }
 
-/// A queue that was longer in a burst gives its memory back when it is empty.
+/// The capacity of an empty queue; the memory of longer bursts is freed.
 const IDLE_CAPACITY: usize = 32;
