@@ -3,9 +3,7 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use fulmar_base::Errno;
-use fulmar_lnet::{Event, EventKind, MdId, ServiceId};
-use fulmar_lnet_wire::{Nid, ProcessId};
+use fulmar_lnet::{Event, MdId, ServiceId};
 
 use crate::dispatch;
 use crate::lock::Lock;
@@ -88,25 +86,7 @@ impl Node {
 }
 
 fn delivery(user: u64) -> Delivery {
-    let event = Event {
-        kind: EventKind::Send,
-        status: Ok::<(), Errno>(()),
-        md: MdId(user),
-        user,
-        target: ProcessId::ANY,
-        initiator: ProcessId::ANY,
-        source: ProcessId::ANY,
-        sender: Nid::ANY,
-        portal: 0,
-        match_bits: 0,
-        rlength: 0,
-        mlength: 0,
-        offset: 0,
-        header_data: 0,
-        unlinked: false,
-        done: None,
-    };
-    Delivery::new(event, Vec::new(), None)
+    Delivery::new(Event::unlinked(MdId(user), user), Vec::new(), None)
 }
 
 fn all_are_handled(here: &'static [(ServiceId, u64)], there: &'static [(ServiceId, u64)]) {

@@ -322,6 +322,30 @@ pub struct Event {
     pub done: Option<EventDone>,
 }
 
+impl Event {
+    /// Returns the UNLINK event of a descriptor, which belongs to no message. `user` is [`Md::user`].
+    pub fn unlinked(md: MdId, user: u64) -> Self {
+        Self {
+            kind: EventKind::Unlink,
+            status: Ok(()),
+            md,
+            user,
+            target: ProcessId::ANY,
+            initiator: ProcessId::ANY,
+            source: ProcessId::ANY,
+            sender: Nid::ANY,
+            portal: 0,
+            match_bits: 0,
+            rlength: 0,
+            mlength: 0,
+            offset: 0,
+            header_data: 0,
+            unlinked: true,
+            done: None,
+        }
+    }
+}
+
 /// What a node answered to a ping, or what is known of it after discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingReply {

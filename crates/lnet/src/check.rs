@@ -46,7 +46,6 @@ impl Lnet {
         let sums = self.sums();
         self.peers.check()?;
         self.routing.check()?;
-        self.credits.check()?;
         self.check_peer_credits(&sums)?;
         for ni in &self.nis {
             let users = sums.ni.get(&ni.id).copied().unwrap_or(0);

@@ -161,11 +161,6 @@ impl Lnet {
         (watches || gateway).then_some(ni.is_alive())
     }
 
-    /// Returns how many messages wait for a credit.
-    pub fn waiting(&self) -> usize {
-        self.credits.waiting()
-    }
-
     /// Returns the totals.
     pub fn stats(&self) -> views::Stats {
         views::Stats {

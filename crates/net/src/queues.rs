@@ -159,9 +159,7 @@ const IDLE_CAPACITY: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use fulmar_base::Errno;
-    use fulmar_lnet::{EventKind, MdId};
-    use fulmar_lnet_wire::{Nid, ProcessId};
+    use fulmar_lnet::MdId;
 
     use super::*;
     use crate::service::Service;
@@ -170,25 +168,7 @@ mod tests {
     const B: ServiceId = ServiceId(2);
 
     fn delivery(user: u64) -> Delivery {
-        let event = Event {
-            kind: EventKind::Send,
-            status: Ok::<(), Errno>(()),
-            md: MdId(user),
-            user,
-            target: ProcessId::ANY,
-            initiator: ProcessId::ANY,
-            source: ProcessId::ANY,
-            sender: Nid::ANY,
-            portal: 0,
-            match_bits: 0,
-            rlength: 0,
-            mlength: 0,
-            offset: 0,
-            header_data: 0,
-            unlinked: false,
-            done: None,
-        };
-        Delivery::new(event, Vec::new(), None)
+        Delivery::new(Event::unlinked(MdId(user), user), Vec::new(), None)
     }
 
     fn queues() -> Queues {

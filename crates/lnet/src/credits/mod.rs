@@ -70,8 +70,6 @@ impl PeerCredits {
 pub(crate) struct CreditTable {
     nis: Vec<(NiId, Credits)>,
     peers: Slots<PeerCredits>,
-    /// How many messages wait, for whatever credit.
-    waiting: usize,
 }
 
 impl CreditTable {
@@ -106,9 +104,7 @@ impl CreditTable {
         if let Account::Peer(id, len) = account {
             self.peer_mut(id).queued_bytes += HEADER_CHARGE + u64::from(len);
         }
-        let granted = self.credits(account)?.take(message);
-        self.waiting += usize::from(!granted);
-        Some(granted)
+        Some(self.credits(account)?.take(message))
     }
 
     /// Takes a credit back, and returns the waiting message that holds it from now on.
@@ -116,9 +112,7 @@ impl CreditTable {
         if let Account::Peer(id, len) = account {
             self.peer_mut(id).queued_bytes -= HEADER_CHARGE + u64::from(len);
         }
-        let woken = self.credits(account)?.give_back();
-        self.waiting -= usize::from(woken.is_some());
-        woken
+        self.credits(account)?.give_back()
     }
 
     /// Ends the waiting of a message.
@@ -127,12 +121,6 @@ impl CreditTable {
             self.peer_mut(id).queued_bytes -= HEADER_CHARGE + u64::from(len);
         }
         self.credits(account).expect("it waits for this credit").withdraw(message);
-        self.waiting -= 1;
-    }
-
-    /// Returns how many messages wait, for whatever credit.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
     }
 
     /// Returns the credits that an interface has left; negative while messages wait.
@@ -192,20 +180,6 @@ impl CreditTable {
         match peer.queued_bytes == bytes {
             true => Ok(()),
             false => Err(format!("{bytes} bytes, charged {}", peer.queued_bytes)),
-        }
-    }
-
-    /// Checks that the number of waiting messages is that of the queues.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let of_nis = self.nis.iter().map(|(_, credits)| credits.waiting().count());
-        let of_peers = self
-            .peers
-            .iter()
-            .map(|(_, peer)| peer.tx.waiting().count() + peer.router.waiting().count());
-        let waiting: usize = of_nis.chain(of_peers).sum();
-        match waiting == self.waiting {
-            true => Ok(()),
-            false => Err(format!("{waiting} messages wait for credits, not {}", self.waiting)),
         }
     }
 

@@ -7,7 +7,6 @@ use fulmar_lnet_wire::{Body, Header, Nid, ProcessId};
 
 use crate::api::{Event, EventKind, MdId};
 
-use super::descriptor::Descriptor;
 use super::portal::Found;
 
 /// An operation of a descriptor, which a message carries.
@@ -118,31 +117,13 @@ fn event(kind: EventKind, md: MdId, header: &Header) -> Event {
         Body::Reply { .. } => (0, 0, 0),
     };
     let target = ProcessId { nid: header.target, pid: header.target_pid };
-    Event { kind, target, portal, match_bits, header_data, unlinked: false, ..empty(md) }
-}
-
-/// Returns the UNLINK event of a descriptor, which no message belongs to.
-pub(super) fn unlink_event(md: MdId, found: &Descriptor) -> Event {
-    Event { user: found.md.user, ..empty(md) }
-}
-
-fn empty(md: MdId) -> Event {
     Event {
-        kind: EventKind::Unlink,
-        status: Ok(()),
-        md,
-        user: 0,
-        target: ProcessId::ANY,
-        initiator: ProcessId::ANY,
-        source: ProcessId::ANY,
-        sender: Nid::ANY,
-        portal: 0,
-        match_bits: 0,
-        rlength: 0,
-        mlength: 0,
-        offset: 0,
-        header_data: 0,
-        unlinked: true,
-        done: None,
+        kind,
+        target,
+        portal,
+        match_bits,
+        header_data,
+        unlinked: false,
+        ..Event::unlinked(md, 0)
     }
 }

@@ -29,7 +29,6 @@ use crate::api::{Event, Md, MdId, MdOptions, Me, MeId, Memory, ServiceConfig, Se
 use descriptor::{Descriptor, Mds};
 pub(crate) use descriptor::{Owner, Request};
 pub(crate) use event::Operation;
-use event::unlink_event;
 pub(crate) use operations::{Begun, Late, Tracking};
 use portal::Portals;
 pub(crate) use portal::{Found, Matched, Query};
@@ -151,7 +150,7 @@ impl Matching {
         found.aborted = found.refs > 0;
         let (idle, owner) = (found.refs == 0, found.owner);
         let me = found.me.take();
-        let event = unlink_event(md, found);
+        let event = Event::unlinked(md, found.md.user);
         if let Some(me) = me {
             self.portals.detach(me);
         }

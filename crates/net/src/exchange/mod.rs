@@ -4,12 +4,13 @@
 //! has many operations in flight uses a [`Service`] directly.
 
 mod check;
+mod inbox;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_lnet::{Event, EventKind, Get, MdId, MdOptions, Me, MePosition, Put, ServiceConfig};
@@ -19,6 +20,7 @@ use fulmar_lnet_wire::{PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 use crate::{Buffer, Delivery, Descriptor, Memory, Node, Service};
 
 pub use check::Checker;
+use inbox::Inbox;
 
 /// The target of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +92,12 @@ impl Waiting {
     }
 }
 
-/// The events of a descriptor, in order of arrival.
+/// The events of a descriptor. They may be waited for in another order than that of their arrival.
 #[derive(Debug)]
 pub struct Events {
     md: MdId,
     service: Service,
-    receiver: Receiver<Event>,
+    inbox: Inbox,
 }
 
 impl Events {
@@ -106,23 +108,25 @@ impl Events {
 
     /// Waits for the next event; `None` if none comes in time.
     pub fn next(&self, timeout: Duration) -> Option<Event> {
-        self.receiver.recv_timeout(timeout).ok()
+        self.inbox.take(|_| true, timeout)
     }
 
-    /// Waits for the next event of `kind`. Other events are skipped, unless one reports a failure.
+    /// Waits for the next event of `kind`, failed or not; `None` if none comes in time. Other events
+    /// stay for later calls.
+    pub fn next_of(&self, kind: EventKind, timeout: Duration) -> Option<Event> {
+        self.inbox.take(|event| event.kind == kind, timeout)
+    }
+
+    /// Waits for the next event of `kind`, or for one of any kind that reports a failure. Other
+    /// events stay for later calls.
     ///
     /// # Errors
-    /// The status of an event that failed, or ETIMEDOUT.
+    /// The status of the event that failed, or ETIMEDOUT.
     pub fn wait(&self, kind: EventKind, timeout: Duration) -> Result<Event, Errno> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.next(left).ok_or(Errno::ETIMEDOUT)?;
-            event.status?;
-            if event.kind == kind {
-                return Ok(event);
-            }
-        }
+        let wanted = |event: &Event| event.kind == kind || event.status.is_err();
+        let event = self.inbox.take(wanted, timeout).ok_or(Errno::ETIMEDOUT)?;
+        event.status?;
+        Ok(event)
     }
 
     /// Unlinks the descriptor. It may be unlinked already.
@@ -239,7 +243,7 @@ impl Exchange {
         self.waiting.senders().insert(user, sender);
         let begun = begin(user);
         let md = begun.inspect_err(|_| drop(self.waiting.senders().remove(&user)))?;
-        Ok(Events { md, service: self.service.clone(), receiver })
+        Ok(Events { md, service: self.service.clone(), inbox: Inbox::new(receiver) })
     }
 }
 

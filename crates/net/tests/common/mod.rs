@@ -96,18 +96,11 @@ impl Events {
         self.0.unlink();
     }
 
-    /// Returns the next event of `kind`.
+    /// Returns the next event of `kind`. Others stay for later calls.
     #[track_caller]
     pub fn wait(&self, kind: EventKind) -> Event {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.0.next(left) {
-                Some(event) if event.kind == kind => return event,
-                Some(_) => {}
-                None => panic!("no {kind:?}"),
-            }
-        }
+        let Some(event) = self.0.next_of(kind, PATIENCE) else { panic!("no {kind:?}") };
+        event
     }
 
     /// Returns the next event that is there already.

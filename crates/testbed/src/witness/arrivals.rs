@@ -262,7 +262,7 @@ impl Arrivals {
         let by_it = bringers.is_some_and(|bringers| {
             bringers.contains(&peer)
                 || directory.of_peer(peer).iter().any(|nid| bringers.contains(nid))
-                || !bringers.iter().any(takes_answers)
+                || !bringers.iter().any(takes_answers) && takes_answers(&peer)
         });
         require(by_it, 22, || {
             format!("answers through {peer} a request from {bringers:?}: {handle:?}")

@@ -303,6 +303,7 @@ fn an_answer_to_a_request_by_an_unknown_router_may_take_any_gateway() {
     arrivals.received(CONN, (nid(1), nid(5)), &header(9, 1, get()));
     let reply = header(1, 9, Body::Reply { handle: HANDLE });
     arrivals.answered(&reply, nid(2), &Names).unwrap();
+    broken(22, arrivals.answered(&reply, nid(6), &Names));
 }
 
 #[test]

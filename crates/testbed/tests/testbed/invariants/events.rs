@@ -9,7 +9,7 @@ use fulmar_net::exchange;
 /// Timeout of all operations.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The events of a descriptor, in the order in which they came.
+/// The events of a descriptor.
 pub(crate) struct Events(pub(crate) exchange::Events);
 
 impl Events {
@@ -21,18 +21,12 @@ impl Events {
         event
     }
 
-    /// Returns the next event of `kind` with its status, skipping others.
+    /// Returns the next event of `kind` with its status. Others stay for later calls.
     #[track_caller]
     pub(crate) fn wait_for_end(&self, kind: EventKind) -> (Event, Result<(), Errno>) {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.0.next(left) {
-                Some(event) if event.kind == kind => return (event, event.status),
-                Some(_) => {}
-                None => panic!("no {kind:?}"),
-            }
-        }
+        let Some(event) = self.0.next_of(kind, TIMEOUT) else { panic!("no {kind:?}") };
+        let status = event.status;
+        (event, status)
     }
 
     /// Returns the next event of any kind.
