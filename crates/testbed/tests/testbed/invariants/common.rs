@@ -20,7 +20,7 @@ pub(crate) use super::events::{Events, until};
 /// The portal of all operations.
 pub(crate) const PORTAL: u32 = 41;
 /// The match bits of a buffer of 1 MiB that every node offers.
-const ROOM: u64 = 1;
+pub(crate) const ROOM: u64 = 1;
 
 /// The configuration of a node.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ pub(crate) struct Member {
     exchange: Exchange,
     pub(crate) nids: Vec<Nid>,
     number: usize,
-    room: Offer,
+    pub(crate) room: Offer,
 }
 
 /// Memory that a node offers, and its events.

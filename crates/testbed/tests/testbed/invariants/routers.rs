@@ -2,10 +2,10 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet::views::RoutingState;
-use fulmar_lnet::{EventKind, Forwarding, MdOptions, RouteConfig, RouterBuffers};
-use fulmar_lnet_wire::MTU;
+use fulmar_lnet::{EventKind, Forwarding, MdOptions, Put, RouteConfig, RouterBuffers};
+use fulmar_lnet_wire::{MTU, Nid};
 
-use super::common::{Member, Plan, World, net, nid, until};
+use super::common::{Member, Plan, ROOM, World, net, nid, until};
 
 const BITS: u64 = 77;
 
@@ -188,25 +188,11 @@ fn routes_are_chosen_by_priority_then_hops_then_health_then_in_turn() {
         until("both are up", || a.look(|lnet| lnet.routes().iter().all(|route| route.up)));
         let known = gateways.map(|nid| a.known(nid).contains(&nid));
         assert_eq!(known, [true; 2]);
-        let count = || {
-            let routes = a.look(|lnet| lnet.routes());
-            gateways.map(|nid| routes.iter().find(|one| one.gateway == nid).unwrap().messages)
-        };
-        let before = count();
-        for _ in 0..10 {
-            // Any message from an unhealthy gateway raises its health, such as the answer to a
-            // ping.
-            for index in [0, 1] {
-                let (nid, value) = (Some(gateways[index]), health[index]);
-                a.change(|admin| admin.set_peer_ni_health(nid, value));
-            }
-            a.put_well(b, 1);
-        }
-        let after = count();
+        let chosen: Vec<usize> = (0..10).map(|_| gateway_chosen(a, b, gateways, health)).collect();
         for gateway in gateways {
             a.change(|admin| admin.route_del(Some(net(1)), Some(gateway)));
         }
-        [0, 1].map(|index| after[index] - before[index])
+        [0, 1].map(|index| chosen.iter().filter(|one| **one == index).count())
     };
     let well = [1000, 1000];
     let turns = used([1, 1], [0, 0], well);
@@ -215,4 +201,29 @@ fn routes_are_chosen_by_priority_then_hops_then_health_then_in_turn() {
     assert_eq!(used([2, 1], [0, 0], [1000, 500])[0], 0, "hops beat health");
     assert_eq!(used([2, 1], [0, 1], well)[1], 0, "priority beats hops");
     world.end();
+}
+
+/// PUTs from `a` to `b` while the gateways have the given health, and returns which one is chosen.
+fn gateway_chosen(a: &Member, b: &Member, gateways: [Nid; 2], health: [u32; 2]) -> usize {
+    let messages = || {
+        let routes = a.look(|lnet| lnet.routes());
+        gateways.map(|nid| routes.iter().find(|one| one.gateway == nid).unwrap().messages)
+    };
+    // Any message from an unhealthy gateway, such as the answer to a ping, raises its health. The
+    // PUT wants no ACK, so that it has no part in that.
+    for _ in 0..100 {
+        for (nid, value) in gateways.into_iter().zip(health) {
+            a.change(|admin| admin.set_peer_ni_health(Some(nid), value));
+        }
+        let before = messages();
+        let begun = a.put_like(b.nids[0], ROOM, 1, |put| Put { ack: false, ..put });
+        begun.events.wait(EventKind::Send);
+        assert_eq!(b.room.events.wait(EventKind::Put).header_data, begun.header_data);
+        a.unlink(&begun);
+        let after = messages();
+        if gateways.map(|nid| a.peer_ni(nid).health.value) == health {
+            return (0..2).find(|index| after[*index] > before[*index]).expect("by a gateway");
+        }
+    }
+    panic!("the health of the gateways never stays at {health:?}");
 }
