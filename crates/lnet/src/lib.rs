@@ -30,38 +30,17 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod check;
 mod credits;
-mod delay;
-mod descriptors;
-mod discovery;
-mod failures;
 mod fault;
-mod finalize;
-mod gateway;
 mod health;
-mod loopback;
 mod machine;
 mod matching;
-mod message;
 mod ni;
 mod notice;
 mod peers;
-mod ping;
-mod policy;
-mod rail;
-mod receive;
-mod recovery;
-mod route;
-mod router;
 mod routing;
-mod select;
-mod send;
 mod service;
 mod slots;
-mod stats;
-mod track;
-mod transit;
 mod udsp;
 pub mod views;
 

@@ -5,10 +5,9 @@
 //! a question of the rules alone: selection asks when an interface or a peer appears and when the
 //! rules change, and keeps the answers. Spec: lnet-behaviour §12.
 
-use fulmar_base::{Errno, Time};
+use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid, Selector};
 
-use crate::Lnet;
 use crate::views::PRIORITY_LOWEST;
 
 /// One rule, as it is configured.
@@ -60,6 +59,10 @@ pub(crate) struct Udsp {
 }
 
 impl Udsp {
+    pub(crate) fn rules(&self) -> &[UdspRule] {
+        &self.rules
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -119,7 +122,7 @@ impl Udsp {
     }
 
     /// Takes a rule at `index`, or at the end. One that is there already keeps its place.
-    fn add(&mut self, index: Option<usize>, rule: UdspRule) -> Result<(), Errno> {
+    pub(crate) fn add(&mut self, index: Option<usize>, rule: UdspRule) -> Result<(), Errno> {
         let rule = rule.checked()?;
         match self.rules.iter_mut().find(|known| known.has_criteria_of(&rule)) {
             Some(known) if *known == rule => Err(Errno::EALREADY),
@@ -135,48 +138,13 @@ impl Udsp {
         }
     }
 
-    fn del(&mut self, index: Option<usize>) -> Result<(), Errno> {
+    pub(crate) fn del(&mut self, index: Option<usize>) -> Result<(), Errno> {
         match index {
             None => self.rules.clear(),
             Some(index) if index < self.rules.len() => drop(self.rules.remove(index)),
             Some(_) => return Err(Errno::ENOENT),
         }
         Ok(())
-    }
-}
-
-impl Lnet {
-    /// Adds a selection policy before the one at `index`, or at the end.
-    ///
-    /// # Errors
-    /// EINVAL if the rule has none of the forms of [`UdspRule`] that have an effect, EALREADY if it
-    /// is there. A rule that is there with another priority gets this one and keeps its place.
-    pub fn udsp_add(
-        &mut self,
-        now: Time,
-        index: Option<usize>,
-        rule: UdspRule,
-    ) -> Result<(), Errno> {
-        self.udsp.add(index, rule)?;
-        self.udsp_changed();
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Removes the selection policy at `index`, or all.
-    ///
-    /// # Errors
-    /// ENOENT if there is none at `index`.
-    pub fn udsp_del(&mut self, now: Time, index: Option<usize>) -> Result<(), Errno> {
-        self.udsp.del(index)?;
-        self.udsp_changed();
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Returns the selection policies, the one that wins first.
-    pub fn udsp(&self) -> Vec<UdspRule> {
-        self.udsp.rules.clone()
     }
 }
 

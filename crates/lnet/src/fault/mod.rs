@@ -21,7 +21,7 @@ use fulmar_base::{Errno, Rng, Time};
 use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::{Header, Nid, NidMatch};
 
-use crate::{Lnet, views};
+use crate::views;
 
 use rule::Rule;
 pub use rule::{FaultEffect, FaultKind, FaultRule, MessageTypes};
@@ -107,7 +107,7 @@ impl Faults {
         true
     }
 
-    fn add(&mut self, now: Time, rule: FaultRule) -> Result<(), Errno> {
+    pub(crate) fn add(&mut self, now: Time, rule: FaultRule) -> Result<(), Errno> {
         let rule = rule.checked()?;
         let effect = rule.effect;
         let rule = Rule::new(now, rule, &mut self.rng);
@@ -123,7 +123,7 @@ impl Faults {
     }
 
     /// Returns the number of removed rules, and those that may have delayed messages.
-    fn del(
+    pub(crate) fn del(
         &mut self,
         kind: FaultKind,
         source: NidMatch,
@@ -144,7 +144,7 @@ impl Faults {
         }
     }
 
-    fn reset(&mut self, now: Time, kind: FaultKind) {
+    pub(crate) fn reset(&mut self, now: Time, kind: FaultKind) {
         let Self { drops, delays, rng, .. } = self;
         match kind {
             FaultKind::Drop => drops.iter_mut().for_each(|rule| rule.reset(now, rng)),
@@ -152,7 +152,7 @@ impl Faults {
         }
     }
 
-    fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
+    pub(crate) fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
         self.failing.retain(|(failing, _)| match times {
             // 0 for any NID ends the failures of all NIDs.
             Some(0) => nid != NidMatch::Any && *failing != nid,
@@ -163,51 +163,8 @@ impl Faults {
         }
     }
 
-    fn views(&self) -> Vec<views::Fault> {
+    pub(crate) fn views(&self) -> Vec<views::Fault> {
         let delays = self.delays.iter().map(|(.., rule)| rule);
         self.drops.iter().chain(delays).map(Rule::view).collect()
-    }
-}
-
-impl Lnet {
-    /// Adds a rule that is tried before the existing ones.
-    ///
-    /// # Errors
-    /// EINVAL if the rule contradicts itself: see the fields of [`FaultRule`].
-    pub fn fault_add(&mut self, now: Time, rule: FaultRule) -> Result<(), Errno> {
-        self.faults.add(now, rule)
-    }
-
-    /// Removes the rules of a kind that were added with this source and this target, and returns
-    /// their number. [`NidMatch::Any`] matches every rule. Delayed messages continue at once.
-    pub fn fault_del(
-        &mut self,
-        now: Time,
-        kind: FaultKind,
-        source: NidMatch,
-        target: NidMatch,
-    ) -> usize {
-        let (count, released) = self.faults.del(kind, source, target);
-        if !released.is_empty() {
-            self.faults_released(now, &released);
-        }
-        count
-    }
-
-    /// Restarts the rules of a kind: sets their counters to 0 and draws new positions.
-    pub fn fault_reset(&mut self, now: Time, kind: FaultKind) {
-        self.faults.reset(now, kind);
-    }
-
-    /// Returns the rules in the order in which they are tried: those that drop, then those that
-    /// delay.
-    pub fn faults(&self) -> Vec<views::Fault> {
-        self.faults.views()
-    }
-
-    /// Makes messages to and from a NID fail this number of times; `None` without limit, 0 ends
-    /// its failures.
-    pub fn fail_nid(&mut self, nid: NidMatch, times: Option<u32>) {
-        self.faults.fail_nid(nid, times);
     }
 }

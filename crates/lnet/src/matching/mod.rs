@@ -255,12 +255,6 @@ impl Matching {
         Ok(())
     }
 
-    /// Returns the newest descriptor.
-    #[cfg(test)]
-    pub(crate) fn newest(&self) -> Option<MdId> {
-        self.mds.iter().last().map(|(id, _)| id)
-    }
-
     /// Searches the portal of `query` for an entry that takes it, and begins the operation.
     ///
     /// `same_peer` tells whether two NIDs are of one node.

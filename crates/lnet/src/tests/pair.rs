@@ -22,6 +22,7 @@ struct Node {
     /// What the LND has and has not finished with.
     sending: Vec<fulmar_base::MessageId>,
     handlers: Vec<EventDone>,
+    newest: MdId,
     events: Vec<Event>,
     unlinked: BTreeMap<MdId, u32>,
 }
@@ -52,6 +53,7 @@ fn node(n: u32, rng: &mut Rng) -> Node {
         memory: BTreeMap::new(),
         sending: Vec::new(),
         handlers: Vec::new(),
+        newest: MdId(0),
         events: Vec::new(),
         unlinked: BTreeMap::new(),
     }
@@ -142,8 +144,9 @@ impl Pair {
         let (ack, is_put) = (self.rng.one_in(2), self.rng.one_in(2));
         let threshold = if is_put && !ack { 1 } else { 2 };
         let md = Md { buffer, user: fill.into(), ..bound(len, threshold) };
-        let lnet = &mut self.nodes[n].lnet;
+        let Node { lnet, newest, .. } = &mut self.nodes[n];
         let md = lnet.md_bind(SERVICE, md, Memory::Buffer).unwrap();
+        *newest = md;
         let result = match is_put {
             true => {
                 let header_data = fill.into();
@@ -167,9 +170,9 @@ impl Pair {
         let md =
             Md { buffer, threshold, max_size: 4096, auto_unlink: true, ..posted(10_000, options) };
         let portal = PORTAL + self.rng.below(2) as u32;
-        let lnet = &mut self.nodes[n].lnet;
+        let Node { lnet, newest, .. } = &mut self.nodes[n];
         let me = lnet.me_attach(SERVICE, portal, catch_all()).unwrap();
-        lnet.md_attach(self.now, SERVICE, me, md, Memory::Buffer).unwrap();
+        *newest = lnet.md_attach(self.now, SERVICE, me, md, Memory::Buffer).unwrap();
     }
 
     fn finish_send(&mut self, n: usize) {
@@ -188,8 +191,7 @@ impl Pair {
     }
 
     fn unlink_something(&mut self, n: usize) {
-        let newest = self.nodes[n].lnet.matching.newest().map_or(1, |id| id.0);
-        let md = MdId(1 + 4 * self.rng.below(newest / 4 + 1));
+        let md = MdId(self.nodes[n].newest.0.saturating_sub(4 * self.rng.below(40)));
         if self.rng.one_in(4) {
             let _ = self.nodes[n].lnet.md_unlink(self.now, SERVICE, md);
         }

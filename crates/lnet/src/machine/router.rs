@@ -3,16 +3,16 @@
 use fulmar_base::{BufferId, Errno, Time};
 use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, RouterHold};
 use crate::api::Output;
-use crate::message::{Arrival, RouterHold};
 use crate::notice::Notice;
 use crate::routing::{Buffer, Forwarding, RouterBuffers, RoutingConfig, Step};
 use crate::views::{self, RoutingState};
 
 impl Lnet {
     /// Returns whether messages for others are forwarded.
-    pub(crate) fn forwards(&self) -> bool {
+    pub(super) fn forwards(&self) -> bool {
         self.routing.forwards()
     }
 
@@ -29,7 +29,7 @@ impl Lnet {
     }
 
     /// Forwards from the start, as module parameters say.
-    pub(crate) fn start_router(&mut self, now: Time) {
+    pub(super) fn start_router(&mut self, now: Time) {
         if let Some(step) = self.routing.start(now) {
             self.follow(now, step);
         }
@@ -58,7 +58,7 @@ impl Lnet {
     }
 
     /// Does what a change of the state of forwarding requires.
-    pub(crate) fn follow(&mut self, now: Time, step: Step) {
+    pub(super) fn follow(&mut self, now: Time, step: Step) {
         let Step { state, opened, advertised, push } = step;
         if opened {
             for ni in &mut self.nis {
@@ -94,7 +94,7 @@ impl Lnet {
     }
 
     /// Returns memory for a message that was given a buffer of `class`.
-    pub(crate) fn buffer(&mut self, class: usize) -> Option<BufferId> {
+    pub(super) fn buffer(&mut self, class: usize) -> Option<BufferId> {
         let Buffer { id: buffer, len, is_new } = self.routing.buffer(class)?;
         if is_new {
             self.outputs.push_back(Output::Allocate { buffer, len });
@@ -103,7 +103,7 @@ impl Lnet {
     }
 
     /// Takes the memory of a message back.
-    pub(crate) fn keep_buffer(&mut self, class: usize, buffer: Option<BufferId>) {
+    pub(super) fn keep_buffer(&mut self, class: usize, buffer: Option<BufferId>) {
         if let Some(buffer) = buffer {
             let freed = self.routing.keep_buffer(class, buffer);
             self.free(freed);
@@ -112,7 +112,7 @@ impl Lnet {
 
     /// Notes a ping, which shows that a node of the network counts on this router.
     /// Spec: lnet-behaviour §5.2, row 4.
-    pub(crate) fn note_ping(&mut self, now: Time, arrival: Arrival, header: &Header) {
+    pub(super) fn note_ping(&mut self, now: Time, arrival: Arrival, header: &Header) {
         let asks = matches!(header.body, Body::Get { portal: RESERVED_PORTAL, .. });
         if !asks || !self.forwards() || self.ni_of(header.source).is_some() {
             return;
@@ -130,7 +130,7 @@ impl Lnet {
 
     /// Reports interfaces as down from which no node has asked for this router for long: those on
     /// the other side then use another path. Spec: lnet-behaviour §8.8.
-    pub(crate) fn find_silent_nets(&mut self, now: Time) {
+    pub(super) fn find_silent_nets(&mut self, now: Time) {
         let Some(limit) = self.routing.silence_due(now) else { return };
         let mut changed = false;
         for ni in self.nis.iter_mut().filter(|ni| now.since(ni.pinged) > limit) {

@@ -1,64 +1,91 @@
 //! The machine as its owner sees it: inputs, outputs, time and settings.
 
+mod check;
+mod delay;
+mod descriptors;
+mod discovery;
+mod failures;
+mod faults;
+mod finalize;
+mod gateway;
+mod interfaces;
+mod loopback;
+mod message;
+mod ping;
+mod policy;
+mod rail;
+mod receive;
+mod recovery;
+mod route;
+mod router;
+mod select;
+mod send;
+mod service;
+mod stats;
+mod track;
+mod transit;
+mod udsp;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use fulmar_base::{Errno, MessageId, Rng, Table, Time, Timers};
+use fulmar_lnet_wire::{Nid, Pid};
 
 use crate::api::{Config, CopyId, Event, EventKind, Globals, MdId, Output, QueryId};
 use crate::credits::CreditTable;
-use crate::delay::Delays;
 use crate::fault::Faults;
 use crate::health::{HEALTH_MAX, Health};
-use crate::loopback::Copying;
 use crate::matching::{Ended, Matching, Owner};
-use crate::message::Messages;
 use crate::ni::Ni;
 use crate::notice::Notice;
 use crate::peers::{PeerId, Peers};
-use crate::ping::OwnInfo;
 use crate::routing::{Routing, Timer};
-use crate::stats::Counters;
 use crate::udsp::Udsp;
-use fulmar_lnet_wire::{Nid, Pid};
+
+use delay::Delays;
+use loopback::Copying;
+use message::Messages;
+use ping::OwnInfo;
+use stats::Counters;
 
 /// The LNet core of one node.
 #[derive(Debug)]
 pub struct Lnet {
-    pub(crate) pid: Pid,
-    pub(crate) globals: Globals,
-    pub(crate) nis: Vec<Ni>,
-    pub(crate) next_ni: u64,
-    pub(crate) peers: Peers,
-    pub(crate) credits: CreditTable,
-    pub(crate) health: Health,
+    pid: Pid,
+    globals: Globals,
+    nis: Vec<Ni>,
+    next_ni: u64,
+    peers: Peers,
+    credits: CreditTable,
+    health: Health,
     /// When messages are sent again.
-    pub(crate) resends: Timers<MessageId>,
-    pub(crate) matching: Matching,
-    pub(crate) messages: Messages,
+    resends: Timers<MessageId>,
+    matching: Matching,
+    messages: Messages,
     /// The messages that LNDs are receiving, by [`RxId`](fulmar_lnd::RxId): the message, if it is known by now.
-    pub(crate) receiving: Table<Option<MessageId>>,
-    pub(crate) copies: BTreeMap<CopyId, Copying>,
-    pub(crate) next_copy: u64,
-    pub(crate) own: OwnInfo,
-    pub(crate) routing: Routing,
-    pub(crate) rng: Rng,
-    pub(crate) delays: Delays,
+    receiving: Table<Option<MessageId>>,
+    copies: BTreeMap<CopyId, Copying>,
+    next_copy: u64,
+    own: OwnInfo,
+    routing: Routing,
+    rng: Rng,
+    delays: Delays,
     /// The pings that administrators requested, and their targets.
-    pub(crate) queries: BTreeMap<QueryId, (MdId, Nid)>,
-    pub(crate) next_query: u64,
+    queries: BTreeMap<QueryId, (MdId, Nid)>,
+    next_query: u64,
     /// Counts sends: what interfaces were last used at.
-    pub(crate) stamps: u64,
-    pub(crate) counters: Counters,
-    pub(crate) udsp: Udsp,
-    pub(crate) faults: Faults,
-    pub(crate) work: VecDeque<Work>,
-    pub(crate) outputs: VecDeque<Output>,
+    stamps: u64,
+    counters: Counters,
+    udsp: Udsp,
+    faults: Faults,
+    work: VecDeque<Work>,
+    outputs: VecDeque<Output>,
 }
 
 /// What is left to do within one input. A list and not calls, so that a thousand messages that
 /// fail one after the other do not nest a thousand deep.
 #[derive(Debug)]
-pub(crate) enum Work {
+enum Work {
     /// A message has got the credit that it waited for.
     Post(MessageId),
     /// A message has got the router credit or the buffer that it waited for.
@@ -75,15 +102,15 @@ pub(crate) enum Work {
 
 /// An event of a descriptor of the machine's own.
 #[derive(Debug)]
-pub(crate) struct OwnEvent {
-    pub(crate) owner: Owner,
-    pub(crate) md: MdId,
-    pub(crate) kind: EventKind,
-    pub(crate) status: Result<(), Errno>,
+struct OwnEvent {
+    owner: Owner,
+    md: MdId,
+    kind: EventKind,
+    status: Result<(), Errno>,
     /// Our NID and theirs.
-    pub(crate) pair: (Nid, Nid),
+    pair: (Nid, Nid),
     /// What a REPLY brought.
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Lnet {
@@ -206,7 +233,7 @@ impl Lnet {
     }
 
     /// Does what is left to do. Every input ends with this.
-    pub(crate) fn settle(&mut self, now: Time) {
+    fn settle(&mut self, now: Time) {
         loop {
             while let Some(work) = self.work.pop_front() {
                 match work {
@@ -240,7 +267,7 @@ impl Lnet {
     }
 
     /// Passes an event to the owner of its descriptor.
-    pub(crate) fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
+    fn deliver(&mut self, ended: Ended, bytes: Vec<u8>) {
         let Ended { owner, event } = ended;
         if let Owner::Service(service) = owner {
             return self.outputs.push_back(Output::Event { service, event, bytes });
@@ -250,7 +277,7 @@ impl Lnet {
         self.work.push_back(Work::Own(OwnEvent { owner, md, kind, status, pair, bytes }));
     }
 
-    pub(crate) fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: Notice) {
         self.outputs.push_back(Output::Notice(notice));
     }
 }

@@ -9,22 +9,22 @@ use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
 use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 use fulmar_wire::Order;
 
-use crate::Lnet;
+use super::Lnet;
+use super::OwnEvent;
 use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
-use crate::machine::OwnEvent;
 use crate::matching::Owner;
 use crate::notice::Notice;
 use crate::peers::PeerState;
 
 /// Our own ping info.
 #[derive(Debug)]
-pub(crate) struct OwnInfo {
-    pub(crate) started: bool,
-    pub(crate) sequence: u32,
+pub(super) struct OwnInfo {
+    pub(super) started: bool,
+    pub(super) sequence: u32,
     /// The info as it is sent, until something in it changes.
     bytes: Option<Arc<[u8]>>,
     /// The longest push that is received whole: grows with what peers turn out to have.
-    pub(crate) push_room: u32,
+    pub(super) push_room: u32,
 }
 
 impl Default for OwnInfo {
@@ -57,13 +57,13 @@ impl Lnet {
         query
     }
 
-    pub(crate) fn new_query(&mut self) -> QueryId {
+    pub(super) fn new_query(&mut self) -> QueryId {
         self.next_query += 1;
         QueryId(self.next_query)
     }
 
     /// Returns the body of a ping.
-    pub(crate) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
+    pub(super) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
         Body::Get {
             reply: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
@@ -74,7 +74,7 @@ impl Lnet {
     }
 
     /// Takes an event of a ping that an administrator requested.
-    pub(crate) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
+    pub(super) fn query_event(&mut self, query: QueryId, event: OwnEvent) {
         let Some((_, target)) = self.queries.get(&query).copied() else { return };
         let result = match (event.kind, event.status) {
             (EventKind::Send, Ok(())) => return,
@@ -101,7 +101,7 @@ impl Lnet {
     }
 
     /// Returns our own ping info: the interfaces of one network follow each other.
-    pub(crate) fn own_info(&self) -> PingInfo {
+    pub(super) fn own_info(&self) -> PingInfo {
         let mut features = Features::NI_STATUS.with(Features::MULTI_RAIL);
         if !self.routing.advertises() {
             features = features.with(Features::RTE_DISABLED);
@@ -129,7 +129,7 @@ impl Lnet {
     }
 
     /// Returns our ping info as it is sent.
-    pub(crate) fn info_bytes(&mut self) -> Arc<[u8]> {
+    pub(super) fn info_bytes(&mut self) -> Arc<[u8]> {
         if let Some(bytes) = &self.own.bytes {
             return bytes.clone();
         }
@@ -141,7 +141,7 @@ impl Lnet {
     }
 
     /// Returns the part of our ping info that a ping requests.
-    pub(crate) fn info_part(&mut self, offset: u32, len: u32) -> Payload {
+    pub(super) fn info_part(&mut self, offset: u32, len: u32) -> Payload {
         let bytes = self.info_bytes();
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let part = &rest[..rest.len().min(len as usize)];
@@ -153,7 +153,7 @@ impl Lnet {
     }
 
     /// Our interfaces have changed: peers that track them are notified.
-    pub(crate) fn info_changed(&mut self) {
+    pub(super) fn info_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
             self.own.sequence = self.own.sequence.wrapping_add(1);
@@ -163,13 +163,13 @@ impl Lnet {
     }
 
     /// Something in our ping info has changed that is not worth another sequence number.
-    pub(crate) fn info_edited(&mut self) {
+    pub(super) fn info_edited(&mut self) {
         self.own.bytes = None;
     }
 
     /// The status of one of our interfaces has changed. The sequence number stays, so that only a
     /// forced push reports it. Spec: lnet-behaviour §9.1.
-    pub(crate) fn status_changed(&mut self) {
+    pub(super) fn status_changed(&mut self) {
         self.own.bytes = None;
         if self.own.started {
             self.peers.force_push();
@@ -178,7 +178,7 @@ impl Lnet {
 
     /// Discovery was switched on or off. The sequence number stays, so that only a forced push
     /// reports it to those who would push to us.
-    pub(crate) fn discovery_switched(&mut self) {
+    pub(super) fn discovery_switched(&mut self) {
         self.own.bytes = None;
         self.own_changed();
         if !self.globals.discovery {

@@ -10,10 +10,10 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Nid, ProcessId};
 
-use crate::Lnet;
+use super::Lnet;
+use super::OwnEvent;
 use crate::api::{MdId, Memory};
 use crate::health::{PingDue, Target};
-use crate::machine::OwnEvent;
 use crate::matching::Owner;
 use crate::ni::NiId;
 use crate::peers::{PeerNi, PeerNiId};
@@ -32,7 +32,7 @@ impl Lnet {
     }
 
     /// Pings what waits to recover.
-    pub(crate) fn recover(&mut self, now: Time, target: Target) {
+    pub(super) fn recover(&mut self, now: Time, target: Target) {
         let Some(due) = self.health.ping_due(target) else { return };
         match target {
             Target::Ni(id) => self.recover_ni(now, id, due),
@@ -102,7 +102,7 @@ impl Lnet {
     }
 
     /// Forgets a recovery ping that has ended. What came back has raised the health already.
-    pub(crate) fn probe_event(&mut self, event: &OwnEvent) {
+    pub(super) fn probe_event(&mut self, event: &OwnEvent) {
         if event.kind == crate::EventKind::Send && event.status == Ok::<(), Errno>(()) {
             return;
         }

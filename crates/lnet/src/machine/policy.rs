@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use fulmar_lnet_wire::Nid;
 
-use crate::Lnet;
+use super::Lnet;
 use crate::peers::{Peer, PeerId, PeerNi, PeerNiId, Policy};
 
 impl Lnet {
     /// Asks the policies about a NID of a peer that has just become known.
-    pub(crate) fn apply_policy(&mut self, nid: Nid) {
+    pub(super) fn apply_policy(&mut self, nid: Nid) {
         if !self.udsp.is_empty()
             && let Some(id) = self.peers.find(nid)
         {
@@ -19,7 +19,7 @@ impl Lnet {
     }
 
     /// Policies, interfaces or gateways are others now: asks the policies about everything.
-    pub(crate) fn udsp_changed(&mut self) {
+    pub(super) fn udsp_changed(&mut self) {
         for ni in &mut self.nis {
             ni.priority = self.udsp.ni_priority(ni.config.nid);
             ni.net_priority = self.udsp.net_priority(ni.config.nid.net());
@@ -42,7 +42,7 @@ impl Lnet {
         self.peers.set_policy(id, policy);
     }
 
-    pub(crate) fn own_nids(&self) -> Vec<Nid> {
+    pub(super) fn own_nids(&self) -> Vec<Nid> {
         self.nis.iter().map(|ni| ni.config.nid).collect()
     }
 

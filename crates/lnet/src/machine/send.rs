@@ -6,14 +6,14 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError, SendRequest};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
 
-use crate::Lnet;
+use super::Lnet;
+use super::Work;
+use super::message::{Arrival, Hold, Message, Sending, Stage};
+use super::select::{Criteria, Hop, Path};
 use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
 use crate::credits::Account;
 use crate::health::Target;
-use crate::machine::Work;
 use crate::matching::{Begun, Owner, Request};
-use crate::message::{Arrival, Hold, Message, Sending, Stage};
-use crate::select::{Criteria, Hop, Path};
 
 impl Lnet {
     /// Stores a descriptor's bytes at a portal of another node.
@@ -39,7 +39,7 @@ impl Lnet {
         begun
     }
 
-    pub(crate) fn begin_put(
+    pub(super) fn begin_put(
         &mut self,
         now: Time,
         service: ServiceId,
@@ -57,7 +57,7 @@ impl Lnet {
         self.request(now, md, source, target, body)
     }
 
-    pub(crate) fn begin_get(
+    pub(super) fn begin_get(
         &mut self,
         now: Time,
         service: ServiceId,
@@ -93,7 +93,7 @@ impl Lnet {
     }
 
     /// Begins an operation of `md` and sends its request.
-    pub(crate) fn request(
+    pub(super) fn request(
         &mut self,
         now: Time,
         md: MdId,
@@ -124,7 +124,7 @@ impl Lnet {
     }
 
     /// Acknowledges a PUT that came by `arrival`.
-    pub(crate) fn send_ack(&mut self, now: Time, put: &Header, arrival: Arrival, accepted: u32) {
+    pub(super) fn send_ack(&mut self, now: Time, put: &Header, arrival: Arrival, accepted: u32) {
         let Body::Put { ack, match_bits, .. } = put.body else { return };
         let body = Body::Ack { handle: ack, match_bits, accepted };
         let header = self.response_header(put, arrival, body, 0);
@@ -134,14 +134,14 @@ impl Lnet {
     }
 
     /// Returns a response to `request`: it takes the same path back.
-    pub(crate) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
+    pub(super) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
         Message { router, ..Message::sent(header, Some(arrival.ni)) }
     }
 
     /// Returns the header of the response to `request`: the NIDs change places.
-    pub(crate) fn response_header(
+    pub(super) fn response_header(
         &self,
         request: &Header,
         arrival: Arrival,
@@ -159,7 +159,7 @@ impl Lnet {
     }
 
     /// Finds a path for a message and sends it.
-    pub(crate) fn launch(&mut self, now: Time, id: MessageId) {
+    pub(super) fn launch(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         message.stage = Stage::Launched;
         let criteria = Criteria::of(message);
@@ -216,7 +216,7 @@ impl Lnet {
         }
     }
 
-    pub(crate) fn note_request(&mut self, md: MdId, body: &Body, request: Request) {
+    pub(super) fn note_request(&mut self, md: MdId, body: &Body, request: Request) {
         let same_peer = |a, b| self.peers.same_peer(a, b);
         self.matching.note_request(md, body, request, same_peer);
     }
@@ -225,7 +225,7 @@ impl Lnet {
     ///
     /// A message that waited comes here again with the credit that it waited for: its deadline
     /// and its descriptor may have gone meanwhile, or itself, or it has left that path.
-    pub(crate) fn post_send(&mut self, now: Time, id: MessageId) {
+    pub(super) fn post_send(&mut self, now: Time, id: MessageId) {
         let ready =
             |path: &Sending| matches!(path.hold, Hold::Nothing | Hold::Peer | Hold::Granted);
         let path = self.messages.get(id).and_then(Message::sending).filter(ready);
@@ -259,7 +259,7 @@ impl Lnet {
     }
 
     /// Hands over a message that a rule has delayed, however long that was.
-    pub(crate) fn post_delayed(&mut self, now: Time, id: MessageId) {
+    pub(super) fn post_delayed(&mut self, now: Time, id: MessageId) {
         let path = self.messages.get(id).and_then(Message::sending);
         let Some(path) = path.filter(|path| path.hold == Hold::Delayed) else { return };
         self.messages.live(id).hold(Hold::Both);
@@ -270,7 +270,7 @@ impl Lnet {
     }
 
     /// Returns whether the descriptor of a message was unlinked while it was under way.
-    pub(crate) fn is_aborted(&self, id: MessageId) -> bool {
+    pub(super) fn is_aborted(&self, id: MessageId) -> bool {
         let md = self.messages.get(id).and_then(Message::md);
         md.is_some_and(|md| self.matching.is_aborted(md))
     }
@@ -308,7 +308,7 @@ impl Lnet {
     }
 
     /// Takes a message out of the queue that it waits in. It keeps the credit that it holds.
-    pub(crate) fn withdraw(&mut self, id: MessageId) {
+    pub(super) fn withdraw(&mut self, id: MessageId) {
         let message = self.messages.live(id);
         let path = message.sending().expect("only committed messages wait");
         let len = message.header.payload_len;
@@ -327,7 +327,7 @@ impl Lnet {
     }
 
     /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
-    pub(crate) fn release(&mut self, path: Sending, payload_len: u32) {
+    pub(super) fn release(&mut self, path: Sending, payload_len: u32) {
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
             let woken = self.credits.give_back(Account::Ni(path.ni));

@@ -8,13 +8,13 @@ use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::ping::{Decoded, Features, PingInfo};
 use fulmar_lnet_wire::{Body, Nid, PING_MATCH_BITS, ProcessId, RESERVED_PORTAL};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::Stage;
+use super::{OwnEvent, Work};
 use crate::api::{EventKind, Memory, Output, QueryId};
 use crate::credits::Allowance;
 use crate::health::Target;
-use crate::machine::{OwnEvent, Work};
 use crate::matching::Owner;
-use crate::message::Stage;
 use crate::peers::{self, Own, PeerId, PeerNiId, PeerState, Step};
 
 impl Lnet {
@@ -33,7 +33,7 @@ impl Lnet {
     }
 
     /// Gives `peers` what it needs to know of this node.
-    pub(crate) fn own_changed(&mut self) {
+    pub(super) fn own_changed(&mut self) {
         self.peers.set_own(Own {
             discovers: self.globals.discovery,
             sequence: self.own.sequence,
@@ -43,7 +43,7 @@ impl Lnet {
 
     /// Does what follows from changes of the peers.
     #[inline]
-    pub(crate) fn follow_peers(&mut self, now: Time) {
+    pub(super) fn follow_peers(&mut self, now: Time) {
         if self.peers.has_output() {
             self.drain_peers(now);
         }
@@ -83,7 +83,7 @@ impl Lnet {
     }
 
     /// Forgets a deleted peer NI once no message holds its credits.
-    pub(crate) fn reap(&mut self, id: PeerNiId) {
+    pub(super) fn reap(&mut self, id: PeerNiId) {
         if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
             self.peers.forget(id);
             self.credits.remove_peer_ni(id);
@@ -92,7 +92,7 @@ impl Lnet {
     }
 
     /// Lets a message wait until its peer is discovered.
-    pub(crate) fn park(&mut self, now: Time, message: MessageId, peer: PeerId) {
+    pub(super) fn park(&mut self, now: Time, message: MessageId, peer: PeerId) {
         if let Err(errno) = self.peers.park(message, peer) {
             return self.finalize_send(now, message, Err(errno));
         }
@@ -101,7 +101,7 @@ impl Lnet {
     }
 
     /// Does the next thing for a peer under discovery.
-    pub(crate) fn advance(&mut self, now: Time, peer: PeerId) {
+    pub(super) fn advance(&mut self, now: Time, peer: PeerId) {
         match self.peers.step(peer) {
             Some(Step::Ping(len)) => self.send_ping(now, peer, len),
             Some(Step::Push) => self.send_push(now, peer),
@@ -152,7 +152,7 @@ impl Lnet {
     }
 
     /// Takes an event of the ping of a peer.
-    pub(crate) fn discovery_ping_event(&mut self, now: Time, peer: PeerId, event: OwnEvent) {
+    pub(super) fn discovery_ping_event(&mut self, now: Time, peer: PeerId, event: OwnEvent) {
         let OwnEvent { md, kind, status, pair, bytes, .. } = event;
         let answer = match (kind, status) {
             (EventKind::Send, Ok(())) => return,
@@ -166,7 +166,7 @@ impl Lnet {
     }
 
     /// Takes an event of the push to a peer.
-    pub(crate) fn push_event(&mut self, now: Time, peer: PeerId, sequence: u32, event: OwnEvent) {
+    pub(super) fn push_event(&mut self, now: Time, peer: PeerId, sequence: u32, event: OwnEvent) {
         let result = match (event.kind, event.status) {
             (EventKind::Send, Ok(())) => return,
             (EventKind::Ack, Ok(())) => Ok(()),
@@ -208,7 +208,7 @@ impl Lnet {
 
     /// Takes the ping info that a peer has pushed to us. It is answered by a push of our own,
     /// without a ping.
-    pub(crate) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
+    pub(super) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
         let Some(peer) = self.peers.owner(from) else { return };
         let reason = match PingInfo::decode(bytes) {
             Ok(decoded) if decoded.size as usize <= bytes.len() => {
@@ -273,7 +273,7 @@ impl Lnet {
         Ok(())
     }
 
-    pub(crate) fn peer_has(&self, peer: PeerId, state: PeerState) -> bool {
+    pub(super) fn peer_has(&self, peer: PeerId, state: PeerState) -> bool {
         self.peers.has(peer, state)
     }
 }

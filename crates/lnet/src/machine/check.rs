@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::Lnet;
-use crate::message::{Hold, RouterHold, Stage, Transit};
+use super::Lnet;
+use super::message::{Hold, RouterHold, Stage, Transit};
 use crate::ni::NiId;
 use crate::peers::PeerNiId;
 

@@ -4,10 +4,10 @@
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Header, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Stage};
 use crate::api::{Md, MdId, Me, MeId, Memory, ServiceId};
 use crate::matching::Matched;
-use crate::message::{Arrival, Stage};
 
 impl Lnet {
     /// Attaches a match entry to a portal. The first one decides for ever whether the portal's
@@ -40,7 +40,7 @@ impl Lnet {
         attached
     }
 
-    pub(crate) fn attach(
+    pub(super) fn attach(
         &mut self,
         now: Time,
         service: ServiceId,
@@ -103,7 +103,7 @@ impl Lnet {
     }
 
     /// Drops the waiting messages that came through an interface.
-    pub(crate) fn drop_delayed_of(&mut self, now: Time, ni: Nid) {
+    pub(super) fn drop_delayed_of(&mut self, now: Time, ni: Nid) {
         for message in self.matching.all_delayed() {
             if self.messages.live(message).arrival().is_some_and(|arrival| arrival.ni == ni) {
                 self.drop_delayed(now, message, "our interface is gone");
@@ -112,7 +112,7 @@ impl Lnet {
     }
 
     /// Forgets a waiting message whose connection has died.
-    pub(crate) fn forget_delayed(&mut self, message: MessageId) -> (Arrival, Header) {
+    pub(super) fn forget_delayed(&mut self, message: MessageId) -> (Arrival, Header) {
         let waiting = self.messages.remove(message);
         let Stage::Delayed(arrival) = waiting.stage else {
             unreachable!("{message:?} does not wait at a portal");

@@ -4,11 +4,11 @@ use fulmar_base::{Errno, MessageId, Payload, Sink, Time};
 use fulmar_lnd::{Received, RxId, Verdict};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Message, Origin, Stage};
 use crate::api::{MdOptions, Output};
 use crate::health::Target;
 use crate::matching::{Found, Matched, Operation, Query};
-use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
 use crate::notice::Notice;
 use crate::peers::{PeerNi, PeerNiId};
@@ -35,7 +35,7 @@ impl Lnet {
     }
 
     /// Takes a message that is for us, or for one whom we forward to.
-    pub(crate) fn take(&mut self, now: Time, arrival: Arrival, header: Header, sender: PeerNiId) {
+    pub(super) fn take(&mut self, now: Time, arrival: Arrival, header: Header, sender: PeerNiId) {
         match header.target == arrival.ni || self.ni_of(header.target).is_some() {
             true => self.dispatch(now, arrival, header),
             false => self.forward(now, arrival, header, sender),
@@ -132,7 +132,7 @@ impl Lnet {
 
     /// Makes a record of who sent us something; the first interface it came by is the one by
     /// which it knows us.
-    pub(crate) fn sender(&mut self, now: Time, ni: Nid, from: Nid) -> Option<PeerNiId> {
+    pub(super) fn sender(&mut self, now: Time, ni: Nid, from: Nid) -> Option<PeerNiId> {
         if let Some(found) = self.peers.find(from) {
             return Some(found);
         }
@@ -147,7 +147,7 @@ impl Lnet {
     }
 
     /// Handles a header that is for us.
-    pub(crate) fn dispatch(&mut self, now: Time, arrival: Arrival, header: Header) {
+    pub(super) fn dispatch(&mut self, now: Time, arrival: Arrival, header: Header) {
         match header.body {
             Body::Put { portal: RESERVED_PORTAL, match_bits, .. } => {
                 self.handle_push(now, arrival, header, match_bits);
@@ -195,7 +195,7 @@ impl Lnet {
     }
 
     /// Returns a REPLY to `get`.
-    pub(crate) fn reply(
+    pub(super) fn reply(
         &self,
         get: &Header,
         arrival: Arrival,
@@ -208,7 +208,7 @@ impl Lnet {
     }
 
     /// Sends a REPLY; the receiving side of a looped GET is done with that.
-    pub(crate) fn send_reply(&mut self, now: Time, arrival: Arrival, reply: Message) {
+    pub(super) fn send_reply(&mut self, now: Time, arrival: Arrival, reply: Message) {
         let id = self.messages.add(reply);
         self.launch(now, id);
         self.looped(now, arrival);
@@ -253,7 +253,7 @@ impl Lnet {
     }
 
     /// Gives a PUT the memory that was found for it.
-    pub(crate) fn take_put(&mut self, now: Time, id: MessageId, arrival: Arrival, found: Found) {
+    pub(super) fn take_put(&mut self, now: Time, id: MessageId, arrival: Arrival, found: Found) {
         let sink = self.matching.sink(found);
         let message = self.messages.live(id);
         message.stage = Stage::Receiving(arrival);
@@ -262,7 +262,7 @@ impl Lnet {
     }
 
     /// Adds a message that is being received.
-    pub(crate) fn receive(&mut self, message: Message) -> MessageId {
+    pub(super) fn receive(&mut self, message: Message) -> MessageId {
         let origin = message.arrival().map(|arrival| arrival.origin);
         let id = self.messages.add(message);
         if let Some(Origin::Lnd(rx, _)) = origin
@@ -275,7 +275,7 @@ impl Lnet {
     }
 
     /// Lets the payload of a message be put into `sink`.
-    pub(crate) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
+    pub(super) fn accept(&mut self, now: Time, id: MessageId, arrival: Arrival, sink: Sink) {
         match arrival.origin {
             Origin::Lnd(..) => {
                 let len = self.messages.live(id).header.payload_len;
@@ -287,12 +287,12 @@ impl Lnet {
     }
 
     /// Lets the LND go on behind a header without payload.
-    pub(crate) fn nothing_follows(&mut self, arrival: Arrival) {
+    pub(super) fn nothing_follows(&mut self, arrival: Arrival) {
         self.answer(arrival, Verdict::Receive(Sink::Discard { len: 0 }));
     }
 
     /// Answers the LND what becomes of a message. One that is not kept here is forgotten.
-    pub(crate) fn answer(&mut self, arrival: Arrival, verdict: Verdict) {
+    pub(super) fn answer(&mut self, arrival: Arrival, verdict: Verdict) {
         let Origin::Lnd(rx, conn) = arrival.origin else { return };
         if verdict != Verdict::Wait && self.receiving.get(rx.0) == Some(&None) {
             self.receiving.remove(rx.0);
@@ -301,14 +301,14 @@ impl Lnet {
     }
 
     /// Forgets the name of a message that its LND has finished with.
-    pub(crate) fn received(&mut self, arrival: Arrival) {
+    pub(super) fn received(&mut self, arrival: Arrival) {
         if let Origin::Lnd(rx, _) = arrival.origin {
             self.receiving.remove(rx.0);
         }
     }
 
     /// Drops a message: its payload is read and forgotten, and nothing is answered.
-    pub(crate) fn drop_message(
+    pub(super) fn drop_message(
         &mut self,
         now: Time,
         arrival: Arrival,
@@ -322,7 +322,7 @@ impl Lnet {
     }
 
     /// Returns what a PUT or a GET asks its portal for.
-    pub(crate) fn query(&self, header: &Header) -> Option<Query> {
+    pub(super) fn query(&self, header: &Header) -> Option<Query> {
         let (operation, portal, match_bits, offset, len) = match header.body {
             Body::Put { portal, match_bits, offset, .. } => {
                 (MdOptions::OP_PUT, portal, match_bits, offset, header.payload_len)

@@ -5,9 +5,9 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnd::{FailureClass, PathState};
 use fulmar_lnet_wire::Nid;
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Sending};
 use crate::health::{HEALTH_MAX, Target};
-use crate::message::{Arrival, Sending};
 use crate::peers::{PeerNiId, PeerState};
 
 impl Lnet {
@@ -51,7 +51,7 @@ impl Lnet {
     /// Returns whether a ping is ignored, so that its sender avoids the interface: it is disabled,
     /// and the sender knows the other NIDs of this node. Pings of the primary NID are always
     /// answered, because discovery uses it.
-    pub(crate) fn ignores_ping(&self, arrival: Arrival) -> bool {
+    pub(super) fn ignores_ping(&self, arrival: Arrival) -> bool {
         let disabled = self.ni_of(arrival.ni).is_some_and(|ni| ni.disabled);
         if !disabled || self.nis.first().is_some_and(|first| first.config.nid == arrival.ni) {
             return false;
@@ -92,7 +92,7 @@ impl Lnet {
 
     /// Sends by another path what waits for credits of a path. Responses get one only if the path
     /// is known to be broken.
-    pub(crate) fn leave(&mut self, path: impl Fn(&Sending) -> bool) {
+    pub(super) fn leave(&mut self, path: impl Fn(&Sending) -> bool) {
         let mut queued = self.messages.waiting_on(path);
         queued.retain(|id| self.messages.get(*id).is_some_and(|message| !message.probe));
         self.divert(queued);
@@ -105,7 +105,7 @@ impl Lnet {
     }
 
     /// A NID of a peer can be reached again, or says so: it is tried at once.
-    pub(crate) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
+    pub(super) fn peer_ni_is_back(&mut self, now: Time, id: PeerNiId) {
         let Some(peer) = self.peers.set_lost(id, false) else { return };
         let target = Target::PeerNi(id);
         self.health.reset_pauses(target);

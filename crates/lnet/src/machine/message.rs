@@ -18,45 +18,45 @@ use crate::ni::NiId;
 use crate::peers::PeerNiId;
 
 #[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) header: Header,
+pub(super) struct Message {
+    pub(super) header: Header,
     /// What follows the header, of a message that we send.
-    pub(crate) payload: Payload,
+    pub(super) payload: Payload,
     /// The operation of a descriptor that it carries.
-    pub(crate) operation: Option<Operation>,
+    pub(super) operation: Option<Operation>,
     /// Our NID, if it must be this one.
-    pub(crate) source: Option<Nid>,
+    pub(super) source: Option<Nid>,
     /// The router that brought the request, if this is the response to it.
-    pub(crate) router: Option<Nid>,
+    pub(super) router: Option<Nid>,
     /// The NID that it was sent to at first: another attempt begins from there.
-    pub(crate) target: Nid,
+    pub(super) target: Nid,
     /// How often it was sent again.
-    pub(crate) retries: u32,
+    pub(super) retries: u32,
     /// It goes where it was sent to, and only once: a ping by which that is watched.
-    pub(crate) probe: bool,
+    pub(super) probe: bool,
     /// What it holds of this router, if it is forwarded.
-    pub(crate) transit: Option<Box<Transit>>,
-    pub(crate) stage: Stage,
+    pub(super) transit: Option<Box<Transit>>,
+    pub(super) stage: Stage,
 }
 
 /// What a message that is forwarded holds. The router credit of the previous hop comes first and
 /// goes last.
 #[derive(Debug)]
-pub(crate) struct Transit {
-    pub(crate) arrival: Arrival,
+pub(super) struct Transit {
+    pub(super) arrival: Arrival,
     /// The previous hop, whose router credit it takes.
-    pub(crate) from: PeerNiId,
+    pub(super) from: PeerNiId,
     /// Which of the pools of buffers.
-    pub(crate) class: usize,
-    pub(crate) hold: RouterHold,
-    pub(crate) buffer: Option<BufferId>,
-    pub(crate) since: Time,
+    pub(super) class: usize,
+    pub(super) hold: RouterHold,
+    pub(super) buffer: Option<BufferId>,
+    pub(super) since: Time,
     /// The LND has got the verdict to wait.
-    pub(crate) stalled: bool,
+    pub(super) stalled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RouterHold {
+pub(super) enum RouterHold {
     Nothing,
     WaitsForCredit,
     Credit,
@@ -66,7 +66,7 @@ pub(crate) enum RouterHold {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Stage {
+pub(super) enum Stage {
     /// Needs a path.
     Launched,
     /// Waits until its peer is discovered.
@@ -86,18 +86,18 @@ pub(crate) enum Stage {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
-    pub(crate) ni: NiId,
+pub(super) struct Sending {
+    pub(super) ni: NiId,
     /// The next hop.
-    pub(crate) peer_ni: PeerNiId,
-    pub(crate) deadline: Time,
-    pub(crate) committed: Time,
-    pub(crate) hold: Hold,
+    pub(super) peer_ni: PeerNiId,
+    pub(super) deadline: Time,
+    pub(super) committed: Time,
+    pub(super) hold: Hold,
 }
 
 /// Which credits a message holds. The peer's comes first and goes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(super) enum Hold {
     Nothing,
     WaitsForPeer,
     Peer,
@@ -112,23 +112,23 @@ pub(crate) enum Hold {
 
 /// How a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    pub(crate) origin: Origin,
+pub(super) struct Arrival {
+    pub(super) origin: Origin,
     /// Our NID.
-    pub(crate) ni: Nid,
+    pub(super) ni: Nid,
     /// The previous hop.
-    pub(crate) from: Nid,
+    pub(super) from: Nid,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(super) enum Origin {
     Lnd(RxId, ConnId),
     /// The message whose receiving side this is.
     Loopback(MessageId),
 }
 
 impl Message {
-    pub(crate) fn sent(header: Header, source: Option<Nid>) -> Self {
+    pub(super) fn sent(header: Header, source: Option<Nid>) -> Self {
         Self {
             header,
             payload: Payload::Empty,
@@ -143,17 +143,17 @@ impl Message {
         }
     }
 
-    pub(crate) fn received(header: Header, stage: Stage) -> Self {
+    pub(super) fn received(header: Header, stage: Stage) -> Self {
         Self { stage, ..Self::sent(header, None) }
     }
 
     /// Returns the descriptor whose operation it carries.
-    pub(crate) fn md(&self) -> Option<MdId> {
+    pub(super) fn md(&self) -> Option<MdId> {
         self.operation.as_ref().map(|operation| operation.md)
     }
 
     /// Returns the path of a message that has one.
-    pub(crate) fn sending(&self) -> Option<Sending> {
+    pub(super) fn sending(&self) -> Option<Sending> {
         match self.stage {
             Stage::Sending(sending) => Some(sending),
             _ => None,
@@ -161,7 +161,7 @@ impl Message {
     }
 
     /// Returns how the message came, if it was received.
-    pub(crate) fn arrival(&self) -> Option<Arrival> {
+    pub(super) fn arrival(&self) -> Option<Arrival> {
         match self.stage {
             Stage::Transit => self.transit.as_ref().map(|transit| transit.arrival),
             Stage::Delayed(arrival) | Stage::Receiving(arrival) | Stage::InHandler(arrival) => {
@@ -172,19 +172,19 @@ impl Message {
     }
 
     /// Returns whether the message is committed, and so counted in `msgs_alloc`.
-    pub(crate) fn is_committed(&self) -> bool {
+    pub(super) fn is_committed(&self) -> bool {
         self.transit.is_some() || !matches!(self.stage, Stage::Launched | Stage::Parked)
     }
 
     /// Takes the message off its path. The header keeps the latest target, for the event.
-    pub(crate) fn leave_path(&mut self) {
+    pub(super) fn leave_path(&mut self) {
         self.stage = Stage::Launched;
         if self.transit.is_none() {
             self.header.source = Nid::ANY;
         }
     }
 
-    pub(crate) fn hold(&mut self, hold: Hold) {
+    pub(super) fn hold(&mut self, hold: Hold) {
         match &mut self.stage {
             Stage::Sending(sending) => sending.hold = hold,
             stage => unreachable!("{stage:?} holds no credit"),
@@ -194,7 +194,7 @@ impl Message {
 
 /// All messages that live. Names grow and are never used twice.
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub(super) struct Messages {
     table: Table<Box<Message>>,
     /// Memory of messages that have ended, for the next ones.
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
@@ -205,7 +205,7 @@ pub(crate) struct Messages {
 const SPARE_MAX: usize = 256;
 
 impl Messages {
-    pub(crate) fn add(&mut self, message: Message) -> MessageId {
+    pub(super) fn add(&mut self, message: Message) -> MessageId {
         let place = match self.spare.pop() {
             Some(mut spare) => {
                 *spare = message;
@@ -217,7 +217,7 @@ impl Messages {
     }
 
     /// Takes the memory of a message that has ended.
-    pub(crate) fn recycle(&mut self, mut message: Box<Message>) {
+    pub(super) fn recycle(&mut self, mut message: Box<Message>) {
         if self.spare.len() < SPARE_MAX {
             message.payload = Payload::Empty;
             (message.operation, message.transit) = (None, None);
@@ -225,29 +225,29 @@ impl Messages {
         }
     }
 
-    pub(crate) fn get(&self, id: MessageId) -> Option<&Message> {
+    pub(super) fn get(&self, id: MessageId) -> Option<&Message> {
         self.table.get(id.0).map(|message| &**message)
     }
 
-    pub(crate) fn get_mut(&mut self, id: MessageId) -> Option<&mut Message> {
+    pub(super) fn get_mut(&mut self, id: MessageId) -> Option<&mut Message> {
         self.table.get_mut(id.0).map(|message| &mut **message)
     }
 
     /// Returns a message that the machine itself refers to.
-    pub(crate) fn live(&mut self, id: MessageId) -> &mut Message {
+    pub(super) fn live(&mut self, id: MessageId) -> &mut Message {
         self.get_mut(id).unwrap_or_else(|| panic!("{id:?} is referred to and does not exist"))
     }
 
-    pub(crate) fn remove(&mut self, id: MessageId) -> Box<Message> {
+    pub(super) fn remove(&mut self, id: MessageId) -> Box<Message> {
         self.table.remove(id.0).unwrap_or_else(|| panic!("{id:?} is finalized twice"))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
         self.table.iter().map(|(id, message)| (MessageId(id), &**message))
     }
 
     /// Returns the messages that wait for a router credit or a router buffer.
-    pub(crate) fn waiting_in_transit(&self) -> Vec<MessageId> {
+    pub(super) fn waiting_in_transit(&self) -> Vec<MessageId> {
         let waits = |message: &Message| {
             message.transit.as_ref().is_some_and(|transit| transit.hold != RouterHold::Buffer)
         };
@@ -255,7 +255,7 @@ impl Messages {
     }
 
     /// Returns the messages that are committed to a path and not yet handed to its LND.
-    pub(crate) fn queued_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
+    pub(super) fn queued_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
         let queued = |message: &Message| {
             message.sending().is_some_and(|sending| sending.hold != Hold::Both && path(&sending))
         };
@@ -263,7 +263,7 @@ impl Messages {
     }
 
     /// Returns those of them that wait for a credit: a delay is to be sat out.
-    pub(crate) fn waiting_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
+    pub(super) fn waiting_on(&self, path: impl Fn(&Sending) -> bool) -> Vec<MessageId> {
         self.queued_on(|sending| sending.hold != Hold::Delayed && path(sending))
     }
 }

@@ -9,21 +9,21 @@ use fulmar_base::{Errno, Time};
 use fulmar_lnd::FailureClass;
 use fulmar_lnet_wire::Nid;
 
-use crate::Lnet;
+use super::Lnet;
+use super::{OwnEvent, Work};
 use crate::api::EventKind;
-use crate::machine::{OwnEvent, Work};
 use crate::matching::{Late, Tracking};
 use crate::notice::Notice;
 
 impl Lnet {
     /// Returns which responses are awaited, and for how long.
-    pub(crate) fn tracking(&self) -> Tracking {
+    pub(super) fn tracking(&self) -> Tracking {
         let timeout = Duration::from_secs(self.globals.transaction_timeout.into());
         Tracking { bits: self.globals.response_tracking, timeout }
     }
 
     /// Unlinks a descriptor whose response is late, so that it cannot come any more.
-    pub(crate) fn response_timed_out(&mut self, now: Time, late: Late) {
+    pub(super) fn response_timed_out(&mut self, now: Time, late: Late) {
         let Late { md, owner, request } = late;
         self.counters.stats.response_timeout_count += 1;
         let peer = request.and_then(|request| request.target).unwrap_or(Nid::ANY);

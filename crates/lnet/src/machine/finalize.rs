@@ -5,10 +5,10 @@
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Message, Stage};
 use crate::api::{EventDone, MdId};
 use crate::matching::Operation;
-use crate::message::{Arrival, Message, Stage};
 
 impl Lnet {
     /// Takes the return of the handler of an event with [`Event::done`](crate::Event::done).
@@ -26,7 +26,7 @@ impl Lnet {
     }
 
     /// Ends a message that we sent, or that never found a path.
-    pub(crate) fn finalize_send(&mut self, now: Time, id: MessageId, status: Result<(), Errno>) {
+    pub(super) fn finalize_send(&mut self, now: Time, id: MessageId, status: Result<(), Errno>) {
         let message = self.messages.remove(id);
         if message.is_committed() {
             self.counters.message_died();
@@ -49,7 +49,7 @@ impl Lnet {
     }
 
     /// Ends the receiving of a message; `bytes` is what went to the machine itself.
-    pub(crate) fn finalize_receive(
+    pub(super) fn finalize_receive(
         &mut self,
         now: Time,
         id: MessageId,
@@ -78,7 +78,7 @@ impl Lnet {
     }
 
     /// Ends an operation that was received and that is not acknowledged.
-    pub(crate) fn end_received(
+    pub(super) fn end_received(
         &mut self,
         now: Time,
         operation: &Operation,
@@ -120,7 +120,7 @@ impl Lnet {
     }
 
     /// Unlinks a descriptor. If nothing is under way there is an UNLINK event now.
-    pub(crate) fn unlink(&mut self, md: MdId) {
+    pub(super) fn unlink(&mut self, md: MdId) {
         if let Some(ended) = self.matching.unlink(md).filter(|ended| ended.owner.is_service()) {
             self.deliver(ended, Vec::new());
         }

@@ -7,10 +7,10 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError};
 use fulmar_lnet_wire::Nid;
 
-use crate::Lnet;
+use super::Lnet;
+use super::Work;
+use super::message::Hold;
 use crate::health::{HEALTH_MAX, Target};
-use crate::machine::Work;
-use crate::message::Hold;
 use crate::ni::NiId;
 use crate::peers::{PeerNi, PeerNiId};
 
@@ -40,7 +40,7 @@ fn blame(failure: FailureClass) -> Blame {
 
 impl Lnet {
     /// Ends a message that its LND could not send, or sends it again by another path.
-    pub(crate) fn send_failed(&mut self, now: Time, id: MessageId, error: SendError) {
+    pub(super) fn send_failed(&mut self, now: Time, id: MessageId, error: SendError) {
         let SendError { class: failure, errno } = error;
         self.counters.count_failure(failure);
         let path = self.messages.live(id).sending().expect("only what has a path fails on it");
@@ -101,7 +101,7 @@ impl Lnet {
     }
 
     /// Takes a message off its path, so that it can be launched again.
-    pub(crate) fn take_off_path(&mut self, id: MessageId) {
+    pub(super) fn take_off_path(&mut self, id: MessageId) {
         let message = self.messages.live(id);
         let path = message.sending().expect("only what has a path leaves it");
         let len = message.header.payload_len;
@@ -114,7 +114,7 @@ impl Lnet {
     }
 
     /// Sends messages by another path that wait for credits of a path which has failed.
-    pub(crate) fn divert(&mut self, queued: Vec<MessageId>) {
+    pub(super) fn divert(&mut self, queued: Vec<MessageId>) {
         // All leave their queues before the first gives back a credit, which would wake another.
         for id in &queued {
             self.withdraw(*id);
@@ -126,7 +126,7 @@ impl Lnet {
     }
 
     /// One of our interfaces has failed.
-    pub(crate) fn lower_ni(&mut self, now: Time, id: NiId, failure: FailureClass) {
+    pub(super) fn lower_ni(&mut self, now: Time, id: NiId, failure: FailureClass) {
         self.health.count(Target::Ni(id), failure);
         let sensitivity = self.globals.health_sensitivity;
         if sensitivity > 0 && self.health.lower(now, Target::Ni(id), sensitivity) {
@@ -135,7 +135,7 @@ impl Lnet {
     }
 
     /// One of our interfaces has carried something.
-    pub(crate) fn raise_ni(&mut self, now: Time, id: NiId) {
+    pub(super) fn raise_ni(&mut self, now: Time, id: NiId) {
         if self.health.raise(now, Target::Ni(id), self.globals.health_sensitivity) {
             self.status_changed();
         }
@@ -143,7 +143,7 @@ impl Lnet {
 
     /// A NID of a peer has failed. The only NID of a node loses no health, for there is no choice;
     /// but that of a gateway does, and on a router all do.
-    pub(crate) fn lower_peer_ni(&mut self, now: Time, id: PeerNiId, failure: FailureClass) {
+    pub(super) fn lower_peer_ni(&mut self, now: Time, id: PeerNiId, failure: FailureClass) {
         self.health.count(Target::PeerNi(id), failure);
         let sensitivity = self.globals.health_sensitivity;
         let matters = self.has_other_paths(id) || self.forwards();
@@ -154,7 +154,7 @@ impl Lnet {
     }
 
     /// Something has come from a NID of a peer that is not at full health.
-    pub(crate) fn raise_peer_ni(&mut self, now: Time, id: PeerNiId) {
+    pub(super) fn raise_peer_ni(&mut self, now: Time, id: PeerNiId) {
         let peer = self.peers.ni(id).map(PeerNi::peer);
         let gateway = peer.is_some_and(|peer| self.routing.is_gateway(peer));
         let by = match gateway || self.forwards() {
@@ -205,7 +205,7 @@ impl Lnet {
     }
 
     /// The path of a message that an LND has is known to work: the LND was done with it.
-    pub(crate) fn sent_well(&mut self, now: Time, id: MessageId) {
+    pub(super) fn sent_well(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         let retried = message.retries > 0;
         if let Some(path) = message.sending().filter(|path| path.hold == Hold::Both) {

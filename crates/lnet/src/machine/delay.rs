@@ -9,14 +9,14 @@ use fulmar_base::{MessageId, Time};
 use fulmar_lnd::{RxId, Verdict};
 use fulmar_lnet_wire::Header;
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Hold, Origin};
 use crate::fault::DelayId;
-use crate::message::{Arrival, Hold, Origin};
 use crate::peers::PeerNiId;
 
 /// What is delayed, in the order in which it goes on.
 #[derive(Debug, Default)]
-pub(crate) struct Delays {
+pub(super) struct Delays {
     held: BTreeMap<(Time, u64), (DelayId, Held)>,
     next: u64,
 }
@@ -28,19 +28,19 @@ enum Held {
 }
 
 impl Delays {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
     /// Returns when the first goes on.
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.held.first_key_value().map(|((at, _), _)| *at)
     }
 }
 
 impl Lnet {
     /// Delays a message that holds all its credits, if a rule says so.
-    pub(crate) fn delay_send(&mut self, now: Time, id: MessageId) -> bool {
+    pub(super) fn delay_send(&mut self, now: Time, id: MessageId) -> bool {
         let Some(message) = self.messages.get(id) else { return false };
         let Some((rule, until)) = self.faults.delay(now, &message.header) else { return false };
         self.messages.live(id).hold(Hold::Delayed);
@@ -49,7 +49,7 @@ impl Lnet {
     }
 
     /// Delays a message that has come, if a rule says so.
-    pub(crate) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: &Header) -> bool {
+    pub(super) fn delay_receive(&mut self, now: Time, arrival: Arrival, header: &Header) -> bool {
         let Origin::Lnd(rx, _) = arrival.origin else { return false };
         let Some((rule, until)) = self.faults.delay(now, header) else { return false };
         self.answer(arrival, Verdict::Wait);
@@ -58,7 +58,7 @@ impl Lnet {
     }
 
     /// Forgets a message whose connection has died while it was delayed.
-    pub(crate) fn forget_held(&mut self, rx: RxId) {
+    pub(super) fn forget_held(&mut self, rx: RxId) {
         if !self.delays.is_empty() {
             let is_it = |held: &Held| matches!(held, Held::Receive(held, ..) if *held == rx);
             self.delays.held.retain(|_, (_, held)| !is_it(held));
@@ -66,7 +66,7 @@ impl Lnet {
     }
 
     /// Lets go on what has waited long enough.
-    pub(crate) fn delays_due(&mut self, now: Time) {
+    pub(super) fn delays_due(&mut self, now: Time) {
         while let Some(first) = self.delays.held.first_entry() {
             if first.key().0 > now {
                 return;
@@ -77,7 +77,7 @@ impl Lnet {
     }
 
     /// These rules are gone: what they delayed goes on now.
-    pub(crate) fn faults_released(&mut self, now: Time, rules: &[DelayId]) {
+    pub(super) fn faults_released(&mut self, now: Time, rules: &[DelayId]) {
         let delayed = std::mem::take(&mut self.delays.held);
         for (at, (rule, held)) in delayed {
             match rules.contains(&rule) {

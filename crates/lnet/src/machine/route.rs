@@ -5,20 +5,20 @@ use std::cmp::Reverse;
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Net, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::Work;
+use super::select::best;
 use crate::health::Target;
-use crate::machine::Work;
 use crate::peers::{PeerId, PeerNi, PeerNiId};
 use crate::routing::{FIRST_STAMPS, Route, RouteConfig, RouteId};
-use crate::select::best;
 use crate::views;
 
 /// The part of a path that leads over a gateway.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Detour {
-    pub(crate) route: Option<RouteId>,
+pub(super) struct Detour {
+    pub(super) route: Option<RouteId>,
     /// The gateway's NID that is the next hop.
-    pub(crate) next_hop: PeerNiId,
+    pub(super) next_hop: PeerNiId,
 }
 
 impl Lnet {
@@ -84,7 +84,7 @@ impl Lnet {
         Ok(())
     }
 
-    pub(crate) fn remove_routes(&mut self, gone: &[RouteId]) {
+    pub(super) fn remove_routes(&mut self, gone: &[RouteId]) {
         self.routing.remove_routes(gone);
         self.work.push_back(Work::Gateways);
     }
@@ -111,7 +111,7 @@ impl Lnet {
     }
 
     /// Returns whether a route would carry messages now. Spec: lnet-behaviour §8.2.
-    pub(crate) fn is_usable(&self, route: &RouteConfig) -> bool {
+    pub(super) fn is_usable(&self, route: &RouteConfig) -> bool {
         let Some(id) = self.peers.owner(route.gateway) else { return false };
         let Some(peer) = self.peers.peer(id) else { return false };
         self.routing.may_use(route, id)
@@ -124,7 +124,7 @@ impl Lnet {
 
     /// Finds the best gateway to `net`, on the network `from`, or on any of ours. `target`
     /// is the NID that the message is for. Spec: lnet-behaviour §8.3.
-    pub(crate) fn detour(
+    pub(super) fn detour(
         &self,
         now: Time,
         net: Net,
@@ -167,7 +167,7 @@ impl Lnet {
     }
 
     /// Returns the route by which a gateway leads to `net`, if there is one.
-    pub(crate) fn route_by(&self, peer: PeerId, net: Net) -> Option<RouteId> {
+    pub(super) fn route_by(&self, peer: PeerId, net: Net) -> Option<RouteId> {
         let by = |route: &Route| self.peers.owner(route.config().gateway) == Some(peer);
         self.routing.routes_to(net).find(|(_, route)| by(route)).map(|(id, _)| id)
     }

@@ -11,16 +11,16 @@ use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time};
 use fulmar_lnd::Verdict;
 use fulmar_lnet_wire::{Header, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::Work;
+use super::message::{Arrival, Message, RouterHold, Stage, Transit};
 use crate::credits::Account;
-use crate::machine::Work;
-use crate::message::{Arrival, Message, RouterHold, Stage, Transit};
 use crate::peers::PeerNiId;
 use crate::routing::Routing;
 
 impl Lnet {
     /// Takes a header that is for a node on another network.
-    pub(crate) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
+    pub(super) fn forward(&mut self, now: Time, arrival: Arrival, header: Header, from: PeerNiId) {
         self.routing.used(now);
         let transit = Transit {
             arrival,
@@ -39,7 +39,7 @@ impl Lnet {
     /// Takes what a message still lacks, and lets its payload be received when it has all.
     ///
     /// A message that waited comes here again with what it waited for.
-    pub(crate) fn pass(&mut self, now: Time, id: MessageId) {
+    pub(super) fn pass(&mut self, now: Time, id: MessageId) {
         // It may have ended since it was woken, with its connection or with all forwarding.
         let Some(message) = self.messages.get_mut(id) else { return };
         let target = message.target;
@@ -90,7 +90,7 @@ impl Lnet {
     }
 
     /// The payload of a message is in its buffer, or its connection has died.
-    pub(crate) fn transit_received(&mut self, now: Time, id: MessageId, result: Result<(), Errno>) {
+    pub(super) fn transit_received(&mut self, now: Time, id: MessageId, result: Result<(), Errno>) {
         let transit = self.in_transit(id);
         let (arrival, buffer, hold) = (transit.arrival, transit.buffer, transit.hold);
         self.received(arrival);
@@ -114,7 +114,7 @@ impl Lnet {
     }
 
     /// Drops a message that waits.
-    pub(crate) fn drop_waiting(&mut self, now: Time, id: MessageId, reason: &'static str) {
+    pub(super) fn drop_waiting(&mut self, now: Time, id: MessageId, reason: &'static str) {
         let message = self.messages.live(id);
         let (header, arrival) = (message.header, message.arrival());
         self.forget_waiting(id);
@@ -145,7 +145,7 @@ impl Lnet {
     }
 
     /// Gives back what a message held of this router, the buffer first, and wakes those that waited.
-    pub(crate) fn leave_router(&mut self, transit: &Transit, target: Nid) {
+    pub(super) fn leave_router(&mut self, transit: &Transit, target: Nid) {
         if transit.hold == RouterHold::Buffer {
             self.keep_buffer(transit.class, transit.buffer);
             let woken = self.routing.give_back_buffer(transit.class, target);
@@ -160,7 +160,7 @@ impl Lnet {
 
     /// Has messages go on that have got what they waited for. That they no longer wait is noted at
     /// once: before their turn comes, they may be dropped.
-    pub(crate) fn go_on(&mut self, woken: impl IntoIterator<Item = MessageId>, hold: RouterHold) {
+    pub(super) fn go_on(&mut self, woken: impl IntoIterator<Item = MessageId>, hold: RouterHold) {
         for id in woken {
             self.in_transit(id).hold = hold;
             self.work.push_back(Work::Transit(id));

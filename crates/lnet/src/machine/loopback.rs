@@ -5,16 +5,16 @@
 use fulmar_base::{Errno, MessageId, Payload, Sink, Span, Time};
 use fulmar_lnet_wire::{Body, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Message, Origin, Stage};
 use crate::api::{CopyId, Output};
 use crate::matching::Request;
-use crate::message::{Arrival, Message, Origin, Stage};
 use crate::ni::NiId;
 use crate::peers::PeerNiId;
 
 /// A copy that the owner is making.
 #[derive(Debug)]
-pub(crate) struct Copying {
+pub(super) struct Copying {
     sender: MessageId,
     receiver: MessageId,
     /// What goes to a service that has no buffer.
@@ -31,7 +31,7 @@ impl Lnet {
     }
 
     /// Receives what we send to ourselves.
-    pub(crate) fn loop_back(&mut self, now: Time, id: MessageId) {
+    pub(super) fn loop_back(&mut self, now: Time, id: MessageId) {
         let message = self.messages.live(id);
         message.stage = Stage::Looping;
         message.header.source = Nid::LOOPBACK;
@@ -50,7 +50,7 @@ impl Lnet {
     }
 
     /// Moves the payload of `sender` into the sink of `receiver`.
-    pub(crate) fn loop_copy(
+    pub(super) fn loop_copy(
         &mut self,
         now: Time,
         sender: MessageId,
@@ -97,7 +97,7 @@ impl Lnet {
     }
 
     /// Ends the sending side of a looped message whose receiving side is done.
-    pub(crate) fn looped(&mut self, now: Time, arrival: Arrival) {
+    pub(super) fn looped(&mut self, now: Time, arrival: Arrival) {
         if let Origin::Loopback(sender) = arrival.origin {
             self.finalize_send(now, sender, Ok(()));
         }

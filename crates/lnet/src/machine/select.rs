@@ -6,17 +6,17 @@ use std::cmp::Reverse;
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::{Body, Net, Nid, RESERVED_PORTAL};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::Message;
+use super::route::Detour;
 use crate::health::{Rank, Target};
-use crate::message::Message;
 use crate::ni::{Ni, NiId};
 use crate::peers::{PeerId, PeerNi, PeerNiId, PeerState};
-use crate::route::Detour;
 use crate::routing::RouteId;
 
 /// The result of selection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Path {
+pub(super) enum Path {
     Loopback,
     /// The peer must be discovered first.
     Discover(PeerId),
@@ -25,12 +25,12 @@ pub(crate) enum Path {
 
 /// A message's next hop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hop {
-    pub(crate) ni: NiId,
-    pub(crate) next: PeerNiId,
+pub(super) struct Hop {
+    pub(super) ni: NiId,
+    pub(super) next: PeerNiId,
     /// The NID of the final target.
-    pub(crate) last: PeerNiId,
-    pub(crate) route: Option<RouteId>,
+    pub(super) last: PeerNiId,
+    pub(super) route: Option<RouteId>,
 }
 
 /// The class of a message for selection.
@@ -46,7 +46,7 @@ enum Class {
 
 /// The properties of a message that selection depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Criteria {
+pub(super) struct Criteria {
     class: Class,
     target: Nid,
     source: Option<Nid>,
@@ -59,7 +59,7 @@ pub(crate) struct Criteria {
 }
 
 impl Criteria {
-    pub(crate) fn of(message: &Message) -> Self {
+    pub(super) fn of(message: &Message) -> Self {
         let class = match message.header.body {
             Body::Put { portal: RESERVED_PORTAL, .. }
             | Body::Get { portal: RESERVED_PORTAL, .. } => Class::Reserved,
@@ -84,7 +84,7 @@ impl Lnet {
     /// # Errors
     /// EINVAL if the given source is not ours; EHOSTUNREACH without a network in common or a
     /// route; ENOMEM if other nodes have filled the peer table.
-    pub(crate) fn select(&mut self, now: Time, criteria: Criteria) -> Result<Path, Errno> {
+    pub(super) fn select(&mut self, now: Time, criteria: Criteria) -> Result<Path, Errno> {
         let Criteria { target, source, .. } = criteria;
         if target.is_loopback() {
             return Ok(Path::Loopback);
@@ -253,7 +253,7 @@ impl Lnet {
     }
 
     /// Marks the chosen interfaces as the latest used.
-    pub(crate) fn stamp(&mut self, hop: Hop) {
+    pub(super) fn stamp(&mut self, hop: Hop) {
         self.stamps += 1;
         let stamp = self.stamps;
         if let Some(ni) = self.ni_mut(hop.ni) {
@@ -268,7 +268,7 @@ impl Lnet {
 
     /// Returns the NID at which a peer can be pinged: of a gateway one on the network whose turn
     /// it is, of another its primary, if we are on its network.
-    pub(crate) fn contact(&self, peer: PeerId) -> Option<Nid> {
+    pub(super) fn contact(&self, peer: PeerId) -> Option<Nid> {
         let nids = self.peers.nids_of(peer);
         let checked = self.check_net(peer);
         let wanted = |nid: &&Nid| match checked {
@@ -279,7 +279,7 @@ impl Lnet {
     }
 
     /// Returns the best NID of a peer for a message that may use any of them.
-    pub(crate) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
+    pub(super) fn best_nid(&self, now: Time, peer: PeerId) -> Option<Nid> {
         let net = self.best_shared_net(now, peer)?;
         self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(PeerNi::nid)
     }
@@ -306,7 +306,7 @@ impl Lnet {
         Ok(self.peers.find(nid).expect("the peer was made with this NID"))
     }
 
-    pub(crate) fn peer_net(&self, peer_ni: PeerNiId) -> Net {
+    pub(super) fn peer_net(&self, peer_ni: PeerNiId) -> Net {
         self.peers.ni(peer_ni).map_or(Net::ANY, |ni| ni.nid().net())
     }
 
@@ -381,7 +381,7 @@ impl Lnet {
     ///
     /// A kernel ignores the status that a peer reports of its NIDs; it counts here, so that an
     /// interface which its administrator has taken out of use is left alone.
-    pub(crate) fn peer_ni_key(
+    pub(super) fn peer_ni_key(
         &self,
         now: Time,
         id: PeerNiId,
@@ -404,7 +404,7 @@ impl Lnet {
 
 /// Returns the candidate with the least `key`, the first of equals. Most often there is only one,
 /// and its key is not needed.
-pub(crate) fn best<T, K: Ord>(
+pub(super) fn best<T, K: Ord>(
     candidates: impl IntoIterator<Item = T>,
     key: impl FnMut(&T) -> K,
 ) -> Option<T> {

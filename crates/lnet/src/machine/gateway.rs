@@ -4,8 +4,8 @@ use fulmar_base::Time;
 use fulmar_lnet_wire::ping::{Features, NiStatus, PingInfo};
 use fulmar_lnet_wire::{Net, Nid};
 
-use crate::Lnet;
-use crate::machine::Work;
+use super::Lnet;
+use super::Work;
 use crate::notice::Notice;
 use crate::peers::{Peer, PeerId, PeerNi, PeerNiId};
 use crate::routing::RouteId;
@@ -14,7 +14,7 @@ use crate::views;
 impl Lnet {
     /// Routes have changed, or a gateway has turned out to be another peer: makes the gateways
     /// those of all routes.
-    pub(crate) fn settle_gateways(&mut self, now: Time) {
+    pub(super) fn settle_gateways(&mut self, now: Time) {
         let nids: Vec<Nid> =
             self.routing.routes().map(|(_, route)| route.config().gateway).collect();
         let owner = |nid| self.peers.owner(nid).unwrap_or_else(|| self.peers.create(nid));
@@ -29,21 +29,21 @@ impl Lnet {
     }
 
     /// A peer has turned out to be another: what is known of it as a gateway is of that one.
-    pub(crate) fn move_gateway(&mut self, from: PeerId, into: PeerId) {
+    pub(super) fn move_gateway(&mut self, from: PeerId, into: PeerId) {
         if self.routing.move_gateway(from, into) {
             self.work.push_back(Work::Gateways);
         }
     }
 
     /// A network of ours is removed: so are the routes whose gateways are on it.
-    pub(crate) fn forget_gateways_on(&mut self, net: Net) {
+    pub(super) fn forget_gateways_on(&mut self, net: Net) {
         let gone = self.routing.routes().filter(|(_, route)| route.config().gateway.net() == net);
         let gone: Vec<RouteId> = gone.map(|(id, _)| id).collect();
         self.remove_routes(&gone);
     }
 
     /// Asks a gateway for its state, over the next of the networks that it shares with us.
-    pub(crate) fn check_gateway(&mut self, now: Time, peer: PeerId) {
+    pub(super) fn check_gateway(&mut self, now: Time, peer: PeerId) {
         if !self.routing.begin_check(now, peer) {
             return;
         }
@@ -53,7 +53,7 @@ impl Lnet {
     }
 
     /// Returns the network over which a gateway is to be checked.
-    pub(crate) fn check_net(&self, peer: PeerId) -> Option<Net> {
+    pub(super) fn check_net(&self, peer: PeerId) -> Option<Net> {
         if !self.routing.is_gateway(peer) {
             return None;
         }
@@ -67,7 +67,7 @@ impl Lnet {
     }
 
     /// Uses what a gateway reports of itself.
-    pub(crate) fn gateway_described(&mut self, peer: PeerId, info: &PingInfo) {
+    pub(super) fn gateway_described(&mut self, peer: PeerId, info: &PingInfo) {
         if !self.routing.is_gateway(peer) {
             return;
         }
@@ -85,7 +85,7 @@ impl Lnet {
     }
 
     /// Something came from a peer: if it is a gateway, it answers.
-    pub(crate) fn gateway_alive(&mut self, peer: PeerId) {
+    pub(super) fn gateway_alive(&mut self, peer: PeerId) {
         if self.routing.set_alive(peer, true)
             && let Some(found) = self.peers.peer(peer)
         {
@@ -95,7 +95,7 @@ impl Lnet {
     }
 
     /// A gateway has not answered: none of its interfaces is up, as far as is known.
-    pub(crate) fn gateway_dead(&mut self, peer: PeerId) {
+    pub(super) fn gateway_dead(&mut self, peer: PeerId) {
         if !self.routing.is_gateway(peer) {
             return;
         }
@@ -110,7 +110,7 @@ impl Lnet {
     }
 
     /// An LND finds no path to a NID of a gateway. Without any other the gateway is dead.
-    pub(crate) fn gateway_ni_lost(&mut self, peer: PeerId, ni: PeerNiId) {
+    pub(super) fn gateway_ni_lost(&mut self, peer: PeerId, ni: PeerNiId) {
         if !self.routing.config().auto_down || !self.routing.is_gateway(peer) {
             return;
         }

@@ -5,36 +5,36 @@ use fulmar_lnd::{FailureClass, NiTunables};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Body, Header, Nid};
 
-use crate::Lnet;
+use super::Lnet;
+use super::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::health::{HEALTH_MAX, Target};
 use crate::matching::Request;
-use crate::message::{Arrival, Hold, Message, Stage, Transit};
 use crate::notice::Notice;
 use crate::peers::{PeerId, PeerNi, PeerState};
 use crate::views;
 
 /// The totals of the node, and the traffic of `0@lo`.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) stats: views::Stats,
+pub(super) struct Counters {
+    pub(super) stats: views::Stats,
     /// Messages that are committed.
-    pub(crate) alive: u64,
-    pub(crate) alive_max: u64,
+    pub(super) alive: u64,
+    pub(super) alive_max: u64,
     loopback: views::Traffic,
 }
 
 impl Counters {
-    pub(crate) fn message_born(&mut self) {
+    pub(super) fn message_born(&mut self) {
         self.alive += 1;
         self.alive_max = self.alive_max.max(self.alive);
     }
 
-    pub(crate) fn message_died(&mut self) {
+    pub(super) fn message_died(&mut self) {
         assert!(self.alive > 0, "more messages end than began");
         self.alive -= 1;
     }
 
-    pub(crate) fn count_failure(&mut self, failure: FailureClass) {
+    pub(super) fn count_failure(&mut self, failure: FailureClass) {
         let stats = &mut self.stats;
         let counter = match failure {
             FailureClass::LocalInterrupt => &mut stats.local_interrupt_count,
@@ -183,7 +183,7 @@ impl Lnet {
     }
 
     /// Counts a message that we sent, if nothing failed.
-    pub(crate) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
+    pub(super) fn count_sent(&mut self, now: Time, message: &Message, ok: bool) {
         if !ok || !message.is_committed() {
             return;
         }
@@ -209,7 +209,7 @@ impl Lnet {
     }
 
     /// Counts a message that we accepted, and how much of its payload.
-    pub(crate) fn count_received(&mut self, arrival: Arrival, header: &Header, accepted: u32) {
+    pub(super) fn count_received(&mut self, arrival: Arrival, header: &Header, accepted: u32) {
         self.counters.stats.recv_count += 1;
         if matches!(header.body, Body::Put { .. } | Body::Reply { .. }) {
             self.counters.stats.recv_length += u64::from(accepted);
@@ -217,14 +217,14 @@ impl Lnet {
         self.on_arrival(arrival, |traffic| count(&mut traffic.received, &header.body));
     }
 
-    pub(crate) fn count_dropped(&mut self, arrival: Arrival, header: &Header) {
+    pub(super) fn count_dropped(&mut self, arrival: Arrival, header: &Header) {
         self.counters.stats.drop_count += 1;
         self.counters.stats.drop_length += u64::from(header.payload_len);
         self.on_arrival(arrival, |traffic| count(&mut traffic.dropped, &header.body));
     }
 
     /// Counts a message that has come whole and is for another node.
-    pub(crate) fn count_passed_in(&mut self, arrival: Arrival, header: &Header) {
+    pub(super) fn count_passed_in(&mut self, arrival: Arrival, header: &Header) {
         self.on_arrival(arrival, |traffic| count(&mut traffic.received, &header.body));
     }
 
@@ -242,14 +242,14 @@ impl Lnet {
     }
 
     /// Counts a message that could not be forwarded.
-    pub(crate) fn drop_in_transit(&mut self, message: &Message, transit: &Transit) {
+    pub(super) fn drop_in_transit(&mut self, message: &Message, transit: &Transit) {
         self.count_dropped(transit.arrival, &message.header);
         let (from, reason) = (transit.arrival.from, "it cannot be forwarded");
         self.notice(Notice::Dropped { from, reason });
     }
 
     /// Counts how long an answer took.
-    pub(crate) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
+    pub(super) fn count_response(&mut self, now: Time, body: &Body, request: Request) {
         let took = now.since(request.at).as_nanos() as u64;
         self.routing.record(request.route, took);
         self.on_path(request.ni, request.peer_ni, |traffic| match body {
