@@ -3,8 +3,9 @@
 //!
 //! Fulmar and the baseline run alternately, several times each, and medians are compared, so that
 //! the ratios do not depend on the machine. Each figure is written as soon as it is measured. A
-//! case whose repeats differ by more than a tenth was disturbed, and is measured again. The worker
-//! processes are this same program, with hidden subcommands.
+//! case whose repeats differ by more than a tenth was disturbed: in the time that is left when all
+//! are measured, the most disturbed cases are measured again. The worker processes are this same
+//! program, with hidden subcommands.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -26,7 +27,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 
@@ -55,6 +56,9 @@ enum Command {
         /// Number of repeats of each trial.
         #[arg(long, default_value_t = 5)]
         repeats: usize,
+        /// Measure disturbed cases again until this number of minutes is over.
+        #[arg(long, default_value_t = 18)]
+        minutes: u64,
     },
     #[command(hide = true)]
     PingPongServer,
@@ -114,9 +118,10 @@ struct Effort {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Run { only, results, seconds, repeats } => {
+        Command::Run { only, results, seconds, repeats, minutes } => {
             let duration = Duration::from_secs(seconds);
-            run(&only, &results, Effort { duration, repeats: repeats.max(1) })
+            let effort = Effort { duration, repeats: repeats.max(1) };
+            run(&only, &results, effort, Duration::from_secs(minutes * 60))
         }
         Command::PingPongServer => ping_pong::serve(),
         Command::PingPongClient { address, seconds } => {
@@ -155,18 +160,32 @@ fn argument<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| Failure(format!("cannot read {text:?}: {error}")))
 }
 
-fn run(only: &str, results: &Path, effort: Effort) -> Result<(), Failure> {
-    let (mut figures, mut failures) = (vec![], vec![]);
+/// Measures all cases, then again those that were disturbed, until `time` is over.
+fn run(only: &str, results: &Path, effort: Effort, time: Duration) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let (mut all, mut failures) = (vec![], vec![]);
+    let record = |all: &[Measured]| {
+        let figures: Vec<Figure> = all.iter().flat_map(|one| one.shown(only)).cloned().collect();
+        report::record(results, &figures).map(|()| figures)
+    };
     for case in CASES.iter().filter(|(name, _)| overlaps(name, only)) {
-        match undisturbed(case, effort) {
-            Ok(found) => figures.extend(found.into_iter().filter(|f| f.name.starts_with(only))),
+        eprintln!("measuring {} ...", case.0);
+        match Measured::new(*case, effort) {
+            Ok(measured) => all.push(measured),
             Err(failure) => {
                 eprintln!("  {}: {failure}", case.0);
                 failures.push(format!("{}: {failure}", case.0));
             }
         }
-        report::record(results, &figures)?;
+        record(&all)?;
     }
+    while let Some(worst) = most_disturbed(&mut all, time.saturating_sub(begun.elapsed())) {
+        let percent = worst.spread() * 100.0;
+        eprintln!("the repeats of {} spread by {percent:.0} %: again ...", worst.case.0);
+        worst.measure_again(effort)?;
+        record(&all)?;
+    }
+    let figures = record(&all)?;
     print!("{}", report::table(&figures));
     println!("wrote {}", results.display());
     let missed = figures.iter().filter(|figure| figure.holds == Some(false));
@@ -174,27 +193,55 @@ fn run(only: &str, results: &Path, effort: Effort) -> Result<(), Failure> {
     if failures.is_empty() { Ok(()) } else { Err(Failure(failures.join("; "))) }
 }
 
-/// Measures a case, again if it was disturbed. Returns the figures whose repeats differ least.
-fn undisturbed((name, measure): &Case, effort: Effort) -> Result<Vec<Figure>, Failure> {
-    eprintln!("measuring {name} ...");
-    let spread = |figures: &[Figure]| figures.iter().map(|f| f.spread).fold(0.0, f64::max);
-    let mut best = measure(effort)?;
-    for _ in 1..ATTEMPTS {
-        let percent = spread(&best) * 100.0;
-        if percent <= SPREAD_MAX * 100.0 {
-            break;
-        }
-        eprintln!("  the repeats spread by {percent:.0} %: measuring {name} again ...");
-        let again = measure(effort)?;
-        if spread(&again) < spread(&best) {
-            best = again;
-        }
+/// A case and its least disturbed figures.
+struct Measured {
+    case: Case,
+    figures: Vec<Figure>,
+    attempts: usize,
+    /// Duration of the first measurement.
+    took: Duration,
+}
+
+impl Measured {
+    fn new(case: Case, effort: Effort) -> Result<Self, Failure> {
+        let begun = Instant::now();
+        let figures = (case.1)(effort)?;
+        Ok(Self { case, figures, attempts: 1, took: begun.elapsed() })
     }
-    Ok(best)
+
+    fn measure_again(&mut self, effort: Effort) -> Result<(), Failure> {
+        let again = (self.case.1)(effort)?;
+        self.attempts += 1;
+        if spread(&again) < self.spread() {
+            self.figures = again;
+        }
+        Ok(())
+    }
+
+    fn spread(&self) -> f64 {
+        spread(&self.figures)
+    }
+
+    fn shown(&self, only: &str) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(move |figure| figure.name.starts_with(only))
+    }
+}
+
+fn spread(figures: &[Figure]) -> f64 {
+    figures.iter().map(|figure| figure.spread).fold(0.0, f64::max)
+}
+
+/// Returns the case that was disturbed most, of those that can be measured again in the time that
+/// is left.
+fn most_disturbed(all: &mut [Measured], left: Duration) -> Option<&mut Measured> {
+    let disturbed = all
+        .iter_mut()
+        .filter(|one| one.spread() > SPREAD_MAX && one.attempts < ATTEMPTS_MAX && one.took <= left);
+    disturbed.max_by(|a, b| a.spread().total_cmp(&b.spread()))
 }
 
 /// The largest number of measurements of a case.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS_MAX: usize = 3;
 /// Repeats that differ by more were disturbed.
 const SPREAD_MAX: f64 = 0.1;
 
@@ -227,5 +274,28 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(spread: f64, attempts: usize, seconds: u64) -> Measured {
+        let figure = Figure { spread, ..Figure::plain("lnet.rest_cpu", 1.0, "cores") };
+        let took = Duration::from_secs(seconds);
+        Measured { case: ("lnet.rest_cpu", lnet::rest), figures: vec![figure], attempts, took }
+    }
+
+    #[test]
+    fn the_most_disturbed_case_that_fits_is_measured_again() {
+        let mut all =
+            [measured(0.5, 3, 5), measured(0.4, 1, 60), measured(0.3, 2, 30), measured(0.05, 1, 5)];
+        let mut next = |left| {
+            most_disturbed(&mut all, Duration::from_secs(left)).map(|one| one.figures[0].spread)
+        };
+        assert_eq!(next(100), Some(0.4));
+        assert_eq!(next(59), Some(0.3));
+        assert_eq!(next(29), None);
     }
 }

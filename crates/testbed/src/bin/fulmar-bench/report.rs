@@ -22,7 +22,7 @@ pub(crate) struct Figure {
     /// The baseline of the same run, in its own unit.
     pub(crate) baseline: Option<f64>,
     /// The spread of the repeats behind the figure, or of those of the baseline, as a share of
-    /// their their median.
+    /// their median.
     pub(crate) spread: f64,
     /// The bound that the value must keep, if any.
     pub(crate) bar: Option<Bar>,
