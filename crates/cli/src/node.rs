@@ -29,6 +29,10 @@ pub(crate) struct Args {
     /// Which connections to accept: secure (from ports below 1024), all, or none
     #[arg(long, value_name = "WHOSE")]
     accept: Option<String>,
+    /// NIDs that may connect from other addresses than their own, for nodes behind NAT:
+    /// "10.1.0.*@tcp from 192.0.2.7; ..."
+    #[arg(long, value_name = "RULES")]
+    accept_nid: Option<String>,
     /// TCP port of this node and of its peers [default: 988]
     #[arg(long, value_name = "PORT")]
     accept_port: Option<String>,
@@ -74,7 +78,12 @@ fn configure(args: Args) -> Result<NodeConfig, String> {
     if let Some(networks) = &args.networks {
         config.set_networks(networks).map_err(describe)?;
     }
-    for (name, value) in [("accept", &args.accept), ("accept_port", &args.accept_port)] {
+    let parameters = [
+        ("accept", &args.accept),
+        ("accept_nid", &args.accept_nid),
+        ("accept_port", &args.accept_port),
+    ];
+    for (name, value) in parameters {
         if let Some(value) = value {
             config.set(Module::Lnet, name, value).map_err(describe)?;
         }

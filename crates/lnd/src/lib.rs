@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! LNet → LND   send(SendRequest)            → Output::Sent, once for each
+//!              relieve(interface)           → Output::Waiting for those that do not move
 //! LND → LNet   Output::Received             → handle_verdict, once or, after Verdict::Wait, again
 //!              Output::Completed              after Verdict::Receive or Wait, once
 //!              Output::Path                   the new state of the path to a peer
@@ -54,6 +55,10 @@ pub trait Lnd: fmt::Debug + Send {
 
     /// Sends a message; [`Output::Sent`] reports the result.
     fn send(&mut self, now: Time, request: SendRequest);
+
+    /// Reports the messages of an interface that do not move, by [`Output::Waiting`]: LNet has no
+    /// credit of the interface left. The LND goes on with that while there may be more of them.
+    fn relieve(&mut self, now: Time, nid: Nid);
 
     /// Takes the answer to [`Output::Received`]. [`Verdict::Reject`] ends the message without an
     /// [`Output::Completed`].

@@ -35,6 +35,12 @@ pub enum Output {
         /// The result.
         result: Result<(), SendError>,
     },
+    /// The message does not move: it waits for a connection, or behind others that a peer does not
+    /// read. It needs no credit of its interface meanwhile. Its result follows.
+    Waiting {
+        /// Which message.
+        message: MessageId,
+    },
     /// The state of the path to a peer has changed.
     Path {
         /// The local NID.
@@ -54,10 +60,12 @@ pub enum Output {
 pub enum Notice {
     /// A connection request was refused because its source port is not privileged.
     UnprivilegedPort { remote: SocketAddr },
-    /// A connection was refused: too many are in their handshake.
+    /// A connection was closed in its handshake: too many are, and it was the oldest.
     TooManyHandshakes { remote: SocketAddr },
     /// A connection request names a NID that this node does not have.
     NotOurNid { remote: SocketAddr, asked: Nid },
+    /// A connection was refused: it claims a NID whose address is not its own.
+    WrongAddress { remote: SocketAddr, claimed: Nid },
     /// The bytes on a connection violate the protocol.
     Malformed { remote: SocketAddr, error: DecodeError },
     /// The remote side of a connection sent nothing in time.
@@ -93,12 +101,18 @@ impl fmt::Display for Notice {
                  is \"secure\" (run that node with CAP_NET_BIND_SERVICE, or set accept=all here)"
             ),
             Self::TooManyHandshakes { remote } => {
-                write!(f, "refused {remote}: too many connections are in their handshake")
+                write!(f, "closed a connection from {remote}: too many are in their handshake")
             }
             Self::NotOurNid { remote, asked } => write!(
                 f,
                 "refused {remote}: it requests {asked}, which is not a NID of this node (see \
                  `lnetctl net show`)"
+            ),
+            Self::WrongAddress { remote, claimed } => write!(
+                f,
+                "refused {remote}: it claims to be {claimed}, which has another address or network \
+                 (if it is behind NAT, set accept_nid=\"{claimed} from {}\" here)",
+                remote.ip()
             ),
             Self::Malformed { remote, error } => {
                 write!(f, "{remote} sent bytes that are not LNet: {error}")

@@ -62,6 +62,8 @@ pub struct Globals {
     pub numa_range: u32,
     pub max_interfaces: u32,
     pub discovery: bool,
+    /// Whether a message that a router brings is dropped if no route leads back by that router; a
+    /// kernel node has this off.
     pub drop_asym_route: bool,
     pub retry_count: u32,
     /// Seconds.
@@ -82,7 +84,7 @@ impl Default for Globals {
             numa_range: 0,
             max_interfaces: 4096,
             discovery: true,
-            drop_asym_route: false,
+            drop_asym_route: true,
             retry_count: 2,
             transaction_timeout: 150,
             health_sensitivity: 100,
@@ -364,6 +366,12 @@ pub struct PingReply {
 pub enum Output {
     /// Hand to the LND of `ni`.
     Send(SendRequest),
+    /// For the LND of `ni`: it has no credit left, so messages that do not move are to be reported to
+    /// [`handle_waiting`](crate::Lnet::handle_waiting).
+    Relieve {
+        /// Our NID.
+        ni: Nid,
+    },
     /// For the LND of `ni`: what becomes of the message that was received.
     Verdict {
         /// Our NID by which it came.

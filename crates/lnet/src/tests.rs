@@ -170,6 +170,16 @@ impl Script {
         script.answer_ping(&ping, &bytes(&info(1, theirs)));
         let push = script.sent_one();
         script.answer_push(&push);
+        // Each NID has named its peer.
+        for nid in theirs.iter().filter(|nid| nid.net() == Net::TCP) {
+            script.receive_push(*nid, &info(1, theirs));
+            // Its ACK, and a ping that it has made needless.
+            for _ in 0..2 {
+                for sent in script.sent() {
+                    script.done(&sent);
+                }
+            }
+        }
         script.drain();
         script
     }

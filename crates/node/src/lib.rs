@@ -243,6 +243,11 @@ impl Node {
         }
         self.lnet.handle_timeout(now);
         self.pump(now);
+        // What an LND has reported meanwhile may be due for the core at once.
+        while self.lnet.poll_timeout().is_some_and(|at| at <= now) {
+            self.lnet.handle_timeout(now);
+            self.pump(now);
+        }
     }
 
     /// Returns when to call [`Node::handle_timeout`] next, if at all.
@@ -290,6 +295,7 @@ impl Node {
                 self.lnet.handle_received(now, received);
             }
             From::Completed { rx, result } => self.lnet.handle_receive_done(now, rx, result),
+            From::Waiting { message } => self.lnet.handle_waiting(now, message),
             From::Sent { message, result } => {
                 self.crossing(|| Crossing::Returned { message, sent: result.is_ok() });
                 self.lnet.handle_sent(now, message, result);
@@ -318,6 +324,12 @@ impl Node {
                     return;
                 }
                 Output::Resume { conn }
+            }
+            From::Relieve { ni } => {
+                if let Some(lnd) = self.lnd_of(ni) {
+                    lnd.relieve(now, ni);
+                }
+                return;
             }
             From::Copy { copy, from, to } => Output::Copy { copy, from, to },
             From::Event { service, event, bytes } => Output::Event { service, event, bytes },

@@ -45,6 +45,10 @@ impl Lnd {
         each!(self, lnd => lnd.send(now, request));
     }
 
+    pub(crate) fn relieve(&mut self, now: Time, nid: Nid) {
+        each!(self, lnd => lnd.relieve(now, nid));
+    }
+
     pub(crate) fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict) {
         each!(self, lnd => lnd.handle_verdict(now, conn, rx, verdict));
     }

@@ -212,6 +212,9 @@ impl Lnd for IdealLnd {
         state.schedule(target, at, Due::Header(flight));
     }
 
+    /// Every message moves.
+    fn relieve(&mut self, _now: Time, _nid: Nid) {}
+
     fn handle_verdict(&mut self, now: Time, _: ConnId, rx: RxId, verdict: Verdict) {
         let mut state = self.network.state();
         let endpoint = &mut state.nodes[self.node];

@@ -7,6 +7,8 @@ use fulmar_base::{ConnId, Time};
 use fulmar_lnet_wire::socklnd::{ACCEPT_PORT, ConnKind, Version};
 use fulmar_lnet_wire::{Nid, ProcessId};
 
+use crate::AcceptNid;
+
 /// Which incoming connections the acceptor accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptMode {
@@ -24,6 +26,8 @@ pub enum AcceptMode {
 pub struct Config {
     /// Which incoming connections are accepted.
     pub accept: AcceptMode,
+    /// NIDs that may connect from other addresses than their own.
+    pub accept_nid: Vec<AcceptNid>,
     /// The TCP port of the local listener and of peers.
     pub accept_port: u16,
     /// Timeout of the request of an incoming connection, and again of its hello.
@@ -49,14 +53,17 @@ pub struct Config {
     pub enable_csum: bool,
     /// The version offered first over IPv4; tests and old peers need less than 3.
     pub version: Version,
-    /// The largest number of incoming connections in their handshake; further ones are refused.
+    /// The largest number of incoming connections in their handshake; the oldest give way to more.
     pub handshakes_max: usize,
+    /// The largest number of those from one address.
+    pub handshakes_per_address: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             accept: AcceptMode::Secure,
+            accept_nid: Vec::new(),
             accept_port: ACCEPT_PORT,
             accept_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(50),
@@ -68,6 +75,7 @@ impl Default for Config {
             enable_csum: false,
             version: Version::V3,
             handshakes_max: 4096,
+            handshakes_per_address: 64,
         }
     }
 }
@@ -83,6 +91,7 @@ pub struct Counters {
     pub refused_unprivileged: u64,
     pub refused_handshakes: u64,
     pub refused_nid: u64,
+    pub refused_identity: u64,
     pub refused_races: u64,
     pub malformed: u64,
     pub silent: u64,

@@ -58,6 +58,8 @@ pub(crate) struct Open {
     pub(crate) imposed: bool,
     pub(crate) rx: Rx,
     pub(crate) opened: Time,
+    /// Until then the peer is assumed not to read, and its messages not to move.
+    pub(crate) slow_until: Time,
     /// The sequence number of the last message, over all sent messages.
     pub(crate) last_used: u64,
 }

@@ -37,20 +37,23 @@
 //! stays, since TCP delivers it if the path recovers, and received data is read. New messages wait
 //! for new connections, which are attempted every few seconds at first.
 //!
-//! One deliberate deviation from Lustre: with [`AcceptMode::All`] a kernel gives every peer with an
-//! unprivileged source port an invented identity, and then cannot match its messages with the node
-//! that it dials itself. This crate does so only if the NID in the hello has another address than
-//! the source of the connection: a node with the correct address is trusted whatever its port. So
-//! unprivileged nodes, in containers and tests, can communicate.
+//! Two deliberate deviations from Lustre. A kernel believes any NID in a hello from a privileged
+//! port. Here the NID must have the source address of the connection, unless a rule of
+//! [`Config::accept_nid`] allows another; such a connection is refused. With [`AcceptMode::All`], a
+//! kernel gives every peer with an unprivileged source port an invented identity, and then cannot
+//! match its messages with the node that it dials itself. Here only those get one whose NID has
+//! another address, so that unprivileged nodes, in containers and tests, can communicate.
 //!
 //! Spec: lnet-wire §3 to §6.
 #![forbid(unsafe_code)]
 
+mod accept_nid;
 mod api;
 pub mod checksum;
 mod conn;
 mod endpoint;
 mod handshake;
+mod handshakes;
 mod peer;
 mod rx;
 #[cfg(test)]
@@ -60,5 +63,6 @@ mod zero_copy;
 #[cfg(doc)]
 use fulmar_lnd::{Lnd, Output, Stream};
 
+pub use accept_nid::{AcceptNid, AcceptNidError};
 pub use api::{AcceptMode, Config, ConnInfo, Counters, PeerInfo};
 pub use endpoint::Socklnd;

@@ -253,6 +253,8 @@ fn rails(size: &Size, servers: std::ops::Range<u32>, routers: std::ops::Range<u3
         rails.routes.extend(all.into_iter().map(router));
     }
     rails.routing.buffers = RouterBuffers::default();
+    // A node is also reached by routers that it does not use itself.
+    rails.globals.drop_asym_route = false;
     rails
 }
 

@@ -39,9 +39,10 @@ use super::yaml::{self, Node};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-const NODE_KEYS: [&str; 10] = [
+const NODE_KEYS: [&str; 11] = [
     "roles",
     "accept",
+    "accept_nid",
     "accept_port",
     "control",
     "metrics",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fulmar_lnd::NiTunables;
 use fulmar_lnet::{Globals, RouterBuffers, RoutingConfig};
-use fulmar_socklnd::AcceptMode;
+use fulmar_socklnd::{AcceptMode, AcceptNid};
 
 use super::cpts::Pattern;
 use super::diagnostic::{Diagnostic, Text};
@@ -48,9 +48,10 @@ enum Kind {
     Number(i64, i64),
     OneOf(&'static [&'static str]),
     Cpts,
+    AcceptNids,
 }
 
-use Kind::{Cpts, Number, OneOf};
+use Kind::{AcceptNids, Cpts, Number, OneOf};
 
 const FLAG: Kind = Number(0, 1);
 const COUNT: Kind = Number(0, u32::MAX as i64);
@@ -62,6 +63,7 @@ const LIBCFS: &[(&str, Kind)] = &[("cpu_npartitions", COUNT), ("cpu_pattern", Cp
 
 const LNET: &[(&str, Kind)] = &[
     ("accept", OneOf(&["secure", "all", "none"])),
+    ("accept_nid", AcceptNids),
     ("accept_port", PORT),
     ("accept_port_bulk", PORT),
     ("accept_backlog", SOME),
@@ -168,6 +170,9 @@ impl Parameters {
                 return Err(value.unknown(&format!("value for {known}:"), words));
             }
             Cpts if !value.trim().s.is_empty() => drop(Pattern::parse(value)?),
+            AcceptNids => {
+                AcceptNid::parse_list(value.s).map_err(|error| value.error(error.to_string()))?;
+            }
             OneOf(_) | Cpts => {}
         }
         self.values.insert((module, known), value.s.to_owned());
@@ -201,6 +206,8 @@ impl Parameters {
             Some("none") => config.accept = AcceptMode::None,
             _ => {}
         }
+        let rules = self.text(Module::Lnet, "accept_nid").unwrap_or_default();
+        config.accept_nid = AcceptNid::parse_list(rules).expect("checked when it was set");
         config.accept_port = lnet("accept_port").map_or(config.accept_port, |n| n as u16);
         config.accept_timeout = lnet("accept_timeout").map_or(config.accept_timeout, seconds);
         // 0 once meant that other settings decide.

@@ -142,8 +142,10 @@ counters! {
     handshake_failures,
     /// Connections refused because the source port is not privileged.
     refused_unprivileged,
-    /// Connections refused because too many were in their handshake.
+    /// Connections closed because too many were in their handshake.
     refused_handshakes,
+    /// Connections refused because they claimed a NID with another address.
+    refused_identity,
     /// Connections refused because they requested a NID of another node.
     refused_nid,
     /// Connections refused in favour of an outgoing one to the same peer.

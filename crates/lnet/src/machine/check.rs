@@ -72,6 +72,10 @@ impl Lnet {
             return Err(format!("{id:?} is under way: {message:?}"));
         }
         self.credits.check_idle()?;
+        self.answers.check_idle()?;
+        if let Some(push) = self.pushes.first() {
+            return Err(format!("a push waits for its ACK: {push:?}"));
+        }
         match (self.copies.len(), self.receiving.len()) {
             (0, 0) => Ok(()),
             (copies, received) => Err(format!("{copies} copies, {received} messages are underway")),
@@ -89,7 +93,8 @@ impl Lnet {
             let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
             *users += 1;
             *bytes += u64::from(message.header.payload_len);
-            if !matches!(path.hold, Hold::Nothing | Hold::WaitsForPeer | Hold::Peer) {
+            let none = matches!(path.hold, Hold::Nothing | Hold::WaitsForPeer | Hold::Peer);
+            if !none && !path.waits {
                 *sums.ni.entry(path.ni).or_default() += 1;
             }
         }

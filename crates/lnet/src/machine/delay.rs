@@ -57,8 +57,9 @@ impl Lnet {
         true
     }
 
-    /// Forgets a message whose connection has died while it was delayed.
+    /// Forgets a message whose connection has died while its payload was left unread.
     pub(super) fn forget_held(&mut self, rx: RxId) {
+        self.answers.forget(rx);
         if !self.delays.is_empty() {
             let is_it = |held: &Held| matches!(held, Held::Receive(held, ..) if *held == rx);
             self.delays.held.retain(|_, (_, held)| !is_it(held));
@@ -97,10 +98,15 @@ impl Lnet {
     fn let_go(&mut self, now: Time, held: Held) {
         match held {
             Held::Send(id) => self.post_delayed(now, id),
-            Held::Receive(_, arrival, header) => match self.still_accepted(now, arrival, &header) {
-                Ok(sender) => self.take(now, arrival, header, sender),
-                Err(reason) => self.drop_message(now, arrival, &header, reason),
-            },
+            Held::Receive(_, arrival, header) => self.proceed(now, arrival, header),
+        }
+    }
+
+    /// Goes on with a message whose payload was left unread.
+    pub(super) fn proceed(&mut self, now: Time, arrival: Arrival, header: Header) {
+        match self.still_accepted(now, arrival, &header) {
+            Ok(sender) => self.take(now, arrival, header, sender),
+            Err(reason) => self.drop_message(now, arrival, &header, reason),
         }
     }
 

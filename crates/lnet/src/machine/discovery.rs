@@ -55,6 +55,12 @@ impl Lnet {
                 peers::Output::Added(id, nid) => self.peer_ni_added(id, nid),
                 peers::Output::Retired(id) => self.reap(id),
                 peers::Output::Moved { from, into } => self.move_gateway(from, into),
+                peers::Output::Ask(nid) => self.ask_for_word(now, nid),
+                peers::Output::Separated(peer) => {
+                    if self.routing.is_gateway(peer) {
+                        self.work.push_back(Work::Gateways);
+                    }
+                }
                 peers::Output::Removed(peer) => {
                     if self.routing.forget_gateway(peer) {
                         self.work.push_back(Work::Gateways);
@@ -102,7 +108,7 @@ impl Lnet {
 
     /// Does the next thing for a peer under discovery.
     pub(super) fn advance(&mut self, now: Time, peer: PeerId) {
-        match self.peers.step(peer) {
+        match self.peers.step(now, peer) {
             Some(Step::Ping(len)) => self.send_ping(now, peer, len),
             Some(Step::Push) => self.send_push(now, peer),
             None => {}
@@ -177,14 +183,16 @@ impl Lnet {
     }
 
     /// Uses ping info that is whole.
-    fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: &Decoded) {
+    pub(super) fn learn(&mut self, now: Time, peer: PeerId, from: Nid, decoded: &Decoded) {
         self.own.push_room = self.own.push_room.max(decoded.size).min(PingInfo::SIZE_MAX);
         self.gateway_described(peer, &decoded.info);
         let ours = self.own_nids();
-        let peer = self.peers.merge(peer, from, decoded, &ours);
+        let behind = self.nets_behind(peer);
+        let merged = self.peers.merge(peer, from, decoded, &ours, &behind);
         self.follow_peers(now);
         // Only now is it known which NIDs are its own.
-        self.note_statuses(now, peer, &decoded.info);
+        self.note_statuses(now, merged, &decoded.info);
+        self.peers.resume(merged);
         self.peers.resume(peer);
         self.follow_peers(now);
     }

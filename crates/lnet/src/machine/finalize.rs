@@ -6,6 +6,7 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid};
 
 use super::Lnet;
+use super::claims::Push;
 use super::message::{Arrival, Message, Stage};
 use crate::api::{EventDone, MdId};
 use crate::matching::Operation;
@@ -97,7 +98,7 @@ impl Lnet {
         self.deliver(ended, bytes);
     }
 
-    /// Ends a push to us: acknowledges it, then uses its ping info.
+    /// Ends a push to us: uses its ping info, then acknowledges it.
     fn finalize_push(
         &mut self,
         now: Time,
@@ -113,10 +114,11 @@ impl Lnet {
         }
         let accepted = bytes.len() as u32;
         self.count_received(arrival, &header, accepted);
-        if matches!(header.body, Body::Put { ack, .. } if ack != Handle::NONE) {
-            self.send_ack(now, &header, arrival, accepted);
-        }
         self.push_received(now, header.source, &bytes, header.payload_len);
+        if matches!(header.body, Body::Put { ack, .. } if ack != Handle::NONE) {
+            self.pushes.push(Push { header, arrival, accepted });
+            self.acknowledge_pushes(now);
+        }
     }
 
     /// Unlinks a descriptor. If nothing is under way there is an UNLINK event now.

@@ -26,6 +26,8 @@ pub(super) struct Message {
     pub(super) operation: Option<Operation>,
     /// Our NID, if it must be this one.
     pub(super) source: Option<Nid>,
+    /// The source in the header, if that is another: our NID to which a router brought the request.
+    pub(super) speaks_as: Option<Nid>,
     /// The router that brought the request, if this is the response to it.
     pub(super) router: Option<Nid>,
     /// The NID that it was sent to at first: another attempt begins from there.
@@ -92,6 +94,10 @@ pub(super) struct Sending {
     pub(super) peer_ni: PeerNiId,
     pub(super) deadline: Time,
     pub(super) committed: Time,
+    /// The LND cannot move it now: it has given back the credit of its interface.
+    pub(super) waits: bool,
+    /// It is a REPLY or an ACK of ours.
+    pub(super) answer: bool,
     pub(super) hold: Hold,
 }
 
@@ -134,6 +140,7 @@ impl Message {
             payload: Payload::Empty,
             operation: None,
             source,
+            speaks_as: None,
             router: None,
             target: header.target,
             retries: 0,

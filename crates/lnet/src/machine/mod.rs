@@ -1,6 +1,8 @@
 //! The machine as its owner sees it: inputs, outputs, time and settings.
 
+mod answers;
 mod check;
+mod claims;
 mod delay;
 mod descriptors;
 mod discovery;
@@ -38,10 +40,12 @@ use crate::health::{HEALTH_MAX, Health};
 use crate::matching::{Ended, Matching, Owner};
 use crate::ni::Ni;
 use crate::notice::Notice;
-use crate::peers::{PeerId, Peers};
+use crate::peers::{PeerId, PeerNiId, Peers};
 use crate::routing::{Routing, Timer};
 use crate::udsp::Udsp;
 
+use answers::Answers;
+use claims::Push;
 use delay::Delays;
 use loopback::Copying;
 use message::Messages;
@@ -70,6 +74,9 @@ pub struct Lnet {
     routing: Routing,
     rng: Rng,
     delays: Delays,
+    answers: Answers,
+    /// Pushes to us that wait for their ACK.
+    pushes: Vec<Push>,
     /// The pings that administrators requested, and their targets.
     queries: BTreeMap<QueryId, (MdId, Nid)>,
     next_query: u64,
@@ -90,6 +97,8 @@ enum Work {
     Post(MessageId),
     /// A message has got the router credit or the buffer that it waited for.
     Transit(MessageId),
+    /// A peer has taken answers: its requests may go on.
+    Requests(PeerNiId),
     /// A message needs a path: the peer that it waited for is discovered, or its last path failed.
     Launch(MessageId),
     /// An event of a descriptor of the machine's own.
@@ -137,6 +146,8 @@ impl Lnet {
             routing: Routing::new(config.routing),
             rng: Rng::new(config.interface_cookie),
             delays: Delays::default(),
+            answers: Answers::default(),
+            pushes: Vec::new(),
             queries: BTreeMap::new(),
             next_query: 0,
             stamps: 0,
@@ -239,6 +250,7 @@ impl Lnet {
                 match work {
                     Work::Post(message) => self.post_send(now, message),
                     Work::Transit(message) => self.pass(now, message),
+                    Work::Requests(peer_ni) => self.resume_requests(now, peer_ni),
                     Work::Launch(message) => self.launch(now, message),
                     Work::Own(event) => self.handle_own_event(now, event),
                     Work::Advance(peer) => self.advance(now, peer),
@@ -251,7 +263,13 @@ impl Lnet {
             }
             match self.peers.next_to_discover() {
                 Some(peer) => self.advance(now, peer),
-                None => return,
+                None if self.pushes.is_empty() => return,
+                None => {
+                    self.acknowledge_pushes(now);
+                    if self.work.is_empty() {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -262,6 +280,7 @@ impl Lnet {
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
             Owner::Probe(_) => self.probe_event(&event),
+            Owner::Word(id) => self.word_event(now, id, event),
             Owner::Service(_) => unreachable!("events of services are outputs"),
         }
     }

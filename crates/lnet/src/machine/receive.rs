@@ -11,7 +11,7 @@ use crate::health::Target;
 use crate::matching::{Found, Matched, Operation, Query};
 use crate::ni::NiId;
 use crate::notice::Notice;
-use crate::peers::{PeerNi, PeerNiId};
+use crate::peers::PeerNiId;
 
 impl Lnet {
     /// Takes a header. Its verdict, which names the message, is among the outputs at once.
@@ -37,6 +37,7 @@ impl Lnet {
     /// Takes a message that is for us, or for one whom we forward to.
     pub(super) fn take(&mut self, now: Time, arrival: Arrival, header: Header, sender: PeerNiId) {
         match header.target == arrival.ni || self.ni_of(header.target).is_some() {
+            true if self.hold_request(arrival, &header, sender) => {}
             true => self.dispatch(now, arrival, header),
             false => self.forward(now, arrival, header, sender),
         }
@@ -52,6 +53,7 @@ impl Lnet {
         let Some(ni) = self.ni_of(arrival.ni).map(|ni| ni.id) else {
             return Err("our interface is gone");
         };
+        self.check_source(arrival, header.source)?;
         self.note_ping(now, arrival, header);
         let ours = header.target == arrival.ni || self.ni_of(header.target).is_some();
         if !ours && !self.forwards() {
@@ -61,15 +63,28 @@ impl Lnet {
             return Err("a fault was asked for");
         }
         let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
-        let routed = header.source.net() != arrival.ni.net();
-        if routed && self.globals.drop_asym_route && ours {
-            let peer = self.peers.ni(sender).map(PeerNi::peer);
-            if peer.and_then(|peer| self.route_by(peer, header.source.net())).is_none() {
-                return Err("no route leads back by the gateway that it came from");
-            }
-        }
         self.heard(now, ni, sender, is_request(header));
+        self.ask_for_word(now, header.source);
         Ok(sender)
+    }
+
+    /// Says why the source of a message is not believed. A node sends as itself; a router brings what
+    /// is from networks behind it, and the routes say which those are. Without `drop_asym_route` the
+    /// route may go by another router.
+    fn check_source(&self, arrival: Arrival, source: Nid) -> Result<(), &'static str> {
+        if source == arrival.from {
+            return Ok(());
+        }
+        if source.net() == arrival.ni.net() {
+            return Err("its source is not the NID of its connection");
+        }
+        let sender = self.peers.owner(arrival.from);
+        let by_it = sender.and_then(|peer| self.route_by(peer, source.net())).is_some();
+        let by_another = !self.globals.drop_asym_route;
+        match by_it || (by_another && self.routing.routes_to(source.net()).next().is_some()) {
+            true => Ok(()),
+            false => Err("no route leads back to its source by the node that brought it"),
+        }
     }
 
     /// Something has come from a NID of a peer, by an interface of ours: both work.
@@ -96,7 +111,7 @@ impl Lnet {
             None => return,
             Some(Some(id)) => *id,
             Some(None) => {
-                // A fault rule delays it, and its payload is unread: its connection has ended.
+                // It waits, and its payload is unread: its connection has ended.
                 self.receiving.remove(rx.0);
                 return self.forget_held(rx);
             }

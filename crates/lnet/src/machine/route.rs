@@ -166,6 +166,16 @@ impl Lnet {
         best(near, |id| self.peer_ni_key(now, *id, None))
     }
 
+    /// Returns the networks that routes through a peer lead to.
+    pub(super) fn nets_behind(&self, peer: PeerId) -> Vec<Net> {
+        if !self.routing.is_gateway(peer) {
+            return Vec::new();
+        }
+        let configs = self.routing.routes().map(|(_, route)| route.config());
+        let by_it = configs.filter(|route| self.peers.owner(route.gateway) == Some(peer));
+        by_it.map(|route| route.net).collect()
+    }
+
     /// Returns the route by which a gateway leads to `net`, if there is one.
     pub(super) fn route_by(&self, peer: PeerId, net: Net) -> Option<RouteId> {
         let by = |route: &Route| self.peers.owner(route.config().gateway) == Some(peer);

@@ -97,14 +97,19 @@ impl Lnet {
             return Err(Errno::EHOSTUNREACH);
         }
         let unsolicited = criteria.class == Class::Response || criteria.forwarded.is_some();
-        let exact = self.peer_ni_for(now, target, unsolicited)?;
-        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
         // A router before another router knows the target only from the header.
         let to_next_router = criteria.forwarded.is_some() && !self.is_local(target.net());
-        if criteria.class == Class::Request && !to_next_router && !self.peers.is_up_to_date(peer) {
+        let discovers = criteria.class == Class::Request && !to_next_router;
+        let exact = self.peer_ni_for(now, target, unsolicited)?;
+        let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
+        if discovers && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
         }
-        let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL);
+        // A NID that has not named its peer gets what is for it, and nobody else does.
+        if criteria.class == Class::Request {
+            self.ask_for_word(now, target);
+        }
+        let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL) && self.peers.is_proven(target);
         let path = match given {
             Some(ni) => self.select_from(now, criteria, ni, exact, multi_rail),
             None if multi_rail && self.may_spread(criteria, exact) => self.select_any(now, peer),
@@ -284,7 +289,7 @@ impl Lnet {
         self.peers.ni(self.best_peer_ni(now, peer, net, None)?).map(PeerNi::nid)
     }
 
-    fn is_reachable(&self, target: Nid) -> bool {
+    pub(super) fn is_reachable(&self, target: Nid) -> bool {
         let near = |net: Net| self.is_local(net) || self.routing.leads_to(net);
         if near(target.net()) {
             return true;

@@ -14,6 +14,7 @@ use crate::api::{Get, MdId, Memory, Output, Put, ServiceId};
 use crate::credits::Account;
 use crate::health::Target;
 use crate::matching::{Begun, Owner, Request};
+use crate::ni::NiId;
 
 impl Lnet {
     /// Stores a descriptor's bytes at a portal of another node.
@@ -92,6 +93,27 @@ impl Lnet {
         self.settle(now);
     }
 
+    /// Takes note that an LND cannot move a message now: others may use the credit of the interface.
+    pub fn handle_waiting(&mut self, now: Time, message: MessageId) {
+        let Some(Stage::Sending(path)) = self.messages.get_mut(message).map(|one| &mut one.stage)
+        else {
+            return;
+        };
+        if path.hold != Hold::Both || std::mem::replace(&mut path.waits, true) {
+            return;
+        }
+        let woken = self.credits.give_back(Account::Ni(path.ni));
+        self.wake(woken, Hold::Granted);
+        self.settle(now);
+    }
+
+    /// Has the LND of an interface report what does not move.
+    fn relieve(&mut self, ni: NiId) {
+        if let Some(ni) = self.ni(ni).map(|ni| ni.config.nid) {
+            self.outputs.push_back(Output::Relieve { ni });
+        }
+    }
+
     /// Begins an operation of `md` and sends its request.
     pub(super) fn request(
         &mut self,
@@ -137,7 +159,8 @@ impl Lnet {
     pub(super) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
-        Message { router, ..Message::sent(header, Some(arrival.ni)) }
+        let speaks_as = router.and(Some(request.target));
+        Message { router, speaks_as, ..Message::sent(header, Some(arrival.ni)) }
     }
 
     /// Returns the header of the response to `request`: the NIDs change places.
@@ -184,12 +207,18 @@ impl Lnet {
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
         if !in_transit {
-            message.header.source = source;
+            message.header.source = message.speaks_as.unwrap_or(source);
         }
         message.header.target = target;
         let hold = Hold::Nothing;
-        message.stage = Stage::Sending(Sending { ni, peer_ni, deadline, committed: now, hold });
         let (md, body) = (message.md(), message.header.body);
+        let answer = !in_transit && matches!(body, Body::Ack { .. } | Body::Reply { .. });
+        let waits = false;
+        let path = Sending { ni, peer_ni, deadline, committed: now, waits, answer, hold };
+        message.stage = Stage::Sending(path);
+        if answer {
+            self.answers.begin(peer_ni);
+        }
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
             let request = Request {
                 target: Some(target),
@@ -248,7 +277,10 @@ impl Lnet {
         if path.hold == Hold::Peer {
             match self.credits.take(Account::Ni(path.ni), id) {
                 Some(true) => {}
-                Some(false) => return self.messages.live(id).hold(Hold::WaitsForNi),
+                Some(false) => {
+                    self.messages.live(id).hold(Hold::WaitsForNi);
+                    return self.relieve(path.ni);
+                }
                 None => return self.finalize_send(now, id, Err(Errno::ESHUTDOWN)),
             }
         }
@@ -328,7 +360,7 @@ impl Lnet {
 
     /// Gives back the credits of a message, the interface's first, and wakes whom they wake.
     pub(super) fn release(&mut self, path: Sending, payload_len: u32) {
-        if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
+        if !path.waits && matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted) {
             // The interface may have been removed, and its credits with it.
             let woken = self.credits.give_back(Account::Ni(path.ni));
             self.wake(woken, Hold::Granted);
@@ -336,6 +368,9 @@ impl Lnet {
         if matches!(path.hold, Hold::Both | Hold::Delayed | Hold::Granted | Hold::Peer) {
             let woken = self.credits.give_back(Account::Peer(path.peer_ni, payload_len));
             self.wake(woken, Hold::Peer);
+        }
+        if path.answer && self.answers.end(path.peer_ni) {
+            self.work.push_back(Work::Requests(path.peer_ni));
         }
         self.reap(path.peer_ni);
     }

@@ -25,6 +25,8 @@ pub(crate) enum Owner {
     Push(PeerId, u32),
     /// A recovery ping.
     Probe(Target),
+    /// A ping of a NID that has not named its peer.
+    Word(PeerNiId),
 }
 
 /// What was requested with a descriptor, so that only the node that was asked can answer.

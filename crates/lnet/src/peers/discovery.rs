@@ -27,7 +27,7 @@ pub(super) struct Discovery {
     waiting: VecDeque<PeerId>,
     active: BTreeSet<PeerId>,
     /// When peers are pinged again whose ping info was bad.
-    retries: Timers<PeerId>,
+    pub(super) retries: Timers<PeerId>,
 }
 
 /// What a peer under discovery needs next.
@@ -148,7 +148,7 @@ impl Peers {
     }
 
     /// Returns what a peer under discovery needs next. With nothing left to do, it is discovered.
-    pub(crate) fn step(&mut self, peer: PeerId) -> Option<Step> {
+    pub(crate) fn step(&mut self, now: Time, peer: PeerId) -> Option<Step> {
         let Discovery { active, retries, .. } = &self.discovery;
         if !active.contains(&peer) || retries.get(peer).is_some() {
             return None;
@@ -159,6 +159,12 @@ impl Peers {
             let len = found.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
             return (!state.has(PeerState::PING_SENT)).then_some(Step::Ping(len));
         }
+        if let Some(until) = self.waits_for_primary(now, peer) {
+            self.discovery.retries.set(peer, until);
+            return None;
+        }
+        let found = self.peer(peer)?;
+        let state = found.state;
         if self.is_push_due(found) {
             return Some(Step::Push);
         }
@@ -331,6 +337,7 @@ impl Peers {
             self.outputs.push_back(Output::Notice(notice));
         }
         self.outputs.extend(parked.into_iter().map(Output::Launch));
+        self.answer_claimants(peer);
         for query in queries {
             let nids = nids.clone();
             let result = Ok(PingReply { primary, multi_rail, pid: Pid::LUSTRE, nids });
@@ -350,12 +357,19 @@ impl Peers {
         found.state.insert(PeerState::REDISCOVER);
         let parked = std::mem::take(&mut found.parked);
         let queries = std::mem::take(&mut found.queries);
-        let primary = found.primary;
+        let (primary, hearsay) = (found.primary, found.hearsay);
         self.outputs.push_back(Output::Failed(peer, errno));
-        let notice = Notice::DiscoveryFailed { peer: primary, errno };
-        self.outputs.push_back(Output::Notice(notice));
+        if !hearsay {
+            let notice = Notice::DiscoveryFailed { peer: primary, errno };
+            self.outputs.push_back(Output::Notice(notice));
+        }
+        let forgotten = hearsay && parked.is_empty() && queries.is_empty();
         self.outputs.extend(parked.into_iter().map(|message| Output::Fail(message, errno)));
         self.outputs.extend(queries.into_iter().map(|query| Output::Answer(query, Err(errno))));
+        match forgotten {
+            true => self.delete(peer),
+            false => self.answer_claimants(peer),
+        }
     }
 
     /// Takes a peer out of discovery for good.

@@ -3,24 +3,28 @@
 use std::collections::BTreeSet;
 
 use fulmar_base::Errno;
-use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::{Decoded, Features, NiStatus, PingInfo};
+use fulmar_lnet_wire::{Net, Nid};
 
 use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
 
 impl Peers {
     /// Uses the ping info that `peer` has sent from its NID `from`, and returns the peer that it
-    /// turns out to be. `ours` are the NIDs of this node.
+    /// turns out to be. `ours` are the NIDs of this node, `behind` the networks that it reaches by
+    /// `peer`.
     pub(crate) fn merge(
         &mut self,
         peer: PeerId,
         from: Nid,
         decoded: &Decoded,
         ours: &[Nid],
+        behind: &[Net],
     ) -> PeerId {
         let (info, size) = (&decoded.info, decoded.size);
         let discovers = self.own.discovers && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
+        let primary = info.primary().filter(|nid| multi_rail && self.may_be_of(peer, *nid, ours));
+        let peer = primary.map_or(peer, |primary| self.own_word(peer, from, primary, behind));
         let Some(found) = self.peer_mut(peer) else { return peer };
         found.state.set(PeerState::NO_DISCOVERY, !discovers);
         let routes = !info.features.has(Features::RTE_DISABLED);
@@ -42,10 +46,12 @@ impl Peers {
         if !was_multi_rail {
             self.become_multi_rail(peer);
         }
-        let primary = info.primary().filter(|nid| self.may_be_of(peer, *nid, ours));
         let Some(primary) = primary else { return peer };
-        let peer = self.rename(peer, primary);
-        self.adopt(peer, from, info, ours);
+        let (peer, confirmed) = self.speaker(peer, from, primary, behind);
+        if confirmed {
+            self.adopt(peer, from, info, ours);
+            self.prove_behind(peer, behind);
+        }
         peer
     }
 
@@ -97,28 +103,8 @@ impl Peers {
         foreign && !nid.is_any() && !nid.is_loopback()
     }
 
-    /// Gives a peer the primary NID that it lists. If another record has it, that one absorbs
-    /// this one.
-    fn rename(&mut self, peer: PeerId, primary: Nid) -> PeerId {
-        let owner = self.owner(primary);
-        let Some(found) = self.peer_mut(peer) else { return peer };
-        if found.primary == primary || found.state.has(PeerState::CONFIGURED) {
-            return peer;
-        }
-        match owner {
-            Some(other) if other != peer => {
-                self.absorb(peer, other);
-                other
-            }
-            _ => {
-                found.primary = primary;
-                peer
-            }
-        }
-    }
-
     /// Moves all that is known of `from`, and waits for it, to `into`.
-    fn absorb(&mut self, from: PeerId, into: PeerId) {
+    pub(super) fn absorb(&mut self, from: PeerId, into: PeerId) {
         for nid in self.nids_of(from) {
             self.add_nid(into, nid);
         }
@@ -132,6 +118,8 @@ impl Peers {
         if !found.state.has(PeerState::CONFIGURED) {
             found.state.insert(PeerState::MULTI_RAIL);
         }
+        found.hearsay = false;
+        found.claimants.extend(gone.claimants);
         found.sequence = gone.sequence;
         found.info_size = found.info_size.max(gone.info_size);
         found.pair = gone.pair.or(found.pair);
@@ -140,6 +128,9 @@ impl Peers {
         found.queries.extend(gone.queries);
         if waits {
             self.queue(into);
+        }
+        if !self.has(into, PeerState::DISCOVERING) {
+            self.answer_claimants(into);
         }
     }
 
@@ -151,6 +142,9 @@ impl Peers {
             return;
         }
         let mut listed: BTreeSet<Nid> = info.entries.iter().map(|entry| entry.nid).collect();
+        if let Some(found) = self.peer_mut(peer) {
+            found.listed = listed.iter().copied().collect();
+        }
         listed.insert(from);
         for nid in self.nids_of(peer) {
             if !listed.contains(&nid) && !configured {
@@ -168,33 +162,9 @@ impl Peers {
         }
     }
 
-    /// Gives a peer a NID that it lists, unless another is known by it.
-    fn claim(&mut self, peer: PeerId, nid: Nid) {
-        let owner = self.owner(nid);
-        if owner == Some(peer) || (owner.is_none() && self.is_full()) {
-            return;
-        }
-        if let Some(other) = owner.and_then(|owner| self.peer(owner)) {
-            let known = other.primary == nid && other.state.has(PeerState::MULTI_RAIL);
-            if known || other.state.has(PeerState::CONFIGURED) {
-                return;
-            }
-        }
-        self.add_nid(peer, nid);
-        if let Some(owner) = owner.filter(|owner| self.nids_of(*owner).is_empty()) {
-            // Queries for a NID that has turned out to be this peer's are for this peer.
-            let queries = self.peer_mut(owner).map(|gone| std::mem::take(&mut gone.queries));
-            self.delete(owner);
-            let queries = queries.filter(|queries| !queries.is_empty());
-            if let (Some(found), Some(queries)) = (self.peer_mut(peer), queries) {
-                found.queries.extend(queries);
-                self.queue(peer);
-            }
-        }
-    }
-
     /// Deletes a peer. What waited for its discovery is sent anew, and may make another record.
     pub(crate) fn delete(&mut self, peer: PeerId) {
+        self.answer_claimants(peer);
         let Some(gone) = self.take_out(peer) else { return };
         self.outputs.extend(gone.parked.into_iter().map(Output::Launch));
         let cancelled = |query| Output::Answer(query, Err(Errno::ECANCELED));

@@ -8,6 +8,7 @@
 //! poll_output                              what follows from all of these
 //! ```
 
+mod claims;
 mod configure;
 mod discovery;
 mod merge;
@@ -17,7 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId};
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
@@ -86,6 +87,10 @@ pub(crate) struct PeerNi {
     nid: Nid,
     peer: PeerId,
     stamp: u64,
+    /// Ping info that came from this NID itself names the primary NID of its peer.
+    proven: bool,
+    /// It was asked for that.
+    asked: bool,
     /// Our NID that a peer without multi-rail knows us by.
     preferred: Option<Nid>,
     status: NiStatus,
@@ -125,6 +130,18 @@ pub(crate) struct Peer {
     primary: Nid,
     state: PeerState,
     nis: Vec<PeerNiId>,
+    /// The NIDs in its latest ping info from its primary NID.
+    listed: Vec<Nid>,
+    /// The primary NID that its latest ping info names, if that is another than its own.
+    claimed: Option<Nid>,
+    /// Since when it waits for the primary NID that it claims.
+    waits_since: Option<Time>,
+    /// How many unconfirmed claims it has made.
+    claims: u32,
+    /// The peers that claim the primary NID of this one, and wait for what it answers to a ping.
+    claimants: Vec<PeerId>,
+    /// It is known only from a claim.
+    hearsay: bool,
     /// The sequence number of its latest ping info.
     sequence: u32,
     /// The sequence number of our ping info that it has acknowledged.
@@ -179,6 +196,10 @@ pub(crate) enum Output {
         from: PeerId,
         into: PeerId,
     },
+    /// This NID is to be asked for its peer.
+    Ask(Nid),
+    /// A NID of this peer is a peer of its own now.
+    Separated(PeerId),
     /// A peer is deleted.
     Removed(PeerId),
     /// The discovery of a peer can go on: [`Peers::step`].
@@ -244,6 +265,8 @@ impl PeerNi {
             nid,
             peer,
             stamp: 0,
+            proven: false,
+            asked: false,
             preferred: None,
             status: NiStatus::UP,
             reported_down: false,
@@ -287,6 +310,12 @@ impl Peer {
             primary,
             state: PeerState::default(),
             nis: Vec::new(),
+            listed: Vec::new(),
+            claimed: None,
+            waits_since: None,
+            claims: 0,
+            claimants: Vec::new(),
+            hearsay: false,
             sequence: 0,
             pushed: 0,
             info_size: 0,

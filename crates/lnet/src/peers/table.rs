@@ -38,10 +38,10 @@ impl Peers {
         self.owner(nid).and_then(|peer| self.peer(peer)).map_or(nid, |peer| peer.primary)
     }
 
-    /// Returns whether both NIDs belong to one known node.
+    /// Returns whether both NIDs belong to one known node, and have said so.
     pub(crate) fn same_peer(&self, a: Nid, b: Nid) -> bool {
         let owner = self.owner(a);
-        owner.is_some() && owner == self.owner(b)
+        owner.is_some() && owner == self.owner(b) && self.is_proven(a) && self.is_proven(b)
     }
 
     /// Returns whether other nodes have filled the table.
@@ -75,6 +75,7 @@ impl Peers {
         let Some(ni) = self.ni_mut(id) else { return };
         let from = std::mem::replace(&mut ni.peer, to);
         if from != to {
+            ni.proven = false;
             if let Some(old) = self.peer_mut(from) {
                 old.nis.retain(|other| *other != id);
             }

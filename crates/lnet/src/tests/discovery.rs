@@ -339,12 +339,30 @@ fn a_peer_is_renamed_to_the_primary_that_it_asks_for() {
     post(&mut s, tcp(3));
     let ping = s.sent_one();
     s.answer_ping(&ping, &bytes(&info(1, &[tcp(2), tcp(3)])));
+    let ping = s.sent_one();
+    assert_eq!(ping.next_hop, tcp(2), "the primary must agree");
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(2), tcp(3)])));
     let push = s.sent_one();
-    assert_eq!(push.next_hop, tcp(3), "the way that the reply came");
     s.answer_push(&push);
     assert_eq!(s.lnet.peers()[0].primary, tcp(2));
     assert_eq!(nids(&s), [[tcp(2), tcp(3)]]);
     assert!(is_put(&s.sent_one()));
+}
+
+#[test]
+fn a_nid_that_a_peer_only_lists_gets_its_messages_itself_and_is_asked() {
+    let mut s = multi_rail(&[tcp(2)]);
+    s.receive_push(tcp(2), &info(2, &[tcp(2), tcp(3)]));
+    s.drain();
+    for _ in 0..4 {
+        post(&mut s, tcp(3));
+    }
+    let (pings, puts): (Vec<_>, Vec<_>) = s.sent().into_iter().partition(|sent| !is_put(sent));
+    assert!(puts.len() == 4 && puts.iter().all(|put| put.next_hop == tcp(3)));
+    let [ping] = &pings[..] else { panic!("{pings:?}") };
+    assert_eq!(ping.next_hop, tcp(3));
+    s.answer_ping(ping, &bytes(&info(1, &[tcp(3)])));
+    assert_eq!(nids(&s), [[tcp(2)], [tcp(3)]]);
 }
 
 #[test]
@@ -353,6 +371,9 @@ fn a_record_is_absorbed_by_that_of_its_primary() {
     post(&mut s, tcp(3));
     let ping = s.sent_one();
     assert_eq!(ping.next_hop, tcp(3));
+    s.answer_ping(&ping, &bytes(&info(2, &[tcp(2), tcp(3)])));
+    let ping = s.sent_one();
+    assert_eq!(ping.next_hop, tcp(2), "the primary must agree");
     s.answer_ping(&ping, &bytes(&info(2, &[tcp(2), tcp(3)])));
     assert_eq!(nids(&s), [[tcp(2), tcp(3)]]);
     assert!(is_put(&s.sent_one()), "what waited for the one goes to the other");
@@ -365,10 +386,15 @@ fn a_nid_that_answers_and_is_not_listed_still_gets_its_message() {
     post(&mut s, tcp(3));
     let ping = s.sent_one();
     s.answer_ping(&ping, &bytes(&info(1, &[tcp(2)])));
-    let push = s.sent_one();
-    s.answer_push(&push);
+    let ping = s.sent_one();
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(2)])));
+    for primary in [tcp(2), tcp(3)] {
+        let push = s.sent_one();
+        assert_eq!(push.next_hop, primary);
+        s.answer_push(&push);
+    }
     assert!(is_put(&s.sent_one()));
-    assert_eq!(nids(&s), [[tcp(2), tcp(3)]]);
+    assert_eq!(nids(&s), [[tcp(3)], [tcp(2)]]);
 }
 
 #[test]

@@ -253,6 +253,11 @@ impl Pair {
                 self.nodes[n].write(to, &bytes);
                 self.nodes[n].lnet.handle_copied(self.now, copy);
             }
+            Output::Relieve { .. } => {
+                for message in self.nodes[n].sending.clone() {
+                    self.nodes[n].lnet.handle_waiting(self.now, message);
+                }
+            }
             Output::Event { event, .. } => self.handle_event(n, event),
             Output::Allocate { .. } | Output::Release { .. } => unreachable!("nobody routes"),
             Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}

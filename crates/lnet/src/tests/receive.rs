@@ -384,3 +384,76 @@ fn removing_an_entry_unlinks_its_descriptor() {
     assert_eq!(s.event().kind, EventKind::Unlink);
     assert_eq!(s.lnet.me_unlink(s.now, SERVICE, me), Err(Errno::ENOENT));
 }
+
+#[test]
+fn a_source_that_is_not_the_nid_of_its_connection_is_not_believed() {
+    let mut s = Script::new();
+    for source in [tcp(3), "10.0.0.3@tcp7".parse().unwrap()] {
+        let header = Header { source, ..ping_from(tcp(2)) };
+        s.receive_header(tcp(1), tcp(2), header);
+        let verdicts = s.verdicts();
+        assert!(matches!(verdicts[..], [(_, Verdict::Receive(Sink::Discard { len: 0 }))]));
+        assert_eq!(s.sent(), []);
+    }
+    assert_eq!(s.lnet.stats().drop_count, 2);
+    assert!(s.lnet.peers().is_empty(), "nobody is remembered");
+}
+
+#[test]
+fn a_peer_that_takes_no_answers_is_not_listened_to() {
+    let mut s = Script::new();
+    let ping = |s: &mut Script| s.receive_header(tcp(1), tcp(2), ping_from(tcp(2)));
+    let mut waiting = Vec::new();
+    for n in 0..1000 {
+        ping(&mut s);
+        let (_, verdict) = s.verdicts()[0];
+        if verdict == Verdict::Wait {
+            assert_eq!(n, 512);
+            break;
+        }
+        waiting.extend(s.sent());
+    }
+    assert_eq!(waiting.len(), 8, "the credits of the peer");
+    // Another peer is answered.
+    s.receive_header(tcp(1), tcp(3), ping_from(tcp(3)));
+    assert_eq!(s.sent_one().next_hop, tcp(3));
+    // As the answers leave, the request goes on.
+    let mut answered = 0;
+    s.drain();
+    while let Some(reply) = waiting.pop() {
+        answered += 1;
+        s.done(&reply);
+        waiting.extend(s.sent());
+        let resumed = !s.verdicts().is_empty();
+        assert_eq!(resumed, answered == 256);
+    }
+    assert_eq!(answered, 513);
+}
+
+#[test]
+fn a_request_that_waits_ends_with_its_connection() {
+    let mut s = Script::new();
+    let mut last = RxId(0);
+    for _ in 0..513 {
+        last = s.receive_header(tcp(1), tcp(2), ping_from(tcp(2)));
+    }
+    assert_eq!(s.verdicts().last(), Some(&(last, Verdict::Wait)));
+    s.lnet.handle_receive_done(s.now, last, Err(Errno::ECONNRESET));
+    let mut under_way = s.sent();
+    while let Some(reply) = under_way.pop() {
+        s.done(&reply);
+        under_way.extend(s.sent());
+    }
+    assert_eq!(s.lnet.is_idle(), Ok(()));
+}
+
+fn ping_from(source: Nid) -> Header {
+    Header {
+        target: tcp(1),
+        source,
+        target_pid: Pid::LUSTRE,
+        source_pid: Pid::LUSTRE,
+        payload_len: 0,
+        body: ping_body(0, 272),
+    }
+}

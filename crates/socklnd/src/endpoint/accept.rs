@@ -10,6 +10,7 @@ use fulmar_wire::{DecodeError, Order};
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake, Step};
+use crate::handshakes::Limits;
 use crate::peer::{CallJudgement, Known, PeerKey};
 use fulmar_lnd::{NiConfig, Notice};
 
@@ -31,15 +32,17 @@ impl Socklnd {
             self.notice(Notice::UnprivilegedPort { remote });
             return None;
         }
-        if self.handshakes >= self.config.handshakes_max {
-            self.counters.refused_handshakes += 1;
-            self.notice(Notice::TooManyHandshakes { remote });
-            return None;
+        let limits = Limits {
+            all: self.config.handshakes_max,
+            of_address: self.config.handshakes_per_address,
+        };
+        if let Some(oldest) = self.handshakes.replaced_by(remote.ip(), limits) {
+            self.give_up(oldest);
         }
         self.counters.accepted += 1;
-        self.handshakes += 1;
         let phase = Phase::Called(None, Handshake::called());
         let conn = self.new_conn(Conn { local, remote, phase, tx: Tx::default() });
+        self.handshakes.add(conn, remote.ip());
         self.timers.set(Timer::Conn(conn), now + self.config.accept_timeout);
         Some(conn)
     }
@@ -74,10 +77,18 @@ impl Socklnd {
         }
     }
 
+    /// Ends an incoming connection whose handshake takes longer than others can wait.
+    fn give_up(&mut self, conn: ConnId) {
+        let remote = self.conns[&conn].remote;
+        self.counters.refused_handshakes += 1;
+        self.notice(Notice::TooManyHandshakes { remote });
+        self.refuse(conn, None);
+    }
+
     /// Ends an incoming connection without an answer, except perhaps for a last message.
     pub(super) fn refuse(&mut self, conn: ConnId, word: Option<Vec<u8>>) {
         self.counters.handshake_failures += 1;
-        self.handshakes -= 1;
+        self.handshakes.remove(conn);
         let flush = word.is_some();
         if let Some(head) = word {
             self.write_last(conn, head);
@@ -122,14 +133,18 @@ impl Socklnd {
             return self.refuse(id, None);
         };
         let remote = self.conns[&id].remote;
-        let peer = identity(&ni, remote, hello.source);
+        let Some(peer) = self.identity(&ni, remote, hello.source) else {
+            self.counters.refused_identity += 1;
+            self.notice(Notice::WrongAddress { remote, claimed: source });
+            return self.refuse(id, None);
+        };
         let key = PeerKey { ni: ni.nid, peer };
         let state = self.peers.entry(key).or_default();
         let judgement = state.judge_call(&key, remote.ip(), kind, hello);
         let word = |kind| handshake::answer(&ni, hello.source.nid, hello.version, kind);
         match judgement {
             CallJudgement::Accept => {
-                self.handshakes -= 1;
+                self.handshakes.remove(id);
                 self.write(now, id, word(kind), Written::Handshake);
                 let imposed = peer != hello.source;
                 let known = Known::from_hello(hello);
@@ -147,16 +162,19 @@ impl Socklnd {
             }
         }
     }
-}
 
-/// Returns the identity of an incoming peer. Spec: lnet-wire §2.5; the crate documentation has the
-/// deviations with their reasons.
-fn identity(ni: &NiConfig, remote: SocketAddr, claimed: ProcessId) -> ProcessId {
-    if is_privileged(remote) || claimed.nid.ip() == Some(remote.ip()) {
-        return claimed;
+    /// Returns the identity of an incoming peer; `None` if it claims that of another. Spec:
+    /// lnet-wire §2.5; the crate documentation has the deviations with their reasons.
+    fn identity(&self, ni: &NiConfig, remote: SocketAddr, claimed: ProcessId) -> Option<ProcessId> {
+        let own = claimed.nid.ip() == Some(remote.ip());
+        let allowed = || self.config.accept_nid.iter().any(|a| a.accepts(claimed.nid, remote.ip()));
+        if claimed.nid.net() == ni.nid.net() && (own || allowed()) {
+            return Some(claimed);
+        }
+        let pid = Pid(u32::from(remote.port()) | Pid::USER_FLAG);
+        let invented = ProcessId { nid: Nid::of_ip(ni.nid.net(), remote.ip()), pid };
+        (!is_privileged(remote)).then_some(invented)
     }
-    let pid = Pid(u32::from(remote.port()) | Pid::USER_FLAG);
-    ProcessId { nid: Nid::of_ip(ni.nid.net(), remote.ip()), pid }
 }
 
 /// Answers with the version that the peer should use.

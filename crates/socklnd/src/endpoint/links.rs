@@ -53,7 +53,9 @@ impl Socklnd {
         let conn = self.conns.get_mut(&id).expect("it was being opened");
         let in_set = key.peer.nid.ip() == Some(conn.remote.ip());
         let rx = Rx::new(known.version, order, now);
-        conn.phase = Phase::Open(Open { key, kind, imposed, rx, opened: now, last_used: 0 });
+        let (slow_until, last_used) = (Time::ZERO, 0);
+        let open = Open { key, kind, imposed, rx, opened: now, slow_until, last_used };
+        conn.phase = Phase::Open(open);
         self.timers.set(Timer::Conn(id), now + self.config.timeout);
         let peer = self.peers.entry(key).or_default();
         peer.links.push(Link { conn: id, kind, in_set, retired: None });
@@ -88,7 +90,7 @@ impl Socklnd {
             }
             Phase::Called(..) => {
                 self.counters.handshake_failures += 1;
-                self.handshakes -= 1;
+                self.handshakes.remove(id);
                 self.forget_conn(id);
             }
         }

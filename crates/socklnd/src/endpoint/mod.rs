@@ -4,6 +4,7 @@ mod accept;
 mod dial;
 mod links;
 mod paths;
+mod relief;
 mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,6 +24,7 @@ use fulmar_wire::DecodeError;
 
 use crate::conn::{Conn, Phase};
 use crate::handshake::Step;
+use crate::handshakes::Handshakes;
 use crate::peer::{Peer, PeerKey};
 use crate::{Config, ConnInfo, Counters, PeerInfo};
 use links::{Cause, Ending};
@@ -42,8 +44,7 @@ pub struct Socklnd {
     outputs: VecDeque<Output>,
     counters: Counters,
     last_conn: u64,
-    /// The number of incoming connections in their handshake.
-    handshakes: usize,
+    handshakes: Handshakes,
     /// The number of messages sent; orders the use of connections.
     transmitted: u64,
 }
@@ -56,6 +57,8 @@ enum Timer {
     Dial(PeerKey),
     /// Keepalive check of a silent peer.
     Keepalive(PeerKey),
+    /// Messages of the interface may have stopped to move.
+    Relief(Nid),
 }
 
 impl Socklnd {
@@ -72,7 +75,7 @@ impl Socklnd {
             outputs: VecDeque::new(),
             counters: Counters::default(),
             last_conn: 0,
-            handshakes: 0,
+            handshakes: Handshakes::default(),
             transmitted: 0,
         }
     }
@@ -346,6 +349,12 @@ impl Lnd for Socklnd {
         self.route(now, request);
     }
 
+    fn relieve(&mut self, now: Time, nid: Nid) {
+        if self.timers.get(Timer::Relief(nid)).is_none() {
+            self.report_waiting(now, nid);
+        }
+    }
+
     /// # Panics
     /// If the connection is open and has no message that waits for a verdict, or the sink is larger
     /// than its payload.
@@ -396,6 +405,7 @@ impl Lnd for Socklnd {
                 Timer::Conn(conn) => self.handle_conn_timer(now, conn),
                 Timer::Dial(key) => self.handle_dial_timer(now, key),
                 Timer::Keepalive(key) => self.handle_keepalive_timer(now, key),
+                Timer::Relief(nid) => self.report_waiting(now, nid),
             }
         }
     }

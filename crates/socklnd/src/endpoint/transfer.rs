@@ -150,6 +150,7 @@ impl Socklnd {
         if let Dialling::Idle = peer.dialler.state {
             peer.dialler.begin_round(now, &self.config);
         }
+        self.outputs.push_back(Output::Waiting { message: request.message });
         peer.queue.push_back(Queued { since: now, request });
         self.settle(now, key);
     }
@@ -202,9 +203,13 @@ impl Socklnd {
         self.transmitted += 1;
         open.last_used = self.transmitted;
         let len = head.len() as u64 + u64::from(payload.len());
+        let waits = now < open.slow_until;
         conn.tx.push(now, len, written);
         let checksum = version == Version::V2 && self.config.enable_csum;
         self.outputs.push_back(Output::Stream(Stream::Write { conn: id, head, payload, checksum }));
+        if waits {
+            self.outputs.push_back(Output::Waiting { message });
+        }
     }
 
     fn receive(&mut self, id: ConnId, mut header: Header) {

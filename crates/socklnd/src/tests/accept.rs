@@ -168,6 +168,21 @@ fn secure_takes_privileged_ports_only() {
 }
 
 #[test]
+fn a_nid_with_another_address_or_network_is_refused() {
+    let elsewhere: Nid = "10.0.0.1@tcp7".parse().unwrap();
+    for (nid, remote) in [(LOW, addr(HIGH, 1023)), (elsewhere, addr(LOW, 1023))] {
+        let mut script = Script::new();
+        let conn = script.accepted_from(remote).unwrap();
+        script.feed(conn, &called_with(&hello(nid, ConnKind::CONTROL, Version::V3)));
+        let outputs = script.expect_notice(&Notice::WrongAddress { remote, claimed: nid });
+        let close = Output::Stream(Stream::Close { conn, flush: false });
+        assert!(outputs.contains(&close), "{outputs:?}");
+        assert_eq!(script.machine.counters().refused_identity, 1);
+        assert_eq!(script.machine.peers(), []);
+    }
+}
+
+#[test]
 fn an_unprivileged_peer_with_another_address_gets_its_own_identity() {
     for (claimed, ip) in [(HIGH, "10.0.0.9"), (LOW, "fd00::9")] {
         let mut script = Script::with(open_to_all());
@@ -251,7 +266,7 @@ fn the_higher_nid_wins_simultaneous_dials() {
 
 #[test]
 fn only_a_peer_at_the_dialled_address_loses_a_race() {
-    let mut script = Script::new();
+    let mut script = Script::with(two_addresses());
     script.send(LOW, 1, 0);
     script.dialled();
     let conn = script.accepted_from("10.0.7.7:1023".parse().unwrap()).unwrap();

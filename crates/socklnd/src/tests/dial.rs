@@ -54,7 +54,7 @@ fn a_peer_that_called_us_is_not_dialled() {
 
 #[test]
 fn a_connection_from_another_address_carries_messages_outside_the_set() {
-    let mut script = Script::new();
+    let mut script = Script::with(two_addresses());
     script.opens_all(HIGH);
     // A second rail of the peer; then the first fails.
     let conn = script.accepted_from("10.0.7.7:1000".parse().unwrap()).unwrap();
@@ -284,7 +284,7 @@ fn messages_for_a_refusing_peer_time_out() {
 
 #[test]
 fn three_refusals_are_enough_when_there_is_one_of_each_kind() {
-    let mut script = Script::new();
+    let mut script = Script::with(two_addresses());
     script.opens_all(HIGH);
     script.machine.set_conns_per_peer(OURS, 2);
     // Nothing changes until the set is checked again, as after a failure.

@@ -6,7 +6,8 @@ use fulmar_lnd::Closed;
 
 #[test]
 fn silent_peers_are_cheap_harmless_and_time_out() {
-    let config = Config { handshakes_max: 20_000, ..Config::default() };
+    let config =
+        Config { handshakes_max: 20_000, handshakes_per_address: 20_000, ..Config::default() };
     let mut script = Script::with(config);
     for caller in 0..10_000u32 {
         let nid = Nid::small(Net::TCP, 0x0b00_0000 | caller);
@@ -27,25 +28,49 @@ fn silent_peers_are_cheap_harmless_and_time_out() {
 }
 
 #[test]
-fn incoming_handshakes_are_limited() {
-    let config = Config { handshakes_max: 2, ..Config::default() };
+fn the_oldest_handshake_of_an_address_gives_way() {
+    let config = Config { handshakes_per_address: 2, ..Config::default() };
     let mut script = Script::with(config);
-    let first = script.accepted(LOW);
-    let second = script.accepted(LOW);
-    let remote = addr(LOW, 1023);
-    assert_eq!(script.accepted_from(remote), None);
-    script.expect_notice(&Notice::TooManyHandshakes { remote });
+    let [first, second] = [(); 2].map(|()| script.accepted(LOW));
+    let third = script.accepted(LOW);
+    let outputs = script.expect_notice(&Notice::TooManyHandshakes { remote: addr(LOW, 1023) });
+    let close = Output::Stream(Stream::Close { conn: first, flush: false });
+    assert!(outputs.contains(&close), "{outputs:?}");
     assert_eq!(script.machine.counters().refused_handshakes, 1);
     // A slot becomes free after an agreement, a refusal and an end.
     let mut bytes = request(OURS);
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
-    script.feed(first, &bytes);
-    let third = script.accepted(LOW);
-    script.feed(second, b"nonsense");
+    script.feed(second, &bytes);
+    script.feed(third, b"nonsense");
+    let fourth = script.accepted(LOW);
+    script.machine.handle_closed(script.now, fourth, Closed::Eof);
     script.accepted(LOW);
-    script.machine.handle_closed(script.now, third, Closed::Eof);
     script.accepted(LOW);
-    assert_eq!(script.accepted_from(remote), None);
+    assert_eq!(script.machine.counters().refused_handshakes, 1);
+    // Others are not affected.
+    script.accepted(HIGH);
+    assert_eq!(script.machine.counters().refused_handshakes, 1);
+}
+
+#[test]
+fn messages_that_do_not_move_are_reported_when_credits_are_short() {
+    let mut script = Script::new();
+    script.send(HIGH, 1, 0);
+    assert_eq!(script.waiting(), [1], "it waits for a connection");
+    script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
+    script.waiting();
+    script.send(LOW, 2, 0);
+    script.machine.relieve(script.now, OURS);
+    assert_eq!(script.waiting(), [], "the socket may accept it soon");
+    script.wait(Duration::from_millis(20));
+    assert_eq!(script.waiting(), [2]);
+    script.send(LOW, 3, 0);
+    assert_eq!(script.waiting(), [3], "the peer does not read");
+    script.wait_secs(10);
+    script.send(LOW, 4, 0);
+    assert_eq!(script.waiting(), [], "it may read again");
+    script.machine.relieve(script.now, OURS);
+    assert_eq!(script.waiting(), [2, 3, 4]);
 }
 
 /// For any bytes in any pieces, with and without a valid start: nothing panics, and every message

@@ -22,7 +22,7 @@ use fulmar_lnet_wire::socklnd::{ConnKind, FrameHeader, Hello, Version};
 use fulmar_lnet_wire::{Body, Handle, Header, Net, Nid, Pid, ProcessId};
 use fulmar_wire::Order;
 
-use crate::{AcceptMode, Config, Socklnd, checksum};
+use crate::{AcceptMode, AcceptNid, Config, Socklnd, checksum};
 
 /// The machine under test has the NID in the middle, so that it loses and wins races.
 const LOW: Nid = Nid::small(Net::TCP, 0x0a00_0001);
@@ -50,6 +50,12 @@ impl Script {
 
     /// Returns the outputs, and closes connections to be closed: no more of them had been written.
     fn outputs(&mut self) -> Vec<Output> {
+        let mut outputs = self.all_outputs();
+        outputs.retain(|output| !matches!(output, Output::Waiting { .. }));
+        outputs
+    }
+
+    fn all_outputs(&mut self) -> Vec<Output> {
         let mut outputs = Vec::new();
         while let Some(output) = self.machine.poll_output() {
             if let Output::Stream(Stream::Close { conn, .. }) = output {
@@ -58,6 +64,15 @@ impl Script {
             outputs.push(output);
         }
         outputs
+    }
+
+    /// Returns the messages that do not move, and drops other outputs.
+    fn waiting(&mut self) -> Vec<u64> {
+        let waiting = |output| match output {
+            Output::Waiting { message } => Some(message.0),
+            _ => None,
+        };
+        self.all_outputs().into_iter().filter_map(waiting).collect()
     }
 
     /// Returns the outputs without news.
@@ -339,6 +354,12 @@ fn rx_on(conn: ConnId) -> RxId {
 
 fn inline(len: u32) -> Verdict {
     Verdict::Receive(Sink::Inline { len })
+}
+
+/// Lets all peers connect from another address too.
+fn two_addresses() -> Config {
+    let accept_nid = AcceptNid::parse_list("*@tcp from 10.0.7.7").unwrap();
+    Config { accept_nid, ..Config::default() }
 }
 
 fn open_to_all() -> Config {

@@ -193,7 +193,7 @@ impl Pair {
                 }
                 Output::Completed { rx, result } => self.complete((node, ConnId(rx.0)), result),
                 Output::Sent { message, result } => self.sent.push((node, message.0, result)),
-                Output::Path { .. } => {}
+                Output::Path { .. } | Output::Waiting { .. } => {}
                 Output::Notice(notice) => self.notices.push(notice),
             }
         }

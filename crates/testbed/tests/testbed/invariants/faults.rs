@@ -80,7 +80,14 @@ fn a_message_dropped_before_sending_uses_the_other_interface() {
     let plan = Plan::at(&[0, 0]).troubled();
     let Some(world) = World::new(&[plan.clone(), plan]) else { return };
     let [a, other] = &world.members[..] else { unreachable!("two nodes") };
-    a.put_well(other, 8);
+    // Each NID has been asked whose it is: nothing else arrives later and raises the health.
+    for _ in 0..8 {
+        a.put_well(other, 8);
+        other.put_well(a, 8);
+    }
+    for member in [a, other] {
+        until("nothing is under way", || member.look(|lnet| lnet.is_idle()).is_ok());
+    }
     // Health is read before it has recovered.
     slow_recovery(a, 5);
     let rule = fails(FailureClass::LocalDropped);

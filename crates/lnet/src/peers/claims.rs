@@ -1,0 +1,354 @@
+//! Which NIDs belong to one peer: what a NID says of itself and what its primary NID says must agree.
+//!
+//! ```text
+//! ping info from X names X      its word: the record of X, with the NIDs that it lists
+//!                X names P      if P lists X: X joins the record of P
+//!                               otherwise P is pinged, and X waits for what P answers
+//! P is behind X, a gateway       X joins the record of P: only X could tell what P says
+//! P lists X, X is unknown       X joins, but until X has named P, messages for X go to X alone
+//! P lists X, X has said nothing  the same, and X is pinged
+//! P lists X, X has named itself X is pinged, and joins if it names P now
+//! ```
+//!
+//! A kernel node believes whoever speaks first. Then one push takes the messages for another node.
+
+use std::time::Duration;
+
+use fulmar_base::Time;
+use fulmar_lnet_wire::ping::PingInfo;
+use fulmar_lnet_wire::{Net, Nid};
+
+use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
+
+/// How many claims of one peer are checked by a ping.
+const CLAIMS_MAX: u32 = 16;
+/// How long the NID that claims waits for that ping; then it has a record of its own for now.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many peers wait for what one primary NID answers.
+const CLAIMANTS_MAX: usize = 64;
+
+impl Peers {
+    /// Returns the record to which the word of a NID of `peer` applies, that its primary NID is
+    /// `primary`: a NID that belongs to another node than it was listed by has its own from now on.
+    pub(super) fn own_word(
+        &mut self,
+        peer: PeerId,
+        from: Nid,
+        primary: Nid,
+        behind: &[Net],
+    ) -> PeerId {
+        let Some(found) = self.peer(peer) else { return peer };
+        let agrees = [primary, from].contains(&found.primary) || behind.contains(&primary.net());
+        if agrees || found.has(PeerState::CONFIGURED) || self.owner(from) != Some(peer) {
+            return peer;
+        }
+        self.separate(from, peer)
+    }
+
+    /// Takes that word. Returns the record of the NID, and whether that is the one of `primary`.
+    pub(super) fn speaker(
+        &mut self,
+        peer: PeerId,
+        from: Nid,
+        primary: Nid,
+        behind: &[Net],
+    ) -> (PeerId, bool) {
+        // Both of a node's NIDs may have said so before, and it has another primary NID now.
+        let both = self.owner(primary) == Some(peer) && self.is_proven(primary);
+        let Some(found) = self.peer_mut(peer) else { return (peer, false) };
+        found.hearsay = false;
+        if found.state.has(PeerState::CONFIGURED) || found.primary == primary {
+            found.claimed = None;
+            self.prove(from);
+            return (peer, true);
+        }
+        if both || behind.contains(&primary.net()) {
+            let peer = self.rename(peer, primary);
+            self.prove(from);
+            return (peer, true);
+        }
+        if let Some(found) = self.peer_mut(peer) {
+            found.claimed = Some(primary);
+        }
+        let other = self.owner(primary);
+        let other = other.map(|owner| match self.is_proven(primary) {
+            true => owner,
+            false => self.separate(primary, owner),
+        });
+        match other {
+            Some(other) if self.lists(other, from) => {
+                self.absorb(peer, other);
+                self.prove(from);
+                (other, true)
+            }
+            other => {
+                self.ask(peer, primary, other);
+                (peer, false)
+            }
+        }
+    }
+
+    /// Gives a peer another primary NID. If another record has it, that one absorbs this one.
+    fn rename(&mut self, peer: PeerId, primary: Nid) -> PeerId {
+        match self.owner(primary) {
+            Some(other) if other != peer => {
+                self.absorb(peer, other);
+                other
+            }
+            _ => {
+                if let Some(found) = self.peer_mut(peer) {
+                    (found.primary, found.claimed) = (primary, None);
+                }
+                peer
+            }
+        }
+    }
+
+    /// Gives a peer a NID that it lists, as far as that NID agrees.
+    pub(super) fn claim(&mut self, peer: PeerId, nid: Nid) {
+        let Some(owner) = self.owner(nid) else {
+            if !self.is_full() {
+                self.add_nid(peer, nid);
+            }
+            return;
+        };
+        let primary = self.peer(peer).map(|peer| peer.primary);
+        let Some(other) = self.peer(owner).filter(|_| owner != peer) else { return };
+        // The primary NID of a record may have left it.
+        let silent = !other.has(PeerState::NIDS_UPTODATE) && other.claimed.is_none();
+        let orphan = self.owner(other.primary) != Some(owner);
+        if other.has(PeerState::CONFIGURED) || (other.primary != nid && !orphan) {
+            return;
+        }
+        if other.claimed.is_some() && other.claimed == primary {
+            self.absorb(owner, peer);
+            self.prove(nid);
+        } else if silent || orphan {
+            self.absorb(owner, peer);
+            self.outputs.push_back(Output::Ask(nid));
+        } else if self.may_claim(peer) {
+            // It may have another primary NID than the last time.
+            self.force_ping(owner);
+            self.queue(owner);
+        }
+    }
+
+    /// Counts another claim of a peer that is checked; returns whether it is.
+    fn may_claim(&mut self, peer: PeerId) -> bool {
+        let Some(found) = self.peer_mut(peer) else { return false };
+        found.claims += 1;
+        found.claims <= CLAIMS_MAX
+    }
+
+    /// Returns whether messages for a NID may go to any NID of its peer.
+    pub(crate) fn is_proven(&self, nid: Nid) -> bool {
+        let Some(ni) = self.find(nid).and_then(|id| self.ni(id)) else { return true };
+        let primary = |peer: &Peer| peer.primary == nid || peer.has(PeerState::CONFIGURED);
+        ni.proven || self.peer(ni.peer).is_some_and(primary)
+    }
+
+    /// Notes that a gateway vouches for its NIDs on these networks behind it.
+    pub(super) fn prove_behind(&mut self, peer: PeerId, behind: &[Net]) {
+        for nid in self.nids_of(peer) {
+            if behind.contains(&nid.net()) {
+                self.prove(nid);
+            }
+        }
+    }
+
+    /// Returns a NID that is to be asked for its peer, with room for its answer.
+    pub(crate) fn needs_word(&mut self, nid: Nid) -> Option<(PeerNiId, u32)> {
+        if self.is_proven(nid) {
+            return None;
+        }
+        let id = self.find(nid)?;
+        let ni = self.ni_mut(id).filter(|ni| !ni.asked)?;
+        ni.asked = true;
+        let peer = ni.peer;
+        let len = self.peer(peer)?.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
+        Some((id, len))
+    }
+
+    /// A NID that was asked for its peer has not answered.
+    pub(crate) fn no_word(&mut self, id: PeerNiId) {
+        if let Some(ni) = self.ni_mut(id) {
+            ni.asked = false;
+        }
+    }
+
+    /// Returns until when a peer waits for what the primary NID that it claims answers to a ping.
+    pub(crate) fn waits_for_primary(&mut self, now: Time, peer: PeerId) -> Option<Time> {
+        let claimed = self.peer(peer)?.claimed?;
+        let other = self.owner(claimed).and_then(|other| self.peer(other))?;
+        if !other.claimants.contains(&peer) || !other.has(PeerState::DISCOVERING) {
+            return None;
+        }
+        let until = *self.peer_mut(peer)?.waits_since.get_or_insert(now) + CLAIM_TIMEOUT;
+        (now < until).then_some(until)
+    }
+
+    /// Ends the waiting for a peer whose discovery has ended.
+    pub(super) fn answer_claimants(&mut self, peer: PeerId) {
+        let Some(found) = self.peer_mut(peer) else { return };
+        for claimant in std::mem::take(&mut found.claimants) {
+            self.discovery.retries.clear(claimant);
+            if let Some(found) = self.peer_mut(claimant) {
+                found.waits_since = None;
+            }
+            self.resume(claimant);
+        }
+    }
+
+    fn lists(&self, peer: PeerId, nid: Nid) -> bool {
+        self.peer(peer).is_some_and(|peer| peer.listed.contains(&nid))
+    }
+
+    fn prove(&mut self, nid: Nid) {
+        if let Some(ni) = self.find(nid).and_then(|id| self.ni_mut(id)) {
+            ni.proven = true;
+        }
+    }
+
+    /// Gives a NID a record of its own.
+    fn separate(&mut self, nid: Nid, from: PeerId) -> PeerId {
+        let id = PeerId(self.peer_names.make());
+        self.peers.insert(id.0, Box::new(Peer::new(nid)));
+        self.add_nid(id, nid);
+        self.outputs.push_back(Output::Separated(from));
+        id
+    }
+
+    /// Pings the primary NID that a peer claims.
+    fn ask(&mut self, claimant: PeerId, primary: Nid, owner: Option<PeerId>) {
+        if !self.may_claim(claimant) || (owner.is_none() && self.is_full()) {
+            return;
+        }
+        let owner = owner.unwrap_or_else(|| {
+            let made = self.create(primary);
+            self.peer_mut(made).expect("it was made").hearsay = true;
+            made
+        });
+        let Some(found) = self.peer_mut(owner) else { return };
+        if found.claimants.len() < CLAIMANTS_MAX && !found.claimants.contains(&claimant) {
+            found.claimants.push(claimant);
+        }
+        self.force_ping(owner);
+        self.queue(owner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_base::MessageId;
+    use fulmar_lnet_wire::Nid;
+
+    use crate::api::MdId;
+    use crate::peers::discovery::Step;
+    use crate::peers::tests::{NOW, decoded, nid, outputs, peers, pinged};
+    use crate::peers::{Output, PeerId, Peers};
+
+    /// A push or an answer from the NID `from`, which lists `nids`, its primary NID first.
+    fn says(peers: &mut Peers, from: Nid, nids: &[Nid]) -> PeerId {
+        let peer = peers.owner(from).unwrap_or_else(|| peers.create(from));
+        let merged = peers.merge(peer, from, &decoded(nids), &[nid(1)], &[]);
+        outputs(peers);
+        merged
+    }
+
+    /// Begins the discovery of the next peer, which must be that of `primary`.
+    fn asked(peers: &mut Peers, primary: Nid) -> PeerId {
+        let peer = peers.next_to_discover().unwrap();
+        assert_eq!(peers.primary(primary), primary);
+        assert_eq!(peers.owner(primary), Some(peer));
+        assert!(matches!(peers.step(NOW, peer), Some(Step::Ping(_))));
+        peers.ping_sent(peer, MdId(50));
+        peer
+    }
+
+    #[test]
+    fn a_nid_joins_the_peer_that_it_names_when_that_one_agrees() {
+        let mut peers = peers();
+        let second = pinged(&mut peers);
+        peers.park(MessageId(7), second).unwrap();
+        assert_eq!(says(&mut peers, nid(2), &[nid(3), nid(2)]), second, "nobody agrees yet");
+        assert_eq!((peers.step(NOW, second), peers.owner(nid(2))), (None, Some(second)));
+        let first = asked(&mut peers, nid(3));
+        let merged = peers.merge(first, nid(3), &decoded(&[nid(3), nid(2)]), &[nid(1)], &[]);
+        assert_eq!((merged, peers.owner(nid(2))), (first, Some(first)));
+        assert!(peers.is_proven(nid(2)) && peers.peer(second).is_none());
+        let moved = Output::Moved { from: second, into: first };
+        assert!(outputs(&mut peers).contains(&moved));
+        assert_eq!(peers.peer(first).unwrap().parked, [MessageId(7)]);
+    }
+
+    #[test]
+    fn a_nid_that_names_a_peer_which_does_not_list_it_stays_alone() {
+        let mut peers = peers();
+        let victim = says(&mut peers, nid(3), &[nid(3)]);
+        let attacker = says(&mut peers, nid(2), &[nid(3), nid(2)]);
+        assert_ne!(attacker, victim);
+        asked(&mut peers, nid(3));
+        assert_eq!(says(&mut peers, nid(3), &[nid(3)]), victim);
+        assert_eq!((peers.nids_of(victim), peers.nids_of(attacker)), (vec![nid(3)], vec![nid(2)]));
+        assert_eq!((peers.primary(nid(2)), peers.primary(nid(3))), (nid(2), nid(3)));
+    }
+
+    #[test]
+    fn a_nid_that_is_only_listed_is_asked_once_for_its_peer() {
+        let mut peers = peers();
+        let first = says(&mut peers, nid(2), &[nid(2), nid(3)]);
+        assert!(peers.is_proven(nid(2)) && !peers.is_proven(nid(3)));
+        assert!(!peers.same_peer(nid(3), nid(2)), "others do not speak for it");
+        let (id, _) = peers.needs_word(nid(3)).unwrap();
+        assert_eq!((peers.needs_word(nid(3)), peers.needs_word(nid(2))), (None, None));
+        peers.no_word(id);
+        assert!(peers.needs_word(nid(3)).is_some());
+        assert_eq!(says(&mut peers, nid(3), &[nid(2), nid(3)]), first);
+        assert!(peers.is_proven(nid(3)) && peers.same_peer(nid(3), nid(2)));
+    }
+
+    #[test]
+    fn a_listed_nid_that_speaks_for_itself_leaves() {
+        let mut peers = peers();
+        let attacker = says(&mut peers, nid(2), &[nid(2), nid(3)]);
+        let victim = says(&mut peers, nid(3), &[nid(3)]);
+        assert_ne!(victim, attacker);
+        assert_eq!((peers.primary(nid(3)), peers.nids_of(attacker)), (nid(3), vec![nid(2)]));
+    }
+
+    #[test]
+    fn a_listed_nid_that_has_said_nothing_joins_and_is_asked() {
+        let mut peers = peers();
+        peers.create(nid(3));
+        let first = peers.create(nid(2));
+        peers.merge(first, nid(2), &decoded(&[nid(2), nid(3)]), &[nid(1)], &[]);
+        assert!(outputs(&mut peers).contains(&Output::Ask(nid(3))));
+        assert_eq!(peers.nids_of(first), [nid(2), nid(3)]);
+        assert!(!peers.is_proven(nid(3)));
+    }
+
+    #[test]
+    fn a_listed_nid_that_had_another_primary_is_asked_again() {
+        let mut peers = peers();
+        let old = says(&mut peers, nid(3), &[nid(3), nid(4)]);
+        let first = says(&mut peers, nid(2), &[nid(2), nid(3), nid(4)]);
+        assert_eq!((peers.owner(nid(3)), asked(&mut peers, nid(3))), (Some(old), old));
+        assert_eq!(says(&mut peers, nid(3), &[nid(2), nid(3), nid(4)]), first);
+        assert_eq!(peers.nids_of(first), [nid(2), nid(3), nid(4)]);
+    }
+
+    #[test]
+    fn only_some_claims_are_checked_and_nothing_stays_of_those_that_fail() {
+        let mut peers = peers();
+        for victim in 10..50 {
+            says(&mut peers, nid(2), &[nid(victim), nid(2)]);
+        }
+        let mut asked = 0;
+        while let Some(peer) = peers.next_to_discover() {
+            asked += u32::from(peers.owner(nid(2)) != Some(peer));
+            peers.failed(peer, fulmar_base::Errno::EHOSTUNREACH);
+            outputs(&mut peers);
+        }
+        assert_eq!((asked, peers.ids().count()), (super::CLAIMS_MAX, 1));
+    }
+}
