@@ -46,7 +46,7 @@ pub enum ServiceOutput<R> {
 /// What a service wants done next: posts and then, perhaps, something of its host.
 #[derive(Debug)]
 pub struct Batch<R> {
-    /// For [`Lnet::post`].
+    /// For [`Lnet::post`](crate::Lnet::post).
     pub ops: Vec<Op>,
     /// Of each operation, [`Md::user`](crate::Md::user) of the descriptor that it makes, if any.
     users: Vec<Option<u64>>,

@@ -89,7 +89,7 @@ impl Faults {
         })
     }
 
-    /// Returns whether a message to or from `nid` fails because of [`Lnet::fail_nid`].
+    /// Returns whether a message to or from `nid` fails because of [`Lnet::fail_nid`](crate::Lnet::fail_nid).
     #[inline]
     pub(crate) fn fails(&mut self, nid: Nid) -> bool {
         if self.failing.is_empty() {
