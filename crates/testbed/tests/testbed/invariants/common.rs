@@ -257,7 +257,9 @@ impl Member {
         let event = to.room.events.wait(EventKind::Put);
         assert_eq!((event.mlength, event.header_data), (len as u32, begun.header_data));
         assert!(to.room.buffer.to_vec(0, len) == pattern(begun.header_data, len), "{len} bytes");
+        // The ACK may come first; an operation that is unlinked before its SEND fails.
         begun.events.wait(EventKind::Ack);
+        begun.events.wait(EventKind::Send);
         self.unlink(begun);
     }
 
@@ -267,6 +269,7 @@ impl Member {
         begun.events.wait(EventKind::Reply);
         assert!(begun.buffer.to_vec(0, len) == to.room.buffer.to_vec(0, len), "{len} bytes");
         to.room.events.wait(EventKind::Get);
+        begun.events.wait(EventKind::Send);
         self.unlink(&begun);
     }
 

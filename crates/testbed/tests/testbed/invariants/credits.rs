@@ -28,6 +28,7 @@ fn all_arrive_in_the_order_in_which_they_were_posted(world: &World, posted: &[Be
     }
     for begun in posted {
         begun.events.wait(EventKind::Ack);
+        begun.events.wait(EventKind::Send);
         world.members[0].unlink(begun);
     }
 }

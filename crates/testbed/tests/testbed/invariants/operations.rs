@@ -83,6 +83,7 @@ fn a_message_that_is_too_long_is_truncated_and_the_next_one_is_whole() {
         assert_eq!((event.mlength, event.rlength as usize), (1000, len));
         assert!(taker.buffer.to_vec(0, 1000) == pattern(begun.header_data, len)[..1000]);
         assert_eq!(begun.events.wait(EventKind::Ack).mlength, 1000);
+        begun.events.wait(EventKind::Send);
         a.unlink(&begun);
         a.put_well(b, len);
         a.get_well(b, len);

@@ -5,6 +5,7 @@ mod put;
 mod rest;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use fulmar_net::{NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
@@ -85,6 +86,8 @@ pub(crate) fn latency(effort: Effort) -> Result<Vec<Figure>, Failure> {
 /// Use of the lock of a node, on the side that uses it more: how often for a PUT of 1 MiB, and for
 /// which share of the CPU time of its process.
 pub(crate) fn lock(effort: Effort) -> Result<Vec<Figure>, Failure> {
+    // Connecting and the warm-up take turns too, which a short trial does not outweigh.
+    let effort = Effort { duration: effort.duration.max(Duration::from_secs(4)), ..effort };
     let used = |len, window| -> Result<(f64, f64), Failure> {
         let flow = Flow { lock_times: true, ..Flow::new(len, window) };
         let (sent, received) = transfer(flow, effort)?;
