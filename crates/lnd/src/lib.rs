@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! LNet → LND   send(SendRequest)            → Output::Sent, once for each
-//!              relieve(interface)           → Output::Waiting for those that do not move
+//!              report_waiting(ni)           → Output::Waiting for those that do not move
 //! LND → LNet   Output::Received             → handle_verdict, once or, after Verdict::Wait, again
 //!              Output::Completed              after Verdict::Receive or Wait, once
 //!              Output::Path                   the new state of the path to a peer
@@ -58,7 +58,7 @@ pub trait Lnd: fmt::Debug + Send {
 
     /// Reports the messages of an interface that do not move, by [`Output::Waiting`]: LNet has no
     /// credit of the interface left. The LND goes on with that while there may be more of them.
-    fn relieve(&mut self, now: Time, nid: Nid);
+    fn report_waiting(&mut self, now: Time, nid: Nid);
 
     /// Takes the answer to [`Output::Received`]. [`Verdict::Reject`] ends the message without an
     /// [`Output::Completed`].

@@ -368,7 +368,7 @@ pub enum Output {
     Send(SendRequest),
     /// For the LND of `ni`: it has no credit left, so messages that do not move are to be reported to
     /// [`handle_waiting`](crate::Lnet::handle_waiting).
-    Relieve {
+    ReportWaiting {
         /// Our NID.
         ni: Nid,
     },

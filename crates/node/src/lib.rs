@@ -325,9 +325,9 @@ impl Node {
                 }
                 Output::Resume { conn }
             }
-            From::Relieve { ni } => {
+            From::ReportWaiting { ni } => {
                 if let Some(lnd) = self.lnd_of(ni) {
-                    lnd.relieve(now, ni);
+                    lnd.report_waiting(now, ni);
                 }
                 return;
             }

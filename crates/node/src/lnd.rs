@@ -45,8 +45,8 @@ impl Lnd {
         each!(self, lnd => lnd.send(now, request));
     }
 
-    pub(crate) fn relieve(&mut self, now: Time, nid: Nid) {
-        each!(self, lnd => lnd.relieve(now, nid));
+    pub(crate) fn report_waiting(&mut self, now: Time, nid: Nid) {
+        each!(self, lnd => lnd.report_waiting(now, nid));
     }
 
     pub(crate) fn handle_verdict(&mut self, now: Time, conn: ConnId, rx: RxId, verdict: Verdict) {

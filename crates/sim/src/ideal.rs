@@ -213,7 +213,7 @@ impl Lnd for IdealLnd {
     }
 
     /// Every message moves.
-    fn relieve(&mut self, _now: Time, _nid: Nid) {}
+    fn report_waiting(&mut self, _now: Time, _nid: Nid) {}
 
     fn handle_verdict(&mut self, now: Time, _: ConnId, rx: RxId, verdict: Verdict) {
         let mut state = self.network.state();

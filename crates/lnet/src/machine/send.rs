@@ -108,9 +108,9 @@ impl Lnet {
     }
 
     /// Has the LND of an interface report what does not move.
-    fn relieve(&mut self, ni: NiId) {
+    fn report_waiting(&mut self, ni: NiId) {
         if let Some(ni) = self.ni(ni).map(|ni| ni.config.nid) {
-            self.outputs.push_back(Output::Relieve { ni });
+            self.outputs.push_back(Output::ReportWaiting { ni });
         }
     }
 
@@ -279,7 +279,7 @@ impl Lnet {
                 Some(true) => {}
                 Some(false) => {
                     self.messages.live(id).hold(Hold::WaitsForNi);
-                    return self.relieve(path.ni);
+                    return self.report_waiting(path.ni);
                 }
                 None => return self.finalize_send(now, id, Err(Errno::ESHUTDOWN)),
             }

@@ -253,7 +253,7 @@ impl Pair {
                 self.nodes[n].write(to, &bytes);
                 self.nodes[n].lnet.handle_copied(self.now, copy);
             }
-            Output::Relieve { .. } => {
+            Output::ReportWaiting { .. } => {
                 for message in self.nodes[n].sending.clone() {
                     self.nodes[n].lnet.handle_waiting(self.now, message);
                 }

@@ -4,8 +4,8 @@ mod accept;
 mod dial;
 mod links;
 mod paths;
-mod relief;
 mod transfer;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -57,8 +57,8 @@ enum Timer {
     Dial(PeerKey),
     /// Keepalive check of a silent peer.
     Keepalive(PeerKey),
-    /// Messages of the interface may have stopped to move.
-    Relief(Nid),
+    /// The next search for messages of the interface that do not move.
+    Waiting(Nid),
 }
 
 impl Socklnd {
@@ -349,9 +349,11 @@ impl Lnd for Socklnd {
         self.route(now, request);
     }
 
-    fn relieve(&mut self, now: Time, nid: Nid) {
-        if self.timers.get(Timer::Relief(nid)).is_none() {
-            self.report_waiting(now, nid);
+    fn report_waiting(&mut self, now: Time, nid: Nid) {
+        // LNet asks for each message that waits for a credit; one search in this time is enough.
+        if self.timers.get(Timer::Waiting(nid)).is_none() {
+            self.find_waiting(now, nid);
+            self.timers.set(Timer::Waiting(nid), now + waiting::PATIENCE);
         }
     }
 
@@ -405,7 +407,7 @@ impl Lnd for Socklnd {
                 Timer::Conn(conn) => self.handle_conn_timer(now, conn),
                 Timer::Dial(key) => self.handle_dial_timer(now, key),
                 Timer::Keepalive(key) => self.handle_keepalive_timer(now, key),
-                Timer::Relief(nid) => self.report_waiting(now, nid),
+                Timer::Waiting(nid) => self.handle_waiting_timer(now, nid),
             }
         }
     }

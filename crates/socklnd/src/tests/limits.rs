@@ -60,7 +60,7 @@ fn messages_that_do_not_move_are_reported_when_credits_are_short() {
     script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     script.waiting();
     script.send(LOW, 2, 0);
-    script.machine.relieve(script.now, OURS);
+    script.machine.report_waiting(script.now, OURS);
     assert_eq!(script.waiting(), [], "the socket may accept it soon");
     script.wait(Duration::from_millis(20));
     assert_eq!(script.waiting(), [2]);
@@ -69,7 +69,7 @@ fn messages_that_do_not_move_are_reported_when_credits_are_short() {
     script.wait_secs(10);
     script.send(LOW, 4, 0);
     assert_eq!(script.waiting(), [], "it may read again");
-    script.machine.relieve(script.now, OURS);
+    script.machine.report_waiting(script.now, OURS);
     assert_eq!(script.waiting(), [2, 3, 4]);
 }
 
