@@ -14,6 +14,8 @@ struct Sums {
     /// Messages that hold or await a credit of each peer NI, and their bytes of payload.
     peer: BTreeMap<PeerNiId, (u64, u64)>,
     ni: BTreeMap<NiId, u64>,
+    /// Responses to each peer NI.
+    responses: BTreeMap<PeerNiId, u64>,
     /// Router credits of each peer NI that messages hold or wait for.
     router: BTreeMap<PeerNiId, u64>,
     /// Of each class of router buffers: how many hold one, how many wait.
@@ -52,6 +54,7 @@ impl Lnet {
             let nid = ni.config.nid;
             self.credits.check_ni(ni.id, users).map_err(|error| format!("{nid:?}: {error}"))?;
         }
+        self.backpressure.check_total(sums.responses.values().sum())?;
         self.check_router(&sums)?;
         if sums.committed != self.counters.alive {
             return Err(format!(
@@ -72,10 +75,8 @@ impl Lnet {
             return Err(format!("{id:?} is under way: {message:?}"));
         }
         self.credits.check_idle()?;
-        self.answers.check_idle()?;
-        if let Some(push) = self.pushes.first() {
-            return Err(format!("a push waits for its ACK: {push:?}"));
-        }
+        self.backpressure.check_idle()?;
+        self.pushes.check_idle()?;
         match (self.copies.len(), self.receiving.len()) {
             (0, 0) => Ok(()),
             (copies, received) => Err(format!("{copies} copies, {received} messages are underway")),
@@ -93,6 +94,9 @@ impl Lnet {
             let (users, bytes) = sums.peer.entry(path.peer_ni).or_default();
             *users += 1;
             *bytes += u64::from(message.header.payload_len);
+            if path.response {
+                *sums.responses.entry(path.peer_ni).or_default() += 1;
+            }
             let none = matches!(path.hold, Hold::Nothing | Hold::WaitsForPeer | Hold::Peer);
             if !none && !path.waits {
                 *sums.ni.entry(path.ni).or_default() += 1;
@@ -112,6 +116,9 @@ impl Lnet {
             let routed = sums.router.get(&id).copied().unwrap_or(0);
             let nid = ni.nid();
             let checked = self.credits.check_peer_ni(id, sent, routed);
+            checked.map_err(|error| format!("{nid:?}: {error}"))?;
+            let responses = sums.responses.get(&id).copied().unwrap_or(0);
+            let checked = self.backpressure.check(id, responses);
             checked.map_err(|error| format!("{nid:?}: {error}"))?;
             for waiting in self.credits.waiting_for_peer_ni(id) {
                 let message = self.messages.get(waiting).and_then(|message| message.sending());

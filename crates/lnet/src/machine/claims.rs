@@ -1,55 +1,96 @@
-//! What peers say of their NIDs: it is checked by pings. See `peers/claims.rs`.
+//! What peers claim of their NIDs: it is checked by pings. See `peers/claims.rs`.
+
+use std::collections::BTreeMap;
 
 use fulmar_base::Time;
 use fulmar_lnet_wire::ping::PingInfo;
-use fulmar_lnet_wire::{Header, Nid, ProcessId};
+use fulmar_lnet_wire::{Header, ProcessId};
 
 use super::message::Arrival;
 use super::{Lnet, OwnEvent};
-use crate::api::{EventKind, Memory};
+use crate::api::EventKind;
 use crate::matching::Owner;
-use crate::peers::PeerNiId;
+use crate::peers::{PeerId, PeerNiId};
 
 /// A push to us that is to be acknowledged.
 #[derive(Debug)]
-pub(super) struct Push {
-    pub(super) header: Header,
-    pub(super) arrival: Arrival,
-    pub(super) accepted: u32,
+struct Push {
+    header: Header,
+    arrival: Arrival,
+    accepted: u32,
 }
 
-/// How many pushes wait for their ACK at most.
+/// Pushes to us that wait for their ACK, because a claim of their peer is being checked.
+#[derive(Debug, Default)]
+pub(super) struct Pushes {
+    peers: BTreeMap<PeerId, Vec<Push>>,
+    len: usize,
+}
+
+/// How many pushes wait for their ACK at most; others are acknowledged at once.
 const PUSHES_MAX: usize = 1024;
 
+impl Pushes {
+    fn add(&mut self, peer: PeerId, push: Push) {
+        self.peers.entry(peer).or_default().push(push);
+        self.len += 1;
+    }
+
+    fn take(&mut self, peer: PeerId) -> Vec<Push> {
+        let pushes = self.peers.remove(&peer).unwrap_or_default();
+        self.len -= pushes.len();
+        pushes
+    }
+
+    /// Checks that none waits.
+    pub(super) fn check_idle(&self) -> Result<(), String> {
+        match self.peers.first_key_value() {
+            None => Ok(()),
+            Some((peer, pushes)) => Err(format!("{} pushes of {peer:?} wait", pushes.len())),
+        }
+    }
+}
+
 impl Lnet {
-    /// Acknowledges the pushes whose claims are checked. A peer sends its first request when its
-    /// push is acknowledged: then it must be known whose NID that comes from.
-    pub(super) fn acknowledge_pushes(&mut self, now: Time) {
-        let mut index = 0;
-        while let Some(push) = self.pushes.get(index) {
-            let peer = self.peers.owner(push.header.source);
-            let waits = peer.is_some_and(|peer| self.peers.waits_for_primary(now, peer).is_some());
-            if waits && self.pushes.len() <= PUSHES_MAX {
-                index += 1;
-                continue;
+    /// Acknowledges a push when the claims of its peer are checked. A peer sends its first request
+    /// when its push is acknowledged: then it must be known whose NID that comes from.
+    pub(super) fn acknowledge_push(
+        &mut self,
+        now: Time,
+        header: Header,
+        arrival: Arrival,
+        accepted: u32,
+    ) {
+        let peer = self.peers.owner(header.source);
+        match peer.filter(|peer| self.peers.awaits_primary(*peer)) {
+            Some(peer) if self.pushes.len < PUSHES_MAX => {
+                self.pushes.add(peer, Push { header, arrival, accepted });
             }
-            let Push { header, arrival, accepted } = self.pushes.remove(index);
+            _ => self.send_ack(now, &header, arrival, accepted),
+        }
+    }
+
+    /// Acknowledges the pushes of a peer, unless a claim of it is still being checked.
+    pub(super) fn acknowledge_pushes(&mut self, now: Time, peer: PeerId) {
+        if self.pushes.len == 0 || self.peers.awaits_primary(peer) {
+            return;
+        }
+        for Push { header, arrival, accepted } in self.pushes.take(peer) {
             self.send_ack(now, &header, arrival, accepted);
         }
     }
 
     /// Pings a NID that a peer has listed and that has not named its peer, once.
-    pub(super) fn ask_for_word(&mut self, now: Time, nid: Nid) {
-        let Some((id, len)) = self.peers.needs_word(nid).filter(|_| self.is_reachable(nid)) else {
-            return;
-        };
-        let md = self.matching.add_own(Owner::Word(id), Memory::Inline, len);
-        let body = self.ping_body(md, len);
-        self.request(now, md, None, ProcessId::lustre(nid), body).expect("the descriptor is new");
+    pub(super) fn verify_nid(&mut self, now: Time, id: PeerNiId) {
+        let Some((nid, len)) = self.peers.needs_verification(id) else { return };
+        if self.is_reachable(nid) {
+            self.peers.verification_begun(id);
+            self.begin_ping(now, Owner::Verification(id), None, ProcessId::lustre(nid), len);
+        }
     }
 
     /// Takes an event of such a ping.
-    pub(super) fn word_event(&mut self, now: Time, id: PeerNiId, event: OwnEvent) {
+    pub(super) fn verification_event(&mut self, now: Time, id: PeerNiId, event: OwnEvent) {
         let OwnEvent { md, kind, status, pair, bytes, .. } = event;
         let answered = match (kind, status) {
             (EventKind::Send, Ok(())) => return,
@@ -57,13 +98,13 @@ impl Lnet {
         };
         if !answered {
             self.unlink(md);
-            return self.peers.no_word(id);
+            return self.peers.not_verified(id);
         }
         let decoded = PingInfo::decode(&bytes).ok();
         let whole = decoded.filter(|decoded| decoded.size as usize <= bytes.len());
         match (whole, self.peers.owner(pair.1)) {
             (Some(decoded), Some(peer)) => self.learn(now, peer, pair.1, &decoded),
-            _ => self.peers.no_word(id),
+            _ => self.peers.not_verified(id),
         }
     }
 }

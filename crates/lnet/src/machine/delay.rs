@@ -59,7 +59,7 @@ impl Lnet {
 
     /// Forgets a message whose connection has died while its payload was left unread.
     pub(super) fn forget_held(&mut self, rx: RxId) {
-        self.answers.forget(rx);
+        self.backpressure.forget(rx);
         if !self.delays.is_empty() {
             let is_it = |held: &Held| matches!(held, Held::Receive(held, ..) if *held == rx);
             self.delays.held.retain(|_, (_, held)| !is_it(held));

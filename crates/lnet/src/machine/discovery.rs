@@ -54,14 +54,18 @@ impl Lnet {
             match output {
                 peers::Output::Added(id, nid) => self.peer_ni_added(id, nid),
                 peers::Output::Retired(id) => self.reap(id),
-                peers::Output::Moved { from, into } => self.move_gateway(from, into),
-                peers::Output::Ask(nid) => self.ask_for_word(now, nid),
+                peers::Output::Moved { from, into } => {
+                    self.move_gateway(from, into);
+                    self.work.push_back(Work::Pushes(from));
+                }
+                peers::Output::Verify(id) => self.verify_nid(now, id),
                 peers::Output::Separated(peer) => {
                     if self.routing.is_gateway(peer) {
                         self.work.push_back(Work::Gateways);
                     }
                 }
                 peers::Output::Removed(peer) => {
+                    self.work.push_back(Work::Pushes(peer));
                     if self.routing.forget_gateway(peer) {
                         self.work.push_back(Work::Gateways);
                     }
@@ -84,6 +88,7 @@ impl Lnet {
     fn peer_ni_added(&mut self, id: PeerNiId, nid: Nid) {
         let allowance: Allowance = self.allowance(nid.net());
         self.credits.add_peer_ni(id, allowance);
+        self.backpressure.add(id);
         self.health.add(Target::PeerNi(id));
         self.apply_policy(nid);
     }
@@ -93,6 +98,7 @@ impl Lnet {
         if self.peers.is_retired(id) && self.credits.is_peer_ni_idle(id) {
             self.peers.forget(id);
             self.credits.remove_peer_ni(id);
+            self.backpressure.remove(id);
             self.health.remove(Target::PeerNi(id));
         }
     }
@@ -108,23 +114,21 @@ impl Lnet {
 
     /// Does the next thing for a peer under discovery.
     pub(super) fn advance(&mut self, now: Time, peer: PeerId) {
-        match self.peers.step(now, peer) {
+        match self.peers.step(peer) {
             Some(Step::Ping(len)) => self.send_ping(now, peer, len),
             Some(Step::Push) => self.send_push(now, peer),
             None => {}
         }
         self.follow_peers(now);
+        self.acknowledge_pushes(now, peer);
     }
 
     fn send_ping(&mut self, now: Time, peer: PeerId, len: u32) {
         let Some(target) = self.contact(peer) else {
             return self.peers.failed(peer, Errno::EHOSTUNREACH);
         };
-        let md = self.matching.add_own(Owner::Ping(peer), Memory::Inline, len);
+        let md = self.begin_ping(now, Owner::Ping(peer), None, ProcessId::lustre(target), len);
         self.peers.ping_sent(peer, md);
-        let body = self.ping_body(md, len);
-        self.request(now, md, None, ProcessId::lustre(target), body)
-            .expect("the descriptor is new");
     }
 
     /// Pushes our ping info: along the path of the latest ping reply, or, if none came, by the
@@ -188,12 +192,14 @@ impl Lnet {
         self.gateway_described(peer, &decoded.info);
         let ours = self.own_nids();
         let behind = self.nets_behind(peer);
-        let merged = self.peers.merge(peer, from, decoded, &ours, &behind);
+        let merged = self.peers.merge(now, peer, from, decoded, &ours, &behind);
         self.follow_peers(now);
         // Only now is it known which NIDs are its own.
         self.note_statuses(now, merged, &decoded.info);
         self.peers.resume(merged);
-        self.peers.resume(peer);
+        if merged != peer {
+            self.peers.resume(peer);
+        }
         self.follow_peers(now);
     }
 

@@ -6,7 +6,6 @@ use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::{Body, Handle, Header, Nid};
 
 use super::Lnet;
-use super::claims::Push;
 use super::message::{Arrival, Message, Stage};
 use crate::api::{EventDone, MdId};
 use crate::matching::Operation;
@@ -116,8 +115,7 @@ impl Lnet {
         self.count_received(arrival, &header, accepted);
         self.push_received(now, header.source, &bytes, header.payload_len);
         if matches!(header.body, Body::Put { ack, .. } if ack != Handle::NONE) {
-            self.pushes.push(Push { header, arrival, accepted });
-            self.acknowledge_pushes(now);
+            self.acknowledge_push(now, header, arrival, accepted);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Message {
     /// Our NID, if it must be this one.
     pub(super) source: Option<Nid>,
     /// The source in the header, if that is another: our NID to which a router brought the request.
-    pub(super) speaks_as: Option<Nid>,
+    pub(super) header_source: Option<Nid>,
     /// The router that brought the request, if this is the response to it.
     pub(super) router: Option<Nid>,
     /// The NID that it was sent to at first: another attempt begins from there.
@@ -97,7 +97,7 @@ pub(super) struct Sending {
     /// The LND cannot move it now: it has given back the credit of its interface.
     pub(super) waits: bool,
     /// It is a REPLY or an ACK of ours.
-    pub(super) answer: bool,
+    pub(super) response: bool,
     pub(super) hold: Hold,
 }
 
@@ -140,7 +140,7 @@ impl Message {
             payload: Payload::Empty,
             operation: None,
             source,
-            speaks_as: None,
+            header_source: None,
             router: None,
             target: header.target,
             retries: 0,

@@ -1,6 +1,6 @@
 //! The machine as its owner sees it: inputs, outputs, time and settings.
 
-mod answers;
+mod backpressure;
 mod check;
 mod claims;
 mod delay;
@@ -44,8 +44,8 @@ use crate::peers::{PeerId, PeerNiId, Peers};
 use crate::routing::{Routing, Timer};
 use crate::udsp::Udsp;
 
-use answers::Answers;
-use claims::Push;
+use backpressure::Backpressure;
+use claims::Pushes;
 use delay::Delays;
 use loopback::Copying;
 use message::Messages;
@@ -74,9 +74,8 @@ pub struct Lnet {
     routing: Routing,
     rng: Rng,
     delays: Delays,
-    answers: Answers,
-    /// Pushes to us that wait for their ACK.
-    pushes: Vec<Push>,
+    backpressure: Backpressure,
+    pushes: Pushes,
     /// The pings that administrators requested, and their targets.
     queries: BTreeMap<QueryId, (MdId, Nid)>,
     next_query: u64,
@@ -97,10 +96,12 @@ enum Work {
     Post(MessageId),
     /// A message has got the router credit or the buffer that it waited for.
     Transit(MessageId),
-    /// A peer has taken answers: its requests may go on.
+    /// A peer has taken responses: its requests may go on.
     Requests(PeerNiId),
     /// A message needs a path: the peer that it waited for is discovered, or its last path failed.
     Launch(MessageId),
+    /// Pushes of a peer may be acknowledged.
+    Pushes(PeerId),
     /// An event of a descriptor of the machine's own.
     Own(OwnEvent),
     /// The discovery of a peer can go on.
@@ -146,8 +147,8 @@ impl Lnet {
             routing: Routing::new(config.routing),
             rng: Rng::new(config.interface_cookie),
             delays: Delays::default(),
-            answers: Answers::default(),
-            pushes: Vec::new(),
+            backpressure: Backpressure::default(),
+            pushes: Pushes::default(),
             queries: BTreeMap::new(),
             next_query: 0,
             stamps: 0,
@@ -252,6 +253,7 @@ impl Lnet {
                     Work::Transit(message) => self.pass(now, message),
                     Work::Requests(peer_ni) => self.resume_requests(now, peer_ni),
                     Work::Launch(message) => self.launch(now, message),
+                    Work::Pushes(peer) => self.acknowledge_pushes(now, peer),
                     Work::Own(event) => self.handle_own_event(now, event),
                     Work::Advance(peer) => self.advance(now, peer),
                     Work::Gateways => self.settle_gateways(now),
@@ -263,13 +265,7 @@ impl Lnet {
             }
             match self.peers.next_to_discover() {
                 Some(peer) => self.advance(now, peer),
-                None if self.pushes.is_empty() => return,
-                None => {
-                    self.acknowledge_pushes(now);
-                    if self.work.is_empty() {
-                        return;
-                    }
-                }
+                None => return,
             }
         }
     }
@@ -280,7 +276,7 @@ impl Lnet {
             Owner::Ping(peer) => self.discovery_ping_event(now, peer, event),
             Owner::Push(peer, sequence) => self.push_event(now, peer, sequence, event),
             Owner::Probe(_) => self.probe_event(&event),
-            Owner::Word(id) => self.word_event(now, id, event),
+            Owner::Verification(id) => self.verification_event(now, id, event),
             Owner::Service(_) => unreachable!("events of services are outputs"),
         }
     }

@@ -11,7 +11,7 @@ use fulmar_wire::Order;
 
 use super::Lnet;
 use super::OwnEvent;
-use crate::api::{EventKind, Memory, Output, PingReply, QueryId};
+use crate::api::{EventKind, MdId, Memory, Output, PingReply, QueryId};
 use crate::matching::Owner;
 use crate::notice::Notice;
 use crate::peers::PeerState;
@@ -46,10 +46,8 @@ impl Lnet {
         timeout: Duration,
     ) -> QueryId {
         let query = self.new_query();
-        let md = self.matching.add_own(Owner::Query(query), Memory::Inline, QUERY_SINK);
+        let md = self.begin_ping(now, Owner::Query(query), source, target, QUERY_SINK);
         self.queries.insert(query, (md, target.nid));
-        let body = self.ping_body(md, QUERY_SINK);
-        self.request(now, md, source, target, body).expect("the descriptor is new");
         if self.matching.is_live(md) {
             self.matching.expect_response(md, now + timeout);
         }
@@ -62,15 +60,25 @@ impl Lnet {
         QueryId(self.next_query)
     }
 
-    /// Returns the body of a ping.
-    pub(super) fn ping_body(&self, md: crate::api::MdId, sink_len: u32) -> Body {
-        Body::Get {
+    /// Sends a ping with room for so many bytes of ping info. Its owner gets the events.
+    pub(super) fn begin_ping(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        source: Option<Nid>,
+        target: ProcessId,
+        sink_len: u32,
+    ) -> MdId {
+        let md = self.matching.add_own(owner, Memory::Inline, sink_len);
+        let body = Body::Get {
             reply: self.matching.handle(md),
             match_bits: PING_MATCH_BITS,
             portal: RESERVED_PORTAL,
             offset: 0,
             sink_len,
-        }
+        };
+        self.request(now, md, source, target, body).expect("the descriptor is new");
+        md
     }
 
     /// Takes an event of a ping that an administrator requested.

@@ -64,7 +64,13 @@ impl Lnet {
         }
         let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
         self.heard(now, ni, sender, is_request(header));
-        self.ask_for_word(now, header.source);
+        let source = match header.source == arrival.from {
+            true => Some(sender),
+            false => self.peers.find(header.source),
+        };
+        if let Some(source) = source {
+            self.verify_nid(now, source);
+        }
         Ok(sender)
     }
 

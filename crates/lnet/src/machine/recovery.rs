@@ -12,7 +12,7 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 
 use super::Lnet;
 use super::OwnEvent;
-use crate::api::{MdId, Memory};
+use crate::api::MdId;
 use crate::health::{PingDue, Target};
 use crate::matching::Owner;
 use crate::ni::NiId;
@@ -48,7 +48,7 @@ impl Lnet {
         self.health.schedule(target, now + self.pause(due.pings));
         // There is no point while its link is down; the link's return begins anew.
         let neighbour = self.neighbour(own).filter(|_| !fatal);
-        let ping = neighbour.map(|nid| self.probe(now, Owner::Probe(target), Some(own), nid));
+        let ping = neighbour.map(|nid| self.probe(now, target, Some(own), nid));
         self.health.pinged(target, ping, due.pings);
         if !fatal && ping.is_none() {
             // Nothing has ever come from that network: nothing speaks against the interface.
@@ -68,7 +68,7 @@ impl Lnet {
         }
         self.forget_probe(due.previous);
         self.health.schedule(target, now + self.pause(due.pings));
-        let ping = self.probe(now, Owner::Probe(target), None, nid);
+        let ping = self.probe(now, target, None, nid);
         self.health.pinged(target, Some(ping), due.pings);
     }
 
@@ -86,13 +86,9 @@ impl Lnet {
         heard.max().map(|(_, nid)| nid)
     }
 
-    fn probe(&mut self, now: Time, owner: Owner, source: Option<Nid>, target: Nid) -> MdId {
-        let len = PingInfo::SIZE_MIN;
-        let md = self.matching.add_own(owner, Memory::Inline, len);
-        let body = self.ping_body(md, len);
-        self.request(now, md, source, ProcessId::lustre(target), body)
-            .expect("the descriptor is new");
-        md
+    fn probe(&mut self, now: Time, target: Target, source: Option<Nid>, nid: Nid) -> MdId {
+        let nid = ProcessId::lustre(nid);
+        self.begin_ping(now, Owner::Probe(target), source, nid, PingInfo::SIZE_MIN)
     }
 
     fn forget_probe(&mut self, md: Option<MdId>) {

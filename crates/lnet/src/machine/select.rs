@@ -107,9 +107,10 @@ impl Lnet {
         }
         // A NID that has not named its peer gets what is for it, and nobody else does.
         if criteria.class == Class::Request {
-            self.ask_for_word(now, target);
+            self.verify_nid(now, exact);
         }
-        let multi_rail = self.peer_has(peer, PeerState::MULTI_RAIL) && self.peers.is_proven(target);
+        let multi_rail =
+            self.peer_has(peer, PeerState::MULTI_RAIL) && self.peers.is_verified(exact);
         let path = match given {
             Some(ni) => self.select_from(now, criteria, ni, exact, multi_rail),
             None if multi_rail && self.may_spread(criteria, exact) => self.select_any(now, peer),

@@ -159,8 +159,8 @@ impl Lnet {
     pub(super) fn response(&self, request: &Header, arrival: Arrival, header: Header) -> Message {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
-        let speaks_as = router.and(Some(request.target));
-        Message { router, speaks_as, ..Message::sent(header, Some(arrival.ni)) }
+        let header_source = router.and(Some(request.target));
+        Message { router, header_source, ..Message::sent(header, Some(arrival.ni)) }
     }
 
     /// Returns the header of the response to `request`: the NIDs change places.
@@ -207,17 +207,17 @@ impl Lnet {
         let message = self.messages.live(id);
         let in_transit = message.transit.is_some();
         if !in_transit {
-            message.header.source = message.speaks_as.unwrap_or(source);
+            message.header.source = message.header_source.unwrap_or(source);
         }
         message.header.target = target;
         let hold = Hold::Nothing;
         let (md, body) = (message.md(), message.header.body);
-        let answer = !in_transit && matches!(body, Body::Ack { .. } | Body::Reply { .. });
+        let response = !in_transit && matches!(body, Body::Ack { .. } | Body::Reply { .. });
         let waits = false;
-        let path = Sending { ni, peer_ni, deadline, committed: now, waits, answer, hold };
+        let path = Sending { ni, peer_ni, deadline, committed: now, waits, response, hold };
         message.stage = Stage::Sending(path);
-        if answer {
-            self.answers.begin(peer_ni);
+        if response {
+            self.backpressure.begin(peer_ni);
         }
         if let (Some(md), Body::Put { .. } | Body::Get { .. }) = (md, body) {
             let request = Request {
@@ -369,7 +369,7 @@ impl Lnet {
             let woken = self.credits.give_back(Account::Peer(path.peer_ni, payload_len));
             self.wake(woken, Hold::Peer);
         }
-        if path.answer && self.answers.end(path.peer_ni) {
+        if path.response && self.backpressure.end(path.peer_ni) {
             self.work.push_back(Work::Requests(path.peer_ni));
         }
         self.reap(path.peer_ni);

@@ -26,7 +26,7 @@ pub(crate) enum Owner {
     /// A recovery ping.
     Probe(Target),
     /// A ping of a NID that has not named its peer.
-    Word(PeerNiId),
+    Verification(PeerNiId),
 }
 
 /// What was requested with a descriptor, so that only the node that was asked can answer.

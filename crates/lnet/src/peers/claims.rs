@@ -1,7 +1,7 @@
 //! Which NIDs belong to one peer: what a NID says of itself and what its primary NID says must agree.
 //!
 //! ```text
-//! ping info from X names X      its word: the record of X, with the NIDs that it lists
+//! ping info from X names X      X is believed: its record has the NIDs that it lists
 //!                X names P      if P lists X: X joins the record of P
 //!                               otherwise P is pinged, and X waits for what P answers
 //! P is behind X, a gateway       X joins the record of P: only X could tell what P says
@@ -10,7 +10,7 @@
 //! P lists X, X has named itself X is pinged, and joins if it names P now
 //! ```
 //!
-//! A kernel node believes whoever speaks first. Then one push takes the messages for another node.
+//! A kernel node believes the first claim: one push takes the messages for another node.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 const CLAIMANTS_MAX: usize = 64;
 
 impl Peers {
-    /// Returns the record to which the word of a NID of `peer` applies, that its primary NID is
-    /// `primary`: a NID that belongs to another node than it was listed by has its own from now on.
-    pub(super) fn own_word(
+    /// Returns the record of a NID of `peer` that names `primary` as its primary NID. If the NID
+    /// belongs to another node than it was listed by, it has a record of its own from now on.
+    pub(super) fn record_of(
         &mut self,
         peer: PeerId,
         from: Nid,
@@ -45,44 +45,46 @@ impl Peers {
         self.separate(from, peer)
     }
 
-    /// Takes that word. Returns the record of the NID, and whether that is the one of `primary`.
-    pub(super) fn speaker(
+    /// A NID of `peer` names `primary` as its primary NID. Returns the record of the NID, and whether
+    /// that is the one of `primary`.
+    pub(super) fn take_primary(
         &mut self,
+        now: Time,
         peer: PeerId,
         from: Nid,
         primary: Nid,
         behind: &[Net],
     ) -> (PeerId, bool) {
         // Both of a node's NIDs may have said so before, and it has another primary NID now.
-        let both = self.owner(primary) == Some(peer) && self.is_proven(primary);
+        let both = self.owner(primary) == Some(peer) && self.has_verified(primary);
         let Some(found) = self.peer_mut(peer) else { return (peer, false) };
-        found.hearsay = false;
+        found.only_claimed = false;
         if found.state.has(PeerState::CONFIGURED) || found.primary == primary {
             found.claimed = None;
-            self.prove(from);
+            self.mark_verified(from);
             return (peer, true);
         }
         if both || behind.contains(&primary.net()) {
             let peer = self.rename(peer, primary);
-            self.prove(from);
+            self.mark_verified(from);
             return (peer, true);
         }
         if let Some(found) = self.peer_mut(peer) {
             found.claimed = Some(primary);
         }
         let other = self.owner(primary);
-        let other = other.map(|owner| match self.is_proven(primary) {
+        let other = other.map(|owner| match self.has_verified(primary) {
             true => owner,
             false => self.separate(primary, owner),
         });
         match other {
             Some(other) if self.lists(other, from) => {
                 self.absorb(peer, other);
-                self.prove(from);
+                self.mark_verified(from);
                 (other, true)
             }
             other => {
-                self.ask(peer, primary, other);
+                self.ping_primary(now, peer, primary, other);
                 (peer, false)
             }
         }
@@ -122,10 +124,12 @@ impl Peers {
         }
         if other.claimed.is_some() && other.claimed == primary {
             self.absorb(owner, peer);
-            self.prove(nid);
+            self.mark_verified(nid);
         } else if silent || orphan {
             self.absorb(owner, peer);
-            self.outputs.push_back(Output::Ask(nid));
+            if let Some(id) = self.find(nid) {
+                self.outputs.push_back(Output::Verify(id));
+            }
         } else if self.may_claim(peer) {
             // It may have another primary NID than the last time.
             self.force_ping(owner);
@@ -141,60 +145,66 @@ impl Peers {
     }
 
     /// Returns whether messages for a NID may go to any NID of its peer.
-    pub(crate) fn is_proven(&self, nid: Nid) -> bool {
-        let Some(ni) = self.find(nid).and_then(|id| self.ni(id)) else { return true };
-        let primary = |peer: &Peer| peer.primary == nid || peer.has(PeerState::CONFIGURED);
-        ni.proven || self.peer(ni.peer).is_some_and(primary)
+    pub(crate) fn is_verified(&self, id: PeerNiId) -> bool {
+        let Some(ni) = self.ni(id) else { return true };
+        let agrees = |peer: &Peer| peer.primary == ni.nid || peer.has(PeerState::CONFIGURED);
+        ni.verified || self.peer(ni.peer).is_some_and(agrees)
+    }
+
+    fn has_verified(&self, nid: Nid) -> bool {
+        self.find(nid).is_none_or(|id| self.is_verified(id))
     }
 
     /// Notes that a gateway vouches for its NIDs on these networks behind it.
-    pub(super) fn prove_behind(&mut self, peer: PeerId, behind: &[Net]) {
+    pub(super) fn verified_behind(&mut self, peer: PeerId, behind: &[Net]) {
         for nid in self.nids_of(peer) {
             if behind.contains(&nid.net()) {
-                self.prove(nid);
+                self.mark_verified(nid);
             }
         }
     }
 
-    /// Returns a NID that is to be asked for its peer, with room for its answer.
-    pub(crate) fn needs_word(&mut self, nid: Nid) -> Option<(PeerNiId, u32)> {
-        if self.is_proven(nid) {
+    /// Returns the NID of a peer NI that is to be pinged, and the room that its answer needs.
+    #[inline]
+    pub(crate) fn needs_verification(&self, id: PeerNiId) -> Option<(Nid, u32)> {
+        let ni = self.ni(id).filter(|ni| !ni.verified && !ni.pinged)?;
+        if self.is_verified(id) {
             return None;
         }
-        let id = self.find(nid)?;
-        let ni = self.ni_mut(id).filter(|ni| !ni.asked)?;
-        ni.asked = true;
-        let peer = ni.peer;
-        let len = self.peer(peer)?.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
-        Some((id, len))
+        let len = self.peer(ni.peer)?.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
+        Some((ni.nid, len))
     }
 
-    /// A NID that was asked for its peer has not answered.
-    pub(crate) fn no_word(&mut self, id: PeerNiId) {
+    /// A NID is being pinged for its peer.
+    pub(crate) fn verification_begun(&mut self, id: PeerNiId) {
         if let Some(ni) = self.ni_mut(id) {
-            ni.asked = false;
+            ni.pinged = true;
         }
     }
 
-    /// Returns until when a peer waits for what the primary NID that it claims answers to a ping.
-    pub(crate) fn waits_for_primary(&mut self, now: Time, peer: PeerId) -> Option<Time> {
-        let claimed = self.peer(peer)?.claimed?;
-        let other = self.owner(claimed).and_then(|other| self.peer(other))?;
-        if !other.claimants.contains(&peer) || !other.has(PeerState::DISCOVERING) {
-            return None;
+    /// A NID that was pinged for its peer has not answered.
+    pub(crate) fn not_verified(&mut self, id: PeerNiId) {
+        if let Some(ni) = self.ni_mut(id) {
+            ni.pinged = false;
         }
-        let until = *self.peer_mut(peer)?.waits_since.get_or_insert(now) + CLAIM_TIMEOUT;
-        (now < until).then_some(until)
+    }
+
+    /// Returns whether a peer waits for what the primary NID that it claims answers to a ping.
+    pub(crate) fn awaits_primary(&self, peer: PeerId) -> bool {
+        self.discovery.claims.get(peer).is_some()
     }
 
     /// Ends the waiting for a peer whose discovery has ended.
     pub(super) fn answer_claimants(&mut self, peer: PeerId) {
         let Some(found) = self.peer_mut(peer) else { return };
         for claimant in std::mem::take(&mut found.claimants) {
-            self.discovery.retries.clear(claimant);
-            if let Some(found) = self.peer_mut(claimant) {
-                found.waits_since = None;
+            // It may have claimed another one since.
+            let claimed = self.peer(claimant).and_then(|claimant| claimant.claimed);
+            if claimed.and_then(|nid| self.owner(nid)).is_some_and(|owner| owner != peer) {
+                continue;
             }
+            self.discovery.claims.clear(claimant);
+            self.outputs.push_back(Output::Advance(claimant));
             self.resume(claimant);
         }
     }
@@ -203,9 +213,9 @@ impl Peers {
         self.peer(peer).is_some_and(|peer| peer.listed.contains(&nid))
     }
 
-    fn prove(&mut self, nid: Nid) {
+    fn mark_verified(&mut self, nid: Nid) {
         if let Some(ni) = self.find(nid).and_then(|id| self.ni_mut(id)) {
-            ni.proven = true;
+            ni.verified = true;
         }
     }
 
@@ -218,19 +228,20 @@ impl Peers {
         id
     }
 
-    /// Pings the primary NID that a peer claims.
-    fn ask(&mut self, claimant: PeerId, primary: Nid, owner: Option<PeerId>) {
+    /// Pings the primary NID that a peer claims; the peer waits for that.
+    fn ping_primary(&mut self, now: Time, claimant: PeerId, primary: Nid, owner: Option<PeerId>) {
         if !self.may_claim(claimant) || (owner.is_none() && self.is_full()) {
             return;
         }
         let owner = owner.unwrap_or_else(|| {
             let made = self.create(primary);
-            self.peer_mut(made).expect("it was made").hearsay = true;
+            self.peer_mut(made).expect("it was made").only_claimed = true;
             made
         });
         let Some(found) = self.peer_mut(owner) else { return };
         if found.claimants.len() < CLAIMANTS_MAX && !found.claimants.contains(&claimant) {
             found.claimants.push(claimant);
+            self.discovery.claims.set(claimant, now + CLAIM_TIMEOUT);
         }
         self.force_ping(owner);
         self.queue(owner);
@@ -250,7 +261,7 @@ mod tests {
     /// A push or an answer from the NID `from`, which lists `nids`, its primary NID first.
     fn says(peers: &mut Peers, from: Nid, nids: &[Nid]) -> PeerId {
         let peer = peers.owner(from).unwrap_or_else(|| peers.create(from));
-        let merged = peers.merge(peer, from, &decoded(nids), &[nid(1)], &[]);
+        let merged = peers.merge(NOW, peer, from, &decoded(nids), &[nid(1)], &[]);
         outputs(peers);
         merged
     }
@@ -260,7 +271,7 @@ mod tests {
         let peer = peers.next_to_discover().unwrap();
         assert_eq!(peers.primary(primary), primary);
         assert_eq!(peers.owner(primary), Some(peer));
-        assert!(matches!(peers.step(NOW, peer), Some(Step::Ping(_))));
+        assert!(matches!(peers.step(peer), Some(Step::Ping(_))));
         peers.ping_sent(peer, MdId(50));
         peer
     }
@@ -271,11 +282,11 @@ mod tests {
         let second = pinged(&mut peers);
         peers.park(MessageId(7), second).unwrap();
         assert_eq!(says(&mut peers, nid(2), &[nid(3), nid(2)]), second, "nobody agrees yet");
-        assert_eq!((peers.step(NOW, second), peers.owner(nid(2))), (None, Some(second)));
+        assert_eq!((peers.step(second), peers.owner(nid(2))), (None, Some(second)));
         let first = asked(&mut peers, nid(3));
-        let merged = peers.merge(first, nid(3), &decoded(&[nid(3), nid(2)]), &[nid(1)], &[]);
+        let merged = peers.merge(NOW, first, nid(3), &decoded(&[nid(3), nid(2)]), &[nid(1)], &[]);
         assert_eq!((merged, peers.owner(nid(2))), (first, Some(first)));
-        assert!(peers.is_proven(nid(2)) && peers.peer(second).is_none());
+        assert!(peers.has_verified(nid(2)) && peers.peer(second).is_none());
         let moved = Output::Moved { from: second, into: first };
         assert!(outputs(&mut peers).contains(&moved));
         assert_eq!(peers.peer(first).unwrap().parked, [MessageId(7)]);
@@ -294,17 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn a_nid_that_is_only_listed_is_asked_once_for_its_peer() {
+    fn a_nid_that_is_only_listed_is_pinged_once_for_its_peer() {
         let mut peers = peers();
         let first = says(&mut peers, nid(2), &[nid(2), nid(3)]);
-        assert!(peers.is_proven(nid(2)) && !peers.is_proven(nid(3)));
+        assert!(peers.has_verified(nid(2)) && !peers.has_verified(nid(3)));
         assert!(!peers.same_peer(nid(3), nid(2)), "others do not speak for it");
-        let (id, _) = peers.needs_word(nid(3)).unwrap();
-        assert_eq!((peers.needs_word(nid(3)), peers.needs_word(nid(2))), (None, None));
-        peers.no_word(id);
-        assert!(peers.needs_word(nid(3)).is_some());
+        let [own, listed] = [2, 3].map(|n| peers.find(nid(n)).unwrap());
+        assert_eq!(peers.needs_verification(own), None);
+        assert!(peers.needs_verification(listed).is_some());
+        peers.verification_begun(listed);
+        assert_eq!(peers.needs_verification(listed), None);
+        peers.not_verified(listed);
+        assert!(peers.needs_verification(listed).is_some());
         assert_eq!(says(&mut peers, nid(3), &[nid(2), nid(3)]), first);
-        assert!(peers.is_proven(nid(3)) && peers.same_peer(nid(3), nid(2)));
+        assert!(peers.has_verified(nid(3)) && peers.same_peer(nid(3), nid(2)));
     }
 
     #[test]
@@ -321,10 +335,11 @@ mod tests {
         let mut peers = peers();
         peers.create(nid(3));
         let first = peers.create(nid(2));
-        peers.merge(first, nid(2), &decoded(&[nid(2), nid(3)]), &[nid(1)], &[]);
-        assert!(outputs(&mut peers).contains(&Output::Ask(nid(3))));
+        peers.merge(NOW, first, nid(2), &decoded(&[nid(2), nid(3)]), &[nid(1)], &[]);
+        let listed = peers.find(nid(3)).unwrap();
+        assert!(outputs(&mut peers).contains(&Output::Verify(listed)));
         assert_eq!(peers.nids_of(first), [nid(2), nid(3)]);
-        assert!(!peers.is_proven(nid(3)));
+        assert!(!peers.has_verified(nid(3)));
     }
 
     #[test]

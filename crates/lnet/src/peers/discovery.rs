@@ -27,7 +27,9 @@ pub(super) struct Discovery {
     waiting: VecDeque<PeerId>,
     active: BTreeSet<PeerId>,
     /// When peers are pinged again whose ping info was bad.
-    pub(super) retries: Timers<PeerId>,
+    retries: Timers<PeerId>,
+    /// Until when peers wait for what the primary NID that they claim answers.
+    pub(super) claims: Timers<PeerId>,
 }
 
 /// What a peer under discovery needs next.
@@ -137,18 +139,18 @@ impl Peers {
         None
     }
 
-    /// Returns when a peer is to be pinged again.
+    /// Returns when the discovery of a peer can go on.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.discovery.retries.next()
+        [self.discovery.retries.next(), self.discovery.claims.next()].into_iter().flatten().min()
     }
 
     /// Takes the passing of time, and returns a peer whose discovery can go on.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<PeerId> {
-        self.discovery.retries.pop_due(now)
+        self.discovery.retries.pop_due(now).or_else(|| self.discovery.claims.pop_due(now))
     }
 
     /// Returns what a peer under discovery needs next. With nothing left to do, it is discovered.
-    pub(crate) fn step(&mut self, now: Time, peer: PeerId) -> Option<Step> {
+    pub(crate) fn step(&mut self, peer: PeerId) -> Option<Step> {
         let Discovery { active, retries, .. } = &self.discovery;
         if !active.contains(&peer) || retries.get(peer).is_some() {
             return None;
@@ -159,12 +161,9 @@ impl Peers {
             let len = found.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
             return (!state.has(PeerState::PING_SENT)).then_some(Step::Ping(len));
         }
-        if let Some(until) = self.waits_for_primary(now, peer) {
-            self.discovery.retries.set(peer, until);
+        if self.awaits_primary(peer) {
             return None;
         }
-        let found = self.peer(peer)?;
-        let state = found.state;
         if self.is_push_due(found) {
             return Some(Step::Push);
         }
@@ -357,13 +356,13 @@ impl Peers {
         found.state.insert(PeerState::REDISCOVER);
         let parked = std::mem::take(&mut found.parked);
         let queries = std::mem::take(&mut found.queries);
-        let (primary, hearsay) = (found.primary, found.hearsay);
+        let (primary, only_claimed) = (found.primary, found.only_claimed);
         self.outputs.push_back(Output::Failed(peer, errno));
-        if !hearsay {
+        if !only_claimed {
             let notice = Notice::DiscoveryFailed { peer: primary, errno };
             self.outputs.push_back(Output::Notice(notice));
         }
-        let forgotten = hearsay && parked.is_empty() && queries.is_empty();
+        let forgotten = only_claimed && parked.is_empty() && queries.is_empty();
         self.outputs.extend(parked.into_iter().map(|message| Output::Fail(message, errno)));
         self.outputs.extend(queries.into_iter().map(|query| Output::Answer(query, Err(errno))));
         match forgotten {
@@ -376,5 +375,6 @@ impl Peers {
     pub(super) fn leave_discovery(&mut self, peer: PeerId) {
         self.discovery.active.remove(&peer);
         self.discovery.retries.clear(peer);
+        self.discovery.claims.clear(peer);
     }
 }

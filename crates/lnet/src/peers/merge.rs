@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::ping::{Decoded, Features, NiStatus, PingInfo};
 use fulmar_lnet_wire::{Net, Nid};
 
@@ -14,6 +14,7 @@ impl Peers {
     /// `peer`.
     pub(crate) fn merge(
         &mut self,
+        now: Time,
         peer: PeerId,
         from: Nid,
         decoded: &Decoded,
@@ -24,7 +25,7 @@ impl Peers {
         let discovers = self.own.discovers && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
         let primary = info.primary().filter(|nid| multi_rail && self.may_be_of(peer, *nid, ours));
-        let peer = primary.map_or(peer, |primary| self.own_word(peer, from, primary, behind));
+        let peer = primary.map_or(peer, |primary| self.record_of(peer, from, primary, behind));
         let Some(found) = self.peer_mut(peer) else { return peer };
         found.state.set(PeerState::NO_DISCOVERY, !discovers);
         let routes = !info.features.has(Features::RTE_DISABLED);
@@ -47,10 +48,10 @@ impl Peers {
             self.become_multi_rail(peer);
         }
         let Some(primary) = primary else { return peer };
-        let (peer, confirmed) = self.speaker(peer, from, primary, behind);
+        let (peer, confirmed) = self.take_primary(now, peer, from, primary, behind);
         if confirmed {
             self.adopt(peer, from, info, ours);
-            self.prove_behind(peer, behind);
+            self.verified_behind(peer, behind);
         }
         peer
     }
@@ -118,7 +119,7 @@ impl Peers {
         if !found.state.has(PeerState::CONFIGURED) {
             found.state.insert(PeerState::MULTI_RAIL);
         }
-        found.hearsay = false;
+        found.only_claimed = false;
         found.claimants.extend(gone.claimants);
         found.sequence = gone.sequence;
         found.info_size = found.info_size.max(gone.info_size);

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId, Time};
+use fulmar_base::{Errno, MessageId};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
@@ -88,9 +88,9 @@ pub(crate) struct PeerNi {
     peer: PeerId,
     stamp: u64,
     /// Ping info that came from this NID itself names the primary NID of its peer.
-    proven: bool,
-    /// It was asked for that.
-    asked: bool,
+    verified: bool,
+    /// It is being pinged for that, or has answered otherwise.
+    pinged: bool,
     /// Our NID that a peer without multi-rail knows us by.
     preferred: Option<Nid>,
     status: NiStatus,
@@ -134,14 +134,12 @@ pub(crate) struct Peer {
     listed: Vec<Nid>,
     /// The primary NID that its latest ping info names, if that is another than its own.
     claimed: Option<Nid>,
-    /// Since when it waits for the primary NID that it claims.
-    waits_since: Option<Time>,
     /// How many unconfirmed claims it has made.
     claims: u32,
     /// The peers that claim the primary NID of this one, and wait for what it answers to a ping.
     claimants: Vec<PeerId>,
     /// It is known only from a claim.
-    hearsay: bool,
+    only_claimed: bool,
     /// The sequence number of its latest ping info.
     sequence: u32,
     /// The sequence number of our ping info that it has acknowledged.
@@ -196,8 +194,8 @@ pub(crate) enum Output {
         from: PeerId,
         into: PeerId,
     },
-    /// This NID is to be asked for its peer.
-    Ask(Nid),
+    /// This NID is to be pinged: it has not named its peer.
+    Verify(PeerNiId),
     /// A NID of this peer is a peer of its own now.
     Separated(PeerId),
     /// A peer is deleted.
@@ -265,8 +263,8 @@ impl PeerNi {
             nid,
             peer,
             stamp: 0,
-            proven: false,
-            asked: false,
+            verified: false,
+            pinged: false,
             preferred: None,
             status: NiStatus::UP,
             reported_down: false,
@@ -312,10 +310,9 @@ impl Peer {
             nis: Vec::new(),
             listed: Vec::new(),
             claimed: None,
-            waits_since: None,
             claims: 0,
             claimants: Vec::new(),
-            hearsay: false,
+            only_claimed: false,
             sequence: 0,
             pushed: 0,
             info_size: 0,

@@ -40,8 +40,9 @@ impl Peers {
 
     /// Returns whether both NIDs belong to one known node, and have said so.
     pub(crate) fn same_peer(&self, a: Nid, b: Nid) -> bool {
-        let owner = self.owner(a);
-        owner.is_some() && owner == self.owner(b) && self.is_proven(a) && self.is_proven(b)
+        let (Some(a), Some(b)) = (self.find(a), self.find(b)) else { return false };
+        let owner = |id| self.ni(id).map(|ni| ni.peer);
+        owner(a) == owner(b) && self.is_verified(a) && self.is_verified(b)
     }
 
     /// Returns whether other nodes have filled the table.
@@ -75,7 +76,7 @@ impl Peers {
         let Some(ni) = self.ni_mut(id) else { return };
         let from = std::mem::replace(&mut ni.peer, to);
         if from != to {
-            ni.proven = false;
+            ni.verified = false;
             if let Some(old) = self.peer_mut(from) {
                 old.nis.retain(|other| *other != id);
             }

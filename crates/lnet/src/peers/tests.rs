@@ -50,9 +50,9 @@ pub(super) fn outputs(peers: &mut Peers) -> Vec<Output> {
 pub(super) fn pinged(peers: &mut Peers) -> PeerId {
     peers.discover(nid(2), false, QueryId(1));
     let peer = peers.next_to_discover().unwrap();
-    assert_eq!(peers.step(NOW, peer), Some(Step::Ping(PingInfo::SIZE_MIN)));
+    assert_eq!(peers.step(peer), Some(Step::Ping(PingInfo::SIZE_MIN)));
     peers.ping_sent(peer, MdId(5));
-    assert_eq!(peers.step(NOW, peer), None, "its answer is awaited");
+    assert_eq!(peers.step(peer), None, "its answer is awaited");
     peer
 }
 
@@ -65,15 +65,15 @@ fn a_multi_rail_peer_is_pinged_then_pushed_to_and_then_discovered() {
     let answer = bytes(&info(&nids));
     let pair = (nid(1), nid(2));
     let decoded = peers.ping_ended(NOW, peer, MdId(5), Ok((pair, &answer))).unwrap();
-    assert_eq!(peers.merge(peer, nid(2), &decoded, &[nid(1)], &[]), peer);
+    assert_eq!(peers.merge(NOW, peer, nid(2), &decoded, &[nid(1)], &[]), peer);
     assert_eq!((peers.owner(nid(3)), peers.primary(nid(3))), (Some(peer), nid(2)));
-    assert_eq!(peers.step(NOW, peer), Some(Step::Push));
+    assert_eq!(peers.step(peer), Some(Step::Push));
     peers.push_sent(peer, MdId(9));
-    assert_eq!((peers.step(NOW, peer), peers.is_up_to_date(peer)), (None, false));
+    assert_eq!((peers.step(peer), peers.is_up_to_date(peer)), (None, false));
     outputs(&mut peers);
     peers.push_ended(peer, MdId(9), 1, Ok(()));
     assert_eq!(outputs(&mut peers), [Output::Advance(peer)]);
-    assert_eq!(peers.step(NOW, peer), None);
+    assert_eq!(peers.step(peer), None);
     let found = outputs(&mut peers);
     assert!(matches!(found[0], Output::Notice(Notice::Discovered { nids: 2, .. })));
     assert_eq!(found[1], Output::Launch(MessageId(7)));
@@ -83,7 +83,7 @@ fn a_multi_rail_peer_is_pinged_then_pushed_to_and_then_discovered() {
     peers.set_own(Own { sequence: 2, ..OWN });
     peers.push_where_due();
     assert_eq!(peers.next_to_discover(), Some(peer));
-    assert_eq!(peers.step(NOW, peer), Some(Step::Push));
+    assert_eq!(peers.step(peer), Some(Step::Push));
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn bad_ping_info_is_requested_again_after_a_pause_and_not_for_ever() {
     for round in 1..=3 {
         let answer = Ok(((nid(1), nid(2)), &[1, 2, 3][..]));
         assert_eq!(peers.ping_ended(NOW, peer, MdId(5), answer), None);
-        assert_eq!((peers.step(NOW, peer), peers.poll_timeout()), (None, Some(Time::from_secs(1))));
+        assert_eq!((peers.step(peer), peers.poll_timeout()), (None, Some(Time::from_secs(1))));
         assert_eq!(peers.pop_due(Time::from_secs(1)), Some(peer), "round {round}");
-        assert!(matches!(peers.step(NOW, peer), Some(Step::Ping(_))));
+        assert!(matches!(peers.step(peer), Some(Step::Ping(_))));
         peers.ping_sent(peer, MdId(5));
     }
     outputs(&mut peers);
@@ -130,7 +130,7 @@ fn neither_our_nids_nor_those_of_configured_peers_are_claimed() {
     peers.configure(nid(4), &[nid(5)], true).unwrap();
     let peer = pinged(&mut peers);
     let listed = [nid(2), nid(1), nid(5)];
-    peers.merge(peer, nid(2), &decoded(&listed), &[nid(1)], &[]);
+    peers.merge(NOW, peer, nid(2), &decoded(&listed), &[nid(1)], &[]);
     assert_eq!(peers.nids_of(peer), [nid(2)]);
     assert_eq!(peers.primary(nid(5)), nid(4));
     assert_eq!(peers.configure(nid(6), &[nid(5)], true), Err(Errno::EEXIST));

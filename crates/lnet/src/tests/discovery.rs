@@ -448,6 +448,23 @@ fn a_push_larger_than_our_room_is_cut_then_asked_for() {
 }
 
 #[test]
+fn the_ack_of_a_push_waits_a_second_for_the_primary_that_it_names() {
+    let is_ack = |sent: &SendRequest| matches!(sent.header.body, Body::Ack { .. });
+    let mut s = Script::new();
+    s.receive_push(tcp(2), &info(1, &[tcp(3), tcp(2)]));
+    let ping = s.sent_one();
+    assert_eq!(ping.next_hop, tcp(3));
+    s.wait(1);
+    assert!(s.sent().iter().any(is_ack), "the primary NID is silent");
+    // What the primary NID answers ends the waiting of others.
+    s.receive_push(tcp(4), &info(1, &[tcp(3), tcp(4)]));
+    assert!(!s.sent().iter().any(is_ack));
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(3), tcp(4)])));
+    assert!(s.sent().iter().any(is_ack));
+    assert_eq!(nids(&s), [vec![tcp(2)], vec![tcp(3), tcp(4)]]);
+}
+
+#[test]
 fn the_same_sequence_and_a_lower_one_are_used_too() {
     let mut s = multi_rail(&[tcp(2)]);
     s.receive_push(tcp(2), &info(1, &[tcp(2), tcp(3)]));

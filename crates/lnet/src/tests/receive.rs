@@ -400,7 +400,7 @@ fn a_source_that_is_not_the_nid_of_its_connection_is_not_believed() {
 }
 
 #[test]
-fn a_peer_that_takes_no_answers_is_not_listened_to() {
+fn a_peer_that_takes_no_responses_is_not_read() {
     let mut s = Script::new();
     let ping = |s: &mut Script| s.receive_header(tcp(1), tcp(2), ping_from(tcp(2)));
     let mut waiting = Vec::new();
@@ -417,7 +417,7 @@ fn a_peer_that_takes_no_answers_is_not_listened_to() {
     // Another peer is answered.
     s.receive_header(tcp(1), tcp(3), ping_from(tcp(3)));
     assert_eq!(s.sent_one().next_hop, tcp(3));
-    // As the answers leave, the request goes on.
+    // As the responses leave, the request goes on.
     let mut answered = 0;
     s.drain();
     while let Some(reply) = waiting.pop() {
