@@ -40,12 +40,11 @@ impl Names {
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     places: Vec<Option<(u64, T)>>,
-    len: usize,
 }
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), len: 0 }
+        Self { places: Vec::new() }
     }
 }
 
@@ -58,7 +57,6 @@ impl<T> Slots<T> {
         }
         let old = self.places[place].replace((name, value));
         assert!(old.is_none(), "two values in one place");
-        self.len += 1;
     }
 
     /// Returns the value of a name, if there is one.
@@ -82,7 +80,6 @@ impl<T> Slots<T> {
     /// Removes and returns the value of a name.
     pub(crate) fn remove(&mut self, name: u64) -> Option<T> {
         self.get(name)?;
-        self.len -= 1;
         self.places[place(name)].take().map(|(_, value)| value)
     }
 
@@ -96,11 +93,6 @@ impl<T> Slots<T> {
     /// Returns all values with their names, in no useful order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.places.iter().flatten().map(|(name, value)| (*name, value))
-    }
-
-    /// Returns how many values there are.
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 }
 
@@ -130,7 +122,7 @@ mod tests {
                 names.release(name);
                 gone.push(name);
             }
-            assert_eq!(slots.len(), tree.len());
+            assert_eq!(slots.iter().count(), tree.len());
         }
         assert_eq!(slots.names(), tree.keys().copied().collect::<Vec<_>>());
         for (name, value) in &tree {

@@ -1,5 +1,7 @@
 //! Scripts: the machine against a peer that the test plays, and two machines back to back.
 
+mod ageing;
+mod claims;
 mod credits;
 mod discovery;
 mod faults;

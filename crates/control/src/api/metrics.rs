@@ -19,6 +19,10 @@ use crate::show::{Net, Ni, POOLS, Peer, Route, Router, Routing, SocklndCounters,
 /// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// How many NIDs of peers have metrics of their own: those of the peers that have been known
+/// longest. What one NID has is 3 kB of text.
+const PEER_NIDS_MAX: usize = 4096;
+
 /// Returns all metrics of the node.
 pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
     let scrape = Scrape {
@@ -142,7 +146,11 @@ impl Scrape {
     }
 
     fn peer_nis(&self, out: &mut Out<'_>) -> fmt::Result {
-        let nis = || self.peers.iter().flat_map(|peer| peer.nis.iter().map(move |ni| (peer, ni)));
+        let all = || self.peers.iter().flat_map(|peer| peer.nis.iter().map(move |ni| (peer, ni)));
+        let count = all().count() as i64;
+        let help = "NIDs of peers. Those beyond 4096 have no other metrics.";
+        out.gauges("fulmar_peer_nids", help, [(vec![], count)])?;
+        let nis = || all().take(PEER_NIDS_MAX);
         let labels = |(peer, ni): (&Peer, &PeerNi)| {
             vec![("peer", peer.primary.to_string()), ("nid", ni.nid.to_string())]
         };

@@ -153,6 +153,20 @@ fn a_router_and_its_routes_are_measured() {
 }
 
 #[test]
+fn only_so_many_peers_have_metrics() {
+    use crate::config::PeerConf;
+    let admin = FakeNode::new();
+    let before = admin.peer_show(PeerShow::default()).unwrap();
+    let before: usize = before.iter().map(|peer| peer.nis.len()).sum();
+    let nids = (0..5000).map(|n| nid(&format!("10.9.{}.{}@tcp", n / 250, n % 250))).collect();
+    let peer = PeerConf { primary: nid("10.9.0.0@tcp"), multi_rail: true, nids };
+    admin.peer_add(PeerAdd { peer, lock_primary: false }).unwrap();
+    let metrics = metrics::scrape(&admin).unwrap();
+    assert_eq!(metrics.matches("fulmar_peer_health{").count(), 4096);
+    assert!(metrics.contains(&format!("fulmar_peer_nids {}\n", before + 5000)));
+}
+
+#[test]
 fn the_metrics_port_serves_nothing_else() {
     let node = start("port");
     let get = |path: &str| {

@@ -52,7 +52,7 @@ impl Lnet {
     fn drain_peers(&mut self, now: Time) {
         while let Some(output) = self.peers.poll_output() {
             match output {
-                peers::Output::Added(id, nid) => self.peer_ni_added(id, nid),
+                peers::Output::Added(id, nid) => self.peer_ni_added(now, id, nid),
                 peers::Output::Retired(id) => self.reap(id),
                 peers::Output::Moved { from, into } => {
                     self.move_gateway(from, into);
@@ -85,7 +85,8 @@ impl Lnet {
         }
     }
 
-    fn peer_ni_added(&mut self, id: PeerNiId, nid: Nid) {
+    fn peer_ni_added(&mut self, now: Time, id: PeerNiId, nid: Nid) {
+        self.peers.plan_ageing(now);
         let allowance: Allowance = self.allowance(nid.net());
         self.credits.add_peer_ni(id, allowance);
         self.backpressure.add(id);

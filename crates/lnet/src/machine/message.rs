@@ -36,6 +36,8 @@ pub(super) struct Message {
     pub(super) retries: u32,
     /// It goes where it was sent to, and only once: a ping by which that is watched.
     pub(super) probe: bool,
+    /// It answers a request for a service.
+    pub(super) of_service: bool,
     /// What it holds of this router, if it is forwarded.
     pub(super) transit: Option<Box<Transit>>,
     pub(super) stage: Stage,
@@ -145,6 +147,7 @@ impl Message {
             target: header.target,
             retries: 0,
             probe: false,
+            of_service: false,
             transit: None,
             stage: Stage::Launched,
         }

@@ -1,5 +1,6 @@
 //! The machine as its owner sees it: inputs, outputs, time and settings.
 
+mod ageing;
 mod backpressure;
 mod check;
 mod claims;
@@ -183,6 +184,7 @@ impl Lnet {
             self.delays.poll_timeout(),
             self.resends.next(),
             self.peers.poll_timeout(),
+            self.peers.ageing_due(),
         ];
         machines.into_iter().flatten().min()
     }
@@ -194,6 +196,8 @@ impl Lnet {
                 self.response_timed_out(now, late);
             } else if let Some(peer) = self.peers.pop_due(at) {
                 self.work.push_back(Work::Advance(peer));
+            } else if self.peers.ageing_due() == Some(at) {
+                self.forget_idle_peers(now);
             } else if let Some(message) = self.resends.pop_due(at) {
                 self.work.push_back(Work::Launch(message));
             } else if let Some(target) = self.health.pop_due(at) {

@@ -6,6 +6,7 @@ use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESE
 
 use super::Lnet;
 use super::message::{Arrival, Message, Origin, Stage};
+use super::send::is_of_service;
 use crate::api::{MdOptions, Output};
 use crate::health::Target;
 use crate::matching::{Found, Matched, Operation, Query};
@@ -63,7 +64,7 @@ impl Lnet {
             return Err("a fault was asked for");
         }
         let sender = self.sender(now, arrival.ni, arrival.from).ok_or("the peer table is full")?;
-        self.heard(now, ni, sender, is_request(header));
+        self.heard(now, ni, sender, is_of_service(&header.body));
         let source = match header.source == arrival.from {
             true => Some(sender),
             false => self.peers.find(header.source),
@@ -95,7 +96,7 @@ impl Lnet {
 
     /// Something has come from a NID of a peer, by an interface of ours: both work.
     fn heard(&mut self, now: Time, ni: NiId, sender: PeerNiId, request: bool) {
-        let Some(peer) = self.peers.heard(sender, request) else { return };
+        let Some(peer) = self.peers.heard(now, sender, request) else { return };
         if !self.health.heard(now, Target::PeerNi(sender)) {
             self.raise_peer_ni(now, sender);
         }
@@ -157,7 +158,7 @@ impl Lnet {
         if let Some(found) = self.peers.find(from) {
             return Some(found);
         }
-        if self.peers.is_full() {
+        if !self.has_room(now, None) {
             return None;
         }
         self.peers.create(from);
@@ -385,14 +386,6 @@ impl Lnet {
         let id = self.receive(Message::received(header, Stage::Receiving(arrival)));
         let sink = if len == 0 { Sink::Discard { len } } else { Sink::Inline { len } };
         self.accept(now, id, arrival, sink);
-    }
-}
-
-/// Returns whether a message is a PUT or a GET of an application.
-fn is_request(header: &Header) -> bool {
-    match header.body {
-        Body::Put { portal, .. } | Body::Get { portal, .. } => portal != RESERVED_PORTAL,
-        Body::Reply { .. } | Body::Ack { .. } => false,
     }
 }
 

@@ -100,7 +100,10 @@ impl Lnet {
         // A router before another router knows the target only from the header.
         let to_next_router = criteria.forwarded.is_some() && !self.is_local(target.net());
         let discovers = criteria.class == Class::Request && !to_next_router;
-        let exact = self.peer_ni_for(now, target, unsolicited)?;
+        let exact = match unsolicited {
+            true => self.peer_ni_made_known(now, target, criteria.router)?,
+            false => self.peer_ni_for(now, target),
+        };
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
         if discovers && !self.peers.is_up_to_date(peer) {
             return Ok(Path::Discover(peer));
@@ -300,16 +303,34 @@ impl Lnet {
             && self.peers.nids_of(peer).iter().any(|nid| near(nid.net()))
     }
 
-    fn peer_ni_for(&mut self, now: Time, nid: Nid, unsolicited: bool) -> Result<PeerNiId, Errno> {
+    fn peer_ni_for(&mut self, now: Time, nid: Nid) -> PeerNiId {
         if let Some(found) = self.peers.find(nid) {
-            return Ok(found);
-        }
-        if unsolicited && self.peers.is_full() {
-            return Err(Errno::ENOMEM);
+            return found;
         }
         self.peers.create(nid);
         self.follow_peers(now);
-        Ok(self.peers.find(nid).expect("the peer was made with this NID"))
+        self.peers.find(nid).expect("the peer was made with this NID")
+    }
+
+    /// Returns the peer NI of a NID that another node has made known, maybe a router.
+    fn peer_ni_made_known(
+        &mut self,
+        now: Time,
+        nid: Nid,
+        router: Option<Nid>,
+    ) -> Result<PeerNiId, Errno> {
+        if let Some(found) = self.peers.find(nid) {
+            return Ok(found);
+        }
+        let router = router.and_then(|router| self.peers.find(router));
+        if !self.has_room(now, router) {
+            return Err(Errno::ENOMEM);
+        }
+        let made = self.peer_ni_for(now, nid);
+        if let Some(router) = router {
+            self.peers.is_behind(made, router);
+        }
+        Ok(made)
     }
 
     pub(super) fn peer_net(&self, peer_ni: PeerNiId) -> Net {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnd::{FailureClass, SendError, SendRequest};
-use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId};
+use fulmar_lnet_wire::{Body, Handle, Header, Nid, ProcessId, RESERVED_PORTAL};
 
 use super::Lnet;
 use super::Work;
@@ -160,7 +160,8 @@ impl Lnet {
         let routed = request.source.net() != arrival.ni.net();
         let router = routed.then_some(arrival.from);
         let header_source = router.and(Some(request.target));
-        Message { router, header_source, ..Message::sent(header, Some(arrival.ni)) }
+        let of_service = is_of_service(&request.body);
+        Message { router, header_source, of_service, ..Message::sent(header, Some(arrival.ni)) }
     }
 
     /// Returns the header of the response to `request`: the NIDs change places.
@@ -212,10 +213,14 @@ impl Lnet {
         message.header.target = target;
         let hold = Hold::Nothing;
         let (md, body) = (message.md(), message.header.body);
+        let of_service = message.of_service || is_of_service(&body);
         let response = !in_transit && matches!(body, Body::Ack { .. } | Body::Reply { .. });
         let waits = false;
         let path = Sending { ni, peer_ni, deadline, committed: now, waits, response, hold };
         message.stage = Stage::Sending(path);
+        self.peers.used(now, peer_ni, false);
+        // A router does not know who is behind the next router.
+        self.peers.used(now, last, of_service && (!in_transit || route.is_none()));
         if response {
             self.backpressure.begin(peer_ni);
         }
@@ -382,5 +387,13 @@ impl Lnet {
             self.messages.live(id).hold(hold);
             self.work.push_back(Work::Post(id));
         }
+    }
+}
+
+/// Returns whether a message is a request for a service or of one, and not of LNet itself.
+pub(super) fn is_of_service(body: &Body) -> bool {
+    match *body {
+        Body::Put { portal, .. } | Body::Get { portal, .. } => portal != RESERVED_PORTAL,
+        Body::Ack { .. } | Body::Reply { .. } => false,
     }
 }

@@ -153,8 +153,7 @@ impl Peers {
             }
         }
         for nid in listed {
-            let room = self.peer(peer).is_some_and(|peer| peer.nis.len() < self.own.max_nids);
-            if room && self.may_be_of(peer, nid, ours) {
+            if self.has_room_for(peer, nid) && self.may_be_of(peer, nid, ours) {
                 self.claim(peer, nid);
             }
         }

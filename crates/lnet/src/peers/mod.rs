@@ -8,6 +8,7 @@
 //! poll_output                              what follows from all of these
 //! ```
 
+mod ageing;
 mod claims;
 mod configure;
 mod discovery;
@@ -18,7 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId};
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
@@ -27,6 +28,7 @@ use crate::notice::Notice;
 use crate::slots::{Names, Slots};
 use crate::views::{self, PRIORITY_LOWEST};
 
+use ageing::Ageing;
 use discovery::Discovery;
 pub(crate) use discovery::Step;
 
@@ -87,6 +89,12 @@ pub(crate) struct PeerNi {
     nid: Nid,
     peer: PeerId,
     stamp: u64,
+    /// When a message last came from it, or went to it.
+    used: Option<Time>,
+    /// A service has exchanged messages with it.
+    served: bool,
+    /// The router that has made it known.
+    router: Option<PeerNiId>,
     /// Ping info that came from this NID itself names the primary NID of its peer.
     verified: bool,
     /// It is being pinged for that, or has answered otherwise.
@@ -122,7 +130,7 @@ impl Default for Policy {
     }
 }
 
-/// How many NIDs other nodes can make us remember; configured ones are not limited.
+/// How many NIDs other nodes can make us remember; those of the configuration are not limited.
 pub(crate) const PEER_NIS_MAX: usize = 65_536;
 
 #[derive(Debug)]
@@ -168,6 +176,7 @@ pub(crate) struct Peers {
     peer_names: Names,
     own: Own,
     discovery: Discovery,
+    ageing: Ageing,
     outputs: VecDeque<Output>,
 }
 
@@ -263,6 +272,9 @@ impl PeerNi {
             nid,
             peer,
             stamp: 0,
+            used: None,
+            served: false,
+            router: None,
             verified: false,
             pinged: false,
             preferred: None,

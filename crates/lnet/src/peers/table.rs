@@ -1,5 +1,6 @@
 //! The table of peers and their NIDs.
 
+use fulmar_base::Time;
 use fulmar_lnet_wire::ping::NiStatus;
 use fulmar_lnet_wire::{Net, Nid};
 
@@ -47,7 +48,7 @@ impl Peers {
 
     /// Returns whether other nodes have filled the table.
     pub(crate) fn is_full(&self) -> bool {
-        self.nis.len() >= PEER_NIS_MAX
+        self.nids.len() >= PEER_NIS_MAX || self.has_too_many_unknown()
     }
 
     /// Makes a peer of one NID that no peer has yet.
@@ -202,8 +203,9 @@ impl Peers {
 
     /// Something has come from a peer NI. A node that sends a request from a NID uses it, whatever
     /// it reported of it before; responses have no choice. Returns the peer.
-    pub(crate) fn heard(&mut self, id: PeerNiId, request: bool) -> Option<PeerId> {
+    pub(crate) fn heard(&mut self, now: Time, id: PeerNiId, request: bool) -> Option<PeerId> {
         let ni = self.ni_mut(id)?;
+        ni.used = Some(now);
         ni.status = NiStatus::UP;
         ni.reported_down &= !request;
         Some(ni.peer)

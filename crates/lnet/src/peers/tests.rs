@@ -152,9 +152,9 @@ fn states_of_interfaces_are_reported_once() {
     assert_eq!(peers.note_statuses(peer, &down), []);
     assert!(peers.ni(id).is_some_and(|ni| !ni.is_up() && ni.is_broken()));
     // A response does not show that its node uses the NID; a request does.
-    assert_eq!(peers.heard(id, false), Some(peer));
+    assert_eq!(peers.heard(NOW, id, false), Some(peer));
     assert!(peers.ni(id).is_some_and(|ni| ni.is_alive() && !ni.is_up()));
-    peers.heard(id, true);
+    peers.heard(NOW, id, true);
     assert!(peers.ni(id).is_some_and(PeerNi::is_up));
 }
 

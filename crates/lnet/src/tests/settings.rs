@@ -46,32 +46,6 @@ fn reset_statistics_start_from_what_is_alive() {
 }
 
 #[test]
-fn unknown_peers_cannot_fill_the_memory() {
-    let mut s = Script::new();
-    for n in 0..peers::PEER_NIS_MAX as u32 {
-        let from = Nid::small(Net::TCP, 0x0b00_0000 + n);
-        let header = Header {
-            target: tcp(1),
-            source: from,
-            target_pid: Pid::LUSTRE,
-            source_pid: Pid::LUSTRE,
-            payload_len: 0,
-            body: put_body(Handle::NONE),
-        };
-        let received = Received { conn: ConnId(1), ni: tcp(1), from, header };
-        s.rx += 1;
-        s.lnet.handle_received(s.now, received);
-        while s.lnet.poll_output().is_some() {}
-    }
-    let rx = s.receive_put(4);
-    assert_eq!(s.sink(), (rx, Sink::Discard { len: 4 }));
-    assert!(matches!(s.notices()[..], [Notice::Dropped { reason: "the peer table is full", .. }]));
-    // We may still speak to whom we want.
-    s.lnet.discover(s.now, tcp(2), false);
-    assert_eq!(s.sent_one().next_hop, tcp(2));
-}
-
-#[test]
 fn an_idle_peer_is_small() {
     use crate::peers::{Peer, PeerNi};
     assert!(size_of::<Peer>() + size_of::<PeerNi>() < 900);
