@@ -84,6 +84,7 @@ impl Selftest {
                 self.abort_instance(instance);
             }
         }
+        self.dismiss_waiting();
         Ok(())
     }
 
@@ -113,6 +114,7 @@ impl Selftest {
             self.instances.stop(instance);
             self.abort_instance(instance);
         }
+        self.dismiss_waiting();
     }
 
     /// Handles the end of the last unit of an instance.

@@ -67,11 +67,22 @@ pub(crate) struct Transfer {
 }
 
 impl Selftest {
-    /// Starts the transfer of a request, or refuses it.
-    pub(crate) fn serve_brw(&mut self, client: Client, order: Order, features: u32, brw: &Brw) {
-        if let Err((errno, features)) = validate(brw, features) {
+    /// Starts the transfer of a request, or refuses it. The request does not name its session:
+    /// there must be one of which this node is a server.
+    pub(crate) fn serve_brw(
+        &mut self,
+        now: Time,
+        client: Client,
+        order: Order,
+        features: u32,
+        brw: &Brw,
+    ) {
+        let serves = self.sessions.current().is_some_and(|session| session.serves_bulk);
+        let valid = validate(brw, features);
+        let valid = valid.and(if serves { Ok(()) } else { Err((Errno::ESRCH, features)) });
+        if let Err((errno, features)) = valid {
             let status = errno.0 as u32;
-            return self.reply(client, Body::BrwReply(BrwReply { status }), features);
+            return self.reply(now, client, Body::BrwReply(BrwReply { status }), features);
         }
         let (source, target, match_bits) = (client.to, client.from, brw.bulk_id);
         let (direction, check) = (brw.direction, Check(brw.flags));
@@ -81,7 +92,7 @@ impl Selftest {
         };
         let span = loan.span;
         let transfer = Transfer { client, order, features, direction, check, loan };
-        let id = self.operate(Operation::Bulk(transfer));
+        let id = self.operate(now, Operation::Bulk(transfer));
         self.outputs.push_back(match direction {
             Direction::READ => Output::PutBulk { id, source, target, match_bits, span },
             _ => Output::GetBulk { id, source, target, match_bits, span },
@@ -90,7 +101,12 @@ impl Selftest {
 
     /// Handles the end of the bulk transfer. After a failure the client gets no reply, since it
     /// could not tell whether the data may still arrive.
-    pub(crate) fn transferred(&mut self, transfer: Transfer, result: Result<Done, Errno>) {
+    pub(crate) fn transferred(
+        &mut self,
+        now: Time,
+        transfer: Transfer,
+        result: Result<Done, Errno>,
+    ) {
         let Transfer { client, direction, loan, .. } = transfer;
         let counters = &mut self.server.counters;
         let len = u64::from(loan.span.len);
@@ -111,13 +127,21 @@ impl Selftest {
         }
         self.memory.give_back(loan);
         match is_whole {
-            true => self.reply(client, Body::BrwReply(BrwReply { status: 0 }), transfer.features),
+            true => {
+                let reply = Body::BrwReply(BrwReply { status: 0 });
+                self.reply(now, client, reply, transfer.features);
+            }
             false => self.drop_rpc(client),
         }
     }
 
     /// Handles the result of the check of data that a client wrote.
-    pub(crate) fn transfer_checked(&mut self, transfer: Transfer, result: Result<(), Damage>) {
+    pub(crate) fn transfer_checked(
+        &mut self,
+        now: Time,
+        transfer: Transfer,
+        result: Result<(), Damage>,
+    ) {
         self.memory.give_back_checked(transfer.loan);
         let Transfer { client, features, .. } = transfer;
         let status = match result {
@@ -127,7 +151,7 @@ impl Selftest {
                 Errno::EBADMSG.0 as u32
             }
         };
-        self.reply(client, Body::BrwReply(BrwReply { status }), features);
+        self.reply(now, client, Body::BrwReply(BrwReply { status }), features);
     }
 
     /// Sends a request of a unit.

@@ -1,21 +1,11 @@
 //! The framework services, one request at a time: common parts.
 //! Spec: lnet-selftest §5, §8, §9.1.
 
-use std::collections::VecDeque;
-
 use fulmar_base::{Errno, Time};
-use fulmar_lnet_wire::selftest::{Body, FEATURES};
+use fulmar_lnet_wire::selftest::{Body, FEATURES, SessionId, VERSION};
 
 use crate::Selftest;
 use crate::serve::{Client, Incoming, NOTHING, refusal};
-
-/// The requests of consoles.
-#[derive(Debug, Default)]
-pub(crate) struct Framework {
-    pub(crate) waiting: VecDeque<Incoming>,
-    /// Whether one is being served. The session does not expire meanwhile.
-    pub(crate) is_serving: bool,
-}
 
 /// The result of a request.
 #[derive(Debug)]
@@ -26,57 +16,82 @@ pub(crate) enum Outcome {
     Mismatch(Body),
     /// No reply.
     Drop,
-    /// Later, through [`Selftest::framework_served`].
+    /// Later, through [`Selftest::framework_served`]; other requests wait.
     Later,
+    /// Later, through [`Selftest::finish`]; other requests do not wait.
+    Aside,
 }
 
 impl Selftest {
     /// Serves the next request, if any.
     pub(crate) fn serve_framework(&mut self, now: Time) -> bool {
-        if self.framework.is_serving {
+        if self.is_answering {
             return false;
         }
-        let Some(incoming) = self.framework.waiting.pop_front() else { return false };
-        self.framework.is_serving = true;
-        if let Some(session) = self.sessions.current_mut() {
-            session.deadline = None;
+        let Some(incoming) = self.server.framework.pop() else { return false };
+        let Incoming { client, version, features, .. } = incoming;
+        if version != VERSION {
+            self.refuse_version(now, client, &incoming.body);
+            return true;
         }
-        let client = incoming.client;
+        if let Body::Join(join) = &incoming.body {
+            let (reply, features) = self.console.join(now, features, client.from, join);
+            self.reply(now, client, Body::JoinReply(reply), features);
+            return true;
+        }
+        let asked = session_of(&incoming.body);
         let outcome = match self.refuse_features(&incoming) {
             Some(body) => Outcome::Mismatch(body),
             None => self.answer(now, incoming),
         };
-        self.framework_served(now, client, outcome);
+        match outcome {
+            Outcome::Later => self.is_answering = true,
+            outcome => {
+                self.finish(now, client, outcome);
+                self.hear_console(now, asked);
+            }
+        }
         true
     }
 
     fn answer(&mut self, now: Time, incoming: Incoming) -> Outcome {
-        let Incoming { client, order, features, body } = incoming;
+        let Incoming { client, order, features, body, .. } = incoming;
         match body {
             Body::MakeSession(request) => self.make_session(now, features, &request),
             Body::RemoveSession(request) => self.remove_session(&request),
             Body::Debug(_) => self.debug(),
             Body::Batch(request) => self.batch(now, &request),
-            Body::Test(test) => self.test(client, order, test),
+            Body::Test(test) => self.test(now, client, order, test),
             Body::Stat(request) => self.stat(client, request),
             other => unreachable!("{other:?} is not a framework request"),
         }
     }
 
-    /// Completes a request, unless it continues, and restarts the timer of the session.
-    pub(crate) fn framework_served(&mut self, now: Time, client: Client, outcome: Outcome) {
+    /// Completes a request that other requests have waited for.
+    pub(crate) fn framework_served(&mut self, now: Time, client: Client, body: Body) {
+        self.is_answering = false;
+        self.finish(now, client, Outcome::Reply(body));
+        self.hear_console(now, self.sessions.current_id());
+    }
+
+    /// Completes a request, unless it continues.
+    pub(crate) fn finish(&mut self, now: Time, client: Client, outcome: Outcome) {
         match outcome {
-            Outcome::Later => return,
+            Outcome::Later | Outcome::Aside => {}
             Outcome::Drop => self.drop_rpc(client),
-            Outcome::Mismatch(body) => self.reply(client, body, FEATURES),
+            Outcome::Mismatch(body) => self.reply(now, client, body, FEATURES),
             Outcome::Reply(body) => {
                 let features = self.sessions.current().map_or(FEATURES, |found| found.features);
-                self.reply(client, body, features);
+                self.reply(now, client, body, features);
             }
         }
-        self.framework.is_serving = false;
+    }
+
+    /// Restarts the timer of the session, if a request was its own: other consoles do not keep it
+    /// alive.
+    fn hear_console(&mut self, now: Time, asked: SessionId) {
         let timeout = self.config.session_timeout;
-        if let Some(session) = self.sessions.current_mut() {
+        if let Some((_, session)) = self.sessions.find(asked) {
             session.deadline = (!timeout.is_zero()).then(|| now + timeout);
         }
     }
@@ -95,5 +110,18 @@ impl Selftest {
             _ => self.sessions.current_id(),
         };
         (!is_fine).then(|| refusal(body, Errno::EPROTO, session))
+    }
+}
+
+/// Returns the session that a framework request names.
+fn session_of(body: &Body) -> SessionId {
+    match body {
+        Body::MakeSession(request) => request.session,
+        Body::RemoveSession(request) => request.session,
+        Body::Debug(request) => request.session,
+        Body::Batch(request) => request.session,
+        Body::Test(request) => request.session,
+        Body::Stat(request) => request.session,
+        other => unreachable!("{other:?} is not a framework request"),
     }
 }

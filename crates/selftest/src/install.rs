@@ -25,13 +25,13 @@ const TESTS_MAX: usize = 1024;
 /// A test whose destinations are being fetched.
 #[derive(Debug)]
 pub(crate) struct Installation {
-    client: Client,
+    pub(crate) client: Client,
     order: Order,
     test: Test,
 }
 
 impl Selftest {
-    pub(crate) fn test(&mut self, client: Client, order: Order, test: Test) -> Outcome {
+    pub(crate) fn test(&mut self, now: Time, client: Client, order: Order, test: Test) -> Outcome {
         if let Err(errno) = self.may_install(&test) {
             return self.test_reply(Err(errno));
         }
@@ -46,9 +46,10 @@ impl Selftest {
         }
         let (source, target, match_bits) = (client.to, client.from, test.bulk_id);
         let len = test.destinations * Destination::LEN;
-        let id = self.operate(Operation::Destinations(Installation { client, order, test }));
+        let fetch = Operation::Destinations(Installation { client, order, test });
+        let id = self.operate(now, fetch);
         self.outputs.push_back(Output::GetBytes { id, source, target, match_bits, len });
-        Outcome::Later
+        Outcome::Aside
     }
 
     /// Handles the destinations of a test. If they did not arrive there is no reply.
@@ -75,7 +76,7 @@ impl Selftest {
             }
             Err(_) => Outcome::Drop,
         };
-        self.framework_served(now, client, outcome);
+        self.finish(now, client, outcome);
     }
 
     /// Checks the request before the destinations arrive. The first test of a batch creates it,
@@ -108,6 +109,8 @@ impl Selftest {
             TestKind::Ping { .. } => Load::Ping,
             kind => Load::Brw(Transfers::of_test(kind).ok_or(Errno::EINVAL)?),
         };
+        // Other requests were served while the list was fetched.
+        self.may_install(test)?;
         let (number, session) = self.sessions.find(test.session).ok_or(Errno::ENOENT)?;
         let instance = Instance::new(number, session.features, load, test, list);
         if !self.instances.has_room_for(&instance) {
@@ -122,6 +125,8 @@ impl Selftest {
 
     fn install(&mut self, test: &Test, role: Role) -> Result<(), Errno> {
         let (_, session) = self.sessions.find(test.session).ok_or(Errno::ENOENT)?;
+        let is_bulk = matches!(test.kind, TestKind::Brw { .. } | TestKind::BrwPages { .. });
+        session.serves_bulk |= is_bulk && role == Role::Server;
         session.batches.entry(test.batch).or_default().instances.push(role);
         Ok(())
     }

@@ -20,7 +20,9 @@
 //! Deliberate differences from a kernel node: a session expires at its time and not up to 8 s
 //! later; its running RPCs are then aborted even if a plain stop was to let them complete;
 //! destinations that a console cannot hand over completely are refused; so are transfers of part of
-//! a word.
+//! a word. What costs memory has an owner and a bound: BRW requests are refused with ESRCH unless
+//! this node is a server of a BRW test in a session; only requests of a session keep it alive; a
+//! request that has waited longer than a client does is dropped.
 //!
 //! Spec: lnet-selftest §2 to §14.
 #![forbid(unsafe_code)]
@@ -28,6 +30,7 @@
 mod api;
 mod batch;
 mod brw;
+mod check;
 pub mod console;
 mod framework;
 mod install;
@@ -39,6 +42,7 @@ mod rpc;
 mod serve;
 mod service;
 mod session;
+mod shares;
 mod stat;
 mod unit;
 

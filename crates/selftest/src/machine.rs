@@ -10,11 +10,10 @@ use fulmar_wire::Order;
 use crate::api::{CommandId, Config, Done, OperationId, Output, QuestionId, Request, Task};
 use crate::brw::Transfer;
 use crate::console::{Console, Keyed};
-use crate::framework::Framework;
 use crate::memory::Memory;
 use crate::notice::Notice;
 use crate::rpc::{Caller, Rpcs};
-use crate::serve::{Client, Operation, Server};
+use crate::serve::{Client, Server};
 use crate::session::Sessions;
 use crate::unit::{Instances, UnitId};
 
@@ -25,14 +24,15 @@ pub struct Selftest {
     pub(crate) rpcs: Rpcs,
     pub(crate) memory: Memory,
     pub(crate) server: Server,
-    pub(crate) framework: Framework,
+    /// Whether a request of a console waits for the owner, and others for it.
+    pub(crate) is_answering: bool,
     pub(crate) sessions: Sessions,
     pub(crate) instances: Instances,
     /// The number of the next ping of any unit.
     pub(crate) ping_sequence: u32,
     pub(crate) console: Console,
     next_command: u64,
-    questions: Table<Question>,
+    pub(crate) questions: Table<Question>,
     pub(crate) outputs: VecDeque<Output>,
 }
 
@@ -56,7 +56,7 @@ impl Selftest {
             rpcs: Rpcs::new(&config),
             memory: Memory::new(config.inject_errors),
             server: Server::default(),
-            framework: Framework::default(),
+            is_answering: false,
             sessions: Sessions::default(),
             instances: Instances::default(),
             ping_sequence: 0,
@@ -92,7 +92,7 @@ impl Selftest {
     /// If there is no such query, or it was answered already.
     pub fn handle_checked(&mut self, now: Time, id: QuestionId, result: Result<(), Damage>) {
         match self.questions.remove(id.0) {
-            Some(Question::Transfer(transfer)) => self.transfer_checked(transfer, result),
+            Some(Question::Transfer(transfer)) => self.transfer_checked(now, transfer, result),
             Some(Question::Unit(unit)) => self.unit_checked(now, unit, result),
             other => panic!("{id:?} is not a check but {other:?}"),
         }
@@ -136,6 +136,7 @@ impl Selftest {
     /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.rpcs.handle_timeout(now);
+        self.sweep(now);
         self.expire_session(now);
         self.resume_units(now);
         self.console.handle_timeout(now, &mut self.rpcs);
@@ -146,7 +147,8 @@ impl Selftest {
     pub fn poll_timeout(&self) -> Option<Time> {
         let deadlines = [
             self.rpcs.poll_timeout(),
-            self.sessions.deadline(),
+            self.server.next_sweep,
+            self.session_deadline(),
             self.instances.next_resume(),
             self.console.poll_timeout(),
         ];
@@ -156,9 +158,17 @@ impl Selftest {
     /// Returns the next output, if any.
     pub fn poll_output(&mut self) -> Option<Output> {
         // Memory first: later outputs use what is allocated, and none uses what is released.
-        let task = self.memory.poll_output().map(Output::Task);
-        let output = task.or_else(|| self.outputs.pop_front());
-        output.or_else(|| self.rpcs.poll_output())
+        if let Some(task) = self.memory.poll_output() {
+            return Some(Output::Task(task));
+        }
+        while let Some(output) = self.outputs.pop_front() {
+            match output {
+                // It ended by itself meanwhile.
+                Output::Withdraw { id } if !self.server.is_open(id) => {}
+                output => return Some(output),
+            }
+        }
+        self.rpcs.poll_output()
     }
 
     /// Processes the consequences of an input.
@@ -173,7 +183,11 @@ impl Selftest {
                         self.console.handle_finished(now, tag, finished, &mut self.rpcs);
                     }
                 }
-            } else if !self.serve_framework(now) && !self.serve_load() {
+            } else if let Some(incoming) = self.server.load.pop() {
+                self.serve_load(now, incoming);
+            } else if let Some(unit) = self.instances.calls.pop() {
+                self.call(now, unit);
+            } else if !self.serve_framework(now) {
                 break;
             }
         }
@@ -183,6 +197,7 @@ impl Selftest {
         if self.sessions.is_empty() {
             self.memory.tidy();
         }
+        self.assert_counts();
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
@@ -198,58 +213,5 @@ impl Selftest {
     pub(crate) fn ask_check(&mut self, question: Question, span: Span, check: Check, order: Order) {
         let id = self.ask(question);
         self.outputs.push_back(Output::Task(Task::Check { id, span, check, order }));
-    }
-
-    /// Checks the invariants that hold between any two inputs.
-    ///
-    /// # Errors
-    /// A broken invariant.
-    pub fn check_invariants(&self) -> Result<(), String> {
-        self.rpcs.check_invariants()?;
-        self.console.check_invariants()?;
-        self.instances.check_invariants()?;
-        let operations = || self.server.operations.iter().map(|(_, operation)| operation);
-        let of_load = operations().filter(|operation| operation.is_load()).count();
-        let checks = self.questions.iter().filter(|(_, question)| question.is_transfer()).count();
-        if of_load + checks != self.server.served {
-            let served = self.server.served;
-            return Err(format!("{served} RPCs are served: {of_load} by LNet, {checks} checked"));
-        }
-        let bulk = operations().filter(|operation| matches!(operation, Operation::Bulk(_))).count();
-        let loans = bulk + checks + self.instances.loans();
-        match loans == self.memory.lent() {
-            true => Ok(()),
-            false => Err(format!("{} loans are out, {loans} are known", self.memory.lent())),
-        }
-    }
-
-    /// Checks that nothing is left of what has ended: no RPC, session or memory, of test node and
-    /// console.
-    ///
-    /// # Errors
-    /// What is left.
-    pub fn is_idle(&self) -> Result<(), String> {
-        self.check_invariants()?;
-        self.console.is_idle()?;
-        let left = [
-            ("calls", self.rpcs.len()),
-            ("operations of the server", self.server.operations.len()),
-            ("requests of the load", self.server.waiting.len()),
-            ("requests of consoles", self.framework.waiting.len()),
-            ("questions", self.questions.len()),
-            ("sessions", self.sessions.len()),
-            ("tests", self.instances.len()),
-            ("buffers", self.memory.buffers()),
-        ];
-        match left.iter().find(|(_, count)| *count > 0) {
-            None => Ok(()),
-            Some((what, count)) => Err(format!("{count} {what} are left")),
-        }
-    }
-}
-
-impl Question {
-    fn is_transfer(&self) -> bool {
-        matches!(self, Self::Transfer(_))
     }
 }

@@ -182,6 +182,11 @@ fn reads_data(check: Check) -> bool {
     matches!(check, Check::SIMPLE | Check::FULL)
 }
 
+/// Returns how much memory a receiver of `len` bytes needs for itself; 0 if that is invalid.
+pub(crate) fn sink_cost(len: u32, check: Check) -> u32 {
+    if reads_data(check) && len <= BULK_LEN_MAX { class(len) } else { 0 }
+}
+
 fn class(len: u32) -> u32 {
     len.next_power_of_two().max(CLASS_LEN_MIN)
 }

@@ -13,7 +13,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 
 impl Selftest {
     /// Echoes a request.
-    pub(crate) fn serve_ping(&mut self, client: Client, features: u32, ping: &Ping) {
+    pub(crate) fn serve_ping(&mut self, now: Time, client: Client, features: u32, ping: &Ping) {
         if ping.magic != Ping::MAGIC {
             return self.drop_rpc(client);
         }
@@ -23,7 +23,7 @@ impl Selftest {
         };
         // The client reads only these two fields, whatever the status.
         let (magic, sequence) = (Ping::MAGIC, ping.sequence);
-        self.reply(client, Body::PingReply(PingReply { status, magic, sequence }), features);
+        self.reply(now, client, Body::PingReply(PingReply { status, magic, sequence }), features);
     }
 
     /// Sends a request of a unit. All units of the node share one sequence.

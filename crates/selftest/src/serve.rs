@@ -1,15 +1,16 @@
 //! The server side of RPCs: requests in, replies out. Spec: lnet-selftest §2.
 //!
 //! Framework requests are served one after the other, so that each sees the session as the one
-//! before left it. Load requests wait only when very many are being served.
+//! before left it; none of them waits for a peer. A request holds a share of a budget from when it
+//! is served to the end of its reply, and waits if its peer has its share already.
 
-use std::collections::VecDeque;
+use std::time::Duration;
 
 use fulmar_base::{Errno, Table, Time};
 use fulmar_lnet_wire::selftest::{
-    BULK_PORTAL, BatchReply, Body, BrwReply, DebugReply, FrameworkCounters, JoinReply, LEN,
-    LnetCounters, MakeSessionReply, Message, Name, PingReply, RemoveSessionReply, RpcCounters,
-    Service, SessionId, StatReply, TestReply, VERSION,
+    BULK_PORTAL, BatchReply, Body, BrwReply, Check, DebugReply, Direction, FrameworkCounters,
+    JoinReply, LEN, LnetCounters, MakeSessionReply, Message, Name, PingReply, RemoveSessionReply,
+    RpcCounters, Service, SessionId, StatReply, TestReply, VERSION,
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_wire::Order;
@@ -18,13 +19,37 @@ use crate::Selftest;
 use crate::api::{Done, OperationId, Output, Request};
 use crate::brw::Transfer;
 use crate::install::Installation;
+use crate::memory;
 use crate::notice::Notice;
+use crate::shares::{Limits, Shares};
 
-/// Load RPCs that are served at once: each may hold a buffer of a transfer.
-const SERVED_MAX: usize = 4096;
-/// Requests of either kind that wait. A node must not drop a request because it is busy; this is
-/// far more than well-behaved nodes have outstanding.
-const WAITING_MAX: usize = 65_536;
+/// What a request costs in addition to its own bulk memory: more than LNet and this machine keep
+/// for it, so that few enough are served at once.
+const REQUEST: u32 = 64 << 10;
+/// What requests of the load may cost, in bytes. A node must not drop a request because it is busy,
+/// so far more may wait than well-behaved nodes have outstanding.
+const LOAD: Limits = Limits {
+    whole: 1 << 30,
+    peer: 512 << 20,
+    crowded: 16 << 20,
+    waiting: 65_536,
+    waiting_peer: 16_384,
+    waiting_crowded: 1024,
+};
+/// What requests of consoles may cost: a console has one outstanding for each command.
+const FRAMEWORK: Limits = Limits {
+    whole: 256 << 20,
+    peer: 4 << 20,
+    crowded: 1 << 20,
+    waiting: 16_384,
+    waiting_peer: 4096,
+    waiting_crowded: 256,
+};
+/// How long a request may wait, and then an operation for it may last, at least: its client has
+/// given up by then.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(64);
+/// How often late requests and operations are searched.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(8);
 
 /// Target and source of a reply.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +58,17 @@ pub(crate) struct Client {
     pub(crate) from: ProcessId,
     pub(crate) to: Nid,
     pub(crate) reply_id: u64,
+    /// What it holds of the budget until its reply is sent.
+    pub(crate) cost: u32,
 }
 
 /// A valid request, to be answered.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) client: Client,
+    pub(crate) received: Time,
     pub(crate) order: Order,
+    pub(crate) version: u32,
     pub(crate) features: u32,
     pub(crate) body: Body,
 }
@@ -52,20 +81,61 @@ pub(crate) enum Operation {
     Destinations(Installation),
 }
 
+/// An operation, and since when it is in progress.
+#[derive(Debug)]
+pub(crate) struct InProgress {
+    pub(crate) operation: Operation,
+    /// `None` once it is withdrawn.
+    since: Option<Time>,
+}
+
 /// The server's tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) operations: Table<Operation>,
-    /// Load requests that wait.
-    pub(crate) waiting: VecDeque<Incoming>,
-    /// Load RPCs from their request to the end of their reply.
-    pub(crate) served: usize,
+    pub(crate) operations: Table<InProgress>,
+    /// The requests of the load.
+    pub(crate) load: Shares<Incoming>,
+    /// The requests of consoles.
+    pub(crate) framework: Shares<Incoming>,
+    /// When late operations are searched next, if there are any. Only requests behind one wait.
+    pub(crate) next_sweep: Option<Time>,
     /// All counters but `rpcs_sent` and `rpcs_expired`, which the client counts.
     pub(crate) counters: RpcCounters,
 }
 
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            operations: Table::default(),
+            load: Shares::new(LOAD),
+            framework: Shares::new(FRAMEWORK),
+            next_sweep: None,
+            counters: RpcCounters::default(),
+        }
+    }
+}
+
+impl Server {
+    fn shares(&mut self, client: &Client) -> &mut Shares<Incoming> {
+        match client.is_load() {
+            true => &mut self.load,
+            false => &mut self.framework,
+        }
+    }
+
+    /// Returns whether an operation, if it is one of the server, is in progress.
+    pub(crate) fn is_open(&self, id: OperationId) -> bool {
+        id.server_number().is_none_or(|number| self.operations.get(number).is_some())
+    }
+
+    /// Takes back what a request held.
+    fn release(&mut self, client: &Client) {
+        self.shares(client).give_back(client.from.nid, client.cost);
+    }
+}
+
 impl Selftest {
-    /// Adds a request to a queue, if valid. Spec: lnet-selftest §2.6.
+    /// Serves a request, if valid, or lets it wait. Spec: lnet-selftest §2.6.
     pub(crate) fn receive(&mut self, now: Time, request: Request<'_>) {
         count(&mut self.server.counters.rpcs_received);
         let (message, order) = match accept(&request) {
@@ -78,46 +148,35 @@ impl Selftest {
         let Message { version, features, body } = message;
         let service = Service(request.service);
         let Some(reply_id) = reply_id(&body) else { return };
-        let client = Client { service, from: request.from, to: request.to, reply_id };
-        if version != VERSION {
-            self.server.served += usize::from(client.is_load());
-            return self.reply(client, refusal(&body, Errno::EPROTO, NOTHING), 0);
+        let cost = cost(&body);
+        let client = Client { service, from: request.from, to: request.to, reply_id, cost };
+        let incoming = Incoming { client, received: now, order, version, features, body };
+        if client.is_load() && self.server.load.take(client.from.nid, cost) {
+            return self.serve_load(now, incoming);
         }
-        if let Body::Join(join) = &body {
-            let (reply, features) = self.console.join(now, features, client.from, join);
-            return self.reply(client, Body::JoinReply(reply), features);
-        }
-        let queue = match client.is_load() {
-            true => &mut self.server.waiting,
-            false => &mut self.framework.waiting,
-        };
-        match queue.len() < WAITING_MAX {
-            true => queue.push_back(Incoming { client, order, features, body }),
-            false => count(&mut self.server.counters.rpcs_dropped),
+        if self.server.shares(&client).push(client.from.nid, cost, incoming).is_err() {
+            count(&mut self.server.counters.rpcs_dropped);
         }
     }
 
-    /// Starts to serve a waiting load request, if there is one and a slot for it.
-    pub(crate) fn serve_load(&mut self) -> bool {
-        if self.server.served == SERVED_MAX {
-            return false;
-        }
-        let Some(Incoming { client, order, features, body }) = self.server.waiting.pop_front()
-        else {
-            return false;
-        };
-        self.server.served += 1;
+    /// Serves a request of the load.
+    pub(crate) fn serve_load(&mut self, now: Time, incoming: Incoming) {
+        let Incoming { client, order, version, features, body, .. } = incoming;
         match body {
-            Body::Brw(brw) => self.serve_brw(client, order, features, &brw),
-            Body::Ping(ping) => self.serve_ping(client, features, &ping),
+            body if version != VERSION => self.refuse_version(now, client, &body),
+            Body::Brw(brw) => self.serve_brw(now, client, order, features, &brw),
+            Body::Ping(ping) => self.serve_ping(now, client, features, &ping),
             other => unreachable!("{other:?} is not a load request"),
         }
-        true
+    }
+
+    pub(crate) fn refuse_version(&mut self, now: Time, client: Client, body: &Body) {
+        self.reply(now, client, refusal(body, Errno::EPROTO, NOTHING), 0);
     }
 
     /// Sends a reply: this completes the service of an RPC, except for LNet.
-    pub(crate) fn reply(&mut self, client: Client, body: Body, features: u32) {
-        let id = self.operate(Operation::Reply(client));
+    pub(crate) fn reply(&mut self, now: Time, client: Client, body: Body, features: u32) {
+        let id = self.operate(now, Operation::Reply(client));
         self.outputs.push_back(Output::Send {
             id,
             source: Some(client.to),
@@ -131,27 +190,64 @@ impl Selftest {
     /// Completes the service of an RPC without a reply.
     pub(crate) fn drop_rpc(&mut self, client: Client) {
         count(&mut self.server.counters.rpcs_dropped);
-        self.server.served -= usize::from(client.is_load());
+        self.server.release(&client);
     }
 
     /// Returns the ID of a new operation of the server.
-    pub(crate) fn operate(&mut self, operation: Operation) -> OperationId {
-        OperationId::of_server(self.server.operations.insert(operation))
+    pub(crate) fn operate(&mut self, now: Time, operation: Operation) -> OperationId {
+        if self.server.next_sweep.is_none() {
+            self.server.next_sweep = Some(now + SWEEP_INTERVAL);
+        }
+        let since = Some(now);
+        OperationId::of_server(self.server.operations.insert(InProgress { operation, since }))
     }
 
     /// Handles the end of an operation of the server.
     pub(crate) fn server_done(&mut self, now: Time, number: u64, result: Result<Done, Errno>) {
-        let operation = self.server.operations.remove(number);
+        let ended = self.server.operations.remove(number).expect("an operation ends once");
         if result.as_ref().is_err_and(|errno| *errno != Errno::ECANCELED) {
             count(&mut self.server.counters.errors);
         }
-        match operation.expect("an operation ends once") {
+        match ended.operation {
             Operation::Reply(client) => match result {
-                Ok(_) => self.server.served -= usize::from(client.is_load()),
+                Ok(_) => self.server.release(&client),
                 Err(_) => self.drop_rpc(client),
             },
-            Operation::Bulk(transfer) => self.transferred(transfer, result),
+            Operation::Bulk(transfer) => self.transferred(now, transfer, result),
             Operation::Destinations(test) => self.destinations_fetched(now, test, result),
+        }
+    }
+
+    /// Drops the requests that wait too long, and withdraws the operations that last too long: their
+    /// peers do not answer.
+    pub(crate) fn sweep(&mut self, now: Time) {
+        if self.server.next_sweep.is_none_or(|at| at > now) {
+            return;
+        }
+        let limit = REQUEST_TIMEOUT.max(self.config.rpc_timeout);
+        self.withdraw(|one| one.since.is_some_and(|since| now.since(since) >= limit));
+        for shares in [&mut self.server.load, &mut self.server.framework] {
+            for _late in shares.withdraw(|waiting| now.since(waiting.received) >= limit) {
+                count(&mut self.server.counters.rpcs_dropped);
+            }
+        }
+        let is_idle = self.server.operations.is_empty();
+        self.server.next_sweep = (!is_idle).then(|| now + SWEEP_INTERVAL);
+    }
+
+    /// Withdraws what the session that has ended still transfers.
+    pub(crate) fn abort_transfers(&mut self) {
+        let of_session = |operation: &Operation| !matches!(operation, Operation::Reply(_));
+        self.withdraw(|one| one.since.is_some() && of_session(&one.operation));
+    }
+
+    fn withdraw(&mut self, is_it: impl Fn(&InProgress) -> bool) {
+        let operations = &mut self.server.operations;
+        let found = operations.iter().filter(|(_, one)| is_it(one));
+        let numbers: Vec<u64> = found.map(|(number, _)| number).collect();
+        for number in numbers {
+            operations.get_mut(number).expect("it was just found").since = None;
+            self.outputs.push_back(Output::Withdraw { id: OperationId::of_server(number) });
         }
     }
 }
@@ -164,13 +260,23 @@ impl Client {
 }
 
 impl Operation {
-    /// Returns whether the request is for the load.
-    pub(crate) fn is_load(&self) -> bool {
+    /// Returns whose request it is for.
+    pub(crate) fn client(&self) -> &Client {
         match self {
-            Self::Reply(client) => client.is_load(),
-            Self::Bulk(_) => true,
-            Self::Destinations(_) => false,
+            Self::Reply(client) => client,
+            Self::Bulk(transfer) => &transfer.client,
+            Self::Destinations(test) => &test.client,
         }
+    }
+}
+
+/// Returns what a request costs while it is served.
+fn cost(body: &Body) -> u32 {
+    match body {
+        Body::Brw(brw) if brw.direction == Direction::WRITE => {
+            REQUEST + memory::sink_cost(brw.len, Check(brw.flags))
+        }
+        _ => REQUEST,
     }
 }
 

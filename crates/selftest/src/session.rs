@@ -28,11 +28,13 @@ pub(crate) struct Session {
     name: Name,
     pub(crate) features: u32,
     pub(crate) started: Time,
-    /// When it expires. `None` for never, and while a framework request is served.
+    /// When it expires; `None` for never.
     pub(crate) deadline: Option<Time>,
     /// Number of requests to enter, less those to leave.
     references: u32,
     pub(crate) batches: BTreeMap<BatchId, Batch>,
+    /// Whether this node is a server of one of its BRW tests.
+    pub(crate) serves_bulk: bool,
     /// How many of its tests are active.
     pub(crate) active: usize,
     pub(crate) brw_errors: u32,
@@ -91,6 +93,7 @@ impl Selftest {
             deadline: None,
             references: 1,
             batches: BTreeMap::new(),
+            serves_bulk: false,
             active: 0,
             brw_errors: 0,
             ping_errors: 0,
@@ -130,9 +133,14 @@ impl Selftest {
 
     /// Ends the session if its console was silent for too long.
     pub(crate) fn expire_session(&mut self, now: Time) {
-        if self.sessions.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.session_deadline().is_some_and(|deadline| deadline <= now) {
             self.end_session(SessionEnd::Expired);
         }
+    }
+
+    /// Returns when the current session expires: not while one of its requests is answered.
+    pub(crate) fn session_deadline(&self) -> Option<Time> {
+        self.sessions.current().filter(|_| !self.is_answering)?.deadline
     }
 
     /// Ends the current session and aborts its RPCs; until these have ended, the session stays as a
@@ -143,6 +151,7 @@ impl Selftest {
         session.deadline = None;
         let (name, console) = (session.name.to_string(), session.id.nid);
         self.notice(Notice::SessionEnded { name, console, why });
+        self.abort_transfers();
         self.abort_session(number);
         self.bury(number);
     }
@@ -150,7 +159,7 @@ impl Selftest {
     /// Forgets a session that has ended, once it has no RPCs.
     pub(crate) fn bury(&mut self, number: SessionNumber) {
         let sessions = &mut self.sessions;
-        let is_running = sessions.get_mut(number).active > 0;
+        let is_running = sessions.table.get(&number).is_none_or(|session| session.active > 0);
         if sessions.current == Some(number) || is_running {
             return;
         }
@@ -205,11 +214,6 @@ impl Sessions {
     /// Returns the number of sessions, zombies included.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
-    }
-
-    /// Returns when the current session expires.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.current()?.deadline
     }
 
     fn begin(&mut self, session: Session) {

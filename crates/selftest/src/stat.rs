@@ -75,7 +75,7 @@ impl Selftest {
             rpc: self.rpc_counters(),
             lnet,
         });
-        self.framework_served(now, client, Outcome::Reply(body));
+        self.framework_served(now, client, body);
     }
 
     /// Answers a query for latencies, with buckets from `first` on, and the resource usage of the
@@ -83,7 +83,7 @@ impl Selftest {
     pub(crate) fn measured(&mut self, now: Time, client: Client, first: usize, usage: Usage) {
         let found = self.sessions.current().expect("a session does not end during a query");
         let body = Body::Measured(found.measured(first, usage));
-        self.framework_served(now, client, Outcome::Reply(body));
+        self.framework_served(now, client, body);
     }
 
     /// Returns the counters of client and server.

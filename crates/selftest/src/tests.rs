@@ -1,6 +1,7 @@
 //! Several machines on a network in virtual time.
 
 mod framework;
+mod hostile;
 mod install;
 mod lifecycle;
 mod load;
@@ -53,6 +54,15 @@ impl World {
             wire.add(nid, config.clone());
         }
         Self { wire }
+    }
+
+    /// Creates a network whose first server is in a session, and serves bulk.
+    fn serving() -> Self {
+        let mut world = Self::new();
+        assert_eq!(world.make_session(SERVER, SESSION, 0), (0, SESSION));
+        world.serve(SERVER);
+        world.wire.notices(SERVER);
+        world
     }
 
     /// Sends a request to a node, and returns the body of the reply and its features.
@@ -130,10 +140,22 @@ impl World {
         reply
     }
 
-    /// Adds the nodes to the session, installs a test on the client and starts it.
+    /// Makes a node of the session a server of bulk, by a test in a batch of its own.
+    fn serve(&mut self, nid: Nid) {
+        let test = brw_test(1, Direction::READ, Check::NONE, 8);
+        let batch = BatchId(BATCH.0 + 1);
+        let test = Test { batch, is_client: false, destinations: 0, bulk_id: 0, ..test };
+        match self.say(nid, Service::TEST, &message(Body::Test(test))) {
+            Some((Body::TestReply(reply), 1)) => assert_eq!(reply.status, 0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Adds the nodes to the session, as servers, installs a test on the client and starts it.
     fn start(&mut self, test: Test, destinations: &[Nid]) {
         for nid in [CLIENT, SERVER, SERVER_2] {
             assert_eq!(self.make_session(nid, SESSION, 0), (0, SESSION));
+            self.serve(nid);
         }
         assert_eq!(self.install(test, destinations), 0);
         self.run();

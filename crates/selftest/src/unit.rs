@@ -8,28 +8,42 @@
 //!            +------------------------ over, failed ---------------------->+
 //! ```
 //!
-//! A unit that continues after a failure pauses first: RPCs may fail at once and without end.
+//! A unit that continues after a failure pauses first: RPCs may fail at once and without end. One
+//! whose destination has its share of the budget for RPCs waits before it calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::ProcessId;
-use fulmar_lnet_wire::selftest::{BatchId, Damage, Test};
+use fulmar_lnet_wire::selftest::{BatchId, Damage, Direction, Test};
 
 use crate::Selftest;
 use crate::brw::{self, Transfers};
 use crate::machine::Question;
-use crate::memory::Loan;
+use crate::memory::{self, Loan};
 use crate::notice::Notice;
 use crate::ping;
 use crate::rpc::{CallId, Finished};
 use crate::serve::count;
 use crate::session::{Session, SessionNumber};
+use crate::shares::{Limits, Shares};
 
 /// The largest number of units of all tests on a node: limits their memory, whatever consoles
 /// install.
 pub(crate) const UNITS_MAX: usize = 1 << 20;
+/// What an RPC of a unit costs in addition to its own bulk memory: more than LNet and this machine
+/// keep for it.
+const CALL: u32 = 4 << 10;
+/// What the RPCs of units may cost, in bytes. The number of units limits how many wait.
+const CALLS: Limits = Limits {
+    whole: 1 << 30,
+    peer: 512 << 20,
+    crowded: 16 << 20,
+    waiting: usize::MAX,
+    waiting_peer: usize::MAX,
+    waiting_crowded: usize::MAX,
+};
 /// Pause of a unit after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bits of a [`UnitId`] that identify the unit within its instance.
@@ -79,6 +93,8 @@ pub(crate) struct Instance {
     pub(crate) concurrency: usize,
     pub(crate) stop_on_error: bool,
     pub(crate) destinations: Vec<ProcessId>,
+    /// What an RPC costs.
+    cost: u32,
     /// `None` while it does not run.
     pub(crate) units: Vec<Unit>,
     /// How many units are not done.
@@ -100,6 +116,8 @@ pub(crate) struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
+    /// For its share of the budget.
+    Waiting,
     Calling(CallId),
     /// The duration of the RPC; its data is being checked.
     Checking(Duration),
@@ -118,7 +136,7 @@ pub(crate) enum Failure {
 }
 
 /// The instances of all sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Instances {
     table: BTreeMap<InstanceId, Instance>,
     next: u64,
@@ -126,6 +144,15 @@ pub(crate) struct Instances {
     units: usize,
     /// The paused units with the end of the pause, the earliest first.
     pausing: VecDeque<(Time, UnitId)>,
+    /// The units that call or check, and those that wait for that.
+    pub(crate) calls: Shares<UnitId>,
+}
+
+impl Default for Instances {
+    fn default() -> Self {
+        let (table, pausing, calls) = (BTreeMap::new(), VecDeque::new(), Shares::new(CALLS));
+        Self { table, next: 0, units: 0, pausing, calls }
+    }
 }
 
 impl Selftest {
@@ -187,6 +214,9 @@ impl Selftest {
     fn judged(&mut self, now: Time, id: UnitId, result: Result<Duration, Failure>) {
         let instance = self.instances.get(id.instance);
         let (load, stopping) = (instance.load, instance.stopping);
+        let (peer, cost) = (instance.peer(id).nid, instance.cost);
+        self.instances.calls.give_back(peer, cost);
+        let instance = self.instances.get(id.instance);
         let is_over = stopping
             || instance.units[id.index].remaining == 0
             || (result.is_err() && instance.stop_on_error);
@@ -219,7 +249,27 @@ impl Selftest {
         }
     }
 
+    /// Ends the units of instances that are stopping which wait for their share.
+    pub(crate) fn dismiss_waiting(&mut self) {
+        let Instances { table, calls, .. } = &mut self.instances;
+        let stops = |unit: &UnitId| table.get(&unit.instance).is_some_and(|one| one.stopping);
+        for unit in calls.withdraw(stops) {
+            self.unit_done(unit);
+        }
+    }
+
     fn next_rpc(&mut self, now: Time, id: UnitId) {
+        let instance = self.instances.get(id.instance);
+        let (peer, cost) = (instance.peer(id).nid, instance.cost);
+        if self.instances.calls.take(peer, cost) {
+            return self.call(now, id);
+        }
+        self.instances.get_mut(id.instance).units[id.index].state = State::Waiting;
+        self.instances.calls.push(peer, cost, id).expect("any number of units may wait");
+    }
+
+    /// Starts the RPC of a unit that has its share.
+    pub(crate) fn call(&mut self, now: Time, id: UnitId) {
         let load = self.instances.get(id.instance).load;
         let call = match load {
             Load::Ping => self.call_ping(now, id),
@@ -245,6 +295,16 @@ impl Selftest {
 }
 
 impl Load {
+    /// Returns what an RPC costs.
+    fn cost(self) -> u32 {
+        match self {
+            Self::Brw(Transfers { direction: Direction::READ, check, len }) => {
+                CALL + memory::sink_cost(len, check)
+            }
+            Self::Brw(_) | Self::Ping => CALL,
+        }
+    }
+
     fn bytes(self) -> u32 {
         match self {
             Self::Ping => 0,
@@ -291,6 +351,7 @@ impl Instance {
             concurrency: test.concurrency as usize,
             stop_on_error: test.stop_on_error,
             destinations,
+            cost: load.cost(),
             units: Vec::new(),
             active: 0,
             stopping: false,
@@ -372,6 +433,14 @@ impl Instances {
                 return Err(format!("{busy} units of {id:?} run, {} are counted", instance.active));
             }
         }
+        let states = || self.table.values().flat_map(|one| &one.units).map(|unit| unit.state);
+        let calling = |state: &State| matches!(state, State::Calling(_) | State::Checking(_));
+        let calling = states().filter(calling).count();
+        let waiting = states().filter(|state| *state == State::Waiting).count();
+        if (calling, waiting) != (self.calls.count(), self.calls.waiting()) {
+            return Err(format!("{calling} units call and {waiting} wait: {:?}", self.calls));
+        }
+        self.calls.check()?;
         let units: usize = self.table.values().map(Instance::unit_count).sum();
         match units == self.units {
             true => Ok(()),

@@ -106,16 +106,3 @@ fn the_units_of_all_tests_are_bounded() {
     assert_eq!(world.install(huge, &everywhere), 0, "a session is removed with its tests");
     world.end();
 }
-
-#[test]
-fn requests_wait_while_a_test_fetches_its_destinations() {
-    let mut world = World::new();
-    world.make_session(CLIENT, SESSION, 0);
-    assert_eq!(try_install(&mut world, ping_test(1)), None);
-    let stat = Body::Stat(Stat { reply_id: REPLY_ID, session: SESSION, kind: 0 });
-    assert_eq!(world.say(CLIENT, Service::QUERY_STAT, &message(stat)), None);
-    world.wire.run_for(Duration::from_secs(200));
-    let reply = world.wire.reply(CONSOLE).expect("it is answered later").body;
-    assert!(matches!(reply, Body::StatReply(StatReply { status: 0, .. })), "in its session");
-    world.assert_idle();
-}

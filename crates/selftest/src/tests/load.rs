@@ -1,4 +1,4 @@
-//! The load services, which answer any node. Spec: lnet-selftest §6.
+//! The load services: pings of any node, and bulk in a session. Spec: lnet-selftest §6.
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::selftest::{
@@ -32,7 +32,7 @@ fn good_data(len: usize) -> Vec<u8> {
 
 #[test]
 fn a_read_transfers_the_data_before_the_reply() {
-    let mut world = World::new();
+    let mut world = World::serving();
     for flags in [1, 2, 3, 4] {
         let request = message(Body::Brw(brw(Direction::READ, 8192, flags)));
         world.wire.request(CONSOLE, SERVER, Service::BRW.0, &request.to_bytes());
@@ -43,12 +43,12 @@ fn a_read_transfers_the_data_before_the_reply() {
         let reply = world.wire.reply(CONSOLE).unwrap();
         assert_eq!(reply, message(Body::BrwReply(BrwReply { status: 0 })));
     }
-    world.assert_idle();
+    world.end();
 }
 
 #[test]
 fn a_write_is_fetched_and_checked() {
-    let mut world = World::new();
+    let mut world = World::serving();
     let write = brw(Direction::WRITE, 8192, Check::FULL.0);
     let mut data = good_data(8192);
     world.wire.raw(CONSOLE).offers.insert(BULK_ID, data.clone());
@@ -68,12 +68,12 @@ fn a_write_is_fetched_and_checked() {
             "{blind:?} does not check this word"
         );
     }
-    world.assert_idle();
+    world.end();
 }
 
 #[test]
 fn a_writer_of_the_other_byte_order_fills_in_its_own() {
-    let mut world = World::new();
+    let mut world = World::serving();
     let mut bytes = Vec::new();
     let write = brw(Direction::WRITE, 64, Check::FULL.0);
     message(Body::Brw(write)).encode(Order::Big, &mut bytes);
@@ -86,7 +86,7 @@ fn a_writer_of_the_other_byte_order_fills_in_its_own() {
 
 #[test]
 fn invalid_bulk_is_refused() {
-    let mut world = World::new();
+    let mut world = World::serving();
     let (einval, read) = (status(Errno::EINVAL), Direction::READ);
     let refused = [
         (1, brw(Direction(3), 8, 1), (einval, 0)),
@@ -101,27 +101,26 @@ fn invalid_bulk_is_refused() {
     for (features, brw, expected) in refused {
         assert_eq!(try_brw(&mut world, features, brw), Some(expected), "{features} {brw:?}");
     }
-    world.assert_idle();
+    world.end();
 }
 
 #[test]
 fn a_client_whose_bulk_fails_gets_no_reply() {
-    let mut world = World::new();
+    let mut world = World::serving();
     let write = brw(Direction::WRITE, 8192, Check::FULL.0);
     assert_eq!(try_brw(&mut world, 1, write), None, "it offers nothing");
     world.wire.raw(CONSOLE).offers.insert(BULK_ID, good_data(4096));
     assert_eq!(try_brw(&mut world, 1, write), None, "it offers too little");
     world.wire.run_for(51 * SECOND);
     assert_eq!(world.wire.reply(CONSOLE), None);
-    world.assert_idle();
-    world.make_session(SERVER, SESSION, 0);
     let rpc = world.stat(SERVER).rpc;
     assert_eq!((rpc.rpcs_dropped, rpc.errors), (2, 1));
+    world.end();
 }
 
 #[test]
 fn valid_pings_are_echoed() {
-    let mut world = World::new();
+    let mut world = World::serving();
     let ping =
         Ping { reply_id: REPLY_ID, magic: Ping::MAGIC, sequence: 9, seconds: 1, nanoseconds: 2 };
     let mut say = |features, ping| {
@@ -133,22 +132,26 @@ fn valid_pings_are_echoed() {
     let refused = PingReply { status: status(Errno::EPROTO), ..pong };
     assert_eq!(say(2, ping), Some((Body::PingReply(refused), 1)));
     assert_eq!(say(1, Ping { magic: 1, ..ping }), None);
-    world.assert_idle();
+    world.end();
 }
 
 #[test]
-fn requests_wait_above_the_limit() {
+fn bulk_is_refused_without_a_session_that_has_a_bulk_test() {
     let mut world = World::new();
-    let write = message(Body::Brw(brw(Direction::WRITE, 8, Check::NONE.0))).to_bytes();
-    let ping = Ping { reply_id: 1, magic: Ping::MAGIC, sequence: 9, seconds: 1, nanoseconds: 2 };
-    let ping = message(Body::Ping(ping)).to_bytes();
-    for _ in 0..4096 {
-        world.wire.request(CONSOLE, SERVER, Service::BRW.0, &write);
-    }
-    world.wire.request(CONSOLE, SERVER, Service::PING.0, &ping);
+    let read = brw(Direction::READ, 8192, 1);
+    let refused = Some((status(Errno::ESRCH), 1));
+    assert_eq!(try_brw(&mut world, 1, read), refused);
+    world.make_session(SERVER, SESSION, 0);
+    assert_eq!(try_brw(&mut world, 1, read), refused);
+    let ping = Test { is_client: false, destinations: 0, bulk_id: 0, ..ping_test(9) };
+    world.say(SERVER, Service::TEST, &message(Body::Test(ping))).unwrap();
+    assert_eq!(try_brw(&mut world, 1, read), refused, "it serves pings only");
+    world.serve(SERVER);
+    let request = message(Body::Brw(read));
+    world.wire.request(CONSOLE, SERVER, Service::BRW.0, &request.to_bytes());
     world.wire.run_for(SECOND);
-    assert_eq!(world.wire.reply(CONSOLE), None, "the bulk of all writes is outstanding");
-    world.wire.run_for(50 * SECOND);
-    assert!(matches!(world.wire.reply(CONSOLE).unwrap().body, Body::PingReply(_)));
+    assert_eq!(world.wire.raw(CONSOLE).inbox.drain(..).count(), 2, "the data and the reply");
+    world.remove_session(SERVER, SESSION);
+    assert_eq!(try_brw(&mut world, 1, read), refused);
     world.assert_idle();
 }

@@ -271,8 +271,11 @@ fn a_session_without_features_counts_pages() {
     let kind = TestKind::BrwPages { direction: Direction::WRITE, pages: 2, flags: 3 };
     let list = Destination::encode_list(&[ProcessId::lustre(SERVER)], 0);
     world.wire.raw(CONSOLE).offers.insert(BULK_ID, list);
-    let test = Body::Test(Test { kind, ..ping_test(3) });
-    world.say(CLIENT, Service::TEST, &old(test)).unwrap();
+    let test = Test { kind, ..ping_test(3) };
+    world.say(CLIENT, Service::TEST, &old(Body::Test(test))).unwrap();
+    world.say(SERVER, Service::MAKE_SESSION, &old(Body::MakeSession(make))).unwrap();
+    let server = Test { is_client: false, destinations: 0, bulk_id: 0, ..test };
+    world.say(SERVER, Service::TEST, &old(Body::Test(server))).unwrap();
     let run = Batch {
         reply_id: REPLY_ID,
         session: SESSION,
@@ -283,6 +286,7 @@ fn a_session_without_features_counts_pages() {
     };
     world.say(CLIENT, Service::BATCH, &old(Body::Batch(run))).unwrap();
     world.wire.run_for(SECOND);
-    world.make_session(SERVER, SESSION, 0);
-    assert_eq!(world.stat(SERVER).rpc.bulk_get, 3 * 8192);
+    let stat = Body::Stat(Stat { reply_id: REPLY_ID, session: SESSION, kind: 0 });
+    let (reply, _) = world.say(SERVER, Service::QUERY_STAT, &old(stat)).unwrap();
+    assert!(matches!(reply, Body::StatReply(StatReply { rpc, .. }) if rpc.bulk_get == 3 * 8192));
 }

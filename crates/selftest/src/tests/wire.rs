@@ -1,6 +1,6 @@
 //! A network: several machines, and scripted nodes, in virtual time and real memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, Span, Time};
@@ -20,6 +20,8 @@ use crate::{
 pub(crate) const LATENCY: Duration = Duration::from_micros(100);
 /// Timeout of a GET.
 const GET_TIMEOUT: Duration = Duration::from_secs(50);
+/// How long the discovery of a mute node takes to fail.
+pub(crate) const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Returns whether a packet gets lost.
 pub(crate) type Loss = Box<dyn FnMut(&Packet) -> bool>;
@@ -34,6 +36,8 @@ pub(crate) struct Wire {
     next_event: u64,
     /// Time until a withdrawn operation is done.
     pub(crate) let_go: Duration,
+    /// Nodes that do not answer discovery: nothing is sent to them.
+    pub(crate) mute: BTreeSet<Nid>,
     /// Decides which packets are lost.
     pub(crate) lose: Option<Loss>,
 }
@@ -45,6 +49,9 @@ struct Machine {
     buffers: BTreeMap<BufferId, Vec<u8>>,
     /// The LNet operations of the machine, with their buffers.
     operations: BTreeMap<OperationId, Option<BufferId>>,
+    /// Those that wait for a reply.
+    gets: BTreeSet<OperationId>,
+    buffers_max: usize,
     offers: BTreeMap<u64, Offer>,
     notices: Vec<Notice>,
     answers: BTreeMap<CommandId, Answer>,
@@ -101,6 +108,8 @@ impl Wire {
             is_dead: false,
             buffers: BTreeMap::new(),
             operations: BTreeMap::new(),
+            gets: BTreeSet::new(),
+            buffers_max: 0,
             offers: BTreeMap::new(),
             notices: Vec::new(),
             answers: BTreeMap::new(),
@@ -121,6 +130,16 @@ impl Wire {
     /// Returns the number of buffers of a node.
     pub(crate) fn buffers(&self, nid: Nid) -> usize {
         self.machines[&nid].buffers.len()
+    }
+
+    /// Returns the largest number of buffers that a node had at a time.
+    pub(crate) fn buffers_max(&self, nid: Nid) -> usize {
+        self.machines[&nid].buffers_max
+    }
+
+    /// Returns the number of LNet operations of a node.
+    pub(crate) fn operations(&self, nid: Nid) -> usize {
+        self.machines[&nid].operations.len()
     }
 
     /// Returns the notices of a node since the last call.
@@ -242,6 +261,7 @@ impl Wire {
         let Some(machine) = self.machines.get_mut(&nid).filter(|machine| !machine.is_dead) else {
             return;
         };
+        machine.gets.remove(&id);
         if machine.operations.remove(&id).is_some() {
             machine.selftest.handle_done(self.now, id, result);
             self.drain(nid);
@@ -348,6 +368,8 @@ impl Wire {
                 {
                     machine.offers.remove(&match_bits);
                     self.schedule(self.let_go, Event::Done(nid, id, Err(Errno::ECANCELED)));
+                } else if machine.gets.contains(&id) {
+                    self.schedule(self.let_go, Event::Done(nid, id, Err(Errno::ECANCELED)));
                 }
             }
             Output::Send { id, source, target, portal, match_bits, bytes } => {
@@ -384,12 +406,21 @@ impl Wire {
     }
 
     fn put(&mut self, nid: Nid, id: OperationId, target: ProcessId, parcel: Parcel) {
+        if self.mute.contains(&target.nid) {
+            let failed = Event::Done(nid, id, Err(Errno::EHOSTUNREACH));
+            return self.schedule(DISCOVERY_TIMEOUT, failed);
+        }
         let result = self.reach(target.nid).map(|()| Done::default());
         self.send(nid, target.nid, parcel);
         self.schedule(LATENCY / 2, Event::Done(nid, id, result));
     }
 
     fn get(&mut self, nid: Nid, id: OperationId, target: ProcessId, match_bits: u64, len: u32) {
+        if self.mute.contains(&target.nid) {
+            let failed = Event::Done(nid, id, Err(Errno::EHOSTUNREACH));
+            return self.schedule(DISCOVERY_TIMEOUT, failed);
+        }
+        self.machines.get_mut(&nid).unwrap().gets.insert(id);
         self.send(nid, target.nid, Parcel::Get { match_bits, len, id });
         self.schedule(GET_TIMEOUT, Event::Done(nid, id, Err(Errno::ETIMEDOUT)));
     }
@@ -474,6 +505,7 @@ impl Machine {
             Contents::Good => fill(&mut bytes),
         }
         assert!(self.buffers.insert(buffer, bytes).is_none(), "{buffer:?} is used twice");
+        self.buffers_max = self.buffers_max.max(self.buffers.len());
     }
 }
 
