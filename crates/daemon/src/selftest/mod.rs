@@ -165,3 +165,6 @@ fn measure(node: &Admin) -> Usage {
     }
     usage
 }
+
+#[cfg(test)]
+mod tests;

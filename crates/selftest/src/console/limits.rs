@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Nodes of a session. Each needs a hundred bytes here, and an RPC for each command.
+/// Nodes of a session. Each needs a hundred bytes here, and an RPC in flight for each command.
 pub(super) const NODES_MAX: usize = 16_384;
 /// Groups of a session.
 pub(super) const GROUPS_MAX: usize = 1024;
@@ -10,8 +10,6 @@ pub(super) const GROUPS_MAX: usize = 1024;
 pub(super) const BATCHES_MAX: usize = 1024;
 /// Tests of a batch.
 pub(super) const TESTS_MAX: usize = 1024;
-/// RPCs of one command in flight at once; further nodes wait.
-pub(super) const WINDOW: usize = 1024;
 
 /// Timeout of a command.
 #[doc(alias = "LST_TRANS_TIMEOUT")]

@@ -20,7 +20,7 @@ use crate::rpc::{Call, CallId, Caller, Rpcs};
 
 use super::api::{NodeAnswer, NodeError, NodeState, NodesReply, Reply};
 use super::ask::{Ask, News};
-use super::limits::{TRANSACTION_TIMEOUT, WINDOW};
+use super::limits::TRANSACTION_TIMEOUT;
 pub(super) use super::part::Part;
 use super::session::Session;
 
@@ -98,11 +98,10 @@ impl Transaction {
         self.enqueue(now, 0, self.barrier);
     }
 
-    /// Starts as many calls as may be in flight; `tag` returns a tag for each.
+    /// Starts the queued calls; `tag` returns a tag for each. All at once: nodes that do not answer
+    /// must not delay others.
     pub(super) fn pump(&mut self, now: Time, rpcs: &mut Rpcs, mut tag: impl FnMut(usize) -> u64) {
-        while self.in_flight < WINDOW
-            && let Some(index) = self.queue.pop_front()
-        {
+        while let Some(index) = self.queue.pop_front() {
             let tag = tag(index);
             let call = self.call(now, index, tag, rpcs);
             self.parts[index].flight = Some((tag, call));

@@ -107,6 +107,9 @@ impl World {
             Output::Event { service: SELFTEST, event, bytes } => {
                 let now = self.shown(host);
                 self.with_selftest(host, |selftest| selftest.handle_event(now, &event, bytes));
+                if let (Some(done), Some(node)) = (event.done, &mut self.host_mut(host).node) {
+                    node.handle_event_done(now, done);
+                }
             }
             Output::Event { event, .. } => self.event(host, event),
             Output::Pinged { query, result } | Output::Discovered { query, result } => {

@@ -64,9 +64,15 @@ impl World {
         }
     }
 
-    /// Sends a forged message without payload on an idle connection of `host` with `peer`. Returns
-    /// whether there is one.
-    pub fn send_forged(&mut self, host: HostId, peer: HostId, header: &Header) -> bool {
+    /// Sends a forged message on an idle connection of `host` with `peer`. Returns whether there is
+    /// one.
+    pub fn send_forged(
+        &mut self,
+        host: HostId,
+        peer: HostId,
+        header: &Header,
+        payload: &[u8],
+    ) -> bool {
         let mut all = self.host(host).connections.values();
         let found = all.find(|(tcp, side)| {
             self.connections[tcp.0].as_ref().is_some_and(|connection| {
@@ -80,6 +86,7 @@ impl World {
         let mut bytes = Vec::new();
         FrameHeader::lnet().encode(Order::Little, &mut bytes);
         header.encode(HeaderForm::Small, &mut bytes);
+        bytes.extend(payload);
         if let Some(connection) = &mut self.connections[tcp.0] {
             connection.end_mut(side).stream.put(Segment::Bytes(bytes));
         }

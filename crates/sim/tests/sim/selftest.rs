@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::selftest::{Body, DebugRequest, FEATURES, Message, Service, SessionId};
+use fulmar_lnet_wire::{Body as LnetBody, Handle, Header, Pid};
 use fulmar_selftest::console::{
     Command, DataCheck, NodeAnswer, NodeError, NodeState, Reply, Stats, Target, TestSpec,
 };
@@ -165,6 +167,36 @@ fn an_endless_self_ping_can_be_stopped() {
     lab.run();
     lab.stop(false);
     lab.wait_for_the_end();
+    lab.tell(Command::EndSession {});
+    lab.finish();
+}
+
+#[test]
+fn a_request_that_wants_an_ack_gets_it() {
+    let mut lab = Lab::new(SelftestConfig::default(), true);
+    let server = SERVERS[0];
+    let request = DebugRequest { reply_id: 7, session: SessionId::INVALID, flags: 0 };
+    let bytes = Message::new(FEATURES, Body::Debug(request)).to_bytes();
+    let put = LnetBody::Put {
+        ack: Handle { interface: 5, object: 5 },
+        match_bits: Service::DEBUG.0,
+        header_data: 0,
+        portal: Service::DEBUG.portal(),
+        offset: 0,
+    };
+    let header = Header {
+        target: lab.cluster.world.nid(server),
+        source: lab.cluster.world.nid(CONSOLE),
+        target_pid: Pid::LUSTRE,
+        source_pid: Pid::LUSTRE,
+        payload_len: bytes.len() as u32,
+        body: put,
+    };
+    assert!(lab.cluster.world.send_forged(CONSOLE, server, &header, &bytes), "they are connected");
+    lab.pass(1);
+    assert!(lab.has_line(&[&server.to_string(), "96 + 0 ACK"]));
+    let stats = lab.cluster.world.node(server).unwrap().lnet().stats();
+    assert_eq!(stats.msgs_alloc, 0);
     lab.tell(Command::EndSession {});
     lab.finish();
 }

@@ -26,6 +26,25 @@ fn a_silent_node_is_reported_at_the_deadline() {
 }
 
 #[test]
+fn silent_nodes_do_not_delay_others() {
+    const SILENT: u32 = 1500;
+    let mut rig = Rig::new(SILENT + 1);
+    rig.new_session(false).unwrap();
+    let all: Vec<u32> = (1..=SILENT + 1).collect();
+    rig.add_group("c", &all);
+    for number in 1..=SILENT {
+        rig.node(number).alive = false;
+    }
+    let id = rig.begin(Command::Stat { target: Target::Session, timeout: 5 });
+    rig.pass(Duration::from_secs(5));
+    let Some(Ok(Reply::Stats(nodes))) = rig.answer(id) else { panic!("no answer in time") };
+    let answers: Vec<_> = nodes.iter().filter(|node| node.result.is_ok()).collect();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].nid, nid(SILENT + 1));
+    rig.finish();
+}
+
+#[test]
 fn any_answer_makes_a_node_active_again() {
     let mut rig = Rig::with_groups(&[1], &[2]);
     rig.node(1).alive = false;

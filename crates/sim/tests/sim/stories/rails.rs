@@ -128,7 +128,7 @@ fn a_message_for_another_node_closes_its_connection() {
         payload_len: 0,
         body: Body::Ack { handle: Handle::NONE, match_bits: 0, accepted: 0 },
     };
-    assert!(cluster.world.send_forged(A, B, &header), "they are connected");
+    assert!(cluster.world.send_forged(A, B, &header, &[]), "they are connected");
     until(&mut cluster, "B reports a protocol error", |c| log_has(c, "broke the LNet protocol"));
     end(cluster);
 }
