@@ -55,6 +55,8 @@ counters! {
     notices_suppressed,
     /// Connections that could not be accepted for want of descriptors or memory.
     accept_failures,
+    /// Connections that were closed at once, because they would have used the last descriptors.
+    accept_refusals,
 }
 
 /// One count, to which any thread may add.

@@ -39,6 +39,7 @@ mod conn;
 mod core;
 mod cores;
 mod counters;
+mod descriptors;
 mod dial;
 mod dispatch;
 mod error;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
+use tracing::Level;
 
 use crate::conn::{Conn, NO_SLOT};
 use crate::dial::set_options;
@@ -94,12 +95,27 @@ impl Listener {
         Stop::Yield
     }
 
+    /// Reports a connection that would take one of the last descriptors; it is closed.
+    fn refuse(&self, node: &Shared, remote: SocketAddr) {
+        node.counters.accept_refusals.add(1);
+        let line = format_args!(
+            "refused {remote} at {}: connections use all file descriptors that they may use (raise \
+             the limit of open files: `ulimit -n`, LimitNOFILE=)",
+            self.address
+        );
+        node.log.write(node.runtime.now(), Level::WARN, &line, &node.counters);
+    }
+
     fn accept_one(&self, node: &Arc<Shared>) -> io::Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, remote) = acceptfrom_with(&self.socket, flags)?;
         let remote = remote.and_then(|address| SocketAddr::try_from(address).ok());
         let Some(remote) = remote else { return Ok(()) };
         let socket = Socket::from(socket);
+        if !node.runtime.descriptors.may_accept(&socket) {
+            self.refuse(node, remote);
+            return Ok(());
+        }
         set_options(&socket)?;
         let accepted = node.turn(|core, now, _| {
             let id = core.machine.handle_accepted(now, self.address, remote)?;

@@ -99,7 +99,9 @@ impl Node {
     /// # Errors
     /// If a network interface cannot be added; then the node is stopped.
     pub fn start(runtime: &Runtime, options: Options) -> Result<Self, StartError> {
-        let Options { config, nis, tap, lock_times } = options;
+        let Options { mut config, nis, tap, lock_times } = options;
+        let handshakes = &mut config.socklnd.handshakes_max;
+        *handshakes = runtime.shared.descriptors.handshakes_max().min(*handshakes);
         let name = nis.iter().map(|ni| ni.address.to_string()).collect::<Vec<_>>().join(",");
         let machine = fulmar_node::Node::new(config);
         let node = Self(Shared::new(&runtime.shared, machine, name, tap, lock_times));

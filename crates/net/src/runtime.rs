@@ -11,12 +11,12 @@ use std::time::Instant;
 use fulmar_base::Time;
 use fulmar_lnet_wire::Nid;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tracing::warn;
 
 use crate::actions::LoopCopy;
 use crate::conn::Conn;
+use crate::descriptors::Descriptors;
 use crate::error::StartError;
 use crate::listener::Listener;
 use crate::messages::Messages;
@@ -59,7 +59,6 @@ impl Runtime {
     }
 
     fn start(places: Vec<Place>) -> Result<Self, StartError> {
-        raise_file_limit();
         let mailboxes = places.iter().map(|place| Mailbox::new(place.cpt));
         let mailboxes = mailboxes.collect::<io::Result<_>>();
         let shared = Arc::new(Shared {
@@ -67,6 +66,7 @@ impl Runtime {
             started: Instant::now(),
             keys: AtomicU64::new(0),
             unprivileged: AtomicBool::new(false),
+            descriptors: Descriptors::of_process(),
             watch: Watch::new().map_err(StartError::system("make an eventfd"))?,
         });
         let mut threads = Threads { shared: shared.clone(), handles: Vec::new() };
@@ -134,6 +134,7 @@ pub(crate) struct Shared {
     keys: AtomicU64,
     /// Binding a privileged port was refused: it is not tried again.
     pub(crate) unprivileged: AtomicBool,
+    pub(crate) descriptors: Descriptors,
     /// The monitor of links and silent connections.
     pub(crate) watch: Watch,
 }
@@ -290,14 +291,5 @@ fn pin(cores: &[usize]) {
     }
     if let Err(error) = sched_setaffinity(None, &set) {
         warn!("cannot bind an I/O thread to cores {cores:?}: {error}");
-    }
-}
-
-/// Thousands of peers have three connections each.
-fn raise_file_limit() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum {
-        // A failure is reported when descriptors run out.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }

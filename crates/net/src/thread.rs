@@ -17,7 +17,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use slab::Slab;
-use tracing::warn;
+use tracing::{Level, warn};
 
 use crate::conn::{Conn, NO_SLOT};
 use crate::dial;
@@ -265,11 +265,12 @@ impl Thread {
             Stop::Empty | Stop::Yield => {}
             Stop::Exhausted(error) => {
                 node.counters.accept_failures.add(1);
-                warn!(
+                let line = format_args!(
                     "cannot accept connections at {}: {error}; trying again in {ACCEPT_PAUSE:?} \
                      (raise the limit of open files: `ulimit -n`, LimitNOFILE=)",
                     listener.address
                 );
+                node.log.write(self.runtime.now(), Level::WARN, &line, &node.counters);
                 let data = EventData::new_u64(slot as u64);
                 let _ = epoll::modify(&self.epoll, listener.socket(), data, EventFlags::empty());
                 self.timers.set(Timer::Listener(slot), self.runtime.now() + ACCEPT_PAUSE);

@@ -245,7 +245,7 @@ impl Shared {
     /// Begins to open connections.
     fn dial(self: &Arc<Self>, dials: Vec<(Arc<Conn>, IpAddr, SocketAddr)>, report: &mut Report) {
         for (conn, local, remote) in dials {
-            match dial::dial(local, remote, &self.runtime.unprivileged) {
+            match dial::dial(local, remote, &self.runtime) {
                 Ok(socket) => {
                     conn.set_socket(socket);
                     let thread = conn.thread;
