@@ -28,6 +28,8 @@ struct State {
     health: u32,
     globals: Globals,
     stats: show::Stats,
+    /// Why the node has failed, if it has.
+    failure: Option<String>,
 }
 
 /// `lo` and `eth0`, 10.0.0.1 at 100 Gb/s.
@@ -61,7 +63,13 @@ impl FakeNode {
             health: 1000,
             globals,
             stats,
+            failure: None,
         }))
+    }
+
+    /// Makes the node fail.
+    pub fn fail(&self, why: &str) {
+        self.state().failure = Some(why.to_owned());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -156,6 +164,10 @@ pub(crate) fn peer_ni_view(nid: Nid) -> views::PeerNi {
 }
 
 impl Admin for FakeNode {
+    fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
     fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>, AdminError> {
         let mut nets: Vec<show::Net> = Vec::new();
         let state = self.state();

@@ -23,8 +23,11 @@ pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// longest. What one NID has is 3 kB of text.
 const PEER_NIDS_MAX: usize = 4096;
 
-/// Returns all metrics of the node.
+/// Returns all metrics of the node; of one that has failed only that.
 pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
+    if admin.failure().is_some() {
+        return encoded(Failed);
+    }
     let scrape = Scrape {
         nets: admin.net_show(NetShow::default())?,
         peers: admin.peer_show(PeerShow::default())?,
@@ -35,8 +38,13 @@ pub(super) fn scrape(admin: &dyn Admin) -> Result<String, AdminError> {
         socklnd: admin.socklnd_counters(Counters {})?,
         resident_bytes: resident_bytes(),
     };
+    // The failure may have been in the middle of that.
+    if admin.failure().is_some() { encoded(Failed) } else { encoded(scrape) }
+}
+
+fn encoded(metrics: impl Collector) -> Result<String, AdminError> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(scrape));
+    registry.register_collector(Box::new(metrics));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)
         .map_err(|error| AdminError::new(Errno::EIO, format!("cannot write metrics: {error}")))?;
@@ -49,6 +57,16 @@ fn resident_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The metrics of a node that has failed.
+#[derive(Debug)]
+struct Failed;
+
+impl Collector for Failed {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        Out { encoder }.failed(true)
+    }
 }
 
 #[derive(Debug)]
@@ -71,6 +89,7 @@ type Gauge<T> = (&'static str, &'static str, fn(&T) -> i64);
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Out { encoder };
+        out.failed(false)?;
         self.node(&mut out)?;
         self.nis(&mut out)?;
         self.peer_nis(&mut out)?;
@@ -257,6 +276,11 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
+    fn failed(&mut self, failed: bool) -> fmt::Result {
+        let help = "1 if the node has failed: then its process is about to end.";
+        self.gauges("fulmar_node_failed", help, [(vec![], failed.into())])
+    }
+
     fn gauges(
         &mut self,
         name: &str,

@@ -5,8 +5,10 @@
 //! http://node/v1/net/show`.
 
 mod client;
+mod connections;
 mod metrics;
 mod operations;
+mod places;
 mod routing;
 mod server;
 
@@ -14,6 +16,7 @@ mod server;
 mod tests;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use client::{CallError, Client};
 pub use operations::*;
@@ -21,10 +24,26 @@ pub use server::{BindError, Server, ServerHandle};
 
 /// The maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// The most concurrent requests; a ping may take minutes.
-pub const REQUESTS_MAX: usize = 64;
-/// The most connections of each listener; further clients wait.
-pub const CONNECTIONS_MAX: usize = 128;
+/// The most requests that run at the same time; others wait for them.
+pub const REQUESTS_MAX: usize = 32;
+/// The most concurrent requests that ask other nodes, which may take minutes; others are refused.
+pub const QUERIES_MAX: usize = 32;
+/// The most scrapes of the metrics port that run at the same time; others wait for them.
+pub const SCRAPES_MAX: usize = 2;
+/// The most connections of the control socket. A further client gets the place of the one that has
+/// not sent its request, or read its reply, for longest.
+pub const CONNECTIONS_MAX: usize = 64;
+/// The same of the metrics port. Each may hold all metrics in memory.
+pub const SCRAPERS_MAX: usize = 8;
+/// The timeout of a request, from the start of its connection.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time in which a client reads nothing of its reply.
+pub const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The longest time in which a client reads its whole reply.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+// Not all clients may wait for other nodes.
+const _: () = assert!(QUERIES_MAX < CONNECTIONS_MAX);
 
 /// The default socket of a node of root.
 const SYSTEM_SOCKET: &str = "/run/fulmar/control.sock";

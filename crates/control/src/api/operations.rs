@@ -42,6 +42,14 @@ impl AdminError {
         self
     }
 
+    /// Returns the error of a node that has failed.
+    pub(super) fn failed(why: &str) -> Self {
+        Self::new(Errno::EIO, format!("the node has failed: {why}")).with_hint(
+            "its process is about to end; start it again, unless a service manager does, and report \
+             the failure with the node's log",
+        )
+    }
+
     fn unsupported(what: &str) -> Self {
         Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
     }
@@ -70,9 +78,15 @@ macro_rules! operations {
         /// The administration interface of a node.
         ///
         /// Methods may block until they have a result: each runs on its own thread, and at most
-        /// [`REQUESTS_MAX`](super::REQUESTS_MAX) run at the same time. Methods with a default are
-        /// for optional features.
-        pub trait Admin: Send + Sync + 'static { $(
+        /// [`REQUESTS_MAX`](super::REQUESTS_MAX) and [`QUERIES_MAX`](super::QUERIES_MAX) run at the
+        /// same time. Methods with a default are for optional features.
+        pub trait Admin: Send + Sync + 'static {
+            /// Why the node has failed, if it has. Its state is not shown any longer, and the process
+            /// is about to end.
+            fn failure(&self) -> Option<String> {
+                None
+            }
+            $(
             operations!(@method $(#[doc = $doc])+ $method($request) -> $reply $({ $default })?);
         )+ }
 

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path as UrlPath, State};
@@ -22,23 +21,31 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use fulmar_base::Errno;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::operations::{
-    Admin, AdminError, NetShow, Operation, PeerShow, RouteShow, RoutersShow, RoutingShow,
-    StatsShow, routes,
+    Admin, AdminError, Discover, Lst, NetShow, Operation, PeerShow, Ping, RouteShow, RoutersShow,
+    RoutingShow, StatsShow, routes,
 };
-use super::{CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX, metrics};
+use super::places::Limits;
+use super::{
+    CONNECTIONS_MAX, PAUSE_MAX, QUERIES_MAX, REPLY_TIMEOUT, REQUEST_BYTES_MAX, REQUEST_TIMEOUT,
+    REQUESTS_MAX, SCRAPERS_MAX, SCRAPES_MAX, connections, metrics,
+};
 use crate::show::tables;
 
-/// The timeout for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The mode of the socket: access for the node's user and group.
 const SOCKET_MODE: u32 = 0o660;
+/// The operations that ask other nodes.
+const QUERIES: [&str; 3] = [Ping::PATH, Discover::PATH, Lst::PATH];
+/// The limits of the control socket.
+const LIMITS: Limits = Limits {
+    connections: CONNECTIONS_MAX,
+    request: REQUEST_TIMEOUT,
+    pause: PAUSE_MAX,
+    reply: REPLY_TIMEOUT,
+};
 
 /// Why the control socket or the metrics port cannot be opened.
 #[derive(Debug, Error)]
@@ -61,6 +68,7 @@ pub struct Server {
     path: PathBuf,
     control: std::os::unix::net::UnixListener,
     metrics: Option<std::net::TcpListener>,
+    pub(super) limits: Limits,
 }
 
 impl Server {
@@ -85,7 +93,7 @@ impl Server {
         let metrics = metrics
             .map(|address| listen(address).map_err(|error| BindError::Metrics { address, error }))
             .transpose()?;
-        Ok(Self { path, control, metrics })
+        Ok(Self { path, control, metrics, limits: LIMITS })
     }
 
     /// Creates the socket at the first of [`default_sockets`](super::default_sockets) that is
@@ -127,22 +135,24 @@ impl Server {
         admin: Arc<dyn Admin>,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let shared = Shared { admin, requests: Arc::new(Semaphore::new(REQUESTS_MAX)) };
+        let shared = Shared::new(admin.clone(), REQUESTS_MAX);
         let public = Router::new().route("/metrics", get(scrape));
         let control = routes()
             .route("/v1/table/{name}", get(table))
             .route("/metrics", get(scrape))
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-            .with_state(shared.clone());
+            .with_state(shared);
         let sockets = tokio::net::UnixListener::from_std(self.control)?;
         let ports = self.metrics.map(tokio::net::TcpListener::from_std).transpose()?;
-        let serve_control =
-            accept_loop(async || sockets.accept().await.map(|(stream, _)| stream), control);
+        let accept = async || sockets.accept().await.map(|(stream, _)| stream);
+        let serve_control = connections::serve(accept, control, self.limits);
         let serve_metrics = async {
             match ports {
                 Some(ports) => {
                     let accept = async || ports.accept().await.map(|(stream, _)| stream);
-                    accept_loop(accept, public.with_state(shared)).await;
+                    let limits = Limits { connections: SCRAPERS_MAX, ..self.limits };
+                    let public = public.with_state(Shared::new(admin, SCRAPES_MAX));
+                    connections::serve(accept, public, limits).await;
                 }
                 None => std::future::pending().await,
             }
@@ -212,48 +222,47 @@ fn bind_socket(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     Ok(listener)
 }
 
-async fn accept_loop<S>(accept: impl AsyncFn() -> io::Result<S>, router: Router)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
-        let Ok(stream) = accept().await else {
-            // Probably out of file descriptors: other connections must end first.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service);
-            // A client that disconnects is not an error.
-            let _ = connection.await;
-            drop(place);
-        });
-    }
-}
-
 /// The state of every handler.
 #[derive(Clone)]
 pub(super) struct Shared {
     admin: Arc<dyn Admin>,
     requests: Arc<Semaphore>,
+    queries: Arc<Semaphore>,
 }
 
 impl Shared {
-    /// Runs a blocking function on a thread for such functions.
+    fn new(admin: Arc<dyn Admin>, requests: usize) -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { admin, requests: places(requests), queries: places(QUERIES_MAX) }
+    }
+
+    /// Answers a request that asks other nodes.
+    async fn query<T: Send + 'static>(
+        self,
+        f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<T, AdminError> {
+        let Ok(place) = self.queries.clone().try_acquire_owned() else {
+            let error = AdminError::new(Errno::EBUSY, "the node is busy with other requests");
+            return Err(error.with_hint("try again when some of them have ended"));
+        };
+        self.run_in(place, f).await
+    }
+
+    /// Answers any other request.
     async fn run<T: Send + 'static>(
         self,
         f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
     ) -> Result<T, AdminError> {
-        let Ok(place) = self.requests.try_acquire_owned() else {
-            let error = AdminError::new(Errno::EBUSY, "the node is busy with other requests");
-            return Err(error.with_hint("try again when some of them have ended"));
-        };
+        let place = self.requests.clone().acquire_owned().await.expect("it is never closed");
+        self.run_in(place, f).await
+    }
+
+    /// Runs a blocking function on a thread for such functions.
+    async fn run_in<T: Send + 'static>(
+        self,
+        place: OwnedSemaphorePermit,
+        f: impl FnOnce(&dyn Admin) -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<T, AdminError> {
         let work = move || {
             let result = f(&*self.admin);
             drop(place);
@@ -264,6 +273,18 @@ impl Shared {
             Err(error.with_hint("the node's log says where; please report it"))
         })
     }
+}
+
+/// Calls `f`, unless the node has failed: then its state is not that of a running node.
+fn unless_failed<T>(
+    admin: &dyn Admin,
+    f: impl FnOnce(&dyn Admin) -> Result<T, AdminError>,
+) -> Result<T, AdminError> {
+    let check = || admin.failure().map_or(Ok(()), |why| Err(AdminError::failed(&why)));
+    check()?;
+    let result = f(admin);
+    check()?;
+    result
 }
 
 impl IntoResponse for AdminError {
@@ -290,7 +311,11 @@ pub(super) fn operation<O: Operation>(
         let request: O = serde_json::from_slice(&body).map_err(|error| {
             AdminError::new(Errno::EINVAL, format!("the request is not valid: {error}"))
         })?;
-        shared.run(move |admin| run(admin, request)).await.map(Json)
+        let answer = move |admin: &dyn Admin| unless_failed(admin, |admin| run(admin, request));
+        match QUERIES.contains(&O::PATH) {
+            true => shared.query(answer).await.map(Json),
+            false => shared.run(answer).await.map(Json),
+        }
     })
 }
 
@@ -298,7 +323,7 @@ async fn table(
     State(shared): State<Shared>,
     UrlPath(name): UrlPath<String>,
 ) -> Result<String, AdminError> {
-    shared.run(move |admin| render_table(admin, &name)).await
+    shared.run(move |admin| unless_failed(admin, |admin| render_table(admin, &name))).await
 }
 
 fn render_table(admin: &dyn Admin, name: &str) -> Result<String, AdminError> {

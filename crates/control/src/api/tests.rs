@@ -2,9 +2,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 
+use super::places::Limits;
 use super::*;
 use crate::config::GlobalKey;
 use crate::testing::FakeNode;
@@ -13,16 +15,23 @@ struct Node {
     directory: PathBuf,
     client: Client,
     metrics: std::net::SocketAddr,
+    node: Arc<FakeNode>,
     handle: Option<ServerHandle>,
 }
 
 fn start(name: &str) -> Node {
+    start_with(name, |_| ())
+}
+
+fn start_with(name: &str, change: impl FnOnce(&mut Limits)) -> Node {
     let directory = std::env::temp_dir().join(format!("fulmar-{name}-{}", std::process::id()));
     let path = directory.join("control.sock");
-    let server = Server::bind(&path, Some(([127, 0, 0, 1], 0).into())).unwrap();
+    let mut server = Server::bind(&path, Some(([127, 0, 0, 1], 0).into())).unwrap();
+    change(&mut server.limits);
     let metrics = server.metrics_address().unwrap();
-    let handle = Some(server.spawn(Arc::new(FakeNode::new())).unwrap());
-    Node { directory, client: Client::new(path), metrics, handle }
+    let node = Arc::new(FakeNode::new());
+    let handle = Some(server.spawn(node.clone()).unwrap());
+    Node { directory, client: Client::new(path), metrics, node, handle }
 }
 
 impl Drop for Node {
@@ -179,6 +188,106 @@ fn the_metrics_port_serves_nothing_else() {
     let metrics = get("/metrics");
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("fulmar_ni_up{"), "{metrics}");
     assert!(get("/v1/table/nis").starts_with("HTTP/1.1 404"));
+}
+
+/// What slow clients send: nothing, a part of the head of a request, and a part of its body.
+const PARTS: [&str; 3] = [
+    "",
+    "POST /v1/net/sh",
+    "POST /v1/net/show HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n{",
+];
+
+#[test]
+fn clients_that_send_no_whole_request_do_not_block_others() {
+    let node = start("silent");
+    let clients: Vec<_> = PARTS
+        .iter()
+        .cycle()
+        .take(2 * CONNECTIONS_MAX)
+        .map(|part| {
+            let mut client = UnixStream::connect(node.client.path()).unwrap();
+            client.write_all(part.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    assert!(node.client.call(&NetShow::default()).is_ok());
+    let scrapers: Vec<_> = (0..4 * SCRAPERS_MAX)
+        .map(|_| std::net::TcpStream::connect(node.metrics).unwrap())
+        .collect();
+    let mut scraper = std::net::TcpStream::connect(node.metrics).unwrap();
+    scraper.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    scraper.read_to_string(&mut reply).unwrap();
+    assert!(reply.ends_with("# EOF\n"), "{reply}");
+    drop((clients, scrapers));
+}
+
+#[test]
+fn clients_that_do_not_read_their_replies_do_not_block_others() {
+    let node = start("unread");
+    long_metrics(&node);
+    let clients: Vec<_> = (0..CONNECTIONS_MAX + 10).map(|_| scraper(&node)).collect();
+    assert!(node.client.call(&NetShow::default()).is_ok());
+    drop(clients);
+}
+
+#[test]
+fn slow_clients_are_sent_away() {
+    let node = start_with("slow", |limits| {
+        let time = Duration::from_millis(50);
+        *limits = Limits { request: time, pause: time, ..*limits };
+    });
+    for part in PARTS {
+        let mut client = UnixStream::connect(node.client.path()).unwrap();
+        client.write_all(part.as_bytes()).unwrap();
+        closed(client);
+    }
+    long_metrics(&node);
+    closed(scraper(&node));
+}
+
+/// Gives the node so many peers that its metrics are longer than the buffers of a socket.
+fn long_metrics(node: &Node) {
+    for number in 0..600 {
+        let primary = nid(&format!("10.1.{}.{}@tcp", number / 100, number % 100 + 1));
+        let peer = crate::config::PeerConf { primary, multi_rail: true, nids: vec![primary] };
+        node.node.peer_add(PeerAdd { peer, lock_primary: false }).unwrap();
+    }
+    let length = metrics::scrape(&*node.node).unwrap().len();
+    assert!(length > 1 << 20, "{length} bytes");
+}
+
+/// Returns a client that requests the metrics.
+fn scraper(node: &Node) -> UnixStream {
+    let mut client = UnixStream::connect(node.client.path()).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    client
+}
+
+/// Waits until the server has closed a connection on which the client writes byte by byte.
+fn closed(mut client: UnixStream) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.write_all(b"x").is_ok() {
+        assert!(Instant::now() < deadline, "it is still open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_node_that_has_failed_says_so_and_nothing_else() {
+    let node = start("failed");
+    let healthy = node.client.get("/metrics").unwrap();
+    assert!(healthy.contains("\nfulmar_node_failed 0\n"), "{healthy}");
+    node.node.fail("a credit was returned twice");
+    let call = node.client.call(&NetShow::default());
+    let Err(CallError::Refused(error)) = call else { panic!("{call:?}") };
+    assert_eq!(error.errno, -Errno::EIO.0);
+    assert_eq!(error.descr, "the node has failed: a credit was returned twice");
+    assert!(error.hint.unwrap().contains("its process is about to end"));
+    assert!(node.client.get("/v1/table/nis").is_err());
+    let metrics = node.client.get("/metrics").unwrap();
+    let lines: Vec<_> = metrics.lines().filter(|line| !line.starts_with("# HELP")).collect();
+    assert_eq!(lines, ["# TYPE fulmar_node_failed gauge", "fulmar_node_failed 1", "# EOF"]);
 }
 
 #[test]

@@ -47,13 +47,26 @@ impl Lab {
 
     /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn node_with(&self, host: u8, args: &[&str]) -> Node {
+        self.start(host, self.command(args))
+    }
+
+    /// The same for a node that may open this number of files.
+    pub(crate) fn node_with_files(&self, host: u8, files: u32, args: &[&str]) -> Node {
+        let node = self.command(args);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]);
+        shell.arg(node.get_program()).args(node.get_args()).current_dir(&self.directory);
+        self.start(host, shell)
+    }
+
+    fn start(&self, host: u8, mut command: Command) -> Node {
         let notify = self.path(&format!("{host}.notify"));
         let _ = std::fs::remove_file(&notify);
         let ready = UnixDatagram::bind(&notify).unwrap();
         ready.set_read_timeout(Some(TIMEOUT)).unwrap();
         let (control, log) =
             (self.path(&format!("{host}.sock")), self.path(&format!("{host}.log")));
-        let mut command = self.command(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.env("FULMAR_CONTROL", &control).env("NOTIFY_SOCKET", &notify);
         command.stderr(std::fs::File::create(&log).unwrap());
         let node =
@@ -135,9 +148,14 @@ impl Node {
         command
     }
 
+    /// Connects to the control socket.
+    pub(crate) fn client(&self) -> UnixStream {
+        UnixStream::connect(&self.control).unwrap()
+    }
+
     /// Fetches a page from the control socket.
     pub(crate) fn get(&self, path: &str) -> String {
-        fetch(UnixStream::connect(&self.control).unwrap(), path)
+        fetch(self.client(), path)
     }
 
     /// Sends SIGTERM; returns the exit status of the node, and how long it took to end.
