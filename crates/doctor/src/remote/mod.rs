@@ -15,6 +15,7 @@ mod error;
 mod examiner;
 mod flood;
 mod frame;
+mod greetings;
 mod learned;
 mod message;
 mod server;
@@ -63,9 +64,10 @@ pub const SESSION_MAX: Duration = Duration::from_secs(1800);
 pub const GREETING_MAX: Duration = Duration::from_secs(5);
 /// Longest greeting, in bytes.
 pub const GREETING_LEN_MAX: usize = 512;
-/// Most connections without a greeting, not counting those of the examiner.
-pub const GREETINGS_MAX: usize = 16;
-/// Most such connections from one address.
+/// Most connections without a greeting, not counting those of the examiner. For a further one, the
+/// oldest of the address with the most of them is closed.
+pub const GREETINGS_MAX: usize = 64;
+/// Most such connections from one address; for a further one, its oldest is closed.
 pub const GREETINGS_FROM_ONE_MAX: usize = 4;
 
 /// Parses a rate of datagrams, from 1 kbit/s to [`RATE_MAX`]: `1Gbit`, `200M`, `64000`.

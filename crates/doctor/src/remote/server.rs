@@ -1,7 +1,9 @@
 //! The server: listens for examiners and admits one at a time.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,9 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::frame;
+use super::greetings::Greetings;
 use super::session::Session;
-use super::{GREETING_LEN_MAX, GREETING_MAX, GREETINGS_FROM_ONE_MAX, GREETINGS_MAX};
-use super::{Greeting, PORT, Reply, STREAMS_MAX, VERSION};
+use super::{GREETING_LEN_MAX, GREETING_MAX, Greeting, PORT, Reply, STREAMS_MAX, VERSION};
 
 /// Options of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +55,8 @@ pub struct Server {
 pub(super) struct Shared {
     stop: AtomicBool,
     session: Mutex<Option<Arc<Session>>>,
-    /// The peers of connections without a greeting so far.
-    greetings: Mutex<Vec<IpAddr>>,
+    /// The connections without a greeting so far.
+    greetings: Mutex<Greetings<Arc<TcpStream>>>,
     from: Vec<IpAddr>,
     notify: Box<dyn Fn(Notice) + Send + Sync>,
 }
@@ -188,31 +190,31 @@ impl Shared {
             if !self.from.is_empty() && !self.from.contains(&peer.ip()) {
                 let why = format!("{} is not in the list of --from", peer.ip());
                 self.refuse(&stream, peer, why);
-            } else if self.may_greet(peer.ip()) {
-                let shared = self.clone();
-                std::thread::spawn(move || shared.greet(stream, peer));
+            } else {
+                self.admit(stream, peer);
             }
         }
     }
 
-    /// Counts a connection without a greeting. Returns false if there are too many; the others time
-    /// out within five seconds, so the peer may try again.
-    fn may_greet(&self, peer: IpAddr) -> bool {
-        // All connections of a load may arrive at the same time.
-        let examines = self.session().as_ref().is_some_and(|session| session.peer().ip() == peer);
-        let mut greetings = self.greetings();
-        let from_one = greetings.iter().filter(|other| **other == peer).count();
-        let may = match examines {
-            true => from_one < STREAMS_MAX as usize,
-            false => from_one < GREETINGS_FROM_ONE_MAX && greetings.len() < GREETINGS_MAX,
-        };
-        if may {
-            greetings.push(peer);
+    /// Receives the greeting of a connection in a thread of its own.
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let examiner = self.session().as_ref().map(|session| session.peer().ip());
+        let stream = Arc::new(stream);
+        let added = self.greetings().add(peer.ip(), stream.clone(), examiner);
+        let Some((number, replaced)) = added else { return };
+        if let Some(replaced) = replaced {
+            // Its thread ends. The peer may have closed it already.
+            let _ = replaced.shutdown(Shutdown::Both);
         }
-        may
+        let shared = self.clone();
+        let thread = std::thread::Builder::new();
+        if thread.spawn(move || shared.greet(number, stream, peer)).is_err() {
+            // The system has no threads left: the connection is closed.
+            self.greetings().remove(number);
+        }
     }
 
-    fn greetings(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+    fn greetings(&self) -> MutexGuard<'_, Greetings<Arc<TcpStream>>> {
         self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -223,13 +225,12 @@ impl Shared {
     }
 
     /// Receives the greeting and acts on it.
-    fn greet(&self, stream: TcpStream, peer: SocketAddr) {
+    fn greet(&self, number: u64, stream: Arc<TcpStream>, peer: SocketAddr) {
         let greeting = frame::receive_within(&stream, peer, GREETING_MAX, GREETING_LEN_MAX);
-        let mut greetings = self.greetings();
-        if let Some(at) = greetings.iter().position(|other| *other == peer.ip()) {
-            greetings.swap_remove(at);
+        if !self.greetings().remove(number) {
+            return;
         }
-        drop(greetings);
+        let Some(stream) = Arc::into_inner(stream) else { return };
         match greeting {
             Err(error) => self.refuse(&stream, peer, error.to_string()),
             Ok(Greeting::Examine { version, .. }) if version != VERSION => {
