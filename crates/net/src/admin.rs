@@ -25,6 +25,7 @@ use socket2::SockRef;
 use crate::conn::Conn;
 use crate::core::{Answer, Core};
 use crate::error::StartError;
+use crate::failure::Failure;
 use crate::interfaces;
 use crate::kernel::{TcpState, tcp_state};
 use crate::listener::Listener;
@@ -86,6 +87,11 @@ macro_rules! views {
 impl Admin {
     pub(crate) fn new(node: Arc<Shared>) -> Self {
         Self(node)
+    }
+
+    /// Returns why the node has failed, if it has. Its views are then those of a damaged state.
+    pub fn failure(&self) -> Option<Failure> {
+        self.0.end.failure()
     }
 
     changes! {
@@ -340,7 +346,8 @@ impl Admin {
             let query = begin(&mut core.machine.admin(now));
             core.queries.insert(query, waiting);
         })?;
-        answer.recv().unwrap_or(Err(Errno::ESHUTDOWN))
+        let ended = |_| if self.failure().is_some() { Errno::EIO } else { Errno::ESHUTDOWN };
+        answer.recv().map_err(ended)?
     }
 
     fn listen(&self, address: IpAddr) -> Result<(), StartError> {

@@ -15,6 +15,7 @@ use crate::admin::Admin;
 use crate::core::LockUse;
 use crate::counters::IoCounters;
 use crate::error::StartError;
+use crate::failure::Failure;
 use crate::runtime::Runtime;
 use crate::service::{Handler, Service};
 use crate::shared::Shared;
@@ -121,6 +122,14 @@ impl Node {
     /// Called by a handler, it does not wait for that.
     pub fn stop(&self) {
         self.0.stop();
+    }
+
+    /// Waits until the node has been stopped, or has failed.
+    ///
+    /// # Errors
+    /// Why it has failed.
+    pub fn wait(&self) -> Result<(), Failure> {
+        self.0.end.wait()
     }
 
     /// Opens a service: a user of LNet, whose events go to `handler`.

@@ -11,6 +11,7 @@ use fulmar_base::{BufferId, Errno, Time};
 use fulmar_lnet::{self as lnet, Bound, Op, ServiceConfig};
 
 use crate::batch::Posting;
+use crate::failure::catch;
 use crate::lock::Lock;
 use crate::memory::Memory;
 use crate::node::Node;
@@ -94,12 +95,16 @@ impl<H: Host> Running<H> {
             inner.service.close();
             return Err(errno);
         }
-        inner.with(|_, _| ());
+        inner.with(|_, _| ())?;
         Ok(Self(inner))
     }
 
-    /// Calls the machine, and handles its outputs.
-    pub fn call<R>(&self, call: impl FnOnce(&mut H::Service, Time) -> R) -> R {
+    /// Calls the machine, and handles its outputs. Here and when it handles events or its timeouts,
+    /// a panic of the machine or of its host fails the node.
+    ///
+    /// # Errors
+    /// EIO if that happens.
+    pub fn call<R>(&self, call: impl FnOnce(&mut H::Service, Time) -> R) -> Result<R, Errno> {
         self.0.with(|machine, now| call(machine, now))
     }
 
@@ -128,7 +133,17 @@ impl<H: Host> fmt::Debug for Running<H> {
 
 impl<H: Host> Inner<H> {
     /// Calls the machine, and handles its outputs until there are none.
-    fn with<R>(self: &Arc<Self>, call: impl FnOnce(&mut H::Service, Time) -> R) -> R {
+    fn with<R>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&mut H::Service, Time) -> R,
+    ) -> Result<R, Errno> {
+        catch(|| self.run(call)).map_err(|failure| {
+            self.service.node().fail(failure);
+            Errno::EIO
+        })
+    }
+
+    fn run<R>(self: &Arc<Self>, call: impl FnOnce(&mut H::Service, Time) -> R) -> R {
         self.service.node().together(|| {
             let (mut state, now) = (self.state.lock(), self.service.now());
             let result = call(&mut state.machine, now);
@@ -193,7 +208,8 @@ impl<H: Host> Inner<H> {
 impl<H: Host> Handler for Arc<Inner<H>> {
     fn handle(&self, _: &Service, events: &mut Vec<Delivery>) {
         use lnet::Service as _;
-        self.with(|machine, now| {
+        // A node that has failed handles no more events.
+        let _ = self.with(|machine, now| {
             for delivery in events.iter_mut() {
                 let bytes = std::mem::take(&mut delivery.bytes);
                 machine.handle_event(now, &delivery.event, bytes);
@@ -218,7 +234,7 @@ impl<H: Host> Timed for Inner<H> {
     fn handle_timeout(self: Arc<Self>) {
         use lnet::Service as _;
         self.state.lock().armed = Time::MAX;
-        self.with(|machine, now| {
+        let _ = self.with(|machine, now| {
             if machine.poll_timeout().is_some_and(|at| at <= now) {
                 machine.handle_timeout(now);
             }

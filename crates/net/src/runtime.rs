@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -18,7 +18,9 @@ use crate::actions::LoopCopy;
 use crate::conn::Conn;
 use crate::descriptors::Descriptors;
 use crate::error::StartError;
+use crate::failure::{Failure, catch};
 use crate::listener::Listener;
+use crate::lock::Lock;
 use crate::messages::Messages;
 use crate::shared as node;
 use crate::thread::{Thread, Timed};
@@ -65,6 +67,7 @@ impl Runtime {
             mailboxes: mailboxes.map_err(StartError::system("make an eventfd"))?,
             started: Instant::now(),
             keys: AtomicU64::new(0),
+            nodes: Lock::default(),
             unprivileged: AtomicBool::new(false),
             descriptors: Descriptors::of_process(),
             watch: Watch::new().map_err(StartError::system("make an eventfd"))?,
@@ -82,7 +85,11 @@ impl Runtime {
         }
         let watched = shared.clone();
         let builder = std::thread::Builder::new().name("fulmar-watch".into());
-        let handle = builder.spawn(move || watched.watch.run(&watched));
+        let handle = builder.spawn(move || {
+            if let Err(failure) = catch(|| watched.watch.run(&watched)) {
+                watched.fail(&failure);
+            }
+        });
         threads.handles.push(handle.map_err(StartError::system("start a thread"))?);
         Ok(Self { shared, _threads: Arc::new(threads) })
     }
@@ -135,6 +142,8 @@ pub(crate) struct Shared {
     /// Binding a privileged port was refused: it is not tried again.
     pub(crate) unprivileged: AtomicBool,
     pub(crate) descriptors: Descriptors,
+    /// Those that fail with an I/O thread.
+    nodes: Lock<Vec<Weak<node::Shared>>>,
     /// The monitor of links and silent connections.
     pub(crate) watch: Watch,
 }
@@ -147,6 +156,21 @@ impl Shared {
     /// Returns a number for a node, never reused.
     pub(crate) fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds a node.
+    pub(crate) fn add(&self, node: &Arc<node::Shared>) {
+        let mut nodes = self.nodes.lock();
+        nodes.retain(|node| node.strong_count() > 0);
+        nodes.push(Arc::downgrade(node));
+    }
+
+    /// Fails every node: a thread has panicked, and it is not known what it was doing for which.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        let nodes = self.nodes.lock().clone();
+        for node in nodes.iter().filter_map(Weak::upgrade) {
+            node.fail(failure.clone());
+        }
     }
 
     /// Returns the thread with the fewest connections, so that those of one peer spread. It is one

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use fulmar_base::Time;
 use fulmar_lnet_wire::Nid;
 use fulmar_node::Node as Machine;
+use tracing::error;
 
 use crate::actions::Actions;
 use crate::core::{Core, State};
 use crate::counters::Counters;
+use crate::failure::{End, Failure};
 use crate::listener::Listener;
 use crate::lock::Lock;
 use crate::notices::Log;
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     /// Network interfaces whose links are watched, and whether they are up.
     pub(crate) links: Lock<BTreeMap<Nid, bool>>,
     pub(crate) log: Log,
+    /// Set before the callers that wait for answers are notified.
+    pub(crate) end: End,
     /// The time for which the node's lock is held is measured.
     pub(crate) lock_times: bool,
 }
@@ -53,7 +57,7 @@ impl Shared {
         lock_times: bool,
     ) -> Arc<Self> {
         let key = runtime.next_key();
-        Arc::new(Self {
+        let node = Arc::new(Self {
             key,
             runtime: runtime.clone(),
             home: key as usize % runtime.threads(),
@@ -65,8 +69,11 @@ impl Shared {
             cpts: Lock::default(),
             links: Lock::default(),
             log: Log::new(name),
+            end: End::default(),
             lock_times,
-        })
+        });
+        runtime.add(&node);
+        node
     }
 
     /// Reads the guarded state.
@@ -87,15 +94,51 @@ impl Shared {
     /// Ends the node: nothing of it is left in any thread when this returns.
     pub(crate) fn stop(self: &Arc<Self>) {
         let mut actions = Actions::default();
+        self.end.set(Ok(()));
         let remains = self.core.lock().clear(State::Stopped, &mut actions);
         self.clear_queues();
         drop(remains);
-        let listeners = std::mem::take(&mut *self.listeners.lock());
-        for (listener, _) in listeners.into_values() {
-            self.runtime.post(self.home, Message::Unlisten(listener));
-        }
+        self.unlisten_all();
         self.carry_out(actions);
         self.runtime.leave(self.key);
+    }
+
+    /// Closes a node that has failed outside of its machine.
+    pub(crate) fn fail(self: &Arc<Self>, failure: Failure) {
+        let mut actions = Actions::default();
+        self.close_failed(self.core.lock(), failure, &mut actions);
+        self.carry_out(actions);
+    }
+
+    /// Closes a node that has failed, unless it has ended before.
+    pub(crate) fn close_failed(
+        &self,
+        mut core: MutexGuard<'_, Core>,
+        failure: Failure,
+        actions: &mut Actions,
+    ) {
+        if core.state != State::Running {
+            return;
+        }
+        error!(
+            node = self.log.name(),
+            "the node has failed and is closed: {failure}; this is a defect, please report it"
+        );
+        self.end.set(Err(failure));
+        let remains = core.clear(State::Failed, actions);
+        drop(core);
+        let closed = self.queues.lock().clear();
+        drop(remains);
+        self.unlisten_all();
+        closed.into_iter().for_each(Closed::finish);
+    }
+
+    fn unlisten_all(&self) {
+        let listeners = std::mem::take(&mut *self.listeners.lock());
+        for (listener, _) in listeners.into_values() {
+            listener.close();
+            self.runtime.post(self.home, Message::Unlisten(listener));
+        }
     }
 
     /// Ends every service, and waits for the threads that handle events.

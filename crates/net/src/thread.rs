@@ -21,6 +21,7 @@ use tracing::{Level, warn};
 
 use crate::conn::{Conn, NO_SLOT};
 use crate::dial;
+use crate::failure::catch;
 use crate::listener::{Listener, Stop};
 use crate::runtime::{Message, Shared};
 use crate::rx::{Rx, SCRATCH, Scratch, Step};
@@ -116,22 +117,30 @@ impl Thread {
         CURRENT.set(Some(self.index));
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.exit {
-            self.wait(&mut events);
-            for event in events.drain(..) {
-                if event.data.u64() != WAKE {
-                    self.handle_ready(event.data.u64() as usize, event.flags);
-                }
+            // The thread continues, so that its nodes can be stopped.
+            if let Err(failure) = catch(|| self.round(&mut events)) {
+                events.clear();
+                self.runtime.fail(&failure);
             }
-            for slot in std::mem::take(&mut self.hungry) {
-                if let Some(Slot::Conn(socket)) = self.slots.get_mut(slot) {
-                    socket.hungry = false;
-                }
-                self.read(slot);
-            }
-            self.handle_messages();
-            self.handle_timers();
         }
         report_deferred();
+    }
+
+    fn round(&mut self, events: &mut Vec<epoll::Event>) {
+        self.wait(events);
+        for event in events.drain(..) {
+            if event.data.u64() != WAKE {
+                self.handle_ready(event.data.u64() as usize, event.flags);
+            }
+        }
+        for slot in std::mem::take(&mut self.hungry) {
+            if let Some(Slot::Conn(socket)) = self.slots.get_mut(slot) {
+                socket.hungry = false;
+            }
+            self.read(slot);
+        }
+        self.handle_messages();
+        self.handle_timers();
     }
 
     /// Waits until there is something to do.
@@ -279,7 +288,10 @@ impl Thread {
     }
 
     fn handle_messages(&mut self) {
-        for message in self.runtime.mailbox(self.index).take() {
+        let messages = self.runtime.mailbox(self.index).take();
+        // Not lost if a message before it causes a panic.
+        self.exit |= messages.iter().any(|message| matches!(message, Message::Exit));
+        for message in messages {
             match message {
                 Message::Register { node, conn, dialling } => self.register(node, conn, dialling),
                 Message::Forget { conn, linger } => self.forget(&conn, linger),
@@ -304,7 +316,7 @@ impl Thread {
                     self.leave(node);
                     drop(done);
                 }
-                Message::Exit => self.exit = true,
+                Message::Exit => {}
             }
         }
     }

@@ -19,7 +19,6 @@
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,8 +32,9 @@ use crate::conn::Conn;
 use crate::core::{Core, State};
 use crate::dial;
 use crate::dispatch;
+use crate::failure::catch;
 use crate::notices;
-use crate::queues::{Claim, Closed};
+use crate::queues::Claim;
 use crate::runtime::Message;
 use crate::service::Service;
 use crate::shared::Shared;
@@ -127,33 +127,32 @@ impl Shared {
         }
         let locked = self.lock_times.then(Instant::now);
         let now = self.runtime.now();
-        let called = catch_unwind(AssertUnwindSafe(|| {
+        let called = catch(|| {
             core.report(now, report, actions);
             let result = call(&mut core, now, actions);
             core.drain(now, self, actions);
             core.arm(actions);
             result
-        }));
+        });
         core.lock.turns += 1;
         if let Some(locked) = locked {
             core.lock.held += locked.elapsed();
         }
-        called.map_err(|_| {
-            let remains = core.clear(State::Failed, actions);
-            drop(core);
-            let closed = self.queues.lock().clear();
-            drop(remains);
-            closed.into_iter().for_each(Closed::finish);
-            error!(
-                node = self.log.name(),
-                "the node has failed and is closed: this is a defect, please report it"
-            );
+        called.map_err(|failure| {
+            self.close_failed(core, failure, actions);
             Errno::EIO
         })
     }
 
-    /// Executes actions and reports the results, until no actions follow.
-    pub(crate) fn carry_out(self: &Arc<Self>, mut actions: Actions) {
+    /// Executes actions and reports the results, until no actions follow. A panic fails this node and
+    /// no other.
+    pub(crate) fn carry_out(self: &Arc<Self>, actions: Actions) {
+        if let Err(failure) = catch(|| self.execute(actions)) {
+            self.fail(failure);
+        }
+    }
+
+    fn execute(self: &Arc<Self>, mut actions: Actions) {
         if self.leave_to_outer(&mut actions) {
             return;
         }
@@ -303,13 +302,13 @@ impl Shared {
             self.counters.events.add(events.len());
             let level = Level::enter(self.key);
             let service = Service::new(self.clone(), *service);
-            let called = catch_unwind(AssertUnwindSafe(|| handler.handle(&service, events)));
-            if called.is_err() {
+            let called = catch(|| handler.handle(&service, events));
+            if let Err(failure) = called {
                 self.counters.handler_panics.add(1);
                 error!(
                     node = self.log.name(),
                     service = service.id().0,
-                    "a handler panicked; its events count as handled"
+                    "a handler panicked; its events count as handled: {failure}"
                 );
             }
             events.clear();

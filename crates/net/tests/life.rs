@@ -261,6 +261,9 @@ fn a_panic_costs_one_node_and_a_handler_only_itself() {
     trap.0.store(true, Ordering::Relaxed);
     assert_eq!(b.admin.ping(a.id(), None, PATIENCE), Err(Errno::EIO));
     assert_eq!(b.admin.set_ni_enabled(b.nid, false), Err(Errno::EIO));
+    assert_eq!(b.node.wait().unwrap_err().what, "this is a test");
+    assert!(TcpStream::connect((b.nid.ip().unwrap(), PORT)).is_err(), "it accepts nothing");
+    assert!(a.admin.failure().is_none() && c.admin.failure().is_none());
     a.admin.ping(c.id(), None, Duration::from_secs(5)).unwrap();
     for host in [a, b, c] {
         host.node.stop();
