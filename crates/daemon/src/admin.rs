@@ -173,6 +173,10 @@ impl Daemon {
 }
 
 impl Admin for Daemon {
+    fn failure(&self) -> Option<String> {
+        self.node.failure().map(|failure| failure.to_string())
+    }
+
     fn net_show(&self, request: NetShow) -> Result<Vec<show::Net>> {
         let mut nets = self.nets();
         if let Some(wanted) = request.net {

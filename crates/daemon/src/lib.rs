@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod admin;
+mod failure;
 mod networks;
 mod routing;
 mod rules;
@@ -23,7 +24,7 @@ use fulmar_control::config::{
     Cores, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
 };
 use fulmar_lnet_wire::Nid;
-use fulmar_net::{Interface, Node, Options, Runtime, StartError};
+use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,16 +79,26 @@ pub enum DaemonError {
     System(#[from] io::Error),
 }
 
-/// Runs a node until SIGINT or SIGTERM.
+/// Runs a node until SIGINT or SIGTERM. If the node fails, the process writes a report to standard
+/// error and ends with status 1 about a second later.
 ///
 /// # Errors
 /// Why the node does not start.
 pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
+    run_observed(config, None)
+}
+
+/// Like [`run`], with an observer of the node, for tests.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<(), DaemonError> {
+    fulmar_net::note_panics();
     log();
     warn_of_deprecated_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
-    let mut options = Options::default();
+    let mut options = Options { tap, ..Options::default() };
     options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
     options.config.lnet.routing = config.routing(&own);
     options.config.socklnd = config.options.parameters.socklnd();
@@ -96,6 +107,7 @@ pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     let server = bind(config)?;
     let runtime = threads(config)?;
     let node = Node::start(&runtime, options)?;
+    failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
     let daemon = match configured(&node, config, networks, &own) {
         Ok(daemon) => Arc::new(daemon),
@@ -111,7 +123,12 @@ pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     if let Some(address) = server.metrics_address() {
         tracing::info!("metrics: http://{address}/metrics");
     }
+    let socket = server.path().to_owned();
     let served = serve(server, daemon);
+    if node.admin().failure().is_some() {
+        // Its threads may never stop.
+        failure::end(socket);
+    }
     node.stop();
     tracing::info!("stopped");
     Ok(served?)

@@ -34,7 +34,7 @@ impl Selftest {
     /// Runs a command on the console and waits for its answer.
     ///
     /// # Errors
-    /// ESHUTDOWN if the node was stopped.
+    /// ESHUTDOWN if the node was stopped, EIO if it has failed.
     pub fn command(&self, command: Keyed) -> Result<Answer, Errno> {
         let (waiting, answer) = sync_channel(1);
         let host = self.0.host();
@@ -45,8 +45,11 @@ impl Selftest {
                 let id = machine.command(now, own, command);
                 state.waiting.insert(id, waiting);
             }
-        });
-        answer.recv().map_err(|_| Errno::ESHUTDOWN)
+        })?;
+        answer.recv().map_err(|_| match host.node.failure() {
+            Some(_) => Errno::EIO,
+            None => Errno::ESHUTDOWN,
+        })
     }
 }
 
