@@ -14,6 +14,9 @@ use crate::context::complain;
 /// key "node" for settings of Fulmar; or modprobe.d lines such as "options lnet
 /// networks=tcp(eth0)". Command line options override the file. Without either, the node is on tcp
 /// at the first interface that other nodes can reach.
+///
+/// Exit status: 0 after SIGINT or SIGTERM, 1 if the node cannot start or has failed, with a report
+/// on standard error, 2 if the configuration is not valid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration file
