@@ -1,11 +1,12 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench fuzz swarm models tsan interop
+.PHONY: help demo test lint fmt bench fuzz swarm hostile models tsan interop
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
+HOSTILE_SECONDS ?= 600
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +31,9 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one
 
 swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
 	@cargo run --locked --release -p fulmar -- sim swarm --seeds 0..$(SEEDS)
+
+hostile: ## attack a node in random ways for HOSTILE_SECONDS=600; SEED=7 repeats a failure
+	@HOSTILE_SECONDS=$(HOSTILE_SECONDS) scripts/hostile.sh $(SEED)
 
 models: ## test the communication between the driver's threads in all interleavings
 	@scripts/models.sh

@@ -98,10 +98,16 @@ impl Lab {
     fn traffic(&self) -> PathBuf {
         self.binaries.join(TRAFFIC)
     }
+
+    /// Returns the binary of attackers.
+    pub(crate) fn attacker(&self) -> PathBuf {
+        self.binaries.join(HOSTILE)
+    }
 }
 
 const FULMAR: &str = "fulmar";
 const TRAFFIC: &str = "fulmar-traffic";
+const HOSTILE: &str = "fulmar-hostile";
 
 /// Returns the directory of the build that this program is part of, where cargo puts binaries.
 ///
@@ -119,7 +125,9 @@ pub fn binaries() -> Result<PathBuf, String> {
         None | Some("debug") => String::new(),
         Some(name) => format!(" --profile {name}"),
     };
-    for (binary, package) in [(FULMAR, "fulmar"), (TRAFFIC, "fulmar-testbed")] {
+    for (binary, package) in
+        [(FULMAR, FULMAR), (TRAFFIC, "fulmar-testbed"), (HOSTILE, "fulmar-testbed")]
+    {
         let path = directory.join(binary);
         if !path.exists() {
             let path = path.display();

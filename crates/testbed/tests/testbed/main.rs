@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod doctor;
+mod hostile;
 mod invariants;
 mod namespaces;
 mod rails;

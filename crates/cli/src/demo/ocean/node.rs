@@ -174,6 +174,11 @@ impl Node {
         self.program.signal(signal)
     }
 
+    /// Returns the lines of its log since the last call.
+    pub fn new_log(&mut self) -> Vec<String> {
+        self.program.new_lines()
+    }
+
     /// Returns the path of its control socket.
     pub fn control(&self) -> &Path {
         &self.control

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod hostile;
 mod iperf3;
 mod link;
 mod lnet;
@@ -106,6 +107,7 @@ const CASES: &[Case] = &[
     ("wan.lst_tuned", wan::tuned),
     ("wan.lst_default", wan::unconfigured),
     ("wan.model", wan::predicted),
+    ("hostile.", hostile::attacks),
     ("sim.sc11", sim::sc11),
 ];
 
