@@ -72,9 +72,8 @@ impl Line {
                 0 => return Err(ErrorKind::ConnectionReset.into()),
                 n => input.extend(&bytes[..n]),
             }
-            match Hello::decode(&input).map_err(io::Error::other)? {
-                Some((_, _, used)) => break used,
-                None => {}
+            if let Some((_, _, used)) = Hello::decode(&input).map_err(io::Error::other)? {
+                break used;
             }
         };
         input.drain(..used);

@@ -35,6 +35,8 @@ pub struct Survived {
 
 /// No more attackers at once, so that those of a machine with two cores do not only wait.
 const ATTACKS_MAX: u64 = 3;
+/// How long the attacked node waits for answers, in seconds: what is left stays as long.
+const TIMEOUT: u32 = 10;
 const RSS_MAX_MIB: f64 = 512.0;
 /// How long what is left of the attacks may stay.
 const AFTER_MAX: Duration = Duration::from_secs(120);
@@ -91,7 +93,7 @@ impl fmt::Display for Mix {
 /// # Errors
 /// The bound that was broken.
 pub fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<Survived, String> {
-    let mut stage = Stage::new(lab, mix.setup)?;
+    let mut stage = Stage::new(lab, mix.setup, Some(TIMEOUT))?;
     let pinger = Pinger::start(&stage)?;
     let survived = survives(lab, &stage, &pinger, mix, duration);
     drop(pinger);
@@ -105,9 +107,6 @@ fn survives(
     mix: &Mix,
     duration: Duration,
 ) -> Result<Survived, String> {
-    pings.pause(true);
-    let before = Kept::of(&stage.attacked)?;
-    pings.pause(false);
     let watch = Watch::new(stage.attacked.id());
     let mut rng = Rng::new(mix.seed);
     let mut attackers = Vec::new();
@@ -132,7 +131,8 @@ fn survives(
     }
     let ended = Instant::now();
     pings.pause(true);
-    while let Some(why) = left(stage, &before) {
+    stage.attacked.check()?;
+    while let Some(why) = left(stage) {
         if ended.elapsed() > AFTER_MAX {
             let after = AFTER_MAX.as_secs();
             return Err(format!("{after} s after the attacks: {why}"));
@@ -140,7 +140,6 @@ fn survives(
         std::thread::sleep(Duration::from_millis(100));
     }
     let after_s = ended.elapsed().as_secs_f64();
-    stage.attacked.check_idle()?;
     let rss_mib = watch.finish();
     if rss_mib > RSS_MAX_MIB {
         return Err(format!("the node took {rss_mib:.0} MiB, more than {RSS_MAX_MIB}"));
@@ -149,14 +148,18 @@ fn survives(
 }
 
 /// Returns what is left of the attacks.
-fn left(stage: &Stage, before: &Kept) -> Option<String> {
+fn left(stage: &Stage) -> Option<String> {
     for victim in VICTIMS.as_flattened() {
         if let Err(why) = stage.reach(victim) {
             return Some(format!("{victim} cannot be reached: {why}"));
         }
     }
     match Kept::of(&stage.attacked) {
-        Ok(kept) => kept.differs(before),
+        Ok(kept) => {
+            let idle = || stage.attacked.run("lnetctl debug check --idle --timeout 1").err();
+            // The node's own check says what the messages are.
+            kept.left().map(|left| left + "; " + &idle().unwrap_or_default()).or_else(idle)
+        }
         Err(why) => Some(why),
     }
 }

@@ -48,8 +48,9 @@ const DESCRIPTORS: u64 = 256;
 const LOG_LINES: usize = 20;
 
 impl Stage {
-    /// Creates the hosts and starts the nodes.
-    pub(super) fn new(lab: &Lab, setup: Setup) -> Result<Self, String> {
+    /// Creates the hosts and starts the nodes. The attacked node waits `timeout` seconds for
+    /// answers, if given.
+    pub(super) fn new(lab: &Lab, setup: Setup, timeout: Option<u32>) -> Result<Self, String> {
         let mut switches = vec![lab.switch("front")?];
         let host = |name: &str, address: &str| -> Result<Host, String> {
             let host = lab.host(name)?;
@@ -71,12 +72,18 @@ impl Stage {
             switches.push(switch);
             attacked.ip(&["-6", "route", "add", "fd00:3::/64", "via", "fd00:77::100"])?;
             attacker.ip(&["-6", "route", "add", "local", "fd00:3::/64", "dev", "lo"])?;
+            // IPv4 needs only the route.
+            attacker.run("sh", &["-c", "echo 1 >/proc/sys/net/ipv6/ip_nonlocal_bind"])?;
         }
         let behind = match setup {
             Setup::Router => Some(behind(lab, &attacked)?),
             _ => None,
         };
-        let node = lab.node(&attacked, &settings(setup))?;
+        let mut settings = settings(setup);
+        if let Some(timeout) = timeout {
+            settings = settings.lnet("lnet_transaction_timeout", timeout);
+        }
+        let node = lab.node(&attacked, &settings)?;
         if setup == Setup::FewDescriptors {
             limit_descriptors(node.id())?;
         }

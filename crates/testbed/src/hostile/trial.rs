@@ -47,7 +47,7 @@ const PING_MS: f64 = 50.0;
 /// # Errors
 /// Why it cannot be measured, or that the node has died.
 pub fn measure(lab: &Lab, attack: &'static Attack, seed: u64) -> Result<Measured, String> {
-    let mut stage = Stage::new(lab, attack.setup)?;
+    let mut stage = Stage::new(lab, attack.setup, None)?;
     let pinger = Pinger::start(&stage)?;
     let measured = during(lab, &stage, &pinger, attack, seed);
     drop(pinger);
@@ -96,7 +96,7 @@ fn during(
     let (after_s, left) = after(stage, pings, &before)?;
     trouble.extend(left);
     let rss_mib = watch.finish();
-    trouble.extend(stage.attacked.check_idle().err());
+    trouble.extend(stage.attacked.check().err());
     if newcomer_s.is_none() {
         trouble.push("a newcomer had no answer in 30 s".into());
     }
@@ -147,7 +147,7 @@ fn differs(stage: &Stage, pings: &Pinger, before: &Kept) -> Option<String> {
         Ok(kept) if kept.rss_mib > before.rss_mib + REST_MIB => {
             Some(format!("{:.0} MiB, {:.0} before", kept.rss_mib, before.rss_mib))
         }
-        Ok(kept) => kept.differs(before),
+        Ok(kept) => kept.left(),
     }
 }
 

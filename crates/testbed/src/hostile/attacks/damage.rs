@@ -104,9 +104,18 @@ fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
         // A field with an extreme value: a length, a version or a kind.
         3 => {
             let at = 4 * rng.below(len.min(160) / 4) as usize;
-            let value = [0, 1, 4, 0xff, 0x7fff_ffff, 0x8000_0000, u32::MAX, rng.u64() as u32];
+            let value = [
+                [0; 4],
+                [1, 0, 0, 0],
+                [4, 0, 0, 0],
+                [0, 0, 16, 0],
+                [0xff, 0xff, 0xff, 0x7f],
+                [0, 0, 0, 0x80],
+                [0xff; 4],
+                [rng.u64() as u8; 4],
+            ];
             let value = value[rng.below(8) as usize];
-            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            bytes[at..at + 4].copy_from_slice(&value);
         }
         4 => bytes.truncate(rng.below(len) as usize),
         _ => {

@@ -9,8 +9,11 @@ use crate::hostile::forge;
 use crate::hostile::line::Line;
 use crate::hostile::swarm::Swarm;
 
+/// Makes a list of NIDs from that of the attacker and those of its victims.
+type List = fn(Nid, &[Nid]) -> Vec<Nid>;
+
 /// Sends pushes, answers pings and sends messages with these NIDs and sources.
-fn claim(attacker: &mut Attacker, lists: &[fn(Nid, &[Nid]) -> Vec<Nid>]) -> io::Result<()> {
+fn claim(attacker: &mut Attacker, lists: &[List]) -> io::Result<()> {
     let mut swarm = Swarm::new(0..4);
     let mut sequence = 1;
     while attacker.goes_on() {
