@@ -24,8 +24,9 @@
 //!
 //! A connection ends once: by the owner, with [`Socklnd::handle_closed`] or a failed
 //! [`Socklnd::handle_dialled`], or by the machine, with [`Stream::Close`]. After that neither uses
-//! its ID again, except for the answer of the owner to the latter, [`Socklnd::handle_stopped`];
-//! late inputs of the owner are ignored.
+//! its ID again, except for the answer of the owner to the latter, [`Socklnd::handle_stopped`]. If both
+//! end it at the same time, [`Socklnd::handle_closed`] is that answer. Other late inputs of the owner
+//! are ignored.
 //!
 //! A message may be sent again on another path only if its last byte was not passed to a socket. So
 //! the owner first reports all passed bytes with [`Socklnd::handle_sent`], then the end of the

@@ -78,7 +78,10 @@ impl Socklnd {
 
     /// Handles the end of a connection.
     pub(super) fn closed(&mut self, now: Time, id: ConnId, how: Closed) {
-        let Some(conn) = self.conns.get(&id) else { return };
+        let Some(conn) = self.conns.get(&id) else {
+            // The owner has closed it before it took the request to do so.
+            return self.stopped(now, id, 0);
+        };
         let errno = Cause::Socket(how).errno();
         match &conn.phase {
             Phase::Open(_) => self.end_conn(now, id, Cause::Socket(how), false),
@@ -239,13 +242,20 @@ impl Socklnd {
 
     /// Handles the end of writing on a closed connection, after this many more bytes.
     pub(super) fn stopped(&mut self, now: Time, id: ConnId, bytes: u64) {
-        let Some(mut ending) = self.endings.remove(&id) else { return };
+        self.sent_before_end(now, id, bytes);
+        if let Some(ending) = self.endings.remove(&id) {
+            self.fail_unsent(ending);
+        }
+    }
+
+    /// Handles that so many more bytes of a closed connection had been written.
+    pub(super) fn sent_before_end(&mut self, now: Time, id: ConnId, bytes: u64) {
+        let Some(Ending { tx, zero_copy, .. }) = self.endings.get_mut(&id) else { return };
         let (counters, outputs) = (&mut self.counters, &mut self.outputs);
-        ending.tx.advance(now, bytes, |written| {
-            let end = |cookie| ending.zero_copy.written(now, cookie).or(Some(Err(UNACKNOWLEDGED)));
+        tx.advance(now, bytes, |written| {
+            let end = |cookie| zero_copy.written(now, cookie).or(Some(Err(UNACKNOWLEDGED)));
             outputs.extend(count(counters, written, end));
         });
-        self.fail_unsent(ending);
     }
 
     fn fail_unsent(&mut self, ending: Ending) {

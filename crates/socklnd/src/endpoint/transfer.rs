@@ -59,7 +59,9 @@ impl Socklnd {
     }
 
     pub(super) fn sent(&mut self, now: Time, id: ConnId, bytes: u64) {
-        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return self.sent_before_end(now, id, bytes);
+        };
         let Phase::Open(Open { key, .. }) = &conn.phase else {
             return conn.tx.advance(now, bytes, |_| {});
         };

@@ -152,6 +152,24 @@ fn the_end_of_one_connection_is_the_end_of_its_siblings_at_the_same_address() {
 }
 
 #[test]
+fn messages_end_if_the_owner_closes_a_sibling_before_it_is_asked_to() {
+    let mut script = Script::new();
+    let [control, _, bulk_out] = script.opens_all(HIGH);
+    script.send(HIGH, 2, 0);
+    script.send(HIGH, 3, 0);
+    script.actions();
+    // The peer has reset both: the second report is made before outputs of the first are taken.
+    let reset = Closed::WriteError(Errno::ECONNRESET);
+    script.machine.handle_closed(script.now, bulk_out, reset);
+    script.machine.handle_sent(script.now, control, 24 + 72);
+    script.machine.handle_closed(script.now, control, reset);
+    let mut outputs: Vec<Output> = std::iter::from_fn(|| script.machine.poll_output()).collect();
+    outputs.retain(|output| matches!(output, Output::Sent { .. }));
+    let sent = Output::Sent { message: MessageId(2), result: Ok(()) };
+    assert_eq!(outputs, [sent, failed(3, SendError::remote_dropped(Errno::ECONNRESET))]);
+}
+
+#[test]
 fn peers_are_reported_up_and_down() {
     let mut script = Script::new();
     let (ni, peer) = (OURS, ProcessId::lustre(HIGH));
