@@ -55,6 +55,7 @@ pub(super) struct Attacker {
     pub(super) tally: Tally,
     ports: BTreeMap<IpAddr, u16>,
     end: Arc<AtomicBool>,
+    begun: Instant,
     is_ready: bool,
 }
 
@@ -75,6 +76,7 @@ impl Attacker {
             tally: Tally::default(),
             ports: BTreeMap::new(),
             end,
+            begun: Instant::now(),
             is_ready: false,
         }
     }
@@ -148,6 +150,10 @@ impl Attacker {
     }
 
     fn counted<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        // Beside other attackers a node may let each connection wait.
+        if self.begun.elapsed() > READY_MAX {
+            self.ready();
+        }
         match &result {
             Ok(_) => self.tally.opened += 1,
             Err(_) => self.tally.refused += 1,
@@ -198,6 +204,8 @@ fn answer(line: &mut Line, header: &Header, info: &InfoOf<'_>) {
     }
 }
 
+/// An attack counts as under way after this time, with the connections that it has by then.
+const READY_MAX: Duration = Duration::from_secs(5);
 /// Privileged ports that each address uses.
 const PORTS: u16 = 1000;
 

@@ -82,6 +82,9 @@ pub(super) fn slow(attacker: &mut Attacker) -> io::Result<()> {
     let mut raw: Vec<(TcpStream, Vec<u8>, usize)> = Vec::new();
     let mut open: Vec<Line> = Vec::new();
     for n in 0..LINES {
+        if !attacker.goes_on() {
+            return Ok(());
+        }
         let identity = n % 40;
         if let Ok(stream) = attacker.dial(identity) {
             let nid = attacker.identity(identity);
