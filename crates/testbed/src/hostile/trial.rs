@@ -34,7 +34,9 @@ pub struct Measured {
 }
 
 /// How long `lst` is measured, and how long pings are.
-const WINDOW: Duration = Duration::from_secs(2);
+const WINDOW: Duration = Duration::from_millis(1500);
+/// How long `lst` runs before; the attack begins after half of it.
+const WARM_UP: Duration = Duration::from_millis(1400);
 /// The service after the attack must return within this time.
 const AFTER_MAX: Duration = Duration::from_secs(60);
 /// Memory after the attack, more than before, that counts as returned.
@@ -73,8 +75,8 @@ fn during(
     pings.pause(false);
     let watch = Watch::new(stage.attacked.id());
     // The session exists before the attack: a node has one at a time.
-    let running = lst(stage, WINDOW.as_secs_f64(), 2.0).start(&stage.honest)?;
-    std::thread::sleep(Duration::from_millis(700));
+    let running = lst(stage, WINDOW.as_secs_f64(), WARM_UP.as_secs_f64()).start(&stage.honest)?;
+    std::thread::sleep(WARM_UP / 2);
     let mut attacker = stage.attack(lab, attack.name, seed)?;
     attacker.wait_for("ready")?;
     let report = running.finish();

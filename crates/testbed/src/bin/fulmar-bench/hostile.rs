@@ -14,12 +14,15 @@ const SEED: u64 = 1;
 /// All attacks, one after the other.
 pub(crate) fn attacks(effort: Effort) -> Result<Vec<Figure>, Failure> {
     measured(effort, |make, _| {
-        let mut all = Vec::new();
+        let (mut all, mut failed) = (Vec::new(), Vec::new());
         for attack in ATTACKS {
-            all.push(hostile::measure(&make.lab()?, attack, SEED)?);
+            match hostile::measure(&make.lab()?, attack, SEED) {
+                Ok(measured) => all.push(measured),
+                Err(why) => failed.push(why),
+            }
         }
         eprint!("{}", hostile::table(&all));
-        Ok(figures(&all))
+        if failed.is_empty() { Ok(figures(&all)) } else { Err(failed.join("\n")) }
     })
 }
 
