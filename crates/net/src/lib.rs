@@ -59,6 +59,7 @@ mod run;
 mod runtime;
 mod rx;
 mod service;
+mod share;
 mod shared;
 mod spin;
 mod sys;

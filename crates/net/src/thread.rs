@@ -25,6 +25,7 @@ use crate::failure::catch;
 use crate::listener::{Listener, Stop};
 use crate::runtime::{Message, Shared};
 use crate::rx::{Rx, SCRATCH, Scratch, Step};
+use crate::share::Share;
 use crate::shared as node;
 use crate::spin::Spin;
 use crate::turn::{forget_deferred, report_deferred};
@@ -225,16 +226,16 @@ impl Thread {
             // It continues when the others were served.
             return;
         }
-        let mut bytes = 0;
-        for _ in 0..READS_MAX {
+        let mut share = Share::default();
+        loop {
             if conn.is_ended() {
                 return;
             }
             let step = rx.step(node, conn, &mut self.scratch);
             self.spin.note(rx.is_small());
-            match step {
-                Step::More(len) => bytes += len,
-                Step::Empty if *ending => {}
+            let len = match step {
+                Step::More(len) => len,
+                Step::Empty if *ending => 0,
                 Step::Blocked => {
                     // The end of the stream, if any, comes with a later event.
                     *ending = false;
@@ -242,8 +243,8 @@ impl Thread {
                 }
                 Step::Empty | Step::Paused => return,
                 Step::Ended(how) => return end(node, conn, how),
-            }
-            if bytes >= BYTES_MAX {
+            };
+            if share.uses(len, rx.is_small()) {
                 break;
             }
         }
@@ -470,10 +471,6 @@ fn end(node: &Arc<node::Shared>, conn: &Arc<Conn>, how: Closed) {
 const WAKE: u64 = u64::MAX;
 /// The most descriptors that are served between two checks of the mailbox.
 const EVENTS_MAX: usize = 256;
-/// The most reads in a row before other connections are served.
-const READS_MAX: usize = 32;
-/// The most bytes in a row, which a router also writes.
-const BYTES_MAX: usize = 1 << 20;
 /// How long a listener pauses when there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the last writes of a connection may take.
