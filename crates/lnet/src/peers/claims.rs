@@ -20,8 +20,6 @@ use fulmar_lnet_wire::{Net, Nid};
 
 use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
 
-/// How many NIDs a peer lists beyond those that have named it.
-const LISTED_MAX: usize = 200;
 /// How many claims of one peer are checked by a ping.
 const CLAIMS_MAX: u32 = 16;
 /// How long the NID that claims waits for that ping; then it has a record of its own for now.
@@ -137,14 +135,6 @@ impl Peers {
             self.force_ping(owner);
             self.queue(owner);
         }
-    }
-
-    /// Returns whether a peer may have another NID.
-    pub(super) fn has_room_for(&self, peer: PeerId, nid: Nid) -> bool {
-        let Some(found) = self.peer(peer) else { return false };
-        let unverified = || found.nis.iter().filter(|id| !self.is_verified(**id)).count();
-        let limited = self.find(nid).is_none() && !found.has(PeerState::CONFIGURED);
-        found.nis.len() < self.own.max_nids && !(limited && unverified() >= LISTED_MAX)
     }
 
     /// Counts another claim of a peer that is checked; returns whether it is.

@@ -8,6 +8,10 @@ use fulmar_lnet_wire::{Net, Nid};
 
 use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
 
+/// How many of the NIDs that a peer lists are used, unless it is configured. Each costs memory, and
+/// time in each push.
+const LISTED_MAX: usize = 256;
+
 impl Peers {
     /// Uses the ping info that `peer` has sent from its NID `from`, and returns the peer that it
     /// turns out to be. `ours` are the NIDs of this node, `behind` the networks that it reaches by
@@ -142,7 +146,9 @@ impl Peers {
         if configured && !self.has(peer, PeerState::MULTI_RAIL) {
             return;
         }
-        let mut listed: BTreeSet<Nid> = info.entries.iter().map(|entry| entry.nid).collect();
+        let most = if configured { self.own.max_nids } else { self.own.max_nids.min(LISTED_MAX) };
+        let entries = info.entries.iter().take(most);
+        let mut listed: BTreeSet<Nid> = entries.map(|entry| entry.nid).collect();
         if let Some(found) = self.peer_mut(peer) {
             found.listed = listed.iter().copied().collect();
         }
@@ -153,7 +159,8 @@ impl Peers {
             }
         }
         for nid in listed {
-            if self.has_room_for(peer, nid) && self.may_be_of(peer, nid, ours) {
+            let room = self.peer(peer).is_some_and(|peer| peer.nis.len() < self.own.max_nids);
+            if room && self.may_be_of(peer, nid, ours) {
                 self.claim(peer, nid);
             }
         }
