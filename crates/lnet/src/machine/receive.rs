@@ -2,7 +2,7 @@
 
 use fulmar_base::{Errno, MessageId, Payload, Sink, Time};
 use fulmar_lnd::{Received, RxId, Verdict};
-use fulmar_lnet_wire::{Body, Handle, Header, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
+use fulmar_lnet_wire::{Body, Handle, Header, MTU, Nid, PING_MATCH_BITS, PORTALS, RESERVED_PORTAL};
 
 use super::Lnet;
 use super::message::{Arrival, Message, Origin, Stage};
@@ -141,6 +141,10 @@ impl Lnet {
         if header.check().is_err() {
             return Err("its type may not have so long a payload");
         }
+        if header.target.is_loopback() {
+            // A router would deliver it to itself, as if it had sent it.
+            return Err("it is for 0@lo, which is on no network");
+        }
         if header.target != ni && header.target.net() == ni.net() {
             return Err("it is for another node of the network and should have gone there");
         }
@@ -204,6 +208,15 @@ impl Lnet {
         let (Some(query), Body::Get { reply, .. }) = (self.query(&header), header.body) else {
             return;
         };
+        if query.len > MTU {
+            // The memory may have as much, but no REPLY can carry it.
+            return self.drop_message(
+                now,
+                arrival,
+                &header,
+                "it asks for more than a REPLY carries",
+            );
+        }
         let found = match self.search(&query) {
             Matched::Found(found) => found,
             missed => return self.drop_message(now, arrival, &header, reason(missed, &query)),

@@ -141,8 +141,15 @@ impl Lnet {
         let direct = net == self.peer_net(exact);
         if direct && multi_rail && !criteria.probe && self.is_broken(ni, exact) {
             let peer = self.peers.ni(exact)?.peer();
+            // What a response carries is for the node that asked: a NID that has not named its peer
+            // may be of another.
+            let is_proven = |lnet: &Self, id| {
+                let nid = lnet.peers.ni(id).map(PeerNi::nid);
+                nid.is_some_and(|nid| lnet.peers.is_proven(nid))
+            };
             if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
+                && (criteria.class != Class::Response || is_proven(self, hop.last))
             {
                 return Some(Path::Via(hop));
             }

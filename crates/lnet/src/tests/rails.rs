@@ -162,6 +162,18 @@ fn a_response_keeps_its_pair_while_that_works() {
 }
 
 #[test]
+fn a_response_does_not_go_to_a_nid_that_its_peer_only_lists() {
+    let mut s = two_rails();
+    s.receive_push(tcp(5), &info(2, &[tcp(5), tcp(6)]));
+    s.drain();
+    s.lnet.handle_path(s.now, tcp(1), tcp(5), PathState::Down);
+    s.receive_header(tcp(1), tcp(5), Header { source: tcp(5), ..ping_header() });
+    let replies = s.sent();
+    let replies = replies.iter().filter(|sent| matches!(sent.header.body, Body::Reply { .. }));
+    assert!(replies.clone().count() > 0 && replies.clone().all(|sent| sent.next_hop == tcp(5)));
+}
+
+#[test]
 fn an_interface_without_a_link_is_not_used_and_peers_are_told() {
     let mut s = two_rails();
     s.lnet.handle_link(s.now, tcp(1), false);

@@ -75,6 +75,17 @@ fn a_put_that_failed_or_may_not_be_acknowledged_is_not() {
 }
 
 #[test]
+fn a_get_of_more_than_a_reply_carries_is_dropped() {
+    let mut s = Script::acquainted();
+    attach(&mut s, catch_all(), posted(2 << 20, MdOptions::OP_GET.with(MdOptions::TRUNCATE)));
+    s.receive(0, get_body(u32::MAX));
+    assert!(discarded(&mut s));
+    assert_eq!((s.sent(), s.events(), s.lnet.stats().drop_count), (vec![], vec![], 1));
+    s.receive(0, get_body(1 << 20));
+    assert_eq!(s.sent_one().header.payload_len, 1 << 20);
+}
+
+#[test]
 fn a_get_is_answered_and_its_event_comes_when_the_reply_is_sent() {
     let mut s = Script::acquainted();
     attach(&mut s, catch_all(), posted(100, MdOptions::OP_GET.with(MdOptions::TRUNCATE)));

@@ -406,6 +406,14 @@ fn a_message_for_another_node_of_the_network_that_it_came_by_breaks_the_protocol
 }
 
 #[test]
+fn a_message_for_loopback_breaks_the_protocol() {
+    let mut s = router(RouterBuffers::default());
+    let rx = passing(&mut s, tcp(2), Nid::LOOPBACK, 0);
+    assert_eq!(s.verdicts(), [(rx, Verdict::Reject)]);
+    s.lnet.is_idle().unwrap();
+}
+
+#[test]
 fn a_router_that_is_switched_on_tells_so_when_peers_have_had_time() {
     let mut s = Script::with(&[ni(tcp(1)), ni(tcp1(1))]);
     assert!(s.lnet.ping_info().features.has(Features::RTE_DISABLED));
