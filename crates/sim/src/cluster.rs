@@ -96,6 +96,7 @@ impl Cluster {
         self.run_while("operations end", OPERATIONS_END, busy)?;
         self.enable_routers()?;
         self.probe_all()?;
+        self.world.quiet_hostile();
         self.workload.clear(&mut self.world, &mut self.ledger);
         self.run_while("nodes become idle", NODES_IDLE, |this| !this.is_idle())?;
         self.checks.finished(&self.world, &self.ledger, self.world.now())

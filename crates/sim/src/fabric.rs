@@ -77,7 +77,7 @@ impl Fabric {
             assigned: BTreeMap::new(),
         };
         let Network { topology, .. } = &options.network;
-        for host in (0..options.nodes).map(HostId) {
+        for host in (0..options.hosts()).map(HostId) {
             let cables = cables(topology, options.ports(host), rng);
             let plugs = cables.into_iter().map(|cable| {
                 let (site, line) = cable?;

@@ -6,6 +6,7 @@
 //! Options::draw(seed)      number of nodes, network, faults, operations
 //! Cluster::run             safety with faults, then liveness without
 //! ├── World                hosts, simulated TCP, links; polls nodes and emits Signals
+//! │   └── HostileHost      sends what it likes, if the run has hostile hosts
 //! ├── Workload             applications: start operations, post buffers
 //! ├── Administrators       run selftests from the consoles of nodes
 //! ├── faults::Schedule     the times of the faults
@@ -25,6 +26,7 @@ mod clock;
 mod cluster;
 mod fabric;
 pub mod faults;
+mod hostile;
 pub mod ideal;
 mod lane;
 mod log;

@@ -1,5 +1,6 @@
 //! The options of a run. They are drawn from its seed, so that runs differ in kind.
 
+mod hostile;
 mod network;
 mod rails;
 mod selftest;
@@ -12,6 +13,7 @@ use fulmar_base::{Rng, Time};
 use fulmar_lnet::RouteConfig;
 use fulmar_lnet_wire::{Net, Nid};
 
+pub use hostile::Hostile;
 pub use network::{Control, Cut, Duplex, Line, Network, Ports, Site, Tcp, Topology, Trunk};
 pub use rails::{RailFaults, Rails};
 pub use selftest::Selftest;
@@ -54,6 +56,8 @@ pub struct Options {
     pub faults: Faults,
     /// Several interfaces per node; without, each node has one, all on the same network.
     pub rails: Option<Rails>,
+    /// Hosts that are hostile to the nodes.
+    pub hostile: Option<Hostile>,
     /// LNet selftest on every node.
     pub selftest: Option<Selftest>,
     /// A deliberate defect in the simulator, to test that the checkers find it.
@@ -201,12 +205,24 @@ pub enum Defect {
     /// Once per run, reading of a router's connection does not continue when its buffer is
     /// available: a message in the queue of a pool is lost.
     LostPool,
+    /// Once per run, a node sees a connection of a hostile host come from the address that its hello
+    /// claims, which is that of another node.
+    Impersonated,
+    /// Once per run, a connection of a hostile host blocks a node for a minute.
+    Blocked,
 }
 
 impl Defect {
     /// All defects.
-    pub const ALL: [Self; 5] =
-        [Self::LostSent, Self::LostResume, Self::Misplaced, Self::LostForward, Self::LostPool];
+    pub const ALL: [Self; 7] = [
+        Self::LostSent,
+        Self::LostResume,
+        Self::Misplaced,
+        Self::LostForward,
+        Self::LostPool,
+        Self::Impersonated,
+        Self::Blocked,
+    ];
 
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
@@ -216,6 +232,8 @@ impl Defect {
             Self::Misplaced => "misplaced",
             Self::LostForward => "lost-forward",
             Self::LostPool => "lost-pool",
+            Self::Impersonated => "impersonated",
+            Self::Blocked => "blocked",
         }
     }
 }
@@ -252,6 +270,7 @@ impl Options {
             lateness: Duration::from_secs(if faults.is_none() { 3 } else { 30 }),
             faults,
             rails: None,
+            hostile: None,
             selftest: None,
             defect: None,
         }
@@ -277,6 +296,7 @@ impl Options {
             lateness: Duration::from_millis(1),
             faults: Faults::default(),
             rails: None,
+            hostile: None,
             selftest: None,
             defect: None,
         }
@@ -347,6 +367,9 @@ impl fmt::Display for Options {
         write!(f, "\n  faults      {:?}", self.faults)?;
         if let Some(rails) = &self.rails {
             write!(f, "\n  rails       {rails}")?;
+        }
+        if let Some(hostile) = &self.hostile {
+            write!(f, "\n  hostile     {hostile}")?;
         }
         if let Some(selftest) = &self.selftest {
             write!(f, "\n  selftest    {selftest}")?;

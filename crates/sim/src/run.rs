@@ -57,6 +57,7 @@ impl Failure {
     pub fn command(&self) -> String {
         let mut command = format!("fulmar sim run --seed {}", self.options.seed);
         if self.options.rails.is_none()
+            && self.options.hostile.is_none()
             && self.options.nodes != Options::draw(self.options.seed).nodes
         {
             command += &format!(" --nodes {}", self.options.nodes);
@@ -64,7 +65,9 @@ impl Failure {
         if self.options.selftest.is_some() {
             command += " --selftest";
         }
-        if let Some(rails) = &self.options.rails {
+        if self.options.hostile.is_some() {
+            command += " --hostile";
+        } else if let Some(rails) = &self.options.rails {
             command += if rails.routers.is_empty() { " --rails" } else { " --routed" };
         }
         if let Some(defect) = self.options.defect {

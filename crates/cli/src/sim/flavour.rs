@@ -19,6 +19,9 @@ pub(super) struct Flavour {
     /// Routers connect the nodes
     #[arg(long, conflicts_with_all = ["selftest", "rails"])]
     routed: bool,
+    /// Hostile hosts are among the nodes
+    #[arg(long, conflicts_with_all = ["selftest", "rails", "routed"])]
+    hostile: bool,
     /// Add a deliberate defect to the simulator, which its checkers must find
     #[arg(long, value_name = "DEFECT", value_parser = defect)]
     pub(super) defect: Option<Defect>,
@@ -31,6 +34,7 @@ impl Flavour {
             Self { selftest: true, .. } => Options::draw_selftest(seed),
             Self { rails: true, .. } => Options::draw_rails(seed),
             Self { routed: true, .. } => Options::draw_routed(seed),
+            Self { hostile: true, .. } => Options::draw_hostile(seed),
             _ => Options::draw(seed),
         };
         Options { defect: self.defect, ..options }
@@ -38,17 +42,21 @@ impl Flavour {
 
     /// Returns the kind of run for one seed of a swarm.
     pub(super) fn share(self, seed: u64) -> Self {
-        let in_any_flavour = !matches!(self.defect, Some(Defect::LostForward | Defect::LostPool));
-        match self {
-            Self { selftest: false, rails: false, routed: false, .. } if in_any_flavour => Self {
+        if self.selftest || self.rails || self.routed || self.hostile {
+            return self;
+        }
+        match self.defect {
+            // These defects are in the forwarding of routers.
+            Some(Defect::LostForward | Defect::LostPool) => Self { routed: true, ..self },
+            // These are in what hostile hosts do.
+            Some(Defect::Impersonated | Defect::Blocked) => Self { hostile: true, ..self },
+            _ => Self {
+                hostile: seed % 8 == 4,
                 selftest: seed % 8 == 5,
                 rails: seed % 8 == 6,
                 routed: seed % 8 == 7,
                 ..self
             },
-            // These defects are in the forwarding of routers.
-            Self { selftest: false, rails: false, .. } => Self { routed: true, ..self },
-            _ => self,
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Number of nodes, instead of the one that the seed gives
-    #[arg(long, value_name = "N", conflicts_with_all = ["rails", "routed"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["rails", "routed", "hostile"],
         value_parser = clap::value_parser!(u32).range(2..=10_000))]
     nodes: Option<u32>,
     #[command(flatten)]

@@ -143,13 +143,9 @@ impl Lnet {
             let peer = self.peers.ni(exact)?.peer();
             // What a response carries is for the node that asked: a NID that has not named its peer
             // may be of another.
-            let is_proven = |lnet: &Self, id| {
-                let nid = lnet.peers.ni(id).map(PeerNi::nid);
-                nid.is_some_and(|nid| lnet.peers.is_proven(nid))
-            };
             if let Some(Path::Via(hop)) = self.select_any(now, peer)
                 && !self.is_broken(hop.ni, hop.next)
-                && (criteria.class != Class::Response || is_proven(self, hop.last))
+                && (criteria.class != Class::Response || self.peers.is_verified(hop.last))
             {
                 return Some(Path::Via(hop));
             }

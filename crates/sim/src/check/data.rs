@@ -8,6 +8,7 @@ use fulmar_lnet::{Event, EventKind};
 
 use super::ledger::{Ledger, MdKey};
 use super::{Verdict, require};
+use crate::options::Options;
 use crate::signal::Signal;
 
 const CHECKER: &str = "data";
@@ -18,9 +19,15 @@ pub(crate) struct Memory {
     stored: BTreeMap<BufferId, BTreeMap<u64, Span>>,
     /// Buffers whose only MD is unlinked.
     retired: BTreeSet<BufferId>,
+    /// PUTs of hostile hosts belong to no operation.
+    hostile: bool,
 }
 
 impl Memory {
+    pub(super) fn new(options: &Options) -> Self {
+        Self { hostile: options.hostile.is_some(), ..Self::default() }
+    }
+
     pub(super) fn observe(
         &mut self,
         ledger: &Ledger,
@@ -74,11 +81,18 @@ impl Memory {
                 .put_of(event.header_data)
                 .map(|number| ledger.operations[number].local)
                 .map(|local| (local.buffer, local.offset)),
-            EventKind::Reply => record.operation.and_then(|n| ledger.operations[n].remote),
+            EventKind::Reply => {
+                let operation = record.operation.map(|number| &ledger.operations[number]);
+                if operation.is_some_and(|operation| !operation.honest) {
+                    return Ok(());
+                }
+                operation.and_then(|operation| operation.remote)
+            }
             _ => return Ok(()),
         };
         let Some((buffer, offset)) = source else {
-            return require(false, CHECKER, || {
+            let unknown = event.kind == EventKind::Put && self.hostile;
+            return require(unknown, CHECKER, || {
                 format!("{key:?}: data without a source: {event:?}")
             });
         };

@@ -22,7 +22,13 @@ impl Discovery {
                 // Only the source and the target matter, not the routers between them.
                 let ends = (world.host_of(header.source), world.host_of(header.target));
                 match ends {
-                    (Some(from), Some(to)) if from == *host => self.wrote(from, to, header),
+                    // The pushes of hostile hosts are not seen here.
+                    (Some(_), Some(to)) if world.is_hostile(to) => Ok(()),
+                    (Some(from), Some(to)) if from == *host => {
+                        // A NID that a hostile host lists is pinged, but not before the message.
+                        let listed = world.is_listed_by_hostile(from, header.target);
+                        if listed { Ok(()) } else { self.wrote(from, to, header) }
+                    }
                     _ => Ok(()),
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fulmar_base::{BufferId, Span};
+use fulmar_base::{BufferId, Span, Time};
 use fulmar_lnet::{Event, EventDone, Md, MdId};
 use fulmar_lnet_wire::Nid;
 
@@ -66,6 +66,10 @@ pub struct Operation {
     pub md: MdKey,
     /// The target.
     pub target: HostId,
+    /// Whether the target is a node, and not a hostile host.
+    pub honest: bool,
+    /// When it started.
+    pub started: Time,
     /// It goes to `0@lo`.
     pub loopback: bool,
     /// The portal.
@@ -178,5 +182,34 @@ impl Ledger {
     /// Returns the number of operations in progress.
     pub fn pending(&self) -> usize {
         self.operations.iter().filter(|operation| !operation.seen.is_over()).count()
+    }
+}
+
+#[cfg(test)]
+impl Ledger {
+    /// Returns a ledger with PUTs between the first two nodes, by their header data.
+    pub(crate) fn with_puts(all: &[u64]) -> Self {
+        let mut ledger = Self::default();
+        for &header_data in all {
+            let md = MdKey { host: HostId(0), incarnation: 0, md: MdId(header_data) };
+            ledger.declare(Operation {
+                action: Action::Put { ack: false },
+                md,
+                target: HostId(1),
+                honest: true,
+                started: Time::ZERO,
+                loopback: false,
+                portal: 12,
+                match_bits: header_data,
+                header_data,
+                local: Span { buffer: BufferId(1), offset: 0, len: 10 },
+                remote: None,
+                expect: Expect::Moved(10),
+                answer: false,
+                pair: None,
+                seen: Seen::default(),
+            });
+        }
+        ledger
     }
 }

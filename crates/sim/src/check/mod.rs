@@ -13,12 +13,14 @@
 //! | `rails` | 27, 32, 33: announced interfaces, health, given NIDs |
 //! | `routers` | 1, 19, 20, 22, 23: forwarding, router buffers, reverse routes, closed routers |
 //! | `selftest` | of lnet-selftest: data are correct, and memory is freed |
+//! | `hostile` | hostile hosts neither mislead nor delay nodes; the bounds of SECURITY.md |
 //! | `calm` | 7, 11: without faults nothing fails and no connection breaks |
 
 mod calm;
 mod credits;
 mod data;
 mod discovery;
+mod hostile;
 pub mod ledger;
 mod operations;
 mod order;
@@ -65,6 +67,11 @@ pub(crate) fn require(
     if holds { Ok(()) } else { Err(Violation { checker, text: text() }) }
 }
 
+/// Returns whether a router writes a message of a hostile host.
+fn is_forwarded_for_hostile(world: &World, signal: &Signal) -> bool {
+    matches!(signal, Signal::Wrote { header, .. } if world.is_hostile_nid(header.source))
+}
+
 /// Up to this number of nodes, all pairs have talked before a run ends.
 const ALL_PAIRS_MAX: usize = 6;
 
@@ -79,13 +86,14 @@ pub(crate) struct Checks {
     routers: Option<routers::Routers>,
     selftest: selftest::Selftests,
     calm: Option<calm::Calm>,
+    hostile: Option<hostile::Hostile>,
 }
 
 impl Checks {
     /// Returns the checkers of a run.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            data: data::Memory::default(),
+            data: data::Memory::new(options),
             credits: credits::Recount::new(options),
             order: order::Order::default(),
             discovery: options.discovery.then(discovery::Discovery::default),
@@ -93,6 +101,7 @@ impl Checks {
             routers: routers::Routers::new(options),
             selftest: selftest::Selftests::new(options),
             calm: options.faults.is_none().then(calm::Calm::default),
+            hostile: hostile::Hostile::new(options),
         }
     }
 
@@ -112,7 +121,9 @@ impl Checks {
         let incarnation = world.incarnation(signal.host());
         self.data.observe(ledger, incarnation, signal)?;
         self.credits.observe(signal)?;
-        self.order.observe(ledger, signal)?;
+        if !is_forwarded_for_hostile(world, signal) {
+            self.order.observe(ledger, signal)?;
+        }
         if let Some(discovery) = &mut self.discovery {
             discovery.observe(world, signal)?;
         }
@@ -120,10 +131,13 @@ impl Checks {
         if let Some(routers) = &mut self.routers {
             routers.observe(world, signal)?;
         }
-        operations::observe(ledger, incarnation, signal)?;
+        if let Some(hostile) = &self.hostile {
+            hostile.observe(world, ledger, incarnation, signal)?;
+        }
+        operations::observe(ledger, incarnation, self.hostile.is_some(), signal)?;
         self.selftest.observe(signal)?;
         if let Some(calm) = &mut self.calm {
-            calm.observe(ledger, incarnation, signal)?;
+            calm.observe(world, ledger, incarnation, signal)?;
         }
         Ok(())
     }
@@ -142,6 +156,9 @@ impl Checks {
             self.rails.health_is_bounded(world, host)?;
             if let Some(routers) = &mut self.routers {
                 routers.settled(world, host)?;
+            }
+            if let Some(hostile) = &self.hostile {
+                hostile.settled(world, host)?;
             }
             selftest::settled(world, host)?;
         }

@@ -66,6 +66,13 @@ impl Routers {
                 let forwards = from != Some(*host);
                 let class = forwards.then(|| class(header.payload_len));
                 self.writing.entry((*host, *tcp)).or_default().push_back(class);
+                // What hostile hosts sent is not seen here: neither before a router nor before its
+                // response.
+                let hostile = |nid| world.is_hostile_nid(nid);
+                if hostile(header.source) || (hostile(header.target) && !forwards) {
+                    self.record(world, *host, *peer, header);
+                    return Ok(());
+                }
                 if forwards {
                     self.forwarded_unchanged(world, *host, *peer, header)?;
                 } else {

@@ -262,7 +262,7 @@ impl Chunk {
 
 impl Segment {
     /// Returns its length in bytes; a FIN counts as one.
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Bulk(span) => u64::from(span.len),

@@ -31,6 +31,12 @@ impl Workload {
         if world.node(from).is_none() {
             return;
         }
+        if let Some(to) = self.some_hostile() {
+            return match kind {
+                Kind::Get | Kind::Region => self.get(world, ledger, from, to),
+                _ => self.put(world, ledger, from, to),
+            };
+        }
         match kind {
             Kind::Put => self.put(world, ledger, from, to),
             Kind::Get => self.get(world, ledger, from, to),
@@ -163,6 +169,12 @@ impl Workload {
         let mut to = self.rng.below(hosts - 1);
         to += u64::from(to >= from);
         (HostId(from as u32), HostId(to as u32))
+    }
+
+    /// Draws a hostile host, in a part of the operations of runs with such hosts.
+    fn some_hostile(&mut self) -> Option<HostId> {
+        let all: Vec<HostId> = self.options.hostile_hosts().collect();
+        (!all.is_empty() && self.rng.one_in(8)).then(|| *pick(&mut self.rng, &all))
     }
 
     /// Draws a length; most are edge cases.
@@ -351,6 +363,8 @@ impl Workload {
             action,
             md: key,
             target: host,
+            honest: !world.is_hostile(host),
+            started: world.now(),
             loopback,
             portal,
             match_bits,

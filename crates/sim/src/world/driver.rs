@@ -154,6 +154,9 @@ impl World {
         connection.end_mut(side).stream.write(head, payload, header.is_some(), kept_in);
         if let Some(header) = header {
             let [from, to] = [side, side.other()].map(|side| connection.end(side).port);
+            if !self.is_hostile(to.host) {
+                self.overhear(&header);
+            }
             let (ni, peer_ni, peer) = (self.nid_of(from), self.nid_of(to), to.host);
             self.signals.push_back(Signal::Wrote { host, peer, ni, peer_ni, tcp, header, info });
         }

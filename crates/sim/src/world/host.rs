@@ -17,6 +17,7 @@ use super::forged::PingCorruption;
 use super::router::RouterBuffer;
 use super::{ScheduledEvent, TcpId, World};
 use crate::clock::Clock;
+use crate::hostile::HostileHost;
 use crate::tcp::Side;
 
 /// A host of the simulated network.
@@ -63,6 +64,8 @@ impl fmt::Display for HostId {
 pub(super) struct Host {
     /// `None` while it is down.
     pub(super) node: Option<Node>,
+    /// What runs in place of a node, if the host is hostile.
+    pub(super) hostile: Option<HostileHost>,
     /// The selftest of the node, if the options of the run have one.
     pub(super) selftest: Option<SelftestService>,
     /// Counts the starts of the node.
@@ -108,6 +111,7 @@ impl Host {
     pub(super) fn new(ports: usize, clock: Clock) -> Self {
         Self {
             node: None,
+            hostile: None,
             selftest: None,
             incarnation: 0,
             clock,

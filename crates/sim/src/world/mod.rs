@@ -12,6 +12,7 @@ mod driver;
 mod fault;
 mod forged;
 mod host;
+mod hostile;
 mod memory;
 mod network;
 mod rail;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use fulmar_base::{Errno, Rng, Time};
 use fulmar_lnd::{Closed, DialError};
 use fulmar_lnet::{CopyId, EventDone, RouteConfig};
-use fulmar_lnet_wire::{Net, Nid};
+use fulmar_lnet_wire::{Header, Net, Nid};
 use fulmar_node::{Admin, Node, ServiceHandle};
 use fulmar_selftest::console::Keyed;
 use fulmar_selftest::{CommandId, Selftest, SelftestService};
@@ -80,6 +81,8 @@ pub struct World {
     defect: Option<ArmedDefect>,
     capture: Option<Capture>,
     memory: Memory,
+    /// The last headers that nodes sent to each other, for the hostile hosts.
+    overheard: VecDeque<Header>,
 }
 
 /// An event at a time.
@@ -107,6 +110,8 @@ enum ScheduledEvent {
     Pace { tcp: TcpId, writer: Side },
     /// The retransmission timer of a stream expires.
     RetransmitTimer { tcp: TcpId, writer: Side, at: Time },
+    /// A hostile host acts.
+    Hostile(HostId),
     /// A host runs a delayed task.
     Task(HostTask),
 }
@@ -144,7 +149,7 @@ impl World {
             let offset = if clocks { rng.below(CLOCKS_APART) } else { 0 };
             Clock::ahead(Duration::from_nanos(offset))
         };
-        let hosts = (0..options.nodes).map(|n| Host::new(ports(n), clock())).collect();
+        let hosts = (0..options.hosts()).map(|n| Host::new(ports(n), clock())).collect();
         let fabric = Fabric::new(options, &mut rng);
         let mut world = Self {
             options: options.clone(),
@@ -164,10 +169,12 @@ impl World {
             signals: VecDeque::new(),
             touched: BTreeSet::new(),
             memory: Memory::default(),
+            overheard: VecDeque::new(),
         };
         for host in world.host_ids() {
             world.start(host);
         }
+        world.start_hostile();
         world
     }
 
@@ -176,9 +183,9 @@ impl World {
         self.now
     }
 
-    /// Returns every host.
+    /// Returns every host with a node.
     pub fn host_ids(&self) -> impl Iterator<Item = HostId> + use<> {
-        (0..self.hosts.len() as u32).map(HostId)
+        (0..self.options.nodes).map(HostId)
     }
 
     /// Returns the NID of a host's first interface, the primary NID of the node.
@@ -357,6 +364,7 @@ impl World {
             ScheduledEvent::RetransmitTimer { tcp, writer, at } => {
                 self.retransmit_timer(tcp, writer, at)
             }
+            ScheduledEvent::Hostile(host) => self.act_hostile(host),
             ScheduledEvent::Task(task) => self.tasks.push_back(task),
         }
         true

@@ -100,7 +100,7 @@ impl World {
             self.connections[tcp.0] = None;
         } else if self.is_cut(tcp) {
             self.refuse(tcp, gives_up, Errno::ETIMEDOUT);
-        } else if self.host(called.host).node.is_none() || self.link(called).refuses {
+        } else if !self.is_up(called.host) || self.link(called).refuses {
             let at = self.now + self.syn_time(tcp, Side::Acceptor);
             self.refuse(tcp, at, Errno::ECONNREFUSED);
         } else {
@@ -126,11 +126,18 @@ impl World {
         if end.state != EndState::Waiting {
             return;
         }
-        let (host, local, remote) = (end.host, end.addr, connection.dialler.addr);
+        let (host, local, from) = (end.host, end.addr, connection.dialler.port);
+        let Some(remote) = self.address_of_dialler(tcp) else { return };
+        self.block_acceptor(tcp);
+        let from = self.nid_of(from);
         let this = &mut self.hosts[host.0 as usize];
         let shown = this.clock.show(now);
-        let node = this.node.as_mut();
-        match node.and_then(|node| node.handle_accepted(shown, local, remote)) {
+        let accepted = match (&mut this.node, &mut this.hostile) {
+            (Some(node), _) => node.handle_accepted(shown, local, remote),
+            (None, hostile) => hostile.as_mut().map(|hostile| hostile.handle_accepted(from)),
+        };
+        let Some(connection) = &mut self.connections[tcp.0] else { return };
+        match accepted {
             Some(id) => {
                 connection.acceptor.id = Some(id);
                 connection.acceptor.state = EndState::Open;
@@ -171,6 +178,9 @@ impl World {
         let shown = self.shown(host);
         if let Some(node) = &mut self.host_mut(host).node {
             node.handle_dialled(shown, id, result.map(|()| addr));
+        } else if let Some(hostile) = &mut self.host_mut(host).hostile {
+            hostile.handle_dialled(id, result.is_ok());
+            self.drain_hostile(host);
         }
         self.drain(host);
         self.tasks.push_back(HostTask::Read { tcp, side: Side::Dialler, rested: false });
@@ -222,6 +232,8 @@ impl World {
         this.stalled.remove(&id);
         if let Some(node) = &mut this.node {
             node.handle_closed(shown, id, unreported, how);
+        } else if let Some(hostile) = &mut this.hostile {
+            hostile.handle_closed(id);
         }
         self.signals.push_back(Signal::Ended { host, tcp });
         self.drain(host);

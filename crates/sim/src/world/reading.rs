@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use fulmar_base::{ConnId, Sink, Span};
 use fulmar_lnd::{Closed, Need};
 
+use super::hostile::hostile_span;
 use super::{HostId, HostTask, ScheduledEvent, TcpId, World};
 use crate::tcp::{EndState, Segment, Side};
 
@@ -19,6 +20,9 @@ impl World {
         let end = connection.end_mut(side);
         let Some(id) = end.id.filter(|_| end.state == EndState::Open) else { return };
         let host = end.host;
+        if self.options.is_hostile(host) {
+            return self.read_hostile(tcp, side, host, id);
+        }
         let this = &mut self.hosts[host.0 as usize];
         if let Some(pause) = this.read_pause.filter(|_| !rested) {
             this.stalled.remove(&id);
@@ -76,26 +80,31 @@ impl World {
                 // Bytes that the node leaves are payload; its next need gives their destination.
                 return ControlFlow::Continue(used as u64);
             }
-            (Need::Payload { sink, .. }, Some(Segment::Bytes(bytes))) => {
+            (Need::Payload { sink, crc }, Some(Segment::Bytes(bytes))) => {
                 let len = bytes.len().min(sink.len() as usize);
                 if let Sink::Span(span) = sink {
                     let bytes = bytes[..len].to_vec();
-                    if !self.bytes_for_router(host, span, &bytes) {
+                    let for_router = self.bytes_for_router(host, span, &bytes);
+                    if !for_router && self.options.hostile.is_some() {
+                        // Nodes send the data of their applications as references.
+                        let part = Span { len: len as u32, ..span };
+                        self.stored(host, part, hostile_span(len as u32));
+                    } else if !for_router {
                         let what = format!("{tcp}: {len} inline bytes go to {sink:?}");
                         self.broken(host, what);
                         return ControlFlow::Break(());
                     }
                 }
-                self.read_payload(tcp, side, host, id, len as u32);
+                self.read_payload(tcp, side, host, id, len as u32, crc);
                 return ControlFlow::Continue(len as u64);
             }
-            (Need::Payload { sink, .. }, Some(Segment::Bulk(source))) => {
+            (Need::Payload { sink, crc }, Some(Segment::Bulk(source))) => {
                 let (source, len) = (*source, source.len.min(sink.len()));
                 if let Sink::Span(sink) = sink {
                     let sink = self.misplace(sink);
                     self.stored(host, Span { len, ..sink }, Span { len, ..source });
                 }
-                self.read_payload(tcp, side, host, id, len);
+                self.read_payload(tcp, side, host, id, len, crc);
                 return ControlFlow::Continue(u64::from(len));
             }
             (Need::Bytes(_), Some(Segment::Bulk(source))) => {
@@ -106,13 +115,23 @@ impl World {
         ControlFlow::Break(())
     }
 
-    fn read_payload(&mut self, tcp: TcpId, side: Side, host: HostId, id: ConnId, len: u32) {
+    /// Notifies the node of payload. Only hostile hosts send checksums, and those are wrong: their
+    /// state stays as it is.
+    fn read_payload(
+        &mut self,
+        tcp: TcpId,
+        side: Side,
+        host: HostId,
+        id: ConnId,
+        len: u32,
+        crc: Option<u32>,
+    ) {
         let Some(connection) = &mut self.connections[tcp.0] else { return };
         connection.incoming(side).consume(len as usize);
         let this = &mut self.hosts[host.0 as usize];
         let shown = this.clock.show(self.now);
         if let Some(node) = &mut this.node {
-            node.handle_payload(shown, id, len, None);
+            node.handle_payload(shown, id, len, crc);
         }
         self.drain(host);
     }
@@ -123,7 +142,7 @@ impl World {
     }
 
     /// Notes that bytes were read, and sends a window update if needed.
-    fn give_window(&mut self, tcp: TcpId, reader: Side, len: u64) {
+    pub(super) fn give_window(&mut self, tcp: TcpId, reader: Side, len: u64) {
         let Some(connection) = self.connections[tcp.0].as_mut().filter(|_| len > 0) else { return };
         let stream = connection.incoming(reader);
         stream.receiver.handle_read(len);

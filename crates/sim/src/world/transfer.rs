@@ -264,7 +264,7 @@ impl World {
             self.bursts.remove(id);
             // A host that is down does not answer. The end of a stream needs no answer.
             let over = connection.end(writer).state == EndState::Closed;
-            if self.host(host).node.is_some() && !over {
+            if self.is_up(host) && !over {
                 self.reset_towards(tcp, writer);
             }
             return;

@@ -59,6 +59,27 @@ fn a_lost_wake_up_of_a_pool_queue_is_found() {
     assert_eq!(failure.violation.checker, "wake-ups");
 }
 
+/// Returns whether the checker of hostile hosts finds a defect in the first seeds; other checkers may
+/// find it earlier.
+fn is_found_by_hostile(defect: Defect) -> bool {
+    (0..20).any(|seed| {
+        let options = Options { defect: Some(defect), ..Options::draw_hostile(seed) };
+        run(&options, 20).is_err_and(|failure| failure.violation.checker == "hostile")
+    })
+}
+
+#[test]
+fn a_hostile_host_with_the_address_of_a_node_is_found() {
+    assert!(is_found_by_hostile(Defect::Impersonated));
+    assert!(first_found_in(Defect::Impersonated, Options::draw_hostile).0 < 5);
+}
+
+#[test]
+fn a_node_that_a_hostile_host_blocks_is_found() {
+    assert!(is_found_by_hostile(Defect::Blocked));
+    assert!(first_found_in(Defect::Blocked, Options::draw_hostile).0 < 5);
+}
+
 #[test]
 fn a_failure_shows_how_to_repeat_it() {
     let (seed, failure) = first_found(Defect::LostSent);

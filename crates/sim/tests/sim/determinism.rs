@@ -13,6 +13,16 @@ fn equal_seeds_write_equal_logs() {
 }
 
 #[test]
+fn equal_seeds_write_equal_logs_with_hostile_hosts() {
+    for seed in [0, 1, 3, 5] {
+        let options = Options::draw_hostile(seed);
+        let runs = [run(&options, usize::MAX).unwrap(), run(&options, usize::MAX).unwrap()];
+        assert!(runs[0].log.iter().any(|line| line.contains("hostile")), "seed {seed}");
+        assert_eq!(runs[0], runs[1], "seed {seed}");
+    }
+}
+
+#[test]
 fn different_seeds_write_different_logs() {
     let digest = |seed| run(&Options::draw(seed), 1).unwrap().digest;
     assert_ne!(digest(1), digest(2));

@@ -34,6 +34,11 @@ fn a_hundred_seeds_with_routers_keep_every_invariant() {
     all_good_of(0..100, Options::draw_routed);
 }
 
+#[test]
+fn the_first_hundred_seeds_with_hostile_hosts_keep_every_invariant() {
+    all_good_of(0..100, Options::draw_hostile);
+}
+
 /// Checks that the swarm covers these cases.
 #[test]
 fn a_few_seeds_cover_every_fault_and_every_failure() {
