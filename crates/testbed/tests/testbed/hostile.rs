@@ -14,9 +14,6 @@ const SEED: u64 = 1;
 const LEFT_OUT: &[(&str, &str)] = &[
     ("handshakes.descriptors", "a new node is not served while all descriptors are in use"),
     ("peers.nids", "a new node waits for many seconds"),
-    ("selftest.bulk", "requests without a session take much of the service"),
-    ("selftest.acks", "requests without a session take much of the service"),
-    ("selftest.sessions", "the node takes more than 2 GiB"),
 ];
 
 fn holds(attack: &Attack) -> bool {
