@@ -23,14 +23,8 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit of the process as far as it may be: thousands of peers have three
-    /// connections each.
+    /// Divides the limit of the process, which an administrator may change while it runs.
     pub(crate) fn of_process() -> Self {
-        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        if current != maximum {
-            // A failure is reported when descriptors run out.
-            let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        }
         Self::new(getrlimit(Resource::Nofile).current)
     }
 
@@ -55,6 +49,16 @@ impl Descriptors {
     /// way, so that established ones keep the other half.
     pub(crate) fn handshakes_max(self) -> usize {
         usize::try_from(self.accepted / 2).map_or(1, |half| half.max(1))
+    }
+}
+
+/// Raises the limit of the process as far as it may be: thousands of peers have three connections
+/// each.
+pub(crate) fn raise_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // A failure is reported when descriptors run out.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
 

@@ -3,28 +3,27 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fulmar_base::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::descriptors::Descriptors;
-use crate::{errno_of, runtime, sys};
+use crate::{errno_of, sys};
 
 /// Starts to connect `local` with `remote`. The socket is writable when the result is known.
 ///
 /// A peer recognises a privileged node by its source port, so the ports from 1023 downwards are
-/// tried. The runtime remembers that they are forbidden. Spec: lnet-wire §3.1.
+/// tried. `unprivileged` remembers that they are forbidden. Spec: lnet-wire §3.1.
 pub(crate) fn dial(
     local: IpAddr,
     remote: SocketAddr,
-    runtime: &runtime::Shared,
+    unprivileged: &AtomicBool,
 ) -> Result<OwnedFd, Errno> {
-    let unprivileged = &runtime.unprivileged;
     let mut port = if unprivileged.load(Ordering::Relaxed) { ANY } else { PORT_FIRST };
     loop {
-        match dial_from(SocketAddr::new(local, port), remote, runtime.descriptors) {
+        match dial_from(SocketAddr::new(local, port), remote) {
             Ok(socket) => return Ok(socket),
             Err(Errno::EACCES | Errno::EPERM) if port != ANY => {
                 unprivileged.store(true, Ordering::Relaxed);
@@ -37,14 +36,10 @@ pub(crate) fn dial(
     }
 }
 
-fn dial_from(
-    local: SocketAddr,
-    remote: SocketAddr,
-    descriptors: Descriptors,
-) -> Result<OwnedFd, Errno> {
+fn dial_from(local: SocketAddr, remote: SocketAddr) -> Result<OwnedFd, Errno> {
     let connect = || {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-        if !descriptors.may_dial(&socket) {
+        if !Descriptors::of_process().may_dial(&socket) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         socket.set_nonblocking(true)?;

@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tracing::Level;
 
 use crate::conn::{Conn, NO_SLOT};
+use crate::descriptors::Descriptors;
 use crate::dial::set_options;
 use crate::error::StartError;
 use crate::interfaces;
@@ -112,7 +113,7 @@ impl Listener {
         let remote = remote.and_then(|address| SocketAddr::try_from(address).ok());
         let Some(remote) = remote else { return Ok(()) };
         let socket = Socket::from(socket);
-        if !node.runtime.descriptors.may_accept(&socket) {
+        if !Descriptors::of_process().may_accept(&socket) {
             self.refuse(node, remote);
             return Ok(());
         }

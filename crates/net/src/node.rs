@@ -14,6 +14,7 @@ use fulmar_node::Config;
 use crate::admin::Admin;
 use crate::core::LockUse;
 use crate::counters::IoCounters;
+use crate::descriptors::Descriptors;
 use crate::error::StartError;
 use crate::failure::Failure;
 use crate::runtime::Runtime;
@@ -102,7 +103,7 @@ impl Node {
     pub fn start(runtime: &Runtime, options: Options) -> Result<Self, StartError> {
         let Options { mut config, nis, tap, lock_times } = options;
         let handshakes = &mut config.socklnd.handshakes_max;
-        *handshakes = runtime.shared.descriptors.handshakes_max().min(*handshakes);
+        *handshakes = Descriptors::of_process().handshakes_max().min(*handshakes);
         let name = nis.iter().map(|ni| ni.address.to_string()).collect::<Vec<_>>().join(",");
         let machine = fulmar_node::Node::new(config);
         let node = Self(Shared::new(&runtime.shared, machine, name, tap, lock_times));

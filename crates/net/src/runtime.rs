@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::actions::LoopCopy;
 use crate::conn::Conn;
-use crate::descriptors::Descriptors;
+use crate::descriptors;
 use crate::error::StartError;
 use crate::failure::{Failure, catch};
 use crate::listener::Listener;
@@ -61,6 +61,7 @@ impl Runtime {
     }
 
     fn start(places: Vec<Place>) -> Result<Self, StartError> {
+        descriptors::raise_limit();
         let mailboxes = places.iter().map(|place| Mailbox::new(place.cpt));
         let mailboxes = mailboxes.collect::<io::Result<_>>();
         let shared = Arc::new(Shared {
@@ -69,7 +70,6 @@ impl Runtime {
             keys: AtomicU64::new(0),
             nodes: Lock::default(),
             unprivileged: AtomicBool::new(false),
-            descriptors: Descriptors::of_process(),
             watch: Watch::new().map_err(StartError::system("make an eventfd"))?,
         });
         let mut threads = Threads { shared: shared.clone(), handles: Vec::new() };
@@ -141,7 +141,6 @@ pub(crate) struct Shared {
     keys: AtomicU64,
     /// Binding a privileged port was refused: it is not tried again.
     pub(crate) unprivileged: AtomicBool,
-    pub(crate) descriptors: Descriptors,
     /// Those that fail with an I/O thread.
     nodes: Lock<Vec<Weak<node::Shared>>>,
     /// The monitor of links and silent connections.

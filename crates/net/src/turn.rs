@@ -244,7 +244,7 @@ impl Shared {
     /// Begins to open connections.
     fn dial(self: &Arc<Self>, dials: Vec<(Arc<Conn>, IpAddr, SocketAddr)>, report: &mut Report) {
         for (conn, local, remote) in dials {
-            match dial::dial(local, remote, &self.runtime) {
+            match dial::dial(local, remote, &self.runtime.unprivileged) {
                 Ok(socket) => {
                     conn.set_socket(socket);
                     let thread = conn.thread;

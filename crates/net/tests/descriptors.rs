@@ -31,12 +31,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[test]
 fn connections_leave_descriptors_and_listeners_outlive_their_lack() {
-    let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
-    setrlimit(Resource::Nofile, limit).unwrap();
     let runtime = Runtime::new(Some(2)).unwrap();
     let host = Host::start_with(&runtime, |options| {
         options.config.socklnd.accept_timeout = 2 * PATIENCE;
     });
+    // It may be changed while the node runs.
+    let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
+    setrlimit(Resource::Nofile, limit).unwrap();
     a_listener_without_descriptors_pauses(&host);
     peers_and_silent_connections_leave_descriptors(&host);
     let peer = Host::start(&runtime);
