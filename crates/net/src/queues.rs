@@ -67,7 +67,7 @@ pub(crate) struct Queues {
 
 struct Slot {
     handler: Arc<dyn Handler>,
-    events: Vec<Delivery>,
+    events: VecDeque<Delivery>,
     /// An empty list with the capacity of an earlier one.
     spare: Vec<Delivery>,
     busy: bool,
@@ -77,7 +77,7 @@ struct Slot {
 
 impl Queues {
     pub(crate) fn open(&mut self, service: ServiceId, handler: Arc<dyn Handler>) {
-        let (events, spare) = (Vec::new(), Vec::new());
+        let (events, spare) = (VecDeque::new(), Vec::new());
         let slot = Slot { handler, events, spare, busy: false, closed: false };
         let before = self.services.insert(service, slot);
         assert!(before.is_none(), "{service:?} is opened once");
@@ -89,8 +89,10 @@ impl Queues {
         self.ready.retain(|ready| *ready != service);
         let slot = self.services.get_mut(&service).filter(|slot| !slot.closed)?;
         slot.closed = true;
-        let closed =
-            Closed { handler: slot.handler.clone(), events: std::mem::take(&mut slot.events) };
+        let closed = Closed {
+            handler: slot.handler.clone(),
+            events: std::mem::take(&mut slot.events).into(),
+        };
         if !slot.busy {
             self.services.remove(&service);
         }
@@ -104,24 +106,25 @@ impl Queues {
         if slot.events.is_empty() && !slot.busy {
             self.ready.push_back(service);
         }
-        slot.events.push(delivery);
+        slot.events.push_back(delivery);
         None
     }
 
-    /// Gives the events of a service that is ready to a thread, which calls [`Queues::release`]
-    /// when they are handled.
+    /// Gives the next events of a service that is ready to a thread, which calls
+    /// [`Queues::release`] when they are handled.
     pub(crate) fn claim(&mut self) -> Option<Claim> {
         let service = self.ready.pop_front()?;
         let slot = self.services.get_mut(&service).expect("a service with events is known");
         slot.busy = true;
         self.busy += 1;
-        let spare = std::mem::take(&mut slot.spare);
-        let events = std::mem::replace(&mut slot.events, spare);
+        let mut events = std::mem::take(&mut slot.spare);
+        let count = slot.events.len().min(EVENTS_MAX);
+        events.extend(slot.events.drain(..count));
         Some(Claim { service, handler: slot.handler.clone(), events })
     }
 
     /// Takes a service back whose events are handled, and the emptied list of them.
-    pub(crate) fn release(&mut self, service: ServiceId, mut events: Vec<Delivery>) {
+    pub(crate) fn release(&mut self, service: ServiceId, events: Vec<Delivery>) {
         debug_assert!(events.is_empty(), "all events are handled");
         self.busy -= 1;
         let slot = self.services.get_mut(&service).expect("a busy service is known");
@@ -130,9 +133,10 @@ impl Queues {
             self.services.remove(&service);
             return;
         }
-        events.shrink_to(IDLE_CAPACITY);
         slot.spare = events;
-        if !slot.events.is_empty() {
+        if slot.events.is_empty() {
+            slot.events.shrink_to(IDLE_CAPACITY);
+        } else {
             self.ready.push_back(service);
         }
     }
@@ -154,6 +158,8 @@ impl Queues {
     }
 }
 
+/// How many events a thread handles in a row: an I/O thread has connections to serve.
+const EVENTS_MAX: usize = 64;
 /// The capacity of an empty list; the memory of longer bursts is freed.
 const IDLE_CAPACITY: usize = 256;
 
@@ -196,6 +202,21 @@ mod tests {
         queues.release(A, Vec::new());
         let again = queues.claim().unwrap();
         assert_eq!((again.service, users(&again)), (A, vec![3, 4]));
+    }
+
+    #[test]
+    fn a_thread_gets_a_few_of_many_events_in_order() {
+        let mut queues = queues();
+        let count = EVENTS_MAX as u64 + 5;
+        for user in 0..count {
+            queues.push(A, delivery(user));
+        }
+        let first = queues.claim().unwrap();
+        assert_eq!(users(&first), (0..EVENTS_MAX as u64).collect::<Vec<_>>());
+        queues.push(B, delivery(1));
+        queues.release(A, Vec::new());
+        assert_eq!(queues.claim().unwrap().service, B, "services take turns");
+        assert_eq!(users(&queues.claim().unwrap()), (EVENTS_MAX as u64..count).collect::<Vec<_>>());
     }
 
     #[test]
