@@ -100,8 +100,13 @@ impl Shared {
         self.carry_out(Actions { flush: smallvec![conn.clone()], ..Actions::default() });
     }
 
-    /// Handles the events of services that no thread serves.
+    /// Makes the deferred reports of this thread, and handles the events of services that no thread
+    /// serves.
     pub(crate) fn dispatch(self: &Arc<Self>) {
+        let deferred = self.take_deferred();
+        if !deferred.is_empty() {
+            self.conclude(deferred);
+        }
         self.carry_out(Actions { dispatch: true, ..Actions::default() });
     }
 
@@ -157,7 +162,7 @@ impl Shared {
             return;
         }
         let mut rounds = 0;
-        loop {
+        for turn in 0.. {
             let mut report = Report::default();
             self.perform(&mut actions, &mut report);
             if std::mem::take(&mut actions.dispatch) {
@@ -179,6 +184,11 @@ impl Shared {
                     continue;
                 }
                 return;
+            }
+            if let Some(thread) = Thread::current().filter(|_| turn >= TURNS_MAX) {
+                // Messages may follow each other without end: the thread has others to read.
+                self.defer(report);
+                return self.runtime.post(thread, Message::Dispatch(self.clone()));
             }
             report.merge(self.take_deferred());
             let _ = self.locked(&mut actions, report, |_, _, _| ());
@@ -343,5 +353,7 @@ impl Drop for Level {
     }
 }
 
+/// After this number of turns a thread reads its connections again.
+const TURNS_MAX: usize = 64;
 /// After this number of rounds another thread handles the events.
 const ROUNDS_MAX: usize = 16;
