@@ -292,6 +292,7 @@ impl Thread {
         let messages = self.runtime.mailbox(self.index).take();
         // Not lost if a message before it causes a panic.
         self.exit |= messages.iter().any(|message| matches!(message, Message::Exit));
+        let mut dispatched: Vec<Arc<node::Shared>> = Vec::new();
         for message in messages {
             match message {
                 Message::Register { node, conn, dialling } => self.register(node, conn, dialling),
@@ -300,7 +301,9 @@ impl Thread {
                 Message::Listen(node, listener) => self.listen(node, listener),
                 Message::Unlisten(listener) => self.unlisten(listener.slot()),
                 Message::Arm(timed, at) => self.arm(timed, at),
-                Message::Dispatch(node) => node.dispatch(),
+                // Many are posted while events come faster than they are handled.
+                Message::Dispatch(node) if dispatched.iter().any(|one| one.key == node.key) => {}
+                Message::Dispatch(node) => dispatched.push(node),
                 Message::Copy(node, copies) => node.copy(copies),
                 Message::Link(node, nid, up) => {
                     let _ = node.turn(|core, now, _| core.machine.handle_link(now, nid, up));
@@ -314,11 +317,17 @@ impl Thread {
                     });
                 }
                 Message::Leave(node, done) => {
+                    for one in dispatched.drain(..) {
+                        one.dispatch();
+                    }
                     self.leave(node);
                     drop(done);
                 }
                 Message::Exit => {}
             }
+        }
+        for node in dispatched {
+            node.dispatch();
         }
     }
 

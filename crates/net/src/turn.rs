@@ -354,6 +354,6 @@ impl Drop for Level {
 }
 
 /// After this number of turns a thread reads its connections again.
-const TURNS_MAX: usize = 64;
+const TURNS_MAX: usize = 32;
 /// After this number of rounds another thread handles the events.
 const ROUNDS_MAX: usize = 16;
