@@ -54,8 +54,9 @@ fn a_node_with_few_descriptors_answers_while_hundreds_connect() {
     let clients = silent_clients(&a, 100);
     assert!(a.output("lnetctl net show").contains("nid: 127.0.0.2@tcp\n"));
     assert!(a.get("/metrics").contains("\nfulmar_node_failed 0\n"));
-    // Either node opens connections.
-    assert!(b.output("lnetctl ping 127.0.0.2@tcp").contains("nid: 127.0.0.2@tcp\n"));
+    // Either node opens connections. That of a caller may be one of those that give way.
+    let ping = b.wait_for_success("lnetctl ping 127.0.0.2@tcp");
+    assert!(ping.contains("nid: 127.0.0.2@tcp\n"));
     assert!(a.output("lnetctl discover 127.0.0.3@tcp").contains("nid: 127.0.0.3@tcp\n"));
     drop((callers, clients));
     assert_eq!(a.output("lnetctl debug check"), "all invariants hold\n");

@@ -137,6 +137,19 @@ impl Node {
         }
     }
 
+    /// Repeats a command until it succeeds, and returns its output.
+    pub(crate) fn wait_for_success(&self, words: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let (status, out, err) = self.run(words);
+            if status == 0 {
+                return out;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{words}: {err}\n{out}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Starts a command without waiting for it.
     pub(crate) fn begin(&self, words: &str) -> Child {
         self.tool(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
