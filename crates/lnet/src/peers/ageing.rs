@@ -50,15 +50,22 @@ struct Idle {
 }
 
 /// How many NIDs are to be forgotten, and whose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 struct Demand {
     nids: usize,
-    /// Only what was idle since then.
-    since: Option<Time>,
-    /// Only unknown peers behind this router.
-    router: Option<PeerNiId>,
-    /// Unknown peers first, then others.
-    all: bool,
+    whose: Whose,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// Those of unknown peers that have been idle for [`IDLE`] at this time.
+    IdleAt(Time),
+    /// Those of unknown peers behind this router.
+    Behind(PeerNiId),
+    /// Those of unknown peers.
+    Unknown,
+    /// Those of unknown peers first, then others.
+    All,
 }
 
 impl Peers {
@@ -94,14 +101,10 @@ impl Peers {
     /// Forgets the unknown peers that were idle for long.
     pub(crate) fn forget_idle(&mut self, now: Time, in_use: impl Fn(PeerId, &Peer) -> bool) {
         self.ageing.due = None;
-        let nids = |unknown: usize| unknown.saturating_sub(UNKNOWN_KEPT);
-        let demand = |peers: &Self| Demand {
-            nids: nids(peers.unknown()),
-            since: Some(now),
-            router: None,
-            all: false,
-        };
-        self.forget_peers(now, demand, in_use);
+        self.count_unknown(now);
+        let nids = self.unknown().saturating_sub(UNKNOWN_KEPT);
+        let whose = Whose::IdleAt(now);
+        self.forget_peers(Demand { nids, whose }, in_use);
         self.plan_ageing(now);
     }
 
@@ -113,34 +116,34 @@ impl Peers {
         router: Option<PeerNiId>,
         in_use: impl Fn(PeerId, &Peer) -> bool,
     ) -> bool {
-        let routed = |peers: &Self| {
-            let behind = router.and_then(|router| peers.ageing.routed.get(&router));
-            behind.copied().unwrap_or(0)
-        };
-        let has_room = |peers: &Self| {
-            peers.nids.len() < PEER_NIS_MAX
-                && peers.unknown() < UNKNOWN_MAX
-                && routed(peers) < ROUTED_MAX
-        };
-        if has_room(self) || self.ageing.not_before.is_some_and(|at| now < at) {
-            return has_room(self);
+        if self.shortage(router).is_none() {
+            return true;
         }
-        // An eighth more than must be, or each newcomer would cost a search.
-        let demand = |peers: &Self| {
-            let (all, total) = (peers.nids.len() >= PEER_NIS_MAX, peers.unknown() >= UNKNOWN_MAX);
-            let router = router.filter(|_| !all && !total);
-            let (max, is) = match (all, router) {
-                (true, _) => (PEER_NIS_MAX, peers.nids.len()),
-                (false, None) => (UNKNOWN_MAX, peers.unknown()),
-                (false, Some(_)) => (ROUTED_MAX, routed(peers)),
-            };
-            let nids = if is < max { 0 } else { is - max + max / 8 };
-            Demand { nids, since: None, router, all }
-        };
-        self.forget_peers(now, demand, in_use);
-        let room = has_room(self);
+        if self.ageing.not_before.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.count_unknown(now);
+        if let Some(demand) = self.shortage(router) {
+            self.forget_peers(demand, in_use);
+        }
+        let room = self.shortage(router).is_none();
         self.ageing.not_before = (!room).then_some(now + PAUSE);
         room
+    }
+
+    /// Returns what must be forgotten before another NID has room: an eighth more than that, or each
+    /// newcomer would cost a search.
+    fn shortage(&self, router: Option<PeerNiId>) -> Option<Demand> {
+        let over = |count: usize, max: usize, whose| {
+            (count >= max).then(|| Demand { nids: count - max + max / 8, whose })
+        };
+        let behind = |router| {
+            let count = self.ageing.routed.get(&router).copied().unwrap_or(0);
+            over(count, ROUTED_MAX, Whose::Behind(router))
+        };
+        over(self.nids.len(), PEER_NIS_MAX, Whose::All)
+            .or_else(|| over(self.unknown(), UNKNOWN_MAX, Whose::Unknown))
+            .or_else(|| router.and_then(behind))
     }
 
     pub(super) fn has_too_many_unknown(&self) -> bool {
@@ -152,24 +155,22 @@ impl Peers {
         self.nids.len().saturating_sub(self.ageing.known)
     }
 
-    /// Counts anew, and forgets idle peers as far as that is demanded.
-    fn forget_peers(
-        &mut self,
-        now: Time,
-        demand: impl Fn(&Self) -> Demand,
-        in_use: impl Fn(PeerId, &Peer) -> bool,
-    ) {
-        self.count_unknown(now);
-        let Demand { mut nids, since, router, all } = demand(self);
+    /// Forgets idle peers as far as that is demanded.
+    fn forget_peers(&mut self, demand: Demand, in_use: impl Fn(PeerId, &Peer) -> bool) {
+        let Demand { mut nids, whose } = demand;
+        let is_demanded = |idle: &Idle| match whose {
+            Whose::All => true,
+            Whose::Unknown => !idle.known,
+            Whose::Behind(router) => !idle.known && self.router_of(idle.id) == Some(router),
+            Whose::IdleAt(now) => !idle.known && idle.used.is_some_and(|used| used + IDLE <= now),
+        };
         let mut idle: Vec<Idle> = self
             .peers
             .iter()
             .map(|(id, peer)| (PeerId(id), &**peer))
             .filter(|(id, peer)| !peer.is_busy() && !self.awaits_primary(*id) && !in_use(*id, peer))
             .map(|(id, peer)| self.idle(id, peer))
-            .filter(|idle| all || !idle.known)
-            .filter(|idle| since.is_none_or(|now| idle.used.is_some_and(|at| at + IDLE <= now)))
-            .filter(|idle| router.is_none() || self.router_of(idle.id) == router)
+            .filter(is_demanded)
             .collect();
         idle.sort_unstable();
         for Idle { id, nids: own, known, .. } in idle {
@@ -179,8 +180,9 @@ impl Peers {
             nids = nids.saturating_sub(own);
             if known {
                 self.ageing.known -= own;
-            }
-            if let Some(count) = self.router_of(id).and_then(|by| self.ageing.routed.get_mut(&by)) {
+            } else if let Some(router) = self.router_of(id)
+                && let Some(count) = self.ageing.routed.get_mut(&router)
+            {
                 *count -= 1;
             }
             self.delete(id);
