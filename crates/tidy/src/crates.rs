@@ -12,6 +12,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["base", "text"],
     &["wire", "tune"],
     &["lnet-wire"],
+    &["lustre-wire"],
     &["lnd"],
     &["socklnd", "lnet", "trace"],
     &["selftest"],

@@ -9,6 +9,7 @@ pub const PURE: &[&str] = &[
     "text",
     "wire",
     "lnet-wire",
+    "lustre-wire",
     "lnd",
     "socklnd",
     "lnet",
