@@ -229,9 +229,11 @@ fn dial_error(down: bool, errno: Errno) -> SendError {
         // The local address was removed, and a notification will follow.
         Errno::EADDRNOTAVAIL => SendError::local_dropped(errno),
         _ if down => SendError::local_dropped(errno),
-        // A kernel treats the first as a network failure, and drops messages that it could have
-        // sent on another path: without a connection nothing was delivered.
+        // A kernel treats the first as a network failure, and the second as a failure of its own
+        // interface, which one bad peer could bring down: without a connection nothing was
+        // delivered, and another path may work.
         Errno::ETIMEDOUT
+        | Errno::EPROTO
         | Errno::ENETDOWN
         | Errno::EHOSTUNREACH
         | Errno::ENETUNREACH

@@ -280,5 +280,6 @@ pub(super) fn undelivered(ours: bool, errno: Errno) -> SendError {
     if ours { SendError::local_dropped(errno) } else { SendError::remote_dropped(errno) }
 }
 
-/// Result of a message that was written completely, and whose acknowledgement will not arrive.
-const UNACKNOWLEDGED: SendError = SendError::local_error(Errno::EIO);
+/// Result of a message that was written completely, and whose acknowledgement will not arrive. The
+/// interface works: a kernel node takes this for a failure of its own, which any peer could cause.
+const UNACKNOWLEDGED: SendError = SendError::remote_error(Errno::EIO);

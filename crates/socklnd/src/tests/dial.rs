@@ -233,7 +233,7 @@ fn wrong_answers_are_failures() {
     ] {
         let (_, conn, outputs) = answered(&bytes);
         assert!(outputs.contains(&close(conn)), "{bytes:02x?}: {outputs:#?}");
-        assert!(outputs.contains(&failed(1, SendError::local_error(Errno::EPROTO))));
+        assert!(outputs.contains(&failed(1, SendError::remote_dropped(Errno::EPROTO))));
     }
 }
 

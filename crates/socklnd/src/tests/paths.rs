@@ -415,7 +415,7 @@ fn a_late_acknowledgement_for_a_retired_connection_is_accepted() {
     script.answer(dial, &hello(HIGH, ConnKind::CONTROL, Version::V3));
     script.dialled();
     script.machine.handle_closed(script.now, all[2], Closed::ReadError(Errno::ECONNRESET));
-    script.expect(failed(2, SendError::local_error(Errno::EIO)));
+    script.expect(failed(2, SendError::remote_error(Errno::EIO)));
     // The peer had received it, and has only this connection left to acknowledge it.
     script.feed(dial, &noop([0, 2]));
     script.expect_nothing();

@@ -317,7 +317,7 @@ fn unacknowledged_messages_fail_with_their_connection() {
     script.actions();
     script.machine.handle_closed(script.now, conn, Closed::Eof);
     let expected = [
-        failed(1, SendError::local_error(Errno::EIO)),
+        failed(1, SendError::remote_error(Errno::EIO)),
         failed(2, SendError::remote_dropped(Errno::ECONNRESET)),
     ];
     assert_eq!(script.actions(), expected);
@@ -326,7 +326,7 @@ fn unacknowledged_messages_fail_with_their_connection() {
 #[test]
 fn the_end_of_a_close_decides_what_was_written() {
     for (bytes, error) in [
-        (96 + 24 + (1 << 20), SendError::local_error(Errno::EIO)),
+        (96 + 24 + (1 << 20), SendError::remote_error(Errno::EIO)),
         (1 << 20, SendError::remote_dropped(Errno::ESHUTDOWN)),
     ] {
         let mut script = asking();
@@ -349,5 +349,8 @@ fn a_peer_without_acknowledgements_is_disconnected() {
     script.wait_secs(49);
     script.expect_nothing();
     script.wait_secs(2);
-    assert_eq!(script.actions()[..2], [close(conn), failed(1, SendError::local_error(Errno::EIO))]);
+    assert_eq!(
+        script.actions()[..2],
+        [close(conn), failed(1, SendError::remote_error(Errno::EIO))]
+    );
 }
