@@ -20,7 +20,7 @@ impl Lnet {
         let Received { conn, ni, from, header } = received;
         let rx = RxId(self.receiving.insert(None));
         let arrival = Arrival { origin: Origin::Lnd(rx, conn), ni, from };
-        if let Err(reason) = self.check_header(&header, ni) {
+        if let Err(reason) = self.check_header(&header, ni, from) {
             self.counters.stats.errors += 1;
             self.notice(Notice::ProtocolError { from, reason });
             return self.answer(arrival, Verdict::Reject);
@@ -137,7 +137,7 @@ impl Lnet {
 
     /// Says what is wrong with a header by which its sender shows that it does not follow the
     /// protocol.
-    fn check_header(&self, header: &Header, ni: Nid) -> Result<(), &'static str> {
+    fn check_header(&self, header: &Header, ni: Nid, from: Nid) -> Result<(), &'static str> {
         if header.check().is_err() {
             return Err("its type may not have so long a payload");
         }
@@ -149,7 +149,7 @@ impl Lnet {
             return Err("it is for another node of the network and should have gone there");
         }
         // A router that knows us by another NID brings what is for it, and cannot do otherwise.
-        let routed = header.source.net() != ni.net();
+        let routed = header.source != from;
         if header.target != ni && self.ni_of(header.target).is_some() && !routed {
             return Err("it is for another of our interfaces and should have gone there");
         }

@@ -411,6 +411,16 @@ fn a_source_that_is_not_the_nid_of_its_connection_is_not_believed() {
 }
 
 #[test]
+fn a_router_is_not_to_blame_for_what_another_node_sent_by_it() {
+    let mut s = Script::with(&[ni(tcp(1)), ni(tcp1(1))]);
+    let header = Header { source: tcp(3), target: tcp1(1), ..ping_from(tcp(3)) };
+    s.receive_header(tcp(1), tcp(3), header);
+    assert!(matches!(s.verdicts()[..], [(_, Verdict::Reject)]), "its own mistake");
+    s.receive_header(tcp(1), tcp(2), header);
+    assert!(matches!(s.verdicts()[..], [(_, Verdict::Receive(Sink::Discard { len: 0 }))]));
+}
+
+#[test]
 fn a_peer_that_takes_no_responses_is_not_read() {
     let mut s = Script::new();
     let ping = |s: &mut Script| s.receive_header(tcp(1), tcp(2), ping_from(tcp(2)));
