@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fulmar_base::Time;
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Header, ProcessId};
 
-use super::message::Arrival;
+use super::message::{Arrival, Stage};
 use super::{Lnet, OwnEvent};
 use crate::api::EventKind;
 use crate::matching::Owner;
@@ -80,31 +80,43 @@ impl Lnet {
         }
     }
 
-    /// Pings a NID that a peer has listed and that has not named its peer, once.
+    /// Pings a NID that a peer has listed and that has not named its peer, unless that is being done.
     pub(super) fn verify_nid(&mut self, now: Time, id: PeerNiId) {
         let Some((nid, len)) = self.peers.needs_verification(id) else { return };
-        if self.is_reachable(nid) {
-            self.peers.verification_begun(id);
-            self.begin_ping(now, Owner::Verification(id), None, ProcessId::lustre(nid), len);
+        if !self.is_reachable(nid) {
+            return self.peers.verification_ended(id, Err(Errno::EHOSTUNREACH));
+        }
+        self.peers.verification_begun(id);
+        self.begin_ping(now, Owner::Verification(id), None, ProcessId::lustre(nid), len);
+    }
+
+    /// Lets a message wait until the NID that it is for has named its peer.
+    pub(super) fn await_verification(&mut self, now: Time, message: MessageId, id: PeerNiId) {
+        self.verify_nid(now, id);
+        match self.peers.await_verification(message, id) {
+            Ok(()) => self.messages.live(message).stage = Stage::Parked,
+            Err(errno) => self.finalize_send(now, message, Err(errno)),
         }
     }
 
     /// Takes an event of such a ping.
     pub(super) fn verification_event(&mut self, now: Time, id: PeerNiId, event: OwnEvent) {
         let OwnEvent { md, kind, status, pair, bytes, .. } = event;
-        let answered = match (kind, status) {
+        let result = match (kind, status) {
             (EventKind::Send, Ok(())) => return,
-            (kind, status) => kind == EventKind::Reply && status.is_ok(),
+            (EventKind::Reply, Ok(())) => Ok(()),
+            (_, status) => {
+                self.unlink(md);
+                Err(status.err().unwrap_or(Errno::ETIMEDOUT))
+            }
         };
-        if !answered {
-            self.unlink(md);
-            return self.peers.not_verified(id);
-        }
-        let decoded = PingInfo::decode(&bytes).ok();
+        // Discovery of that NID alone follows if its answer cannot be used.
+        let decoded = PingInfo::decode(&bytes).ok().filter(|_| result.is_ok());
         let whole = decoded.filter(|decoded| decoded.size as usize <= bytes.len());
-        match (whole, self.peers.owner(pair.1)) {
-            (Some(decoded), Some(peer)) => self.learn(now, peer, pair.1, &decoded),
-            _ => self.peers.not_verified(id),
+        if let (Some(decoded), Some(peer)) = (whole, self.peers.owner(pair.1)) {
+            self.learn(now, peer, pair.1, &decoded);
         }
+        self.peers.verification_ended(id, result);
+        self.follow_peers(now);
     }
 }

@@ -15,7 +15,7 @@ use crate::api::{EventKind, Memory, Output, QueryId};
 use crate::credits::Allowance;
 use crate::health::Target;
 use crate::matching::Owner;
-use crate::peers::{self, Own, PeerId, PeerNiId, PeerState, Step};
+use crate::peers::{self, Known, Own, PeerId, PeerNiId, PeerState, Step};
 
 impl Lnet {
     /// Discovers the node with this NID, or learns of it again if `force`;
@@ -193,7 +193,9 @@ impl Lnet {
         self.gateway_described(peer, &decoded.info);
         let ours = self.own_nids();
         let behind = self.nets_behind(peer);
-        let merged = self.peers.merge(now, peer, from, decoded, &ours, &behind);
+        let gateways: Vec<PeerId> = self.routing.gateways().collect();
+        let known = Known { ours: &ours, behind: &behind, gateways: &gateways };
+        let merged = self.peers.merge(now, peer, from, decoded, known);
         self.follow_peers(now);
         // Only now is it known which NIDs are its own.
         self.note_statuses(now, merged, &decoded.info);

@@ -20,6 +20,8 @@ pub(super) enum Path {
     Loopback,
     /// The peer must be discovered first.
     Discover(PeerId),
+    /// The NID must name its peer first: others cannot speak for it.
+    Verify(PeerNiId),
     Via(Hop),
 }
 
@@ -97,20 +99,19 @@ impl Lnet {
             return Err(Errno::EHOSTUNREACH);
         }
         let unsolicited = criteria.class == Class::Response || criteria.forwarded.is_some();
-        // A router before another router knows the target only from the header.
-        let to_next_router = criteria.forwarded.is_some() && !self.is_local(target.net());
-        let discovers = criteria.class == Class::Request && !to_next_router;
         let exact = match unsolicited {
             true => self.peer_ni_made_known(now, target, criteria.router)?,
             false => self.peer_ni_for(now, target),
         };
         let peer = self.peers.ni(exact).expect("the peer NI was found or made").peer();
-        if discovers && !self.peers.is_up_to_date(peer) {
-            return Ok(Path::Discover(peer));
-        }
-        // A NID that has not named its peer gets what is for it, and nobody else does.
         if criteria.class == Class::Request {
-            self.verify_nid(now, exact);
+            if criteria.forwarded.is_some() {
+                self.discover_beside(peer, target);
+            } else if !self.peers.is_verified(exact) {
+                return Ok(Path::Verify(exact));
+            } else if !self.peers.is_up_to_date(peer) {
+                return Ok(Path::Discover(peer));
+            }
         }
         let multi_rail =
             self.peer_has(peer, PeerState::MULTI_RAIL) && self.peers.is_verified(exact);
@@ -124,6 +125,19 @@ impl Lnet {
             // Two routers would send each other a message that neither can deliver for ever.
             Path::Via(hop) if self.is_previous_hop(criteria, hop) => Err(Errno::EHOSTUNREACH),
             path => Ok(path),
+        }
+    }
+
+    /// Has the target of a message in transit discovered. The message does not wait for that: it
+    /// goes to the NID that it is for, and holds a buffer that others need.
+    fn discover_beside(&mut self, peer: PeerId, target: Nid) {
+        // A router before another router knows the target only from the header.
+        let is_last = self.is_local(target.net());
+        if is_last
+            && !self.peers.is_up_to_date(peer)
+            && !self.peers.has(peer, PeerState::DISCOVERING)
+        {
+            self.peers.queue(peer);
         }
     }
 

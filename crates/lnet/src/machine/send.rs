@@ -190,6 +190,7 @@ impl Lnet {
         match self.select(now, criteria) {
             Ok(Path::Loopback) => self.loop_back(now, id),
             Ok(Path::Discover(peer)) => self.park(now, id, peer),
+            Ok(Path::Verify(peer_ni)) => self.await_verification(now, id, peer_ni),
             Ok(Path::Via(hop)) => {
                 self.commit(now, id, hop);
                 self.post_send(now, id);

@@ -5,20 +5,23 @@
 //!                X names P      if P lists X: X joins the record of P
 //!                               otherwise P is pinged, and X waits for what P answers
 //! P is behind X, a gateway       X joins the record of P: only X could tell what P says
-//! P lists X, X is unknown       X joins, but until X has named P, messages for X go to X alone
-//! P lists X, X has said nothing  the same, and X is pinged
-//! P lists X, X has named itself X is pinged, and joins if it names P now
+//! P lists X, X is unknown        X joins, and is pinged before it gets a message
+//! P lists X, X has said nothing  the same, and X is pinged; but a gateway stays what it is
+//! P lists X, Q has listed X      X stays with Q, and is pinged
+//! P lists X, X has named itself  X is pinged, and joins if it names P now
 //! ```
 //!
 //! A kernel node believes the first claim: one push takes the messages for another node.
 
 use std::time::Duration;
 
-use fulmar_base::Time;
+use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Net, Nid};
 
-use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
+use super::discovery::PARKED_MAX;
+use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers, Waiting};
+use crate::api::QueryId;
 
 /// How many claims of one peer are checked by a ping.
 const CLAIMS_MAX: u32 = 16;
@@ -107,7 +110,7 @@ impl Peers {
     }
 
     /// Gives a peer a NID that it lists, as far as that NID agrees.
-    pub(super) fn claim(&mut self, peer: PeerId, nid: Nid) {
+    pub(super) fn claim(&mut self, peer: PeerId, nid: Nid, gateways: &[PeerId]) {
         let Some(owner) = self.owner(nid) else {
             if !self.is_full() {
                 self.add_nid(peer, nid);
@@ -119,21 +122,43 @@ impl Peers {
         // The primary NID of a record may have left it.
         let silent = !other.has(PeerState::NIDS_UPTODATE) && other.claimed.is_none();
         let orphan = self.owner(other.primary) != Some(owner);
-        if other.has(PeerState::CONFIGURED) || (other.primary != nid && !orphan) {
+        if other.has(PeerState::CONFIGURED) {
+            return;
+        }
+        if other.primary != nid && !orphan {
+            // Who listed it first does not keep it for that.
+            if let Some(id) = self.find(nid).filter(|id| !self.is_verified(*id)) {
+                self.outputs.push_back(Output::Verify(id));
+            }
             return;
         }
         if other.claimed.is_some() && other.claimed == primary {
             self.absorb(owner, peer);
             self.mark_verified(nid);
-        } else if silent || orphan {
-            self.absorb(owner, peer);
-            if let Some(id) = self.find(nid) {
-                self.outputs.push_back(Output::Verify(id));
-            }
+        } else if (silent || orphan) && !gateways.contains(&owner) {
+            self.absorb_silent(owner, peer, nid);
         } else if self.may_claim(peer) {
-            // It may have another primary NID than the last time.
+            // It may have another primary NID than the last time. A gateway says itself whose it is.
             self.force_ping(owner);
             self.queue(owner);
+        }
+    }
+
+    /// Gives a peer a NID that it lists and that has said nothing. What waits for that NID does not
+    /// wait for the peer.
+    fn absorb_silent(&mut self, owner: PeerId, peer: PeerId, nid: Nid) {
+        let (Some(id), Some(found)) = (self.find(nid), self.peer_mut(owner)) else { return };
+        let messages = std::mem::take(&mut found.parked);
+        let queries = std::mem::take(&mut found.queries);
+        if !messages.is_empty() || !queries.is_empty() {
+            let waiting = self.unverified.entry(id).or_default();
+            waiting.messages.extend(messages);
+            waiting.queries.extend(queries);
+        }
+        self.absorb(owner, peer);
+        match self.is_verified(id) {
+            true => self.launch_waiting(id),
+            false => self.outputs.push_back(Output::Verify(id)),
         }
     }
 
@@ -182,10 +207,59 @@ impl Peers {
         }
     }
 
-    /// A NID that was pinged for its peer has not answered.
-    pub(crate) fn not_verified(&mut self, id: PeerNiId) {
-        if let Some(ni) = self.ni_mut(id) {
-            ni.pinged = false;
+    /// Lets a message wait until a NID has named its peer.
+    ///
+    /// # Errors
+    /// EHOSTUNREACH if it cannot be pinged; ENOMEM if too many wait.
+    pub(crate) fn await_verification(
+        &mut self,
+        message: MessageId,
+        id: PeerNiId,
+    ) -> Result<(), Errno> {
+        if !self.ni(id).is_some_and(|ni| ni.pinged) {
+            return Err(Errno::EHOSTUNREACH);
+        }
+        let waiting = &mut self.unverified.entry(id).or_default().messages;
+        if waiting.len() >= PARKED_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        waiting.push_back(message);
+        Ok(())
+    }
+
+    /// Lets a query wait until a NID has named its peer.
+    pub(super) fn query_waits(&mut self, id: PeerNiId, query: QueryId) {
+        self.unverified.entry(id).or_default().queries.push(query);
+        self.outputs.push_back(Output::Verify(id));
+    }
+
+    /// Takes the end of the ping of a NID for its peer. A NID that has answered and not named that
+    /// peer is a peer of its own.
+    pub(crate) fn verification_ended(&mut self, id: PeerNiId, result: Result<(), Errno>) {
+        let Some(ni) = self.ni_mut(id) else { return };
+        ni.pinged = false;
+        let (nid, peer) = (ni.nid, ni.peer);
+        match result {
+            Err(errno) => {
+                let Waiting { messages, queries } = self.unverified.remove(&id).unwrap_or_default();
+                self.outputs.extend(messages.into_iter().map(|id| Output::Fail(id, errno)));
+                self.outputs.extend(queries.into_iter().map(|id| Output::Answer(id, Err(errno))));
+            }
+            Ok(()) => {
+                if !self.is_verified(id) && !self.is_retired(id) {
+                    self.separate(nid, peer);
+                }
+                self.launch_waiting(id);
+            }
+        }
+    }
+
+    /// Goes on with what waited for a NID that has named its peer, or is gone.
+    pub(super) fn launch_waiting(&mut self, id: PeerNiId) {
+        let Some(Waiting { messages, queries }) = self.unverified.remove(&id) else { return };
+        self.outputs.extend(messages.into_iter().map(Output::Launch));
+        if let Some(nid) = self.ni(id).map(|ni| ni.nid) {
+            queries.into_iter().for_each(|query| self.discover(nid, false, query));
         }
     }
 
@@ -214,9 +288,11 @@ impl Peers {
     }
 
     fn mark_verified(&mut self, nid: Nid) {
-        if let Some(ni) = self.find(nid).and_then(|id| self.ni_mut(id)) {
+        let Some(id) = self.find(nid) else { return };
+        if let Some(ni) = self.ni_mut(id) {
             ni.verified = true;
         }
+        self.launch_waiting(id);
     }
 
     /// Gives a NID a record of its own.
@@ -250,18 +326,18 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use fulmar_base::MessageId;
+    use fulmar_base::{Errno, MessageId};
     use fulmar_lnet_wire::Nid;
 
-    use crate::api::MdId;
+    use crate::api::{MdId, QueryId};
     use crate::peers::discovery::Step;
-    use crate::peers::tests::{NOW, decoded, nid, outputs, peers, pinged};
-    use crate::peers::{Output, PeerId, Peers};
+    use crate::peers::tests::{KNOWN, NOW, decoded, nid, outputs, peers, pinged};
+    use crate::peers::{Known, Output, PeerId, Peers};
 
     /// A push or an answer from the NID `from`, which lists `nids`, its primary NID first.
     fn says(peers: &mut Peers, from: Nid, nids: &[Nid]) -> PeerId {
         let peer = peers.owner(from).unwrap_or_else(|| peers.create(from));
-        let merged = peers.merge(NOW, peer, from, &decoded(nids), &[nid(1)], &[]);
+        let merged = peers.merge(NOW, peer, from, &decoded(nids), KNOWN);
         outputs(peers);
         merged
     }
@@ -284,7 +360,7 @@ mod tests {
         assert_eq!(says(&mut peers, nid(2), &[nid(3), nid(2)]), second, "nobody agrees yet");
         assert_eq!((peers.step(second), peers.owner(nid(2))), (None, Some(second)));
         let first = asked(&mut peers, nid(3));
-        let merged = peers.merge(NOW, first, nid(3), &decoded(&[nid(3), nid(2)]), &[nid(1)], &[]);
+        let merged = peers.merge(NOW, first, nid(3), &decoded(&[nid(3), nid(2)]), KNOWN);
         assert_eq!((merged, peers.owner(nid(2))), (first, Some(first)));
         assert!(peers.has_verified(nid(2)) && peers.peer(second).is_none());
         let moved = Output::Moved { from: second, into: first };
@@ -315,7 +391,7 @@ mod tests {
         assert!(peers.needs_verification(listed).is_some());
         peers.verification_begun(listed);
         assert_eq!(peers.needs_verification(listed), None);
-        peers.not_verified(listed);
+        peers.verification_ended(listed, Err(Errno::ETIMEDOUT));
         assert!(peers.needs_verification(listed).is_some());
         assert_eq!(says(&mut peers, nid(3), &[nid(2), nid(3)]), first);
         assert!(peers.has_verified(nid(3)) && peers.same_peer(nid(3), nid(2)));
@@ -333,13 +409,31 @@ mod tests {
     #[test]
     fn a_listed_nid_that_has_said_nothing_joins_and_is_asked() {
         let mut peers = peers();
-        peers.create(nid(3));
+        let silent = peers.create(nid(3));
+        peers.park(MessageId(7), silent).unwrap();
+        peers.discover(nid(3), false, QueryId(1));
         let first = peers.create(nid(2));
-        peers.merge(NOW, first, nid(2), &decoded(&[nid(2), nid(3)]), &[nid(1)], &[]);
+        peers.merge(NOW, first, nid(2), &decoded(&[nid(2), nid(3)]), KNOWN);
         let listed = peers.find(nid(3)).unwrap();
         assert!(outputs(&mut peers).contains(&Output::Verify(listed)));
         assert_eq!(peers.nids_of(first), [nid(2), nid(3)]);
         assert!(!peers.has_verified(nid(3)));
+        let found = peers.peer(first).unwrap();
+        assert!(found.parked.is_empty() && found.queries.is_empty(), "they wait for the NID");
+        peers.verification_begun(listed);
+        peers.verification_ended(listed, Ok(()));
+        assert!(outputs(&mut peers).contains(&Output::Launch(MessageId(7))));
+        assert_eq!(asked(&mut peers, nid(3)), peers.owner(nid(3)).unwrap());
+    }
+
+    #[test]
+    fn a_gateway_that_has_said_nothing_is_asked_and_does_not_join() {
+        let mut peers = peers();
+        let gateway = peers.create(nid(3));
+        let first = peers.create(nid(2));
+        let known = Known { gateways: &[gateway], ..KNOWN };
+        peers.merge(NOW, first, nid(2), &decoded(&[nid(2), nid(3)]), known);
+        assert_eq!((peers.owner(nid(3)), asked(&mut peers, nid(3))), (Some(gateway), gateway));
     }
 
     #[test]
@@ -361,7 +455,7 @@ mod tests {
         let mut asked = 0;
         while let Some(peer) = peers.next_to_discover() {
             asked += u32::from(peers.owner(nid(2)) != Some(peer));
-            peers.failed(peer, fulmar_base::Errno::EHOSTUNREACH);
+            peers.failed(peer, Errno::EHOSTUNREACH);
             outputs(&mut peers);
         }
         assert_eq!((asked, peers.ids().count()), (super::CLAIMS_MAX, 1));

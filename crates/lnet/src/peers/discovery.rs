@@ -47,8 +47,8 @@ pub(crate) type Answer<'a> = Result<((Nid, Nid), &'a [u8]), Option<Errno>>;
 /// How many peers are discovered at once. A dead one takes its place for a transaction timeout,
 /// so it is many; each costs a descriptor and a message.
 const ACTIVE_MAX: usize = 1024;
-/// How many messages wait for the discovery of one peer.
-const PARKED_MAX: usize = 16_384;
+/// How many messages wait for the discovery of one peer, or for one NID to name its peer.
+pub(super) const PARKED_MAX: usize = 16_384;
 /// How often in a row ping info may be unusable or larger than the last time.
 const BAD_INFOS_MAX: u32 = 3;
 /// The pause after unusable ping info.
@@ -62,6 +62,9 @@ impl Peers {
 
     /// Begins the discovery of the node with this NID, or another one if `force`, for a query.
     pub(crate) fn discover(&mut self, nid: Nid, force: bool, query: QueryId) {
+        if let Some(id) = self.find(nid).filter(|id| !self.is_verified(*id)) {
+            return self.query_waits(id, query);
+        }
         let peer = self.owner(nid).unwrap_or_else(|| self.create(nid));
         if let Some(found) = self.peer_mut(peer) {
             found.queries.push(query);

@@ -8,23 +8,33 @@ use fulmar_lnet_wire::{Net, Nid};
 
 use super::{Output, Peer, PeerId, PeerNiId, PeerState, Peers};
 
+/// What ping info is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known<'a> {
+    /// The NIDs of this node.
+    pub(crate) ours: &'a [Nid],
+    /// The networks that this node reaches by the peer.
+    pub(crate) behind: &'a [Net],
+    /// The peers that are gateways.
+    pub(crate) gateways: &'a [PeerId],
+}
+
 /// How many of the NIDs that a peer lists are used, unless it is configured. Each costs memory, and
 /// time in each push.
 const LISTED_MAX: usize = 256;
 
 impl Peers {
     /// Uses the ping info that `peer` has sent from its NID `from`, and returns the peer that it
-    /// turns out to be. `ours` are the NIDs of this node, `behind` the networks that it reaches by
-    /// `peer`.
+    /// turns out to be.
     pub(crate) fn merge(
         &mut self,
         now: Time,
         peer: PeerId,
         from: Nid,
         decoded: &Decoded,
-        ours: &[Nid],
-        behind: &[Net],
+        known: Known<'_>,
     ) -> PeerId {
+        let Known { ours, behind, .. } = known;
         let (info, size) = (&decoded.info, decoded.size);
         let discovers = self.own.discovers && info.features.has(Features::DISCOVERY);
         let multi_rail = discovers && info.features.has(Features::MULTI_RAIL);
@@ -54,7 +64,7 @@ impl Peers {
         let Some(primary) = primary else { return peer };
         let (peer, confirmed) = self.take_primary(now, peer, from, primary, behind);
         if confirmed {
-            self.adopt(peer, from, info, ours);
+            self.adopt(peer, from, info, known);
             self.verified_behind(peer, behind);
         }
         peer
@@ -141,7 +151,7 @@ impl Peers {
 
     /// Makes the NIDs of a peer those that it lists. The one that it sent from counts as listed,
     /// or messages to it would begin discovery without end.
-    fn adopt(&mut self, peer: PeerId, from: Nid, info: &PingInfo, ours: &[Nid]) {
+    fn adopt(&mut self, peer: PeerId, from: Nid, info: &PingInfo, known: Known<'_>) {
         let configured = self.has(peer, PeerState::CONFIGURED);
         if configured && !self.has(peer, PeerState::MULTI_RAIL) {
             return;
@@ -160,8 +170,8 @@ impl Peers {
         }
         for nid in listed {
             let room = self.peer(peer).is_some_and(|peer| peer.nis.len() < self.own.max_nids);
-            if room && self.may_be_of(peer, nid, ours) {
-                self.claim(peer, nid);
+            if room && self.may_be_of(peer, nid, known.ours) {
+                self.claim(peer, nid, known.gateways);
             }
         }
         if self.nids_of(peer).is_empty() {

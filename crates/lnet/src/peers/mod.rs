@@ -31,6 +31,7 @@ use crate::views::{self, PRIORITY_LOWEST};
 use ageing::Ageing;
 use discovery::Discovery;
 pub(crate) use discovery::Step;
+pub(crate) use merge::Known;
 
 /// A node; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +98,7 @@ pub(crate) struct PeerNi {
     router: Option<PeerNiId>,
     /// Ping info that came from this NID itself names the primary NID of its peer.
     verified: bool,
-    /// It is being pinged for that, or has answered otherwise.
+    /// It is being pinged for that.
     pinged: bool,
     /// Our NID that a peer without multi-rail knows us by.
     preferred: Option<Nid>,
@@ -166,6 +167,13 @@ pub(crate) struct Peer {
     queries: Vec<QueryId>,
 }
 
+/// What waits for a NID: messages, in order, and queries.
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<MessageId>,
+    queries: Vec<QueryId>,
+}
+
 /// The peer table. What it holds is boxed, so that a free place is small.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -176,6 +184,8 @@ pub(crate) struct Peers {
     peer_names: Names,
     own: Own,
     discovery: Discovery,
+    /// What waits until a NID has named its peer.
+    unverified: BTreeMap<PeerNiId, Waiting>,
     ageing: Ageing,
     outputs: VecDeque<Output>,
 }

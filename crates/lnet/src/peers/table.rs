@@ -94,6 +94,7 @@ impl Peers {
         if let Some(peer) = self.peer_mut(peer) {
             peer.nis.retain(|other| *other != id);
         }
+        self.launch_waiting(id);
         self.outputs.push_back(Output::Retired(id));
     }
 

@@ -7,6 +7,8 @@ use super::*;
 
 const OWN: Own = Own { discovers: true, sequence: 1, max_nids: 16 };
 pub(super) const NOW: Time = Time::ZERO;
+pub(super) const KNOWN: Known<'_> =
+    Known { ours: &[Nid::small(Net::TCP, 1)], behind: &[], gateways: &[] };
 
 pub(super) fn nid(n: u32) -> Nid {
     Nid::small(Net::TCP, n)
@@ -65,7 +67,7 @@ fn a_multi_rail_peer_is_pinged_then_pushed_to_and_then_discovered() {
     let answer = bytes(&info(&nids));
     let pair = (nid(1), nid(2));
     let decoded = peers.ping_ended(NOW, peer, MdId(5), Ok((pair, &answer))).unwrap();
-    assert_eq!(peers.merge(NOW, peer, nid(2), &decoded, &[nid(1)], &[]), peer);
+    assert_eq!(peers.merge(NOW, peer, nid(2), &decoded, KNOWN), peer);
     assert_eq!((peers.owner(nid(3)), peers.primary(nid(3))), (Some(peer), nid(2)));
     assert_eq!(peers.step(peer), Some(Step::Push));
     peers.push_sent(peer, MdId(9));
@@ -130,7 +132,7 @@ fn neither_our_nids_nor_those_of_configured_peers_are_claimed() {
     peers.configure(nid(4), &[nid(5)], true).unwrap();
     let peer = pinged(&mut peers);
     let listed = [nid(2), nid(1), nid(5)];
-    peers.merge(NOW, peer, nid(2), &decoded(&listed), &[nid(1)], &[]);
+    peers.merge(NOW, peer, nid(2), &decoded(&listed), KNOWN);
     assert_eq!(peers.nids_of(peer), [nid(2)]);
     assert_eq!(peers.primary(nid(5)), nid(4));
     assert_eq!(peers.configure(nid(6), &[nid(5)], true), Err(Errno::EEXIST));

@@ -81,6 +81,11 @@ impl Routing {
         self.gateways.remove(&peer).is_some()
     }
 
+    /// Returns the peers that are gateways.
+    pub(crate) fn gateways(&self) -> impl Iterator<Item = PeerId> {
+        self.gateways.keys().copied()
+    }
+
     pub(crate) fn is_gateway(&self, peer: PeerId) -> bool {
         self.gateways.contains_key(&peer)
     }

@@ -66,19 +66,61 @@ fn a_peer_is_renamed_to_the_primary_that_it_asks_for() {
 }
 
 #[test]
-fn a_nid_that_a_peer_only_lists_gets_its_messages_itself_and_is_asked() {
+fn a_nid_that_a_peer_only_lists_is_discovered_before_it_gets_a_message() {
+    for (named, records) in [
+        (vec![tcp(3)], vec![vec![tcp(2)], vec![tcp(3)]]),
+        (vec![tcp(2), tcp(3)], vec![vec![tcp(2), tcp(3)]]),
+    ] {
+        let mut s = multi_rail(&[tcp(2)]);
+        s.receive_push(tcp(2), &info(2, &[tcp(2), tcp(3)]));
+        s.drain();
+        for _ in 0..4 {
+            post(&mut s, tcp(3));
+        }
+        let ping = s.sent_one();
+        assert_eq!((is_put(&ping), ping.next_hop), (false, tcp(3)));
+        s.answer_ping(&ping, &bytes(&info(1, &named)));
+        let mut sent = s.sent();
+        if let [push] = &sent[..] {
+            s.answer_push(push);
+            sent = s.sent();
+        }
+        assert!(sent.len() == 4 && sent.iter().all(is_put), "{sent:?}");
+        assert!(named.len() == 2 || sent.iter().all(|put| put.next_hop == tcp(3)));
+        assert_eq!(nids(&s), records);
+    }
+}
+
+#[test]
+fn a_query_for_a_nid_that_is_only_listed_asks_that_nid() {
     let mut s = multi_rail(&[tcp(2)]);
     s.receive_push(tcp(2), &info(2, &[tcp(2), tcp(3)]));
     s.drain();
-    for _ in 0..4 {
-        post(&mut s, tcp(3));
-    }
-    let (pings, puts): (Vec<_>, Vec<_>) = s.sent().into_iter().partition(|sent| !is_put(sent));
-    assert!(puts.len() == 4 && puts.iter().all(|put| put.next_hop == tcp(3)));
-    let [ping] = &pings[..] else { panic!("{pings:?}") };
+    let query = s.lnet.discover(s.now, tcp(3), false);
+    let ping = s.sent_one();
     assert_eq!(ping.next_hop, tcp(3));
-    s.answer_ping(ping, &bytes(&info(1, &[tcp(3)])));
-    assert_eq!(nids(&s), [[tcp(2)], [tcp(3)]]);
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(3)])));
+    let push = s.sent_one();
+    s.answer_push(&push);
+    let answers = s.take(|output| match output {
+        Output::Discovered { query, result } => Some((*query, result.clone().unwrap().primary)),
+        _ => None,
+    });
+    assert_eq!(answers, [(query, tcp(3))]);
+}
+
+#[test]
+fn who_lists_a_silent_nid_first_does_not_keep_it() {
+    let mut s = multi_rail(&[tcp(2)]);
+    s.receive_push(tcp(2), &info(2, &[tcp(2), tcp(4)]));
+    s.drain();
+    s.receive_push(tcp(3), &info(1, &[tcp(3), tcp(4)]));
+    let is_ping = |sent: &SendRequest| matches!(sent.header.body, Body::Get { .. });
+    let sent = s.sent();
+    let ping = sent.iter().find(|sent| is_ping(sent)).unwrap();
+    assert_eq!(ping.next_hop, tcp(4));
+    s.answer_ping(ping, &bytes(&info(1, &[tcp(3), tcp(4)])));
+    assert_eq!(nids(&s), [vec![tcp(2)], vec![tcp(3), tcp(4)]]);
 }
 
 #[test]

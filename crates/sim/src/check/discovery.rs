@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use fulmar_lnet_wire::{Body, Header, RESERVED_PORTAL};
 
+use super::ledger::Ledger;
+use super::rails::operation_of;
 use super::{Verdict, require};
 use crate::HostId;
 use crate::signal::Signal;
@@ -16,7 +18,7 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    pub(super) fn observe(&mut self, world: &World, signal: &Signal) -> Verdict {
+    pub(super) fn observe(&mut self, world: &World, ledger: &Ledger, signal: &Signal) -> Verdict {
         match signal {
             Signal::Wrote { host, header, .. } => {
                 // Only the source and the target matter, not the routers between them.
@@ -24,11 +26,13 @@ impl Discovery {
                 match ends {
                     // The pushes of hostile hosts are not seen here.
                     (Some(_), Some(to)) if world.is_hostile(to) => Ok(()),
-                    (Some(from), Some(to)) if from == *host => {
-                        // A NID that a hostile host lists is pinged, but not before the message.
-                        let listed = world.is_listed_by_hostile(from, header.target);
-                        if listed { Ok(()) } else { self.wrote(from, to, header) }
+                    // What is for a hostile host goes to any NID that it lists.
+                    _ if operation_of(ledger, header)
+                        .is_some_and(|n| !ledger.operations[n].honest) =>
+                    {
+                        Ok(())
                     }
+                    (Some(from), Some(to)) if from == *host => self.wrote(from, to, header),
                     _ => Ok(()),
                 }
             }

@@ -125,7 +125,7 @@ impl Checks {
             self.order.observe(ledger, signal)?;
         }
         if let Some(discovery) = &mut self.discovery {
-            discovery.observe(world, signal)?;
+            discovery.observe(world, ledger, signal)?;
         }
         self.rails.observe(world, ledger, signal)?;
         if let Some(routers) = &mut self.routers {

@@ -149,11 +149,8 @@ pub(super) fn peers_know_all_interfaces(world: &World) -> Verdict {
         let Some(peer) = found.filter(|peer| peer.multi_rail) else { continue };
         let known: BTreeSet<Nid> = peer.nis.iter().map(|ni| ni.nid).collect();
         let apart: BTreeSet<Nid> = peers.iter().map(|peer| peer.primary).collect();
-        // Who listed a NID first keeps it until that NID says whose it is.
-        let taken = |nid| world.is_listed_by_hostile(host, nid);
-        let complete =
-            actual.iter().all(|nid| known.contains(nid) || apart.contains(nid) || taken(*nid))
-                && known.iter().all(|nid| actual.contains(nid));
+        let complete = actual.iter().all(|nid| known.contains(nid) || apart.contains(nid))
+            && known.iter().all(|nid| actual.contains(nid));
         require(complete, CHECKER, || {
             format!("{host} knows {known:?} of {}, which has {actual:?}", peer.primary)
         })?;
