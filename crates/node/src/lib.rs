@@ -127,6 +127,12 @@ impl Node {
         }
     }
 
+    /// Sets for how many incoming connections the owner has room; if it is `full`, for no more than
+    /// there are.
+    pub fn limit_incoming(&mut self, most: usize, full: bool) {
+        self.socket().limit_incoming(most, full);
+    }
+
     /// Handles a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,

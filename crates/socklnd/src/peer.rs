@@ -57,6 +57,8 @@ pub(crate) struct Peer {
     pub(crate) zero_copy: ZeroCopy,
     /// How many connections for sending bulk are opened in addition to those of the interface.
     pub(crate) more_out: u32,
+    /// A time at which the peer was in use, if it has protected connections.
+    pub(crate) used: Option<Time>,
     /// The last reported state of the path to the peer.
     pub(crate) reported: Option<PathState>,
 }
