@@ -36,6 +36,12 @@ pub(crate) enum Stop {
     Exhausted(io::Error),
 }
 
+/// Whether there are descriptors for more connections.
+enum Room {
+    Free,
+    Full,
+}
+
 impl Listener {
     /// Listens on `port` of `address`.
     pub(crate) fn open(address: IpAddr, port: u16) -> Result<Self, StartError> {
@@ -82,7 +88,9 @@ impl Listener {
     pub(crate) fn accept(&self, node: &Arc<Shared>) -> Stop {
         for _ in 0..BATCH {
             match self.accept_one(node) {
-                Ok(()) => {}
+                Ok(Room::Free) => {}
+                // Those that give way are closed by their threads, this one among them.
+                Ok(Room::Full) => return Stop::Yield,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Stop::Empty,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
@@ -107,18 +115,21 @@ impl Listener {
         node.log.write(node.runtime.now(), Level::WARN, &line, &node.counters);
     }
 
-    fn accept_one(&self, node: &Arc<Shared>) -> io::Result<()> {
+    fn accept_one(&self, node: &Arc<Shared>) -> io::Result<Room> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, remote) = acceptfrom_with(&self.socket, flags)?;
         let remote = remote.and_then(|address| SocketAddr::try_from(address).ok());
-        let Some(remote) = remote else { return Ok(()) };
+        let Some(remote) = remote else { return Ok(Room::Free) };
         let socket = Socket::from(socket);
-        if !Descriptors::of_process().may_accept(&socket) {
+        let limits = Descriptors::of_process();
+        if !limits.may_keep(&socket) {
             self.refuse(node, remote);
-            return Ok(());
+            return Ok(Room::Full);
         }
         set_options(&socket)?;
+        let full = limits.is_full(&socket);
         let accepted = node.turn(|core, now, _| {
+            core.machine.limit_incoming(limits.incoming_max(), full);
             let id = core.machine.handle_accepted(now, self.address, remote)?;
             let thread = node.assign(self.address.ip());
             let conn = Arc::new(Conn::new(id, remote, thread, &node.runtime));
@@ -132,7 +143,7 @@ impl Listener {
             let message = Message::Register { node: node.clone(), conn, dialling: false };
             node.runtime.post(thread, message);
         }
-        Ok(())
+        Ok(if full { Room::Full } else { Room::Free })
     }
 }
 
