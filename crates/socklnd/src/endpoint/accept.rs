@@ -127,8 +127,10 @@ impl Socklnd {
             return self.refuse(id, None);
         };
         let key = PeerKey { ni: ni.nid, peer };
+        let processes = self.peers.range(key.all_processes());
+        let others = processes.map(|(_, peer)| peer.of_kind(kind)).sum();
         let state = self.peers.entry(key).or_default();
-        let judgement = state.judge_call(&key, remote.ip(), kind, hello);
+        let judgement = state.judge_call(&key, remote.ip(), others, hello);
         let word = |kind| handshake::answer(&ni, hello.source.nid, hello.version, kind);
         match judgement {
             CallJudgement::Accept => {
@@ -141,6 +143,7 @@ impl Socklnd {
             CallJudgement::LostRace | CallJudgement::Duplicate => {
                 self.counters.refused_races += 1;
                 self.refuse(id, Some(word(ConnKind::NONE)));
+                self.settle(now, key);
             }
             CallJudgement::Stale => {
                 self.close_stale(&key);

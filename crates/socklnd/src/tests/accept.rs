@@ -324,6 +324,26 @@ fn the_connections_of_a_kind_are_limited() {
 }
 
 #[test]
+fn the_connections_of_a_kind_are_limited_for_all_processes_of_a_nid() {
+    let config = Config { handshakes_per_address: 1_000, ..Config::default() };
+    let mut script = Script::with(config);
+    let of = |pid, kind: ConnKind| Hello {
+        source: ProcessId { nid: LOW, pid: Pid(pid) },
+        ..hello(LOW, kind.mirror().unwrap(), Version::V3)
+    };
+    for pid in 0..200 {
+        script.call(&of(pid, ConnKind::CONTROL));
+    }
+    script.actions();
+    assert_eq!((script.machine.conns().len(), script.machine.peers().len()), (127, 127));
+    script.call(&of(0, ConnKind::CONTROL));
+    script.call(&of(500, ConnKind::BULK_IN));
+    script.actions();
+    script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    assert_eq!(script.machine.conns().len(), 129);
+}
+
+#[test]
 fn a_caller_has_five_seconds_for_its_request_and_five_for_its_hello() {
     let mut script = Script::new();
     let conn = script.accepted(LOW);
