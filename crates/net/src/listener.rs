@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fulmar_base::Time;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::Level;
@@ -32,6 +33,8 @@ pub(crate) enum Stop {
     Empty,
     /// Other descriptors must be served too.
     Yield,
+    /// The next connection is to be accepted then.
+    Later(Time),
     /// There are too many descriptors, or too little memory.
     Exhausted(io::Error),
 }
@@ -40,6 +43,8 @@ pub(crate) enum Stop {
 enum Room {
     Free,
     Full,
+    /// There will be then.
+    Later(Time),
 }
 
 impl Listener {
@@ -91,6 +96,7 @@ impl Listener {
                 Ok(Room::Free) => {}
                 // Those that give way are closed by their threads, this one among them.
                 Ok(Room::Full) => return Stop::Yield,
+                Ok(Room::Later(at)) => return Stop::Later(at),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Stop::Empty,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
@@ -135,15 +141,22 @@ impl Listener {
             let conn = Arc::new(Conn::new(id, remote, thread, &node.runtime));
             conn.set_socket(socket.into());
             core.conns.insert(id, conn.clone());
-            Some(conn)
+            let next = core.machine.accepts_at(now);
+            Some((conn, (next > now).then_some(next)))
         });
-        if let Ok(Some(conn)) = accepted {
+        let mut later = None;
+        if let Ok(Some((conn, next))) = accepted {
+            later = next;
             let thread = conn.thread;
             let node = node.clone();
             let message = Message::Register { node: node.clone(), conn, dialling: false };
             node.runtime.post(thread, message);
         }
-        Ok(if full { Room::Full } else { Room::Free })
+        Ok(match later {
+            Some(at) => Room::Later(at),
+            None if full => Room::Full,
+            None => Room::Free,
+        })
     }
 }
 

@@ -133,6 +133,11 @@ impl Node {
         self.socket().limit_incoming(most, full);
     }
 
+    /// Returns when another connection should be accepted.
+    pub fn accepts_at(&self, now: Time) -> Time {
+        self.socklnd().accepts_at(now)
+    }
+
     /// Handles a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,

@@ -38,7 +38,7 @@ pub(crate) struct Callers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Unused(IpAddr),
+    Unused(IpAddr, Time),
     Heard(u64),
     Protected,
 }
@@ -62,8 +62,8 @@ impl Limits {
 
 impl Callers {
     /// Adds a connection, which is younger than all others.
-    pub(crate) fn add(&mut self, conn: ConnId, address: IpAddr) {
-        self.places.insert(conn, Place::Unused(address));
+    pub(crate) fn add(&mut self, now: Time, conn: ConnId, address: IpAddr) {
+        self.places.insert(conn, Place::Unused(address, now));
         self.change_unused(address, |of_address| of_address.insert(conn));
     }
 
@@ -125,6 +125,15 @@ impl Callers {
         if 2 * self.heard.len() > on_probation { heard } else { unused.or(heard) }
     }
 
+    /// Returns since when there is the connection that gives way first, if it is an unused one and
+    /// the only one of its address.
+    pub(crate) fn first_lone(&self) -> Option<Time> {
+        match self.places.get(&self.first_to_go()?)? {
+            Place::Unused(address, since) if self.unused.get(address)?.len() == 1 => Some(*since),
+            _ => None,
+        }
+    }
+
     /// Records that a peer with protected connections was in use, instead of the time `before`.
     pub(crate) fn note_use(&mut self, key: PeerKey, before: Option<Time>, at: Time) {
         self.forget_peer(key, before);
@@ -150,7 +159,7 @@ impl Callers {
 
     fn leave(&mut self, conn: ConnId, place: Place) {
         match place {
-            Place::Unused(address) => {
+            Place::Unused(address, _) => {
                 self.change_unused(address, |of_address| of_address.remove(&conn));
             }
             Place::Heard(message) => drop(self.heard.remove(&message)),
@@ -186,7 +195,7 @@ mod tests {
 
     fn callers(conns: &[(u64, u8)]) -> Callers {
         let mut callers = Callers::default();
-        conns.iter().for_each(|&(conn, of)| callers.add(ConnId(conn), address(of)));
+        conns.iter().for_each(|&(conn, of)| callers.add(Time(conn), ConnId(conn), address(of)));
         callers
     }
 
@@ -196,7 +205,7 @@ mod tests {
         assert_eq!(callers.surplus_of(address(1), LIMITS), Some(ConnId(2)));
         assert_eq!(callers.surplus_of(address(2), LIMITS), None);
         assert!(!callers.is_full(LIMITS));
-        callers.add(ConnId(4), address(2));
+        callers.add(Time(4), ConnId(4), address(2));
         assert!(callers.is_full(LIMITS));
         callers.remove(ConnId(2));
         callers.remove(ConnId(2));
@@ -209,9 +218,11 @@ mod tests {
     #[test]
     fn the_address_with_the_most_gives_way_first_then_the_oldest_connection() {
         let mut callers = callers(&[(1, 1), (2, 2), (3, 3), (4, 3)]);
+        assert_eq!(callers.first_lone(), None);
         for expected in [3, 1, 2, 4] {
             assert_eq!(callers.first_to_go(), Some(ConnId(expected)));
             callers.remove(ConnId(expected));
+            assert_ne!(callers.first_lone(), Some(Time(expected)));
         }
         assert_eq!(callers.first_to_go(), None);
         assert!(callers.unused.is_empty() && callers.crowds.is_empty());

@@ -39,7 +39,7 @@ impl Socklnd {
         self.counters.accepted += 1;
         let phase = Phase::Called(None, Handshake::called());
         let conn = self.new_conn(Conn { local, remote, phase, tx: Tx::default() });
-        self.callers.add(conn, remote.ip());
+        self.callers.add(now, conn, remote.ip());
         self.timers.set(Timer::Conn(conn), now + self.config.accept_timeout);
         Some(conn)
     }

@@ -25,6 +25,15 @@ impl Socklnd {
         self.incoming_max = if full { most.min(self.callers.all()) } else { most };
     }
 
+    /// Returns when the owner should accept another connection. A later one than now gives the
+    /// connection whose place is needed the time to send its first message.
+    pub fn accepts_at(&self, now: Time) -> Time {
+        match self.callers.first_lone().filter(|_| self.callers.is_full(self.limits())) {
+            Some(since) => now.max(since + FIRST_MESSAGE),
+            None => now,
+        }
+    }
+
     /// Makes room for another connection from `address`; returns whether there is.
     pub(super) fn make_room(&mut self, now: Time, address: IpAddr) -> bool {
         let limits = self.limits();
@@ -165,5 +174,7 @@ fn set_probation(conns: &mut BTreeMap<ConnId, Conn>, id: ConnId, on_probation: b
 
 /// A peer is in use for this long after its last message.
 const IN_USE: Duration = Duration::from_secs(1);
+/// How long a newcomer and this node may take for its handshake and its first message.
+const FIRST_MESSAGE: Duration = Duration::from_millis(200);
 /// How many peers are examined in a search for an idle one. The next search goes on from there.
 const LOOKS_MAX: usize = 64;

@@ -84,6 +84,24 @@ fn a_crowd_of_one_address_displaces_itself() {
 }
 
 #[test]
+fn a_newcomer_has_the_time_for_its_first_message() {
+    let mut script = few();
+    let newcomer = script.connects(honest(1));
+    for number in 1..4 {
+        assert_eq!(script.machine.accepts_at(script.now), script.now);
+        script.connects(hostile(number));
+    }
+    let later = script.now + Duration::from_millis(200);
+    assert_eq!(script.machine.accepts_at(script.now), later);
+    script.talks(honest(1), newcomer);
+    assert_eq!(script.machine.accepts_at(script.now), script.now, "there is a place");
+    script.connects(hostile(1));
+    assert_eq!(script.machine.accepts_at(script.now), script.now, "one address has two");
+    script.wait_secs(1);
+    assert_eq!(script.machine.accepts_at(script.now), script.now);
+}
+
+#[test]
 fn peers_in_use_stay_while_others_send_one_message_each() {
     let mut script = few();
     let members: Vec<_> = (0..3).map(|n| (honest(n), script.joins(honest(n)))).collect();
