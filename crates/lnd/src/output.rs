@@ -62,6 +62,8 @@ pub enum Notice {
     UnprivilegedPort { remote: SocketAddr },
     /// A connection was closed in its handshake: too many are, and it was the oldest.
     TooManyHandshakes { remote: SocketAddr },
+    /// An idle connection was closed: others need its place.
+    GaveWay { remote: SocketAddr },
     /// A connection request names a NID that this node does not have.
     NotOurNid { remote: SocketAddr, asked: Nid },
     /// A connection was refused: it claims a NID whose address is not its own.
@@ -102,6 +104,9 @@ impl fmt::Display for Notice {
             ),
             Self::TooManyHandshakes { remote } => {
                 write!(f, "closed a connection from {remote}: too many are in their handshake")
+            }
+            Self::GaveWay { remote } => {
+                write!(f, "closed {remote}, which was idle: too many connections (`ulimit -n`)")
             }
             Self::NotOurNid { remote, asked } => write!(
                 f,

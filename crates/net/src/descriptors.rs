@@ -8,6 +8,9 @@
 //! 0 ... incoming connections ... | ... own connections ... | ... everything else ... limit
 //!                            accepted                    dialled
 //! ```
+//!
+//! A new connection is accepted up to the second limit, so that the machine can decide which other
+//! one gives way. It usually does so earlier, since it knows about how many there may be.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -35,20 +38,20 @@ impl Descriptors {
         Self { accepted: dialled - dialled / OWN_PART, dialled }
     }
 
-    /// Returns whether an accepted connection may keep its descriptor.
-    pub(crate) fn may_accept(self, socket: &impl AsRawFd) -> bool {
-        socket.as_raw_fd() < self.accepted
+    /// Returns whether another incoming connection must give way to an accepted one.
+    pub(crate) fn is_full(self, socket: &impl AsRawFd) -> bool {
+        socket.as_raw_fd() >= self.accepted
     }
 
-    /// Returns whether a dialled connection may keep its descriptor.
-    pub(crate) fn may_dial(self, socket: &impl AsRawFd) -> bool {
+    /// Returns whether a connection may keep its descriptor.
+    pub(crate) fn may_keep(self, socket: &impl AsRawFd) -> bool {
         socket.as_raw_fd() < self.dialled
     }
 
-    /// Returns how many incoming connections may be in their handshake. The oldest of them give
-    /// way, so that established ones keep the other half.
-    pub(crate) fn handshakes_max(self) -> usize {
-        usize::try_from(self.accepted / 2).map_or(1, |half| half.max(1))
+    /// Returns how many incoming connections there may be.
+    pub(crate) fn incoming_max(self) -> usize {
+        let others = OTHERS.min(self.accepted / 4);
+        usize::try_from(self.accepted - others).map_or(1, |most| most.max(1))
     }
 }
 
@@ -65,6 +68,8 @@ pub(crate) fn raise_limit() {
 /// Descriptors that no connection of LNet takes, or half of all if there are few: the control
 /// socket and the metrics port have up to 72 clients.
 const RESERVED: RawFd = 128;
+/// Low numbers that are in use by others: threads, listeners, clients of the control socket.
+const OTHERS: RawFd = 64;
 /// Incoming connections leave this part of the others to connections that the node opens itself.
 const OWN_PART: RawFd = 8;
 
@@ -78,11 +83,12 @@ mod tests {
         assert_eq!(of(1024), Descriptors { accepted: 784, dialled: 896 });
         assert_eq!(of(256), Descriptors { accepted: 112, dialled: 128 });
         assert_eq!(of(64), Descriptors { accepted: 28, dialled: 32 });
-        assert_eq!(of(256).handshakes_max(), 56);
+        assert_eq!(of(256).incoming_max(), 84);
+        assert_eq!(of(1024).incoming_max(), 720);
         for limit in [None, Some(u64::MAX)] {
             assert!(Descriptors::new(limit).accepted > 1 << 30, "{limit:?}");
         }
-        assert!(of(0).handshakes_max() == 1, "nothing is divided by zero");
+        assert_eq!(of(0).incoming_max(), 1);
     }
 
     #[test]
@@ -90,6 +96,8 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let number = file.as_raw_fd();
         let limits = Descriptors { accepted: number, dialled: number + 1 };
-        assert!(!limits.may_accept(&file) && limits.may_dial(&file));
+        assert!(limits.is_full(&file) && limits.may_keep(&file));
+        let limits = Descriptors { accepted: number, dialled: number };
+        assert!(!limits.may_keep(&file));
     }
 }

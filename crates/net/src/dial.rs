@@ -39,7 +39,7 @@ pub(crate) fn dial(
 fn dial_from(local: SocketAddr, remote: SocketAddr) -> Result<OwnedFd, Errno> {
     let connect = || {
         let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-        if !Descriptors::of_process().may_dial(&socket) {
+        if !Descriptors::of_process().may_keep(&socket) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         socket.set_nonblocking(true)?;

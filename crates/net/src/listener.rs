@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fulmar_base::Time;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::Level;
@@ -32,8 +33,18 @@ pub(crate) enum Stop {
     Empty,
     /// Other descriptors must be served too.
     Yield,
+    /// The next connection is to be accepted then.
+    Later(Time),
     /// There are too many descriptors, or too little memory.
     Exhausted(io::Error),
+}
+
+/// Whether there are descriptors for more connections.
+enum Room {
+    Free,
+    Full,
+    /// There will be then.
+    Later(Time),
 }
 
 impl Listener {
@@ -82,7 +93,10 @@ impl Listener {
     pub(crate) fn accept(&self, node: &Arc<Shared>) -> Stop {
         for _ in 0..BATCH {
             match self.accept_one(node) {
-                Ok(()) => {}
+                Ok(Room::Free) => {}
+                // Those that give way are closed by their threads, this one among them.
+                Ok(Room::Full) => return Stop::Yield,
+                Ok(Room::Later(at)) => return Stop::Later(at),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Stop::Empty,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
@@ -107,32 +121,42 @@ impl Listener {
         node.log.write(node.runtime.now(), Level::WARN, &line, &node.counters);
     }
 
-    fn accept_one(&self, node: &Arc<Shared>) -> io::Result<()> {
+    fn accept_one(&self, node: &Arc<Shared>) -> io::Result<Room> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, remote) = acceptfrom_with(&self.socket, flags)?;
         let remote = remote.and_then(|address| SocketAddr::try_from(address).ok());
-        let Some(remote) = remote else { return Ok(()) };
+        let Some(remote) = remote else { return Ok(Room::Free) };
         let socket = Socket::from(socket);
-        if !Descriptors::of_process().may_accept(&socket) {
+        let limits = Descriptors::of_process();
+        if !limits.may_keep(&socket) {
             self.refuse(node, remote);
-            return Ok(());
+            return Ok(Room::Full);
         }
         set_options(&socket)?;
+        let full = limits.is_full(&socket);
         let accepted = node.turn(|core, now, _| {
+            core.machine.limit_incoming(limits.incoming_max(), full);
             let id = core.machine.handle_accepted(now, self.address, remote)?;
             let thread = node.assign(self.address.ip());
             let conn = Arc::new(Conn::new(id, remote, thread, &node.runtime));
             conn.set_socket(socket.into());
             core.conns.insert(id, conn.clone());
-            Some(conn)
+            let next = core.machine.accepts_at(now);
+            Some((conn, (next > now).then_some(next)))
         });
-        if let Ok(Some(conn)) = accepted {
+        let mut later = None;
+        if let Ok(Some((conn, next))) = accepted {
+            later = next;
             let thread = conn.thread;
             let node = node.clone();
             let message = Message::Register { node: node.clone(), conn, dialling: false };
             node.runtime.post(thread, message);
         }
-        Ok(())
+        Ok(match later {
+            Some(at) => Room::Later(at),
+            None if full => Room::Full,
+            None => Room::Free,
+        })
     }
 }
 

@@ -14,7 +14,6 @@ use fulmar_node::Config;
 use crate::admin::Admin;
 use crate::core::LockUse;
 use crate::counters::IoCounters;
-use crate::descriptors::Descriptors;
 use crate::error::StartError;
 use crate::failure::Failure;
 use crate::runtime::Runtime;
@@ -101,9 +100,7 @@ impl Node {
     /// # Errors
     /// If a network interface cannot be added; then the node is stopped.
     pub fn start(runtime: &Runtime, options: Options) -> Result<Self, StartError> {
-        let Options { mut config, nis, tap, lock_times } = options;
-        let handshakes = &mut config.socklnd.handshakes_max;
-        *handshakes = Descriptors::of_process().handshakes_max().min(*handshakes);
+        let Options { config, nis, tap, lock_times } = options;
         let name = nis.iter().map(|ni| ni.address.to_string()).collect::<Vec<_>>().join(",");
         let machine = fulmar_node::Node::new(config);
         let node = Self(Shared::new(&runtime.shared, machine, name, tap, lock_times));

@@ -273,6 +273,7 @@ impl Thread {
         match listener.accept(node) {
             // The descriptor is level-triggered: epoll reports it while there are connections.
             Stop::Empty | Stop::Yield => {}
+            Stop::Later(at) => self.pause(slot, at),
             Stop::Exhausted(error) => {
                 node.counters.accept_failures.add(1);
                 let line = format_args!(
@@ -281,11 +282,18 @@ impl Thread {
                     listener.address
                 );
                 node.log.write(self.runtime.now(), Level::WARN, &line, &node.counters);
-                let data = EventData::new_u64(slot as u64);
-                let _ = epoll::modify(&self.epoll, listener.socket(), data, EventFlags::empty());
-                self.timers.set(Timer::Listener(slot), self.runtime.now() + ACCEPT_PAUSE);
+                let until = self.runtime.now() + ACCEPT_PAUSE;
+                self.pause(slot, until);
             }
         }
+    }
+
+    /// Accepts no connections of a listener for a while.
+    fn pause(&mut self, slot: usize, until: Time) {
+        let Some(Slot::Listener { listener, .. }) = self.slots.get(slot) else { return };
+        let data = EventData::new_u64(slot as u64);
+        let _ = epoll::modify(&self.epoll, listener.socket(), data, EventFlags::empty());
+        self.timers.set(Timer::Listener(slot), until);
     }
 
     fn handle_messages(&mut self) {

@@ -39,7 +39,7 @@ fn connections_leave_descriptors_and_listeners_outlive_their_lack() {
     let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
     setrlimit(Resource::Nofile, limit).unwrap();
     a_listener_without_descriptors_pauses(&host);
-    peers_and_silent_connections_leave_descriptors(&host);
+    peers_and_silent_connections_leave_descriptors(&runtime, &host);
     let peer = Host::start(&runtime);
     eventually("an answer", || peer.admin.ping(host.id(), None, PATIENCE).is_ok());
     for host in [peer, host] {
@@ -47,13 +47,24 @@ fn connections_leave_descriptors_and_listeners_outlive_their_lack() {
     }
 }
 
-fn peers_and_silent_connections_leave_descriptors(host: &Host) {
+fn peers_and_silent_connections_leave_descriptors(runtime: &Runtime, host: &Host) {
     let address = SocketAddr::new(host.nid.ip().unwrap(), PORT);
     let failures = host.node.io_counters().accept_failures;
     let mut crowds: Vec<Crowd> = (0..2).map(|_| Crowd::start(address)).collect();
     crowds.iter_mut().for_each(Crowd::wait);
     let counters = || host.node.io_counters();
-    eventually("some connections are refused", || counters().accept_refusals > 0);
+    let gave_way = || {
+        host.node.look(|node| {
+            let counters = node.socklnd().counters();
+            (counters.gave_way, counters.refused_handshakes)
+        })
+    };
+    eventually("peers and silent ones give way", || gave_way().0 > 0 && gave_way().1 > 0);
+    let newcomer = Host::start(runtime);
+    eventually("a newcomer has an answer", || {
+        newcomer.admin.ping(host.id(), None, PATIENCE).is_ok()
+    });
+    newcomer.node.stop();
     let files: Vec<_> = (0..RESERVED).map_while(|_| File::open("/dev/null").ok()).collect();
     assert_eq!(files.len(), RESERVED, "descriptors are left");
     assert_eq!(counters().accept_failures, failures, "the listener never lacks any");

@@ -127,6 +127,17 @@ impl Node {
         }
     }
 
+    /// Sets for how many incoming connections the owner has room; if it is `full`, for no more than
+    /// there are.
+    pub fn limit_incoming(&mut self, most: usize, full: bool) {
+        self.socket().limit_incoming(most, full);
+    }
+
+    /// Returns when another connection should be accepted.
+    pub fn accepts_at(&self, now: Time) -> Time {
+        self.socklnd().accepts_at(now)
+    }
+
     /// Handles a connection that the listener accepted. `None` refuses it: then close it.
     pub fn handle_accepted(
         &mut self,

@@ -53,9 +53,12 @@ pub struct Config {
     pub enable_csum: bool,
     /// The version offered first over IPv4; tests and old peers need less than 3.
     pub version: Version,
-    /// The largest number of incoming connections in their handshake; the oldest give way to more.
+    /// The largest number of incoming connections. If there are as many, idle ones give way.
+    pub incoming_max: usize,
+    /// The largest number of those that are in their handshake or whose peer has not sent a message
+    /// yet, and at most half of all. They give way to more, those of an address with many first.
     pub handshakes_max: usize,
-    /// The largest number of those from one address.
+    /// The largest number of those from one address; the oldest give way to more.
     pub handshakes_per_address: usize,
 }
 
@@ -74,6 +77,7 @@ impl Default for Config {
             zc_min_payload: None,
             enable_csum: false,
             version: Version::V3,
+            incoming_max: usize::MAX,
             handshakes_max: 4096,
             handshakes_per_address: 64,
         }
@@ -90,6 +94,7 @@ pub struct Counters {
     pub handshake_failures: u64,
     pub refused_unprivileged: u64,
     pub refused_handshakes: u64,
+    pub gave_way: u64,
     pub refused_nid: u64,
     pub refused_identity: u64,
     pub refused_races: u64,

@@ -60,6 +60,8 @@ pub(crate) struct Open {
     pub(crate) opened: Time,
     /// Until then the peer is assumed not to read, and its messages not to move.
     pub(crate) slow_until: Time,
+    /// It is an incoming one that may have to give way.
+    pub(crate) on_probation: bool,
     /// The sequence number of the last message, over all sent messages.
     pub(crate) last_used: u64,
 }
@@ -71,6 +73,8 @@ pub(crate) struct Tx {
     queued: u64,
     /// When the socket last accepted bytes, or the queue last became non-empty.
     progress: Time,
+    /// When the last message was written.
+    used: Time,
     noops: usize,
 }
 
@@ -122,7 +126,11 @@ impl Tx {
             }
             let written = item.written;
             self.items.pop_front();
-            self.noops -= usize::from(written == Written::Noop);
+            match written {
+                Written::Noop => self.noops -= 1,
+                Written::Message(..) | Written::ZeroCopy(..) => self.used = now,
+                Written::Handshake => {}
+            }
             done(written);
         }
         if self.items.capacity() > IDLE_CAPACITY {
@@ -143,6 +151,11 @@ impl Tx {
     /// Returns when the socket last accepted bytes.
     pub(crate) fn progress(&self) -> Time {
         self.progress
+    }
+
+    /// Returns when the last message was written.
+    pub(crate) fn used(&self) -> Time {
+        self.used
     }
 
     /// Returns since when the socket has not accepted any queued bytes.

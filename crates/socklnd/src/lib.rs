@@ -50,11 +50,11 @@
 
 mod accept_nid;
 mod api;
+mod callers;
 pub mod checksum;
 mod conn;
 mod endpoint;
 mod handshake;
-mod handshakes;
 mod peer;
 mod rx;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fulmar_base::{ConnId, Time};
@@ -23,6 +24,12 @@ pub(crate) struct PeerKey {
 }
 
 impl PeerKey {
+    /// Returns the smallest and the largest key of the NID of this one.
+    pub(crate) fn all_processes(&self) -> RangeInclusive<Self> {
+        let of = |pid| Self { peer: ProcessId { pid, ..self.peer }, ..*self };
+        of(Pid(0))..=of(Pid(u32::MAX))
+    }
+
     /// Returns the smallest key of `ni`.
     pub(crate) fn first_of(ni: Nid) -> Self {
         let nid = Nid::small(fulmar_lnet_wire::Net(0), 0);
@@ -57,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) zero_copy: ZeroCopy,
     /// How many connections for sending bulk are opened in addition to those of the interface.
     pub(crate) more_out: u32,
+    /// A time at which the peer was in use, if it has protected connections.
+    pub(crate) used: Option<Time>,
     /// The last reported state of the path to the peer.
     pub(crate) reported: Option<PathState>,
 }
@@ -156,12 +165,13 @@ pub(crate) enum AnswerJudgement {
 }
 
 impl Peer {
-    /// Decides on an incoming connection that would be of `kind` here.
+    /// Decides on an incoming connection. With the processes of its NID there are `others` of its
+    /// kind.
     pub(crate) fn judge_call(
         &self,
         key: &PeerKey,
         from: IpAddr,
-        kind: ConnKind,
+        others: usize,
         hello: &Hello,
     ) -> CallJudgement {
         let racing = matches!(self.dialler.state, Dialling::Trying(_));
@@ -169,7 +179,7 @@ impl Peer {
             CallJudgement::LostRace
         } else if !self.links.is_empty() && self.known != Some(Known::from_hello(hello)) {
             CallJudgement::Stale
-        } else if self.count(|link| link.kind == kind) >= CONNS_PER_KIND_MAX {
+        } else if others >= CONNS_PER_KIND_MAX {
             CallJudgement::Duplicate
         } else {
             CallJudgement::Accept
@@ -246,6 +256,11 @@ impl Peer {
     /// Returns the number of connections for new messages that carry sent bulk.
     pub(crate) fn bulk_out(&self) -> usize {
         self.active().filter(|link| link.kind == ConnKind::BULK_OUT).count()
+    }
+
+    /// Returns the number of connections of a kind.
+    pub(crate) fn of_kind(&self, kind: ConnKind) -> usize {
+        self.count(|link| link.kind == kind)
     }
 
     fn count(&self, counted: impl Fn(&Link) -> bool) -> usize {

@@ -26,6 +26,8 @@ pub(crate) struct Rx {
     partial: Vec<u8>,
     /// When the peer was last heard, or reading was last resumed.
     last: Time,
+    /// When a message last started or ended.
+    used: Time,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,7 @@ pub(crate) enum Fault {
 impl Rx {
     /// Creates a reader for messages of `version`, with frames in `order`.
     pub(crate) fn new(version: Version, order: Order, now: Time) -> Self {
-        Self { version, order, state: State::Header, partial: Vec::new(), last: now }
+        Self { version, order, state: State::Header, partial: Vec::new(), last: now, used: now }
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -116,6 +118,11 @@ impl Rx {
         self.last
     }
 
+    /// Returns when a message last started or ended; at first, when the connection was opened.
+    pub(crate) fn used(&self) -> Time {
+        self.used
+    }
+
     /// Returns since when the rest of a message is missing.
     pub(crate) fn stalled_since(&self) -> Option<Time> {
         let pending = match self.state {
@@ -124,6 +131,11 @@ impl Rx {
             State::Body(..) => true,
         };
         pending.then_some(self.last)
+    }
+
+    /// Returns whether nothing of the next message has arrived.
+    pub(crate) fn is_between_messages(&self) -> bool {
+        matches!(self.state, State::Header) && self.partial.is_empty()
     }
 
     /// Returns the ID of the message that is not complete.
@@ -257,6 +269,7 @@ impl Rx {
             Ok(Parsed::Noop(event)) => Ok(event),
             Ok(Parsed::Header(header, message, acknowledged)) => {
                 self.state = State::Judging(message);
+                self.used = self.last;
                 Ok(Event::Header(header, acknowledged))
             }
             Err(fault) => Err(fault),
@@ -351,6 +364,7 @@ impl Rx {
         let inline = std::mem::take(&mut body.inline);
         let (rx, Message { payload_len, cookie, .. }) = (*rx, *message);
         self.state = State::Header;
+        self.used = self.last;
         Ok(Event::Complete(Complete { rx, payload_len, cookie, inline }))
     }
 }

@@ -98,6 +98,11 @@ impl ZeroCopy {
         Ok(Acknowledged { messages, late })
     }
 
+    /// Returns whether no message waits for an acknowledgement.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     fn is_drawn(&self, cookie: u64) -> bool {
         cookie.checked_sub(FIRST).is_some_and(|before| before < self.drawn)
     }

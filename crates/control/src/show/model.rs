@@ -144,6 +144,8 @@ counters! {
     refused_unprivileged,
     /// Connections closed because too many were in their handshake.
     refused_handshakes,
+    /// Connections closed because others needed the place of an idle peer.
+    gave_way,
     /// Connections refused because they claimed a NID with another address.
     refused_identity,
     /// Connections refused because they requested a NID of another node.

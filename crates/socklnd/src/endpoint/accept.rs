@@ -10,7 +10,6 @@ use fulmar_wire::{DecodeError, Order};
 use super::{Socklnd, Timer};
 use crate::conn::{Agreement, Conn, Phase, Tx, Written};
 use crate::handshake::{self, Handshake, Step};
-use crate::handshakes::Limits;
 use crate::peer::{CallJudgement, Known, PeerKey};
 use fulmar_lnd::{NiConfig, Notice};
 
@@ -32,17 +31,15 @@ impl Socklnd {
             self.notice(Notice::UnprivilegedPort { remote });
             return None;
         }
-        let limits = Limits {
-            all: self.config.handshakes_max,
-            of_address: self.config.handshakes_per_address,
-        };
-        if let Some(oldest) = self.handshakes.replaced_by(remote.ip(), limits) {
-            self.give_up(oldest);
+        if !self.make_room(now, remote.ip()) {
+            self.counters.refused_handshakes += 1;
+            self.notice(Notice::TooManyHandshakes { remote });
+            return None;
         }
         self.counters.accepted += 1;
         let phase = Phase::Called(None, Handshake::called());
         let conn = self.new_conn(Conn { local, remote, phase, tx: Tx::default() });
-        self.handshakes.add(conn, remote.ip());
+        self.callers.add(now, conn, remote.ip());
         self.timers.set(Timer::Conn(conn), now + self.config.accept_timeout);
         Some(conn)
     }
@@ -77,18 +74,9 @@ impl Socklnd {
         }
     }
 
-    /// Ends an incoming connection whose handshake takes longer than others can wait.
-    fn give_up(&mut self, conn: ConnId) {
-        let remote = self.conns[&conn].remote;
-        self.counters.refused_handshakes += 1;
-        self.notice(Notice::TooManyHandshakes { remote });
-        self.refuse(conn, None);
-    }
-
     /// Ends an incoming connection without an answer, except perhaps for a last message.
     pub(super) fn refuse(&mut self, conn: ConnId, word: Option<Vec<u8>>) {
         self.counters.handshake_failures += 1;
-        self.handshakes.remove(conn);
         let flush = word.is_some();
         if let Some(head) = word {
             self.write_last(conn, head);
@@ -139,12 +127,13 @@ impl Socklnd {
             return self.refuse(id, None);
         };
         let key = PeerKey { ni: ni.nid, peer };
+        let processes = self.peers.range(key.all_processes());
+        let others = processes.map(|(_, peer)| peer.of_kind(kind)).sum();
         let state = self.peers.entry(key).or_default();
-        let judgement = state.judge_call(&key, remote.ip(), kind, hello);
+        let judgement = state.judge_call(&key, remote.ip(), others, hello);
         let word = |kind| handshake::answer(&ni, hello.source.nid, hello.version, kind);
         match judgement {
             CallJudgement::Accept => {
-                self.handshakes.remove(id);
                 self.write(now, id, word(kind), Written::Handshake);
                 let imposed = peer != hello.source;
                 let known = Known::from_hello(hello);
@@ -154,6 +143,7 @@ impl Socklnd {
             CallJudgement::LostRace | CallJudgement::Duplicate => {
                 self.counters.refused_races += 1;
                 self.refuse(id, Some(word(ConnKind::NONE)));
+                self.settle(now, key);
             }
             CallJudgement::Stale => {
                 self.close_stale(&key);

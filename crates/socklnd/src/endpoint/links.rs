@@ -30,6 +30,8 @@ pub(super) enum Cause {
     Disconnected,
     /// The local interface was removed.
     Removed,
+    /// It was idle, and its place was needed.
+    GaveWay,
     /// It was retired, and is either idle or blocks other connections.
     Spent,
 }
@@ -41,7 +43,7 @@ impl Cause {
             Self::Socket(Closed::ReadError(errno) | Closed::WriteError(errno)) => errno,
             Self::Protocol => Errno::EPROTO,
             Self::ReceiveStall | Self::SendStall => Errno::ETIMEDOUT,
-            Self::Disconnected | Self::Removed | Self::Spent => Errno::ESHUTDOWN,
+            Self::Disconnected | Self::Removed | Self::GaveWay | Self::Spent => Errno::ESHUTDOWN,
         }
     }
 }
@@ -54,7 +56,9 @@ impl Socklnd {
         let in_set = key.peer.nid.ip() == Some(conn.remote.ip());
         let rx = Rx::new(known.version, order, now);
         let (slow_until, last_used) = (Time::ZERO, 0);
-        let open = Open { key, kind, imposed, rx, opened: now, slow_until, last_used };
+        let on_probation = self.callers.is_on_probation(id);
+        let open =
+            Open { key, kind, imposed, rx, opened: now, slow_until, on_probation, last_used };
         conn.phase = Phase::Open(open);
         self.timers.set(Timer::Conn(id), now + self.config.timeout);
         let peer = self.peers.entry(key).or_default();
@@ -72,6 +76,9 @@ impl Socklnd {
             }
             self.notice(Notice::PeerUp { ni: key.ni, peer: key.peer });
             self.tell(key, PathState::Up);
+        }
+        if on_probation {
+            self.admit(now, id, key);
         }
         self.flush_queue(now, &key);
     }
@@ -93,7 +100,6 @@ impl Socklnd {
             }
             Phase::Called(..) => {
                 self.counters.handshake_failures += 1;
-                self.handshakes.remove(id);
                 self.forget_conn(id);
             }
         }
@@ -188,6 +194,7 @@ impl Socklnd {
     pub(super) fn forget_conn(&mut self, conn: ConnId) {
         self.timers.clear(Timer::Conn(conn));
         self.conns.remove(&conn);
+        self.callers.remove(conn);
     }
 
     /// Ends one open connection and everything in progress on it. Returns whether it could still
@@ -201,6 +208,7 @@ impl Socklnd {
     ) -> bool {
         let Some(conn) = self.conns.remove(&id) else { return false };
         self.timers.clear(Timer::Conn(id));
+        self.callers.remove(id);
         if close {
             self.outputs.push_back(Output::Stream(Stream::Close { conn: id, flush: false }));
         }
@@ -225,12 +233,13 @@ impl Socklnd {
         let peer = self.peers.get_mut(key).expect("a peer with a connection is known");
         let was_active = peer.active().any(|link| link.conn == id);
         peer.links.retain(|link| link.conn != id);
-        if cause == Cause::Disconnected {
+        if matches!(cause, Cause::Disconnected | Cause::GaveWay) {
             // This is not a failure of the path.
             peer.reported = None;
         }
         if peer.links.is_empty() {
             peer.known = None;
+            self.callers.forget_peer(*key, peer.used.take());
             self.timers.clear(Timer::Keepalive(*key));
         }
         if was_active && peer.active().next().is_none() {

@@ -4,6 +4,7 @@ mod accept;
 mod dial;
 mod links;
 mod paths;
+mod room;
 mod transfer;
 mod waiting;
 
@@ -22,9 +23,9 @@ use fulmar_lnet_wire::socklnd::ConnKind;
 use fulmar_lnet_wire::{NetType, Nid};
 use fulmar_wire::DecodeError;
 
+use crate::callers::Callers;
 use crate::conn::{Conn, Phase};
 use crate::handshake::Step;
-use crate::handshakes::Handshakes;
 use crate::peer::{Peer, PeerKey};
 use crate::{Config, ConnInfo, Counters, PeerInfo};
 use links::{Cause, Ending};
@@ -44,7 +45,9 @@ pub struct Socklnd {
     outputs: VecDeque<Output>,
     counters: Counters,
     last_conn: u64,
-    handshakes: Handshakes,
+    callers: Callers,
+    /// How many incoming connections the owner has room for.
+    incoming_max: usize,
     /// The number of messages sent; orders the use of connections.
     transmitted: u64,
 }
@@ -75,7 +78,8 @@ impl Socklnd {
             outputs: VecDeque::new(),
             counters: Counters::default(),
             last_conn: 0,
-            handshakes: Handshakes::default(),
+            callers: Callers::default(),
+            incoming_max: usize::MAX,
             transmitted: 0,
         }
     }

@@ -82,7 +82,7 @@ impl Socklnd {
             Ok(Event::Keepalive) => self.counters.keepalives_received += 1,
             Ok(Event::Acknowledged(cookies)) => self.acknowledged(now, id, cookies),
             Ok(Event::Header(header, acknowledged)) => {
-                self.receive(id, header);
+                self.receive(now, id, header);
                 if acknowledged != 0 {
                     self.acknowledged(now, id, [0, acknowledged]);
                 }
@@ -214,16 +214,19 @@ impl Socklnd {
         }
     }
 
-    fn receive(&mut self, id: ConnId, mut header: Header) {
+    fn receive(&mut self, now: Time, id: ConnId, mut header: Header) {
         let Some(Conn { phase: Phase::Open(open), .. }) = self.conns.get(&id) else { return };
-        let Open { key, imposed, .. } = open;
-        if *imposed {
+        let Open { key, imposed, on_probation, .. } = *open;
+        if imposed {
             header.source = key.peer.nid;
             header.source_pid = key.peer.pid;
         }
         self.counters.messages_received += 1;
         let received = Received { conn: id, ni: key.ni, from: key.peer.nid, header };
         self.outputs.push_back(Output::Received(received));
+        if on_probation {
+            self.prove(now, id, key);
+        }
     }
 
     fn complete(&mut self, now: Time, id: ConnId, complete: Complete) {

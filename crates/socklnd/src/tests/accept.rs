@@ -313,12 +313,34 @@ fn a_restart_without_open_connections_needs_no_action() {
 #[test]
 fn the_connections_of_a_kind_are_limited() {
     let mut script = Script::new();
-    for _ in 0..127 {
+    let first = script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
+    script.talks(LOW, first);
+    for _ in 1..127 {
         script.opened_by(LOW, ConnKind::CONTROL, Version::V3);
     }
     let conn = script.call(&hello(LOW, ConnKind::CONTROL, Version::V3));
     assert_eq!(script.actions()[1], Output::Stream(Stream::Close { conn, flush: true }));
     script.opened_by(LOW, ConnKind::BULK_IN, Version::V3);
+}
+
+#[test]
+fn the_connections_of_a_kind_are_limited_for_all_processes_of_a_nid() {
+    let config = Config { handshakes_per_address: 1_000, ..Config::default() };
+    let mut script = Script::with(config);
+    let of = |pid, kind: ConnKind| Hello {
+        source: ProcessId { nid: LOW, pid: Pid(pid) },
+        ..hello(LOW, kind.mirror().unwrap(), Version::V3)
+    };
+    for pid in 0..200 {
+        script.call(&of(pid, ConnKind::CONTROL));
+    }
+    script.actions();
+    assert_eq!((script.machine.conns().len(), script.machine.peers().len()), (127, 127));
+    script.call(&of(0, ConnKind::CONTROL));
+    script.call(&of(500, ConnKind::BULK_IN));
+    script.actions();
+    script.opened_by(HIGH, ConnKind::CONTROL, Version::V3);
+    assert_eq!(script.machine.conns().len(), 129);
 }
 
 #[test]

@@ -28,19 +28,19 @@ fn silent_peers_are_cheap_harmless_and_time_out() {
 }
 
 #[test]
-fn the_oldest_handshake_of_an_address_gives_way() {
+fn the_oldest_silent_connection_of_an_address_gives_way() {
     let config = Config { handshakes_per_address: 2, ..Config::default() };
     let mut script = Script::with(config);
     let [first, second] = [(); 2].map(|()| script.accepted(LOW));
     let third = script.accepted(LOW);
     let outputs = script.expect_notice(&Notice::TooManyHandshakes { remote: addr(LOW, 1023) });
-    let close = Output::Stream(Stream::Close { conn: first, flush: false });
-    assert!(outputs.contains(&close), "{outputs:?}");
+    assert!(outputs.contains(&close(first)), "{outputs:?}");
     assert_eq!(script.machine.counters().refused_handshakes, 1);
-    // A slot becomes free after an agreement, a refusal and an end.
+    // A place becomes free after a first message, a refusal and an end.
     let mut bytes = request(OURS);
     hello(LOW, ConnKind::CONTROL, Version::V3).encode(Order::Little, &mut bytes);
     script.feed(second, &bytes);
+    script.talks(LOW, second);
     script.feed(third, b"nonsense");
     let fourth = script.accepted(LOW);
     script.machine.handle_closed(script.now, fourth, Closed::Eof);

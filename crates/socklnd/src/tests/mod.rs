@@ -6,6 +6,7 @@ mod limits;
 mod pair;
 mod paths;
 mod receive;
+mod room;
 mod send;
 mod windows;
 
@@ -247,6 +248,14 @@ impl Script {
         assert_eq!(actions, []);
         self.machine.handle_sent(self.now, conn, head.len() as u64 + u64::from(payload.len()));
         (conn, head)
+    }
+
+    /// Receives a message of a peer without payload.
+    fn talks(&mut self, peer: Nid, conn: ConnId) {
+        let bytes = message(peer, Version::V3, Order::Little, FrameHeader::lnet(), 0);
+        assert_eq!(self.feed(conn, &bytes), bytes.len());
+        self.judge(conn, inline(0));
+        self.actions();
     }
 
     /// Receives the message that waits on a connection.

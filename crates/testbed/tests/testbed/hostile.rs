@@ -12,7 +12,7 @@ const SEED: u64 = 1;
 
 /// Attacks that break a bound, and which.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("handshakes.descriptors", "a new node is not served while all descriptors are in use"),
+    ("handshakes.used_once", "with other attacks, the first message of a new node may be lost"),
     ("peers.nids", "a new node waits for many seconds"),
 ];
 

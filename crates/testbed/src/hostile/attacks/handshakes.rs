@@ -166,8 +166,8 @@ pub(super) fn races(attacker: &mut Attacker) -> io::Result<()> {
     Ok(())
 }
 
-/// As many open connections as the node takes, of nodes that say nothing more.
-pub(super) fn descriptors(attacker: &mut Attacker) -> io::Result<()> {
+/// As many open connections as the node takes, of nodes that say nothing more, perhaps after a ping.
+pub(super) fn descriptors(attacker: &mut Attacker, pings: bool) -> io::Result<()> {
     let mut open: Vec<Line> = Vec::new();
     let mut half: Vec<TcpStream> = Vec::new();
     let mut next = 0;
@@ -175,8 +175,13 @@ pub(super) fn descriptors(attacker: &mut Attacker) -> io::Result<()> {
         next += 1;
         let identity = next % 200;
         if open.len() < 1000
-            && let Ok(line) = attacker.open(identity, KINDS[next as usize % 3])
+            && let Ok(mut line) = attacker.open(identity, KINDS[next as usize % 3])
         {
+            if pings {
+                line.send(&forge::ping(line.nid, attacker.target), &[]);
+                line.flush(usize::MAX);
+                attacker.tally.sent += 1;
+            }
             open.push(line);
         } else if let Ok(stream) = attacker.dial_unprivileged(identity) {
             half.push(stream);

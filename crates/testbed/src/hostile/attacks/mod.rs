@@ -86,8 +86,10 @@ attacks! {
     "handshakes.slow" Plain handshakes::slow, "400 connections that write a byte per second";
     "handshakes.churn" Plain handshakes::churn, "connections, opened and closed";
     "handshakes.races" Plain handshakes::races, "hundreds of the same kind, new incarnations";
-    "handshakes.descriptors" FewDescriptors handshakes::descriptors,
+    "handshakes.descriptors" FewDescriptors |a| handshakes::descriptors(a, false),
         "1,000 connections with a node of 256 descriptors";
+    "handshakes.used_once" FewDescriptors |a| handshakes::descriptors(a, true),
+        "the same, each after a ping";
     "damage.messages" Plain damage::damaged, "valid messages and hellos, damaged at random";
     "noise.noops" Plain |a| noise::noops(a, false), "acknowledgements of nothing";
     "noise.keepalives" Plain |a| noise::noops(a, true), "keepalives";
