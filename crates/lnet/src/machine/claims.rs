@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fulmar_base::{Errno, MessageId, Time};
 use fulmar_lnet_wire::ping::PingInfo;
-use fulmar_lnet_wire::{Header, ProcessId};
+use fulmar_lnet_wire::{Header, Nid, ProcessId};
 
 use super::message::{Arrival, Stage};
 use super::{Lnet, OwnEvent};
@@ -82,7 +82,23 @@ impl Lnet {
 
     /// Pings a NID that a peer has listed and that has not named its peer, unless that is being done.
     pub(super) fn verify_nid(&mut self, now: Time, id: PeerNiId) {
-        let Some((nid, len)) = self.peers.needs_verification(id) else { return };
+        self.ask_nid(now, id, self.peers.needs_verification(id));
+    }
+
+    /// Pings a known peer. One without a NID on our networks is discovered again: the path to such a
+    /// NID may lead by the peer itself.
+    pub(super) fn ask_peer(&mut self, now: Time, peer: PeerId) {
+        let near = self.contact(peer).filter(|nid| self.is_local(nid.net()));
+        match near.and_then(|nid| self.peers.find(nid)) {
+            Some(id) => self.ask_nid(now, id, self.peers.may_ask(id)),
+            None => self.peers.discover_again(peer),
+        }
+    }
+
+    /// Pings a NID for its peer, with room for so many bytes of ping info.
+    #[inline]
+    fn ask_nid(&mut self, now: Time, id: PeerNiId, asked: Option<(Nid, u32)>) {
+        let Some((nid, len)) = asked else { return };
         if !self.is_reachable(nid) {
             return self.peers.verification_ended(id, Err(Errno::EHOSTUNREACH));
         }

@@ -59,6 +59,7 @@ impl Lnet {
                     self.work.push_back(Work::Pushes(from));
                 }
                 peers::Output::Verify(id) => self.verify_nid(now, id),
+                peers::Output::Ask(peer) => self.ask_peer(now, peer),
                 peers::Output::Separated(peer) => {
                     if self.routing.is_gateway(peer) {
                         self.work.push_back(Work::Gateways);

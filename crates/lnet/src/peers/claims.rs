@@ -75,19 +75,14 @@ impl Peers {
         if let Some(found) = self.peer_mut(peer) {
             found.claimed = Some(primary);
         }
-        let other = self.owner(primary);
-        let other = other.map(|owner| match self.has_verified(primary) {
-            true => owner,
-            false => self.separate(primary, owner),
-        });
-        match other {
+        match self.owner(primary).filter(|_| self.has_verified(primary)) {
             Some(other) if self.lists(other, from) => {
                 self.absorb(peer, other);
                 self.mark_verified(from);
                 (other, true)
             }
-            other => {
-                self.ping_primary(now, peer, primary, other);
+            _ => {
+                self.ping_primary(now, peer, primary);
                 (peer, false)
             }
         }
@@ -139,8 +134,7 @@ impl Peers {
             self.absorb_silent(owner, peer, nid);
         } else if self.may_claim(peer) {
             // It may have another primary NID than the last time. A gateway says itself whose it is.
-            self.force_ping(owner);
-            self.queue(owner);
+            self.ask(owner);
         }
     }
 
@@ -192,12 +186,8 @@ impl Peers {
     /// Returns the NID of a peer NI that is to be pinged, and the room that its answer needs.
     #[inline]
     pub(crate) fn needs_verification(&self, id: PeerNiId) -> Option<(Nid, u32)> {
-        let ni = self.ni(id).filter(|ni| !ni.verified && !ni.pinged)?;
-        if self.is_verified(id) {
-            return None;
-        }
-        let len = self.peer(ni.peer)?.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
-        Some((ni.nid, len))
+        self.ni(id).filter(|ni| !ni.verified && !ni.pinged)?;
+        if self.is_verified(id) { None } else { self.may_ask(id) }
     }
 
     /// A NID is being pinged for its peer.
@@ -244,14 +234,26 @@ impl Peers {
                 let Waiting { messages, queries } = self.unverified.remove(&id).unwrap_or_default();
                 self.outputs.extend(messages.into_iter().map(|id| Output::Fail(id, errno)));
                 self.outputs.extend(queries.into_iter().map(|id| Output::Answer(id, Err(errno))));
+                if self.is_verified(id) {
+                    self.discover_again(peer);
+                }
             }
             Ok(()) => {
                 if !self.is_verified(id) && !self.is_retired(id) {
                     self.separate(nid, peer);
                 }
                 self.launch_waiting(id);
+                self.answer_claimants(peer);
             }
         }
+    }
+
+    /// Returns the NID of a peer NI that is not being pinged for its peer, and the room that its
+    /// answer needs.
+    pub(crate) fn may_ask(&self, id: PeerNiId) -> Option<(Nid, u32)> {
+        let ni = self.ni(id).filter(|ni| !ni.pinged)?;
+        let len = self.peer(ni.peer)?.info_size.clamp(PingInfo::SIZE_MIN, PingInfo::SIZE_MAX);
+        Some((ni.nid, len))
     }
 
     /// Goes on with what waited for a NID that has named its peer, or is gone.
@@ -305,7 +307,8 @@ impl Peers {
     }
 
     /// Pings the primary NID that a peer claims; the peer waits for that.
-    fn ping_primary(&mut self, now: Time, claimant: PeerId, primary: Nid, owner: Option<PeerId>) {
+    fn ping_primary(&mut self, now: Time, claimant: PeerId, primary: Nid) {
+        let owner = self.owner(primary);
         if !self.may_claim(claimant) || (owner.is_none() && self.is_full()) {
             return;
         }
@@ -319,8 +322,24 @@ impl Peers {
             found.claimants.push(claimant);
             self.discovery.claims.set(claimant, now + CLAIM_TIMEOUT);
         }
-        self.force_ping(owner);
-        self.queue(owner);
+        match self.find(primary).filter(|id| !self.is_verified(*id)) {
+            Some(id) => self.outputs.push_back(Output::Verify(id)),
+            None => self.ask(owner),
+        }
+    }
+
+    /// Has a peer pinged because of what others claim. Messages for a known one do not wait for that.
+    fn ask(&mut self, peer: PeerId) {
+        match self.is_up_to_date(peer) {
+            true => self.outputs.push_back(Output::Ask(peer)),
+            false => self.discover_again(peer),
+        }
+    }
+
+    /// Has a peer discovered, whatever is known of it.
+    pub(crate) fn discover_again(&mut self, peer: PeerId) {
+        self.force_ping(peer);
+        self.queue(peer);
     }
 }
 

@@ -215,6 +215,8 @@ pub(crate) enum Output {
     },
     /// This NID is to be pinged: it has not named its peer.
     Verify(PeerNiId),
+    /// This peer is to be pinged: others have claimed something of it.
+    Ask(PeerId),
     /// A NID of this peer is a peer of its own now.
     Separated(PeerId),
     /// A peer is deleted.

@@ -167,6 +167,22 @@ fn nobody_can_claim_our_nids_or_those_of_a_configured_peer() {
 }
 
 #[test]
+fn messages_for_a_known_peer_do_not_wait_for_the_claims_of_others() {
+    let mut s = multi_rail(&[tcp(2)]);
+    s.receive_push(tcp(9), &info(1, &[tcp(2), tcp(9)]));
+    let ping = s.sent_one();
+    assert_eq!(ping.next_hop, tcp(2), "it is asked");
+    post(&mut s, tcp(2));
+    let put = s.sent_one();
+    assert!(is_put(&put) && put.next_hop == tcp(2));
+    // What it answers ends the claim.
+    s.answer_ping(&ping, &bytes(&info(1, &[tcp(2)])));
+    let is_ack = |sent: &SendRequest| matches!(sent.header.body, Body::Ack { .. });
+    assert!(s.sent().iter().any(is_ack));
+    assert_eq!(nids(&s), [[tcp(2)], [tcp(9)]]);
+}
+
+#[test]
 fn the_ack_of_a_push_waits_a_second_for_the_primary_that_it_names() {
     let is_ack = |sent: &SendRequest| matches!(sent.header.body, Body::Ack { .. });
     let mut s = Script::new();
