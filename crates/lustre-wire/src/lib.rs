@@ -3,6 +3,16 @@
 //! Pure: the only place with the byte offsets of RPC messages and of what is in their buffers.
 #![forbid(unsafe_code)]
 
+mod bytes;
+mod content;
 mod fid;
+mod handle;
+pub mod ldlm;
+mod serial;
+#[cfg(test)]
+mod testing;
 
+pub use bytes::{Bytes, Padding, Text};
+pub use content::{Content, List};
 pub use fid::Fid;
+pub use handle::Handle;

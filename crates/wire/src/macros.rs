@@ -95,7 +95,7 @@ macro_rules! wire_enum {
 ///     }
 /// }
 /// let wants = Wants::SIZE | Wants::TIME | Wants(0x100);
-/// assert!(wants.contains(Wants::SIZE) && !Wants::SIZE.contains(wants));
+/// assert!(wants.has(Wants::SIZE) && !Wants::SIZE.has(wants));
 /// assert_eq!(wants.without(Wants::TIME).to_string(), "SIZE|0x100");
 /// assert_eq!(Wants::default().to_string(), "0");
 /// ```
@@ -119,9 +119,18 @@ macro_rules! wire_flags {
             pub const KNOWN: &'static [(Self, &'static str)] =
                 &[$((Self::$bit, stringify!($bit))),+];
 
+            /// No bit.
+            pub const NONE: Self = Self(0);
+
             /// Returns whether every bit of `other` is set.
-            pub const fn contains(self, other: Self) -> bool {
+            pub const fn has(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
+            }
+
+            /// Returns the set with the bits of `other`.
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
             }
 
             /// Returns the set without the bits of `other`.
@@ -130,15 +139,15 @@ macro_rules! wire_flags {
                 Self(self.0 & !other.0)
             }
 
-            /// Returns the names of the known bits that are set.
-            pub fn names(self) -> impl Iterator<Item = &'static str> {
-                Self::KNOWN.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+            /// Returns the known bits that are set, each with its name.
+            pub fn known(self) -> impl Iterator<Item = (Self, &'static str)> {
+                Self::KNOWN.iter().copied().filter(move |(bit, _)| self.has(*bit))
             }
 
             /// Returns the bits that have no name.
             #[must_use]
             pub fn unknown(self) -> Self {
-                Self::KNOWN.iter().fold(self, |rest, (bit, _)| rest.without(*bit))
+                self.known().fold(self, |rest, (bit, _)| rest.without(bit))
             }
         }
 
@@ -147,12 +156,6 @@ macro_rules! wire_flags {
 
             fn bitor(self, other: Self) -> Self {
                 Self(self.0 | other.0)
-            }
-        }
-
-        impl ::core::ops::BitOrAssign for $name {
-            fn bitor_assign(&mut self, other: Self) {
-                self.0 |= other.0;
             }
         }
 
@@ -175,7 +178,7 @@ macro_rules! wire_flags {
                     return f.write_str("0");
                 }
                 let mut separator = "";
-                for name in self.names() {
+                for (_, name) in self.known() {
                     write!(f, "{separator}{name}")?;
                     separator = "|";
                 }
@@ -199,7 +202,7 @@ macro_rules! wire_flags {
             ) -> ::core::result::Result<S::Ok, S::Error> {
                 let unknown = self.unknown().0;
                 let rest = (unknown != 0).then(|| format!("{unknown:#x}"));
-                let names = self.names().map(str::to_owned);
+                let names = self.known().map(|(_, name)| name.to_owned());
                 serializer.collect_seq(names.chain(rest))
             }
         }
@@ -286,9 +289,8 @@ mod tests {
         };
         let bits = round_trip(&[0x05, 0x00, 0x00, 0x80], decode, encode);
         assert_eq!((bits.to_string(), bits.unknown()), ("ONE|TOP|0x4".to_owned(), Bits(4)));
-        assert_eq!(bits.names().collect::<Vec<_>>(), ["ONE", "TOP"]);
-        let mut again = Bits::ONE | Bits::TOP;
-        again |= Bits(4);
+        assert_eq!(bits.known().map(|(bit, _)| bit).collect::<Vec<_>>(), [Bits::ONE, Bits::TOP]);
+        let again = Bits::NONE.with(Bits::ONE) | Bits::TOP | Bits(4);
         assert_eq!(format!("{again:?}"), bits.to_string());
     }
 
