@@ -122,6 +122,15 @@ impl Content for Bytes {
     }
 }
 
+impl Bytes {
+    /// Takes the rest of `r`.
+    pub(crate) fn take_rest(r: &mut Reader<'_>) -> Self {
+        let rest = r.rest();
+        *r = Reader::new(&[], r.order());
+        Self(rest.to_vec())
+    }
+}
+
 impl fmt::Display for Bytes {
     /// Writes hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

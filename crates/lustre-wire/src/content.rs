@@ -66,6 +66,19 @@ pub(crate) fn read_rest<T: Field>(
     Ok(values)
 }
 
+/// Reads `count` values, however many a peer claims: memory grows only with what was read.
+pub(crate) fn read_count<T: Field>(
+    r: &mut Reader<'_>,
+    count: usize,
+    name: &'static str,
+) -> Result<Vec<T>, DecodeError> {
+    let mut values = Vec::new();
+    for _ in 0..count {
+        values.push(T::read(r, name)?);
+    }
+    Ok(values)
+}
+
 /// Writes values one after the other.
 pub(crate) fn write_all<T: Field>(values: &[T], w: &mut Writer<'_>) {
     for value in values {

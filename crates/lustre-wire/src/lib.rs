@@ -8,6 +8,7 @@ mod content;
 mod fid;
 mod handle;
 pub mod ldlm;
+pub mod mdt;
 mod serial;
 #[cfg(test)]
 mod testing;

@@ -6,11 +6,16 @@ use fulmar_wire::{Order, Writer};
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::sample::Index;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{Config, TestRunner};
 
 use crate::Content;
 
 const ORDERS: [Order; 2] = [Order::Little, Order::Big];
+
+/// The helpers are shared by many files, and failures are not recorded beside this one.
+fn runner() -> TestRunner {
+    TestRunner::new(Config { failure_persistence: None, ..Config::default() })
+}
 
 /// Encodes a value in `order`.
 pub(crate) fn encoded(value: &impl Content, order: Order) -> Vec<u8> {
@@ -30,7 +35,7 @@ pub(crate) fn check_fixed<T: Content + Debug + PartialEq>(size: usize) {
         }
         Ok(())
     };
-    TestRunner::default().run(&vec(any::<u8>(), size), test).unwrap_or_else(|e| panic!("{e}"));
+    runner().run(&vec(any::<u8>(), size), test).unwrap_or_else(|e| panic!("{e}"));
     let zeros = vec![0; size];
     for len in 0..size {
         assert!(T::decode(&zeros[..len], Order::Little).is_err(), "{name} in {len} bytes");
@@ -76,7 +81,7 @@ pub(crate) fn check_any<T: Content + Debug + PartialEq>(example: &[u8]) {
         check(&damaged);
         Ok(())
     };
-    TestRunner::default().run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
+    runner().run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Declares a test that checks structures of fixed size against the sizes of the specification.
