@@ -4,16 +4,25 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+pub mod connect;
 mod content;
 mod fid;
 mod handle;
 pub mod ldlm;
 pub mod mdt;
+pub mod message;
+mod opcode;
+pub mod portal;
 mod serial;
+mod status;
 #[cfg(test)]
 mod testing;
+mod uuid;
 
 pub use bytes::{Bytes, Padding, Text};
 pub use content::{Content, List};
 pub use fid::Fid;
 pub use handle::Handle;
+pub use opcode::{Opcode, Service};
+pub use status::Status;
+pub use uuid::Uuid;
