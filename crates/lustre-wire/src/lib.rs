@@ -6,9 +6,12 @@
 mod bytes;
 mod content;
 mod fid;
+pub mod fld;
 mod handle;
 pub mod ldlm;
 pub mod mdt;
+pub mod ost;
+pub mod seq;
 mod serial;
 #[cfg(test)]
 mod testing;
