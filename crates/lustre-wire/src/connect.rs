@@ -3,6 +3,8 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_flags};
 use serde::Serialize;
 
+use crate::Content;
+use crate::ost::ChecksumTypes;
 use crate::serial::as_text;
 
 /// What a client requests and a target grants: `obd_connect_data`, 192 bytes.
@@ -54,7 +56,7 @@ pub struct ConnectData {
     /// The index of the connecting metadata target.
     pub group: u32,
     /// Checksum algorithms for bulk data.
-    pub checksums: Checksums,
+    pub checksums: ChecksumTypes,
     /// The longest layout or extended attribute in bytes.
     pub ea_size_max: u32,
     /// The incarnation of the target.
@@ -76,13 +78,12 @@ impl ConnectData {
     pub const LEN: usize = 192;
     /// The length that peers before 2.7.50 send.
     pub const LEN_MIN: usize = 72;
+}
 
+impl Content for ConnectData {
     /// Decodes data of any length from [`ConnectData::LEN_MIN`] on. Missing fields are 0, and bytes
     /// after [`ConnectData::LEN`] are ignored.
-    ///
-    /// # Errors
-    /// If the data are shorter.
-    pub fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
+    fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         if bytes.len() < Self::LEN_MIN {
             let missing = Self::LEN_MIN - bytes.len();
             return Err(DecodeError::Short { field: "connect_data", missing });
@@ -91,13 +92,8 @@ impl ConnectData {
         for (byte, &received) in whole.iter_mut().zip(bytes) {
             *byte = received;
         }
-        Self::read(&mut Reader::new(&whole, order), "connect_data")
-    }
-}
-
-impl Field for ConnectData {
-    fn read(r: &mut Reader<'_>, _: &'static str) -> Result<Self, DecodeError> {
-        let this = Self {
+        let r = &mut Reader::new(&whole, order);
+        Ok(Self {
             flags: Field::read(r, "connect_data.flags")?,
             version: Field::read(r, "connect_data.version")?,
             grant: r.u32("connect_data.grant")?,
@@ -121,12 +117,10 @@ impl Field for ConnectData {
                 Field::read(r, "connect_data.flags2")?
             },
             compression: r.u64("connect_data.compression")?,
-        };
-        r.take("connect_data.padding", 96)?;
-        Ok(this)
+        })
     }
 
-    fn write(&self, w: &mut Writer<'_>) {
+    fn encode(&self, w: &mut Writer<'_>) {
         self.flags.write(w);
         self.version.write(w);
         w.u32(self.grant);
@@ -299,19 +293,6 @@ wire_flags! {
     }
 }
 
-wire_flags! {
-    /// Checksum algorithms for bulk data.
-    pub struct Checksums(u32) {
-        CRC32 = 0x1,
-        ADLER = 0x2,
-        CRC32C = 0x4,
-        T10IP512 = 0x10,
-        T10IP4K = 0x20,
-        T10CRC512 = 0x40,
-        T10CRC4K = 0x80,
-    }
-}
-
 as_text!(Release);
 
 #[cfg(test)]
@@ -339,7 +320,7 @@ mod tests {
         assert_eq!(data.version.to_string(), "2.17.57.62");
         assert_eq!(data.version, Release::new(2, 17, 57, 62));
         let mut again = Vec::new();
-        data.write(&mut Writer::new(&mut again, Order::Little));
+        data.encode(&mut Writer::new(&mut again, Order::Little));
         assert_eq!(again, bytes);
     }
 
@@ -359,7 +340,7 @@ mod tests {
             let data = ConnectData::decode(&bytes, Order::Big).unwrap();
             for order in [Order::Little, Order::Big] {
                 let mut again = Vec::new();
-                data.write(&mut Writer::new(&mut again, order));
+                data.encode(&mut Writer::new(&mut again, order));
                 prop_assert_eq!(again.len(), ConnectData::LEN);
                 prop_assert_eq!(ConnectData::decode(&again, order), Ok(data));
             }

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use fulmar_wire::{DecodeError, Field, Reader, Writer};
+use fulmar_wire::{DecodeError, Order, Writer};
 
+use crate::Content;
 use crate::serial::as_text;
 
 /// The name of a target or of a client: at most 39 bytes of text, without NUL.
 /// Spec: ptlrpc-ldlm-mgs §1.2.
-///
-/// As a field it has 40 bytes; as a buffer of a connect request [`Uuid::LEN_MAX`].
 #[doc(alias = "obd_uuid")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid {
@@ -25,29 +24,10 @@ impl Uuid {
         Self::of_bytes(text.as_bytes())
     }
 
-    /// Decodes a buffer: a name and then zeros, of which at least one is required where the buffer
-    /// is longer than a name.
-    ///
-    /// # Errors
-    /// If the name is longer than [`Uuid::LEN_MAX`], or bytes follow the first zero.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        let (name, zeros) = bytes.split_at(len);
-        if let Some(&got) = zeros.iter().find(|&&byte| byte != 0) {
-            return Err(DecodeError::Range { field: "uuid", got: got.into() });
-        }
-        Self::of_bytes(name).ok_or(DecodeError::Range { field: "uuid.length", got: len as u64 })
-    }
-
     /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         let len = self.bytes.iter().position(|&byte| byte == 0).unwrap_or(Self::LEN_MAX);
         self.bytes.get(..len).unwrap_or_default()
-    }
-
-    /// Appends the buffer of a connect request: the name, filled with zeros.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.bytes);
     }
 
     fn of_bytes(name: &[u8]) -> Option<Self> {
@@ -63,14 +43,20 @@ impl Default for Uuid {
     }
 }
 
-impl Field for Uuid {
-    fn read(r: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
-        Self::decode(r.take(name, Self::LEN_MAX + 1)?)
+impl Content for Uuid {
+    /// Decodes a name and the zeros after it. The longest name has none.
+    fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
+        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let (name, zeros) = bytes.split_at(len);
+        if let Some(&got) = zeros.iter().find(|&&byte| byte != 0) {
+            return Err(DecodeError::Range { field: "uuid", got: got.into() });
+        }
+        Self::of_bytes(name).ok_or(DecodeError::Range { field: "uuid.length", got: len as u64 })
     }
 
-    fn write(&self, w: &mut Writer<'_>) {
+    /// Appends the name and zeros, [`Uuid::LEN_MAX`] bytes.
+    fn encode(&self, w: &mut Writer<'_>) {
         w.bytes(&self.bytes);
-        w.u8(0);
     }
 }
 
@@ -90,34 +76,20 @@ as_text!(Uuid);
 
 #[cfg(test)]
 mod tests {
-    use fulmar_wire::testing::round_trip;
-
     use super::*;
 
     #[test]
     fn a_name_is_followed_by_zeros() {
         let mut bytes = [0; Uuid::LEN_MAX];
         bytes[..3].copy_from_slice(b"MGS");
-        let mut again = Vec::new();
-        let uuid = Uuid::decode(&bytes).unwrap();
-        uuid.encode(&mut again);
-        assert_eq!((uuid.to_string().as_str(), again.as_slice()), ("MGS", bytes.as_slice()));
-        assert_eq!(Uuid::decode(b"MGS"), Ok(uuid));
-        assert_eq!(Uuid::new("MGS"), Some(uuid));
+        let decode = |bytes: &[u8]| Uuid::decode(bytes, Order::Little);
+        let uuid = decode(&bytes).unwrap();
+        assert_eq!((uuid.to_string().as_str(), uuid.to_bytes().as_slice()), ("MGS", &bytes[..]));
+        assert_eq!((decode(b"MGS"), Uuid::new("MGS")), (Ok(uuid), Some(uuid)));
         bytes[5] = b'x';
-        assert!(Uuid::decode(&bytes).is_err());
-        assert!(Uuid::decode(&[b'x'; 40]).is_err());
-        assert_eq!(Uuid::decode(&[b'x'; 39]).unwrap().as_bytes(), [b'x'; 39]);
-    }
-
-    #[test]
-    fn a_field_has_forty_bytes() {
-        let mut bytes = [0; 40];
-        bytes[..14].copy_from_slice(b"lv-MDT0000\xff_UU");
-        let read = |bytes: &[u8]| Uuid::read(&mut Reader::new(bytes, Default::default()), "uuid");
-        let write = |uuid: &Uuid, out: &mut Vec<u8>| {
-            uuid.write(&mut Writer::new(out, Default::default()));
-        };
-        assert_eq!(round_trip(&bytes, read, write).to_string(), "lv-MDT0000\\xff_UU");
+        assert!(decode(&bytes).is_err());
+        assert!(decode(&[b'x'; 40]).is_err());
+        assert_eq!(decode(&[b'x'; 39]).unwrap().as_bytes(), [b'x'; 39]);
+        assert_eq!(decode(b"a\xff").unwrap().to_string(), "a\\xff");
     }
 }
