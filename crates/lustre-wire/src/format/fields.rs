@@ -3,7 +3,9 @@
 use super::FieldOf;
 use crate::connect::ConnectData;
 use crate::fld::{FldOp, SeqRanges};
+use crate::layout::Layout;
 use crate::ldlm::{Intent, LayoutIntent, LockReply, LockRequest, OstLvb, QuotaLvb};
+use crate::llog::{LogBlock, LogHeader, LogRequest};
 use crate::mdt::{
     BatchBuffer, BatchHeader, BatchReply, ChangelogClear, CloseData, Fid2PathKey, Fid2PathReply,
     HsmCurrentAction, HsmProgress, HsmRequest, HsmStateSet, HsmUserItem, HsmUserState, IoEpoch,
@@ -84,12 +86,14 @@ fields! {
     TARGET_NAME: Name = "target_name",
     /// The content of a symbolic link.
     SYMLINK: Name = "symlink",
-    /// Data in an intent or a change: a layout, or the value of an attribute.
+    /// The layout of a new file, or a default layout of a directory; or only room for a layout.
+    NEW_LAYOUT: Layout = "new_layout",
+    /// The value or the names of extended attributes.
     EA_DATA: Bytes = "ea_data",
     /// The layout of a file or directory, or the content of a symbolic link.
-    LAYOUT: Bytes = "layout",
+    LAYOUT: Layout = "layout",
     /// The default layout of directories.
-    DEFAULT_LAYOUT: Bytes = "default_layout",
+    DEFAULT_LAYOUT: Layout = "default_layout",
     /// The access control list of a file.
     ACL: Bytes = "acl",
     /// Historic.
@@ -173,11 +177,11 @@ fields! {
     /// A parameter.
     SEND_PARAM: Bytes = "send_param",
     /// Which log, and which part of it.
-    LLOG_BODY: Bytes = "llog_body",
+    LLOG_BODY: LogRequest = "llog_body",
     /// The header of a log.
-    LLOG_HEADER: Bytes = "llog_header",
+    LLOG_HEADER: LogHeader = "llog_header",
     /// Records of a log.
-    LLOG_RECORDS: Bytes = "llog_records",
+    LLOG_RECORDS: LogBlock = "llog_records",
     /// Which index, and which part of it.
     INDEX_INFO: Bytes = "index_info",
 

@@ -35,7 +35,7 @@ formats! {
     ENQUEUE_OPEN = Format::new(
         Opcode::LDLM_ENQUEUE,
         &[
-            &LOCK_REQUEST, &INTENT, &REINT, &CAPA, &CAPA, &NAME, &EA_DATA, &SECURITY_NAME, &SECURITY,
+            &LOCK_REQUEST, &INTENT, &REINT, &CAPA, &CAPA, &NAME, &NEW_LAYOUT, &SECURITY_NAME, &SECURITY,
             &SELINUX_POLICY, &ENCRYPTION,
         ],
         &[
@@ -48,7 +48,7 @@ formats! {
     ENQUEUE_CREATE = Format::new(
         Opcode::LDLM_ENQUEUE,
         &[
-            &LOCK_REQUEST, &INTENT, &REINT, &CAPA, &NAME, &EA_DATA, &SECURITY_NAME, &SECURITY,
+            &LOCK_REQUEST, &INTENT, &REINT, &CAPA, &NAME, &NEW_LAYOUT, &SECURITY_NAME, &SECURITY,
             &SELINUX_POLICY, &ENCRYPTION,
         ],
         GETATTR_REPLY,
@@ -64,7 +64,7 @@ formats! {
     /// The layout of a file, or a change of it.
     ENQUEUE_LAYOUT = Format::new(
         Opcode::LDLM_ENQUEUE,
-        &[&LOCK_REQUEST, &INTENT, &LAYOUT_INTENT, &EA_DATA],
+        &[&LOCK_REQUEST, &INTENT, &LAYOUT_INTENT, &NEW_LAYOUT],
         &[&LOCK_REPLY, &LAYOUT],
     )
     .variant("LAYOUT");

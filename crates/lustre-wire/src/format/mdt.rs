@@ -40,7 +40,7 @@ formats! {
     REINT_CREATE = reint!(
         "CREATE",
         [
-            &REINT, &CAPA, &NAME, &EA_DATA, &LOCK_REQUEST, &SECURITY_NAME, &SECURITY, &SELINUX_POLICY,
+            &REINT, &CAPA, &NAME, &NEW_LAYOUT, &LOCK_REQUEST, &SECURITY_NAME, &SECURITY, &SELINUX_POLICY,
             &ENCRYPTION,
         ],
         [&MDT_BODY, &CAPA, &LAYOUT]
@@ -58,7 +58,7 @@ formats! {
     REINT_OPEN = reint!(
         "OPEN",
         [
-            &REINT, &CAPA, &CAPA, &NAME, &EA_DATA, &SECURITY_NAME, &SECURITY, &SELINUX_POLICY, &ENCRYPTION,
+            &REINT, &CAPA, &CAPA, &NAME, &NEW_LAYOUT, &SECURITY_NAME, &SECURITY, &SELINUX_POLICY, &ENCRYPTION,
         ],
         [&MDT_BODY, &LAYOUT, &ACL, &CAPA, &CAPA]
     );
@@ -83,14 +83,14 @@ formats! {
         "MIGRATE",
         [
             &REINT, &CAPA, &CAPA, &NAME, &TARGET_NAME, &LOCK_REQUEST, &SELINUX_POLICY, &IO_EPOCH,
-            &CLOSE_DATA, &EA_DATA,
+            &CLOSE_DATA, &NEW_LAYOUT,
         ],
         REMOVED
     );
     /// Change attributes.
     REINT_SETATTR = reint!(
         "SETATTR",
-        [&REINT, &CAPA, &IO_EPOCH, &EA_DATA, &LOG_COOKIES, &LOCK_REQUEST],
+        [&REINT, &CAPA, &IO_EPOCH, &NEW_LAYOUT, &LOG_COOKIES, &LOCK_REQUEST],
         [&MDT_BODY, &LAYOUT, &ACL, &CAPA, &CAPA]
     );
     /// Change an extended attribute.

@@ -1,0 +1,12 @@
+//! Logs: the requests that read them, their blocks and records, and configuration in them.
+
+mod block;
+mod body;
+pub mod config;
+mod header;
+mod record;
+
+pub use block::{LogBlock, LogRecord};
+pub use body::{LogContext, LogFlags, LogId, LogRequest};
+pub use header::LogHeader;
+pub use record::{CatalogEntry, RecordKind, SetAttr64, Unlink64};
