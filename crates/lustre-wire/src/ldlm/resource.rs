@@ -6,7 +6,7 @@ use fulmar_wire::{wire_enum, wire_struct};
 use serde::Serialize;
 
 use crate::serial::as_text;
-use crate::{Fid, Padding};
+use crate::{Fid, Padding, Text};
 
 wire_enum! {
     /// The type of the locks of a resource. Spec: ptlrpc-ldlm-mgs §17.2.
@@ -100,6 +100,12 @@ impl ResourceId {
         Self { name: [name.bytes().take(8).enumerate().fold(0, word), kind.0, 0, 0] }
     }
 
+    /// Returns the name of the log, or of the file system, that a lock of the configuration protects.
+    pub fn log(self) -> Text<8> {
+        let [name, ..] = self.name;
+        Text(name.to_le_bytes())
+    }
+
     /// Returns the FID in the first two words.
     pub const fn fid(self) -> Fid {
         let [seq, object, ..] = self.name;
@@ -156,6 +162,7 @@ mod tests {
         let params = u64::from_le_bytes(*b"params\0\0");
         assert_eq!(name("params", ConfigLock::PARAMS), [params, 3, 0, 0]);
         let a_b = u64::from_le_bytes(*b"a-bcdefg");
+        assert_eq!(ResourceId::of_log("lv-client", ConfigLock::CONFIG).log().to_string(), "lv");
         assert_eq!(name("a-bcdefgh-MDT0000", ConfigLock::CONFIG), [a_b, 0, 0, 0]);
     }
 }
