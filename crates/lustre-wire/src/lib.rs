@@ -5,13 +5,16 @@
 
 mod bytes;
 mod content;
+pub mod directory;
 mod fid;
 pub mod fld;
 mod handle;
+pub mod index;
 pub mod layout;
 pub mod ldlm;
 pub mod llog;
 pub mod mdt;
+pub mod mgs;
 mod nid;
 pub mod ost;
 pub mod seq;
