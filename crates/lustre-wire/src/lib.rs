@@ -3,7 +3,9 @@
 //! Pure: the only place with the byte offsets of RPC messages and of what is in their buffers.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 mod bytes;
+pub mod changelog;
 mod content;
 pub mod directory;
 mod fid;
@@ -17,10 +19,13 @@ pub mod mdt;
 pub mod mgs;
 mod nid;
 pub mod ost;
+pub mod quota;
 pub mod seq;
 mod serial;
 #[cfg(test)]
 mod testing;
+pub mod update;
+pub mod xattr;
 
 pub use bytes::{Bytes, Padding, Text};
 pub use content::{Content, List};

@@ -24,7 +24,7 @@ wire_enum! {
         HEADER = 0x1064_5539,
         /// The name of another log: a [`CatalogEntry`].
         CATALOG_ENTRY = 0x1064_553b,
-        /// A change of the file system.
+        /// A change of the file system: a [`Changelog`](crate::changelog::Changelog).
         CHANGELOG = 0x1066_0000,
         /// A user of the changelog.
         CHANGELOG_USER = 0x1067_0000,
