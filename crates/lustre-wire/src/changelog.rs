@@ -7,7 +7,7 @@
 //! ```
 
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_enum, wire_flags, wire_struct};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::{Bytes, Content, Fid, LargeNid, Text};
 
@@ -138,15 +138,11 @@ pub struct Changelog {
     pub open_flags: Option<u32>,
     pub xattr: Option<Text<256>>,
     /// The name; of a rename the new name, NUL and the old one.
-    #[serde(serialize_with = "show_name")]
+    #[serde(serialize_with = "crate::bytes::show_name")]
     pub name: Vec<u8>,
     /// Bytes to a multiple of 8.
     #[serde(skip)]
     pub rest: Bytes,
-}
-
-fn show_name<S: Serializer>(name: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&name.escape_ascii())
 }
 
 /// Reads an extension if it is there.

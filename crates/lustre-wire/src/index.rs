@@ -3,7 +3,7 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_flags, wire_struct};
 use serde::Serialize;
 
-use crate::content::read_count;
+use crate::content::{expect_magic, read_count};
 use crate::{Bytes, Fid, Padding};
 
 wire_flags! {
@@ -100,10 +100,7 @@ impl IndexPage {
 
 impl Field for IndexPage {
     fn read(r: &mut Reader<'_>, _: &'static str) -> Result<Self, DecodeError> {
-        match r.u32("IndexPage.magic")? {
-            Self::MAGIC => {}
-            got => return Err(DecodeError::Magic { got }),
-        }
+        expect_magic(r, Self::MAGIC, "IndexPage.magic")?;
         Ok(Self {
             flags: r.u16("IndexPage.flags")?,
             count: r.u16("IndexPage.count")?,

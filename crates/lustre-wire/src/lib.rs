@@ -14,6 +14,7 @@ mod handle;
 pub mod index;
 pub mod layout;
 pub mod ldlm;
+pub mod lfsck;
 pub mod llog;
 pub mod mdt;
 pub mod mgs;

@@ -12,7 +12,7 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_enum, wire_flags, wire_struct};
 use serde::Serialize;
 
-use crate::content::{read_count, write_all};
+use crate::content::{expect_magic, read_count, write_all};
 use crate::{Bytes, Content, Fid, Padding};
 
 wire_enum! {
@@ -95,7 +95,7 @@ impl UpdateHeader {
 impl Content for UpdateHeader {
     fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, order);
-        expect_magic(r, Self::MAGIC)?;
+        expect_magic(r, Self::MAGIC, "update.magic")?;
         Ok(Self {
             buffers: r.u32("UpdateHeader.buffers")?,
             inline_len: r.u32("UpdateHeader.inline_len")?,
@@ -225,7 +225,7 @@ impl UpdateRequest {
 impl Content for UpdateRequest {
     fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, order);
-        expect_magic(r, Self::MAGIC)?;
+        expect_magic(r, Self::MAGIC, "update.magic")?;
         let count = r.u16("UpdateRequest.count")?;
         let padding = Field::read(r, "UpdateRequest.padding")?;
         let updates = read_count(r, count.into(), "UpdateRequest.updates")?;
@@ -292,7 +292,7 @@ impl UpdateReply {
 impl Content for UpdateReply {
     fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, order);
-        expect_magic(r, Self::MAGIC)?;
+        expect_magic(r, Self::MAGIC, "update.magic")?;
         let count = r.u16("UpdateReply.count")?;
         let padding = Field::read(r, "UpdateReply.padding")?;
         let lens = read_count(r, count.into(), "UpdateReply.lens")?;
@@ -305,13 +305,6 @@ impl Content for UpdateReply {
         self.padding.write(w);
         write_all(&self.lens, w);
         w.bytes(&self.results.0);
-    }
-}
-
-fn expect_magic(r: &mut Reader<'_>, magic: u32) -> Result<(), DecodeError> {
-    match r.u32("update.magic")? {
-        got if got == magic => Ok(()),
-        got => Err(DecodeError::Magic { got }),
     }
 }
 

@@ -7,9 +7,9 @@
 //! The header is little-endian and the entries are big-endian, from every peer.
 
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::little;
+use crate::content::{expect_magic, read_count, write_all};
 use crate::{Bytes, Content, Fid, Padding};
 
 /// A name of a file.
@@ -19,12 +19,8 @@ use crate::{Bytes, Content, Fid, Padding};
 pub struct LinkEntry {
     pub parent: Fid,
     /// Fewer than 2¹⁶ - 18 bytes.
-    #[serde(serialize_with = "show_name")]
+    #[serde(serialize_with = "crate::bytes::show_name")]
     pub name: Vec<u8>,
-}
-
-fn show_name<S: Serializer>(name: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&name.escape_ascii())
 }
 
 impl LinkEntry {
@@ -76,16 +72,13 @@ impl Links {
 
 impl Content for Links {
     fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
-        let r = &mut little(bytes);
-        match r.u32("Links.magic")? {
-            Self::MAGIC => {}
-            got => return Err(DecodeError::Magic { got }),
-        }
+        let r = &mut Reader::new(bytes, Order::Little);
+        expect_magic(r, Self::MAGIC, "Links.magic")?;
         let count = r.u32("Links.count")?;
         let len = r.u64("Links.len")?;
         let overflow_time = r.u32("Links.overflow_time")?;
         let padding = Field::read(r, "Links.padding")?;
-        let entries = crate::content::read_count(r, count as usize, "Links.entries")?;
+        let entries = read_count(r, count as usize, "Links.entries")?;
         Ok(Self { len, overflow_time, padding, entries, rest: Bytes::take_rest(r) })
     }
 
@@ -96,7 +89,7 @@ impl Content for Links {
         w.u64(self.len);
         w.u32(self.overflow_time);
         self.padding.write(w);
-        crate::content::write_all(&self.entries, w);
+        write_all(&self.entries, w);
         w.bytes(&self.rest.0);
     }
 }

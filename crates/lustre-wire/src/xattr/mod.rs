@@ -3,7 +3,7 @@
 
 mod links;
 
-use fulmar_wire::{Order, Reader, wire_enum, wire_flags, wire_struct};
+use fulmar_wire::{wire_enum, wire_flags, wire_struct};
 use serde::Serialize;
 
 pub use links::{LinkEntry, Links};
@@ -37,7 +37,7 @@ wire_flags! {
 }
 
 wire_struct! {
-    /// `trusted.lma`: 24 bytes, little-endian from every peer. Decode it with [`Order::Little`].
+    /// `trusted.lma`: 24 bytes, little-endian from every peer. Decode it with [`Order::Little`](fulmar_wire::Order).
     #[doc(alias = "lustre_mdt_attrs")]
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     #[allow(missing_docs)]
@@ -65,7 +65,7 @@ wire_enum! {
 
 wire_struct! {
     /// `trusted.som`, the size of a file as the MDT knows it: 24 bytes, little-endian from every
-    /// peer. Decode it with [`Order::Little`].
+    /// peer. Decode it with [`Order::Little`](fulmar_wire::Order).
     #[doc(alias = "lustre_som_attrs")]
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     #[allow(missing_docs)]
@@ -78,11 +78,6 @@ wire_struct! {
         /// Units of 512 bytes.
         pub blocks: u64,
     }
-}
-
-/// Returns a reader of a value that is little-endian from every peer.
-fn little(bytes: &[u8]) -> Reader<'_> {
-    Reader::new(bytes, Order::Little)
 }
 
 #[cfg(test)]

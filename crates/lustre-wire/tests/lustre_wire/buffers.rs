@@ -20,6 +20,7 @@ use fulmar_lustre_wire::ost::{IoObject, Niobuf, Obdo, ObdoFlags};
 use fulmar_lustre_wire::seq::SeqRange;
 use fulmar_lustre_wire::{Content, Fid, List, acl::Acl, fld::SeqRanges};
 use fulmar_wire::{DecodeError, Order};
+use serde::Serialize;
 
 use crate::messages::{Message, Put, split};
 
@@ -28,12 +29,13 @@ use crate::messages::{Message, Put, split};
 pub(crate) struct Counts(pub(crate) BTreeMap<&'static str, usize>);
 
 impl Counts {
-    /// Decodes a buffer, and requires that it encodes to the same bytes.
-    fn check<T: Content + Debug>(&mut self, bytes: &[u8]) -> T {
+    /// Decodes a buffer, and requires that it encodes to the same bytes and has a JSON form.
+    fn check<T: Content + Debug + Serialize>(&mut self, bytes: &[u8]) -> T {
         let name = std::any::type_name::<T>();
         let fail = |error: DecodeError| panic!("{name}: {error}: {bytes:02x?}");
         let value = T::decode(bytes, Order::Little).unwrap_or_else(fail);
         assert_eq!(value.to_bytes(), bytes, "{value:?}");
+        assert!(serde_json::to_value(&value).is_ok(), "{value:?}");
         // Of an array, the type of its elements.
         let short = name.rsplit("::").next().unwrap_or(name).trim_end_matches('>');
         *self.0.entry(short).or_default() += 1;
@@ -41,7 +43,7 @@ impl Counts {
     }
 
     /// Checks a buffer that may be empty.
-    fn check_some<T: Content + Debug>(&mut self, bytes: &[u8]) -> Option<T> {
+    fn check_some<T: Content + Debug + Serialize>(&mut self, bytes: &[u8]) -> Option<T> {
         (!bytes.is_empty()).then(|| self.check(bytes))
     }
 
