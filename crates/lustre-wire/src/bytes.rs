@@ -68,6 +68,11 @@ pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
+/// Serialises a name, whose bytes need not be UTF-8.
+pub(crate) fn show_name<S: serde::Serializer>(name: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&name.escape_ascii())
+}
+
 /// Bytes without a meaning, which are zero from most peers. They are kept, because a value encodes
 /// to the bytes that it was decoded from.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -54,6 +54,18 @@ impl<T: Field> Content for List<T> {
     }
 }
 
+/// Requires that `magic` is next.
+pub(crate) fn expect_magic(
+    r: &mut Reader<'_>,
+    magic: u32,
+    name: &'static str,
+) -> Result<(), DecodeError> {
+    match r.u32(name)? {
+        got if got == magic => Ok(()),
+        got => Err(DecodeError::Magic { got }),
+    }
+}
+
 /// Reads values to the end of `r`.
 pub(crate) fn read_rest<T: Field>(
     r: &mut Reader<'_>,

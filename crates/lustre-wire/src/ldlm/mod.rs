@@ -11,5 +11,5 @@ pub use glimpse::{BarrierGlimpse, QuotaGlimpse};
 pub use intent::{Disposition, Intent, IntentOps, LayoutIntent, LayoutIntentFlags, LayoutIntentOp};
 pub use lock::{LockDesc, LockFlags, LockReply, LockRequest};
 pub use lvb::{BarrierLvb, Nanoseconds, OstLvb, QuotaLvb};
-pub use policy::{Extent, Flock, InodeBits, Inodebits, Policy, TypedPolicy};
+pub use policy::{Extent, Flock, InodeBits, InodebitsPolicy, Policy, TypedPolicy};
 pub use resource::{ConfigLock, LockMode, LockType, ResourceDesc, ResourceId};

@@ -56,7 +56,7 @@ impl Extent {
 /// Parts of the state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
-pub struct Inodebits {
+pub struct InodebitsPolicy {
     pub bits: InodeBits,
     /// In requests the bits that are wanted only if they are free; in callbacks, converts and
     /// replies to requests that wait, those to give up.
@@ -87,7 +87,7 @@ pub struct Flock {
 pub enum TypedPolicy {
     Extent(Extent),
     Flock(Flock),
-    Inodebits(Inodebits),
+    Inodebits(InodebitsPolicy),
     /// Plain locks cover their resource.
     Other(Policy),
 }
@@ -106,9 +106,9 @@ impl Policy {
     }
 
     /// Returns the bits of an inodebits lock.
-    pub fn inodebits(self) -> Inodebits {
+    pub fn inodebits(self) -> InodebitsPolicy {
         let ([bits, try_bits, gid], [_, initiator]) = (self.words, self.halves);
-        Inodebits { bits: InodeBits(bits), try_bits: InodeBits(try_bits), gid, initiator }
+        InodebitsPolicy { bits: InodeBits(bits), try_bits: InodeBits(try_bits), gid, initiator }
     }
 
     /// Returns the meaning for a resource of type `kind`.
@@ -134,8 +134,9 @@ impl From<Flock> for Policy {
     }
 }
 
-impl From<Inodebits> for Policy {
-    fn from(Inodebits { bits, try_bits, gid, initiator }: Inodebits) -> Self {
+impl From<InodebitsPolicy> for Policy {
+    fn from(policy: InodebitsPolicy) -> Self {
+        let InodebitsPolicy { bits, try_bits, gid, initiator } = policy;
         Self { words: [bits.0, try_bits.0, gid], halves: [0, initiator] }
     }
 }
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(policy.typed(LockType::FLOCK), TypedPolicy::Flock(flock));
         assert_eq!(Policy::from(flock), policy);
         let try_bits = InodeBits::LAYOUT | InodeBits::DOM;
-        let bits = Inodebits { bits: InodeBits::UPDATE, try_bits, gid: 3, initiator: 5 };
+        let bits = InodebitsPolicy { bits: InodeBits::UPDATE, try_bits, gid: 3, initiator: 5 };
         assert_eq!(policy.typed(LockType::IBITS), TypedPolicy::Inodebits(bits));
         assert_eq!(Policy::from(bits), policy);
         assert_eq!(policy.typed(LockType::PLAIN), TypedPolicy::Other(policy));

@@ -7,9 +7,9 @@
 //! kind of a record shows; the order of the message does not matter. Spec: ptlrpc-ldlm-mgs §29.3.
 
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::RecordKind;
+use super::{RecordBody, RecordKind};
 use crate::{Bytes, Content};
 
 /// A record of a log.
@@ -71,16 +71,31 @@ impl Field for LogRecord {
 }
 
 /// Records of a log, as many as a reader gets at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogBlock {
     /// The order of the log.
-    #[serde(skip)]
     pub order: Order,
     /// The records. The first ones may have smaller indices than the wanted one.
     pub records: Vec<LogRecord>,
     /// Unused room.
-    #[serde(skip)]
     pub rest: Bytes,
+}
+
+impl Serialize for LogBlock {
+    /// Shows what the records say.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown {
+            index: u32,
+            kind: RecordKind,
+            body: RecordBody,
+        }
+        let shown = |record: &LogRecord| {
+            let LogRecord { index, kind, .. } = *record;
+            Shown { index, kind, body: record.typed(self.order) }
+        };
+        serializer.collect_seq(self.records.iter().map(shown))
+    }
 }
 
 impl Content for LogBlock {
@@ -125,6 +140,7 @@ pub(super) fn order_of(bytes: &[u8]) -> Result<Order, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llog::config::Config;
     use crate::testing::{check_any, check_example};
 
     fn record(index: u32) -> LogRecord {
@@ -142,6 +158,16 @@ mod tests {
         }
         assert_eq!(check_example::<LogBlock>(&[0; 40]).records, []);
         check_any::<LogBlock>(&[]);
+    }
+
+    #[test]
+    fn a_block_serialises_as_what_its_records_say() {
+        let config = Config::Detach { device: "lv-clilov".to_owned() };
+        let body = Bytes(config.record(Order::Little).to_bytes());
+        let records = vec![LogRecord { body, ..record(7) }];
+        let json = serde_json::json!(LogBlock { records, ..LogBlock::default() });
+        let body = serde_json::json!({ "detach": { "device": "lv-clilov" } });
+        assert_eq!(json, serde_json::json!([{ "index": 7, "kind": "CONFIG", "body": body }]));
     }
 
     #[test]

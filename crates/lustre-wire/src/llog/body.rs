@@ -3,6 +3,8 @@
 use fulmar_wire::{wire_enum, wire_flags, wire_struct};
 use serde::Serialize;
 
+use crate::Padding;
+
 wire_struct! {
     /// The identity of a log: 20 bytes. Spec: ptlrpc-ldlm-mgs §29.1.
     #[doc(alias = "llog_logid")]
@@ -12,6 +14,21 @@ wire_struct! {
         pub object: u64,
         pub seq: u64,
         pub generation: u32,
+    }
+}
+
+wire_struct! {
+    /// A record of a log: 32 bytes. Very old servers returned them for objects to destroy.
+    /// Spec: ptlrpc-ldlm-mgs §11.1.
+    #[doc(alias = "llog_cookie")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[allow(missing_docs)]
+    pub struct LogCookie {
+        pub log: LogId,
+        pub subsystem: u32,
+        pub index: u32,
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<4>,
     }
 }
 
@@ -82,5 +99,5 @@ wire_struct! {
 mod tests {
     use super::*;
 
-    crate::testing::sizes! { LogId = 20, LogRequest = 48 }
+    crate::testing::sizes! { LogId = 20, LogCookie = 32, LogRequest = 48 }
 }

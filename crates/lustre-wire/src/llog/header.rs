@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::block::order_of;
 use super::{LogFlags, RecordKind};
+use crate::content::expect_magic;
 use crate::{Bytes, Content, Text};
 
 /// The first record of a log, 8192 bytes: which of its records are live.
@@ -64,10 +65,7 @@ impl Content for LogHeader {
             return Err(DecodeError::Range { field: "LogHeader.len", got: len.into() });
         }
         let index = r.u32("LogHeader.index")?;
-        match r.u32("LogHeader.kind")? {
-            kind if kind == RecordKind::HEADER.0 => {}
-            got => return Err(DecodeError::Magic { got }),
-        }
+        expect_magic(r, RecordKind::HEADER.0, "LogHeader.kind")?;
         let header = Self {
             order,
             index,

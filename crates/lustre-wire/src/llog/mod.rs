@@ -7,6 +7,8 @@ mod header;
 mod record;
 
 pub use block::{LogBlock, LogRecord};
-pub use body::{LogContext, LogFlags, LogId, LogRequest};
+pub use body::{LogContext, LogCookie, LogFlags, LogId, LogRequest};
 pub use header::LogHeader;
-pub use record::{CatalogEntry, RecordKind, SetAttr64, Unlink64};
+pub use record::{
+    CatalogEntry, ChangelogUser, NamedChangelogUser, RecordBody, RecordKind, SetAttr64, Unlink64,
+};

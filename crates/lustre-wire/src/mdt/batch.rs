@@ -9,6 +9,7 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_struct};
 use serde::Serialize;
 
+use crate::content::expect_magic;
 use crate::{Bytes, Content, Padding};
 
 /// The first buffer of a batch: 24 bytes and the data of a small batch.
@@ -39,7 +40,7 @@ impl BatchHeader {
 impl Content for BatchHeader {
     fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, order);
-        expect_magic(r, Self::MAGIC)?;
+        expect_magic(r, Self::MAGIC, "batch.magic")?;
         Ok(Self {
             buffers: r.u32("BatchHeader.buffers")?,
             inline_len: r.u32("BatchHeader.inline_len")?,
@@ -96,7 +97,7 @@ macro_rules! batch_data {
         impl Content for $name {
             fn decode(bytes: &[u8], order: Order) -> Result<Self, DecodeError> {
                 let r = &mut Reader::new(bytes, order);
-                expect_magic(r, Self::MAGIC)?;
+                expect_magic(r, Self::MAGIC, "batch.magic")?;
                 Ok(Self {
                     count: r.u16(concat!(stringify!($name), ".count"))?,
                     padding: Field::read(r, concat!(stringify!($name), ".padding"))?,
@@ -124,13 +125,6 @@ batch_data! {
     /// The reply to a batch: the replies to the sub-requests that were completed.
     #[doc(alias = "batch_update_reply")]
     BatchReply, 0x00ad_0001
-}
-
-fn expect_magic(r: &mut Reader<'_>, magic: u32) -> Result<(), DecodeError> {
-    match r.u32("batch.magic")? {
-        got if got == magic => Ok(()),
-        got => Err(DecodeError::Magic { got }),
-    }
 }
 
 #[cfg(test)]
