@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod decode;
 pub mod demo;
 mod doctor;
 mod fault;
@@ -44,6 +45,7 @@ enum Command {
     Tune(tune::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Decode(decode::Args),
     Link(Box<link::Args>),
     Interop(interop::Args),
     Sim(sim::Args),
@@ -70,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
         Command::Doctor(args) => doctor::main(args),
+        Command::Decode(args) => decode::main(&args),
         Command::Interop(args) => interop::main(&args),
         Command::Link(args) => link::main(*args),
         Command::Sim(args) => sim::main(&args),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use fulmar_wire::wire_struct;
 
+use crate::serial::as_text;
+
 wire_struct! {
     /// A file identifier (FID): 16 bytes. Spec: ptlrpc-ldlm-mgs §35.1.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +25,8 @@ impl fmt::Display for Fid {
         write!(f, "[{:#x}:{:#x}:{:#x}]", self.seq, self.oid, self.version)
     }
 }
+
+as_text!(Fid);
 
 #[cfg(test)]
 mod tests {

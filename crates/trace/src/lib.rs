@@ -20,6 +20,7 @@
 mod capture;
 mod gzip;
 pub mod lnet;
+pub mod rpc;
 mod segment;
 mod tcp;
 mod writer;

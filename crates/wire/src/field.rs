@@ -28,7 +28,7 @@ macro_rules! integers {
     )+ };
 }
 
-integers!(u8 as u8, u16 as u16, u32 as u32, u64 as u64, i64 as u64);
+integers!(u8 as u8, u16 as u16, u32 as u32, u64 as u64, i32 as u32, i64 as u64);
 
 impl<const N: usize> Field for [u8; N] {
     fn read(r: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
@@ -40,21 +40,27 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl<const N: usize> Field for [u32; N] {
-    fn read(r: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
-        let mut values = [0; N];
-        for value in &mut values {
-            *value = r.u32(name)?;
-        }
-        Ok(values)
-    }
+macro_rules! arrays {
+    ($($int:ident),+) => { $(
+        impl<const N: usize> Field for [$int; N] {
+            fn read(r: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
+                let mut values = [0; N];
+                for value in &mut values {
+                    *value = r.$int(name)?;
+                }
+                Ok(values)
+            }
 
-    fn write(&self, w: &mut Writer<'_>) {
-        for value in self {
-            w.u32(*value);
+            fn write(&self, w: &mut Writer<'_>) {
+                for value in self {
+                    w.$int(*value);
+                }
+            }
         }
-    }
+    )+ };
 }
+
+arrays!(u16, u32, u64);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
 //! Bytes to values and back: [`Reader`], [`Writer`], [`Order`], [`DecodeError`], [`Field`],
-//! [`wire_enum!`] and [`wire_struct!`].
+//! [`wire_enum!`], [`wire_flags!`] and [`wire_struct!`].
 //!
 //! Pure: bytes in, values out. These functions do not panic, whatever a peer sends.
 #![forbid(unsafe_code)]
@@ -11,6 +11,10 @@ mod order;
 mod reader;
 pub mod testing;
 mod writer;
+
+/// For the macros.
+#[doc(hidden)]
+pub use serde;
 
 pub use error::DecodeError;
 pub use field::Field;

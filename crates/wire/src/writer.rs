@@ -15,6 +15,11 @@ impl<'a> Writer<'a> {
         Self { out, order }
     }
 
+    /// Returns a writer that appends to the same vector in another order.
+    pub fn in_order(&mut self, order: Order) -> Writer<'_> {
+        Writer { out: self.out, order }
+    }
+
     /// Appends bytes unchanged.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
