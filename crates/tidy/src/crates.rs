@@ -15,7 +15,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["lustre-wire"],
     &["lnd"],
     &["socklnd", "lnet", "trace"],
-    &["selftest"],
+    &["selftest", "rpc"],
     &["node"],
     &["net", "sim", "link"],
     &["study"],

@@ -14,6 +14,7 @@ pub const PURE: &[&str] = &[
     "socklnd",
     "lnet",
     "selftest",
+    "rpc",
     "trace",
     "node",
     "sim",

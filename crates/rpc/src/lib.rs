@@ -1,0 +1,9 @@
+//! Lustre's RPC layer, both ends: imports send requests to a target, services answer those of
+//! exports.
+//!
+//! Pure: events of LNet and times go in; posts to LNet and results come out.
+#![forbid(unsafe_code)]
+
+mod xid;
+
+pub use xid::{Xid, XidSource};
