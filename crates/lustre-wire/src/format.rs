@@ -8,6 +8,7 @@
 //! A message may end before the last buffer of its format, and may have more buffers, from a newer
 //! peer. An empty buffer has no value.
 
+mod bulk;
 mod field;
 mod fields;
 mod ldlm;
@@ -19,6 +20,7 @@ mod tests;
 
 use std::fmt;
 
+pub use bulk::BatchRequests;
 pub use field::{Buffer, FieldOf};
 pub use fields::*;
 pub use ldlm::*;

@@ -40,7 +40,7 @@ pub use bytes::{Bytes, Padding, Text};
 pub use content::{Content, List};
 pub use fid::Fid;
 pub use handle::Handle;
-pub use name::{Name, Names};
+pub use name::{Key, Name, Names};
 pub use nid::{LargeNid, SmallNid};
 pub use opcode::{Opcode, Service};
 pub use status::Status;

@@ -6,6 +6,7 @@ use fulmar_wire::{DecodeError, Order, Writer};
 use serde::Serialize;
 
 use crate::Content;
+use crate::bytes::until_nul;
 use crate::serial::as_text;
 
 /// Text that fills its buffer: bytes without NUL, and one NUL. Spec: ptlrpc-ldlm-mgs §4.4.
@@ -80,6 +81,41 @@ impl Content for Names {
     }
 }
 
+/// The key of a value: text, and what the sender has after it, usually one NUL.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Key(pub Vec<u8>);
+
+impl Key {
+    /// Returns the bytes before the first NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        until_nul(&self.0)
+    }
+}
+
+impl Content for Key {
+    fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
+        Ok(Self(bytes.to_vec()))
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.bytes(&self.0);
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.as_bytes().escape_ascii())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+as_text!(Key);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +134,12 @@ mod tests {
             ["\u{e9}", "a\n", "a\u{1b}[2J"].map(|text| Name::new(text).unwrap().to_string());
         assert_eq!(texts, ["\u{e9}", "a\\n", "a\\x1b[2J"]);
         assert_eq!(Name::new([0xff, b'a']).unwrap().to_string(), "\\xffa");
+    }
+
+    #[test]
+    fn a_key_keeps_what_follows_it() {
+        assert_eq!(check_example::<Key>(b"last_fid\0\0").to_string(), "last_fid");
+        assert_eq!(Key(b"evict".to_vec()).as_bytes(), b"evict");
     }
 
     #[test]

@@ -19,3 +19,8 @@ macro_rules! as_text {
 }
 
 pub(crate) use as_text;
+
+/// Serialises a number in hexadecimal: an identifier of which people compare the digits.
+pub(crate) fn hex<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:#x}"))
+}

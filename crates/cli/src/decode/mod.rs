@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use fulmar_base::Time;
 use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::message::Message;
 use fulmar_text::{Table, count, duration, left, or_unknown, printable, right};
 use fulmar_trace::lnet::{Item, parse};
 use fulmar_trace::rpc::{Calls, Rpc};
@@ -214,6 +215,20 @@ fn object(rpc: &Rpc<'_>, names: &Names, start: Time, has_messages: bool) -> Valu
     if has_messages {
         value["request"] = json!(request);
         value["reply"] = json!(reply.map(|reply| &reply.message));
+        let bulk: Vec<Value> = rpc.bulk.iter().map(|part| bulk(request, part.bytes)).collect();
+        value["bulk"] = json!(bulk);
     }
     value
+}
+
+/// A part of the bulk data: what it contains, or the length of the content of a file.
+fn bulk(request: &Message<'_>, bytes: &[u8]) -> Value {
+    let len = bytes.len();
+    match request.format().bulk(bytes).filter(|_| len > 0) {
+        None => json!({ "bytes": len }),
+        Some(field) => match field.value(bytes, request.order) {
+            Ok(value) => json!({ "bytes": len, field.name(): value }),
+            Err(error) => json!({ "bytes": len, "error": error.to_string() }),
+        },
+    }
 }

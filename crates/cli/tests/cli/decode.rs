@@ -106,6 +106,14 @@ fn messages_are_yaml() {
 }
 
 #[test]
+fn bulk_data_with_a_structure_are_shown() {
+    let (_, out, _) = run("meta", &["-v", "--opcode", "READPAGE"]);
+    assert!(out.contains("file-with-a-longish-name-17"), "{out}");
+    let nodemaps = lines("ost-join", &["--opcode", "CONFIG_READ"]);
+    assert!(nodemaps[0].contains("NODEMAP"), "{nodemaps:?}");
+}
+
+#[test]
 fn a_summary_has_counts_and_latencies() {
     let rows = lines("recovery", &["--summary"]);
     assert_eq!(rows[0], "LDLM_ENQUEUE GETATTR 83 1 - 1.57 ms 3.3 ms 153 ms 153 ms -");

@@ -1,19 +1,27 @@
 //! The names of all buffers.
 
 use super::FieldOf;
+use super::bulk::BatchRequests;
+use crate::acl::Acl;
 use crate::connect::ConnectData;
+use crate::directory::DirectoryPage;
 use crate::fld::{FldOp, SeqRanges};
+use crate::index::{IndexInfo, IndexPage};
 use crate::layout::Layout;
 use crate::ldlm::{Intent, LayoutIntent, LockReply, LockRequest, OstLvb, QuotaLvb};
-use crate::llog::{LogBlock, LogHeader, LogRequest};
+use crate::lfsck::{LfsckReply, LfsckRequest};
+use crate::llog::{LogBlock, LogCookie, LogHeader, LogRequest};
 use crate::mdt::{
     BatchBuffer, BatchHeader, BatchReply, ChangelogClear, CloseData, Fid2PathKey, Fid2PathReply,
     HsmCurrentAction, HsmProgress, HsmRequest, HsmStateSet, HsmUserItem, HsmUserState, IoEpoch,
     MdtBody, Reint, Statfs, SwapLayouts,
 };
+use crate::mgs::{ConfigRead, ConfigReadReply, NidTable, SetParam, TargetInfo, TargetNids};
 use crate::ost::{Advice, AdviceList, Fiemap, FiemapKey, IoObject, Niobuf, Obdo};
+use crate::quota::{QuotaBody, QuotaControl};
 use crate::seq::{SeqOp, SeqRange};
-use crate::{Bytes, Fid, Handle, List, Name, Names, Status, Uuid};
+use crate::update::{UpdateBuffer, UpdateHeader, UpdateReply};
+use crate::{Bytes, Fid, Handle, Key, List, Name, Names, Status, Uuid};
 
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident: $content:ty = $text:literal),+ $(,)?) => {
@@ -37,7 +45,7 @@ fields! {
     SELINUX_POLICY: Name = "selinux_policy",
 
     /// The key of a value, with its NUL.
-    KEY: Bytes = "key",
+    KEY: Key = "key",
     /// The value of a key.
     VALUE: Bytes = "value",
     /// The length of the wanted value.
@@ -95,9 +103,9 @@ fields! {
     /// The default layout of directories.
     DEFAULT_LAYOUT: Layout = "default_layout",
     /// The access control list of a file.
-    ACL: Bytes = "acl",
+    ACL: Acl = "acl",
     /// Historic.
-    LOG_COOKIES: Bytes = "log_cookies",
+    LOG_COOKIES: List<LogCookie> = "log_cookies",
     /// The name of the attribute of a security context.
     SECURITY_NAME: Name = "security_name",
     /// A security context.
@@ -160,22 +168,22 @@ fields! {
     /// Each advice.
     ADVICE: List<Advice> = "advice",
     /// A question about quota, and its answer.
-    QUOTACTL: Bytes = "quotactl",
+    QUOTACTL: QuotaControl = "quotactl",
     /// Quotas of several identifiers.
     QUOTA_ITER: Bytes = "quota_iter",
     /// Quota that is acquired or released.
-    QUOTA_BODY: Bytes = "quota_body",
+    QUOTA_BODY: QuotaBody = "quota_body",
 
     /// A target and its state.
-    TARGET_INFO: Bytes = "target_info",
+    TARGET_INFO: TargetInfo = "target_info",
     /// The NIDs of a target.
-    TARGET_NIDS: Bytes = "target_nids",
+    TARGET_NIDS: TargetNids = "target_nids",
     /// Which configuration is wanted.
-    CONFIG_BODY: Bytes = "config_body",
+    CONFIG_BODY: ConfigRead = "config_body",
     /// What was transferred.
-    CONFIG_RESULT: Bytes = "config_result",
+    CONFIG_RESULT: ConfigReadReply = "config_result",
     /// A parameter.
-    SEND_PARAM: Bytes = "send_param",
+    SEND_PARAM: SetParam = "send_param",
     /// Which log, and which part of it.
     LLOG_BODY: LogRequest = "llog_body",
     /// The header of a log.
@@ -183,7 +191,7 @@ fields! {
     /// Records of a log.
     LLOG_RECORDS: LogBlock = "llog_records",
     /// Which index, and which part of it.
-    INDEX_INFO: Bytes = "index_info",
+    INDEX_INFO: IndexInfo = "index_info",
 
     /// What is wanted of sequences.
     SEQ_OP: SeqOp = "seq_op",
@@ -194,13 +202,22 @@ fields! {
     /// Ranges of sequences.
     SEQ_RANGES: SeqRanges = "seq_ranges",
     /// Updates.
-    UPDATE_HEADER: Bytes = "update_header",
+    UPDATE_HEADER: UpdateHeader = "update_header",
     /// Where the updates are.
-    UPDATE_BUFFERS: Bytes = "update_buffers",
+    UPDATE_BUFFERS: List<UpdateBuffer> = "update_buffers",
     /// Results of updates.
-    UPDATE_REPLY: Bytes = "update_reply",
+    UPDATE_REPLY: UpdateReply = "update_reply",
     /// A check of the file system.
-    LFSCK_REQUEST: Bytes = "lfsck_request",
+    LFSCK_REQUEST: LfsckRequest = "lfsck_request",
     /// The state of a check of the file system.
-    LFSCK_REPLY: Bytes = "lfsck_reply",
+    LFSCK_REPLY: LfsckReply = "lfsck_reply",
+
+    /// Bulk data: a part of a directory.
+    DIRECTORY_PAGES: List<DirectoryPage> = "directory_pages",
+    /// Bulk data: pages of an index.
+    INDEX_PAGES: List<IndexPage> = "index_pages",
+    /// Bulk data: the NIDs of targets.
+    NID_TABLE: NidTable = "nid_table",
+    /// Bulk data: the requests of a batch.
+    BATCH_REQUESTS: BatchRequests = "batch_requests",
 }

@@ -106,5 +106,5 @@ formats! {
     LDLM_SET_INFO = Format::new(Opcode::LDLM_SET_INFO, &[&KEY, &VALUE], &[]);
 }
 
-const GETATTR_REPLY: &[&dyn Buffer] =
+pub(super) const GETATTR_REPLY: &[&dyn Buffer] =
     &[&LOCK_REPLY, &MDT_BODY, &LAYOUT, &ACL, &CAPA, &SECURITY, &DEFAULT_LAYOUT, &ENCRYPTION];

@@ -1,6 +1,6 @@
 //! Formats of requests for metadata. Spec: ptlrpc-ldlm-mgs §11.6.
 
-use super::ldlm::formats;
+use super::ldlm::{GETATTR_REPLY, formats};
 use super::*;
 use crate::Opcode;
 
@@ -133,6 +133,13 @@ formats! {
     );
     /// Several requests in one.
     MDS_BATCH = Format::new(Opcode::MDS_BATCH, &[&BATCH, &BATCH_BUFFERS], &[&BATCH_REPLY]);
+    /// A part of a batch: attributes of a file. It has no body.
+    BATCH_GETATTR = Format::new(
+        Opcode::MDS_BATCH,
+        &[&LOCK_REQUEST, &INTENT, &MDT_BODY, &CAPA, &NAME, &SECURITY_NAME],
+        GETATTR_REPLY,
+    )
+    .variant("GETATTR");
     /// The archive state of a file.
     MDS_HSM_STATE_GET =
         Format::new(Opcode::MDS_HSM_STATE_GET, &[&MDT_BODY, &CAPA], &[&MDT_BODY, &HSM_STATE]);

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ldlm::{Intent, IntentOps, LockFlags, LockRequest, LockType};
-use crate::mdt::MdtBody;
+use crate::mdt::{BatchRequest, MdtBody};
 use crate::message::{Body, Container, Head, Message};
-use crate::{Bytes, Fid, Status};
+use crate::testing::check_example;
+use crate::{Bytes, Content, Fid, Status};
 
 #[test]
 fn every_operation_has_a_format() {
@@ -17,6 +18,18 @@ fn every_operation_has_a_format() {
         assert_eq!(Format::of(opcode).opcode, opcode);
     }
     assert_eq!(Format::of(Opcode(5000)), &UNKNOWN);
+}
+
+#[test]
+fn the_requests_of_a_batch_are_in_buffers_of_4096_bytes() {
+    let request =
+        |count| BatchRequest { count, messages: Bytes(vec![0; 4088]), ..Default::default() };
+    let requests = BatchRequests(vec![request(3), request(1)]);
+    let bytes = requests.to_bytes();
+    assert_eq!(bytes.len(), 2 * BatchRequests::BUFFER_LEN);
+    assert_eq!(check_example::<BatchRequests>(&bytes), requests);
+    assert_eq!(MDS_BATCH.bulk(&bytes).map(Buffer::name), Some("batch_requests"));
+    assert!(OST_WRITE.bulk(&bytes).is_none());
 }
 
 #[test]
@@ -88,12 +101,12 @@ fn a_peer_of_the_other_byte_order_is_understood() {
 fn a_message_serialises_the_buffers_that_are_not_empty() {
     let message = Message::reply(&GETATTR, Status::failed(Errno::ENOENT))
         .with_bytes(&MDT_BODY, vec![1])
-        .with(&ACL, &Bytes(vec![0xab]));
+        .with(&ENCRYPTION, &Bytes(vec![0xab]));
     let value = serde_json::to_value(&message).unwrap();
     assert_eq!(value["body"]["status"], "ENOENT");
     assert_eq!(value["mdt_body"]["error"], "Fid.seq is cut off: 7 more bytes needed");
     let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["head", "body", "mdt_body", "acl"]);
+    assert_eq!(keys, ["head", "body", "mdt_body", "encryption"]);
 }
 
 proptest! {

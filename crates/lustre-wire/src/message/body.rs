@@ -50,14 +50,17 @@ pub struct Body {
     /// The result; in a request, the sender's process id.
     pub status: Status,
     /// The client has the replies to all requests up to this one.
+    #[serde(serialize_with = "crate::serial::hex")]
     pub last_xid: u64,
     /// The slot of a modifying request from 1 on, or 0.
     pub tag: u16,
     /// The project, if [`MessageFlags::PACK_PROJID`] is set.
     pub project: u32,
     /// In a reply, the last transaction of the target that is on disk.
+    #[serde(serialize_with = "crate::serial::hex")]
     pub last_committed: u64,
     /// In a reply, the transaction of the operation, or 0. In a replay, that of its first reply.
+    #[serde(serialize_with = "crate::serial::hex")]
     pub transno: u64,
     /// What kind of transmission this is.
     pub flags: MessageFlags,
@@ -79,6 +82,7 @@ pub struct Body {
     pub pre_versions: [u64; 4],
     /// The match bits of the reply and of the last part of the bulk data.
     #[doc(alias = "pb_mbits")]
+    #[serde(serialize_with = "crate::serial::hex")]
     pub match_bits: u64,
     /// The user, if [`MessageFlags::PACK_UID_GID`] is set.
     pub uid: u32,

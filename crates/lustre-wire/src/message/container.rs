@@ -77,8 +77,24 @@ impl<'a> Container<'a> {
         Self::decode_next(bytes).map(|(container, _)| container)
     }
 
+    /// Decodes the containers of a batch, which follow each other. Bytes after `count` of them are
+    /// ignored.
+    ///
+    /// # Errors
+    /// If one is not valid.
+    pub fn decode_batch(bytes: &'a [u8], count: u16) -> Result<Vec<Self>, DecodeError> {
+        let mut rest = bytes;
+        let mut parts = Vec::new();
+        for _ in 0..count {
+            let (part, len) = Self::decode_next(rest)?;
+            rest = rest.get(len..).unwrap_or_default();
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
     /// Decodes the container at the start of `bytes`, and returns its length.
-    pub(crate) fn decode_next(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+    fn decode_next(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut r = Reader::new(bytes, Order::Little);
         r.take("message.header", 8)?;
         let magic = r.array("message.magic")?;

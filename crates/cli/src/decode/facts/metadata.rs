@@ -38,8 +38,8 @@ impl Facts<'_> {
         if let Some(fids) = request.get(&FIDS)? {
             self.add(count(fids.0.len() as u64, "file"));
         }
-        if let Some(key) = request.bytes(&KEY) {
-            self.add(key.escape_ascii());
+        if let Some(key) = request.get(&KEY)? {
+            self.add(key);
         }
         let found = reply.map(|reply| reply.get(&MDT_BODY)).transpose()?.flatten();
         let fid = request.get(&MDT_BODY)?.map(|body| body.fid);

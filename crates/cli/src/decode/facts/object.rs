@@ -16,9 +16,8 @@ impl Facts<'_> {
         request: &Message<'_>,
         reply: Option<&Message<'_>>,
     ) -> Result<(), DecodeError> {
-        if let Some(key) = request.bytes(&KEY) {
-            let text = key.split(|&byte| byte == 0).next().unwrap_or_default();
-            self.add(text.escape_ascii());
+        if let Some(key) = request.get(&KEY)? {
+            self.add(key);
         }
         let answer = reply.map(|reply| reply.get(&OST_BODY)).transpose()?.flatten();
         if let Some(object) = request.get(&OST_BODY)? {

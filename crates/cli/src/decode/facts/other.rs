@@ -1,7 +1,8 @@
 //! Facts about connections, logs, configuration and sequences.
 
 use fulmar_lustre_wire::format::{
-    CONNECT_DATA, FLD_OP, LLOG_BODY, LLOG_HEADER, LLOG_RECORDS, NAME, SEQ_OP, SEQ_RANGE, SEQ_RANGES,
+    CONFIG_BODY, CONNECT_DATA, FLD_OP, LLOG_BODY, LLOG_HEADER, LLOG_RECORDS, NAME, QUOTA_BODY,
+    SEQ_OP, SEQ_RANGE, SEQ_RANGES, TARGET_INFO,
 };
 use fulmar_lustre_wire::message::{ConnectOpFlags, Message};
 use fulmar_text::{bytes, count};
@@ -53,6 +54,20 @@ impl Facts<'_> {
             if log.index > 0 {
                 self.add(format_args!("from record {}", log.index));
             }
+        }
+        if let Some(target) = request.get(&TARGET_INFO)? {
+            let names = [target.file_system.to_string(), target.name.to_string()];
+            // A new target has no name yet.
+            self.add(names.iter().rev().find(|name| !name.is_empty()).cloned().unwrap_or_default());
+            self.add(format_args!("index {}", target.index));
+            self.add(target.flags);
+        }
+        if let Some(read) = request.get(&CONFIG_BODY)? {
+            self.add(format_args!("{} {:?} from {:#x}", read.name, read.kind, read.offset));
+        }
+        if let Some(quota) = request.get(&QUOTA_BODY)? {
+            self.add(format_args!("{} of {}", quota.id, quota.index));
+            self.add(quota.flags);
         }
         if let Some(op) = request.get(&SEQ_OP)? {
             self.add(format_args!("{op:?}"));
