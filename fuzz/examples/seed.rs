@@ -7,7 +7,9 @@ use std::{env, fs, io};
 
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::selftest::Message;
+use fulmar_lustre_wire::format::Format;
 use fulmar_trace::lnet::{Item, Kind, parse};
+use fulmar_trace::rpc::{Calls, Rpc};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, decompress};
 
 /// Longer inputs only slow down the fuzzer.
@@ -23,11 +25,16 @@ fn main() -> io::Result<()> {
         }
         let file = decompress(&file).expect("the traces are complete");
         let capture = Capture::read(&file).expect("the traces are captures");
+        let mut items = vec![];
         for connection in Conversation::of(&capture).connections {
-            for item in parse(&connection) {
-                add_item(&corpus, &item)?;
-            }
+            items.extend(parse(&connection));
             add_streams(&corpus, &connection)?;
+        }
+        for item in &items {
+            add_item(&corpus, item)?;
+        }
+        for rpc in &Calls::of(&items).rpcs {
+            add_rpc(&corpus, rpc)?;
         }
     }
     for (target, text) in TEXTS {
@@ -56,6 +63,30 @@ fn add_item(corpus: &Path, item: &Item) -> io::Result<()> {
         }
         Kind::Incomplete | Kind::Malformed(_) => Ok(()),
     }
+}
+
+/// Adds the messages of an RPC, and each buffer with the format and its place.
+fn add_rpc(corpus: &Path, rpc: &Rpc<'_>) -> io::Result<()> {
+    let format = rpc.request.message.format();
+    let number = Format::ALL.iter().position(|other| *other == format).unwrap_or_default() as u8;
+    let add_buffer = |place: usize, bytes: &[u8]| match bytes.len() {
+        1..=LEN_MAX => {
+            add_seed(corpus, "decode_lustre_buffer", &[&[number, place as u8], bytes].concat())
+        }
+        _ => Ok(()),
+    };
+    for packet in [&rpc.request].into_iter().chain(rpc.reply()) {
+        if packet.bytes.len() <= LEN_MAX {
+            add_seed(corpus, "decode_lustre_message", packet.bytes)?;
+        }
+        for (place, (_, bytes)) in packet.message.buffers().enumerate() {
+            add_buffer(place, bytes)?;
+        }
+    }
+    rpc.bulk.iter().filter(|part| format.bulk(part.bytes).is_some()).try_for_each(|part| {
+        // The first place is that of another buffer, which is decoded too.
+        add_buffer(0, part.bytes)
+    })
 }
 
 /// Adds the bytes of each side as seeds for the machine on the other side.

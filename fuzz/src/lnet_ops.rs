@@ -460,6 +460,8 @@ impl World {
                     self.copying.push(copy);
                 }
                 Output::Event { service, event, bytes } => self.handle(service, &event, &bytes),
+                // The owner reports no message that waits.
+                Output::ReportWaiting { .. } => {}
                 Output::Allocate { .. } | Output::Release { .. } => {}
                 Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
             }

@@ -261,7 +261,7 @@ impl Pair {
                     self.dropped.insert(message);
                 }
             }
-            Output::Path { .. } | Output::Notice(_) => {}
+            Output::Path { .. } | Output::Waiting { .. } | Output::Notice(_) => {}
         }
     }
 
