@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fulmar_lustre_wire::directory::DirectoryPage;
 use fulmar_lustre_wire::format::{
     BATCH, BATCH_GETATTR, BATCH_REPLY, BATCH_REQUESTS, Buffer, DIRECTORY_PAGES, ENQUEUE_GETXATTR,
-    INDEX_PAGES, LLOG_RECORDS, NID_TABLE, UNKNOWN,
+    INDEX_PAGES, LLOG_RECORDS, MDT_BODY, NID_TABLE, OST_BODY, UNKNOWN,
 };
 use fulmar_lustre_wire::index::IndexPage;
 use fulmar_lustre_wire::llog::RecordBody;
@@ -54,6 +54,9 @@ fn problems(packet: &Packet<'_>) -> Vec<String> {
         add("encodes to other bytes".to_owned());
     }
     assert_eq!(Message::decode(&again).map(|m| m.answering(format)).as_ref(), Ok(message));
+    if !has_known_bits(message) {
+        add("has bits without a name".to_owned());
+    }
     for (place, (field, bytes)) in message.buffers().enumerate() {
         match field {
             _ if bytes.is_empty() => {}
@@ -66,6 +69,17 @@ fn problems(packet: &Packet<'_>) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Returns whether each bit that says which attributes are valid, and each flag of an object, has a
+/// name.
+fn has_known_bits(message: &Message<'_>) -> bool {
+    let file = message.get(&MDT_BODY).unwrap().is_none_or(|body| body.valid.unknown().0 == 0);
+    let object = message
+        .get(&OST_BODY)
+        .unwrap()
+        .is_none_or(|object| object.valid.unknown().0 == 0 && object.flags.flags.unknown().0 == 0);
+    file && object
 }
 
 /// Returns how a buffer changes when it is decoded and encoded.
