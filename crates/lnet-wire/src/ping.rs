@@ -11,7 +11,7 @@
 //! entries follow. The primary NID is entry 1, or the first large entry. Spec: lnet-wire §9.3 to
 //! §9.5.
 
-use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum};
+use fulmar_wire::{DecodeError, Order, Reader, Writer, wire_enum, wire_flags};
 
 use crate::nid::{Nid, Pid};
 
@@ -25,43 +25,25 @@ wire_enum! {
     }
 }
 
-/// The features of a node: a set of bits. Unknown bits are kept and ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features(pub u32);
-
-impl Features {
-    /// Never set by current nodes.
-    pub const BASE: Self = Self(0x01);
-    /// Entries have a status. Info without it is rejected.
-    pub const NI_STATUS: Self = Self(0x02);
-    /// The node does not route.
-    pub const RTE_DISABLED: Self = Self(0x04);
-    /// All listed NIDs may be used interchangeably.
-    pub const MULTI_RAIL: Self = Self(0x08);
-    /// The node accepts pushes and its NID list may be adopted.
-    pub const DISCOVERY: Self = Self(0x10);
-    /// Large entries follow the small ones.
-    pub const LARGE_ADDR: Self = Self(0x20);
-    /// The first large entry is the primary NID.
-    pub const PRIMARY_LARGE: Self = Self(0x40);
-    /// LND metadata follows the entries.
-    pub const METADATA: Self = Self(0x80);
-
-    /// Returns whether every bit of `other` is set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns the union of both sets.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns the set without the bits of `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
+wire_flags! {
+    /// The features of a node. Unknown bits are kept and ignored.
+    pub struct Features(u32) {
+        /// Never set by current nodes.
+        BASE = 0x01,
+        /// Entries have a status. Info without it is rejected.
+        NI_STATUS = 0x02,
+        /// The node does not route.
+        RTE_DISABLED = 0x04,
+        /// All listed NIDs may be used interchangeably.
+        MULTI_RAIL = 0x08,
+        /// The node accepts pushes and its NID list may be adopted.
+        DISCOVERY = 0x10,
+        /// Large entries follow the small ones.
+        LARGE_ADDR = 0x20,
+        /// The first large entry is the primary NID.
+        PRIMARY_LARGE = 0x40,
+        /// LND metadata follows the entries.
+        METADATA = 0x80,
     }
 }
 
