@@ -113,18 +113,20 @@ impl Rx {
         }
     }
 
-    /// Reads once, by way of `scratch` where that must be.
+    /// Reads once, by way of `scratch` where that must be; of small messages at most `most` bytes.
     pub(crate) fn step(
         &mut self,
         node: &Arc<Shared>,
         conn: &Arc<Conn>,
         scratch: &mut Scratch,
+        most: usize,
     ) -> Step {
         let small = self.is_small();
         let (wanted, result) = match &self.next {
             Next::Pause => return Step::Paused,
             Next::Bytes(count) => {
-                let len = if small { SCRATCH } else { (*count).min(SCRATCH) };
+                // One message must be taken whole.
+                let len = if small { most.max(*count) } else { *count }.min(SCRATCH);
                 let mut sinks = Sinks::new();
                 sinks.push_bytes(&mut scratch[..len]);
                 (len, sys::receive(conn.socket(), &sinks))

@@ -40,6 +40,8 @@ pub(crate) struct Thread {
     timers: Timers<Timer>,
     /// Slots with more to read than their share of a round.
     hungry: Vec<usize>,
+    /// How many slots are served in this round.
+    ready: usize,
     scratch: Box<Scratch>,
     spin: Spin,
     exit: bool,
@@ -98,6 +100,7 @@ impl Thread {
             timed: BTreeMap::new(),
             timers: Timers::default(),
             hungry: Vec::new(),
+            ready: 0,
             scratch: Box::new([0; SCRATCH]),
             spin: Spin::default(),
             exit: false,
@@ -129,6 +132,7 @@ impl Thread {
 
     fn round(&mut self, events: &mut Vec<epoll::Event>) {
         self.wait(events);
+        self.ready = events.len() + self.hungry.len();
         for event in events.drain(..) {
             if event.data.u64() != WAKE {
                 self.handle_ready(event.data.u64() as usize, event.flags);
@@ -226,12 +230,12 @@ impl Thread {
             // It continues when the others were served.
             return;
         }
-        let mut share = Share::default();
+        let mut share = Share::of_each(self.ready);
         loop {
             if conn.is_ended() {
                 return;
             }
-            let step = rx.step(node, conn, &mut self.scratch);
+            let step = rx.step(node, conn, &mut self.scratch, share.small());
             self.spin.note(rx.is_small());
             let len = match step {
                 Step::More(len) => len,
