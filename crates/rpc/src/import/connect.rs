@@ -30,8 +30,7 @@ impl Import {
     ) {
         match self.granted_by(arrival) {
             Ok((body, data)) => {
-                self.handshake = None;
-                self.timers.clear(Timer::Answer);
+                self.end_handshake();
                 let portal = self.target.kind.portal();
                 let trip = now.since(sent);
                 self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
@@ -107,7 +106,7 @@ impl Import {
 
     /// Takes the failure of an attempt to connect.
     pub(super) fn connect_failed(&mut self, now: Time, xids: &mut XidSource, errno: Errno) {
-        self.abandon_connect();
+        self.end_handshake();
         match errno {
             Errno::EBUSY | Errno::EAGAIN | Errno::EALREADY => {
                 self.set_state(State::Disconnected(errno));

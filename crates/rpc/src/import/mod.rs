@@ -272,7 +272,7 @@ impl Import {
             return;
         }
         let was_full = self.state == State::Full;
-        self.abandon_connect();
+        self.end_handshake();
         self.fail_all(Errno::ESHUTDOWN);
         self.timers = Timers::default();
         match was_full {
@@ -377,13 +377,13 @@ impl Import {
     }
 
     fn closed(&mut self) {
-        self.abandon_connect();
+        self.end_handshake();
         self.timers = Timers::default();
         self.set_state(State::Closed(Errno::ESHUTDOWN));
     }
 
-    /// Stops to expect an answer to a connect or disconnect.
-    fn abandon_connect(&mut self) {
+    /// Expects no further answer to a connect or disconnect.
+    fn end_handshake(&mut self) {
         self.timers.clear(Timer::Answer);
         if let Some(Handshake::Connect { id, .. } | Handshake::Disconnect { id }) =
             self.handshake.take()

@@ -86,6 +86,7 @@ impl Rig {
         reply.body.connect_flags = flags;
         reply.body.service_time = 1;
         self.reply(connect, 0, &reply.to_bytes());
+        self.import.outputs.retain(|output| *output != Output::Withdraw(connect.id));
     }
 
     /// Answers a connect or a request with an error.

@@ -60,6 +60,7 @@ fn connects_are_those_of_a_real_client() {
 
         let reply = rpc.reply().expect("it was answered");
         rig.reply(&connect, reply.offset as usize, reply.bytes);
+        assert_eq!(rig.next(), Output::Withdraw(connect.id));
         assert_eq!(rig.states(), [State::Full]);
         let granted = reply.message.require(&CONNECT_DATA).unwrap();
         assert_eq!(rig.import.granted(), &granted);
