@@ -4,6 +4,9 @@
 //! Pure: events of LNet and times go in; posts to LNet and results come out.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod import;
+pub mod timeouts;
 mod xid;
 
 pub use xid::{Xid, XidSource};

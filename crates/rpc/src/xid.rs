@@ -20,8 +20,8 @@ impl XidSource {
         Self { next: (seconds << 20) & !(Self::STEP - 1) }
     }
 
-    /// Returns the next XID.
-    pub fn next(&mut self) -> Xid {
+    /// Returns an XID that is higher than all others.
+    pub fn allocate(&mut self) -> Xid {
         self.next += Self::STEP;
         Xid(self.next)
     }
@@ -34,9 +34,9 @@ mod tests {
     #[test]
     fn xids_increase_by_128_and_a_later_life_begins_above() {
         let mut xids = XidSource::new(1_700_000_000);
-        let (first, second) = (xids.next(), xids.next());
+        let (first, second) = (xids.allocate(), xids.allocate());
         assert_eq!(second.0 - first.0, 128);
         assert_eq!(first.0 % 128, 0);
-        assert!(XidSource::new(1_700_000_001).next() > second);
+        assert!(XidSource::new(1_700_000_001).allocate() > second);
     }
 }
