@@ -80,9 +80,10 @@ impl Lnet {
         }
     }
 
-    /// Pings a NID that a peer has listed and that has not named its peer, unless that is being done.
-    pub(super) fn verify_nid(&mut self, now: Time, id: PeerNiId) {
-        self.ask_nid(now, id, self.peers.needs_verification(id));
+    /// Pings a NID that a peer has listed and that has not named its peer, unless that is being done;
+    /// from `source`, if that is given and on its network.
+    pub(super) fn verify_nid(&mut self, now: Time, id: PeerNiId, source: Option<Nid>) {
+        self.ask_nid(now, id, source, self.peers.needs_verification(id));
     }
 
     /// Pings a known peer. One without a NID on our networks is discovered again: the path to such a
@@ -90,25 +91,27 @@ impl Lnet {
     pub(super) fn ask_peer(&mut self, now: Time, peer: PeerId) {
         let near = self.contact(peer).filter(|nid| self.is_local(nid.net()));
         match near.and_then(|nid| self.peers.find(nid)) {
-            Some(id) => self.ask_nid(now, id, self.peers.may_ask(id)),
+            Some(id) => self.ask_nid(now, id, None, self.peers.may_ask(id)),
             None => self.peers.discover_again(peer),
         }
     }
 
     /// Pings a NID for its peer, with room for so many bytes of ping info.
     #[inline]
-    fn ask_nid(&mut self, now: Time, id: PeerNiId, asked: Option<(Nid, u32)>) {
+    fn ask_nid(&mut self, now: Time, id: PeerNiId, source: Option<Nid>, asked: Option<(Nid, u32)>) {
         let Some((nid, len)) = asked else { return };
         if !self.is_reachable(nid) {
             return self.peers.verification_ended(id, Err(Errno::EHOSTUNREACH));
         }
         self.peers.verification_begun(id);
-        self.begin_ping(now, Owner::Verification(id), None, ProcessId::lustre(nid), len);
+        let source = source.filter(|own| own.net() == nid.net());
+        self.begin_ping(now, Owner::Verification(id), source, ProcessId::lustre(nid), len);
     }
 
     /// Lets a message wait until the NID that it is for has named its peer.
     pub(super) fn await_verification(&mut self, now: Time, message: MessageId, id: PeerNiId) {
-        self.verify_nid(now, id);
+        let source = self.messages.live(message).source;
+        self.verify_nid(now, id, source);
         match self.peers.await_verification(message, id) {
             Ok(()) => self.messages.live(message).stage = Stage::Parked,
             Err(errno) => self.finalize_send(now, message, Err(errno)),

@@ -58,7 +58,7 @@ impl Lnet {
                     self.move_gateway(from, into);
                     self.work.push_back(Work::Pushes(from));
                 }
-                peers::Output::Verify(id) => self.verify_nid(now, id),
+                peers::Output::Verify(id) => self.verify_nid(now, id, None),
                 peers::Output::Ask(peer) => self.ask_peer(now, peer),
                 peers::Output::Separated(peer) => {
                     if self.routing.is_gateway(peer) {

@@ -70,7 +70,8 @@ impl Lnet {
             false => self.peers.find(header.source),
         };
         if let Some(source) = source {
-            self.verify_nid(now, source);
+            let pair = (header.source == arrival.from).then_some(arrival.ni);
+            self.verify_nid(now, source, pair);
         }
         Ok(sender)
     }

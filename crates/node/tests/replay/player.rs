@@ -19,6 +19,7 @@ use fulmar_lnet::{
     ServiceId, views,
 };
 use fulmar_lnet_wire::header::HeaderForm;
+use fulmar_lnet_wire::ping::{Features, NiEntry, NiStatus, PingInfo};
 use fulmar_lnet_wire::selftest::{BULK_PORTAL, REQUEST_PORTAL};
 use fulmar_lnet_wire::socklnd::FrameHeader;
 use fulmar_lnet_wire::{
@@ -499,6 +500,43 @@ impl<'a> Player<'a> {
             }
             _ => {}
         }
+        self.drain();
+        self.answer_verification();
+    }
+
+    /// Answers the ping of a NID that its peer has only listed, which comes before a message for it.
+    fn answer_verification(&mut self) {
+        let peers = self.node.lnet().peers();
+        let listed = |nid: Nid| {
+            let has = |peer: &&views::Peer| peer.nis.iter().any(|ni| ni.nid == nid);
+            peers.iter().find(has).filter(|peer| peer.primary != nid)
+        };
+        let found = self.sent.iter().enumerate().find_map(|(index, sent)| {
+            let peer = is_ping(&sent.header).then(|| listed(sent.header.target))??;
+            Some((index, peer.nis.iter().map(|ni| ni.nid).collect::<Vec<_>>()))
+        });
+        let Some((index, nids)) = found else { return };
+        let Sent { conn, header, .. } = self.sent.remove(index);
+        let Body::Get { reply, .. } = header.body else { unreachable!("a ping is a GET") };
+        let features = Features::NI_STATUS | Features::MULTI_RAIL | Features::DISCOVERY;
+        let entry = |nid| NiEntry { nid, status: NiStatus::UP };
+        let entries = nids.into_iter().map(entry).collect();
+        let info = PingInfo { features, pid: Pid::LUSTRE, sequence: 1, entries };
+        let mut payload = Vec::new();
+        info.encode(Order::Little, &mut payload);
+        let answer = Header {
+            target: header.source,
+            source: header.target,
+            target_pid: header.source_pid,
+            source_pid: header.target_pid,
+            payload_len: payload.len() as u32,
+            body: Body::Reply { handle: reply },
+        };
+        let mut bytes = Vec::new();
+        FrameHeader::lnet().encode(Order::Little, &mut bytes);
+        answer.encode(HeaderForm::Small, &mut bytes);
+        bytes.extend(payload);
+        self.feed(conn, &bytes);
         self.drain();
     }
 
