@@ -4,7 +4,15 @@
 //! Pure: events of LNet and times go in; posts to LNet and results come out.
 #![forbid(unsafe_code)]
 
+pub mod export;
+mod handles;
 pub mod timeouts;
 mod xid;
 
+use fulmar_lustre_wire::connect::Release;
+
+pub use handles::HandleSource;
 pub use xid::{Xid, XidSource};
+
+/// The release of Lustre whose protocol this is.
+pub const RELEASE: Release = Release::new(2, 17, 57, 0);
