@@ -6,6 +6,7 @@
 
 pub mod export;
 mod handles;
+pub mod service;
 pub mod timeouts;
 mod xid;
 

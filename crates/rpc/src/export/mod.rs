@@ -13,6 +13,7 @@
 //! ended with it.
 
 mod connect;
+mod offer;
 mod replies;
 mod requests;
 mod table;
@@ -25,6 +26,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::{Handle, Opcode, Uuid};
 
 pub use connect::{Admission, Connect};
+pub use offer::Offer;
 use replies::{Replies, Seen};
 pub use requests::Verdict;
 pub use table::{ExportLimits, Exports};

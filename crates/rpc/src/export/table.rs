@@ -142,9 +142,6 @@ impl Exports {
         if connect.handle != handle && in_progress(handle) {
             return Err(Errno::EBUSY);
         }
-        if is_kept {
-            export.connection_count = 0;
-        }
         export.is_connecting = true;
         Ok(Some(Admission { export: handle, is_reconnect: true, is_new: false, evicted: None }))
     }
@@ -174,7 +171,8 @@ impl Exports {
     /// Completes a connect that the target has granted.
     ///
     /// # Errors
-    /// EALREADY if a later attempt of the client has succeeded; ENODEV if the export is gone.
+    /// EALREADY if a later attempt of the client has succeeded; ENODEV if the export is gone. The
+    /// connect is then to be [`refused`](Exports::refused).
     pub fn connected(
         &mut self,
         now: Time,
@@ -184,7 +182,9 @@ impl Exports {
     ) -> Result<(), Errno> {
         let export = self.by_handle.get_mut(&handle).ok_or(Errno::ENODEV)?;
         export.is_connecting = false;
-        if export.connection_count >= connect.count {
+        // A metadata target counts from 1 again after a restart.
+        let last = if connect.is_from_mdt() { 0 } else { export.connection_count };
+        if last >= connect.count {
             return Err(Errno::EALREADY);
         }
         let old = std::mem::replace(&mut export.peer, connect.peer);
