@@ -4,8 +4,10 @@
 //! Pure: events of LNet and times go in; posts to LNet and results come out.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod export;
 mod handles;
+pub mod import;
 pub mod service;
 pub mod timeouts;
 mod xid;

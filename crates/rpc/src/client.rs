@@ -1,0 +1,272 @@
+//! The client side of RPC as a service of LNet: imports, and the descriptors of their messages.
+//!
+//! For each transmission it posts a match entry for the reply, only for the node of the target, and
+//! then the PUT of the request. Early replies and the reply arrive in the same memory, at offsets
+//! that the sender chooses. Spec: ptlrpc-ldlm-mgs §1.1, §7.3.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fulmar_base::{BufferId, Errno, Table, Time};
+use fulmar_lnet::{
+    Bound, Event, EventKind, Md, MdId, MdOptions, Me, MePosition, Memory, Op, Put, Service,
+    ServiceConfig, ServiceOutput,
+};
+use fulmar_lustre_wire::message::Message;
+
+use crate::XidSource;
+use crate::import::{
+    Arrival, Import, Output, Request, RequestId, State, Target, Transmission, TransmissionId,
+};
+
+/// An import of a client. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImportId(pub u64);
+
+/// What the host of a client must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A request has ended: see [`Output::Done`].
+    Done {
+        /// The import that it was for.
+        import: ImportId,
+        /// Which.
+        request: RequestId,
+        /// The reply, or why there is none.
+        result: Result<Box<Message<'static>>, Errno>,
+    },
+    /// The state of an import has changed.
+    State {
+        /// Which import.
+        import: ImportId,
+        /// Its state.
+        state: State,
+    },
+}
+
+/// The imports of one node.
+#[derive(Debug)]
+pub struct Client {
+    xids: XidSource,
+    imports: BTreeMap<ImportId, Import>,
+    next_import: u64,
+    /// What LNet still uses.
+    posted: Table<Posted>,
+    /// The memory for replies, by the transmissions that they are expected to.
+    replies: BTreeMap<(ImportId, TransmissionId), u64>,
+    outputs: VecDeque<ServiceOutput<Notice>>,
+}
+
+/// A descriptor of a transmission, until LNet has unlinked it.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    import: ImportId,
+    transmission: TransmissionId,
+    part: Part,
+    /// Known after the post.
+    md: Option<MdId>,
+    /// Whether it is not needed any more.
+    is_withdrawn: bool,
+}
+
+/// The descriptors of a transmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Reply,
+    Request,
+}
+
+impl Client {
+    /// Options of the service for LNet.
+    pub const CONFIG: ServiceConfig = ServiceConfig { own_nids_are_loopback: true };
+
+    /// Returns a client without imports, at `seconds` of wall clock since 1970.
+    pub fn new(seconds: u64) -> Self {
+        Self {
+            xids: XidSource::new(seconds),
+            imports: BTreeMap::new(),
+            next_import: 0,
+            posted: Table::default(),
+            replies: BTreeMap::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Adds an import, and connects it.
+    ///
+    /// # Panics
+    /// If the target has no NID.
+    pub fn connect(&mut self, now: Time, target: Target) -> ImportId {
+        let id = ImportId(self.next_import);
+        self.next_import += 1;
+        self.imports.insert(id, Import::new(target));
+        self.with(id, |import, xids| import.connect(now, xids));
+        id
+    }
+
+    /// Sends a request; [`Notice::Done`] follows. `None` if there is no such import.
+    pub fn request(&mut self, now: Time, id: ImportId, request: Request) -> Option<RequestId> {
+        self.with(id, |import, xids| import.request(now, xids, request))
+    }
+
+    /// Ends the connection of an import; [`State::Closed`] follows, unless it is closed already.
+    pub fn disconnect(&mut self, now: Time, id: ImportId) {
+        self.with(id, |import, xids| import.disconnect(now, xids));
+    }
+
+    /// Returns an import.
+    pub fn import(&self, id: ImportId) -> Option<&Import> {
+        self.imports.get(&id)
+    }
+
+    /// Removes an import that is closed, and returns whether it was.
+    pub fn remove(&mut self, id: ImportId) -> bool {
+        let is_closed =
+            self.imports.get(&id).is_some_and(|import| matches!(import.state(), State::Closed(_)));
+        is_closed && self.imports.remove(&id).is_some()
+    }
+
+    /// Calls an import, and turns its outputs into those of the service.
+    fn with<R>(
+        &mut self,
+        id: ImportId,
+        call: impl FnOnce(&mut Import, &mut XidSource) -> R,
+    ) -> Option<R> {
+        let import = self.imports.get_mut(&id)?;
+        let result = call(import, &mut self.xids);
+        while let Some(output) = self.imports.get_mut(&id).and_then(Import::poll_output) {
+            match output {
+                Output::Transmit(transmission) => self.transmit(id, transmission),
+                Output::Withdraw(transmission) => self.withdraw(id, transmission),
+                Output::Done { request, result } => {
+                    let result = result.map(Box::new);
+                    let done = Notice::Done { import: id, request, result };
+                    self.outputs.push_back(ServiceOutput::Host(done));
+                }
+                Output::State(state) => {
+                    let changed = Notice::State { import: id, state };
+                    self.outputs.push_back(ServiceOutput::Host(changed));
+                }
+            }
+        }
+        Some(result)
+    }
+
+    fn transmit(&mut self, import: ImportId, transmission: Transmission) {
+        let Transmission { id, to, portal, xid, reply_portal, reply_bits, reply_room, bytes } =
+            transmission;
+        let posted =
+            |part| Posted { import, transmission: id, part, md: None, is_withdrawn: false };
+        let reply = self.posted.insert(posted(Part::Reply));
+        let request = self.posted.insert(posted(Part::Request));
+        self.replies.insert((import, id), reply);
+        let (match_id, position) = (to, MePosition::After);
+        let me = Me { match_id, match_bits: reply_bits, ignore_bits: 0, unlink: true, position };
+        let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE).with(MdOptions::TRUNCATE);
+        let md = Md { options, threshold: None, ..descriptor(reply_room, reply) };
+        let attach = Op::Attach { portal: reply_portal, me, md, memory: Memory::Inline };
+        self.outputs.push_back(ServiceOutput::Post(attach));
+        let put = Put {
+            ack: false,
+            source: None,
+            target: to,
+            portal,
+            match_bits: xid.0,
+            offset: 0,
+            header_data: 0,
+        };
+        let md = descriptor(bytes.len(), request);
+        let from = Bound::New(md, Memory::Bytes(bytes.into()));
+        self.outputs.push_back(ServiceOutput::Post(Op::Put { from, put }));
+    }
+
+    /// Unlinks the memory for the reply to a transmission.
+    fn withdraw(&mut self, import: ImportId, transmission: TransmissionId) {
+        let Some(reply) = self.replies.remove(&(import, transmission)) else { return };
+        let Some(posted) = self.posted.get_mut(reply) else { return };
+        posted.is_withdrawn = true;
+        if let Some(md) = posted.md {
+            self.outputs.push_back(ServiceOutput::Post(Op::Unlink(md)));
+        }
+    }
+}
+
+impl Service for Client {
+    type Request = Notice;
+
+    fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
+        let Some(&posted) = self.posted.get(event.user) else { return };
+        if event.unlinked {
+            self.posted.remove(event.user);
+        }
+        let (import, id) = (posted.import, posted.transmission);
+        match (posted.part, event.kind, event.status) {
+            _ if posted.is_withdrawn => {}
+            (Part::Reply, EventKind::Put, Ok(())) => {
+                let (offset, sent_len) = (event.offset, event.rlength as usize);
+                let arrival = Arrival { offset, sent_len, bytes: &bytes };
+                self.with(import, |import, xids| import.handle_reply(now, xids, id, arrival));
+            }
+            (Part::Request, EventKind::Send, Err(errno)) => {
+                self.with(import, |import, xids| import.handle_failure(now, xids, id, errno));
+            }
+            // The descriptor is gone without a reply.
+            (Part::Reply, EventKind::Unlink, _) => {
+                let errno = Errno::ECANCELED;
+                self.with(import, |import, xids| import.handle_failure(now, xids, id, errno));
+            }
+            // A reply that did not arrive whole is sent again, or is late.
+            _ => {}
+        }
+    }
+
+    fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
+        let Some(posted) = self.posted.get_mut(user) else { return };
+        match result {
+            Ok(md) => {
+                posted.md = Some(md);
+                if posted.is_withdrawn && posted.part == Part::Reply {
+                    self.outputs.push_back(ServiceOutput::Post(Op::Unlink(md)));
+                }
+            }
+            Err(errno) => {
+                let Posted { import, transmission, .. } = *posted;
+                self.posted.remove(user);
+                self.with(import, |import, xids| {
+                    import.handle_failure(now, xids, transmission, errno);
+                });
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let ids: Vec<ImportId> = self.imports.keys().copied().collect();
+        for id in ids {
+            self.with(id, |import, xids| import.handle_timeout(now, xids));
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.imports.values().filter_map(Import::poll_timeout).min()
+    }
+
+    fn poll_output(&mut self) -> Option<ServiceOutput<Notice>> {
+        self.outputs.pop_front()
+    }
+}
+
+/// Returns a descriptor for one operation.
+fn descriptor(len: usize, user: u64) -> Md {
+    Md {
+        buffer: BufferId(0),
+        offset: 0,
+        len: len as u64,
+        threshold: Some(1),
+        options: MdOptions::default(),
+        max_size: 0,
+        auto_unlink: true,
+        user,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The answer to a connect. Spec: ptlrpc-ldlm-mgs §12.3.
+
+use fulmar_base::{Errno, Time};
+use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
+use fulmar_lustre_wire::format::CONNECT_DATA;
+use fulmar_lustre_wire::message::{Body, ConnectOpFlags, Kind, Message};
+
+use super::{Arrival, Import, Purpose, State, Timer, XidSource};
+
+/// What an answer means for this client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The target is as before, or new: send what waits.
+    Resume,
+    /// The target recovers, and waits for what this client has to replay.
+    Replay,
+    /// The target has forgotten this client.
+    Evicted,
+    /// The answer contradicts itself.
+    Failed(Errno),
+}
+
+impl Import {
+    pub(super) fn handle_connect_reply(
+        &mut self,
+        now: Time,
+        xids: &mut XidSource,
+        sent: Time,
+        arrival: Arrival<'_>,
+    ) {
+        match self.granted_by(arrival) {
+            Ok((body, data)) => {
+                self.end_handshake();
+                let portal = self.target.kind.portal();
+                let trip = now.since(sent);
+                self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
+                self.connected(now, xids, &body, data);
+            }
+            Err(errno) => self.connect_failed(now, xids, errno),
+        }
+    }
+
+    /// Returns the body of an answer that grants the connection, and what it grants.
+    fn granted_by(&self, arrival: Arrival<'_>) -> Result<(Body, ConnectData), Errno> {
+        let reply = Message::decode(arrival.bytes).map_err(|_| Errno::EPROTO)?;
+        let reply = reply.answering(self.target.kind.connect());
+        if let Some(errno) = reply.body.status.errno() {
+            return Err(errno);
+        }
+        if reply.body.kind != Kind::REPLY || reply.body.opcode != self.target.kind.connect().opcode
+        {
+            return Err(Errno::EPROTO);
+        }
+        let data = reply.require(&CONNECT_DATA).map_err(|_| Errno::EPROTO)?;
+        let wanted = &self.target.data;
+        let is_subset = wanted.flags.has(data.flags) && wanted.flags2.has(data.flags2);
+        if !is_subset || !data.flags.has(self.target.kind.needs()) {
+            return Err(Errno::EPROTO);
+        }
+        Ok((reply.body, data))
+    }
+
+    /// Takes a granted connection.
+    fn connected(&mut self, now: Time, xids: &mut XidSource, body: &Body, data: ConnectData) {
+        let verdict = self.verdict(body, &data);
+        if let Verdict::Failed(errno) = verdict {
+            return self.connect_failed(now, xids, errno);
+        }
+        self.search.found();
+        self.export = body.handle;
+        self.granted = data;
+        self.is_known = true;
+        match verdict {
+            Verdict::Replay => {
+                self.set_state(State::ReplayWait);
+                return self.send_own(now, xids, Purpose::EndOfReplay);
+            }
+            Verdict::Evicted => {
+                self.set_state(State::Evicted);
+                self.fail_all(Errno::EIO);
+            }
+            Verdict::Resume | Verdict::Failed(_) => {}
+        }
+        self.resume(now, xids);
+    }
+
+    /// Sends what waits.
+    pub(super) fn resume(&mut self, now: Time, xids: &mut XidSource) {
+        self.set_state(State::Full);
+        self.send_waiting(now, xids);
+    }
+
+    fn verdict(&self, body: &Body, data: &ConnectData) -> Verdict {
+        let is_known = body.connect_flags.has(ConnectOpFlags::RECONNECT);
+        let recovers = body.connect_flags.has(ConnectOpFlags::RECOVERING);
+        let is_light = data.flags.has(ConnectFlags::LIGHTWEIGHT);
+        match () {
+            () if body.handle.is_none() => Verdict::Failed(Errno::ENOTCONN),
+            () if recovers => Verdict::Replay,
+            () if !self.is_known => Verdict::Resume,
+            () if is_known && body.handle == self.export => Verdict::Resume,
+            () if !is_known && is_light => Verdict::Resume,
+            () => Verdict::Evicted,
+        }
+    }
+
+    /// Takes the failure of an attempt to connect.
+    pub(super) fn connect_failed(&mut self, now: Time, xids: &mut XidSource, errno: Errno) {
+        self.end_handshake();
+        match errno {
+            Errno::EBUSY | Errno::EAGAIN | Errno::EALREADY => {
+                self.set_state(State::Disconnected(errno));
+                let at = self.search.again(now);
+                self.timers.set(Timer::Retry, at);
+            }
+            Errno::EACCES | Errno::EPERM | Errno::EROFS => {
+                self.timers = Default::default();
+                self.set_state(State::Closed(errno));
+                self.fail_all(errno);
+            }
+            _ => {
+                self.set_state(State::Disconnected(errno));
+                self.search_next(now, xids);
+            }
+        }
+    }
+
+    /// Tries the next NID, at once or as soon as it may be tried again.
+    pub(super) fn search_next(&mut self, now: Time, xids: &mut XidSource) {
+        let (at, is_round) = self.search.next(now);
+        if is_round {
+            self.timeouts.search_longer(now);
+        }
+        self.connect_at(now, xids, at);
+    }
+
+    /// Connects at a time that may have come.
+    pub(super) fn connect_at(&mut self, now: Time, xids: &mut XidSource, at: Time) {
+        match at <= now {
+            true => self.send_connect(now, xids),
+            false => self.timers.set(Timer::Retry, at),
+        }
+    }
+}
