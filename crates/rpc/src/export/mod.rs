@@ -23,7 +23,7 @@ mod tests;
 use fulmar_base::Time;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::{Handle, Opcode, Uuid};
+use fulmar_lustre_wire::{Handle, Uuid};
 
 pub use connect::{Admission, Connect};
 pub use offer::Offer;
@@ -34,37 +34,6 @@ pub use table::{ExportLimits, Exports};
 /// A target of a server: its place in the server's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
-
-/// What kind of target it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetKind {
-    /// The management service.
-    Mgs,
-    /// A metadata target.
-    Mdt,
-    /// An object target.
-    Ost,
-}
-
-impl TargetKind {
-    /// Returns the operation that connects to such a target.
-    pub fn connect(self) -> Opcode {
-        match self {
-            Self::Mgs => Opcode::MGS_CONNECT,
-            Self::Mdt => Opcode::MDS_CONNECT,
-            Self::Ost => Opcode::OST_CONNECT,
-        }
-    }
-
-    /// Returns the operation that disconnects from such a target.
-    pub fn disconnect(self) -> Opcode {
-        match self {
-            Self::Mgs => Opcode::MGS_DISCONNECT,
-            Self::Mdt => Opcode::MDS_DISCONNECT,
-            Self::Ost => Opcode::OST_DISCONNECT,
-        }
-    }
-}
 
 /// What a server keeps for one client of one target.
 #[derive(Debug)]

@@ -97,7 +97,7 @@ impl Server {
         match target.state {
             TargetState::Stopping => Err(Errno::ENODEV),
             TargetState::Starting => Err(Errno::EAGAIN),
-            TargetState::Open if target.config.kind.connect() != message.body.opcode => {
+            TargetState::Open if target.config.kind.connect().opcode != message.body.opcode => {
                 Err(Errno::EOPNOTSUPP)
             }
             TargetState::Open => Ok(TargetId(place as u32)),
@@ -122,7 +122,7 @@ impl Server {
         let config = &self.targets[target.0 as usize].config;
         let is_ping = body.opcode == Opcode::OBD_PING;
         let is_known = is_ping
-            || body.opcode == config.kind.disconnect()
+            || body.opcode == config.kind.disconnect().opcode
             || config.operations.contains(&body.opcode);
         if !is_known {
             return Err(Errno::EOPNOTSUPP);

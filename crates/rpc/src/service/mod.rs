@@ -36,7 +36,8 @@ pub use server::Server;
 pub use shares::Bounds;
 pub use stats::{Dropped, Histogram, Stats};
 
-use crate::export::{Eviction, ExportLimits, TargetId, TargetKind};
+use crate::export::{Eviction, ExportLimits, TargetId};
+use crate::import::TargetKind;
 use crate::timeouts::Limits;
 
 /// How a server begins.

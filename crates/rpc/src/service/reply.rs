@@ -12,7 +12,7 @@ use fulmar_lustre_wire::{Opcode, Status};
 
 use super::server::{Connecting, REPLY, Server, Stage};
 use super::{Dropped, RequestId};
-use crate::export::TargetKind;
+use crate::import::TargetKind;
 use crate::timeouts::{EARLY_EXTRA, EARLY_MARGIN};
 
 impl Server {
@@ -97,7 +97,7 @@ impl Server {
             let kind = target.config.kind;
             let bytes: Arc<[u8]> = reply.to_bytes().into();
             let is_kept = reply.body.transno != 0 || tag != 0;
-            let ends = opcode == kind.disconnect() && reply.body.status == Status::OK;
+            let ends = opcode == kind.disconnect().opcode && reply.body.status == Status::OK;
             if is_kept && !opcode.is_connect() {
                 export.save(xid, tag, bytes.clone());
             }

@@ -1,0 +1,3 @@
+//! Servers against the recorded requests of kernel clients, and against our own clients.
+
+mod recorded;
