@@ -84,6 +84,16 @@ fn a_client_connects_pings_and_disconnects() {
 }
 
 #[test]
+fn descriptors_that_are_used_up_are_posted_again() {
+    let (mut pair, import) = connected(2, 64);
+    // A descriptor has room for 4,700 of them.
+    request(&mut pair, import, 10_000, &Message::request(&PING));
+    assert!(pair.done.iter().all(|(_, result)| *result == Ok(Status::OK)));
+    assert!(!pair.states.iter().any(|state| matches!(state, State::Disconnected(_))));
+    disconnect(&mut pair, import);
+}
+
+#[test]
 fn messages_that_are_lost_are_sent_again() {
     let mut repeated = 0;
     for seed in 0..20 {

@@ -1,6 +1,8 @@
 //! Peers that break the rules, or take what they can.
 
 use fulmar_base::Rng;
+use fulmar_lustre_wire::message::Container;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -73,6 +75,92 @@ fn a_reused_descriptor_is_posted_again() {
     rig.drain();
     let failed = Task::PortalFailed { portal: portal::MGS_REQUEST, errno: Errno::EPERM };
     assert_eq!(rig.tasks.pop_front(), Some(failed));
+}
+
+#[test]
+fn no_buffer_of_a_connect_may_be_of_another_size() {
+    let connect_with = |place: usize, len: usize| {
+        let whole = connect("one").to_bytes();
+        let container = Container::decode(&whole).unwrap();
+        let mut buffers = container.buffers.clone();
+        buffers[place] = vec![0xff; len].into();
+        let mut bytes = Vec::new();
+        Container { buffers, ..container }.encode(&mut bytes);
+        bytes
+    };
+    let outcomes = |place: usize, len: usize| {
+        let mut rig = Rig::new(config());
+        rig.deliver(node(1), portal::MGS_REQUEST, 128, connect_with(place, len));
+        let refused = rig.sent.pop_front().map(|sent| sent.status().1);
+        rig.server.is_idle().unwrap();
+        assert!(rig.server.exports().is_empty() && rig.tasks.is_empty());
+        (refused, rig.dropped(Dropped::Malformed))
+    };
+    // The body: too short, and not a body.
+    assert_eq!(outcomes(0, 100), (None, 1));
+    assert_eq!(outcomes(0, 184), (None, 1));
+    // The target, the client, the handle, the data.
+    for (place, lens, errno) in
+        [(1, [0, 50], -22), (2, [0, 50], -22), (3, [0, 7], -22), (4, [0, 71], -71)]
+    {
+        for len in lens {
+            assert_eq!(outcomes(place, len), (Some(errno), 0), "buffer {place} of {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_request_of_the_greatest_length_is_taken() {
+    // Longer ones do not fit into a descriptor, so that LNet drops them.
+    let mut rig = Rig::new(config());
+    let export = rig.connect(node(1), "one");
+    let mut bytes = ping(export).to_bytes();
+    bytes.resize(7 << 10, 0);
+    rig.deliver(node(1), portal::MGS_REQUEST, 256, bytes);
+    assert_eq!(rig.sent.pop_front().unwrap().status(), (Kind::REPLY, 0));
+    let mut server = Server::new(config());
+    let lens: Vec<(u64, u32)> = std::iter::from_fn(|| server.poll_output())
+        .map(|output| match output {
+            ServiceOutput::Post(Op::Attach { md, .. }) => (md.len, md.max_size),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(lens, [(1 << 20, 7 << 10); 4]);
+}
+
+proptest! {
+    #[test]
+    fn damaged_messages_do_no_harm(
+        n in 0..3_usize,
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        cut in proptest::option::of(any::<proptest::sample::Index>()),
+    ) {
+        let mut rig = Rig::new(config());
+        let export = rig.connect(node(1), "one");
+        let mut bytes = [connect("two"), ping(export), modify(export)][n].to_bytes();
+        for (place, value) in damage {
+            *place.get_mut(&mut bytes) = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        rig.deliver(node(2), portal::MGS_REQUEST, 256, bytes);
+        let replies = rig.sent.len();
+        let tasks = rig.tasks.len();
+        let dropped: u64 = rig.stats().dropped.values().sum();
+        prop_assert!(replies + dropped as usize + tasks >= 1, "each is accounted for");
+        let mut running = Vec::new();
+        take(&mut rig, &mut Vec::new(), &mut running);
+        finish(&mut rig, &mut running, 0);
+    }
+
+    #[test]
+    fn any_bytes_are_dropped(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let mut rig = Rig::new(config());
+        rig.deliver(node(1), portal::MGS_REQUEST, 256, bytes);
+        prop_assert_eq!(rig.dropped(Dropped::Malformed), 1);
+        prop_assert!(rig.server.is_idle().is_ok());
+    }
 }
 
 /// Random requests of few clients, most of them valid, some damaged: the tables agree after each.
