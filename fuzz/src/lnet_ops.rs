@@ -460,6 +460,11 @@ impl World {
                     self.copying.push(copy);
                 }
                 Output::Event { service, event, bytes } => self.handle(service, &event, &bytes),
+                Output::ReportWaiting { .. } => {
+                    for message in self.sending.clone() {
+                        self.lnet.handle_waiting(self.now, message);
+                    }
+                }
                 Output::Allocate { .. } | Output::Release { .. } => {}
                 Output::Pinged { .. } | Output::Discovered { .. } | Output::Notice(_) => {}
             }

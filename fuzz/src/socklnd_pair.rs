@@ -261,7 +261,7 @@ impl Pair {
                     self.dropped.insert(message);
                 }
             }
-            Output::Path { .. } | Output::Notice(_) => {}
+            Output::Waiting { .. } | Output::Path { .. } | Output::Notice(_) => {}
         }
     }
 

@@ -175,7 +175,8 @@ impl Side {
                     // It ended while it waited for another verdict.
                     self.judged = self.judged.filter(|(judged, _)| *judged != rx);
                 }
-                Output::Path { .. } | Output::Sent { .. } | Output::Notice(_) => {}
+                Output::Path { .. } | Output::Sent { .. } => {}
+                Output::Waiting { .. } | Output::Notice(_) => {}
             }
         }
     }
