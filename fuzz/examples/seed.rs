@@ -8,6 +8,7 @@ use std::{env, fs, io};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::selftest::Message;
 use fulmar_lustre_wire::format::Format;
+use fulmar_lustre_wire::message::Message as Request;
 use fulmar_trace::lnet::{Item, Kind, parse};
 use fulmar_trace::rpc::{Calls, Rpc};
 use fulmar_trace::{Capture, Connection, Conversation, Direction, decompress};
@@ -57,6 +58,10 @@ fn add_item(corpus: &Path, item: &Item) -> io::Result<()> {
                 }
                 Some((_, payload)) if Message::decode(payload).is_ok() => {
                     add_seed(corpus, "decode_selftest", payload)
+                }
+                Some((_, payload)) if Request::decode(payload).is_ok() => {
+                    let raw = [&[fulmar_fuzz::rpc_server::RAW], payload.as_slice()].concat();
+                    add_seed(corpus, "rpc_server", &raw)
                 }
                 _ => Ok(()),
             }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod lnet_ops;
+pub mod rpc_server;
 pub mod socklnd_pair;
 pub mod socklnd_stream;
 
@@ -105,6 +106,11 @@ mod tests {
     #[test]
     fn random_operations_keep_the_promises_of_lnet() {
         run_random(lnet_ops::run);
+    }
+
+    #[test]
+    fn random_requests_leave_nothing_behind_in_a_server() {
+        run_random(rpc_server::run);
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl Release {
     pub const fn new(major: u8, minor: u8, patch: u8, fix: u8) -> Self {
         Self(u32::from_be_bytes([major, minor, patch, fix]))
     }
+
+    /// Returns the four parts of the release.
+    pub const fn parts(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
 }
 
 impl Field for Release {
@@ -169,7 +174,7 @@ impl Field for Release {
 
 impl std::fmt::Display for Release {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [major, minor, patch, fix] = self.0.to_be_bytes();
+        let [major, minor, patch, fix] = self.parts();
         write!(f, "{major}.{minor}.{patch}.{fix}")
     }
 }

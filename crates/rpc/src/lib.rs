@@ -5,8 +5,17 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod export;
+mod handles;
 pub mod import;
+pub mod service;
 pub mod timeouts;
 mod xid;
 
+use fulmar_lustre_wire::connect::Release;
+
+pub use handles::HandleSource;
 pub use xid::{Xid, XidSource};
+
+/// The release of Lustre whose protocol this is.
+pub const RELEASE: Release = Release::new(2, 17, 57, 0);

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::{Handle, Uuid, portal};
 
 use crate::timeouts::Limits;
 
-/// The kinds of targets that a client connects to.
+/// The kinds of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TargetKind {
     /// The management service.
@@ -31,7 +31,7 @@ impl TargetKind {
         }
     }
 
-    pub(super) fn connect(self) -> &'static Format {
+    pub(crate) fn connect(self) -> &'static Format {
         match self {
             Self::Mgs => &format::MGS_CONNECT,
             Self::Mdt => &format::MDS_CONNECT,
@@ -39,7 +39,7 @@ impl TargetKind {
         }
     }
 
-    pub(super) fn disconnect(self) -> &'static Format {
+    pub(crate) fn disconnect(self) -> &'static Format {
         match self {
             Self::Mgs => &format::MGS_DISCONNECT,
             Self::Mdt => &format::MDS_DISCONNECT,

@@ -1,0 +1,157 @@
+//! The replies that a client may not have received: the last one of each slot.
+//! Spec: ptlrpc-ldlm-mgs §6.6, §6.7.
+
+use std::sync::Arc;
+
+/// The last modifying request of each slot of a client, with its reply.
+///
+/// Slots are the tags of requests; slot 0 is that of clients with one modifying request at a time. A
+/// slot is free again when the client has the reply.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    /// In no order: there are few.
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tag: u16,
+    xid: u64,
+    /// `None` while the request is executed.
+    reply: Option<Arc<[u8]>>,
+}
+
+/// What is known of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is new.
+    New,
+    /// It was executed, and this is its reply.
+    Answered(Arc<[u8]>),
+    /// Its slot was used by a later request, so its client has the reply.
+    Stale,
+    /// There are more slots than a client may use.
+    TooMany,
+}
+
+impl Replies {
+    /// The most slots of a client. Kernel servers grant 8, and clients use one more for closes.
+    pub(super) const SLOTS_MAX: usize = 256;
+
+    /// Takes a request before it is executed. Only requests with a tag claim their slot.
+    /// `in_order`: the client has promised that the XIDs of a slot increase.
+    pub(super) fn begin(&mut self, tag: u16, xid: u64, in_order: bool) -> Seen {
+        if let Some(reply) = self.find(xid) {
+            return Seen::Answered(reply);
+        }
+        if tag == 0 {
+            return Seen::New;
+        }
+        let count = self.slots.len();
+        match self.slots.iter_mut().find(|slot| slot.tag == tag) {
+            Some(slot) if in_order && xid < slot.xid => Seen::Stale,
+            Some(slot) => {
+                *slot = Slot { tag, xid, reply: None };
+                Seen::New
+            }
+            None if count >= Self::SLOTS_MAX => Seen::TooMany,
+            None => {
+                self.slots.push(Slot { tag, xid, reply: None });
+                Seen::New
+            }
+        }
+    }
+
+    /// Returns the saved reply to a request.
+    pub(super) fn find(&self, xid: u64) -> Option<Arc<[u8]>> {
+        self.slots.iter().find(|slot| slot.xid == xid)?.reply.clone()
+    }
+
+    /// Saves a reply, which replaces an earlier one of the slot. A slot that another request has
+    /// claimed since is not changed.
+    pub(super) fn save(&mut self, tag: u16, xid: u64, reply: Arc<[u8]>) {
+        let saved = Slot { tag, xid, reply: Some(reply) };
+        match self.slots.iter_mut().find(|slot| slot.tag == tag) {
+            Some(slot) if tag == 0 || slot.xid == xid => *slot = saved,
+            None if tag == 0 => self.slots.push(saved),
+            _ => {}
+        }
+    }
+
+    /// Frees the slots of requests up to `last_xid`: the client has their replies.
+    pub(super) fn release(&mut self, last_xid: u64) {
+        self.slots.retain(|slot| slot.xid > last_xid);
+        if self.slots.is_empty() {
+            // A client at rest needs no memory.
+            self.slots = Vec::new();
+        }
+    }
+
+    /// Returns how many replies are saved, and their length in bytes.
+    pub(super) fn saved(&self) -> (usize, usize) {
+        let replies = self.slots.iter().filter_map(|slot| slot.reply.as_ref());
+        replies.fold((0, 0), |(count, len), reply| (count + 1, len + reply.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(n: u8) -> Arc<[u8]> {
+        vec![n; 4].into()
+    }
+
+    #[test]
+    fn a_reply_is_kept_until_its_slot_is_used_again() {
+        let mut replies = Replies::default();
+        assert_eq!(replies.begin(1, 128, true), Seen::New);
+        assert_eq!(replies.begin(2, 256, true), Seen::New);
+        replies.save(1, 128, bytes(1));
+        assert_eq!(replies.begin(1, 128, true), Seen::Answered(bytes(1)));
+        assert_eq!(replies.begin(1, 384, true), Seen::New);
+        assert_eq!(replies.begin(1, 128, true), Seen::Stale);
+        assert_eq!(replies.saved(), (0, 0));
+        // Older clients have not promised that XIDs increase.
+        assert_eq!(replies.begin(1, 128, false), Seen::New);
+    }
+
+    #[test]
+    fn a_client_without_slots_has_one_reply() {
+        let mut replies = Replies::default();
+        assert_eq!(replies.begin(0, 128, true), Seen::New);
+        replies.save(0, 128, bytes(1));
+        // A request that changes nothing claims no slot.
+        assert_eq!(replies.begin(0, 256, true), Seen::New);
+        assert_eq!(replies.begin(0, 128, true), Seen::Answered(bytes(1)));
+        replies.save(0, 384, bytes(2));
+        assert_eq!((replies.find(128), replies.find(384)), (None, Some(bytes(2))));
+    }
+
+    #[test]
+    fn a_client_that_has_its_replies_needs_no_memory() {
+        let mut replies = Replies::default();
+        for tag in 1..=8 {
+            replies.begin(tag, u64::from(tag) * 128, true);
+            replies.save(tag, u64::from(tag) * 128, bytes(0));
+        }
+        replies.release(3 * 128);
+        assert_eq!(replies.saved(), (5, 20));
+        replies.release(8 * 128);
+        assert_eq!((replies.saved(), replies.slots.capacity()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn slots_are_limited_and_a_late_reply_does_not_replace_a_newer_request() {
+        let mut replies = Replies::default();
+        for tag in 1..=Replies::SLOTS_MAX as u16 {
+            assert_eq!(replies.begin(tag, 1000, true), Seen::New);
+        }
+        assert_eq!(replies.begin(9999, 1000, true), Seen::TooMany);
+        assert_eq!(replies.begin(5, 2000, true), Seen::New);
+        replies.save(5, 1000, bytes(1));
+        assert_eq!(replies.find(1000), None);
+        replies.save(5, 2000, bytes(2));
+        assert_eq!(replies.find(2000), Some(bytes(2)));
+    }
+}

@@ -1,0 +1,139 @@
+//! The rules for the requests of a connected client.
+
+use std::sync::Arc;
+
+use fulmar_base::{Errno, Time};
+use fulmar_lustre_wire::connect::ConnectFlags2;
+use fulmar_lustre_wire::message::{Body, MessageFlags};
+
+use super::{Export, Seen};
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is executed.
+    Execute,
+    /// It was executed, and this reply is sent again.
+    Answer(Arc<[u8]>),
+    /// Its client has given it up, and waits for no reply.
+    Drop,
+    /// It is answered with an error.
+    Refuse(Errno),
+}
+
+impl Export {
+    /// Notes that a request came, of whatever kind.
+    pub fn heard(&mut self, now: Time) {
+        self.last_request = now;
+        self.is_used = true;
+    }
+
+    /// Returns whether a request is of an earlier connection than the present one.
+    pub fn is_outdated(&self, body: &Body) -> bool {
+        body.connection_count < self.connection_count
+    }
+
+    /// Takes what a request says about earlier ones, and checks its own XID.
+    ///
+    /// # Errors
+    /// EPROTO if the client has said that it has the reply. Spec: ptlrpc-ldlm-mgs §6.5.
+    pub fn check_xid(&mut self, xid: u64, body: &Body) -> Result<(), Errno> {
+        self.last_xid = self.last_xid.max(body.last_xid);
+        self.replies.release(self.last_xid);
+        match xid <= self.last_xid && !body.flags.has(MessageFlags::REPLAY) {
+            true => Err(Errno::EPROTO),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a request whose XID is valid, which is not in progress, before it is executed.
+    /// Spec: ptlrpc-ldlm-mgs §6.6, §6.7.
+    pub fn begin(&mut self, xid: u64, body: &Body) -> Verdict {
+        let in_order = self.flags2.has(ConnectFlags2::INC_XID);
+        let is_repeated = body.flags.has(MessageFlags::RESENT);
+        match self.replies.begin(body.tag, xid, in_order) {
+            Seen::New => Verdict::Execute,
+            Seen::Answered(reply) if is_repeated => Verdict::Answer(reply),
+            Seen::Answered(_) => Verdict::Refuse(Errno::ENOTCONN),
+            Seen::Stale => Verdict::Drop,
+            Seen::TooMany => Verdict::Refuse(Errno::EPROTO),
+        }
+    }
+
+    /// Saves the reply to a request that has changed something.
+    pub fn save(&mut self, xid: u64, tag: u16, reply: Arc<[u8]>) {
+        self.replies.save(tag, xid, reply);
+    }
+
+    /// Returns how many replies are saved, and their length in bytes.
+    pub fn saved(&self) -> (usize, usize) {
+        self.replies.saved()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_lustre_wire::Opcode;
+    use fulmar_lustre_wire::connect::ConnectFlags;
+    use fulmar_lustre_wire::{Handle, Uuid};
+
+    use super::super::{Replies, TargetId};
+    use super::*;
+
+    fn export(flags2: ConnectFlags2) -> Export {
+        Export {
+            target: TargetId(0),
+            client: Uuid::default(),
+            connection: Handle(1),
+            peer: fulmar_lnet_wire::ProcessId::ANY,
+            flags: ConnectFlags::NONE,
+            flags2,
+            connection_count: 1,
+            last_xid: 0,
+            last_request: Time::ZERO,
+            is_used: false,
+            is_connecting: false,
+            replies: Replies::default(),
+        }
+    }
+
+    fn body(last_xid: u64, tag: u16, flags: MessageFlags) -> Body {
+        Body { last_xid, tag, flags, ..Body::request(Opcode::MDS_REINT) }
+    }
+
+    #[test]
+    fn a_request_that_its_client_has_given_up_is_refused() {
+        let mut export = export(ConnectFlags2::NONE);
+        assert_eq!(export.check_xid(256, &body(128, 0, MessageFlags::NONE)), Ok(()));
+        assert_eq!(export.check_xid(128, &body(0, 0, MessageFlags::NONE)), Err(Errno::EPROTO));
+        assert_eq!(export.check_xid(128, &body(0, 0, MessageFlags::REPLAY)), Ok(()));
+        let none = body(u64::MAX, 0, MessageFlags::RESENT);
+        assert_eq!(export.check_xid(u64::MAX, &none), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn a_resent_request_is_answered_and_a_repeated_xid_is_not() {
+        let mut export = export(ConnectFlags2::NONE);
+        let (fresh, resent) = (body(0, 1, MessageFlags::NONE), body(0, 1, MessageFlags::RESENT));
+        let reply: Arc<[u8]> = vec![1, 2, 3].into();
+        assert_eq!(export.begin(128, &fresh), Verdict::Execute);
+        export.save(128, 1, reply.clone());
+        assert_eq!(export.begin(128, &resent), Verdict::Answer(reply));
+        assert_eq!(export.begin(128, &fresh), Verdict::Refuse(Errno::ENOTCONN));
+        assert_eq!(export.saved(), (1, 3));
+        export.check_xid(256, &body(128, 0, MessageFlags::NONE)).unwrap();
+        assert_eq!(export.saved(), (0, 0));
+    }
+
+    #[test]
+    fn a_stale_request_of_a_slot_is_dropped_if_xids_increase() {
+        for (flags2, verdict) in
+            [(ConnectFlags2::INC_XID, Verdict::Drop), (ConnectFlags2::NONE, Verdict::Execute)]
+        {
+            let mut export = export(flags2);
+            let fresh = body(0, 1, MessageFlags::NONE);
+            assert_eq!(export.begin(512, &fresh), Verdict::Execute);
+            assert_eq!(export.begin(256, &fresh), verdict);
+        }
+    }
+}

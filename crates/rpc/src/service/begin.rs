@@ -1,0 +1,151 @@
+//! Requests whose turn it is. Spec: ptlrpc-ldlm-mgs §6.3.
+
+use fulmar_base::{Errno, Time};
+use fulmar_lustre_wire::format::TARGET_UUID;
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
+
+use super::server::{Connecting, Server, Stage};
+use super::{Dropped, Request, RequestId, TargetState, Task};
+use crate::export::{Connect, Eviction, TargetId, Verdict};
+
+impl Server {
+    /// Begins the requests of a partition that may be executed now.
+    pub(super) fn dispatch(&mut self, now: Time, partition: usize) {
+        loop {
+            let part = &mut self.partitions[partition];
+            let max = part.config.running_max;
+            if part.running >= max {
+                return;
+            }
+            // The last place is for urgent requests, unless there is only one.
+            let with_ordinary = part.running + 1 < max || max == 1;
+            let Some(id) = part.queue.pop(with_ordinary) else { return };
+            self.begin(now, id);
+        }
+    }
+
+    fn begin(&mut self, now: Time, id: RequestId) {
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        let stage = std::mem::replace(&mut pending.stage, Stage::Running { connect: None });
+        let Stage::Queued(message) = stage else { unreachable!("only queued requests begin") };
+        let (partition, xid, peer) = (pending.partition, pending.xid, pending.peer);
+        let is_late = pending.deadline <= now;
+        let (arrived, count) = (pending.arrived, pending.connection_count);
+        let export = pending.export.and_then(|handle| self.exports.get(handle));
+        let is_outdated = export.is_some_and(|export| count < export.connection_count);
+        let part = &mut self.partitions[partition];
+        part.running += 1;
+        part.stats.waiting.add_time(now.since(arrived));
+        part.stats.active.add(part.running.into());
+        if is_late {
+            return self.drop_running(id, Dropped::Late);
+        }
+        if is_outdated {
+            return self.drop_running(id, Dropped::Outdated);
+        }
+        let begun = match message.body.opcode.is_connect() {
+            true => self.begin_connect(now, id, &message, peer),
+            false => self.begin_other(now, id, &message, xid),
+        };
+        match begun {
+            Ok(Some((target, export))) => {
+                let from = self.requests.get(id.0).map_or(peer, |one| one.reply_to.target);
+                let request = Request { id, target, export, xid, from, message };
+                self.push_task(Task::Execute(Box::new(request)));
+            }
+            Ok(None) => {}
+            Err(errno) => self.refuse(now, id, errno),
+        }
+    }
+
+    /// Begins a CONNECT. Returns the target and the export that is to be connected.
+    fn begin_connect(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        message: &Message<'_>,
+        peer: fulmar_lnet_wire::ProcessId,
+    ) -> Result<Option<(TargetId, Handle)>, Errno> {
+        let target = self.target_of(message)?;
+        let connect = Connect::decode(message, peer)?;
+        let Self { exports, in_progress, .. } = self;
+        let others = |export: Handle| {
+            in_progress.range((export, 0)..=(export, u64::MAX)).any(|(_, &other)| other != id)
+        };
+        let admission = exports.admit(now, target, &connect, others)?;
+        if let Some((export, gone)) = admission.evicted {
+            let (client, why) = (gone.client, Eviction::Replaced);
+            self.push_task(Task::Evicted { target, export, client, why });
+        }
+        let export = admission.export;
+        let (is_new, is_reconnect) = (admission.is_new, admission.is_reconnect);
+        if let Some(pending) = self.requests.get_mut(id.0) {
+            let connect = Some(Connecting { connect, export, is_new, is_reconnect });
+            pending.stage = Stage::Running { connect };
+        }
+        Ok(Some((target, export)))
+    }
+
+    /// Returns the target that a CONNECT names, if it takes connects of this kind.
+    fn target_of(&self, message: &Message<'_>) -> Result<TargetId, Errno> {
+        let name: Uuid = message.require(&TARGET_UUID).map_err(|_| Errno::EINVAL)?;
+        let mut targets = self.targets.iter().enumerate();
+        let found =
+            targets.find(|(_, target)| target.config.name == name || target.config.uuid == name);
+        let (place, target) = found.ok_or(Errno::ENODEV)?;
+        match target.state {
+            TargetState::Stopping => Err(Errno::ENODEV),
+            TargetState::Starting => Err(Errno::EAGAIN),
+            TargetState::Open if target.config.kind.connect().opcode != message.body.opcode => {
+                Err(Errno::EOPNOTSUPP)
+            }
+            TargetState::Open => Ok(TargetId(place as u32)),
+        }
+    }
+
+    /// Begins any other request. Returns the target and the export, unless it is answered already.
+    fn begin_other(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        message: &Message<'_>,
+        xid: u64,
+    ) -> Result<Option<(TargetId, Handle)>, Errno> {
+        let body = &message.body;
+        let export = self.exports.get_mut(body.handle).ok_or(Errno::ENOTCONN)?;
+        if export.connection_count == 0 {
+            return Err(Errno::ENOTCONN);
+        }
+        export.check_xid(xid, body)?;
+        let target = export.target;
+        let config = &self.targets[target.0 as usize].config;
+        let is_ping = body.opcode == Opcode::OBD_PING;
+        let is_known = is_ping
+            || body.opcode == config.kind.disconnect().opcode
+            || config.operations.contains(&body.opcode);
+        if !is_known {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if body.service != body.opcode.service() {
+            return Err(Errno::EINVAL);
+        }
+        match export.begin(xid, body) {
+            Verdict::Refuse(errno) => return Err(errno),
+            Verdict::Execute if !is_ping => return Ok(Some((target, body.handle))),
+            Verdict::Execute => self.answer(now, id, Message::reply(message.format(), Status::OK)),
+            Verdict::Answer(reply) => self.repeat(now, id, reply),
+            Verdict::Drop => self.drop_running(id, Dropped::Stale),
+        }
+        Ok(None)
+    }
+
+    /// Ends a request that began, without a reply.
+    pub(super) fn drop_running(&mut self, id: RequestId, why: Dropped) {
+        let Some(pending) = self.requests.get(id.0) else { return };
+        let part = &mut self.partitions[pending.partition];
+        part.running -= 1;
+        part.stats.drop(why);
+        self.forget(id);
+    }
+}

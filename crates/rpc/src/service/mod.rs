@@ -1,0 +1,154 @@
+//! The server side of RPC: requests arrive at the portals of partitions, are checked, wait their
+//! turn, are executed by the host, and are answered.
+//!
+//! ```text
+//! PUT --> checked --> queued --> begun --> running (host) --> replying --> gone
+//!            |           |         |                             ^
+//!            |           |         +-- pings, errors ------------+
+//!            +-----------+---- dropped: the client sends it again
+//! ```
+//!
+//! A [`Server`] is all services of a node, as a machine over [`fulmar_lnet::Service`]. A partition is
+//! a part of it with portals, queues and bounds of its own, so that one kind of request does not
+//! delay another. The exports are those of all partitions, since a client connects at one portal and
+//! uses others.
+//!
+//! The host executes requests, and answers each once, with [`Server::reply`] or
+//! [`Server::discard`]. It does so for a CONNECT too: what it grants is in its reply.
+
+mod arrive;
+mod begin;
+mod check;
+mod queue;
+mod reply;
+mod server;
+mod shares;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use fulmar_base::Errno;
+use fulmar_lnet_wire::ProcessId;
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode, Uuid, portal};
+
+pub use server::Server;
+pub use shares::Bounds;
+pub use stats::{Dropped, Histogram, Stats};
+
+use crate::export::{Eviction, ExportLimits, TargetId};
+use crate::import::TargetKind;
+use crate::timeouts::Limits;
+
+/// How a server begins.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// A random number that is new at each start: the key of the handles.
+    pub key: u128,
+    /// The partitions. No portal is in two.
+    pub partitions: Vec<PartitionConfig>,
+    /// The targets. Their places are their [`TargetId`]s.
+    pub targets: Vec<TargetConfig>,
+    /// How many clients there may be.
+    pub exports: ExportLimits,
+    /// The limits of the estimates of service times.
+    pub timeouts: Limits,
+}
+
+/// A part of a server with portals and bounds of its own.
+#[derive(Clone, Debug)]
+pub struct PartitionConfig {
+    /// Its name, such as `mgs`.
+    pub name: &'static str,
+    /// Where its requests arrive.
+    pub portals: Vec<u32>,
+    /// The longest request in bytes, at most 1 MiB; LNet drops longer ones.
+    pub request_max: u32,
+    /// How many requests the host executes at once, one of them urgent.
+    pub running_max: u32,
+    /// What may wait.
+    pub bounds: Bounds,
+}
+
+impl PartitionConfig {
+    /// Returns a partition with the usual bounds.
+    pub fn new(name: &'static str, portals: &[u32], request_max: u32) -> Self {
+        let bounds = Bounds::default();
+        Self { name, portals: portals.to_vec(), request_max, running_max: 512, bounds }
+    }
+
+    /// Returns the partition of a management service. Spec: ptlrpc-ldlm-mgs §2.2.
+    pub fn mgs() -> Self {
+        Self::new("mgs", &[portal::MGS_REQUEST], 7 << 10)
+    }
+}
+
+/// A target as clients know it.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetConfig {
+    /// What it is.
+    pub kind: TargetKind,
+    /// Its name, such as `fs-OST0001`.
+    pub name: Uuid,
+    /// Its UUID, such as `fs-OST0001_UUID`.
+    pub uuid: Uuid,
+    /// The operations that its host executes, without connect, disconnect and ping.
+    pub operations: &'static [Opcode],
+}
+
+/// Whether a target takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// It starts: clients try again.
+    Starting,
+    /// It takes requests.
+    Open,
+    /// It stops: clients look for it elsewhere.
+    Stopping,
+}
+
+/// A request from its arrival to the end of its reply. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What the host does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Execute this, and answer it.
+    Execute(Box<Request>),
+    /// Forget a client: its locks, its open files.
+    Evicted {
+        /// The target.
+        target: TargetId,
+        /// Its export of the client, which is gone.
+        export: Handle,
+        /// The client.
+        client: Uuid,
+        /// Why.
+        why: Eviction,
+    },
+    /// A portal cannot be served: an application uses it in another mode.
+    PortalFailed {
+        /// Which.
+        portal: u32,
+        /// Why.
+        errno: Errno,
+    },
+}
+
+/// A request that the host executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Names it.
+    pub id: RequestId,
+    /// The target.
+    pub target: TargetId,
+    /// The client's export. That of a CONNECT is not yet connected.
+    pub export: Handle,
+    /// Its XID.
+    pub xid: u64,
+    /// Where it came from, which is where bulk data are.
+    pub from: ProcessId,
+    /// The request.
+    pub message: Message<'static>,
+}

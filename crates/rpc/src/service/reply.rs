@@ -1,0 +1,248 @@
+//! Replies. Spec: ptlrpc-ldlm-mgs §6.4, §7.3, §7.4.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_base::{BufferId, Errno, Time};
+use fulmar_lnet::{Bound, Md, MdOptions, Memory, Op, Put, ServiceOutput};
+use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
+use fulmar_lustre_wire::message::{ConnectOpFlags, EARLY_LEN, Kind, Message};
+use fulmar_lustre_wire::{Opcode, Status};
+
+use super::server::{Connecting, REPLY, Server, Stage};
+use super::{Dropped, RequestId};
+use crate::import::TargetKind;
+use crate::timeouts::{EARLY_EXTRA, EARLY_MARGIN};
+
+impl Server {
+    /// Takes the host's reply to a request, and sends it. The server fills in what it knows: times,
+    /// the last transaction on disk, and in a reply to a CONNECT the export.
+    ///
+    /// A reply with a transaction number, or to a request with a tag, is saved until the client has
+    /// it: the request is not executed again if it is resent.
+    ///
+    /// # Panics
+    /// If no such request is executed.
+    pub fn reply(&mut self, now: Time, id: RequestId, reply: Message<'_>) {
+        let partition = self.running(id);
+        self.answer(now, id, reply);
+        self.dispatch(now, partition);
+    }
+
+    /// Ends a request without a reply: its client sends it again. For failures of bulk transfers.
+    ///
+    /// # Panics
+    /// If no such request is executed.
+    pub fn discard(&mut self, now: Time, id: RequestId) {
+        let partition = self.running(id);
+        if let Some(connecting) = self.connecting(id) {
+            self.exports.refused(connecting.export, connecting.is_new);
+        }
+        self.drop_running(id, Dropped::Discarded);
+        self.dispatch(now, partition);
+    }
+
+    /// Returns the partition of a request that the host executes.
+    fn running(&self, id: RequestId) -> usize {
+        match self.requests.get(id.0) {
+            Some(pending) if matches!(pending.stage, Stage::Running { .. }) => pending.partition,
+            _ => panic!("{id:?} is not executed"),
+        }
+    }
+
+    fn connecting(&self, id: RequestId) -> Option<Connecting> {
+        match self.requests.get(id.0)?.stage {
+            Stage::Running { connect } => connect,
+            Stage::Queued(_) | Stage::Replying => None,
+        }
+    }
+
+    /// Answers a request with an error before the host has seen it.
+    pub(super) fn refuse(&mut self, now: Time, id: RequestId, errno: Errno) {
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        let part = &mut self.partitions[pending.partition];
+        part.stats.refuse(errno);
+        if matches!(pending.stage, Stage::Queued(_)) {
+            pending.stage = Stage::Running { connect: None };
+            part.running += 1;
+        }
+        let (format, status) = (Format::of(pending.opcode), Status::failed(errno));
+        let mut error = Message::error(format, status);
+        error.body.opcode = pending.opcode;
+        if is_plain_failure(errno) {
+            error.body.kind = Kind::REPLY;
+        }
+        self.answer(now, id, error);
+    }
+
+    /// Completes a reply and sends it.
+    pub(super) fn answer(&mut self, now: Time, id: RequestId, mut reply: Message<'_>) {
+        if let Some(connecting) = self.connecting(id) {
+            reply = self.finish_connect(now, connecting, reply);
+        }
+        let Some(pending) = self.requests.get(id.0) else { return };
+        let (xid, tag, opcode) = (pending.xid, pending.tag, pending.opcode);
+        let elapsed = elapsed(now, pending.arrived);
+        let estimate = &mut self.partitions[pending.partition].estimate;
+        estimate.measure(now, elapsed);
+        reply.body.service_time = elapsed;
+        let handle = pending.export;
+        let export = handle.and_then(|handle| self.exports.get_mut(handle));
+        let is_error = reply.body.kind == Kind::ERROR;
+        reply.body.timeout = if is_error && export.is_none() { 0 } else { estimate.seconds() };
+        if let Some(export) = export {
+            let target = &self.targets[export.target.0 as usize];
+            reply.body.last_committed = target.last_committed;
+            let kind = target.config.kind;
+            let bytes: Arc<[u8]> = reply.to_bytes().into();
+            let is_kept = reply.body.transno != 0 || tag != 0;
+            let ends = opcode == kind.disconnect().opcode && reply.body.status == Status::OK;
+            if is_kept && !opcode.is_connect() {
+                export.save(xid, tag, bytes.clone());
+            }
+            if let Some(handle) = handle.filter(|_| ends) {
+                self.exports.remove(handle);
+            }
+            self.send(now, id, bytes);
+        } else {
+            self.send(now, id, reply.to_bytes().into());
+        }
+    }
+
+    /// Sends a saved reply again.
+    pub(super) fn repeat(&mut self, now: Time, id: RequestId, reply: Arc<[u8]>) {
+        if let Some(pending) = self.requests.get(id.0) {
+            self.partitions[pending.partition].stats.repeated += 1;
+        }
+        self.send(now, id, reply);
+    }
+
+    /// Connects the client, if the target has granted it and no later attempt has succeeded.
+    fn finish_connect<'a>(
+        &mut self,
+        now: Time,
+        connecting: Connecting,
+        mut reply: Message<'a>,
+    ) -> Message<'a> {
+        let Connecting { connect, export, is_new, is_reconnect } = connecting;
+        let granted = match reply.get(&CONNECT_DATA) {
+            Ok(Some(data)) if reply.body.status == Status::OK => granted(&connect.asked, data),
+            _ => {
+                self.exports.refused(export, is_new);
+                return reply;
+            }
+        };
+        if let Err(errno) = self.exports.connected(now, export, &connect, &granted) {
+            self.exports.refused(export, is_new);
+            return Message::error(reply.format(), Status::failed(errno));
+        }
+        let target = self.exports.get(export).map(|export| export.target.0 as usize);
+        let kind = target.and_then(|target| self.targets.get(target)).map(|one| one.config.kind);
+        let is_reconnect = match kind {
+            Some(TargetKind::Mgs) => connect.count > 1,
+            _ => is_reconnect,
+        };
+        if is_reconnect {
+            reply.body.connect_flags = reply.body.connect_flags | ConnectOpFlags::RECONNECT;
+        }
+        reply.body.handle = export;
+        reply.with(&CONNECT_DATA, &granted)
+    }
+
+    fn send(&mut self, now: Time, id: RequestId, bytes: Arc<[u8]>) {
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        pending.stage = Stage::Replying;
+        let (export, xid, opcode) = (pending.export, pending.xid, pending.opcode);
+        let offset = if pending.reply_to.has_room { EARLY_LEN as u32 } else { 0 };
+        let waited = now.since(pending.arrived);
+        let part = &mut self.partitions[pending.partition];
+        part.running -= 1;
+        // Peers choose operations: only known ones have numbers of their own.
+        let is_known = Format::ALL.iter().any(|format| format.opcode == opcode);
+        let counted = if is_known { opcode } else { Opcode(0) };
+        part.stats.operations.entry(counted).or_default().add_time(waited);
+        if let Some(export) = export {
+            self.end_progress((export, xid), id);
+        }
+        self.early.clear(id);
+        self.put(id, bytes, offset, false);
+    }
+
+    fn put(&mut self, id: RequestId, bytes: Arc<[u8]>, offset: u32, is_early: bool) {
+        let Some(pending) = self.requests.get(id.0) else { return };
+        let to = pending.reply_to;
+        let md = Md {
+            buffer: BufferId(0),
+            offset: 0,
+            len: bytes.len() as u64,
+            threshold: Some(1),
+            options: MdOptions::default(),
+            max_size: 0,
+            auto_unlink: true,
+            user: REPLY | id.0 << 1 | u64::from(is_early),
+        };
+        let put = Put {
+            ack: false,
+            source: Some(to.source),
+            target: to.target,
+            portal: to.portal,
+            match_bits: to.match_bits,
+            offset,
+            header_data: 0,
+        };
+        let from = Bound::New(md, Memory::Bytes(bytes));
+        self.outputs.push_back(ServiceOutput::Post(Op::Put { from, put }));
+    }
+
+    /// Announces that a request takes longer, if the estimate allows it. Spec: ptlrpc-ldlm-mgs §7.5.
+    pub(super) fn announce(&mut self, now: Time, id: RequestId) {
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        if pending.export.is_some_and(|export| self.exports.get(export).is_none()) {
+            return;
+        }
+        let elapsed = elapsed(now, pending.arrived);
+        let part = &mut self.partitions[pending.partition];
+        part.estimate.measure(now, elapsed.saturating_add(EARLY_EXTRA));
+        let timeout = part.estimate.seconds();
+        let deadline = pending.arrived + Duration::from_secs(timeout.into());
+        if deadline <= pending.deadline || pending.has_early {
+            return;
+        }
+        pending.deadline = deadline;
+        pending.has_early = true;
+        part.stats.early += 1;
+        let early = Message::early_reply(pending.opcode, timeout, elapsed);
+        self.early.set(id, deadline - EARLY_MARGIN);
+        self.put(id, early.to_bytes().into(), 0, true);
+    }
+}
+
+/// Returns what is granted: nothing that the client does not request.
+fn granted(asked: &ConnectData, data: ConnectData) -> ConnectData {
+    ConnectData {
+        flags: ConnectFlags(data.flags.0 & asked.flags.0),
+        flags2: ConnectFlags2(data.flags2.0 & asked.flags2.0),
+        ..data
+    }
+}
+
+/// Returns whether a request that fails so is answered as one that was processed.
+/// Spec: ptlrpc-ldlm-mgs §6.4.
+fn is_plain_failure(errno: Errno) -> bool {
+    [
+        Errno::ENOSPC,
+        Errno::EACCES,
+        Errno::EPERM,
+        Errno::ENOENT,
+        Errno::EINPROGRESS,
+        Errno::EDQUOT,
+        Errno::EROFS,
+    ]
+    .contains(&errno)
+}
+
+/// Returns the seconds since the arrival, at least 1.
+fn elapsed(now: Time, arrived: Time) -> u32 {
+    u32::try_from(now.since(arrived).as_secs()).unwrap_or(u32::MAX).max(1)
+}

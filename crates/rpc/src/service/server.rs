@@ -1,0 +1,317 @@
+//! The machine, and its part of [`fulmar_lnet::Service`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fulmar_base::{BufferId, Errno, Table, Time, Timers};
+use fulmar_lnet::{
+    Event, EventKind, Md, MdId, MdOptions, Me, MePosition, Memory, Op, Service, ServiceConfig,
+    ServiceOutput,
+};
+use fulmar_lnet_wire::{Nid, ProcessId};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode};
+
+use super::queue::Queue;
+use super::shares::Shares;
+use super::{PartitionConfig, RequestId, ServerConfig, Stats, TargetConfig, TargetState, Task};
+use crate::HandleSource;
+use crate::export::{Connect, Eviction, Exports, TargetId};
+use crate::timeouts::{Estimate, Limits};
+
+/// All services of a node.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) partitions: Vec<Partition>,
+    pub(super) targets: Vec<Target>,
+    pub(super) exports: Exports,
+    /// Requests until their reply is sent, by [`RequestId`].
+    pub(super) requests: Table<Pending>,
+    /// Requests that wait or are executed, by export and XID.
+    pub(super) in_progress: BTreeMap<(Handle, u64), RequestId>,
+    /// When early replies are due.
+    pub(super) early: Timers<RequestId>,
+    /// The descriptors of requests: their partition and portal, by [`Md::user`].
+    pub(super) buffers: Vec<(usize, u32)>,
+    pub(super) outputs: VecDeque<ServiceOutput<Task>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) config: PartitionConfig,
+    pub(super) queue: Queue,
+    pub(super) shares: Shares,
+    pub(super) running: u32,
+    /// Seconds from the arrival of a request to its reply.
+    pub(super) estimate: Estimate,
+    pub(super) stats: Stats,
+}
+
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) config: TargetConfig,
+    pub(super) state: TargetState,
+    pub(super) last_committed: u64,
+}
+
+/// A request, until its reply is sent.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) partition: usize,
+    pub(super) stage: Stage,
+    /// The primary NID of the sender, which holds the place.
+    pub(super) peer: ProcessId,
+    /// The export that the request names, if it exists.
+    pub(super) export: Option<Handle>,
+    pub(super) xid: u64,
+    pub(super) opcode: Opcode,
+    pub(super) tag: u16,
+    /// The connection of its last transmission.
+    pub(super) connection_count: u32,
+    /// Its length in bytes.
+    pub(super) len: u32,
+    pub(super) arrived: Time,
+    pub(super) deadline: Time,
+    pub(super) reply_to: ReplyTo,
+    /// Whether an early reply is being sent.
+    pub(super) has_early: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Queued(Message<'static>),
+    Running { connect: Option<Connecting> },
+    Replying,
+}
+
+/// A CONNECT that the host executes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connecting {
+    pub(super) connect: Connect,
+    pub(super) export: Handle,
+    pub(super) is_new: bool,
+    pub(super) is_reconnect: bool,
+}
+
+/// Where the reply to a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReplyTo {
+    /// From our NID that the request was for,
+    pub(super) source: Nid,
+    /// to the NID that it came from.
+    pub(super) target: ProcessId,
+    pub(super) portal: u32,
+    pub(super) match_bits: u64,
+    /// Whether the client has room for early replies before the reply.
+    pub(super) has_room: bool,
+}
+
+/// How many descriptors receive requests at each portal: one is always posted.
+const BUFFERS: usize = 4;
+/// The length of a descriptor. Its memory is that of the requests.
+const BUFFER_LEN: u32 = 1 << 20;
+/// [`Md::user`] of replies has this bit, and that of early replies is odd.
+pub(super) const REPLY: u64 = 1 << 63;
+
+impl Server {
+    /// Options of the service for LNet.
+    pub const CONFIG: ServiceConfig = ServiceConfig { own_nids_are_loopback: true };
+
+    /// Creates a server whose targets start. Its first outputs open the portals.
+    ///
+    /// # Panics
+    /// If no replies belong to a portal, a portal is in two partitions, or requests may be longer than
+    /// a descriptor.
+    pub fn new(config: ServerConfig) -> Self {
+        let ServerConfig { key, partitions, targets, exports, timeouts } = config;
+        let portals = || partitions.iter().flat_map(|partition| &partition.portals);
+        let distinct: BTreeSet<u32> = portals().copied().collect();
+        assert_eq!(distinct.len(), portals().count(), "a portal is in two partitions");
+        let mut buffers = Vec::new();
+        for (place, partition) in partitions.iter().enumerate() {
+            assert!(partition.request_max <= BUFFER_LEN, "{} is too much", partition.request_max);
+            for &portal in &partition.portals {
+                assert!(
+                    fulmar_lustre_wire::portal::reply_to(portal).is_some(),
+                    "no replies belong to portal {portal}"
+                );
+                buffers.extend([(place, portal); BUFFERS]);
+            }
+        }
+        let target = |config| Target { config, state: TargetState::Starting, last_committed: 0 };
+        let mut this = Self {
+            partitions: partitions.into_iter().map(|one| Partition::new(one, timeouts)).collect(),
+            targets: targets.into_iter().map(target).collect(),
+            exports: Exports::new(HandleSource::new(key), exports),
+            requests: Table::default(),
+            in_progress: BTreeMap::new(),
+            early: Timers::default(),
+            buffers,
+            outputs: VecDeque::new(),
+        };
+        for buffer in 0..this.buffers.len() {
+            this.attach(buffer);
+        }
+        this
+    }
+
+    /// Says whether a target takes requests.
+    ///
+    /// # Panics
+    /// If there is no such target.
+    pub fn set_state(&mut self, target: TargetId, state: TargetState) {
+        self.targets[target.0 as usize].state = state;
+    }
+
+    /// Says which transaction of a target is the last on disk. Replies carry it from now on.
+    ///
+    /// # Panics
+    /// If there is no such target.
+    pub fn set_last_committed(&mut self, target: TargetId, transno: u64) {
+        self.targets[target.0 as usize].last_committed = transno;
+    }
+
+    /// Removes a client, as an administrator requests. Returns whether there was such an export.
+    pub fn evict(&mut self, export: Handle) -> bool {
+        self.remove_export(export, Eviction::Administrator)
+    }
+
+    /// Returns the exports.
+    pub fn exports(&self) -> &Exports {
+        &self.exports
+    }
+
+    /// Returns the numbers of a partition, by its place in the configuration.
+    pub fn stats(&self, partition: usize) -> Option<&Stats> {
+        self.partitions.get(partition).map(|partition| &partition.stats)
+    }
+
+    pub(super) fn remove_export(&mut self, handle: Handle, why: Eviction) -> bool {
+        let Some(export) = self.exports.remove(handle) else { return false };
+        let (target, client) = (export.target, export.client);
+        self.push_task(Task::Evicted { target, export: handle, client, why });
+        true
+    }
+
+    pub(super) fn push_task(&mut self, task: Task) {
+        self.outputs.push_back(ServiceOutput::Host(task));
+    }
+
+    /// Posts a descriptor for requests.
+    fn attach(&mut self, buffer: usize) {
+        let Some(&(partition, portal)) = self.buffers.get(buffer) else { return };
+        let me = Me {
+            match_id: ProcessId::ANY,
+            match_bits: 0,
+            ignore_bits: u64::MAX,
+            unlink: true,
+            position: MePosition::After,
+        };
+        let md = Md {
+            buffer: BufferId(0),
+            offset: 0,
+            len: BUFFER_LEN.into(),
+            threshold: None,
+            options: MdOptions::OP_PUT.with(MdOptions::MAX_SIZE),
+            max_size: self.partitions[partition].config.request_max,
+            auto_unlink: true,
+            user: buffer as u64,
+        };
+        let memory = Memory::Inline;
+        self.outputs.push_back(ServiceOutput::Post(Op::Attach { portal, me, md, memory }));
+    }
+
+    /// Frees the place of a request that has ended.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        let Some(pending) = self.requests.remove(id.0) else { return };
+        self.early.clear(id);
+        if let Some(export) = pending.export {
+            self.end_progress((export, pending.xid), id);
+        }
+        self.partitions[pending.partition].shares.give_back(pending.peer.nid, pending.len);
+    }
+
+    pub(super) fn end_progress(&mut self, key: (Handle, u64), id: RequestId) {
+        if self.in_progress.get(&key) == Some(&id) {
+            self.in_progress.remove(&key);
+        }
+    }
+
+    fn handle_sent(&mut self, user: u64, result: Result<(), Errno>) {
+        let id = RequestId((user & !REPLY) >> 1);
+        let is_early = user & 1 == 1;
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        if result.is_err() {
+            self.partitions[pending.partition].stats.lost += 1;
+        }
+        match is_early {
+            true => pending.has_early = false,
+            false => self.forget(id),
+        }
+    }
+}
+
+impl Partition {
+    fn new(config: PartitionConfig, limits: Limits) -> Self {
+        Self {
+            queue: Queue::default(),
+            shares: Shares::new(config.bounds),
+            running: 0,
+            estimate: Estimate::new(limits, 0),
+            stats: Stats::default(),
+            config,
+        }
+    }
+}
+
+impl Service for Server {
+    type Request = Task;
+
+    fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
+        if event.user & REPLY != 0 {
+            if event.unlinked {
+                self.handle_sent(event.user, event.status);
+            }
+            return;
+        }
+        let buffer = event.user as usize;
+        if event.unlinked && event.kind != EventKind::Unlink {
+            self.attach(buffer);
+        }
+        if event.kind != EventKind::Put || event.status.is_err() {
+            return;
+        }
+        if let Some(&(partition, _)) = self.buffers.get(buffer) {
+            self.handle_arrival(now, partition, event, &bytes);
+            self.dispatch(now, partition);
+        }
+    }
+
+    fn handle_posted(&mut self, _: Time, user: u64, result: Result<MdId, Errno>) {
+        let Err(errno) = result else { return };
+        if user & REPLY != 0 {
+            self.handle_sent(user, Err(errno));
+        } else if let Some(&(_, portal)) = self.buffers.get(user as usize) {
+            self.push_task(Task::PortalFailed { portal, errno });
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(id) = self.early.pop_due(now) {
+            self.announce(now, id);
+        }
+        let estimates = self.partitions.iter().map(|partition| partition.estimate.seconds());
+        let estimate = estimates.max().unwrap_or_default();
+        while let Some((export, gone, why)) = self.exports.pop_silent(now, estimate) {
+            let (target, client) = (gone.target, gone.client);
+            self.push_task(Task::Evicted { target, export, client, why });
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.early.next(), self.exports.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn poll_output(&mut self) -> Option<ServiceOutput<Task>> {
+        self.outputs.pop_front()
+    }
+}
