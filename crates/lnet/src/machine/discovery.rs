@@ -228,6 +228,9 @@ impl Lnet {
     /// without a ping.
     pub(super) fn push_received(&mut self, now: Time, from: Nid, bytes: &[u8], sent: u32) {
         let Some(peer) = self.peers.owner(from) else { return };
+        if !self.peers.may_use_push(now, peer) {
+            return;
+        }
         let reason = match PingInfo::decode(bytes) {
             Ok(decoded) if decoded.size as usize <= bytes.len() => {
                 if decoded.info.features.has(Features::MULTI_RAIL) {

@@ -329,7 +329,7 @@ impl Peers {
     }
 
     /// Has a peer pinged because of what others claim. Messages for a known one do not wait for that.
-    fn ask(&mut self, peer: PeerId) {
+    pub(super) fn ask(&mut self, peer: PeerId) {
         match self.is_up_to_date(peer) {
             true => self.outputs.push_back(Output::Ask(peer)),
             false => self.discover_again(peer),

@@ -144,12 +144,15 @@ impl Peers {
 
     /// Returns when the discovery of a peer can go on.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        [self.discovery.retries.next(), self.discovery.claims.next()].into_iter().flatten().min()
+        let Discovery { retries, claims, .. } = &self.discovery;
+        [retries.next(), claims.next(), self.late_pushes.next()].into_iter().flatten().min()
     }
 
     /// Takes the passing of time, and returns a peer whose discovery can go on.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<PeerId> {
-        self.discovery.retries.pop_due(now).or_else(|| self.discovery.claims.pop_due(now))
+        let Discovery { retries, claims, .. } = &mut self.discovery;
+        let waiting = retries.pop_due(now).or_else(|| claims.pop_due(now));
+        waiting.or_else(|| self.pop_late_push(now))
     }
 
     /// Returns what a peer under discovery needs next. With nothing left to do, it is discovered.
@@ -379,5 +382,6 @@ impl Peers {
         self.discovery.active.remove(&peer);
         self.discovery.retries.clear(peer);
         self.discovery.claims.clear(peer);
+        self.late_pushes.clear(peer);
     }
 }

@@ -13,13 +13,14 @@ mod claims;
 mod configure;
 mod discovery;
 mod merge;
+mod pushes;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fulmar_base::{Errno, MessageId, Time};
+use fulmar_base::{Errno, MessageId, Time, Timers};
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::ping::NiStatus;
 
@@ -157,6 +158,8 @@ pub(crate) struct Peer {
     info_size: u32,
     /// How often in a row its ping info could not be used.
     bad_infos: u32,
+    /// Until when its pushes are used up, if one is used in each second.
+    pushes_until: Time,
     /// The ping and the push under way.
     ping: Option<MdId>,
     push: Option<MdId>,
@@ -184,6 +187,8 @@ pub(crate) struct Peers {
     peer_names: Names,
     own: Own,
     discovery: Discovery,
+    /// When peers are pinged whose pushes were not used.
+    late_pushes: Timers<PeerId>,
     /// What waits until a NID has named its peer.
     unverified: BTreeMap<PeerNiId, Waiting>,
     ageing: Ageing,
@@ -341,6 +346,7 @@ impl Peer {
             pushed: 0,
             info_size: 0,
             bad_infos: 0,
+            pushes_until: Time::ZERO,
             ping: None,
             push: None,
             pair: None,
