@@ -22,7 +22,8 @@ pub trait Content: Sized {
 
     /// Returns the buffer in little-endian order, which this node sends.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        // Most buffers fit, such as those of lock requests.
+        let mut bytes = Vec::with_capacity(128);
         self.encode(&mut Writer::new(&mut bytes, Order::Little));
         bytes
     }

@@ -130,7 +130,19 @@ impl<'a> Message<'a> {
 
     /// Appends the encoded message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        self.container().encode(out);
+        self.encode_as(&self.head, &self.body, out);
+    }
+
+    /// Appends the message with other words and another body: each transmission of a request has its
+    /// own.
+    pub fn encode_as(&self, head: &Head, body: &Body, out: &mut Vec<u8>) {
+        let buffers = self.buffers.iter().map(AsRef::as_ref);
+        let lens = std::iter::once(body.encoded_len()).chain(buffers.clone().map(<[u8]>::len));
+        out.reserve(container::len_of(lens.clone()));
+        let w = &mut Writer::new(out, self.order);
+        head.write_with(lens, w);
+        body.write(w);
+        buffers.for_each(|buffer| container::write_buffer(buffer, w));
     }
 
     /// Returns the encoded message.

@@ -17,6 +17,15 @@ impl Status {
     /// Success.
     pub const OK: Self = Self(0);
 
+    /// The status of a reply to an enqueue that has no lock and is not an error. Spec:
+    /// ptlrpc-ldlm-mgs §18.3.
+    #[doc(alias = "ELDLM_LOCK_ABORTED")]
+    pub const LOCK_ABORTED: Self = Self(301);
+
+    /// The answer to a glimpse of a client that has the lock, but no object.
+    #[doc(alias = "ELDLM_NO_LOCK_DATA")]
+    pub const NO_LOCK_DATA: Self = Self(-303);
+
     /// Returns the status of a failure.
     pub const fn failed(errno: Errno) -> Self {
         Self(-errno.0)

@@ -9,7 +9,8 @@ use fulmar_lnet_wire::header::{Header, HeaderForm};
 use fulmar_lnet_wire::socklnd::{FrameHeader, FrameKind, Hello, Version};
 use fulmar_wire::{DecodeError, Order};
 
-use crate::tcp::{Chunk, Connection, Direction, Start};
+use crate::tcp::{Chunk, Connection, Conversation, Direction, Start};
+use crate::{Capture, CaptureError, decompress};
 
 /// A unit of the protocol that one side sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,16 @@ pub enum Kind {
     Incomplete,
     /// Invalid bytes. The rest of this direction is not decoded.
     Malformed(DecodeError),
+}
+
+/// Decodes all connections of a capture, whose file may be compressed.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn items(file: &[u8]) -> Result<Vec<Item>, CaptureError> {
+    let file = decompress(file)?;
+    let capture = Capture::read(&file)?;
+    Ok(Conversation::of(&capture).connections.iter().flat_map(parse).collect())
 }
 
 /// Decodes both directions of a connection. Items are in the order of their last bytes.

@@ -34,7 +34,8 @@ impl Format {
 
     /// Returns the most general format of an operation; [`UNKNOWN`] if it has none.
     pub fn of(opcode: Opcode) -> &'static Self {
-        Self::ALL.iter().find(|format| format.opcode == opcode).unwrap_or(&&UNKNOWN)
+        let place = PLACES.get(opcode.0 as usize).copied().unwrap_or(u8::MAX);
+        Self::ALL.get(usize::from(place)).unwrap_or(&&UNKNOWN)
     }
 
     /// Returns the format of a request with these buffers after the body.
@@ -79,6 +80,18 @@ impl Format {
         special.unwrap_or_else(|| Self::of(opcode))
     }
 }
+
+/// The place of the first format of each operation in [`Format::ALL`], beyond its end if there is
+/// none: every message that arrives needs one.
+static PLACES: [u8; Opcode::LFSCK_QUERY.0 as usize + 1] = {
+    let mut places = [u8::MAX; Opcode::LFSCK_QUERY.0 as usize + 1];
+    let mut place = Format::ALL.len();
+    while place > 0 {
+        place -= 1;
+        places[Format::ALL[place].opcode.0 as usize] = place as u8;
+    }
+    places
+};
 
 fn of_enqueue(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<&'static Format> {
     let (flags, kind) = of_lock(buffers, order)?;

@@ -44,6 +44,10 @@ pub struct LogHeader {
 impl LogHeader {
     /// The least length, and that of almost all logs.
     pub const LEN_MIN: usize = 8192;
+    /// Where the bits are in the record, in bytes.
+    pub const BITMAP_OFFSET: u32 = 88;
+    /// The bytes of the bits in a header of the least length.
+    pub const BITMAP_LEN: usize = Self::LEN_MIN - Self::OVERHEAD;
     /// The largest length that is accepted.
     pub const LEN_MAX: usize = 1 << 16;
     const OVERHEAD: usize = 96;

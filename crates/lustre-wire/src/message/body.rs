@@ -153,6 +153,11 @@ impl Body {
     pub const LEN: usize = 184;
     /// The length that old peers send.
     pub const LEN_OLD: usize = 152;
+
+    /// Returns the length of this body in bytes.
+    pub(super) fn encoded_len(&self) -> usize {
+        if self.job.is_some() { Self::LEN } else { Self::LEN_OLD }
+    }
     /// The version of the body.
     const VERSION: u32 = 3;
 

@@ -45,6 +45,29 @@ wire_flags! {
     }
 }
 
+impl Head {
+    /// Writes all that is before the buffers, which have these lengths.
+    pub(super) fn write_with(&self, lens: impl Iterator<Item = usize> + Clone, w: &mut Writer<'_>) {
+        let count = lens.clone().count();
+        w.u32(count as u32);
+        self.flavor.write(w);
+        w.u32(MAGIC);
+        w.u32(self.reply_room);
+        w.u32(self.checksum);
+        self.flags.write(w);
+        w.u32(self.part);
+        w.zeros(4);
+        lens.for_each(|len| w.u32(len as u32));
+        w.zeros(padding(4 * count));
+    }
+}
+
+/// Writes a buffer and what fills it up.
+pub(super) fn write_buffer(buffer: &[u8], w: &mut Writer<'_>) {
+    w.bytes(buffer);
+    w.zeros(padding(buffer.len()));
+}
+
 /// Buffers in a container: an RPC message, a wrapped one, or a part of a batch.
 #[doc(alias = "lustre_msg_v2")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,13 +140,12 @@ impl<'a> Container<'a> {
             part: r.u32("message.part")?,
         };
         r.take("message.padding", 4)?;
-        let lens = (0..count).map(|_| r.u32("message.lengths"));
-        let lens = lens.collect::<Result<Vec<u32>, _>>()?;
+        let mut lens = Reader::new(r.take("message.lengths", 4 * count)?, order);
         r.take("message.lengths", padding(4 * count))?;
         let mut whole = FIXED_LEN + padded(4 * count);
         let mut buffers = Vec::with_capacity(count);
-        for len in lens {
-            let len = len as usize;
+        for _ in 0..count {
+            let len = lens.u32("message.lengths")? as usize;
             whole = whole.saturating_add(len).saturating_add(7) & !7;
             if whole > Self::LEN_MAX {
                 return Err(DecodeError::Range { field: "message.lengths", got: len as u64 });
@@ -136,8 +158,7 @@ impl<'a> Container<'a> {
 
     /// Returns the length of the whole message in bytes.
     pub fn len(&self) -> usize {
-        let buffers = self.buffers.iter().map(|buffer| padded(buffer.len()));
-        len_of_header(self.buffers.len()) + buffers.sum::<usize>()
+        len_of(self.buffers.iter().map(|buffer| buffer.len()))
     }
 
     /// Returns whether there are no buffers, as in no valid message.
@@ -147,24 +168,11 @@ impl<'a> Container<'a> {
 
     /// Appends the message, in its byte order.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let order = self.order;
         out.reserve(self.len());
-        let mut w = Writer::new(out, order);
-        w.u32(self.buffers.len() as u32);
-        self.head.flavor.write(&mut w);
-        w.u32(MAGIC);
-        w.u32(self.head.reply_room);
-        w.u32(self.head.checksum);
-        self.head.flags.write(&mut w);
-        w.u32(self.head.part);
-        w.zeros(4);
+        let w = &mut Writer::new(out, self.order);
+        self.head.write_with(self.buffers.iter().map(|buffer| buffer.len()), w);
         for buffer in &self.buffers {
-            w.u32(buffer.len() as u32);
-        }
-        w.zeros(padding(4 * self.buffers.len()));
-        for buffer in &self.buffers {
-            w.bytes(buffer);
-            w.zeros(padding(buffer.len()));
+            write_buffer(buffer, w);
         }
     }
 
@@ -177,11 +185,11 @@ impl<'a> Container<'a> {
 
 /// Returns the length of a message whose buffers have these lengths.
 pub fn len_with(buffers: &[usize]) -> usize {
-    len_of_header(buffers.len()) + buffers.iter().map(|&len| padded(len)).sum::<usize>()
+    len_of(buffers.iter().copied())
 }
 
-fn len_of_header(buffers: usize) -> usize {
-    FIXED_LEN + padded(4 * buffers)
+pub(super) fn len_of(buffers: impl Iterator<Item = usize> + Clone) -> usize {
+    FIXED_LEN + padded(4 * buffers.clone().count()) + buffers.map(padded).sum::<usize>()
 }
 
 fn padded(len: usize) -> usize {

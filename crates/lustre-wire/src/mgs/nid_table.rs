@@ -48,6 +48,12 @@ impl NidTableEntry {
     const SMALL: (u8, u8) = (0, 8);
     const LARGE: (u8, u8) = (1, 20);
 
+    /// Returns the length in bytes, unused room included.
+    pub fn encoded_len(&self) -> usize {
+        let ((_, size), count) = self.form();
+        Self::HEADER_LEN + count * usize::from(size) + self.rest.0.len()
+    }
+
     fn form(&self) -> ((u8, u8), usize) {
         match &self.nids {
             NidTableNids::Small(nids) => (Self::SMALL, nids.len()),
@@ -86,7 +92,7 @@ impl Field for NidTableEntry {
         w.u64(self.version);
         w.u32(self.instance);
         w.u32(self.index);
-        w.u32((Self::HEADER_LEN + count * usize::from(size) + self.rest.0.len()) as u32);
+        w.u32(self.encoded_len() as u32);
         w.u8(self.target);
         w.u8(form);
         w.u8(size);

@@ -9,8 +9,8 @@ use fulmar_trace::rpc::Calls;
 use crate::traces::{Link, load};
 
 /// The traces with RPCs.
-const NAMES: [&str; 7] =
-    ["mount", "mount-fresh", "meta", "data", "contend", "recovery", "ost-join"];
+const NAMES: [&str; 9] =
+    ["mount", "mount-fresh", "meta", "data", "contend", "recovery", "ost-join", "lfs-df", "served"];
 
 /// Calls `check` with the RPCs of a trace.
 fn with_calls<T>(name: &str, check: impl FnOnce(Calls<'_>) -> T) -> T {

@@ -119,11 +119,11 @@ fn the_content_of_bulk_data_logs_and_batches_is_known() {
         names: 346,
         index_pages: 1,
         nodemap_records: 2,
-        nid_tables: 7,
-        log_records: 276,
+        nid_tables: 9,
+        log_records: 397,
         sub_requests: 311,
         sub_replies: 165,
-        data: 9_379_840,
+        data: 9_584_642,
     };
     assert_eq!(found, expected);
 }
