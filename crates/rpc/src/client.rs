@@ -1,22 +1,27 @@
 //! The client side of RPC as a service of LNet: imports, and the descriptors of their messages.
 //!
-//! For each transmission it posts a match entry for the reply, only for the node of the target, and
-//! then the PUT of the request. Early replies and the reply arrive in the same memory, at offsets
-//! that the sender chooses. Spec: ptlrpc-ldlm-mgs §1.1, §7.3.
+//! For each transmission it posts match entries for the bulk data and for the reply, only for the node
+//! of the target, and then the PUT of the request. Early replies and the reply arrive in the same
+//! memory, at offsets that the sender chooses. Spec: ptlrpc-ldlm-mgs §1.1, §7.3.
 
-use std::collections::{BTreeMap, VecDeque};
+mod bulk;
 
-use fulmar_base::{BufferId, Errno, Table, Time};
+use std::collections::BTreeMap;
+
+use fulmar_base::{BufferId, Errno, Table, Time, Timers};
 use fulmar_lnet::{
     Bound, Event, EventKind, Md, MdId, MdOptions, Me, MePosition, Memory, Op, Put, Service,
     ServiceConfig, ServiceOutput,
 };
 use fulmar_lustre_wire::message::Message;
 
+use bulk::Transfer;
+
 use crate::XidSource;
 use crate::import::{
     Arrival, Import, Output, Request, RequestId, State, Target, Transmission, TransmissionId,
 };
+use crate::outputs::Outputs;
 
 /// An import of a client. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +38,17 @@ pub enum Notice {
         request: RequestId,
         /// The reply, or why there is none.
         result: Result<Box<Message<'static>>, Errno>,
+        /// The bytes of bulk data that were moved.
+        moved: u64,
+    },
+    /// An open was executed again: see [`Output::Replayed`].
+    Replayed {
+        /// The import.
+        import: ImportId,
+        /// The open.
+        request: RequestId,
+        /// The reply.
+        reply: Box<Message<'static>>,
     },
     /// The state of an import has changed.
     State {
@@ -49,11 +65,15 @@ pub struct Client {
     xids: XidSource,
     imports: BTreeMap<ImportId, Import>,
     next_import: u64,
+    /// When each import has something to do.
+    deadlines: Timers<ImportId>,
     /// What LNet still uses.
     posted: Table<Posted>,
     /// The memory for replies, by the transmissions that they are expected to.
     replies: BTreeMap<(ImportId, TransmissionId), u64>,
-    outputs: VecDeque<ServiceOutput<Notice>>,
+    /// The bulk data that LNet uses.
+    transfers: BTreeMap<(ImportId, TransmissionId), Transfer>,
+    outputs: Outputs<Notice>,
 }
 
 /// A descriptor of a transmission, until LNet has unlinked it.
@@ -73,6 +93,7 @@ struct Posted {
 enum Part {
     Reply,
     Request,
+    Bulk,
 }
 
 impl Client {
@@ -85,9 +106,11 @@ impl Client {
             xids: XidSource::new(seconds),
             imports: BTreeMap::new(),
             next_import: 0,
+            deadlines: Timers::default(),
             posted: Table::default(),
             replies: BTreeMap::new(),
-            outputs: VecDeque::new(),
+            transfers: BTreeMap::new(),
+            outputs: Outputs::new(),
         }
     }
 
@@ -118,11 +141,45 @@ impl Client {
         self.imports.get(&id)
     }
 
-    /// Removes an import that is closed, and returns whether it was.
+    /// See [`Import::release`].
+    pub fn release(&mut self, id: ImportId, open: RequestId, close: u64) {
+        self.with(id, |import, _| import.release(open, close));
+    }
+
+    /// See [`Import::message_mut`].
+    pub fn message_mut(
+        &mut self,
+        id: ImportId,
+        request: RequestId,
+    ) -> Option<&mut Message<'static>> {
+        self.imports.get_mut(&id)?.message_mut(request)
+    }
+
+    /// See [`Import::continue_replay`].
+    pub fn continue_replay(&mut self, now: Time, id: ImportId, open: RequestId) {
+        self.with(id, |import, xids| import.continue_replay(now, xids, open));
+    }
+
+    /// See [`Import::locks_replayed`].
+    pub fn locks_replayed(&mut self, now: Time, id: ImportId) {
+        self.with(id, |import, xids| import.locks_replayed(now, xids));
+    }
+
+    /// See [`Import::set_in_use`].
+    pub fn set_in_use(&mut self, now: Time, id: ImportId, is_in_use: bool) {
+        self.with(id, |import, _| import.set_in_use(now, is_in_use));
+    }
+
+    /// See [`Import::target_restarted`].
+    pub fn target_restarted(&mut self, now: Time, id: ImportId, instance: u32) {
+        self.with(id, |import, xids| import.target_restarted(now, xids, instance));
+    }
+
+    /// Removes an import that is closed and all whose requests have ended, and returns whether it was.
     pub fn remove(&mut self, id: ImportId) -> bool {
-        let is_closed =
-            self.imports.get(&id).is_some_and(|import| matches!(import.state(), State::Closed(_)));
-        is_closed && self.imports.remove(&id).is_some()
+        let is_over =
+            |import: &Import| matches!(import.state(), State::Closed(_)) && import.is_released();
+        self.imports.get(&id).is_some_and(is_over) && self.imports.remove(&id).is_some()
     }
 
     /// Calls an import, and turns its outputs into those of the service.
@@ -137,10 +194,13 @@ impl Client {
             match output {
                 Output::Transmit(transmission) => self.transmit(id, transmission),
                 Output::Withdraw(transmission) => self.withdraw(id, transmission),
-                Output::Done { request, result } => {
-                    let result = result.map(Box::new);
-                    let done = Notice::Done { import: id, request, result };
+                Output::Done { request, result, moved } => {
+                    let done = Notice::Done { import: id, request, result, moved };
                     self.outputs.push_back(ServiceOutput::Host(done));
+                }
+                Output::Replayed { request, reply } => {
+                    let replayed = Notice::Replayed { import: id, request, reply };
+                    self.outputs.push_back(ServiceOutput::Host(replayed));
                 }
                 Output::State(state) => {
                     let changed = Notice::State { import: id, state };
@@ -148,39 +208,39 @@ impl Client {
                 }
             }
         }
+        self.set_deadline(id);
         Some(result)
     }
 
+    /// Notes when an import has something to do.
+    fn set_deadline(&mut self, id: ImportId) {
+        let next = self.imports.get(&id).and_then(Import::poll_timeout);
+        match next {
+            // An import that is woken early only says when to wake it again. That costs less than to
+            // move the deadline with each reply.
+            Some(at) if self.deadlines.get(id).is_some_and(|set| set <= at) => {}
+            Some(at) => self.deadlines.set(id, at),
+            None => self.deadlines.clear(id),
+        }
+    }
+
     fn transmit(&mut self, import: ImportId, transmission: Transmission) {
-        let Transmission { id, to, portal, xid, reply_portal, reply_bits, reply_room, bytes } =
-            transmission;
+        let id = transmission.id;
+        if let Some(bulk) = &transmission.bulk {
+            self.post_bulk((import, id), transmission.to, bulk);
+        }
         let posted =
             |part| Posted { import, transmission: id, part, md: None, is_withdrawn: false };
         let reply = self.posted.insert(posted(Part::Reply));
         let request = self.posted.insert(posted(Part::Request));
         self.replies.insert((import, id), reply);
-        let (match_id, position) = (to, MePosition::After);
-        let me = Me { match_id, match_bits: reply_bits, ignore_bits: 0, unlink: true, position };
-        let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE).with(MdOptions::TRUNCATE);
-        let md = Md { options, threshold: None, ..descriptor(reply_room, reply) };
-        let attach = Op::Attach { portal: reply_portal, me, md, memory: Memory::Inline };
-        self.outputs.push_back(ServiceOutput::Post(attach));
-        let put = Put {
-            ack: false,
-            source: None,
-            target: to,
-            portal,
-            match_bits: xid.0,
-            offset: 0,
-            header_data: 0,
-        };
-        let md = descriptor(bytes.len(), request);
-        let from = Bound::New(md, Memory::Bytes(bytes.into()));
-        self.outputs.push_back(ServiceOutput::Post(Op::Put { from, put }));
+        let posts = posts(transmission, reply, request);
+        self.outputs.extend(posts.map(ServiceOutput::Post));
     }
 
-    /// Unlinks the memory for the reply to a transmission.
+    /// Unlinks the memory for the reply to a transmission, and for its bulk data.
     fn withdraw(&mut self, import: ImportId, transmission: TransmissionId) {
+        self.withdraw_bulk(import, transmission);
         let Some(reply) = self.replies.remove(&(import, transmission)) else { return };
         let Some(posted) = self.posted.get_mut(reply) else { return };
         posted.is_withdrawn = true;
@@ -197,6 +257,9 @@ impl Service for Client {
         let Some(&posted) = self.posted.get(event.user) else { return };
         if event.unlinked {
             self.posted.remove(event.user);
+        }
+        if posted.part == Part::Bulk {
+            return self.handle_bulk_event(now, posted, event);
         }
         let (import, id) = (posted.import, posted.transmission);
         match (posted.part, event.kind, event.status) {
@@ -224,34 +287,59 @@ impl Service for Client {
         match result {
             Ok(md) => {
                 posted.md = Some(md);
-                if posted.is_withdrawn && posted.part == Part::Reply {
+                if posted.is_withdrawn && posted.part != Part::Request {
                     self.outputs.push_back(ServiceOutput::Post(Op::Unlink(md)));
                 }
             }
             Err(errno) => {
-                let Posted { import, transmission, .. } = *posted;
+                let posted = *posted;
                 self.posted.remove(user);
-                self.with(import, |import, xids| {
-                    import.handle_failure(now, xids, transmission, errno);
-                });
+                let (import, id) = (posted.import, posted.transmission);
+                self.with(import, |import, xids| import.handle_failure(now, xids, id, errno));
+                if posted.part == Part::Bulk {
+                    self.end_part(now, posted, user);
+                }
             }
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let ids: Vec<ImportId> = self.imports.keys().copied().collect();
-        for id in ids {
+        while let Some(id) = self.deadlines.pop_due(now) {
             self.with(id, |import, xids| import.handle_timeout(now, xids));
         }
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.imports.values().filter_map(Import::poll_timeout).min()
+        self.deadlines.next()
     }
 
     fn poll_output(&mut self) -> Option<ServiceOutput<Notice>> {
         self.outputs.pop_front()
     }
+}
+
+/// Returns the posts of a transmission: memory for its replies, only for the node of the target, and the
+/// request. `reply` and `request` are [`Md::user`] of both.
+pub(crate) fn posts(transmission: Transmission, reply: u64, request: u64) -> [Op; 2] {
+    let Transmission { to, portal, xid, reply_portal, reply_bits, room, bytes, .. } = transmission;
+    let (match_id, position) = (to, MePosition::After);
+    let me = Me { match_id, match_bits: reply_bits, ignore_bits: 0, unlink: true, position };
+    let options = MdOptions::OP_PUT.with(MdOptions::MANAGE_REMOTE).with(MdOptions::TRUNCATE);
+    // The memory is used up by the reply, but not by an early one before it.
+    let options = options.with(MdOptions::MAX_SIZE);
+    let max_size = (room.len - room.early) as u32;
+    let md = Md { options, threshold: None, max_size, ..descriptor(room.len, reply) };
+    let put = Put {
+        ack: false,
+        source: None,
+        target: to,
+        portal,
+        match_bits: xid.0,
+        offset: 0,
+        header_data: 0,
+    };
+    let from = Bound::New(descriptor(bytes.len(), request), Memory::Bytes(bytes.into()));
+    [Op::Attach { portal: reply_portal, me, md, memory: Memory::Inline }, Op::Put { from, put }]
 }
 
 /// Returns a descriptor for one operation.

@@ -4,10 +4,13 @@
 //! Pure: events of LNet and times go in; posts to LNet and results come out.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod client;
 pub mod export;
 mod handles;
 pub mod import;
+mod outputs;
+pub mod reverse;
 pub mod service;
 pub mod timeouts;
 mod xid;

@@ -123,6 +123,8 @@ pub struct Timeouts {
     limits: Limits,
     services: BTreeMap<u32, Estimate>,
     network: Estimate,
+    /// The seconds that the search allows the network, while none of the target's NIDs answers.
+    search: u32,
 }
 
 impl Timeouts {
@@ -133,7 +135,12 @@ impl Timeouts {
 
     /// Begins with nothing measured.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, services: BTreeMap::new(), network: Estimate::new(limits, limits.min) }
+        Self {
+            limits,
+            services: BTreeMap::new(),
+            network: Estimate::new(limits, limits.min),
+            search: 0,
+        }
     }
 
     /// Returns the seconds that the service at `portal` has for a request.
@@ -144,6 +151,13 @@ impl Timeouts {
     /// Returns the latency of the network in seconds.
     pub fn network(&self) -> u32 {
         self.network.seconds()
+    }
+
+    /// Returns until when to wait for the reply to a request of the time `sent`, when an early reply says
+    /// that the service needs `seconds` for it. Spec: ptlrpc-ldlm-mgs §7.4.
+    pub fn extended(&self, sent: Time, seconds: u32) -> Time {
+        let seconds = seconds.min(self.limits.max).saturating_add(self.network());
+        sent + Duration::from_secs(seconds.into())
     }
 
     /// Takes what a reply from the service at `portal` says: the server's `estimate`, and its
@@ -162,12 +176,21 @@ impl Timeouts {
         self.network.measure(now, latency(round_trip, service_time));
     }
 
+    /// Returns the latency of the network in seconds that a connect allows.
+    pub fn search(&self) -> u32 {
+        self.network().max(self.search)
+    }
+
     /// Allows the network more time, since none of the target's NIDs has answered.
     /// Spec: ptlrpc-ldlm-mgs §12.4.
-    pub fn search_longer(&mut self, now: Time) {
-        if self.network() < Self::SEARCH_MAX {
-            self.network.measure(now, (self.network() + Self::SEARCH_STEP).min(Self::SEARCH_MAX));
-        }
+    pub fn search_longer(&mut self) {
+        self.search = (self.search() + Self::SEARCH_STEP).min(Self::SEARCH_MAX).max(self.network());
+    }
+
+    /// Takes the end of the search. How long it was says nothing about the latency of the network,
+    /// which the answer has measured: lost messages would make each later loss last longer.
+    pub fn search_ended(&mut self) {
+        self.search = 0;
     }
 }
 
@@ -240,14 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn an_early_reply_gives_no_more_time_than_the_limit() {
+        let timeouts = Timeouts::new(LIMITS);
+        let until = |seconds| timeouts.extended(Time::from_secs(7), seconds);
+        assert_eq!([36, u32::MAX].map(until), [7 + 36 + 5, 7 + 600 + 5].map(Time::from_secs));
+    }
+
+    #[test]
     fn a_search_for_the_target_takes_longer_with_each_round() {
         let mut timeouts = Timeouts::new(LIMITS);
-        let rounds: Vec<u32> = (0..11)
-            .map(|round| {
-                timeouts.search_longer(Time::from_secs(round));
-                timeouts.network()
-            })
-            .collect();
+        let mut round = || {
+            timeouts.search_longer();
+            timeouts.search()
+        };
+        let rounds = [(); 11].map(|()| round());
         assert_eq!(rounds, [10, 15, 20, 25, 30, 35, 40, 45, 50, 50, 50]);
+        assert_eq!(timeouts.network(), 5, "nothing was measured");
+        timeouts.search_ended();
+        assert_eq!(timeouts.search(), 5);
+        timeouts.measure(Time::ZERO, 28, 5, Duration::from_secs(79), 0);
+        timeouts.search_longer();
+        assert_eq!(timeouts.search(), 80, "a slow network is not hurried");
     }
 }

@@ -20,6 +20,12 @@ impl XidSource {
         Self { next: (seconds << 20) & !(Self::STEP - 1) }
     }
 
+    /// Begins at a random number, far above those of a clock, for a node that does not know the time.
+    pub fn at_random(random: u64) -> Self {
+        const ABOVE_CLOCKS: u64 = 1 << 61;
+        Self { next: (ABOVE_CLOCKS | random & (ABOVE_CLOCKS - 1)) & !(Self::STEP - 1) }
+    }
+
     /// Returns an XID that is higher than all others.
     pub fn allocate(&mut self) -> Xid {
         self.next += Self::STEP;

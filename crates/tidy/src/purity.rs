@@ -15,6 +15,8 @@ pub const PURE: &[&str] = &[
     "lnet",
     "selftest",
     "rpc",
+    "ldlm",
+    "mgs",
     "trace",
     "node",
     "sim",

@@ -1,5 +1,7 @@
 //! A client and the events of LNet.
 
+mod bulk;
+
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{self, CONNECT_DATA};
@@ -9,6 +11,8 @@ use super::*;
 use crate::import::TargetKind;
 
 const NOW: Time = Time::from_secs(50);
+const FLAGS: ConnectFlags =
+    ConnectFlags::FULL20.with(ConnectFlags::AT).with(ConnectFlags::BULK_MBITS);
 
 fn server() -> ProcessId {
     ProcessId::lustre("10.0.0.1@tcp".parse::<Nid>().unwrap())
@@ -16,8 +20,7 @@ fn server() -> ProcessId {
 
 /// A client that connects, and the two posts for it.
 fn connecting() -> (Client, ImportId, Posts) {
-    let flags = ConnectFlags::FULL20 | ConnectFlags::AT;
-    let data = ConnectData { flags, ..ConnectData::default() };
+    let data = ConnectData { flags: FLAGS, ..ConnectData::default() };
     let mgs = Uuid::new("MGS").unwrap();
     let target = Target::new(TargetKind::Mgs, mgs, vec![server().nid], data);
     let mut client = Client::new(1_700_000_000);
@@ -84,8 +87,7 @@ impl Posts {
 }
 
 fn granted() -> Vec<u8> {
-    let flags = ConnectFlags::FULL20 | ConnectFlags::AT;
-    let data = ConnectData { flags, ..ConnectData::default() };
+    let data = ConnectData { flags: FLAGS, ..ConnectData::default() };
     let mut reply = Message::reply(&format::MGS_CONNECT, Status::OK).with(&CONNECT_DATA, &data);
     reply.body.handle = Handle(9);
     reply.to_bytes()
@@ -112,20 +114,24 @@ fn a_reply_ends_a_request_and_frees_its_memory() {
     let full = Notice::State { import, state: State::Full };
     let unlink = Op::Unlink(MdId(posts.reply.user));
     let outputs: Vec<_> = std::iter::from_fn(|| client.poll_output()).collect();
-    assert_eq!(outputs, [ServiceOutput::Post(unlink), ServiceOutput::Host(full)]);
+    assert_eq!(outputs, [ServiceOutput::Host(full), ServiceOutput::Post(unlink)]);
     posts.unlinked(&mut client);
 
     let ping = Request::new(Message::request(&format::PING), 224);
     let request = client.request(NOW, import, ping).unwrap();
     let posts = Posts::take(&mut client);
+    // An early reply leaves as much as a reply may need; a reply leaves less, and ends it.
+    assert!(posts.reply.options.has(MdOptions::MAX_SIZE));
+    assert_eq!((posts.reply.len, posts.reply.max_size), (224 + 224, 224));
     posts.reply(&mut client, 0, &Message::early_reply(format::PING.opcode, 30, 6).to_bytes());
     assert_eq!(client.poll_output(), None);
     let reply = Message::reply(&format::PING, Status::OK);
     posts.reply(&mut client, 224, &reply.to_bytes());
     let unlink = ServiceOutput::Post(Op::Unlink(MdId(posts.reply.user)));
-    let done = ServiceOutput::Host(Notice::Done { import, request, result: Ok(reply.into()) });
-    assert_eq!(client.poll_output(), Some(unlink));
+    let done =
+        ServiceOutput::Host(Notice::Done { import, request, result: Ok(reply.into()), moved: 0 });
     assert_eq!(client.poll_output(), Some(done));
+    assert_eq!(client.poll_output(), Some(unlink));
     posts.unlinked(&mut client);
     posts.sent(&mut client, Ok(()));
     assert!(client.posted.iter().next().is_none() && client.replies.is_empty());

@@ -25,6 +25,8 @@ pub struct Connect {
     pub count: u32,
     /// More about the connect.
     pub op_flags: ConnectOpFlags,
+    /// The seconds that the client expects the service to take.
+    pub estimate: u32,
     /// What the client requests.
     pub asked: ConnectData,
 }
@@ -61,7 +63,8 @@ impl Connect {
         let asked = request.require(&CONNECT_DATA).map_err(|_| Errno::EPROTO)?;
         let body = &request.body;
         let (count, op_flags) = (body.connection_count, body.connect_flags);
-        Ok(Self { client, peer, connection, handle: body.handle, count, op_flags, asked })
+        let (handle, estimate) = (body.handle, body.service_time);
+        Ok(Self { client, peer, connection, handle, count, op_flags, estimate, asked })
     }
 
     /// Checks what does not depend on exports.
@@ -91,7 +94,8 @@ impl Connect {
         self.op_flags.has(ConnectOpFlags::INITIAL)
     }
 
-    fn is_lightweight(&self) -> bool {
+    /// Returns whether the target keeps no record of the client.
+    pub(crate) fn is_lightweight(&self) -> bool {
         self.asked.flags.has(ConnectFlags::LIGHTWEIGHT)
     }
 

@@ -19,6 +19,8 @@ struct Slot {
     xid: u64,
     /// `None` while the request is executed.
     reply: Option<Arc<[u8]>>,
+    /// Whether the reply is of an earlier start of the target: a replay is executed nevertheless.
+    is_restored: bool,
 }
 
 /// What is known of a request.
@@ -40,8 +42,12 @@ impl Replies {
 
     /// Takes a request before it is executed. Only requests with a tag claim their slot.
     /// `in_order`: the client has promised that the XIDs of a slot increase.
-    pub(super) fn begin(&mut self, tag: u16, xid: u64, in_order: bool) -> Seen {
-        if let Some(reply) = self.find(xid) {
+    /// `is_replay`: it was executed before the target restarted. Replays may be older than what their
+    /// slot has, and do not take it then.
+    pub(super) fn begin(&mut self, tag: u16, xid: u64, in_order: bool, is_replay: bool) -> Seen {
+        let mut saved = self.slots.iter().filter(|slot| slot.xid == xid);
+        let saved = saved.find(|slot| !is_replay || !slot.is_restored);
+        if let Some(reply) = saved.and_then(|slot| slot.reply.clone()) {
             return Seen::Answered(reply);
         }
         if tag == 0 {
@@ -49,32 +55,47 @@ impl Replies {
         }
         let count = self.slots.len();
         match self.slots.iter_mut().find(|slot| slot.tag == tag) {
+            Some(slot) if is_replay && xid <= slot.xid => Seen::New,
             Some(slot) if in_order && xid < slot.xid => Seen::Stale,
             Some(slot) => {
-                *slot = Slot { tag, xid, reply: None };
+                *slot = Slot { tag, xid, reply: None, is_restored: false };
                 Seen::New
             }
             None if count >= Self::SLOTS_MAX => Seen::TooMany,
             None => {
-                self.slots.push(Slot { tag, xid, reply: None });
+                self.slots.push(Slot { tag, xid, reply: None, is_restored: false });
                 Seen::New
             }
         }
     }
 
     /// Returns the saved reply to a request.
-    pub(super) fn find(&self, xid: u64) -> Option<Arc<[u8]>> {
+    #[cfg(test)]
+    fn find(&self, xid: u64) -> Option<Arc<[u8]>> {
         self.slots.iter().find(|slot| slot.xid == xid)?.reply.clone()
     }
 
     /// Saves a reply, which replaces an earlier one of the slot. A slot that another request has
     /// claimed since is not changed.
-    pub(super) fn save(&mut self, tag: u16, xid: u64, reply: Arc<[u8]>) {
-        let saved = Slot { tag, xid, reply: Some(reply) };
+    pub(super) fn save(&mut self, tag: u16, xid: u64, is_replay: bool, reply: Arc<[u8]>) {
+        let saved = Slot { tag, xid, reply: Some(reply), is_restored: false };
         match self.slots.iter_mut().find(|slot| slot.tag == tag) {
+            Some(slot) if is_replay && xid < slot.xid => {}
             Some(slot) if tag == 0 || slot.xid == xid => *slot = saved,
             None if tag == 0 => self.slots.push(saved),
             _ => {}
+        }
+    }
+
+    /// Saves a reply of an earlier start. Of each slot the latest counts.
+    pub(super) fn restore(&mut self, tag: u16, xid: u64, reply: Arc<[u8]>) {
+        let restored = Slot { tag, xid, reply: Some(reply), is_restored: true };
+        let has_room = self.slots.len() < Self::SLOTS_MAX;
+        match self.slots.iter_mut().find(|slot| slot.tag == tag) {
+            Some(slot) if slot.xid > xid => {}
+            Some(slot) => *slot = restored,
+            None if has_room => self.slots.push(restored),
+            None => {}
         }
     }
 
@@ -105,35 +126,55 @@ mod tests {
     #[test]
     fn a_reply_is_kept_until_its_slot_is_used_again() {
         let mut replies = Replies::default();
-        assert_eq!(replies.begin(1, 128, true), Seen::New);
-        assert_eq!(replies.begin(2, 256, true), Seen::New);
-        replies.save(1, 128, bytes(1));
-        assert_eq!(replies.begin(1, 128, true), Seen::Answered(bytes(1)));
-        assert_eq!(replies.begin(1, 384, true), Seen::New);
-        assert_eq!(replies.begin(1, 128, true), Seen::Stale);
+        assert_eq!(replies.begin(1, 128, true, false), Seen::New);
+        assert_eq!(replies.begin(2, 256, true, false), Seen::New);
+        replies.save(1, 128, false, bytes(1));
+        assert_eq!(replies.begin(1, 128, true, false), Seen::Answered(bytes(1)));
+        assert_eq!(replies.begin(1, 384, true, false), Seen::New);
+        assert_eq!(replies.begin(1, 128, true, false), Seen::Stale);
         assert_eq!(replies.saved(), (0, 0));
         // Older clients have not promised that XIDs increase.
-        assert_eq!(replies.begin(1, 128, false), Seen::New);
+        assert_eq!(replies.begin(1, 128, false, false), Seen::New);
     }
 
     #[test]
     fn a_client_without_slots_has_one_reply() {
         let mut replies = Replies::default();
-        assert_eq!(replies.begin(0, 128, true), Seen::New);
-        replies.save(0, 128, bytes(1));
+        assert_eq!(replies.begin(0, 128, true, false), Seen::New);
+        replies.save(0, 128, false, bytes(1));
         // A request that changes nothing claims no slot.
-        assert_eq!(replies.begin(0, 256, true), Seen::New);
-        assert_eq!(replies.begin(0, 128, true), Seen::Answered(bytes(1)));
-        replies.save(0, 384, bytes(2));
+        assert_eq!(replies.begin(0, 256, true, false), Seen::New);
+        assert_eq!(replies.begin(0, 128, true, false), Seen::Answered(bytes(1)));
+        replies.save(0, 384, false, bytes(2));
         assert_eq!((replies.find(128), replies.find(384)), (None, Some(bytes(2))));
+    }
+
+    #[test]
+    fn a_reply_from_disk_answers_no_replay_and_stays_after_older_ones() {
+        let mut replies = Replies::default();
+        replies.restore(0, 512, bytes(1));
+        replies.restore(0, 128, bytes(2));
+        replies.restore(3, 640, bytes(3));
+        assert_eq!(replies.begin(0, 512, true, true), Seen::New);
+        assert_eq!(replies.begin(0, 512, true, false), Seen::Answered(bytes(1)));
+        for tag in [0, 3] {
+            assert_eq!(replies.begin(tag, 384, true, true), Seen::New);
+            replies.save(tag, 384, true, bytes(4));
+        }
+        assert_eq!((replies.find(512), replies.find(640)), (Some(bytes(1)), Some(bytes(3))));
+        assert_eq!(replies.find(384), None);
+        // A later one takes the slot, and is known when it comes again.
+        assert_eq!(replies.begin(3, 768, true, true), Seen::New);
+        replies.save(3, 768, true, bytes(5));
+        assert_eq!(replies.begin(3, 768, true, true), Seen::Answered(bytes(5)));
     }
 
     #[test]
     fn a_client_that_has_its_replies_needs_no_memory() {
         let mut replies = Replies::default();
         for tag in 1..=8 {
-            replies.begin(tag, u64::from(tag) * 128, true);
-            replies.save(tag, u64::from(tag) * 128, bytes(0));
+            replies.begin(tag, u64::from(tag) * 128, true, false);
+            replies.save(tag, u64::from(tag) * 128, false, bytes(0));
         }
         replies.release(3 * 128);
         assert_eq!(replies.saved(), (5, 20));
@@ -145,13 +186,13 @@ mod tests {
     fn slots_are_limited_and_a_late_reply_does_not_replace_a_newer_request() {
         let mut replies = Replies::default();
         for tag in 1..=Replies::SLOTS_MAX as u16 {
-            assert_eq!(replies.begin(tag, 1000, true), Seen::New);
+            assert_eq!(replies.begin(tag, 1000, true, false), Seen::New);
         }
-        assert_eq!(replies.begin(9999, 1000, true), Seen::TooMany);
-        assert_eq!(replies.begin(5, 2000, true), Seen::New);
-        replies.save(5, 1000, bytes(1));
+        assert_eq!(replies.begin(9999, 1000, true, false), Seen::TooMany);
+        assert_eq!(replies.begin(5, 2000, true, false), Seen::New);
+        replies.save(5, 1000, false, bytes(1));
         assert_eq!(replies.find(1000), None);
-        replies.save(5, 2000, bytes(2));
+        replies.save(5, 2000, false, bytes(2));
         assert_eq!(replies.find(2000), Some(bytes(2)));
     }
 }

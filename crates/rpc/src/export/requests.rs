@@ -50,8 +50,9 @@ impl Export {
     /// Spec: ptlrpc-ldlm-mgs §6.6, §6.7.
     pub fn begin(&mut self, xid: u64, body: &Body) -> Verdict {
         let in_order = self.flags2.has(ConnectFlags2::INC_XID);
-        let is_repeated = body.flags.has(MessageFlags::RESENT);
-        match self.replies.begin(body.tag, xid, in_order) {
+        let is_replay = body.flags.has(MessageFlags::REPLAY);
+        let is_repeated = is_replay || body.flags.has(MessageFlags::RESENT);
+        match self.replies.begin(body.tag, xid, in_order, is_replay) {
             Seen::New => Verdict::Execute,
             Seen::Answered(reply) if is_repeated => Verdict::Answer(reply),
             Seen::Answered(_) => Verdict::Refuse(Errno::ENOTCONN),
@@ -61,8 +62,13 @@ impl Export {
     }
 
     /// Saves the reply to a request that has changed something.
-    pub fn save(&mut self, xid: u64, tag: u16, reply: Arc<[u8]>) {
-        self.replies.save(tag, xid, reply);
+    pub fn save(&mut self, xid: u64, tag: u16, is_replay: bool, reply: Arc<[u8]>) {
+        self.replies.save(tag, xid, is_replay, reply);
+    }
+
+    /// Saves a reply of an earlier start of the target.
+    pub fn restore(&mut self, xid: u64, tag: u16, reply: Arc<[u8]>) {
+        self.replies.restore(tag, xid, reply);
     }
 
     /// Returns how many replies are saved, and their length in bytes.
@@ -77,7 +83,7 @@ mod tests {
     use fulmar_lustre_wire::connect::ConnectFlags;
     use fulmar_lustre_wire::{Handle, Uuid};
 
-    use super::super::{Replies, TargetId};
+    use super::super::{Part, Replies, TargetId};
     use super::*;
 
     fn export(flags2: ConnectFlags2) -> Export {
@@ -92,7 +98,9 @@ mod tests {
             last_xid: 0,
             last_request: Time::ZERO,
             is_used: false,
+            part: Part::None,
             is_connecting: false,
+            is_import: false,
             replies: Replies::default(),
         }
     }
@@ -117,7 +125,7 @@ mod tests {
         let (fresh, resent) = (body(0, 1, MessageFlags::NONE), body(0, 1, MessageFlags::RESENT));
         let reply: Arc<[u8]> = vec![1, 2, 3].into();
         assert_eq!(export.begin(128, &fresh), Verdict::Execute);
-        export.save(128, 1, reply.clone());
+        export.save(128, 1, false, reply.clone());
         assert_eq!(export.begin(128, &resent), Verdict::Answer(reply));
         assert_eq!(export.begin(128, &fresh), Verdict::Refuse(Errno::ENOTCONN));
         assert_eq!(export.saved(), (1, 3));

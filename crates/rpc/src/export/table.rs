@@ -8,7 +8,7 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::{Handle, Uuid};
 
-use super::{Admission, Connect, Eviction, Export, Replies, TargetId};
+use super::{Admission, Connect, Export, Part, TargetId};
 use crate::handles::HandleSource;
 use crate::timeouts::CONNECT_TIMEOUT;
 
@@ -87,7 +87,8 @@ impl Exports {
     }
 
     /// Decides whether a client may connect to an open target, before the target is asked.
-    /// `in_progress` says whether an export has requests in progress.
+    /// `recovers` says whether the target recovers, `in_progress` whether an export has requests in
+    /// progress.
     ///
     /// # Errors
     /// As a kernel server answers. Spec: ptlrpc-ldlm-mgs §12.2. And ENOMEM if there are too many
@@ -97,23 +98,37 @@ impl Exports {
         now: Time,
         target: TargetId,
         connect: &Connect,
+        recovers: bool,
         in_progress: impl Fn(Handle) -> bool,
     ) -> Result<Admission, Errno> {
         connect.check()?;
-        let mut evicted = None;
-        if let Some(handle) = self.of_client(target, connect.client) {
-            match self.readmit(handle, connect, in_progress)? {
-                Some(admission) => return Ok(admission),
-                None => evicted = self.remove(handle).map(|export| (handle, export)),
-            }
+        // Its changes must not come before the replays.
+        let must_wait = recovers && !connect.is_lightweight() && !connect.is_from_mdt();
+        let replaced = self.of_client(target, connect.client);
+        if let Some(handle) = replaced
+            && let Some(admission) = self.readmit(handle, connect, in_progress)?
+        {
+            return Ok(admission);
         }
-        let node = connect.peer.nid;
-        let of_node = self.by_node.get(&node).copied().unwrap_or(0);
-        if self.len() >= self.limits.whole || of_node >= self.limits.of_node {
+        if must_wait {
+            return Err(Errno::EBUSY);
+        }
+        if !self.has_place(connect.peer.nid, replaced) {
             return Err(Errno::ENOMEM);
         }
+        // Only now: a client that is refused keeps its export, and the host must know of its end.
+        let evicted = replaced.and_then(|handle| Some((handle, self.remove(handle)?)));
         let export = self.insert(now, target, connect);
         Ok(Admission { export, is_reconnect: false, is_new: true, evicted })
+    }
+
+    /// Returns whether there is a place for one more export of a client on `node`, if `replaced` goes.
+    fn has_place(&self, node: Nid, replaced: Option<Handle>) -> bool {
+        let replaced = replaced.and_then(|handle| self.get(handle));
+        let freed_of_node = replaced.is_some_and(|export| export.peer.nid == node);
+        let whole = self.len() - usize::from(replaced.is_some());
+        let of_node = self.by_node.get(&node).copied().unwrap_or(0) - u32::from(freed_of_node);
+        whole < self.limits.whole && of_node < self.limits.of_node
     }
 
     /// Admits a client that has an export. `None`: its export is that of an earlier start of a
@@ -127,6 +142,14 @@ impl Exports {
         let Some(export) = self.by_handle.get_mut(&handle) else { return Ok(None) };
         if export.is_connecting {
             return Err(Errno::EALREADY);
+        }
+        if export.part == Part::Expected {
+            if connect.count == 1 {
+                return Err(Errno::EALREADY);
+            }
+            export.is_connecting = true;
+            let (is_reconnect, is_new, evicted) = (false, false, None);
+            return Ok(Some(Admission { export: handle, is_reconnect, is_new, evicted }));
         }
         let is_same_node = export.peer.nid == connect.peer.nid;
         let is_kept = connect.is_from_mdt() && is_same_node;
@@ -147,25 +170,46 @@ impl Exports {
     }
 
     fn insert(&mut self, now: Time, target: TargetId, connect: &Connect) -> Handle {
-        let handle = self.handles.issue();
-        let export = Export {
-            target,
-            client: connect.client,
-            connection: connect.connection,
-            peer: connect.peer,
-            flags: ConnectFlags::NONE,
-            flags2: Default::default(),
-            connection_count: 0,
-            last_xid: 0,
-            last_request: now,
-            is_used: false,
-            is_connecting: true,
-            replies: Replies::default(),
-        };
-        self.by_handle.insert(handle, export);
-        self.by_client.insert((target, connect.client), handle);
-        *self.by_node.entry(connect.peer.nid).or_default() += 1;
+        let handle = self.issue(now, target, connect.client, connect.peer);
+        if let Some(export) = self.by_handle.get_mut(&handle) {
+            export.connection = connect.connection;
+            export.is_connecting = true;
+        }
         handle
+    }
+
+    /// Adds the export of a client that the target knew before it restarted.
+    ///
+    /// # Panics
+    /// If the client has one.
+    pub fn restore(&mut self, now: Time, target: TargetId, client: Uuid) -> Handle {
+        assert!(self.of_client(target, client).is_none(), "{client} is known once");
+        let handle = self.issue(now, target, client, ProcessId::ANY);
+        if let Some(export) = self.by_handle.get_mut(&handle) {
+            export.part = Part::Expected;
+        }
+        handle
+    }
+
+    /// Takes the end of the recovery of a target.
+    pub fn recovered(&mut self, now: Time, target: TargetId) {
+        for export in self.by_handle.values_mut().filter(|export| export.target == target) {
+            export.part = Part::None;
+            export.last_request = now;
+        }
+    }
+
+    /// Adds an export that is not connected.
+    fn issue(&mut self, now: Time, target: TargetId, client: Uuid, peer: ProcessId) -> Handle {
+        let handle = self.handles.issue();
+        self.add(handle, Export::new(now, target, client, peer));
+        handle
+    }
+
+    pub(super) fn add(&mut self, handle: Handle, export: Export) {
+        self.by_client.insert((export.target, export.client), handle);
+        *self.by_node.entry(export.peer.nid).or_default() += 1;
+        self.by_handle.insert(handle, export);
     }
 
     /// Completes a connect that the target has granted.
@@ -194,6 +238,9 @@ impl Exports {
         export.flags2 = granted.flags2;
         export.last_xid = 0;
         export.last_request = now;
+        if export.part == Part::Expected {
+            export.part = Part::Present;
+        }
         let is_timed = !granted.flags.has(ConnectFlags::PINGLESS) && !connect.is_from_mdt();
         self.move_to_node(old, connect.peer);
         match is_timed {
@@ -228,13 +275,17 @@ impl Exports {
 
     /// Removes a client from which nothing came for too long, if there is one. `estimate` is that of
     /// the services in seconds. Spec: ptlrpc-ldlm-mgs §16.3.
-    pub fn pop_silent(&mut self, now: Time, estimate: u32) -> Option<(Handle, Export, Eviction)> {
+    pub fn pop_silent(&mut self, now: Time, estimate: u32) -> Option<(Handle, Export)> {
         while let Some(handle) = self.timers.pop_due(now) {
             let Some(export) = self.by_handle.get(&handle) else { continue };
+            if export.part != Part::None {
+                // It waits for others.
+                self.timers.set(handle, now + silence(true, estimate));
+                continue;
+            }
             let deadline = export.last_request + silence(export.is_used, estimate);
             if deadline <= now {
-                let export = self.remove(handle)?;
-                return Some((handle, export, Eviction::Silence));
+                return Some((handle, self.remove(handle)?));
             }
             self.timers.set(handle, deadline);
         }
@@ -270,7 +321,8 @@ impl Exports {
             if self.of_client(export.target, export.client) != Some(*handle) {
                 return Err(format!("export {handle} is not that of its client"));
             }
-            if export.connection_count == 0 && !export.is_connecting {
+            let is_connected = export.is_connected() || export.is_connecting;
+            if !is_connected && export.part != Part::Expected {
                 return Err(format!("export {handle} was never connected"));
             }
         }

@@ -36,6 +36,7 @@ fn first(name: &str) -> Connect {
         handle: Handle::NONE,
         count: 1,
         op_flags: ConnectOpFlags::INITIAL,
+        estimate: 5,
         asked,
     }
 }
@@ -46,7 +47,7 @@ fn with_flags(connect: Connect, flags: ConnectFlags) -> Connect {
 }
 
 fn admit(exports: &mut Exports, connect: &Connect) -> Result<Admission, Errno> {
-    let result = exports.admit(Time::ZERO, TARGET, connect, |_| false);
+    let result = exports.admit(Time::ZERO, TARGET, connect, false, |_| false);
     exports.check_invariants().unwrap();
     result
 }
@@ -83,6 +84,16 @@ fn clients_that_are_too_old_or_have_no_kernel_are_refused() {
     let op_flags = ConnectOpFlags::LIBCLIENT;
     assert_eq!(admit(&mut exports, &Connect { op_flags, ..one }).unwrap_err(), Errno::EPROTO);
     assert!(exports.is_empty());
+}
+
+#[test]
+fn a_server_that_starts_again_does_not_lose_its_export_while_it_must_wait() {
+    let mut exports = exports();
+    let one = with_flags(first("one"), ConnectFlags::MDS);
+    let handle = connect(&mut exports, &one).unwrap();
+    let refused = exports.admit(Time::ZERO, TARGET, &one, true, |_| false);
+    assert_eq!(refused.unwrap_err(), Errno::EBUSY);
+    assert!(exports.get(handle).is_some());
 }
 
 #[test]
@@ -140,7 +151,9 @@ fn requests_in_progress_and_later_attempts_stop_a_connect() {
     let handle = connect(&mut exports, &one).unwrap();
     let again = Connect { count: 2, ..one };
     let busy = |exports: &mut Exports, connect: &Connect| {
-        exports.admit(Time::ZERO, TARGET, connect, |_| true).map(|admission| admission.export)
+        exports
+            .admit(Time::ZERO, TARGET, connect, false, |_| true)
+            .map(|admission| admission.export)
     };
     assert_eq!(busy(&mut exports, &again), Err(Errno::EBUSY));
     // On its export it may: what is in progress is its own.
@@ -204,6 +217,23 @@ fn exports_are_limited_as_a_whole_and_by_node() {
 }
 
 #[test]
+fn a_restarted_server_keeps_its_export_if_there_is_no_place_for_another_one() {
+    let limits = ExportLimits { whole: 2, of_node: 1 };
+    let mut exports = Exports::new(HandleSource::new(7), limits);
+    let server = with_flags(first("server"), ConnectFlags::MDS);
+    let old = connect(&mut exports, &server).unwrap();
+    connect(&mut exports, &Connect { peer: node(2), ..first("one") }).unwrap();
+    // Its new node is full.
+    let moved = Connect { peer: node(2), connection: Handle(78), ..server };
+    assert_eq!(admit(&mut exports, &moved).unwrap_err(), Errno::ENOMEM);
+    assert!(exports.get(old).is_some(), "its locks and files are still known");
+    // On its own node it takes the place of its earlier export.
+    let restarted = Connect { connection: Handle(78), ..server };
+    let admission = admit(&mut exports, &restarted).unwrap();
+    assert_eq!(admission.evicted.map(|(handle, _)| handle), Some(old));
+}
+
+#[test]
 fn a_silent_client_is_evicted_and_one_that_need_not_ping_is_not() {
     let mut exports = exports();
     let quiet = connect(&mut exports, &first("quiet")).unwrap();
@@ -213,8 +243,8 @@ fn a_silent_client_is_evicted_and_one_that_need_not_ping_is_not() {
     // 150 s before the first request; then (2 * 25 + 5 + 5 + 5) s and a sixteenth.
     let mut evicted = Vec::new();
     while let Some(now) = exports.poll_timeout() {
-        while let Some((handle, _, why)) = exports.pop_silent(now, 5) {
-            evicted.push((now.since(Time::ZERO), handle, why));
+        while let Some((handle, _)) = exports.pop_silent(now, 5) {
+            evicted.push((now.since(Time::ZERO), handle));
         }
         exports.check_invariants().unwrap();
     }
@@ -268,6 +298,6 @@ fn ten_thousand_clients_at_rest_need_little_memory() {
 
 /// Connects without a check of all tables.
 fn connect_quickly(exports: &mut Exports, one: &Connect) {
-    let admission = exports.admit(Time::ZERO, TARGET, one, |_| false).unwrap();
+    let admission = exports.admit(Time::ZERO, TARGET, one, false, |_| false).unwrap();
     exports.connected(Time::ZERO, admission.export, one, &one.asked).unwrap();
 }

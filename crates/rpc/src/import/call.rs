@@ -7,7 +7,12 @@ use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::Opcode;
 use fulmar_lustre_wire::message::{Container, Message};
 
+use super::bulk::{PostedBulk, Transfer};
+use super::kept::Key;
+use super::slots::Slot;
+use super::waiting::Lane;
 use crate::Xid;
+use crate::bulk::Bulk;
 
 /// A request of an import. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,24 +29,39 @@ pub struct Request {
     pub(super) portal: Option<u32>,
     pub(super) reply_len: usize,
     pub(super) resend: bool,
+    pub(super) bulk: Option<Bulk>,
+    /// Whether it needs a slot.
+    pub(super) modifies: bool,
+    pub(super) is_open: bool,
+    pub(super) is_lock_replay: bool,
+    /// Whether it is kept for replay if it is a transaction.
+    pub(super) is_replayed: bool,
 }
 
 impl Request {
     /// Returns a request whose reply has at most `reply_len` bytes. It is sent again until there is
-    /// a reply.
+    /// a reply. If it was a transaction, it is kept, and replayed when a restart of the target has
+    /// lost it.
     ///
     /// # Panics
-    /// If the operation may be a transaction: an import does not replay requests yet, so the change
-    /// would be lost when the server restarts.
+    /// If `reply_len` is longer than any message.
     pub fn new(message: Message<'static>, reply_len: usize) -> Self {
-        let opcode = message.body.opcode;
-        assert!(changes_nothing(opcode), "{opcode:?} may be a transaction");
         assert!(
             reply_len <= Container::LEN_MAX,
             "a reply has at most {} bytes",
             Container::LEN_MAX
         );
-        Self { message, portal: None, reply_len, resend: true }
+        Self {
+            message,
+            portal: None,
+            reply_len,
+            resend: true,
+            bulk: None,
+            modifies: false,
+            is_open: false,
+            is_lock_replay: false,
+            is_replayed: true,
+        }
     }
 
     /// Sends the request to `portal`, not to that of most requests.
@@ -50,35 +70,54 @@ impl Request {
         Self { portal: Some(portal), ..self }
     }
 
+    /// Lets the server move bulk data. Their memory is not touched until the request has ended. So
+    /// such a request is not kept for replay: the owner keeps its data, and writes them again.
+    ///
+    /// # Panics
+    /// If there are no bytes.
+    #[must_use]
+    pub fn with_bulk(self, bulk: Bulk) -> Self {
+        assert!(!bulk.is_empty(), "bulk data have at least one byte");
+        Self { bulk: Some(bulk), is_replayed: false, ..self }
+    }
+
+    /// Gives the request a slot, as metadata targets require for operations that modify.
+    /// Spec: ptlrpc-ldlm-mgs §6.6.
+    #[must_use]
+    pub fn modifying(self) -> Self {
+        Self { modifies: true, ..self }
+    }
+
+    /// Keeps the request after it is on disk, until [`Import::release`](super::Import::release): a
+    /// replay of it opens its file again.
+    #[must_use]
+    pub fn opening(self) -> Self {
+        Self { is_open: true, ..self }
+    }
+
+    /// Does not keep the request for replay: the owner keeps what it needs, such as written data.
+    #[must_use]
+    pub fn not_replayed(self) -> Self {
+        Self { is_replayed: false, ..self }
+    }
+
+    /// Makes the request a lock replay, which is sent in [`State::ReplayLocks`](super::State) only.
+    /// Spec: ptlrpc-ldlm-mgs §21.6.
+    #[must_use]
+    pub fn replaying_lock(self) -> Self {
+        Self { is_lock_replay: true, ..self }
+    }
+
+    /// Returns whether a slot beyond the others may be taken for it.
+    pub(super) fn is_close(&self) -> bool {
+        self.message.body.opcode == Opcode::MDS_CLOSE
+    }
+
     /// Sends the request once: without a reply in time it fails with ETIMEDOUT.
     #[must_use]
     pub fn once(self) -> Self {
         Self { resend: false, ..self }
     }
-}
-
-/// Returns whether an operation never is a transaction.
-fn changes_nothing(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::OBD_PING
-            | Opcode::OST_STATFS
-            | Opcode::OST_GETATTR
-            | Opcode::OST_GET_INFO
-            | Opcode::OST_SEEK
-            | Opcode::MDS_STATFS
-            | Opcode::MDS_GET_ROOT
-            | Opcode::MDS_GETATTR
-            | Opcode::MDS_GETATTR_NAME
-            | Opcode::MDS_GETXATTR
-            | Opcode::MDS_GET_INFO
-            | Opcode::LLOG_CREATE
-            | Opcode::LLOG_READ_HEADER
-            | Opcode::LLOG_NEXT_BLOCK
-            | Opcode::LLOG_PREV_BLOCK
-            | Opcode::FLD_QUERY
-            | Opcode::FLD_READ
-    )
 }
 
 /// A message to send, and where its reply is expected.
@@ -96,10 +135,21 @@ pub struct Transmission {
     pub reply_portal: u32,
     /// The match bits of the reply.
     pub reply_bits: u64,
-    /// The bytes for early replies and the reply.
-    pub reply_room: usize,
+    /// The memory for early replies and the reply.
+    pub room: ReplyRoom,
     /// The request.
     pub bytes: Vec<u8>,
+    /// The bulk data of the request, if any.
+    pub bulk: Option<PostedBulk>,
+}
+
+/// The memory for what answers a request, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyRoom {
+    /// For early replies and the reply.
+    pub len: usize,
+    /// Of these, for early replies, which come first.
+    pub early: usize,
 }
 
 /// A reply as it arrived.
@@ -120,6 +170,10 @@ pub(super) enum Purpose {
     Owner,
     /// A test of an idle connection.
     Ping,
+    /// A transaction that the target has lost.
+    Replay(Key),
+    /// A lock that the target has lost.
+    LockReplay,
     /// The end of the recovery of the target: there is nothing more to replay.
     EndOfReplay,
 }
@@ -139,6 +193,12 @@ pub(super) struct Call {
     pub(super) postponed: u32,
     /// Whether its room was enlarged for a longer reply.
     pub(super) enlarged: bool,
+    /// Its bulk data, if it has any.
+    pub(super) transfer: Transfer,
+    /// The reply, while it waits for the bulk data.
+    pub(super) reply: Option<Box<Message<'static>>>,
+    /// Held from the first transmission to the end.
+    pub(super) slot: Option<Slot>,
 }
 
 /// The last transmission of a request.
@@ -152,8 +212,27 @@ pub(super) struct Sent {
 
 impl Call {
     pub(super) fn new(request: Request, purpose: Purpose) -> Self {
-        let (xid, sent) = (None, None);
-        Self { request, purpose, xid, sent, resent: false, postponed: 0, enlarged: false }
+        Self {
+            request,
+            purpose,
+            xid: None,
+            sent: None,
+            resent: false,
+            postponed: 0,
+            enlarged: false,
+            transfer: Transfer::Idle,
+            reply: None,
+            slot: None,
+        }
+    }
+
+    /// Returns what the request waits for.
+    pub(super) fn lane(&self) -> Lane {
+        match self.request.modifies && self.slot.is_none() {
+            false => Lane::Ordinary,
+            true if self.request.is_close() => Lane::Close,
+            true => Lane::Modifying,
+        }
     }
 
     /// Returns when the request is sent again that the server has not finished: after 1 s, then

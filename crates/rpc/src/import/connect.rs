@@ -5,15 +5,16 @@ use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::CONNECT_DATA;
 use fulmar_lustre_wire::message::{Body, ConnectOpFlags, Kind, Message};
 
-use super::{Arrival, Import, Purpose, State, Timer, XidSource};
+use super::{Arrival, Import, State, Timer, XidSource};
 
 /// What an answer means for this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The target is as before, or new: send what waits.
     Resume,
-    /// The target recovers, and waits for what this client has to replay.
-    Replay,
+    /// The target recovers, and waits for what this client has to replay. It may be one that knows
+    /// what was replayed already.
+    Replay { is_same: bool },
     /// The target has forgotten this client.
     Evicted,
     /// The answer contradicts itself.
@@ -67,26 +68,39 @@ impl Import {
             return self.connect_failed(now, xids, errno);
         }
         self.search.found();
+        self.timeouts.search_ended();
         self.export = body.handle;
         self.granted = data;
-        self.is_known = true;
-        match verdict {
-            Verdict::Replay => {
-                self.set_state(State::ReplayWait);
-                return self.send_own(now, xids, Purpose::EndOfReplay);
-            }
-            Verdict::Evicted => {
-                self.set_state(State::Evicted);
-                self.fail_all(Errno::EIO);
-            }
-            Verdict::Resume | Verdict::Failed(_) => {}
+        let was_known = std::mem::replace(&mut self.is_known, true);
+        if !was_known {
+            self.is_replayable = body.connect_flags.has(ConnectOpFlags::REPLAYABLE);
+        }
+        let has_slots = data.flags.has(ConnectFlags::MULTIMODRPCS);
+        let slots = data.modify_rpcs_max.min(self.target.modifying_max);
+        self.slots.set_max(has_slots.then_some(slots));
+        if verdict == Verdict::Evicted {
+            self.set_state(State::Evicted);
+            self.fail_all(Errno::EIO);
+            self.kept.clear();
+        }
+        self.kept.commit(body.last_committed);
+        if let Verdict::Replay { is_same } = verdict {
+            return self.recover(now, xids, is_same);
+        }
+        self.forget_recovery();
+        if was_known {
+            self.set_state(State::Recover);
         }
         self.resume(now, xids);
     }
 
-    /// Sends what waits.
+    /// Sends what waits: first what has no reply.
     pub(super) fn resume(&mut self, now: Time, xids: &mut XidSource) {
         self.set_state(State::Full);
+        if self.timers.get(Timer::Ping).is_none() {
+            // It was due before, and pings are sent only now.
+            self.timers.set(Timer::Ping, now + self.ping_interval());
+        }
         self.send_waiting(now, xids);
     }
 
@@ -96,7 +110,7 @@ impl Import {
         let is_light = data.flags.has(ConnectFlags::LIGHTWEIGHT);
         match () {
             () if body.handle.is_none() => Verdict::Failed(Errno::ENOTCONN),
-            () if recovers => Verdict::Replay,
+            () if recovers => Verdict::Replay { is_same: is_known && body.handle == self.export },
             () if !self.is_known => Verdict::Resume,
             () if is_known && body.handle == self.export => Verdict::Resume,
             () if !is_known && is_light => Verdict::Resume,
@@ -114,7 +128,7 @@ impl Import {
                 self.timers.set(Timer::Retry, at);
             }
             Errno::EACCES | Errno::EPERM | Errno::EROFS => {
-                self.timers = Default::default();
+                self.stop_timers();
                 self.set_state(State::Closed(errno));
                 self.fail_all(errno);
             }
@@ -125,11 +139,23 @@ impl Import {
         }
     }
 
+    /// Takes a report of the management service that the target has restarted, and connects at once.
+    /// `instance` is that of the target now, see [`ConnectData::instance`]. Spec:
+    /// ptlrpc-ldlm-mgs §32.2.
+    pub fn target_restarted(&mut self, now: Time, xids: &mut XidSource, instance: u32) {
+        match self.state {
+            State::New | State::Closed(_) | State::Idle | State::Connecting => {}
+            State::Disconnected(_) => self.send_connect(now, xids),
+            _ if self.granted.instance == instance || self.handshake.is_some() => {}
+            _ => self.lose(now, xids, Errno::ENOTCONN),
+        }
+    }
+
     /// Tries the next NID, at once or as soon as it may be tried again.
     pub(super) fn search_next(&mut self, now: Time, xids: &mut XidSource) {
         let (at, is_round) = self.search.next(now);
         if is_round {
-            self.timeouts.search_longer(now);
+            self.timeouts.search_longer();
         }
         self.connect_at(now, xids, at);
     }

@@ -1,12 +1,12 @@
 //! An import: one target as a client sees it. Spec: ptlrpc-ldlm-mgs §6, §12, §14, §16.
 //!
 //! ```text
-//! New ── connect ──► Connecting ── granted ──────────────────────────► Full
-//!                     ▲  │   │                                         │ │
-//!     time to try ────┘  │   └── the target recovers ──► ReplayWait ──►┘ │ late, failed, unknown
-//!    Disconnected ◄── refused, silent                                    │ to the server
-//!         ▲                                                              │
-//!         └──────────────────────────────────────────────────────────────┘
+//! New ── connect ──► Connecting ── granted ───────────────────────────────────────────► Full ──► Idle
+//!                     ▲  │   │                                                          ▲ │ unused
+//!     time to try ────┘  │   └── the target recovers ──► Replay ──► ReplayLocks         │ │
+//!    Disconnected ◄── refused, silent                        ──► ReplayWait ──► Recover ┘ │ late, failed,
+//!         ▲                                                                               │ unknown to
+//!         └───────────────────────────────────────────────────────────────────────────────┘ the server
 //! ```
 //!
 //! Requests wait until the import is full, and while the most requests are in flight. A request that
@@ -14,20 +14,29 @@
 //! import is connected. A server that has forgotten the client evicts it: the requests that it knows
 //! then fail with EIO.
 //!
-//! An import does not replay yet: [`Request::new`] accepts only operations that are no transactions.
-//! The end of the recovery of a target is announced, so that it does not wait for this client.
+//! A request that was a transaction is kept until the target reports it on disk, and an open until its
+//! close is. A target that has restarted gets them again, in the order of the transactions, then the
+//! locks of the owner, then the final ping.
 //!
 //! Pure. Every input takes the XIDs of the node, since inputs send messages. Drain
 //! [`Import::poll_output`] after each input.
 
+mod bulk;
 mod call;
 mod connect;
+mod disconnect;
+mod end;
+mod idle;
+mod kept;
+mod replay;
 mod reply;
 mod search;
 mod send;
+mod slots;
 mod target;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,13 +46,20 @@ use fulmar_lustre_wire::connect::ConnectData;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, format};
 
-pub use call::{Arrival, Request, RequestId, Transmission, TransmissionId};
+pub use bulk::{Moved, PostedBulk};
+pub use call::{Arrival, ReplyRoom, Request, RequestId, Transmission, TransmissionId};
+pub(crate) use send::expect_reply;
 pub use target::{Sender, Target, TargetKind};
 
 use crate::timeouts::{CONNECT_TIMEOUT, Timeouts};
 use crate::{Xid, XidSource};
+use bulk::Release;
 use call::{Call, Purpose};
+use kept::Kept;
+use replay::Progress;
 use search::Search;
+use slots::Slots;
+use waiting::Waiting;
 
 /// The state of an import. Spec: ptlrpc-ldlm-mgs §14.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +70,16 @@ pub enum State {
     Connecting,
     /// Requests are sent.
     Full,
-    /// The target recovers: it has been told that there is nothing to replay.
+    /// The target recovers, and gets the transactions again that it has lost.
+    Replay,
+    /// The owner sends lock replays, then calls [`Import::locks_replayed`].
+    ReplayLocks,
+    /// The target waits for other clients. It has been told that there is nothing more to replay.
     ReplayWait,
+    /// What has no reply is sent again. [`State::Full`] follows at once.
+    Recover,
+    /// The connection ended since it was not used. The next request connects.
+    Idle,
     /// The target has forgotten the client; requests and everything that it had granted are lost.
     /// [`State::Full`] follows at once.
     Evicted,
@@ -68,17 +92,28 @@ pub enum State {
 /// What the owner must do or know, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Post memory for the reply, then send the request.
+    /// Post memory for the bulk data and the reply, then send the request.
     Transmit(Transmission),
-    /// A reply to this transmission is no longer expected.
+    /// A reply to this transmission is no longer expected, nor bulk data. If it had bulk data,
+    /// [`Import::handle_bulk`] says when their memory is free.
     Withdraw(TransmissionId),
-    /// A request has ended.
+    /// A request has ended, and LNet does not use the memory of its bulk data any more.
     Done {
         /// Which.
         request: RequestId,
         /// The reply, whose status may be an error of the operation; or why the request was not
         /// processed.
-        result: Result<Message<'static>, Errno>,
+        result: Result<Box<Message<'static>>, Errno>,
+        /// The bytes of bulk data that the last transmission moved.
+        moved: u64,
+    },
+    /// An open was executed again. Take what has changed in its reply, such as the handle of the file,
+    /// also into requests by [`Import::message_mut`]; then call [`Import::continue_replay`].
+    Replayed {
+        /// The open.
+        request: RequestId,
+        /// The reply.
+        reply: Box<Message<'static>>,
     },
     /// The state has changed.
     State(State),
@@ -91,19 +126,21 @@ enum Timer {
     Answer,
     /// The time to try to connect.
     Retry,
-    /// The reply to a request.
-    Reply(RequestId),
+    /// The first reply to a request.
+    Reply,
     /// The time to send a request again that the server has not finished.
     Postponed(RequestId),
     /// The time to ping.
     Ping,
+    /// The end of a connection that is not used.
+    Idle,
 }
 
 /// The message that changes the connection.
 #[derive(Clone, Copy, Debug)]
 enum Handshake {
     Connect { id: TransmissionId, sent: Time },
-    Disconnect { id: TransmissionId },
+    Disconnect { id: TransmissionId, is_idle: bool },
 }
 
 /// One target as a client sees it.
@@ -119,20 +156,33 @@ pub struct Import {
     connection_count: u32,
     /// Whether it was ever connected.
     is_known: bool,
+    /// Whether the target has transactions that can be replayed.
+    is_replayable: bool,
+    /// Whether the owner uses the connection even if no request is sent.
+    is_in_use: bool,
     search: Search,
     handshake: Option<Handshake>,
     calls: Table<Call>,
     /// Requests to be sent, in order.
-    waiting: VecDeque<RequestId>,
+    waiting: Waiting,
+    /// Lock replays to be sent.
+    lock_replays: VecDeque<RequestId>,
+    slots: Slots,
+    kept: Kept,
+    progress: Progress,
     /// The requests that replies are expected to, by their transmissions.
     in_flight: BTreeMap<TransmissionId, RequestId>,
+    /// The transmissions that were withdrawn, and whose bulk memory LNet may still use.
+    releasing: BTreeMap<TransmissionId, Release>,
     /// The numbers that were sent and have no reply.
     unreplied: BTreeSet<Xid>,
-    /// The ping under way, if any.
-    ping: Option<RequestId>,
+    /// How many pings have no answer.
+    pings: usize,
     next_transmission: u64,
     timeouts: Timeouts,
     timers: Timers<Timer>,
+    /// When replies are late.
+    replies: Timers<RequestId>,
     outputs: VecDeque<Output>,
 }
 
@@ -149,16 +199,24 @@ impl Import {
             granted: ConnectData::default(),
             connection_count: 0,
             is_known: false,
+            is_replayable: false,
+            is_in_use: false,
             search: Search::new(target.nids.len()),
             handshake: None,
             calls: Table::default(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
+            lock_replays: VecDeque::new(),
+            slots: Slots::new(),
+            kept: Kept::default(),
+            progress: Progress::default(),
             in_flight: BTreeMap::new(),
+            releasing: BTreeMap::new(),
             unreplied: BTreeSet::new(),
-            ping: None,
+            pings: 0,
             next_transmission: 0,
             timeouts: Timeouts::new(target.limits),
             timers: Timers::default(),
+            replies: Timers::default(),
             outputs: VecDeque::new(),
             target,
         }
@@ -193,13 +251,23 @@ impl Import {
 
     /// Takes a request, and sends it when the import is connected and few enough are in flight.
     pub fn request(&mut self, now: Time, xids: &mut XidSource, request: Request) -> RequestId {
-        let id = RequestId(self.calls.insert(Call::new(request, Purpose::Owner)));
+        let is_lock_replay = request.is_lock_replay;
+        let purpose = if is_lock_replay { Purpose::LockReplay } else { Purpose::Owner };
+        let id = RequestId(self.calls.insert(Call::new(request, purpose)));
         match self.state {
             State::Closed(errno) => self.end(id, Err(errno)),
             _ if self.is_closing() => self.end(id, Err(Errno::ESHUTDOWN)),
-            _ => {
-                self.waiting.push_back(id);
-                self.send_waiting(now, xids);
+            State::ReplayLocks if is_lock_replay => {
+                self.lock_replays.push_back(id);
+                self.send_lock_replays(now, xids);
+            }
+            _ if is_lock_replay => self.end(id, Err(Errno::ENOTCONN)),
+            state => {
+                self.wait(id);
+                match state {
+                    State::Idle => self.send_connect(now, xids),
+                    _ => self.send_waiting(now, xids),
+                }
             }
         }
         id
@@ -217,7 +285,9 @@ impl Import {
             Some(Handshake::Connect { id: connect, sent }) if connect == id => {
                 self.handle_connect_reply(now, xids, sent, arrival);
             }
-            Some(Handshake::Disconnect { id: disconnect }) if disconnect == id => self.closed(),
+            Some(Handshake::Disconnect { id: disconnect, .. }) if disconnect == id => {
+                self.disconnected(now, xids);
+            }
             _ => {
                 if let Some(&request) = self.in_flight.get(&id) {
                     self.handle_call_reply(now, xids, request, arrival);
@@ -238,7 +308,9 @@ impl Import {
             Some(Handshake::Connect { id: connect, .. }) if connect == id => {
                 self.connect_failed(now, xids, errno);
             }
-            Some(Handshake::Disconnect { id: disconnect }) if disconnect == id => self.closed(),
+            Some(Handshake::Disconnect { id: disconnect, .. }) if disconnect == id => {
+                self.disconnected(now, xids);
+            }
             _ if self.in_flight.contains_key(&id) => self.lose(now, xids, errno),
             _ => {}
         }
@@ -246,53 +318,50 @@ impl Import {
 
     /// Takes the passing of time.
     pub fn handle_timeout(&mut self, now: Time, xids: &mut XidSource) {
-        while let Some(timer) = self.timers.pop_due(now) {
+        while let Some(timer) = self.pop_due(now) {
             match timer {
                 Timer::Answer => match self.handshake {
                     Some(Handshake::Connect { .. }) => {
                         self.connect_failed(now, xids, Errno::ETIMEDOUT)
                     }
-                    _ => self.closed(),
+                    _ => self.disconnected(now, xids),
                 },
                 Timer::Retry => self.send_connect(now, xids),
-                Timer::Reply(_) => self.lose(now, xids, Errno::ETIMEDOUT),
+                Timer::Reply => self.lose(now, xids, Errno::ETIMEDOUT),
                 Timer::Postponed(id) => {
-                    self.waiting.push_back(id);
-                    self.send_waiting(now, xids);
+                    if self.may_resend(id) {
+                        self.wait(id);
+                        self.send_waiting(now, xids);
+                    }
                 }
                 Timer::Ping => self.send_ping(now, xids),
+                Timer::Idle => self.end_idle(now, xids),
             }
-        }
-    }
-
-    /// Ends all requests with ESHUTDOWN, and the connection, if there is one, with a message to the
-    /// target. [`State::Closed`] follows. Spec: ptlrpc-ldlm-mgs §12.5.
-    pub fn disconnect(&mut self, now: Time, xids: &mut XidSource) {
-        if matches!(self.state, State::Closed(_)) || self.is_closing() {
-            return;
-        }
-        let was_full = self.state == State::Full;
-        self.end_handshake();
-        self.fail_all(Errno::ESHUTDOWN);
-        self.timers = Timers::default();
-        match was_full {
-            true => self.send_disconnect(now, xids),
-            false => self.closed(),
         }
     }
 
     /// Returns when to call [`Import::handle_timeout`] next, if at all.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.replies.next()).min()
+    }
+
+    fn stop_timers(&mut self) {
+        (self.timers, self.replies) = Default::default();
+    }
+
+    /// Returns what is due first, and forgets it.
+    fn pop_due(&mut self, now: Time) -> Option<Timer> {
+        let reply = self.replies.next().filter(|at| *at <= now);
+        if reply.is_some_and(|reply| self.timers.next().is_none_or(|other| reply <= other)) {
+            self.replies.pop_due(now);
+            return Some(Timer::Reply);
+        }
+        self.timers.pop_due(now)
     }
 
     /// Returns the next output, if any.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-
-    fn is_closing(&self) -> bool {
-        matches!(self.handshake, Some(Handshake::Disconnect { .. }))
     }
 
     fn set_state(&mut self, state: State) {
@@ -302,68 +371,10 @@ impl Import {
         }
     }
 
-    /// Ends a request.
-    fn end(&mut self, id: RequestId, result: Result<Message<'static>, Errno>) {
-        let Some(call) = self.calls.remove(id.0) else { return };
-        self.forget_transmission(id, call.sent.map(|sent| sent.id));
-        self.timers.clear(Timer::Postponed(id));
-        if let Some(xid) = call.xid {
-            self.unreplied.remove(&xid);
-        }
-        match call.purpose {
-            Purpose::Owner => self.outputs.push_back(Output::Done { request: id, result }),
-            Purpose::Ping | Purpose::EndOfReplay => self.ping = None,
-        }
-    }
-
-    /// Stops to expect a reply to the last transmission of a request.
-    fn forget_transmission(&mut self, id: RequestId, sent: Option<TransmissionId>) {
-        self.timers.clear(Timer::Reply(id));
-        if let Some(sent) = sent
-            && self.in_flight.remove(&sent).is_some()
-        {
-            self.outputs.push_back(Output::Withdraw(sent));
-        }
-    }
-
-    /// Ends all requests.
-    fn fail_all(&mut self, errno: Errno) {
-        self.waiting.clear();
-        let ids: Vec<u64> = self.calls.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.end(RequestId(id), Err(errno));
-        }
-    }
-
-    /// Loses the connection, and searches the target. What was sent and not answered is sent again,
-    /// before what waits, when the import is connected. Spec: ptlrpc-ldlm-mgs §14.5.
-    fn lose(&mut self, now: Time, xids: &mut XidSource, errno: Errno) {
-        self.timers.clear(Timer::Ping);
-        let mut sent: Vec<RequestId> = std::mem::take(&mut self.in_flight).into_values().collect();
-        sent.sort_by_key(|id| self.calls.get(id.0).and_then(|call| call.xid));
-        for id in sent.into_iter().rev() {
-            self.timers.clear(Timer::Reply(id));
-            let Some(call) = self.calls.get_mut(id.0) else { continue };
-            if let Some(sent) = call.sent.take() {
-                self.outputs.push_back(Output::Withdraw(sent.id));
-            }
-            call.resent = true;
-            let is_kept = call.request.resend && call.purpose == Purpose::Owner;
-            match is_kept {
-                true => self.waiting.push_front(id),
-                false => self.end(id, Err(Errno::ETIMEDOUT)),
-            }
-        }
-        self.set_state(State::Disconnected(errno));
-        match errno {
-            // The node answers, but does not know this client any more.
-            Errno::ENOTCONN | Errno::ENODEV => self.connect_at(now, xids, self.search.same(now)),
-            _ => self.search_next(now, xids),
-        }
-    }
-
+    /// Shows the target that this client is there, also while an earlier ping has no answer: it may be
+    /// lost.
     fn send_ping(&mut self, now: Time, xids: &mut XidSource) {
-        if self.state == State::Full && self.ping.is_none() {
+        if self.state == State::Full {
             self.send_own(now, xids, Purpose::Ping);
         }
     }
@@ -372,23 +383,14 @@ impl Import {
     fn send_own(&mut self, now: Time, xids: &mut XidSource, purpose: Purpose) {
         let ping = Request::new(Message::request(&format::PING), EMPTY_LEN).once();
         let id = RequestId(self.calls.insert(Call::new(ping, purpose)));
-        self.ping = Some(id);
+        self.pings += 1;
         self.transmit(now, xids, id);
     }
 
-    fn closed(&mut self) {
-        self.end_handshake();
-        self.timers = Timers::default();
-        self.set_state(State::Closed(Errno::ESHUTDOWN));
-    }
-
-    /// Expects no further answer to a connect or disconnect.
-    fn end_handshake(&mut self) {
-        self.timers.clear(Timer::Answer);
-        if let Some(Handshake::Connect { id, .. } | Handshake::Disconnect { id }) =
-            self.handshake.take()
-        {
-            self.outputs.push_back(Output::Withdraw(id));
+    /// Lets a request wait until it may be sent.
+    fn wait(&mut self, id: RequestId) {
+        if let Some(call) = self.calls.get(id.0) {
+            self.waiting.push_back(call.lane(), id);
         }
     }
 }

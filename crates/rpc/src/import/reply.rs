@@ -4,7 +4,6 @@ use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::message::{Container, Kind, Message};
 
 use super::call::Sent;
-use super::send::seconds;
 use super::{Arrival, Import, Purpose, RequestId, Timer, XidSource};
 
 impl Import {
@@ -16,7 +15,7 @@ impl Import {
         arrival: Arrival<'_>,
     ) {
         let Some(call) = self.calls.get(id.0) else { return };
-        let Some(sent) = call.sent else { return };
+        let Some(sent) = call.sent.filter(|_| call.reply.is_none()) else { return };
         let opcode = call.request.message.body.opcode;
         if sent.has_early && arrival.offset == 0 {
             return self.handle_early(id, sent, arrival);
@@ -28,7 +27,7 @@ impl Import {
         let reply = Message::decode(arrival.bytes).ok().map(|reply| reply.answering(format));
         match reply.filter(|reply| reply.body.kind != Kind::REQUEST && reply.body.opcode == opcode)
         {
-            Some(reply) => self.handle_answer(now, xids, id, sent, reply.into_owned()),
+            Some(reply) => self.handle_answer(now, xids, id, sent, Box::new(reply.into_owned())),
             None => {
                 self.end(id, Err(Errno::EPROTO));
                 self.send_waiting(now, xids);
@@ -43,9 +42,7 @@ impl Import {
         }
         let Ok(early) = Message::decode(arrival.bytes) else { return };
         if early.has_early_checksum() {
-            let timeout = early.body.timeout.min(self.target.limits.max);
-            let deadline = sent.at + seconds(timeout.saturating_add(self.timeouts.network()));
-            self.timers.set(Timer::Reply(id), deadline);
+            self.replies.set(id, self.timeouts.extended(sent.at, early.body.timeout));
         }
     }
 
@@ -59,7 +56,9 @@ impl Import {
         (call.enlarged, call.resent, call.request.reply_len) = (true, true, len);
         let sent = call.sent.take();
         self.forget_transmission(id, sent.map(|sent| sent.id));
-        self.transmit(now, xids, id);
+        if self.may_resend(id) {
+            self.transmit(now, xids, id);
+        }
     }
 
     /// Takes a complete reply.
@@ -69,25 +68,52 @@ impl Import {
         xids: &mut XidSource,
         id: RequestId,
         sent: Sent,
-        reply: Message<'static>,
+        reply: Box<Message<'static>>,
     ) {
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let portal = call.request.portal.unwrap_or(self.target.kind.portal());
         let purpose = call.purpose;
         let (body, trip) = (reply.body, now.since(sent.at));
         self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
+        self.kept.commit(body.last_committed);
         match (body.status.errno(), body.kind) {
-            (Some(Errno::EINPROGRESS), _) => return self.postpone(now, xids, id),
+            (Some(Errno::EINPROGRESS), _) if purpose == Purpose::Owner => {
+                return self.postpone(now, xids, id);
+            }
             (Some(errno @ (Errno::ENOTCONN | Errno::ENODEV)), Kind::ERROR) => {
                 return self.lose(now, xids, errno);
             }
+            _ => {}
+        }
+        if let Purpose::Replay(key) = purpose {
+            self.end(id, Err(Errno::ECANCELED));
+            return self.replayed(now, xids, key, reply);
+        }
+        if purpose == Purpose::Owner {
+            self.keep(id, &reply);
+        }
+        match (body.status.errno(), body.kind) {
             (Some(errno), Kind::ERROR) => self.end(id, Err(errno)),
-            _ => self.end(id, Ok(reply)),
+            _ => self.conclude(id, reply),
         }
         match (purpose, body.status.errno()) {
-            (Purpose::EndOfReplay, None) => self.resume(now, xids),
-            (Purpose::EndOfReplay, Some(errno)) => self.lose(now, xids, errno),
-            _ => self.send_waiting(now, xids),
+            (Purpose::EndOfReplay, None) => self.recovered(now, xids),
+            (Purpose::EndOfReplay | Purpose::LockReplay, Some(errno)) => {
+                self.lose(now, xids, errno);
+            }
+            (Purpose::LockReplay, None) => self.send_lock_replays(now, xids),
+            _ => {
+                self.expect_commit(now);
+                self.send_waiting(now, xids);
+            }
+        }
+    }
+
+    /// Asks soon whether the target has written its transactions, if it does not say so by itself.
+    fn expect_commit(&mut self, now: Time) {
+        let at = now + self.ping_interval();
+        if self.timers.get(Timer::Ping).is_some_and(|ping| ping > at) {
+            self.timers.set(Timer::Ping, at);
         }
     }
 

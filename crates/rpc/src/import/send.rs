@@ -9,17 +9,22 @@ use fulmar_lustre_wire::format::{
     CLIENT_UUID, CONNECT_DATA, CONNECTION, SELINUX_POLICY, TARGET_UUID,
 };
 use fulmar_lustre_wire::message::{
-    Body, ConnectOpFlags, EARLY_LEN, HeaderFlags, Message, MessageFlags, len_with,
+    Body, ConnectOpFlags, EARLY_LEN, Head, HeaderFlags, Message, MessageFlags, len_with,
 };
 use fulmar_lustre_wire::{Status, portal};
 
+use super::bulk::{PostedBulk, Transfer};
 use super::call::Sent;
+use super::waiting::Lane;
 use super::{
-    CONNECT_TIMEOUT, EMPTY_LEN, Handshake, Import, Output, Purpose, RequestId, State, Timer,
-    Transmission, TransmissionId,
+    CONNECT_TIMEOUT, EMPTY_LEN, Handshake, Import, Output, Purpose, ReplyRoom, RequestId, State,
+    Timer, Transmission, TransmissionId,
 };
 use crate::timeouts::estimate;
 use crate::{Xid, XidSource};
+
+/// How long a target has to write what it has changed, before it is asked.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(7);
 
 /// Newer servers may reply to a connect with longer data: the room for them.
 const NEWER_DATA: usize = 128;
@@ -27,68 +32,77 @@ const NEWER_DATA: usize = 128;
 impl Import {
     /// Sends what waits, as far as the state and the limit allow.
     pub(super) fn send_waiting(&mut self, now: Time, xids: &mut XidSource) {
-        while self.state == State::Full && self.own_in_flight() < self.target.in_flight_max {
-            let Some(id) = self.waiting.pop_front() else { break };
+        while self.state == State::Full
+            && self.handshake.is_none()
+            && self.own_in_flight() < self.target.in_flight_max
+            && !self.kept.is_full()
+        {
+            let Self { waiting, slots, .. } = self;
+            let next = waiting.pop(|lane| match lane {
+                Lane::Ordinary => true,
+                Lane::Modifying => slots.is_free(false),
+                Lane::Close => slots.is_free(true),
+            });
+            let Some(id) = next else { break };
+            if let Some(call) =
+                self.calls.get_mut(id.0).filter(|call| call.lane() != Lane::Ordinary)
+            {
+                call.slot = Some(self.slots.take(call.request.is_close()));
+            }
             self.transmit(now, xids, id);
         }
+        self.note_idle(now);
     }
 
     /// Returns the number of requests of the owner in flight.
     fn own_in_flight(&self) -> usize {
-        self.in_flight.len() - usize::from(self.ping.is_some())
+        self.in_flight.len() - self.pings
     }
 
     /// Sends a request, perhaps again.
     pub(super) fn transmit(&mut self, now: Time, xids: &mut XidSource, id: RequestId) {
         let transmission = self.new_transmission();
         let has_early = self.granted.flags.has(ConnectFlags::AT);
+        let Some(bits) = self.number(xids, id) else { return };
         let Some(call) = self.calls.get_mut(id.0) else { return };
-        let xid = *call.xid.get_or_insert_with(|| xids.allocate());
         call.sent = Some(Sent { id: transmission, at: now, has_early });
-        let (resent, purpose) = (call.resent, call.purpose);
+        let bulk = call.request.bulk.clone();
+        let bulk = bulk.map(|bulk| PostedBulk { bulk, first_bits: bits.first });
+        if bulk.is_some() {
+            call.transfer = Transfer::Posted(transmission);
+        }
+        let (resent, purpose, slot) = (call.resent, call.purpose, call.slot);
         let (reply_len, own_portal) = (call.request.reply_len, call.request.portal);
-        let mut message = call.request.message.clone();
-        self.unreplied.insert(xid);
+        let (mut head, mut body) = (call.request.message.head, call.request.message.body);
         let portal = own_portal.unwrap_or(self.target.kind.portal());
         let timeout = self.timeouts.service(portal);
 
-        self.sign(&mut message);
-        message.head.reply_room = reply_len as u32;
-        message.head.flags = HeaderFlags::CKSUM_INCOMPAT18;
-        if has_early {
-            message.head.flags = message.head.flags | HeaderFlags::AT_SUPPORT;
+        self.sign(&mut head, &mut body);
+        let room = expect_reply(&mut head, reply_len, has_early);
+        body.match_bits = bits.body;
+        if let Some(slot) = slot {
+            body.tag = slot.tag;
         }
-        let reply_bits = self.reply_bits(xids, xid, resent, &mut message.body);
-        message.body.timeout = timeout;
-        message.body.last_xid = self.last_replied();
+        body.timeout = timeout;
+        body.last_xid = self.last_replied();
         if resent {
-            message.body.flags = message.body.flags | MessageFlags::RESENT;
+            body.flags = body.flags | MessageFlags::RESENT;
         }
-        if purpose == Purpose::EndOfReplay {
-            message.body.flags =
-                message.body.flags | MessageFlags::REQ_REPLAY_DONE | MessageFlags::LOCK_REPLAY_DONE;
-        }
-        let reply_room = reply_len + if has_early { EARLY_LEN } else { 0 };
+        body.flags = body.flags | progress(purpose);
         self.in_flight.insert(transmission, id);
         let deadline = now + seconds(timeout + self.timeouts.network());
-        self.timers.set(Timer::Reply(id), deadline);
-        self.emit(now, transmission, portal, (xid, reply_bits), reply_room, &message);
-    }
-
-    /// Returns the match bits of the reply: the number of the request, or, if the target grants it,
-    /// bits that each transmission has of its own.
-    fn reply_bits(&self, xids: &mut XidSource, xid: Xid, resent: bool, body: &mut Body) -> u64 {
-        if !self.granted.flags2.has(ConnectFlags2::REP_MBITS) {
-            return xid.0;
+        self.replies.set(id, deadline);
+        let mut bytes = Vec::new();
+        if let Some(call) = self.calls.get(id.0) {
+            call.request.message.encode_as(&head, &body, &mut bytes);
         }
-        let fresh = resent && self.granted.flags.has(ConnectFlags::BULK_MBITS);
-        body.match_bits = if fresh { xids.allocate().0 } else { xid.0 };
-        body.match_bits
+        self.emit(now, transmission, (portal, bits.xid), (bits.reply, room), bytes, bulk);
     }
 
     /// Returns the number up to which all requests have replies.
     fn last_replied(&self) -> u64 {
-        self.unreplied.first().map_or(0, |xid| xid.0 - 1)
+        let first = self.unreplied.first().copied();
+        first.into_iter().chain(self.first_to_replay()).min().map_or(0, |xid| xid.0 - 1)
     }
 
     /// Connects to the present NID.
@@ -104,19 +118,23 @@ impl Import {
             .with(&CONNECTION, &self.target.connection)
             .with(&CONNECT_DATA, &self.connect_data())
             .with_bytes(&SELINUX_POLICY, &[][..]);
-        self.sign(&mut message);
-        let reply_room = len_with(&[Body::LEN, ConnectData::LEN + NEWER_DATA]);
-        message.head.reply_room = reply_room as u32;
+        self.sign(&mut message.head, &mut message.body);
+        let len = len_with(&[Body::LEN, ConnectData::LEN + NEWER_DATA]);
+        message.head.reply_room = len as u32;
+        let room = ReplyRoom { len, early: 0 };
         message.body.timeout = CONNECT_TIMEOUT;
         message.body.service_time = estimate(self.timeouts.service(portal));
         if self.export.is_none() {
             message.body.connect_flags = ConnectOpFlags::INITIAL;
         }
+        if self.kept.len() > 0 {
+            message.body.connect_flags = message.body.connect_flags | ConnectOpFlags::TRANSNO;
+        }
         self.handshake = Some(Handshake::Connect { id, sent: now });
         self.set_state(State::Connecting);
-        let deadline = now + seconds(CONNECT_TIMEOUT + self.timeouts.network());
+        let deadline = now + seconds(CONNECT_TIMEOUT + self.timeouts.search());
         self.timers.set(Timer::Answer, deadline);
-        self.emit(now, id, portal, (xid, xid.0), reply_room, &message);
+        self.emit(now, id, (portal, xid), (xid.0, room), message.to_bytes(), None);
     }
 
     /// Returns what is requested: the first time what the owner wants, later with the values that
@@ -130,36 +148,33 @@ impl Import {
             flags: wanted.flags,
             flags2: wanted.flags2,
             version: wanted.version,
+            transno: self.kept.after(None).next().map_or(0, |((transno, _), _)| transno),
             ..self.granted
         }
     }
 
-    pub(super) fn send_disconnect(&mut self, now: Time, xids: &mut XidSource) {
+    pub(super) fn send_disconnect(&mut self, now: Time, xids: &mut XidSource, is_idle: bool) {
         let (id, xid) = (self.new_transmission(), xids.allocate());
         let portal = self.target.kind.portal();
         let has_early = self.granted.flags.has(ConnectFlags::AT);
         let timeout = self.timeouts.service(portal);
         let mut message = Message::request(self.target.kind.disconnect());
-        self.sign(&mut message);
-        message.head.reply_room = EMPTY_LEN as u32;
-        message.head.flags = HeaderFlags::CKSUM_INCOMPAT18;
-        if has_early {
-            message.head.flags = message.head.flags | HeaderFlags::AT_SUPPORT;
+        self.sign(&mut message.head, &mut message.body);
+        let room = expect_reply(&mut message.head, EMPTY_LEN, has_early);
+        if self.granted.flags2.has(ConnectFlags2::REP_MBITS) {
+            message.body.match_bits = xid.0;
         }
-        let reply_bits = self.reply_bits(xids, xid, false, &mut message.body);
         message.body.timeout = timeout;
-        self.handshake = Some(Handshake::Disconnect { id });
+        self.handshake = Some(Handshake::Disconnect { id, is_idle });
         self.timers.set(Timer::Answer, now + seconds(timeout.min(CONNECT_TIMEOUT)));
-        let reply_room = EMPTY_LEN + if has_early { EARLY_LEN } else { 0 };
-        self.emit(now, id, portal, (xid, reply_bits), reply_room, &message);
+        self.emit(now, id, (portal, xid), (xid.0, room), message.to_bytes(), None);
         self.timers.clear(Timer::Ping);
     }
 
     /// Fills in the sender and the connection.
-    fn sign(&self, message: &mut Message<'_>) {
+    fn sign(&self, head: &mut Head, body: &mut Body) {
         let sender = self.target.sender;
-        message.head.flavor = self.target.kind.flavor();
-        let body = &mut message.body;
+        head.flavor = self.target.kind.flavor();
         body.handle = self.export;
         body.connection_count = self.connection_count;
         body.status = Status(sender.pid);
@@ -171,14 +186,14 @@ impl Import {
         &mut self,
         now: Time,
         id: TransmissionId,
-        portal: u32,
-        (xid, reply_bits): (Xid, u64),
-        reply_room: usize,
-        message: &Message<'_>,
+        (portal, xid): (u32, Xid),
+        (reply_bits, room): (u64, ReplyRoom),
+        bytes: Vec<u8>,
+        bulk: Option<PostedBulk>,
     ) {
         let reply_portal = portal::reply_to(portal).expect("requests are sent to request portals");
-        let (to, bytes) = (ProcessId::lustre(self.nid()), message.to_bytes());
-        self.timers.set(Timer::Ping, now + self.target.ping_interval);
+        let to = ProcessId::lustre(self.nid());
+        self.timers.set(Timer::Ping, now + self.ping_interval());
         self.outputs.push_back(Output::Transmit(Transmission {
             id,
             to,
@@ -186,14 +201,44 @@ impl Import {
             xid,
             reply_portal,
             reply_bits,
-            reply_room,
+            room,
             bytes,
+            bulk,
         }));
+    }
+
+    /// Returns after which silence to ping: soon, if the target will have news about what it has
+    /// written. Spec: ptlrpc-ldlm-mgs §16.1.
+    pub(super) fn ping_interval(&self) -> Duration {
+        let interval = self.target.ping_interval;
+        if self.kept.has_uncommitted() { interval.min(COMMIT_INTERVAL) } else { interval }
     }
 
     fn new_transmission(&mut self) -> TransmissionId {
         self.next_transmission += 1;
         TransmissionId(self.next_transmission)
+    }
+}
+
+/// Asks in the head of a request for a reply of at most `len` bytes, and returns the room for it.
+/// `has_early`: early replies may come. Spec: ptlrpc-ldlm-mgs §7.3.
+pub(crate) fn expect_reply(head: &mut Head, len: usize, has_early: bool) -> ReplyRoom {
+    head.reply_room = len as u32;
+    head.flags = HeaderFlags::CKSUM_INCOMPAT18;
+    if !has_early {
+        return ReplyRoom { len, early: 0 };
+    }
+    head.flags = head.flags | HeaderFlags::AT_SUPPORT;
+    ReplyRoom { len: len + EARLY_LEN, early: EARLY_LEN }
+}
+
+/// What a request says about the progress of a recovery.
+fn progress(purpose: Purpose) -> MessageFlags {
+    match purpose {
+        Purpose::LockReplay => MessageFlags::REQ_REPLAY_DONE,
+        Purpose::EndOfReplay => MessageFlags::REQ_REPLAY_DONE | MessageFlags::LOCK_REPLAY_DONE,
+        // A replay is marked in its message.
+        Purpose::Owner | Purpose::Ping | Purpose::Replay(_) => MessageFlags::NONE,
     }
 }
 

@@ -19,6 +19,8 @@ pub enum TargetKind {
     Mdt,
     /// An object target.
     Ost,
+    /// No target, but a client node, whose servers send callbacks. Nothing connects to it.
+    Client,
 }
 
 impl TargetKind {
@@ -28,7 +30,13 @@ impl TargetKind {
             Self::Mgs => portal::MGS_REQUEST,
             Self::Mdt => portal::MDS_REQUEST,
             Self::Ost => portal::OST_REQUEST,
+            Self::Client => portal::LDLM_CALLBACK_REQUEST,
         }
+    }
+
+    /// Returns whether this is a client node.
+    pub fn is_client(self) -> bool {
+        self == Self::Client
     }
 
     pub(crate) fn connect(self) -> &'static Format {
@@ -36,6 +44,7 @@ impl TargetKind {
             Self::Mgs => &format::MGS_CONNECT,
             Self::Mdt => &format::MDS_CONNECT,
             Self::Ost => &format::OST_CONNECT,
+            Self::Client => &format::UNKNOWN,
         }
     }
 
@@ -44,6 +53,7 @@ impl TargetKind {
             Self::Mgs => &format::MGS_DISCONNECT,
             Self::Mdt => &format::MDS_DISCONNECT,
             Self::Ost => &format::OST_DISCONNECT,
+            Self::Client => &format::UNKNOWN,
         }
     }
 
@@ -51,7 +61,7 @@ impl TargetKind {
     pub(super) fn flavor(self) -> Flavor {
         match self {
             Self::Mgs => Flavor::NULL.from_part(Part::MGC),
-            Self::Mdt | Self::Ost => Flavor::NULL.from_part(Part::CLIENT),
+            Self::Mdt | Self::Ost | Self::Client => Flavor::NULL.from_part(Part::CLIENT),
         }
     }
 
@@ -60,7 +70,7 @@ impl TargetKind {
     pub(super) fn needs(self) -> ConnectFlags {
         match self {
             Self::Mdt => ConnectFlags::FID | ConnectFlags::FULL20,
-            Self::Mgs | Self::Ost => ConnectFlags::FULL20,
+            Self::Mgs | Self::Ost | Self::Client => ConnectFlags::FULL20,
         }
     }
 }
@@ -97,6 +107,13 @@ pub struct Target {
     pub sender: Sender,
     /// The most requests in flight; further ones wait.
     pub in_flight_max: usize,
+    /// The most requests with a slot in flight, if the target grants so many. Spec:
+    /// ptlrpc-ldlm-mgs §6.6.
+    pub modifying_max: u16,
+    /// Whether the owner replays locks after a restart of the target.
+    pub replays_locks: bool,
+    /// A connection that is not used ends after so long, if at all. Spec: ptlrpc-ldlm-mgs §16.4.
+    pub idle_timeout: Option<Duration>,
     /// The limits of the estimates of time.
     pub limits: Limits,
     /// An idle connection is pinged after so long. Spec: ptlrpc-ldlm-mgs §16.1.
@@ -115,6 +132,9 @@ impl Target {
             data,
             sender: Sender::default(),
             in_flight_max: 8,
+            modifying_max: 7,
+            replays_locks: false,
+            idle_timeout: None,
             limits: Limits::default(),
             ping_interval: Duration::from_secs(25),
         }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::Event;
-use fulmar_lustre_wire::connect::ConnectFlags2;
+use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::message::{HeaderFlags, Kind, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, portal};
 
 use super::queue::is_urgent;
+use super::replays::is_of_recovery;
 use super::server::{Pending, ReplyTo, Server, Stage};
 use super::{Dropped, RequestId, TargetState};
 use crate::export::Eviction;
@@ -72,6 +73,8 @@ impl Server {
             arrived: now,
             deadline: deadline(now, &message),
             reply_to,
+            transno: message.body.transno,
+            recovers: None,
             has_early: false,
             stage: Stage::Queued(message.into_owned()),
         };
@@ -106,14 +109,16 @@ impl Server {
         if body.kind != Kind::REQUEST {
             return None;
         }
-        let flags2 = export.and_then(|export| self.exports.get(export)).map(|one| one.flags2);
-        let has_bits = flags2.is_some_and(|flags2| flags2.has(ConnectFlags2::REP_MBITS));
+        let granted = export.and_then(|export| self.exports.get(export));
+        let has_bits = granted.is_some_and(|one| one.flags2.has(ConnectFlags2::REP_MBITS));
+        let has_bulk_bits = granted.is_some_and(|one| one.flags.has(ConnectFlags::BULK_MBITS));
         let own_bits = has_bits && !body.opcode.is_connect() && body.match_bits != 0;
         Some(ReplyTo {
             source: event.target.nid,
             target: event.source,
             portal: portal::reply_to(event.portal)?,
             match_bits: if own_bits { body.match_bits } else { event.match_bits },
+            bulk_bits: if has_bulk_bits { body.match_bits } else { event.match_bits },
             has_room: message.head.flags.has(HeaderFlags::AT_SUPPORT),
         })
     }
@@ -138,8 +143,7 @@ impl Server {
             if target.is_some_and(|target| target.state == TargetState::Stopping) {
                 return Arrival::Refuse(Errno::ENODEV);
             }
-            let of_recovery = MessageFlags::REPLAY | MessageFlags::REQ_REPLAY_DONE;
-            if body.flags.without(of_recovery) != body.flags || body.transno != 0 {
+            if is_of_recovery(body) && target.is_some_and(|target| target.recovery.is_none()) {
                 self.remove_export(handle, Eviction::Replay);
                 return Arrival::Refuse(Errno::ENODEV);
             }
@@ -165,6 +169,7 @@ impl Server {
             true => self.early.set(id, pending.deadline - EARLY_MARGIN),
             false => self.early.clear(id),
         }
+        self.repeat_transfer(id);
     }
 }
 

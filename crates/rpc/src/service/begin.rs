@@ -1,13 +1,23 @@
 //! Requests whose turn it is. Spec: ptlrpc-ldlm-mgs §6.3.
 
 use fulmar_base::{Errno, Time};
+use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::format::TARGET_UUID;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 
+use super::recovery::{Recovery, Turn};
 use super::server::{Connecting, Server, Stage};
 use super::{Dropped, Request, RequestId, TargetState, Task};
 use crate::export::{Connect, Eviction, TargetId, Verdict};
+
+/// What becomes of a request whose turn has come.
+enum Begun {
+    Execute(TargetId, Handle),
+    Hold,
+    /// It is answered or dropped.
+    Ended,
+}
 
 impl Server {
     /// Begins the requests of a partition that may be executed now.
@@ -32,12 +42,16 @@ impl Server {
         let (partition, xid, peer) = (pending.partition, pending.xid, pending.peer);
         let is_late = pending.deadline <= now;
         let (arrived, count) = (pending.arrived, pending.connection_count);
+        let recovers = pending.recovers;
         let export = pending.export.and_then(|handle| self.exports.get(handle));
         let is_outdated = export.is_some_and(|export| count < export.connection_count);
         let part = &mut self.partitions[partition];
         part.running += 1;
         part.stats.waiting.add_time(now.since(arrived));
         part.stats.active.add(part.running.into());
+        if let Some(target) = recovers {
+            return self.execute_held(now, id, target, message);
+        }
         if is_late {
             return self.drop_running(id, Dropped::Late);
         }
@@ -49,34 +63,65 @@ impl Server {
             false => self.begin_other(now, id, &message, xid),
         };
         match begun {
-            Ok(Some((target, export))) => {
-                let from = self.requests.get(id.0).map_or(peer, |one| one.reply_to.target);
-                let request = Request { id, target, export, xid, from, message };
-                self.push_task(Task::Execute(Box::new(request)));
-            }
-            Ok(None) => {}
+            Ok(Begun::Execute(target, export)) => self.execute(id, target, export, message),
+            Ok(Begun::Hold) => self.hold(id, message),
+            Ok(Begun::Ended) => {}
             Err(errno) => self.refuse(now, id, errno),
         }
     }
 
-    /// Begins a CONNECT. Returns the target and the export that is to be connected.
+    fn execute(
+        &mut self,
+        id: RequestId,
+        target: TargetId,
+        export: Handle,
+        message: Message<'static>,
+    ) {
+        let Some(pending) = self.requests.get(id.0) else { return };
+        let (from, xid) = (pending.reply_to.target, pending.xid);
+        let recovery = self.targets[target.0 as usize].recovery.as_ref();
+        let checks_versions = recovery.is_some_and(Recovery::checks_versions);
+        let request = Request { id, target, export, xid, from, checks_versions, message };
+        self.push_task(Task::Execute(Box::new(request)));
+    }
+
+    /// Executes a request of a recovery, however late: others depend on it.
+    fn execute_held(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        target: TargetId,
+        message: Message<'static>,
+    ) {
+        let export = message.body.handle;
+        match self.exports.get(export) {
+            Some(_) => self.execute(id, target, export, message),
+            None => {
+                self.drop_running(id, Dropped::Outdated);
+                self.replay_ended(now, target, id, Status::OK);
+            }
+        }
+    }
+
+    /// Begins a CONNECT: the export is to be connected.
     fn begin_connect(
         &mut self,
         now: Time,
         id: RequestId,
         message: &Message<'_>,
-        peer: fulmar_lnet_wire::ProcessId,
-    ) -> Result<Option<(TargetId, Handle)>, Errno> {
+        peer: ProcessId,
+    ) -> Result<Begun, Errno> {
         let target = self.target_of(message)?;
         let connect = Connect::decode(message, peer)?;
+        let recovery = self.targets[target.0 as usize].recovery.as_mut();
+        let recovers = recovery.map(|recovery| recovery.begin(now)).is_some();
         let Self { exports, in_progress, .. } = self;
         let others = |export: Handle| {
             in_progress.range((export, 0)..=(export, u64::MAX)).any(|(_, &other)| other != id)
         };
-        let admission = exports.admit(now, target, &connect, others)?;
+        let admission = exports.admit(now, target, &connect, recovers, others)?;
         if let Some((export, gone)) = admission.evicted {
-            let (client, why) = (gone.client, Eviction::Replaced);
-            self.push_task(Task::Evicted { target, export, client, why });
+            self.evicted(export, &gone, Eviction::Replaced);
         }
         let export = admission.export;
         let (is_new, is_reconnect) = (admission.is_new, admission.is_reconnect);
@@ -84,7 +129,7 @@ impl Server {
             let connect = Some(Connecting { connect, export, is_new, is_reconnect });
             pending.stage = Stage::Running { connect };
         }
-        Ok(Some((target, export)))
+        Ok(Begun::Execute(target, export))
     }
 
     /// Returns the target that a CONNECT names, if it takes connects of this kind.
@@ -104,26 +149,26 @@ impl Server {
         }
     }
 
-    /// Begins any other request. Returns the target and the export, unless it is answered already.
+    /// Begins any other request.
     fn begin_other(
         &mut self,
         now: Time,
         id: RequestId,
         message: &Message<'_>,
         xid: u64,
-    ) -> Result<Option<(TargetId, Handle)>, Errno> {
+    ) -> Result<Begun, Errno> {
         let body = &message.body;
         let export = self.exports.get_mut(body.handle).ok_or(Errno::ENOTCONN)?;
-        if export.connection_count == 0 {
+        if !export.is_connected() {
             return Err(Errno::ENOTCONN);
         }
         export.check_xid(xid, body)?;
         let target = export.target;
         let config = &self.targets[target.0 as usize].config;
-        let is_ping = body.opcode == Opcode::OBD_PING;
-        let is_known = is_ping
-            || body.opcode == config.kind.disconnect().opcode
-            || config.operations.contains(&body.opcode);
+        let is_client = config.kind.is_client();
+        let is_ping = body.opcode == Opcode::OBD_PING && !is_client;
+        let is_disconnect = body.opcode == config.kind.disconnect().opcode && !is_client;
+        let is_known = is_ping || is_disconnect || config.operations.contains(&body.opcode);
         if !is_known {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -132,12 +177,20 @@ impl Server {
         }
         match export.begin(xid, body) {
             Verdict::Refuse(errno) => return Err(errno),
-            Verdict::Execute if !is_ping => return Ok(Some((target, body.handle))),
-            Verdict::Execute => self.answer(now, id, Message::reply(message.format(), Status::OK)),
-            Verdict::Answer(reply) => self.repeat(now, id, reply),
+            Verdict::Execute => match self.turn(target, id, body)? {
+                Turn::Now if !is_ping => return Ok(Begun::Execute(target, body.handle)),
+                Turn::Now => self.answer(now, id, Message::reply(message.format(), Status::OK)),
+                Turn::Held => return Ok(Begun::Hold),
+                Turn::Instead(earlier) => {
+                    self.drop_held(earlier);
+                    return Ok(Begun::Hold);
+                }
+                Turn::Duplicate => self.drop_running(id, Dropped::Stale),
+            },
+            Verdict::Answer(reply) => self.repeat(now, id, &reply),
             Verdict::Drop => self.drop_running(id, Dropped::Stale),
         }
-        Ok(None)
+        Ok(Begun::Ended)
     }
 
     /// Ends a request that began, without a reply.

@@ -32,6 +32,8 @@ impl Server {
                 return Err(format!("{name}: a request in the queue is gone"));
             }
         }
+        self.check_transfers()?;
+        self.reverse.check_invariants()?;
         self.check_progress()
     }
 
@@ -64,6 +66,9 @@ impl Server {
     /// What is left.
     pub fn is_idle(&self) -> Result<(), String> {
         self.check_invariants()?;
+        if !self.reverse.is_idle() {
+            return Err("a call is under way".to_owned());
+        }
         match self.requests.iter().next() {
             None => Ok(()),
             Some((id, pending)) => Err(format!("{:?} is left: {pending:?}", RequestId(id))),

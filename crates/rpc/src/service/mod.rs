@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! PUT --> checked --> queued --> begun --> running (host) --> replying --> gone
-//!            |           |         |                             ^
+//!            |           |    ^    | \                           ^
+//!            |           |    |    |  +-- held, in recovery      |
+//!            |           |    +----|-------+ its turn            |
 //!            |           |         +-- pings, errors ------------+
 //!            +-----------+---- dropped: the client sends it again
 //! ```
@@ -14,12 +16,18 @@
 //! uses others.
 //!
 //! The host executes requests, and answers each once, with [`Server::reply`] or
-//! [`Server::discard`]. It does so for a CONNECT too: what it grants is in its reply.
+//! [`Server::discard`]. Before that it may move bulk data, with [`Server::transfer`]. A CONNECT is
+//! executed by the host too: what it grants is in its reply.
 
 mod arrive;
 mod begin;
+mod bulk;
+mod calls;
 mod check;
+mod imports;
 mod queue;
+mod recovery;
+mod replays;
 mod reply;
 mod server;
 mod shares;
@@ -32,12 +40,15 @@ use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Uuid, portal};
 
+pub use recovery::Window;
+pub use replays::{KnownClient, SavedReply};
 pub use server::Server;
 pub use shares::Bounds;
 pub use stats::{Dropped, Histogram, Stats};
 
 use crate::export::{Eviction, ExportLimits, TargetId};
 use crate::import::TargetKind;
+use crate::reverse::CallId;
 use crate::timeouts::Limits;
 
 /// How a server begins.
@@ -75,6 +86,11 @@ impl PartitionConfig {
     pub fn new(name: &'static str, portals: &[u32], request_max: u32) -> Self {
         let bounds = Bounds::default();
         Self { name, portals: portals.to_vec(), request_max, running_max: 512, bounds }
+    }
+
+    /// Returns the partition of the callbacks of a client node. Spec: ptlrpc-ldlm-mgs §2.2.
+    pub fn callbacks() -> Self {
+        Self::new("callbacks", &[portal::LDLM_CALLBACK_REQUEST], 5 << 10)
     }
 
     /// Returns the partition of a management service. Spec: ptlrpc-ldlm-mgs §2.2.
@@ -116,6 +132,27 @@ pub struct RequestId(pub u64);
 pub enum Task {
     /// Execute this, and answer it.
     Execute(Box<Request>),
+    /// The bulk data of a request have been moved, or not: LNet does not use their memory any more.
+    /// After a failure the request is to be discarded, so that its client sends it again.
+    Transferred {
+        /// The request.
+        request: RequestId,
+        /// The bytes that were moved. Or why not all were: ENOTCONN if the client is gone, ETIMEDOUT
+        /// if it took too long or the client has less memory, EPROTO if the client has fewer parts, or
+        /// why a message could not be sent.
+        result: Result<u64, Errno>,
+    },
+    /// A request to a client has ended.
+    Called {
+        /// The export of the client.
+        export: Handle,
+        /// Which request.
+        call: CallId,
+        /// The reply, whose status may be an error of the operation. Or the error of a client that did
+        /// not process it; ETIMEDOUT if there was no reply in time; ENOTCONN if the client is gone or
+        /// does not know the connection; EOVERFLOW or EPROTO if the reply is too long or not valid.
+        result: Result<Box<Message<'static>>, Errno>,
+    },
     /// Forget a client: its locks, its open files.
     Evicted {
         /// The target.
@@ -126,6 +163,11 @@ pub enum Task {
         client: Uuid,
         /// Why.
         why: Eviction,
+    },
+    /// A target has recovered: grant the locks that can be granted. New requests follow.
+    Recovered {
+        /// Which.
+        target: TargetId,
     },
     /// A portal cannot be served: an application uses it in another mode.
     PortalFailed {
@@ -149,6 +191,10 @@ pub struct Request {
     pub xid: u64,
     /// Where it came from, which is where bulk data are.
     pub from: ProcessId,
+    /// For a replay, whether its versions are compared with those of the objects: it depends perhaps on
+    /// changes of a client that is missing. If they differ, it fails with EOVERFLOW. Spec:
+    /// ptlrpc-ldlm-mgs §14.6.
+    pub checks_versions: bool,
     /// The request.
     pub message: Message<'static>,
 }

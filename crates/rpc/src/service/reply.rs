@@ -23,30 +23,50 @@ impl Server {
     /// it: the request is not executed again if it is resent.
     ///
     /// # Panics
-    /// If no such request is executed.
+    /// If no such request is executed, its bulk data are being moved, or a reply to a replay has the
+    /// number of another transaction.
     pub fn reply(&mut self, now: Time, id: RequestId, reply: Message<'_>) {
         let partition = self.running(id);
+        let (recovers, transno) =
+            self.requests.get(id.0).map_or((None, 0), |one| (one.recovers, one.transno));
+        if recovers.is_some() && transno != 0 {
+            let is_same = [0, transno].contains(&reply.body.transno);
+            assert!(is_same, "{:#x} is no reply to {transno:#x}", reply.body.transno);
+        }
+        let status = reply.body.status;
         self.answer(now, id, reply);
+        if let Some(target) = recovers {
+            self.replay_ended(now, target, id, status);
+        }
         self.dispatch(now, partition);
+        self.advance(now);
     }
 
     /// Ends a request without a reply: its client sends it again. For failures of bulk transfers.
     ///
     /// # Panics
-    /// If no such request is executed.
+    /// If no such request is executed, or its bulk data are being moved.
     pub fn discard(&mut self, now: Time, id: RequestId) {
         let partition = self.running(id);
         if let Some(connecting) = self.connecting(id) {
             self.exports.refused(connecting.export, connecting.is_new);
         }
+        let recovers = self.requests.get(id.0).and_then(|one| one.recovers);
         self.drop_running(id, Dropped::Discarded);
+        if let Some(target) = recovers {
+            self.replay_ended(now, target, id, Status::OK);
+        }
         self.dispatch(now, partition);
+        self.advance(now);
     }
 
     /// Returns the partition of a request that the host executes.
-    fn running(&self, id: RequestId) -> usize {
+    pub(super) fn running(&self, id: RequestId) -> usize {
         match self.requests.get(id.0) {
-            Some(pending) if matches!(pending.stage, Stage::Running { .. }) => pending.partition,
+            Some(pending) if matches!(pending.stage, Stage::Running { .. }) => {
+                assert!(!self.transfers.has(id), "the data of {id:?} are being moved");
+                pending.partition
+            }
             _ => panic!("{id:?} is not executed"),
         }
     }
@@ -54,7 +74,7 @@ impl Server {
     fn connecting(&self, id: RequestId) -> Option<Connecting> {
         match self.requests.get(id.0)?.stage {
             Stage::Running { connect } => connect,
-            Stage::Queued(_) | Stage::Replying => None,
+            Stage::Queued(_) | Stage::Held(_) | Stage::Replying => None,
         }
     }
 
@@ -84,25 +104,33 @@ impl Server {
         let Some(pending) = self.requests.get(id.0) else { return };
         let (xid, tag, opcode) = (pending.xid, pending.tag, pending.opcode);
         let elapsed = elapsed(now, pending.arrived);
+        let is_replay = pending.recovers.is_some() && pending.transno != 0;
         let estimate = &mut self.partitions[pending.partition].estimate;
-        estimate.measure(now, elapsed);
+        if pending.recovers.is_none() {
+            // How long clients wait for each other says nothing about the service.
+            estimate.measure(now, elapsed);
+        }
         reply.body.service_time = elapsed;
         let handle = pending.export;
         let export = handle.and_then(|handle| self.exports.get_mut(handle));
         let is_error = reply.body.kind == Kind::ERROR;
-        reply.body.timeout = if is_error && export.is_none() { 0 } else { estimate.seconds() };
-        if let Some(export) = export {
-            let target = &self.targets[export.target.0 as usize];
+        let target = export.as_ref().map(|export| &self.targets[export.target.0 as usize]);
+        let is_settled = target.is_some_and(|target| target.recovery.is_none());
+        reply.body.timeout = if is_error && !is_settled { 0 } else { estimate.seconds() };
+        if let (Some(export), Some(target)) = (export, target) {
             reply.body.last_committed = target.last_committed;
             let kind = target.config.kind;
             let bytes: Arc<[u8]> = reply.to_bytes().into();
             let is_kept = reply.body.transno != 0 || tag != 0;
-            let ends = opcode == kind.disconnect().opcode && reply.body.status == Status::OK;
+            let is_disconnect = opcode == kind.disconnect().opcode && !kind.is_client();
+            let ends = is_disconnect && reply.body.status == Status::OK;
             if is_kept && !opcode.is_connect() {
-                export.save(xid, tag, bytes.clone());
+                export.save(xid, tag, is_replay, bytes.clone());
             }
-            if let Some(handle) = handle.filter(|_| ends) {
-                self.exports.remove(handle);
+            if let Some(handle) = handle.filter(|_| ends)
+                && let Some(gone) = self.exports.remove(handle)
+            {
+                self.end_work_of(handle, &gone);
             }
             self.send(now, id, bytes);
         } else {
@@ -110,12 +138,15 @@ impl Server {
         }
     }
 
-    /// Sends a saved reply again.
-    pub(super) fn repeat(&mut self, now: Time, id: RequestId, reply: Arc<[u8]>) {
-        if let Some(pending) = self.requests.get(id.0) {
-            self.partitions[pending.partition].stats.repeated += 1;
-        }
-        self.send(now, id, reply);
+    /// Sends a saved reply again, with the last transaction that is on disk now.
+    pub(super) fn repeat(&mut self, now: Time, id: RequestId, reply: &[u8]) {
+        let Some(pending) = self.requests.get(id.0) else { return };
+        self.partitions[pending.partition].stats.repeated += 1;
+        let export = pending.export.and_then(|handle| self.exports.get(handle));
+        let target = export.map(|export| &self.targets[export.target.0 as usize]);
+        let mut reply = Message::decode(reply).expect("it was encoded here");
+        reply.body.last_committed = target.map_or(0, |target| target.last_committed);
+        self.send(now, id, reply.to_bytes().into());
     }
 
     /// Connects the client, if the target has granted it and no later attempt has succeeded.
@@ -138,13 +169,20 @@ impl Server {
             return Message::error(reply.format(), Status::failed(errno));
         }
         let target = self.exports.get(export).map(|export| export.target.0 as usize);
-        let kind = target.and_then(|target| self.targets.get(target)).map(|one| one.config.kind);
-        let is_reconnect = match kind {
+        let target = target.and_then(|target| self.targets.get(target));
+        let is_reconnect = match target.map(|target| target.config.kind) {
             Some(TargetKind::Mgs) => connect.count > 1,
             _ => is_reconnect,
         };
+        // What is on disk needs no replay.
+        reply.body.last_committed =
+            target.filter(|_| !is_new).map_or(0, |target| target.last_committed);
         if is_reconnect {
             reply.body.connect_flags = reply.body.connect_flags | ConnectOpFlags::RECONNECT;
+        }
+        self.repeat_calls_of(now, export);
+        if self.join(now, &connecting) {
+            reply.body.connect_flags = reply.body.connect_flags | ConnectOpFlags::RECOVERING;
         }
         reply.body.handle = export;
         reply.with(&CONNECT_DATA, &granted)
@@ -159,7 +197,7 @@ impl Server {
         let part = &mut self.partitions[pending.partition];
         part.running -= 1;
         // Peers choose operations: only known ones have numbers of their own.
-        let is_known = Format::ALL.iter().any(|format| format.opcode == opcode);
+        let is_known = Format::of(opcode).opcode == opcode;
         let counted = if is_known { opcode } else { Opcode(0) };
         part.stats.operations.entry(counted).or_default().add_time(waited);
         if let Some(export) = export {
@@ -202,9 +240,16 @@ impl Server {
             return;
         }
         let elapsed = elapsed(now, pending.arrived);
+        let recovers = pending.recovers.and_then(|target| self.targets.get(target.0 as usize));
+        let recovery = recovers.and_then(|target| target.recovery.as_ref());
         let part = &mut self.partitions[pending.partition];
-        part.estimate.measure(now, elapsed.saturating_add(EARLY_EXTRA));
-        let timeout = part.estimate.seconds();
+        let timeout = match recovery {
+            Some(recovery) => elapsed.saturating_add(recovery.extra().min(EARLY_EXTRA)),
+            None => {
+                part.estimate.measure(now, elapsed.saturating_add(EARLY_EXTRA));
+                part.estimate.seconds()
+            }
+        };
         let deadline = pending.arrived + Duration::from_secs(timeout.into());
         if deadline <= pending.deadline || pending.has_early {
             return;

@@ -1,6 +1,7 @@
 //! The machine, and its part of [`fulmar_lnet::Service`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fulmar_base::{BufferId, Errno, Table, Time, Timers};
 use fulmar_lnet::{
@@ -11,11 +12,16 @@ use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode};
 
+use super::bulk::Transfers;
+use super::calls;
 use super::queue::Queue;
+use super::recovery::Recovery;
 use super::shares::Shares;
 use super::{PartitionConfig, RequestId, ServerConfig, Stats, TargetConfig, TargetState, Task};
 use crate::HandleSource;
-use crate::export::{Connect, Eviction, Exports, TargetId};
+use crate::export::{Connect, Eviction, Export, Exports, TargetId};
+use crate::outputs::Outputs;
+use crate::reverse::{self, Reverse};
 use crate::timeouts::{Estimate, Limits};
 
 /// All services of a node.
@@ -32,7 +38,9 @@ pub struct Server {
     pub(super) early: Timers<RequestId>,
     /// The descriptors of requests: their partition and portal, by [`Md::user`].
     pub(super) buffers: Vec<(usize, u32)>,
-    pub(super) outputs: VecDeque<ServiceOutput<Task>>,
+    pub(super) transfers: Transfers,
+    pub(super) reverse: Reverse,
+    pub(super) outputs: Outputs<Task>,
 }
 
 #[derive(Debug)]
@@ -51,6 +59,8 @@ pub(super) struct Target {
     pub(super) config: TargetConfig,
     pub(super) state: TargetState,
     pub(super) last_committed: u64,
+    /// Until it has recovered from its restart.
+    pub(super) recovery: Option<Recovery>,
 }
 
 /// A request, until its reply is sent.
@@ -72,6 +82,10 @@ pub(super) struct Pending {
     pub(super) arrived: Time,
     pub(super) deadline: Time,
     pub(super) reply_to: ReplyTo,
+    /// The transaction that it replays, or 0.
+    pub(super) transno: u64,
+    /// The target whose recovery waits for its end.
+    pub(super) recovers: Option<TargetId>,
     /// Whether an early reply is being sent.
     pub(super) has_early: bool,
 }
@@ -79,7 +93,11 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum Stage {
     Queued(Message<'static>),
-    Running { connect: Option<Connecting> },
+    /// Its turn comes in the course of a recovery.
+    Held(Message<'static>),
+    Running {
+        connect: Option<Connecting>,
+    },
     Replying,
 }
 
@@ -101,6 +119,8 @@ pub(super) struct ReplyTo {
     pub(super) target: ProcessId,
     pub(super) portal: u32,
     pub(super) match_bits: u64,
+    /// The match bits of the last part of the client's bulk data.
+    pub(super) bulk_bits: u64,
     /// Whether the client has room for early replies before the reply.
     pub(super) has_room: bool,
 }
@@ -111,6 +131,8 @@ const BUFFERS: usize = 4;
 const BUFFER_LEN: u32 = 1 << 20;
 /// [`Md::user`] of replies has this bit, and that of early replies is odd.
 pub(super) const REPLY: u64 = 1 << 63;
+/// [`Md::user`] of bulk data has this bit.
+pub(super) const BULK: u64 = 1 << 62;
 
 impl Server {
     /// Options of the service for LNet.
@@ -137,7 +159,10 @@ impl Server {
                 buffers.extend([(place, portal); BUFFERS]);
             }
         }
-        let target = |config| Target { config, state: TargetState::Starting, last_committed: 0 };
+        let target = |config| {
+            let (state, last_committed) = (TargetState::Starting, 0);
+            Target { config, state, last_committed, recovery: None }
+        };
         let mut this = Self {
             partitions: partitions.into_iter().map(|one| Partition::new(one, timeouts)).collect(),
             targets: targets.into_iter().map(target).collect(),
@@ -146,7 +171,9 @@ impl Server {
             in_progress: BTreeMap::new(),
             early: Timers::default(),
             buffers,
-            outputs: VecDeque::new(),
+            transfers: Transfers::default(),
+            reverse: calls::reverse(key, timeouts),
+            outputs: Outputs::new(),
         };
         for buffer in 0..this.buffers.len() {
             this.attach(buffer);
@@ -170,9 +197,12 @@ impl Server {
         self.targets[target.0 as usize].last_committed = transno;
     }
 
-    /// Removes a client, as an administrator requests. Returns whether there was such an export.
-    pub fn evict(&mut self, export: Handle) -> bool {
-        self.remove_export(export, Eviction::Administrator)
+    /// Removes a client, as an administrator or a lock manager requests. [`Task::Evicted`] follows, with
+    /// the reason `why`. Returns whether there was such an export.
+    pub fn evict(&mut self, now: Time, export: Handle, why: Eviction) -> bool {
+        let was_there = self.remove_export(export, why);
+        self.advance(now);
+        was_there
     }
 
     /// Returns the exports.
@@ -186,10 +216,23 @@ impl Server {
     }
 
     pub(super) fn remove_export(&mut self, handle: Handle, why: Eviction) -> bool {
-        let Some(export) = self.exports.remove(handle) else { return false };
-        let (target, client) = (export.target, export.client);
-        self.push_task(Task::Evicted { target, export: handle, client, why });
+        let Some(gone) = self.exports.remove(handle) else { return false };
+        self.evicted(handle, &gone, why);
         true
+    }
+
+    /// Takes the removal of an export that its client did not end.
+    pub(super) fn evicted(&mut self, export: Handle, gone: &Export, why: Eviction) {
+        self.end_work_of(export, gone);
+        let (target, client) = (gone.target, gone.client);
+        self.push_task(Task::Evicted { target, export, client, why });
+    }
+
+    /// Ends what is done for a client that is gone.
+    pub(super) fn end_work_of(&mut self, export: Handle, gone: &Export) {
+        self.end_transfers_of(export);
+        self.end_calls_of(export);
+        self.leave_recovery(gone.target, export);
     }
 
     pub(super) fn push_task(&mut self, task: Task) {
@@ -231,8 +274,10 @@ impl Server {
     }
 
     pub(super) fn end_progress(&mut self, key: (Handle, u64), id: RequestId) {
-        if self.in_progress.get(&key) == Some(&id) {
-            self.in_progress.remove(&key);
+        if let Entry::Occupied(found) = self.in_progress.entry(key)
+            && *found.get() == id
+        {
+            found.remove();
         }
     }
 
@@ -273,6 +318,13 @@ impl Service for Server {
             }
             return;
         }
+        if event.user & BULK != 0 {
+            return self.handle_bulk_event(now, event);
+        }
+        if event.user & reverse::USER != 0 {
+            self.reverse.handle_event(now, event, &bytes);
+            return self.drain_calls();
+        }
         let buffer = event.user as usize;
         if event.unlinked && event.kind != EventKind::Unlink {
             self.attach(buffer);
@@ -283,10 +335,18 @@ impl Service for Server {
         if let Some(&(partition, _)) = self.buffers.get(buffer) {
             self.handle_arrival(now, partition, event, &bytes);
             self.dispatch(now, partition);
+            self.advance(now);
         }
     }
 
-    fn handle_posted(&mut self, _: Time, user: u64, result: Result<MdId, Errno>) {
+    fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
+        if user & (REPLY | BULK) == BULK {
+            return self.handle_bulk_posted(now, user, result);
+        }
+        if user & (REPLY | reverse::USER) == reverse::USER {
+            self.reverse.handle_posted(now, user, result);
+            return self.drain_calls();
+        }
         let Err(errno) = result else { return };
         if user & REPLY != 0 {
             self.handle_sent(user, Err(errno));
@@ -299,16 +359,28 @@ impl Service for Server {
         while let Some(id) = self.early.pop_due(now) {
             self.announce(now, id);
         }
+        self.end_late_transfers(now);
+        self.reverse.handle_timeout(now);
+        self.drain_calls();
         let estimates = self.partitions.iter().map(|partition| partition.estimate.seconds());
         let estimate = estimates.max().unwrap_or_default();
-        while let Some((export, gone, why)) = self.exports.pop_silent(now, estimate) {
-            let (target, client) = (gone.target, gone.client);
-            self.push_task(Task::Evicted { target, export, client, why });
+        while let Some((export, gone)) = self.exports.pop_silent(now, estimate) {
+            self.evicted(export, &gone, Eviction::Silence);
         }
+        self.expire_recoveries(now);
+        self.advance(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.early.next(), self.exports.poll_timeout()].into_iter().flatten().min()
+        let recoveries = self.targets.iter().filter_map(|target| target.recovery.as_ref());
+        let windows = recoveries.filter_map(Recovery::poll_timeout);
+        let others = [
+            self.early.next(),
+            self.exports.poll_timeout(),
+            self.transfers.poll_timeout(),
+            self.reverse.poll_timeout(),
+        ];
+        windows.chain(others.into_iter().flatten()).min()
     }
 
     fn poll_output(&mut self) -> Option<ServiceOutput<Task>> {

@@ -18,6 +18,12 @@ pub struct Stats {
     pub depth: Histogram,
     /// How many requests were executed when another one began.
     pub active: Histogram,
+    /// The bytes of bulk data that were moved.
+    pub moved: u64,
+    /// The times that transfers of bulk data took, in microseconds.
+    pub transfers: Histogram,
+    /// Transfers that failed, by errno.
+    pub not_moved: BTreeMap<Errno, u64>,
     /// Early replies.
     pub early: u64,
     /// Replies that were sent again.

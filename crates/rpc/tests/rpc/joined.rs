@@ -7,15 +7,15 @@ use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{LLOG_CREATE, PING};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
+use fulmar_lustre_wire::{Opcode, Status, Uuid};
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, State, Target, TargetKind};
 
-use crate::pair::{Pair, SERVER};
+use crate::pair::{CONNECTION, Pair, SERVER};
 
 /// A pair whose client is connected.
-fn connected(seed: u64, in_flight_max: usize) -> (Pair, ImportId) {
+pub(crate) fn connected(seed: u64, in_flight_max: usize) -> (Pair, ImportId) {
     let mut pair = Pair::new(seed);
     let import = connect(&mut pair, in_flight_max);
     let is_full = |pair: &Pair| pair.states.last() == Some(&State::Full);
@@ -34,7 +34,7 @@ fn connect(pair: &mut Pair, in_flight_max: usize) -> ImportId {
     let mgs = Uuid::new("MGS").unwrap();
     let target = Target {
         client: Uuid::new("03b71391-9466-45f4-b173-f15791d927e6").unwrap(),
-        connection: Handle(0x77),
+        connection: CONNECTION,
         in_flight_max,
         ..Target::new(TargetKind::Mgs, mgs, vec![SERVER], data)
     };
@@ -51,7 +51,7 @@ fn request(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'s
     assert!(ended, "{} of {all} have ended", pair.done.len());
 }
 
-fn begin(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'static>) {
+pub(crate) fn begin(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'static>) {
     let now = pair.now;
     for _ in 0..count {
         pair.client().request(now, import, Request::new(message.clone(), 1024)).unwrap();
@@ -59,7 +59,7 @@ fn begin(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'sta
     pair.asked += count;
 }
 
-fn disconnect(pair: &mut Pair, import: ImportId) {
+pub(crate) fn disconnect(pair: &mut Pair, import: ImportId) {
     pair.work = Duration::from_millis(10);
     let now = pair.now;
     pair.client().disconnect(now, import);

@@ -1,5 +1,12 @@
 //! Servers against the recorded requests of kernel clients, and against our own clients.
 
+mod both;
+mod bulk;
+mod callbacks;
+mod data;
 mod joined;
+mod node;
 mod pair;
 mod recorded;
+mod recorded_callbacks;
+mod swarm;

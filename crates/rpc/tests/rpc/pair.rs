@@ -1,19 +1,16 @@
 //! A client and a server on two nodes with LNet, in virtual time. A trivial LND of the test's
 //! carries messages, and loses some.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fulmar_base::{ConnId, Payload, Rng, Sink, Time};
-use fulmar_lnd::{NiConfig, NiTunables, Received, SendRequest, Verdict};
-use fulmar_lnet::{
-    Batch, Config, Globals, Lnet, Output, RoutingConfig, Service, ServiceConfig, ServiceId,
-};
-use fulmar_lnet_wire::{Net, Nid, Pid};
+use fulmar_base::{Rng, Sink, Time};
+use fulmar_lnd::{RxId, SendRequest};
+use fulmar_lnet_wire::{Net, Nid};
 use fulmar_lustre_wire::Uuid;
 use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Opcode, Status};
+use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, Offer, TargetId};
 use fulmar_rpc::import::{RequestId, State, TargetKind};
@@ -22,137 +19,72 @@ use fulmar_rpc::service::{
 };
 use fulmar_rpc::timeouts::Limits;
 
+use crate::both::{Both, Wanted};
+use crate::data::Data;
+use crate::node::Node;
+
 pub(crate) const CLIENT: Nid = Nid::small(Net::TCP, 0x0a00_0001);
+/// The connection of the client.
+pub(crate) const CONNECTION: Handle = Handle(0x77);
 pub(crate) const SERVER: Nid = Nid::small(Net::TCP, 0x0a00_0002);
-
-/// A service of RPC over its LNet.
-struct Node<S: Service> {
-    lnet: Lnet,
-    id: ServiceId,
-    service: S,
-    /// What the service wants of its host.
-    requests: VecDeque<S::Request>,
-    /// Messages to send.
-    sends: Vec<(SendRequest, Vec<u8>)>,
-    /// The payload of the message that is being received.
-    arriving: Vec<u8>,
-}
-
-impl<S: Service> Node<S> {
-    fn new(nid: Nid, cookie: u64, config: ServiceConfig, service: S) -> Self {
-        let globals = Globals { discovery: false, ..Globals::default() };
-        let routing = RoutingConfig::default();
-        let config_of_node =
-            Config { pid: Pid::LUSTRE, interface_cookie: cookie, globals, routing };
-        let mut lnet = Lnet::new(config_of_node);
-        let tunables = NiTunables::default();
-        let ni = NiConfig { nid, tunables, incarnation: cookie, conns_per_peer: 1, conns_max: 1 };
-        lnet.add_ni(Time::ZERO, ni, Duration::from_secs(50)).unwrap();
-        lnet.start(Time::ZERO);
-        let id = lnet.open_service(config);
-        let (requests, sends, arriving) = Default::default();
-        Self { lnet, id, service, requests, sends, arriving }
-    }
-
-    /// Does what the service and LNet want, until they want nothing.
-    fn settle(&mut self, now: Time) {
-        loop {
-            if let Some(mut batch) = Batch::take(&mut self.service) {
-                let (ops, mut results) = (std::mem::take(&mut batch.ops), Vec::new());
-                self.lnet.post(now, self.id, ops, |result| results.push(result));
-                batch.report(now, &mut self.service, results);
-                self.requests.extend(batch.request);
-            } else if let Some(output) = self.lnet.poll_output() {
-                self.handle(now, output);
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn handle(&mut self, now: Time, output: Output) {
-        match output {
-            Output::Send(request) => {
-                let bytes = match &request.payload {
-                    Payload::Empty => Vec::new(),
-                    Payload::Inline(bytes) => bytes.to_vec(),
-                    Payload::Span(span) => panic!("{span:?} is no message of RPC"),
-                };
-                self.lnet.handle_sent(now, request.message, Ok(()));
-                self.sends.push((request, bytes));
-            }
-            Output::Verdict { rx, verdict: Verdict::Receive(sink), .. } => {
-                let bytes = std::mem::take(&mut self.arriving);
-                let bytes = match sink {
-                    Sink::Inline { len } => bytes[..len as usize].to_vec(),
-                    Sink::Discard { .. } => Vec::new(),
-                    Sink::Span(span) => panic!("{span:?} is no message of RPC"),
-                };
-                self.lnet.handle_receive_done(now, rx, Ok(bytes));
-            }
-            Output::Event { event, bytes, .. } => {
-                self.service.handle_event(now, &event, bytes);
-                if let Some(done) = event.done {
-                    self.lnet.handle_event_done(now, done);
-                }
-            }
-            Output::Verdict { .. } | Output::Copy { .. } => panic!("{output:?}"),
-            _ => {}
-        }
-    }
-
-    fn receive(&mut self, now: Time, request: SendRequest, bytes: Vec<u8>) {
-        let SendRequest { ni, next_hop, header, .. } = request;
-        self.arriving = bytes;
-        let received = Received { conn: ConnId(1), ni: next_hop, from: ni, header };
-        self.lnet.handle_received(now, received);
-        self.settle(now);
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        if self.lnet.poll_timeout().is_some_and(|at| at <= now) {
-            self.lnet.handle_timeout(now);
-        }
-        if self.service.poll_timeout().is_some_and(|at| at <= now) {
-            self.service.handle_timeout(now);
-        }
-        self.settle(now);
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        [self.lnet.poll_timeout(), self.service.poll_timeout()].into_iter().flatten().min()
-    }
-}
 
 /// A client, a management service, and what is between them.
 pub(crate) struct Pair {
     pub(crate) now: Time,
     rng: Rng,
-    client: Node<Client>,
-    server: Node<Server>,
-    /// Messages under way, by the time of their arrival: to the server, or else to the client.
-    wire: BTreeMap<(Time, u64), (bool, SendRequest, Vec<u8>)>,
+    pub(crate) client: Node<Both>,
+    pub(crate) server: Node<Server>,
+    /// What happens to messages, by its time.
+    wire: BTreeMap<(Time, u64), Step>,
     count: u64,
     /// One message in so many is lost; 0 for none.
     pub(crate) loss: u64,
+    /// Which messages are lost in any case.
+    pub(crate) mute: Option<fn(&SendRequest) -> bool>,
+    /// One connection in so many messages breaks; 0 for none.
+    pub(crate) resets: u64,
     /// How long the host takes at most.
     pub(crate) work: Duration,
-    working: BTreeMap<(Time, u64), Box<Request>>,
+    /// What the hosts execute: that of the server, or else that of the client.
+    working: BTreeMap<(Time, u64), (bool, Box<Request>)>,
     /// Replies carry transaction numbers: they are saved.
     pub(crate) saves: bool,
     /// The XIDs that the host has executed, in order.
     pub(crate) executed: Vec<u64>,
     /// How many requests the client has begun.
     pub(crate) asked: usize,
+    /// The bulk data of both.
+    pub(crate) data: Data,
+    /// The results of callbacks, and how many the client has answered.
+    pub(crate) called: Vec<Result<Status, fulmar_base::Errno>>,
+    pub(crate) answered: usize,
     pub(crate) done: Vec<(RequestId, Result<Status, fulmar_base::Errno>)>,
     pub(crate) states: Vec<State>,
     /// All that happened.
     pub(crate) log: Vec<String>,
 }
 
+/// What happens to a message next: at the server, or else at the client.
+enum Step {
+    Write { at_server: bool, request: SendRequest },
+    Arrive { at_server: bool, request: SendRequest, bytes: Vec<u8> },
+    Store { at_server: bool, rx: RxId, sink: Sink, bytes: Vec<u8> },
+}
+
+impl Step {
+    fn is_at_server(&self) -> bool {
+        match self {
+            Self::Write { at_server, .. }
+            | Self::Arrive { at_server, .. }
+            | Self::Store { at_server, .. } => *at_server,
+        }
+    }
+}
+
 impl Pair {
     pub(crate) fn new(seed: u64) -> Self {
-        let client = Node::new(CLIENT, 1, Client::CONFIG, Client::new(1_700_000_000));
+        let client = Both { client: Client::new(1_700_000_000), callbacks: callbacks() };
+        let client = Node::new(CLIENT, 1, Client::CONFIG, client);
         Self {
             now: Time::from_secs(1),
             rng: Rng::new(seed),
@@ -161,11 +93,16 @@ impl Pair {
             wire: BTreeMap::new(),
             count: 0,
             loss: 0,
+            mute: None,
+            resets: 0,
             work: Duration::from_millis(10),
             working: BTreeMap::new(),
             saves: false,
             executed: Vec::new(),
             asked: 0,
+            data: Data::default(),
+            called: Vec::new(),
+            answered: 0,
             done: Vec::new(),
             states: Vec::new(),
             log: Vec::new(),
@@ -173,7 +110,11 @@ impl Pair {
     }
 
     pub(crate) fn client(&mut self) -> &mut Client {
-        &mut self.client.service
+        &mut self.client.service.client
+    }
+
+    pub(crate) fn callbacks(&mut self) -> &mut Server {
+        &mut self.client.service.callbacks
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -183,8 +124,9 @@ impl Pair {
     /// The server starts again and has forgotten all; what is under way to it is lost.
     pub(crate) fn restart_server(&mut self, key: u64) {
         self.server = server(key);
-        self.working.clear();
-        self.wire.retain(|_, (is_to_server, ..)| !*is_to_server);
+        self.working.retain(|_, (is_at_server, _)| !*is_at_server);
+        self.data.forget();
+        self.wire.retain(|_, step| !step.is_at_server());
     }
 
     /// Runs until nothing more happens before `until`, or `end` is true.
@@ -214,15 +156,14 @@ impl Pair {
     fn step(&mut self) {
         let now = self.now;
         if let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= now) {
-            let (is_to_server, request, bytes) = entry.remove();
-            match is_to_server {
-                true => self.server.receive(now, request, bytes),
-                false => self.client.receive(now, request, bytes),
-            }
+            let step = entry.remove();
+            self.carry(step);
         }
         if let Some(entry) = self.working.first_entry().filter(|entry| entry.key().0 <= now) {
-            let request = entry.remove();
-            self.finish(&request);
+            match entry.remove() {
+                (true, request) => self.finish(&request),
+                (false, request) => self.answer(&request),
+            }
         }
         self.client.handle_timeout(now);
         self.server.handle_timeout(now);
@@ -234,37 +175,112 @@ impl Pair {
         while let Some(notice) = self.client.requests.pop_front() {
             self.log.push(format!("{} {notice:?}", self.now));
             match notice {
-                Notice::Done { request, result, .. } => {
-                    self.done.push((request, result.map(|reply| reply.body.status)));
+                Wanted::Notice(Notice::Done { request, result, moved, .. }) => {
+                    let status = result.map(|reply| reply.body.status);
+                    self.data.done(&mut self.client, request, status, moved);
+                    self.done.push((request, status));
                 }
-                Notice::State { state, .. } => self.states.push(state),
+                Wanted::Notice(Notice::State { state, .. }) => self.states.push(state),
+                Wanted::Notice(Notice::Replayed { .. }) => {}
+                Wanted::Task(Task::Execute(request)) => {
+                    let at = self.now + self.time_of_work();
+                    self.working.insert((at, self.count), (false, request));
+                }
+                Wanted::Task(task) => panic!("{task:?}"),
             }
         }
         while let Some(task) = self.server.requests.pop_front() {
             self.log.push(format!("{} {task:?}", self.now));
-            if let Task::Execute(request) = task {
-                self.executed.push(request.xid);
-                let work = Duration::from_nanos(self.rng.below(self.work.as_nanos() as u64));
-                self.count += 1;
-                self.working.insert((self.now + work, self.count), request);
+            match task {
+                Task::Execute(request) => {
+                    self.executed.push(request.xid);
+                    let at = self.now + self.time_of_work();
+                    self.working.insert((at, self.count), (true, request));
+                }
+                Task::Transferred { request, result } => {
+                    self.data.transferred(self.now, &mut self.server, request, result);
+                }
+                Task::Called { result, .. } => {
+                    self.called.push(result.map(|reply| reply.body.status));
+                }
+                _ => {}
             }
+            self.server.settle(self.now);
         }
-        let to_server = self.client.sends.drain(..).map(|(request, bytes)| (true, request, bytes));
-        let to_client = self.server.sends.drain(..).map(|(request, bytes)| (false, request, bytes));
-        for (is_to_server, request, bytes) in to_server.chain(to_client) {
-            self.count += 1;
-            if self.loss > 0 && self.rng.one_in(self.loss) {
-                self.log.push(format!("{} lost {:?}", self.now, request.header));
-                continue;
-            }
-            let latency = Duration::from_micros(self.rng.between(100, 2000));
-            self.wire.insert((self.now + latency, self.count), (is_to_server, request, bytes));
+        let at_client = self.client.sends.drain(..).map(|request| (false, request));
+        let at_server = self.server.sends.drain(..).map(|request| (true, request));
+        for (at_server, request) in at_client.chain(at_server).collect::<Vec<_>>() {
+            self.schedule(500, Step::Write { at_server, request });
+        }
+        let at_client = self.client.stores.drain(..).map(|store| (false, store));
+        let at_server = self.server.stores.drain(..).map(|store| (true, store));
+        for (at_server, (rx, sink, bytes)) in at_client.chain(at_server).collect::<Vec<_>>() {
+            self.schedule(500, Step::Store { at_server, rx, sink, bytes });
         }
         self.server.service.check_invariants().unwrap();
+        self.client.service.callbacks.check_invariants().unwrap();
+    }
+
+    /// Does something within some microseconds.
+    fn schedule(&mut self, micros: u64, step: Step) {
+        self.count += 1;
+        let latency = Duration::from_micros(self.rng.between(10, micros));
+        self.wire.insert((self.now + latency, self.count), step);
+    }
+
+    fn carry(&mut self, step: Step) {
+        let now = self.now;
+        let breaks = self.resets > 0 && self.rng.one_in(self.resets);
+        match step {
+            Step::Write { at_server, request } if breaks => match at_server {
+                true => self.server.fail(now, &request),
+                false => self.client.fail(now, &request),
+            },
+            Step::Write { at_server, request } => {
+                let bytes = match at_server {
+                    true => self.server.write(now, &request),
+                    false => self.client.write(now, &request),
+                };
+                let is_muted = self.mute.is_some_and(|mute| mute(&request));
+                if is_muted || self.loss > 0 && self.rng.one_in(self.loss) {
+                    return self.log.push(format!("{now} lost {:?}", request.header));
+                }
+                self.schedule(2000, Step::Arrive { at_server: !at_server, request, bytes });
+            }
+            Step::Arrive { at_server: true, request, bytes } => {
+                self.server.receive(now, request, bytes);
+            }
+            Step::Arrive { at_server: false, request, bytes } => {
+                self.client.receive(now, request, bytes);
+            }
+            Step::Store { at_server: true, rx, sink, bytes } => {
+                self.server.store(now, rx, sink, &bytes, breaks);
+            }
+            Step::Store { at_server: false, rx, sink, bytes } => {
+                self.client.store(now, rx, sink, &bytes, breaks);
+            }
+        }
+    }
+
+    /// Returns how long a host takes for its next request.
+    fn time_of_work(&mut self) -> Duration {
+        self.count += 1;
+        Duration::from_nanos(self.rng.below(self.work.as_nanos() as u64))
+    }
+
+    /// Answers a callback as the host of the client.
+    fn answer(&mut self, request: &Request) {
+        assert_eq!(request.export, CONNECTION);
+        self.answered += 1;
+        let reply = Message::reply(request.message.format(), Status::OK);
+        self.client.service.callbacks.reply(self.now, request.id, reply);
     }
 
     /// Answers a request as the host of the server.
     fn finish(&mut self, request: &Request) {
+        if self.data.begin(self.now, &mut self.server, request) {
+            return;
+        }
         let format: &'static Format = request.message.format();
         let mut reply = Message::reply(format, Status::OK);
         if let Ok(Some(asked)) = request.message.get(&CONNECT_DATA) {
@@ -279,16 +295,32 @@ impl Pair {
     pub(crate) fn assert_idle(&self) {
         self.server.service.is_idle().unwrap();
         assert!(self.wire.is_empty() && self.working.is_empty());
+        assert!(self.client.buffers.is_empty() && self.server.buffers.is_empty());
     }
 
     pub(crate) fn import(&self, import: ImportId) -> Option<State> {
-        self.client.service.import(import).map(|import| import.state())
+        self.client.service.client.import(import).map(|import| import.state())
     }
+}
+
+/// Returns the service of callbacks of the client.
+fn callbacks() -> Server {
+    let name = Uuid::new("callbacks").unwrap();
+    let operations = &[Opcode::LDLM_BL_CALLBACK];
+    let mut server = Server::new(ServerConfig {
+        key: 99,
+        partitions: vec![PartitionConfig::callbacks()],
+        targets: vec![TargetConfig { kind: TargetKind::Client, name, uuid: name, operations }],
+        exports: ExportLimits::default(),
+        timeouts: Limits::default(),
+    });
+    server.set_state(TargetId(0), TargetState::Open);
+    server
 }
 
 fn server(key: u64) -> Node<Server> {
     let mgs = Uuid::new("MGS").unwrap();
-    let operations = &[Opcode::LLOG_CREATE];
+    let operations = &[Opcode::LLOG_CREATE, Opcode::OST_READ, Opcode::OST_WRITE];
     let mut server = Server::new(ServerConfig {
         key: key.into(),
         partitions: vec![PartitionConfig::mgs()],

@@ -3,20 +3,25 @@
 
 use std::collections::BTreeMap;
 
-use fulmar_base::Time;
+use fulmar_base::{BufferId, Time};
 use fulmar_lnet::{Bound, Event, EventKind, MdId, Memory, Op, Put, Service, ServiceOutput};
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECT_DATA, CONNECTION, Format, TARGET_UUID};
-use fulmar_lustre_wire::message::{ConnectOpFlags, Message};
+use fulmar_lustre_wire::format::{
+    CLIENT_UUID, CONNECT_DATA, CONNECTION, Format, IO_OBJECTS, NIOBUFS, PING, TARGET_UUID,
+};
+use fulmar_lustre_wire::message::{Body, ConnectOpFlags, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
+use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::{ExportLimits, Offer, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{PartitionConfig, Server, ServerConfig, TargetConfig, TargetState, Task};
+use fulmar_rpc::service::{
+    KnownClient, PartitionConfig, Request, Server, ServerConfig, TargetConfig, TargetState, Task,
+    Window,
+};
 use fulmar_rpc::timeouts::Limits;
-use fulmar_trace::lnet::parse;
+use fulmar_trace::lnet;
 use fulmar_trace::rpc::{Calls, Rpc};
-use fulmar_trace::{Capture, Conversation, decompress};
 
 #[test]
 fn the_management_service_answers_a_mount_as_the_recorded_one() {
@@ -55,7 +60,9 @@ fn assert_granted_alike(rpc: &Rpc<'_>, reply: &Message<'_>) {
 
 #[test]
 fn every_recorded_reply_comes_again_with_the_same_bytes() {
-    for (name, count) in [("mount", 30), ("meta", 731), ("data", 359), ("contend", 103)] {
+    for (name, count, moved) in
+        [("mount", 30, 2), ("meta", 731, 11), ("data", 359, 18), ("contend", 103, 3)]
+    {
         with_calls(name, |calls| {
             let mut playback = Playback::new();
             let to_servers = |rpc: &&Rpc<'_>| rpc.portal != portal::LDLM_CALLBACK_REQUEST;
@@ -70,19 +77,79 @@ fn every_recorded_reply_comes_again_with_the_same_bytes() {
                 assert_eq!(reply, recorded.message, "{name} {:#x}", rpc.xid);
                 played += 1;
             }
-            assert_eq!(played, count, "{name}");
+            assert_eq!((played, playback.moved), (count, moved), "{name}");
             playback.server.is_idle().unwrap();
         });
     }
 }
 
+#[test]
+fn a_metadata_target_recovers_as_the_recorded_one() {
+    with_calls("recovery", |calls| {
+        let mdt = TargetId(1);
+        let opcode = |rpc: &Rpc<'_>| rpc.request.message.body.opcode;
+        let of_recovery = calls.rpcs.iter().filter(|rpc| {
+            let is_last = rpc.request.message.body.flags.has(MessageFlags::LOCK_REPLAY_DONE);
+            let recovers = rpc.reply().is_some_and(|reply| {
+                reply.message.body.connect_flags.has(ConnectOpFlags::RECOVERING)
+            });
+            rpc.portal == portal::MDS_REQUEST && (is_last || recovers)
+        });
+        let rpcs: Vec<&Rpc<'_>> = of_recovery.collect();
+        let opcodes: Vec<Opcode> = rpcs.iter().map(|rpc| opcode(rpc)).collect();
+        let each = [Opcode::MDS_CONNECT, Opcode::OBD_PING];
+        assert_eq!(opcodes, [each, each].concat());
+
+        let mut playback = Playback::new();
+        playback.server.set_last_committed(mdt, 0x1_0000_0277);
+        let connects = rpcs.iter().filter(|rpc| opcode(rpc) == Opcode::MDS_CONNECT);
+        let client = |rpc: &&Rpc<'_>| rpc.request.message.require(&CLIENT_UUID).unwrap();
+        let known = connects.map(|rpc| KnownClient { client: client(rpc), replies: Vec::new() });
+        let known: Vec<KnownClient> = known.collect();
+        playback.server.recover(rpcs[0].request.time, mdt, &known, Window::default());
+
+        for connect_and_ping in rpcs.chunks(2) {
+            let [connect, ping] = connect_and_ping else { unreachable!("there are four") };
+            let recorded = &connect.reply().unwrap().message;
+            let reply = playback.connect_again(connect);
+            assert_eq!(reply.connect_flags, recorded.body.connect_flags);
+            // A kernel says what of this client is on disk, we what of the target is.
+            assert_eq!(reply.last_committed, 0x1_0000_0277);
+            assert!(recorded.body.last_committed <= reply.last_committed);
+            playback.now = ping.request.time;
+            let mut message = ping.request.message.clone();
+            message.body.handle = reply.handle;
+            playback.deliver(ping, ping.xid, &message);
+            for early in &ping.early {
+                assert!(playback.sent.is_empty(), "it waits for the other client");
+                playback.now = early.time;
+                playback.server.handle_timeout(playback.now);
+                playback.drain();
+                let sent = playback.sent.pop().expect("there is an early reply");
+                let (ours, recorded) = (sent.message(&PING).body, early.message.body);
+                assert_eq!(sent.put.offset, early.offset);
+                assert_eq!((ours.timeout, ours.service_time), (36, 6));
+                assert_eq!((recorded.timeout, recorded.service_time), (36, 6));
+            }
+        }
+        assert_eq!(playback.tasks, [Task::Recovered { target: mdt }]);
+        let sent = playback.sent.iter().map(|one| one.message(&PING).body.service_time);
+        let mut times: Vec<u32> = sent.collect();
+        let pings = rpcs.iter().filter(|rpc| opcode(rpc) == Opcode::OBD_PING);
+        let recorded = pings.map(|rpc| rpc.reply().unwrap().message.body.service_time);
+        let mut recorded: Vec<u32> = recorded.collect();
+        recorded.sort_unstable();
+        times.sort_unstable();
+        assert_eq!(times, recorded);
+        playback.server.is_idle().unwrap();
+    });
+}
+
 /// Calls `check` with the RPCs of a trace.
-fn with_calls(name: &str, check: impl FnOnce(Calls<'_>)) {
+pub(crate) fn with_calls(name: &str, check: impl FnOnce(Calls<'_>)) {
     let path = format!("{}/../../testdata/traces/{name}.pcapng.gz", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let file = decompress(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let capture = Capture::read(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let items: Vec<_> = Conversation::of(&capture).connections.iter().flat_map(parse).collect();
+    let items = lnet::items(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     check(Calls::of(&items));
 }
 
@@ -106,6 +173,9 @@ struct Playback {
     handles: BTreeMap<Handle, Handle>,
     sent: Vec<Sent>,
     tasks: Vec<Task>,
+    /// Operations of bulk data, and how many transfers there were.
+    moves: Vec<Op>,
+    moved: usize,
     /// The number of a client that was connected before the recording.
     earlier: u64,
 }
@@ -139,8 +209,9 @@ impl Playback {
         for target in 0..4 {
             server.set_state(TargetId(target), TargetState::Open);
         }
-        let (handles, sent, tasks) = Default::default();
-        Self { server, now: Time::ZERO, handles, sent, tasks, earlier: 0 }
+        let (handles, sent, tasks, moves) = Default::default();
+        let now = Time::ZERO;
+        Self { server, now, handles, sent, tasks, moves, moved: 0, earlier: 0 }
     }
 
     /// Plays a request, and returns the reply.
@@ -155,6 +226,9 @@ impl Playback {
         request.body.handle = self.handles.get(&known).copied().unwrap_or_default();
         self.deliver(rpc, rpc.xid, &request);
         if let Some(Task::Execute(request)) = self.tasks.pop() {
+            if !rpc.bulk.is_empty() {
+                self.transfer(rpc, &request);
+            }
             self.server.set_last_committed(request.target, recorded.message.body.last_committed);
             self.server.reply(self.now, request.id, hosts_part(&recorded.message));
             self.drain();
@@ -171,6 +245,57 @@ impl Playback {
         sent
     }
 
+    /// Moves the bulk data of a request as the recorded server did.
+    fn transfer(&mut self, rpc: &Rpc<'_>, request: &Request) {
+        let mut recorded: Vec<_> = (rpc.bulk.iter())
+            .map(|part| (part.from_server, part.match_bits, part.bytes.len() as u64))
+            .collect();
+        recorded.sort_unstable();
+        let direction = match recorded[0].0 {
+            true => Direction::ToClient,
+            false => Direction::ToServer,
+        };
+        let len = recorded.iter().map(|(_, _, len)| len).sum();
+        let objects = request.message.get(&IO_OBJECTS).unwrap().map(|objects| objects.0);
+        let ranges = request.message.get(&NIOBUFS).unwrap().map(|ranges| ranges.0);
+        let parts_max = objects.map_or(1, |objects| objects[0].max_brw.transfers());
+        let offset = ranges.map_or(0, |ranges| ranges[0].offset);
+        let memory = (BufferId(1), 0, len);
+        let bulk = Bulk::new(direction, portal::OST_BULK, memory, (offset % 4096) as u32);
+        self.server.transfer(self.now, request.id, bulk, parts_max);
+        self.drain();
+        let ops = std::mem::take(&mut self.moves);
+        let moved = ops.iter().map(|op| match op {
+            Op::Put { from: Bound::New(md, _), put } => (true, put.match_bits, md.len),
+            Op::Get { into: Bound::New(md, _), get } => (false, get.match_bits, md.len),
+            op => panic!("{op:?}"),
+        });
+        assert_eq!(moved.collect::<Vec<_>>(), recorded, "{:#x}", rpc.xid);
+        for (op, &(from_server, _, len)) in ops.iter().zip(&recorded) {
+            let user = op.user().unwrap();
+            let kind = if from_server { EventKind::Ack } else { EventKind::Reply };
+            let event = Event { kind, mlength: len as u32, ..Event::unlinked(MdId(9), user) };
+            self.server.handle_event(self.now, &event, Vec::new());
+        }
+        self.drain();
+        let transferred = Task::Transferred { request: request.id, result: Ok(len) };
+        assert_eq!(self.tasks.pop(), Some(transferred));
+        self.moved += 1;
+    }
+
+    /// Plays the connect of a client that the target knows. Returns the body of the reply.
+    fn connect_again(&mut self, rpc: &Rpc<'_>) -> Body {
+        self.now = rpc.request.time;
+        self.deliver(rpc, rpc.xid, &rpc.request.message);
+        let Some(Task::Execute(request)) = self.tasks.pop() else { panic!("{:?}", self.tasks) };
+        let recorded = &rpc.reply().expect("it was answered").message;
+        let mut reply = hosts_part(recorded);
+        reply.body.connect_flags = reply.body.connect_flags.without(ConnectOpFlags::RECOVERING);
+        self.server.reply(self.now, request.id, reply);
+        self.drain();
+        self.sent.pop().expect("there is a reply").message(recorded.format()).body
+    }
+
     /// Connects a client that was connected before the recording began.
     fn connect_earlier(&mut self, rpc: &Rpc<'_>) {
         self.earlier += 1;
@@ -181,7 +306,10 @@ impl Playback {
             }
             _ => ("lv-MDT0000", &fulmar_lustre_wire::format::MDS_CONNECT),
         };
-        let flags = ConnectFlags::FULL20 | ConnectFlags::AT | ConnectFlags::FLAGS2;
+        let flags = ConnectFlags::FULL20
+            | ConnectFlags::AT
+            | ConnectFlags::BULK_MBITS
+            | ConnectFlags::FLAGS2;
         let flags2 = ConnectFlags2::REP_MBITS | ConnectFlags2::INC_XID;
         let data = ConnectData { flags, flags2, ..ConnectData::default() };
         let client = Uuid::new(&format!("earlier-{}", self.earlier)).unwrap();
@@ -226,6 +354,7 @@ impl Playback {
     fn drain(&mut self) {
         while let Some(output) = self.server.poll_output() {
             match output {
+                ServiceOutput::Post(op) if is_bulk(&op) => self.moves.push(op),
                 ServiceOutput::Post(Op::Put { from: Bound::New(md, memory), put }) => {
                     let Memory::Bytes(bytes) = memory else { panic!("{memory:?}") };
                     self.sent.push(Sent { put, bytes: bytes.to_vec() });
@@ -241,8 +370,17 @@ impl Playback {
     }
 }
 
+/// Returns whether an operation is one of bulk data.
+fn is_bulk(op: &Op) -> bool {
+    match op {
+        Op::Put { put, .. } => portal::is_bulk(put.portal),
+        Op::Get { .. } => true,
+        Op::Attach { .. } | Op::Unlink(_) => false,
+    }
+}
+
 /// Returns a recorded reply without what the server fills in.
-fn hosts_part(recorded: &Message<'_>) -> Message<'static> {
+pub(crate) fn hosts_part(recorded: &Message<'_>) -> Message<'static> {
     let mut reply = recorded.clone().into_owned();
     reply.body.handle = Handle::NONE;
     reply.body.connect_flags = recorded.body.connect_flags.without(ConnectOpFlags::RECONNECT);

@@ -117,13 +117,13 @@ fn a_connection_ends_with_a_disconnect() {
     let outputs = [rig.next(), rig.next()];
     assert!(matches!(outputs[0], Output::Withdraw(_)));
     let shut_down = Err(Errno::ESHUTDOWN);
-    assert_eq!(outputs[1], Output::Done { request, result: shut_down.clone() });
+    assert_eq!(outputs[1], Output::Done { request, result: shut_down.clone(), moved: 0 });
     let disconnect = rig.sent();
     let body = message(&disconnect).body;
     assert_eq!(body.opcode, format::OST_DISCONNECT.opcode);
     assert_eq!((body.handle, body.last_xid, body.timeout), (EXPORT, 0, 11));
     let late = rig.request();
-    assert_eq!(rig.next(), Output::Done { request: late, result: shut_down });
+    assert_eq!(rig.next(), Output::Done { request: late, result: shut_down, moved: 0 });
     rig.reply(&disconnect, EARLY_LEN, &[]);
     assert_eq!(rig.import.state(), State::Closed(Errno::ESHUTDOWN));
     assert_eq!(rig.import.poll_timeout(), None);
@@ -168,4 +168,20 @@ fn an_idle_connection_is_pinged_every_25_seconds() {
     rig.ended();
     assert_eq!(rig.wait(), 24.0);
     assert_eq!(message(&rig.sent()).format(), &format::PING);
+}
+
+#[test]
+fn a_client_shows_that_it_is_there_while_a_ping_has_no_answer() {
+    let mut rig = Rig::full();
+    // The server was slow, so that a reply is waited for long.
+    let id = rig.request();
+    let request = rig.sent();
+    let mut reply = statfs_reply();
+    reply.body.timeout = 170;
+    rig.reply(&request, EARLY_LEN, &reply.to_bytes());
+    assert_eq!(rig.ended(), [(id, Ok(Status::OK))]);
+    for _ in 0..4 {
+        assert_eq!(rig.wait(), 25.0);
+        assert_eq!(message(&rig.sent()).format(), &format::PING);
+    }
 }

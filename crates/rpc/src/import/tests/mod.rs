@@ -1,9 +1,13 @@
 //! An import, message by message.
 
+mod bulk;
 mod connect;
+mod idle;
 mod recorded;
 mod recovery;
+mod replay;
 mod requests;
+mod slots;
 
 use std::time::Duration;
 
@@ -96,6 +100,16 @@ impl Rig {
         self.reply(to, EARLY_LEN, &reply.to_bytes());
     }
 
+    /// Answers any request that was a transaction. `committed` is the last one on disk.
+    fn execute(&mut self, to: &Transmission, transno: u64, committed: u64) {
+        let format = message(to).format();
+        let mut reply = Message::reply(format, Status::OK);
+        (reply.body.transno, reply.body.last_committed) = (transno, committed);
+        reply.body.pre_versions = [transno - 1, 1, 0, 0];
+        reply.body.service_time = 1;
+        self.reply(to, EARLY_LEN, &reply.to_bytes());
+    }
+
     /// Answers a statfs.
     fn answer(&mut self, to: &Transmission) {
         self.reply(to, EARLY_LEN, &statfs_reply().to_bytes());
@@ -149,7 +163,7 @@ impl Rig {
     fn ended(&mut self) -> Vec<(RequestId, Result<Status, Errno>)> {
         let mut ended = Vec::new();
         while let Some(output) = self.import.poll_output() {
-            if let Output::Done { request, result } = output {
+            if let Output::Done { request, result, .. } = output {
                 ended.push((request, result.map(|reply| reply.body.status)));
             }
         }

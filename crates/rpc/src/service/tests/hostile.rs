@@ -1,8 +1,10 @@
 //! Peers that break the rules, or take what they can.
 
 use fulmar_base::Rng;
-use fulmar_lustre_wire::message::Container;
+use fulmar_lustre_wire::message::{ConnectOpFlags, Container};
 use proptest::prelude::*;
+
+use fulmar_lustre_wire::format;
 
 use super::*;
 
@@ -52,6 +54,66 @@ fn a_node_that_fills_the_queue_can_still_ping_and_others_are_served() {
     rig.tasks.clear();
     assert_eq!(rig.ask(node(1), 1 << 30, &ping(one)).status(), (Kind::REPLY, 0));
     assert_eq!(rig.ask(node(2), 256, &ping(two)).status(), (Kind::REPLY, 0));
+}
+
+#[test]
+fn nobody_takes_the_place_of_a_client_of_another_node() {
+    let mut rig = Rig::new(config());
+    let one = rig.connect(node(1), "one");
+    let guessed = Handle(one.0 + 1);
+    let disconnect = |export| request(&format::MGS_DISCONNECT, export);
+    for message in [ping(guessed), modify(guessed), disconnect(guessed)] {
+        assert_eq!(rig.ask(node(2), 256, &message).status(), (Kind::ERROR, -107));
+    }
+    // A connect in its name, as a new client and as one that knows the handle of its export.
+    let again = |handle, flags| {
+        let mut message = connect("one").with(&CONNECTION, &Handle(78));
+        (message.body.handle, message.body.connect_flags) = (handle, flags);
+        message.body.connection_count = 9;
+        message
+    };
+    for flags in [ConnectOpFlags::INITIAL, ConnectOpFlags::RECONNECT] {
+        for handle in [Handle::NONE, one] {
+            let sent = rig.ask(node(2), 384, &again(handle, flags));
+            assert_eq!(sent.status(), (Kind::ERROR, -114), "{flags:?} {handle}");
+        }
+    }
+    let refused = [(Errno(107), 3), (Errno(114), 4)];
+    assert_eq!(rig.stats().refused, refused.into_iter().collect());
+    assert_eq!(rig.ask(node(1), 256, &ping(one)).status(), (Kind::REPLY, 0));
+    assert!(rig.tasks.is_empty(), "the host has seen nothing of it");
+    rig.send(node(1), 384, &disconnect(one));
+    let id = rig.request().id;
+    rig.reply(id, Message::reply(&format::MGS_DISCONNECT, Status::OK));
+    rig.server.is_idle().unwrap();
+    assert!(rig.server.exports().is_empty());
+}
+
+#[test]
+fn numbers_that_repeat_or_go_backwards_are_executed_at_most_once_at_a_time() {
+    let mut rig = Rig::new(config());
+    let export = rig.connect(node(1), "one");
+    for xid in [512, 512, 384, 512, 256, 384] {
+        rig.send(node(1), xid, &modify(export));
+    }
+    assert_eq!((rig.tasks.len(), rig.dropped(Dropped::InProgress)), (3, 3));
+    let mut tasks = std::mem::take(&mut rig.tasks);
+    while let Some(Task::Execute(request)) = tasks.pop_front() {
+        let reply = Message::reply(request.message.format(), Status::OK);
+        rig.server.reply(rig.now, request.id, reply);
+        rig.drain();
+    }
+    let bits: Vec<u64> = rig.sent.drain(..).map(|sent| sent.put.match_bits).collect();
+    assert_eq!(bits, [512, 384, 256]);
+    // The client has all replies up to 512: what is not newer is wrong, however often it comes.
+    let mut message = ping(export);
+    message.body.last_xid = 512;
+    assert_eq!(rig.ask(node(1), 640, &message).status(), (Kind::REPLY, 0));
+    for xid in [512, 256, 0] {
+        assert_eq!(rig.ask(node(1), xid, &ping(export)).status(), (Kind::ERROR, -71), "{xid}");
+    }
+    assert_eq!(rig.stats().refused[&Errno(71)], 3);
+    rig.server.is_idle().unwrap();
 }
 
 #[test]
@@ -166,22 +228,35 @@ proptest! {
 /// Random requests of few clients, most of them valid, some damaged: the tables agree after each.
 #[test]
 fn no_sequence_of_requests_leaks_anything() {
+    let (mut replays, mut recovered) = (0, 0);
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let mut config = config();
+        config.targets[0].operations =
+            &[Opcode::MGS_TARGET_REG, Opcode::MDS_REINT, Opcode::LDLM_ENQUEUE];
         config.partitions[0].running_max = 1 + rng.below(4) as u32;
         config.partitions[0].bounds.of_node = 6;
         let mut rig = Rig::new(config);
         rig.sends = rng.below(2) == 0;
         let mut exports = vec![Handle(3)];
+        let recovers = rng.below(2) == 0;
+        if recovers {
+            let known = |n| KnownClient { client: uuid(&format!("client-{n}")), replies: vec![] };
+            let known: Vec<KnownClient> = (0..3).map(known).collect();
+            exports = rig.server.recover(rig.now, MGS, &known, Window::default());
+        }
         let mut running = Vec::new();
         for _ in 0..200 {
             step(&mut rig, &mut rng, &mut exports, &mut running);
+            let is_replay = |one: &&Request| one.message.body.transno != 0;
+            replays += running.iter().filter(is_replay).count();
             rig.server.check_invariants().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
+        recovered += usize::from(recovers && !rig.server.recovers(MGS));
         rig.sends = true;
         finish(&mut rig, &mut running, seed);
     }
+    assert!(replays > 100 && recovered > 10, "{replays} replays, {recovered} recovered");
 }
 
 fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut Vec<Request>) {
@@ -190,7 +265,9 @@ fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut V
     let mut message = match rng.below(8) {
         0 | 1 => connect(&format!("client-{}", rng.below(4))),
         2 => ping(export),
-        3 => request(&fulmar_lustre_wire::format::MGS_DISCONNECT, export),
+        3 if rng.one_in(4) => request(&format::MGS_DISCONNECT, export),
+        3 => request(&format::ENQUEUE, export),
+        4 => request(&format::REINT_SETATTR, export),
         _ => modify(export),
     };
     let body = &mut message.body;
@@ -198,9 +275,11 @@ fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut V
     body.tag = rng.below(3) as u16;
     body.last_xid = if rng.one_in(10) { rng.below(2000) } else { 0 };
     body.timeout = rng.below(20) as u32;
-    body.flags =
-        MessageFlags([0, 0, 2, 2, 2, 4, 0x40][rng.below(7) as usize * usize::from(rng.one_in(2))]);
-    body.transno = u64::from(rng.one_in(50));
+    body.flags = MessageFlags(
+        [0, 0, 2, 2, 2, 4, 0x40, 0xc0][rng.below(8) as usize * usize::from(rng.one_in(2))],
+    );
+    let odds = if rig.server.recovers(MGS) { 3 } else { 50 };
+    body.transno = if rng.one_in(odds) { rng.below(20) } else { 0 };
     if rng.one_in(4) {
         body.handle = export;
     }
@@ -224,7 +303,7 @@ fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut V
         take(rig, exports, running);
     }
     if rng.one_in(30) {
-        rig.server.evict(export);
+        rig.server.evict(rig.now, export, Eviction::Administrator);
         rig.drain();
         take(rig, exports, running);
     }
@@ -255,7 +334,11 @@ fn answer(rig: &mut Rig, rng: &mut Rng, request: &Request) {
     if let Ok(Some(data)) = request.message.get(&CONNECT_DATA) {
         reply = reply.with(&CONNECT_DATA, &Offer::MGS.grant(&data));
     }
-    reply.body.transno = rng.below(2);
+    // A replay keeps its transaction.
+    reply.body.transno = match request.message.body.transno {
+        0 => rng.below(2),
+        transno => transno * rng.below(2),
+    };
     match rng.below(6) {
         0 => rig.server.discard(rig.now, request.id),
         1 => {
@@ -269,6 +352,9 @@ fn answer(rig: &mut Rig, rng: &mut Rng, request: &Request) {
 
 fn finish(rig: &mut Rig, running: &mut Vec<Request>, seed: u64) {
     let mut exports = Vec::new();
+    rig.server.abort_recovery(rig.now, MGS);
+    rig.drain();
+    take(rig, &mut exports, running);
     while let Some(request) = running.pop() {
         rig.server.discard(rig.now, request.id);
         rig.drain();
@@ -283,7 +369,7 @@ fn finish(rig: &mut Rig, running: &mut Vec<Request>, seed: u64) {
 
 impl Rig {
     /// Sends without a check of all tables.
-    fn send_unchecked(&mut self, from: ProcessId, xid: u64, message: &Message<'_>) {
+    pub(super) fn send_unchecked(&mut self, from: ProcessId, xid: u64, message: &Message<'_>) {
         let bytes = message.to_bytes();
         let event = Event {
             kind: EventKind::Put,

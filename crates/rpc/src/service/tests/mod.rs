@@ -1,7 +1,12 @@
 //! A server whose test plays LNet, the clients and the host.
 
+mod bulk;
+mod bulk_random;
+mod calls;
 mod checks;
 mod hostile;
+mod imports;
+mod recovery;
 mod replies;
 
 use std::collections::VecDeque;
@@ -69,6 +74,9 @@ struct Rig {
     attached: usize,
     sent: VecDeque<Sent>,
     tasks: VecDeque<Task>,
+    /// The operations of bulk data, and the descriptors that were unlinked.
+    moves: VecDeque<Op>,
+    unlinked: Vec<MdId>,
     /// Whether each PUT is reported as sent at once.
     sends: bool,
 }
@@ -78,8 +86,8 @@ impl Rig {
         let mut server = Server::new(config);
         server.set_state(MGS, TargetState::Open);
         let now = Time::from_secs(1000);
-        let (sent, tasks) = Default::default();
-        let mut this = Self { server, now, attached: 0, sent, tasks, sends: true };
+        let (sent, tasks, moves, unlinked) = Default::default();
+        let mut this = Self { server, now, attached: 0, sent, tasks, moves, unlinked, sends: true };
         this.drain();
         this
     }
@@ -92,6 +100,10 @@ impl Rig {
                     self.attached += 1;
                     self.server.handle_posted(self.now, md.user, Ok(MdId(md.user)));
                 }
+                ServiceOutput::Post(op) if op.user().is_some_and(bulk::is_bulk) => {
+                    self.moves.push_back(op);
+                }
+                ServiceOutput::Post(Op::Unlink(md)) => self.unlinked.push(md),
                 ServiceOutput::Post(Op::Put { from: Bound::New(md, memory), put }) => {
                     let Memory::Bytes(bytes) = memory else { panic!("{memory:?}") };
                     self.sent.push_back(Sent { put, bytes: bytes.to_vec(), user: md.user });

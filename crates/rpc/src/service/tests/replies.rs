@@ -75,7 +75,10 @@ fn early_replies_end_when_the_estimate_cannot_grow_or_the_client_is_gone() {
     let export = rig.connect(node(1), "one");
     rig.send(node(1), 256, &modify(export));
     let id = rig.request().id;
-    assert!(rig.server.evict(export) && !rig.server.evict(export));
+    assert!(
+        rig.server.evict(rig.now, export, Eviction::Administrator)
+            && !rig.server.evict(rig.now, export, Eviction::Administrator)
+    );
     rig.advance(20);
     assert!(rig.sent.is_empty());
     // It was executed: its client is informed.

@@ -1,0 +1,51 @@
+//! The end of a connection that is not used any more. Spec: ptlrpc-ldlm-mgs §12.5.
+
+use fulmar_base::{Errno, Time};
+
+use super::{Handshake, Import, Output, State, Timer, XidSource};
+
+impl Import {
+    /// Ends all requests with ESHUTDOWN, and the connection, if there is one, with a message to the
+    /// target. [`State::Closed`] follows. Spec: ptlrpc-ldlm-mgs §12.5.
+    pub fn disconnect(&mut self, now: Time, xids: &mut XidSource) {
+        if matches!(self.state, State::Closed(_)) || self.is_closing() {
+            return;
+        }
+        let was_full = self.state == State::Full;
+        self.end_handshake();
+        self.fail_all(Errno::ESHUTDOWN);
+        self.stop_timers();
+        match was_full {
+            true => self.send_disconnect(now, xids, false),
+            false => self.closed(),
+        }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.handshake, Some(Handshake::Disconnect { is_idle: false, .. }))
+    }
+
+    /// Takes the end of a disconnect, with or without an answer.
+    pub(super) fn disconnected(&mut self, now: Time, xids: &mut XidSource) {
+        match self.handshake {
+            Some(Handshake::Disconnect { is_idle: true, .. }) => self.become_idle(now, xids),
+            _ => self.closed(),
+        }
+    }
+
+    fn closed(&mut self) {
+        self.end_handshake();
+        self.stop_timers();
+        self.set_state(State::Closed(Errno::ESHUTDOWN));
+    }
+
+    /// Expects no further answer to a connect or disconnect.
+    pub(super) fn end_handshake(&mut self) {
+        self.timers.clear(Timer::Answer);
+        if let Some(Handshake::Connect { id, .. } | Handshake::Disconnect { id, .. }) =
+            self.handshake.take()
+        {
+            self.outputs.push_back(Output::Withdraw(id));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A client node: its imports, and its service of callbacks.
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet::{Bound, Event, Md, MdId, Op, Service, ServiceOutput};
+use fulmar_rpc::client::{Client, Notice};
+use fulmar_rpc::service::{Server, Task};
+
+/// Two machines as one service of LNet.
+pub(crate) struct Both {
+    pub(crate) client: Client,
+    pub(crate) callbacks: Server,
+}
+
+/// What one of them wants of its host.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Notice(Notice),
+    Task(Task),
+}
+
+/// [`Md::user`] of the callbacks has this bit.
+const CALLBACKS: u64 = 1 << 50;
+
+impl Service for Both {
+    type Request = Wanted;
+
+    fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
+        let user = event.user & !CALLBACKS;
+        match event.user == user {
+            true => self.client.handle_event(now, event, bytes),
+            false => self.callbacks.handle_event(now, &Event { user, ..*event }, bytes),
+        }
+    }
+
+    fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
+        match user & CALLBACKS {
+            0 => self.client.handle_posted(now, user, result),
+            _ => self.callbacks.handle_posted(now, user & !CALLBACKS, result),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.client.handle_timeout(now);
+        self.callbacks.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.client.poll_timeout(), self.callbacks.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn poll_output(&mut self) -> Option<ServiceOutput<Wanted>> {
+        if let Some(output) = self.client.poll_output() {
+            return Some(match output {
+                ServiceOutput::Post(op) => ServiceOutput::Post(op),
+                ServiceOutput::Host(notice) => ServiceOutput::Host(Wanted::Notice(notice)),
+            });
+        }
+        Some(match self.callbacks.poll_output()? {
+            ServiceOutput::Post(op) => ServiceOutput::Post(of_callbacks(op)),
+            ServiceOutput::Host(task) => ServiceOutput::Host(Wanted::Task(task)),
+        })
+    }
+}
+
+fn of_callbacks(mut op: Op) -> Op {
+    let mark = |md: &mut Md| md.user |= CALLBACKS;
+    match &mut op {
+        Op::Attach { md, .. }
+        | Op::Put { from: Bound::New(md, _), .. }
+        | Op::Get { into: Bound::New(md, _), .. } => mark(md),
+        _ => {}
+    }
+    op
+}
