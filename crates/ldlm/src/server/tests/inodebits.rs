@@ -1,0 +1,169 @@
+//! Inodebits and plain locks; locks of the host.
+
+use fulmar_base::Errno;
+
+use super::*;
+
+use InodeBits as Bits;
+
+#[test]
+fn locks_of_different_bits_do_not_conflict() {
+    let mut world = World::mdt();
+    let lookup = world.granted(1, bits(Modes::PR, Bits::LOOKUP, Bits(0))).handle;
+    world.granted(2, bits(Modes::EX, Bits::UPDATE, Bits(0)));
+    world.waits(3, bits(Modes::EX, Bits::LOOKUP.with(Bits::PERM), Bits(0)));
+    let callback = world.called_back().pop().unwrap().2;
+    assert_eq!(callback.lock.handles[1], lookup);
+    let policy = callback.lock.lock.policy.inodebits();
+    assert_eq!((policy.bits, policy.try_bits), (Bits(0x11), Bits(0x11)));
+    assert_eq!((callback.lock.count, callback.lock.flags), (0, NONE));
+}
+
+#[test]
+fn optional_bits_are_granted_if_they_are_free() {
+    let mut world = World::mdt();
+    world.granted(1, bits(Modes::EX, Bits::LAYOUT, Bits(0)));
+    let wanted = bits(Modes::PR, Bits::LOOKUP, Bits::LAYOUT.with(Bits::PERM));
+    let reply = world.granted(2, wanted);
+    assert_eq!(reply.lock.policy.inodebits().bits, Bits::LOOKUP.with(Bits::PERM));
+    assert_eq!(reply.flags, Flags::LOCK_CHANGED);
+    let (status, reply) = world.enqueue(2, bits(Modes::PR, Bits(0), Bits::LAYOUT), NONE);
+    assert_eq!((status, reply), (Status(301), LockReply::default()));
+    assert!(world.callbacks.is_empty());
+}
+
+#[test]
+fn a_convert_keeps_what_is_not_wanted() {
+    let mut world = World::mdt();
+    let held = world.granted(1, bits(Modes::PR, Bits::LOOKUP.with(Bits::UPDATE), Bits(0)));
+    let waiting = world.waits(2, bits(Modes::EX, Bits::UPDATE, Bits(0))).handle;
+    world.expect_blocking(&[(1, held.handle)]);
+    let convert = |world: &mut World, lock| {
+        let convert =
+            LockRequest { count: 1, lock, handles: vec![held.handle], ..Default::default() };
+        world.requests += 1;
+        let id = RequestId(world.requests);
+        world.namespace.handle_convert(world.now, id, Handle(1), &convert);
+        world.drain();
+        world.replies.remove(&id).unwrap()
+    };
+    let mut lock = bits(Modes::PR, Bits::LOOKUP, Bits(0));
+    lock.resource = ResourceDesc::default();
+    let (status, reply, _) = convert(&mut world, lock);
+    assert_eq!(status, Status::OK);
+    assert_eq!(reply.lock.policy.inodebits().bits, Bits::LOOKUP);
+    assert_eq!((reply.lock.requested, reply.handle.0 >> 20), (Modes(0), 1));
+    world.expect_completions(&[(2, waiting)]);
+    assert_eq!(world.namespace.poll_timeout(), None);
+    // Nothing is left of other bits or in another mode.
+    assert_eq!(
+        convert(&mut world, bits(Modes::PR, Bits::PERM, Bits(0))).0,
+        Status::failed(Errno::EPROTO)
+    );
+    assert_eq!(
+        convert(&mut world, bits(Modes::EX, Bits::LOOKUP, Bits(0))).0,
+        Status::failed(Errno::EPROTO)
+    );
+    // What remains is asked back again.
+    world.waits(3, bits(Modes::EX, Bits::LOOKUP, Bits(0)));
+    world.expect_blocking(&[(1, held.handle)]);
+    world.cancel(1, held.handle);
+    let (status, reply, _) = convert(&mut world, lock);
+    assert_eq!((status, reply), (Status::OK, LockReply::default()));
+}
+
+#[test]
+fn the_host_takes_locks_and_gives_one_to_a_client() {
+    let mut world = World::mdt();
+    let local = |cookie, mode, wanted: Bits| LocalEnqueue {
+        cookie,
+        resource: ResourceId { name: [1, 0, 0, 0] },
+        kind: LockType::IBITS,
+        mode,
+        policy: bits(mode, wanted, Bits(0)).policy,
+        is_immediate: false,
+        discards_data: false,
+    };
+    let client = world.granted(1, bits(Modes::PR, Bits::LOOKUP, Bits(0))).handle;
+    world.namespace.handle_local_enqueue(world.now, local(7, Modes::EX, Bits::LOOKUP));
+    world.drain();
+    assert!(world.local.is_empty());
+    world.expect_blocking(&[(1, client)]);
+    world.cancel(1, client);
+    let (cookie, handle) = world.local.pop().unwrap();
+    assert_eq!(cookie, 7);
+    world.waits(2, bits(Modes::PR, Bits::LOOKUP, Bits(0)));
+    assert_eq!(world.local_blocks, [7]);
+    let result = IntentResult { disposition: 0x17, status: 0 };
+    let wanted = request(
+        desc(LockType::IBITS, 9, Modes::CR, Policy { words: [2, 0, 0], ..Default::default() }),
+        Flags::HAS_INTENT,
+        Handle(66),
+    );
+    let id = world.send(3, wanted.clone(), false, Outcome::Replaced(handle.unwrap(), result));
+    let (status, reply, _) = world.replies.remove(&id).unwrap();
+    assert_eq!((status, reply.result1), (Status::OK, 0x17));
+    let flags = Flags::HAS_INTENT.with(Flags::LOCK_CHANGED).with(Flags::AST_SENT);
+    assert_eq!(
+        (reply.flags, reply.lock.granted, reply.lock.resource.id.name[0]),
+        (flags, Modes::EX, 1)
+    );
+    assert_eq!(reply.lock.policy.inodebits().try_bits, Bits::LOOKUP);
+    // A repeated request gets the same lock, and no lock is given twice.
+    let id = world.send(3, wanted.clone(), true, Outcome::Replaced(Handle(1), result));
+    assert_eq!(world.replies[&id].1.handle, reply.handle);
+    let id = world.send(4, wanted, false, Outcome::Replaced(reply.handle, result));
+    assert_eq!(world.replies[&id].0, Status::failed(Errno::EINVAL));
+    world.advance(99);
+    assert!(world.evicted.is_empty());
+    world.advance(1);
+    assert_eq!(world.evicted, [(Handle(3), EvictReason::NotCancelled)]);
+    world.called_back();
+}
+
+#[test]
+fn an_intent_without_a_lock_has_a_result() {
+    let mut world = World::mdt();
+    let wanted = request(bits(Modes::CR, Bits::LOOKUP, Bits(0)), Flags::HAS_INTENT, Handle(66));
+    let result = IntentResult { disposition: 7, status: -2 };
+    let id = world.send(3, wanted.clone(), false, Outcome::Aborted(result));
+    let (status, reply, _) = world.replies[&id];
+    assert_eq!((status, reply.result1, reply.result2), (Status(301), 7, -2));
+    assert_eq!(reply.lock, LockDesc::default());
+    let id = world.send(3, wanted, false, Outcome::Failed(Errno::EPROTO));
+    assert_eq!(world.replies[&id].0, Status::failed(Errno::EPROTO));
+    world.namespace.is_idle().unwrap();
+}
+
+#[test]
+fn a_configuration_log_is_changed_when_its_readers_have_cancelled() {
+    let mut world = World::new(Config::mgs());
+    let log = desc(LockType::PLAIN, 5, Modes::CR, Policy::default());
+    let reader = world.granted(1, log).handle;
+    let local = LocalEnqueue {
+        cookie: 1,
+        resource: log.resource.id,
+        kind: LockType::PLAIN,
+        mode: Modes::EX,
+        policy: Policy::default(),
+        is_immediate: false,
+        discards_data: false,
+    };
+    world.namespace.handle_local_enqueue(world.now, local);
+    world.drain();
+    world.expect_blocking(&[(1, reader)]);
+    world.cancel(1, reader);
+    let again = world.waits(1, log).handle;
+    let writer = world.local.pop().unwrap().1.unwrap();
+    world.namespace.handle_local_cancel(world.now, &[writer]);
+    world.drain();
+    world.expect_completions(&[(1, again)]);
+    let immediate = LocalEnqueue { cookie: 2, is_immediate: true, ..local };
+    world.namespace.handle_local_enqueue(world.now, immediate);
+    world.drain();
+    assert_eq!(world.local.pop(), Some((2, Err(Errno::EAGAIN))));
+    world.namespace.handle_local_enqueue(world.now, LocalEnqueue { cookie: 3, ..local });
+    world.namespace.handle_local_withdraw(world.now, 3);
+    world.disconnect_all();
+    world.namespace.is_idle().unwrap();
+}

@@ -1,0 +1,6 @@
+//! The lock manager against recorded conversations of kernel nodes.
+
+mod both_ends;
+mod playback;
+mod recorded;
+mod swarm;
