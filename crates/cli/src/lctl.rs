@@ -1,5 +1,6 @@
-//! `fulmar lctl`: the network commands of Lustre's `lctl`. Spec: lnet-admin §19, §20.
+//! `fulmar lctl`: the network commands of Lustre's `lctl`, and `dl`. Spec: lnet-admin §19, §20.
 
+mod devices;
 mod faults;
 
 use std::ffi::OsString;
@@ -115,6 +116,8 @@ enum Command {
             value_parser = ["nis", "peers", "stats", "routers", "routes", "buffers"])]
         names: Vec<String>,
     },
+    #[command(visible_alias = "device_list")]
+    Dl(devices::Args),
     /// List every command
     #[command(name = "list-commands", hide = true)]
     ListCommands,
@@ -201,6 +204,7 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
             }
             Ok(0)
         }
+        Command::Dl(args) => Ok(devices::run(&args)),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),
     }
 }

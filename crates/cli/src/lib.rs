@@ -13,11 +13,13 @@ mod doctor;
 mod fault;
 pub mod interop;
 mod lctl;
+mod lfs;
 mod link;
 mod lnetctl;
 mod lst;
 mod manual;
 mod node;
+mod reach;
 mod shell;
 mod sim;
 mod tune;
@@ -42,6 +44,7 @@ enum Command {
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
     Lst(lst::Args),
+    Lfs(lfs::Args),
     Tune(tune::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
@@ -69,6 +72,7 @@ pub fn main() -> ExitCode {
     }
     match Fulmar::parse_from(args).command {
         Command::Node(args) => node::main(args),
+        Command::Lfs(args) => lfs::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
         Command::Doctor(args) => doctor::main(args),

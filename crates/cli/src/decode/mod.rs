@@ -14,9 +14,8 @@ use fulmar_base::Time;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_text::{Table, count, duration, left, or_unknown, printable, right};
-use fulmar_trace::lnet::{Item, parse};
+use fulmar_trace::lnet::{self, Item};
 use fulmar_trace::rpc::{Calls, Rpc};
-use fulmar_trace::{Capture, Conversation, decompress};
 use serde_json::{Value, json};
 use terminal_size::{Width, terminal_size_of};
 
@@ -99,9 +98,7 @@ fn run(args: &Args) -> Result<String, String> {
 fn read(path: &Path) -> Result<Vec<Item>, String> {
     let shown = path.display();
     let file = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let bytes = decompress(&file).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let capture = Capture::read(&bytes).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    Ok(Conversation::of(&capture).connections.iter().flat_map(parse).collect())
+    lnet::items(&file).map_err(|error| format!("cannot read {shown}: {error}"))
 }
 
 /// Returns what the file contains, as comments.

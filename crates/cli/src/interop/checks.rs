@@ -9,7 +9,7 @@ use fulmar_lnet::EventKind;
 use fulmar_lnet::views::{PeerNi, Traffic};
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::socklnd::ConnKind;
-use fulmar_lnet_wire::{Nid, PORTALS, ProcessId};
+use fulmar_lnet_wire::{PORTALS, ProcessId};
 use fulmar_net::exchange::{Exchange, Target, feature_names};
 use fulmar_net::{Admin, Buffer, ConnDetails};
 use fulmar_text::duration;
@@ -22,7 +22,6 @@ use super::run::diagnose;
 pub(super) struct Probe {
     pub(super) node: Admin,
     pub(super) exchange: Exchange,
-    pub(super) own: Nid,
     pub(super) peer: ProcessId,
     /// Address on which it listens.
     pub(super) remote: SocketAddr,

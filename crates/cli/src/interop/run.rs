@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
+use fulmar_client::route;
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_lnet_wire::{NetType, Nid, ProcessId};
 use fulmar_net::exchange::Exchange;
@@ -14,6 +15,7 @@ use fulmar_socklnd::AcceptMode;
 use fulmar_text::duration;
 
 use super::checks::{CHECKS, Probe};
+use crate::reach::port_report;
 
 /// The node to check, and the local settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<bool, Box<dyn Error
     let remote = SocketAddr::new(address, options.port);
     let local = match &options.interface {
         Some(interface) => interface.clone(),
-        None => NiAddress::Ip(route(remote)?),
+        None => NiAddress::Ip(route(remote).map_err(|error| no_route(remote.ip(), &error))?),
     };
     let runtime = Runtime::new(None)?;
     let mut settings = fulmar_net::Options::default();
@@ -79,7 +81,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<bool, Box<dyn Error
     let checked = Exchange::open(&node).map_err(|errno| format!("this node failed: {errno}"));
     let checked = checked.map(|exchange| {
         let (node, timeout) = (node.admin(), options.timeout);
-        check(&Probe { node, exchange, own, peer, remote, timeout }, out)
+        check(&Probe { node, exchange, peer, remote, timeout }, out)
     });
     node.stop();
     let passed = checked??;
@@ -111,42 +113,18 @@ fn check(probe: &Probe, out: &mut dyn Write) -> std::io::Result<usize> {
     Ok(passed)
 }
 
-/// Returns the address from which this machine reaches another.
-fn route(remote: SocketAddr) -> Result<IpAddr, String> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    // A UDP connect sends nothing: the system only chooses the route.
-    let chosen = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect(remote)?;
-        socket.local_addr()
-    });
-    let ip = remote.ip();
-    chosen.map(|address| address.ip()).map_err(|error| {
-        format!(
-            "this machine has no route to {ip}: {error}. See `ip route get {ip}`, or select one of \
-             its interfaces with --interface"
-        )
-    })
+/// Says that there is no route to a node.
+fn no_route(ip: IpAddr, error: &std::io::Error) -> String {
+    format!(
+        "this machine has no route to {ip}: {error}. See `ip route get {ip}`, or select one of its \
+         interfaces with --interface"
+    )
 }
 
 /// Returns why a node does not answer, found out with a plain TCP connection.
 pub(super) fn diagnose(probe: &Probe, errno: Errno) -> String {
-    let Probe { remote, own, peer, .. } = probe;
-    let (ip, port, nid) = (remote.ip(), remote.port(), peer.nid);
-    match TcpStream::connect_timeout(remote, probe.timeout.min(Duration::from_secs(3))) {
-        Ok(_) => format!(
-            "{errno}. Port {port} of {ip} accepts TCP connections, but not those of LNet. Is {nid} \
-             one of the node's own NIDs (`lctl list_nids` there)? It refuses source ports above \
-             1023 unless accept=all is set there: run as root, or with \
-             CAP_NET_BIND_SERVICE. Its kernel log (`dmesg`) has its messages about {own}"
-        ),
-        Err(error) => format!(
-            "TCP port {port} of {ip} cannot be reached: {error}. Is LNet up there (`lnetctl net \
-             show`), and do firewalls on the path allow port {port} in both directions?"
-        ),
-    }
+    let report = port_report(probe.remote, probe.peer.nid, probe.timeout);
+    format!("{errno}. {report}")
 }
 
 const NAME_WIDTH: usize = 36;

@@ -5,6 +5,7 @@ mod decode;
 mod demo;
 mod doctor;
 mod interop;
+mod lfs;
 mod link;
 mod nodes;
 mod sim;

@@ -112,8 +112,6 @@ pub(super) fn label(request: &Message<'_>) -> String {
 
 /// The result of an RPC, in a word.
 pub(super) fn outcome(rpc: &Rpc<'_>) -> String {
-    /// The result of an operation for which no lock was granted.
-    const LOCK_ABORTED: i32 = 301;
     let Some(reply) = rpc.reply() else { return "NO REPLY".to_owned() };
     let status = reply.message.body.status;
     if let Ok(Some(lock)) = reply.message.get(&LOCK_REPLY)
@@ -122,7 +120,7 @@ pub(super) fn outcome(rpc: &Rpc<'_>) -> String {
         return Status(lock.result2 as i32).to_string();
     }
     match status {
-        Status(LOCK_ABORTED) if reply.message.body.opcode == Opcode::LDLM_ENQUEUE => {
+        Status::LOCK_ABORTED if reply.message.body.opcode == Opcode::LDLM_ENQUEUE => {
             "no lock".to_owned()
         }
         Status(0..) => "ok".to_owned(),

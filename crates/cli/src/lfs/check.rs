@@ -1,0 +1,139 @@
+//! `lfs check`: whether the servers answer.
+
+use clap::ValueEnum;
+use fulmar_base::Errno;
+use fulmar_client::FsTarget;
+use serde_json::{Value, json};
+
+use super::{MountArgs, status};
+use crate::context::{Status, complain, print};
+
+/// Check whether servers answer
+///
+/// Connects to each target and pings it, and prints a line for each.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which servers
+    #[arg(value_enum)]
+    which: Which,
+    #[command(flatten)]
+    mount: MountArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// Object targets
+    Osts,
+    /// Metadata targets
+    #[value(alias = "mds")]
+    Mdts,
+    /// The management service
+    #[value(alias = "mgs")]
+    Mgts,
+    /// All of them
+    All,
+    /// All of them
+    Servers,
+}
+
+impl Which {
+    fn has(self, which: Self) -> bool {
+        self == which || matches!(self, Self::All | Self::Servers)
+    }
+}
+
+/// A device, and whether its server answers.
+type Checked = (String, Result<(), Errno>);
+
+pub(super) fn run(args: &Args) -> Status {
+    let mut mount = match args.mount.mount("lfs check") {
+        Ok(mount) => mount,
+        Err(status) => return status,
+    };
+    let (osts, mdts) = (&mount.file_system.osts, &mount.file_system.mdts);
+    let osts = osts.iter().filter(|_| args.which.has(Which::Osts));
+    let mdts = mdts.iter().filter(|_| args.which.has(Which::Mdts));
+    let targets: Vec<&FsTarget> = osts.chain(mdts).collect();
+    let members = mount.session.connect_targets(targets);
+    let answers = members.ping(&mount.session);
+    let devices = members.0.iter().map(|member| mount.session.device_of(&member.target));
+    let mut checked: Vec<Checked> = devices.zip(answers).collect();
+    if args.which.has(Which::Mgts) {
+        checked.push((args.mount.mgs_device(), mount.session.ping(mount.mgs)));
+    }
+    match args.mount.json {
+        true => {
+            print(&format!("{:#}\n", Value::from_iter(checked.iter().map(object))));
+        }
+        false => {
+            for (device, answer) in &checked {
+                match line(device, *answer) {
+                    Ok(line) => drop(print(&line)),
+                    Err(line) => complain(&line),
+                }
+            }
+        }
+    }
+    let answers: Vec<_> = checked.into_iter().map(|(_, answer)| answer).collect();
+    status(&answers)
+}
+
+/// Returns the line for a device, or that for standard error.
+fn line(device: &str, answer: Result<(), Errno>) -> Result<String, String> {
+    match answer {
+        Ok(()) => Ok(format!("{device} active.\n")),
+        Err(Errno::ENODATA) => Ok(format!("{device} inactive.\n")),
+        Err(errno) => {
+            let number = errno.0.unsigned_abs();
+            Err(format!("lfs check: error: check '{device}': {errno} ({number})\n"))
+        }
+    }
+}
+
+fn object((device, answer): &Checked) -> Value {
+    let state = match answer {
+        Ok(()) => "active",
+        Err(Errno::ENODATA) => "inactive",
+        Err(_) => "error",
+    };
+    let error = answer.err().filter(|errno| *errno != Errno::ENODATA);
+    json!({ "device": device, "state": state, "error": error.map(|errno| errno.to_string()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_are_those_of_lfs() {
+        let device = "lv-OST0000-osc-ff110000077c3800";
+        let active = "lv-OST0000-osc-ff110000077c3800 active.\n";
+        assert_eq!(line(device, Ok(())).unwrap(), active);
+        let inactive = line("MGC10.99.0.2@tcp", Err(Errno::ENODATA)).unwrap();
+        assert_eq!(inactive, "MGC10.99.0.2@tcp inactive.\n");
+        assert_eq!(
+            line(device, Err(Errno::ETIMEDOUT)).unwrap_err(),
+            format!("lfs check: error: check '{device}': Connection timed out (110)\n")
+        );
+        let checked = (device.to_owned(), Err(Errno::ETIMEDOUT));
+        let expected = json!({
+            "device": device, "state": "error", "error": "Connection timed out",
+        });
+        assert_eq!(object(&checked), expected);
+    }
+
+    #[test]
+    fn all_servers_are_those_of_every_kind() {
+        for which in [Which::All, Which::Servers] {
+            assert!([Which::Osts, Which::Mdts, Which::Mgts].iter().all(|one| which.has(*one)));
+        }
+        assert!(Which::Osts.has(Which::Osts) && !Which::Osts.has(Which::Mgts));
+    }
+
+    #[test]
+    fn the_exit_status_is_the_first_error() {
+        let answers = [Ok(()), Err(Errno::ENODATA), Err(Errno::ETIMEDOUT), Err(Errno::EIO)];
+        assert_eq!(status(&answers), 110);
+        assert_eq!(status(&answers[..2]), 0);
+    }
+}

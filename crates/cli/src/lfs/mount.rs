@@ -1,0 +1,95 @@
+//! What `mount` does first: the management service is found, and asked for the targets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fulmar_client::{Address, Error, FileSystem, Session, SessionOptions, networks_of};
+use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
+use fulmar_net::StartError;
+use fulmar_rpc::client::ImportId;
+
+use crate::context::Status;
+use crate::interop::interface;
+use crate::reach::port_report;
+
+/// A file system, and how its servers are reached.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct MountArgs {
+    /// NIDs of the MGS and name of the file system, as for mount: 10.0.0.1@tcp:/lustre
+    #[arg(value_name = "MGS:/NAME")]
+    pub(crate) address: Address,
+    /// Local interface, by name or address; by default the one with the route to the MGS
+    #[arg(long, value_name = "IF|ADDR")]
+    interface: Option<String>,
+    /// How long to wait for servers, all together
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MAX))]
+    timeout: u64,
+    /// TCP port of all nodes
+    #[arg(long, default_value_t = ACCEPT_PORT,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to do if another node has the address of this one.
+const IN_USE: &str = ". This command is an LNet node too, and no two nodes of a machine have the \
+                      same address: on a client of the file system use Lustre's own tools, or \
+                      select another address with --interface";
+/// The longest timeout, in seconds.
+const TIMEOUT_MAX: u64 = 3600;
+
+/// A file system whose management service is connected.
+pub(crate) struct Mount {
+    pub(crate) session: Session,
+    pub(crate) mgs: ImportId,
+    pub(crate) file_system: FileSystem,
+}
+
+impl MountArgs {
+    /// Connects to the management service, and reads what the file system consists of; or reports
+    /// why that failed, for `command`.
+    pub(crate) fn mount(&self, command: &str) -> Result<Mount, Status> {
+        self.connect().map_err(|error| {
+            let hint = match &error {
+                Error::Unreachable { lnet: Some(nid), .. } => {
+                    format!(
+                        ". LNet of {nid} answers: is the management target (MGT) mounted there?"
+                    )
+                }
+                Error::Unreachable { lnet: None, .. } => self.hint(),
+                Error::Start(StartError::PortInUse { .. }) => IN_USE.to_owned(),
+                _ => String::new(),
+            };
+            super::fail(command, &format!("{error}{hint}"))
+        })
+    }
+
+    fn connect(&self) -> Result<Mount, Error> {
+        let options = SessionOptions {
+            interface: self.interface.as_deref().map(interface),
+            port: self.port,
+            timeout: Duration::from_secs(self.timeout),
+        };
+        let mut session = Session::start(&self.address.mgs, options)?;
+        let mgs = session.connect_mgs(&self.address)?;
+        let file_system = session.file_system(mgs, &self.address)?;
+        Ok(Mount { session, mgs, file_system })
+    }
+
+    /// Says what a plain TCP connection to the management service finds.
+    fn hint(&self) -> String {
+        let first = networks_of(&self.address.mgs).into_iter().next();
+        let remote = first.and_then(|(_, nid)| Some((nid, SocketAddr::new(nid.ip()?, self.port))));
+        remote.map_or_else(String::new, |(nid, remote)| {
+            format!(". {}", port_report(remote, nid, Duration::from_secs(self.timeout)))
+        })
+    }
+
+    /// Returns the name of the device for the management service.
+    pub(crate) fn mgs_device(&self) -> String {
+        format!("MGC{}", self.address.mgs[0])
+    }
+}

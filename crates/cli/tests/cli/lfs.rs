@@ -1,0 +1,56 @@
+//! `fulmar lfs` and `fulmar lctl dl` where there is no file system.
+
+use std::process::Command;
+
+fn run(line: &str) -> (i32, String) {
+    let words = line.split_whitespace();
+    let output = Command::new(env!("CARGO_BIN_EXE_fulmar")).args(words).output().unwrap();
+    assert!(output.stdout.is_empty(), "{line}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A port of an address that nobody else uses, where nothing listens.
+fn closed_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.31:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn an_error_says_what_does_not_answer_and_what_to_do() {
+    let port = closed_port();
+    for command in ["lfs df", "lfs osts", "lfs mdts", "lfs check all", "lctl dl"] {
+        let (status, error) = run(&format!("{command} 127.0.0.31@tcp:/lv --port {port}"));
+        let name = command.trim_end_matches(" all");
+        let start = format!("fulmar {name}: the MGS at 127.0.0.31@tcp does not answer: ");
+        assert!(error.starts_with(&start), "{error}");
+        assert!(
+            error.contains(&format!("TCP port {port} of 127.0.0.31 cannot be reached")),
+            "{error}"
+        );
+        assert!(error.contains("Is LNet up there"), "{error}");
+        assert_eq!(status, 1, "{command}");
+    }
+}
+
+#[test]
+fn an_invalid_request_is_explained() {
+    for (line, expected) in [
+        (
+            "lfs df /mnt/lustre",
+            "\"/mnt/lustre\" names no file system: write it as in 10.0.0.1@tcp:/",
+        ),
+        ("lfs df 10.0.0.300@tcp:/lustre", "\"10.0.0.300@tcp\" is not a NID"),
+        ("lfs osts 10.0.0.1@tcp:/lustre --timeout 0", "0 is not in 1..=3600"),
+        ("lfs check disks 10.0.0.1@tcp:/lustre", "possible values: osts, mdts, mgts, all, servers"),
+    ] {
+        let (status, error) = run(line);
+        assert_eq!(status, 2, "{line}");
+        assert!(error.contains(expected), "{error}");
+    }
+    let (status, error) = run("lfs df 10.0.0.1@o2ib:/lustre");
+    assert_eq!(
+        error,
+        "fulmar lfs df: the network of 10.0.0.1@o2ib is not supported: only tcp is\n"
+    );
+    assert_eq!(status, 1);
+}

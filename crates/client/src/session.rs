@@ -1,0 +1,307 @@
+//! An LNet node for the duration of a program, and the imports of its client.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fulmar_base::{Errno, Rng};
+use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_lustre_wire::{Handle, Uuid};
+use fulmar_net::exchange::Exchange;
+use fulmar_net::{NiAddress, NiOptions, Node, Options, Running, Runtime, StartError};
+use fulmar_rpc::client::{Client, ImportId};
+use fulmar_rpc::import::{Request, RequestId, Sender, Target};
+use fulmar_socklnd::AcceptMode;
+
+use crate::inbox::{ClientHost, Inbox, Reply, Reports};
+use crate::networks::{interface, networks_of};
+use crate::{Error, FsTarget};
+
+/// How a session begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// The local interface on the network of the management service; by default the one with the
+    /// route to it.
+    pub interface: Option<NiAddress>,
+    /// The TCP port of all nodes.
+    pub port: u16,
+    /// How long servers are waited for, all together.
+    pub timeout: Duration,
+}
+
+/// A client of Lustre with an LNet node of its own, until it is dropped: that ends its connections.
+#[derive(Debug)]
+pub struct Session {
+    node: Node,
+    client: Running<ClientHost>,
+    inbox: Arc<Inbox>,
+    options: SessionOptions,
+    deadline: Instant,
+    /// The networks that the node is on.
+    nets: Vec<Net>,
+    /// The UUID of this client.
+    uuid: Uuid,
+    /// The number that distinguishes its devices from those of other mounts.
+    instance: u64,
+    handles: Rng,
+    sender: Sender,
+    /// The imports, and the number of NIDs of each.
+    imports: Vec<(ImportId, usize)>,
+    // Its threads serve the node.
+    _runtime: Runtime,
+}
+
+/// How long a disconnect may take: the servers have 5 s.
+const FAREWELL: Duration = Duration::from_secs(6);
+/// How long other sessions of this machine, which take less than a second, are waited for.
+const OTHERS: Duration = Duration::from_secs(2);
+/// The time after which something is tried again: a target that recovers, an address in use.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long LNet has for its answer to a ping, when nothing else answers.
+const PING: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Starts a node on each network of these NIDs that this machine can reach.
+    ///
+    /// Where that needs no privilege or this program has it, the node accepts connections: so no two
+    /// nodes of this machine have the same NID. Another session with the same NID is waited for, for
+    /// a short time.
+    ///
+    /// # Errors
+    /// Why it can reach none of them, or why the node does not start.
+    pub fn start(nids: &[Nid], options: SessionOptions) -> Result<Self, Error> {
+        let deadline = Instant::now() + options.timeout;
+        let nis = interfaces(nids, &options)?;
+        let nets = nis.iter().map(|ni| ni.net).collect();
+        let runtime = Runtime::new(None)?;
+        let node = start_alone(&runtime, &nis, options.port)?;
+        let clock = fulmar_net::wall_clock();
+        let inbox = Arc::new(Inbox::default());
+        let (machine, host) = (Client::new(clock / 1_000_000_000), ClientHost(inbox.clone()));
+        let client = Running::start(&node, Client::CONFIG, machine, host, []);
+        let client = client.inspect_err(|_| node.stop()).map_err(Error::Node)?;
+        let pid = std::process::id();
+        let mut handles = Rng::new(clock ^ (u64::from(pid) << 32));
+        let (uuid, instance) = (random_uuid(&mut handles), handles.u64());
+        let sender = Sender { pid: pid as i32, ..Sender::default() };
+        let (imports, _runtime) = (Vec::new(), runtime);
+        Ok(Self {
+            node,
+            client,
+            inbox,
+            options,
+            deadline,
+            nets,
+            uuid,
+            instance,
+            handles,
+            sender,
+            imports,
+            _runtime,
+        })
+    }
+
+    /// Returns the UUID of this client.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Returns the name of a device of this client: with the number of this client, as
+    /// `lv-OST0000-osc-ff110000077c3800`.
+    pub fn device(&self, name: &str) -> String {
+        format!("{name}-{:016x}", self.instance)
+    }
+
+    /// Returns the name of the device for a target.
+    pub fn device_of(&self, target: &FsTarget) -> String {
+        self.device(&target.device)
+    }
+
+    /// Takes part in the networks of these NIDs, as far as this machine can reach them. Returns the
+    /// NIDs on networks that it takes part in.
+    pub(crate) fn reach(&mut self, nids: &[Nid]) -> Vec<Nid> {
+        for (net, nid) in networks_of(nids) {
+            if !self.nets.contains(&net)
+                && let Ok(ni) = interface(nid, self.options.port)
+                && self.node.admin().add_ni(ni).is_ok()
+            {
+                self.nets.push(net);
+            }
+        }
+        nids.iter().copied().filter(|nid| self.nets.contains(&nid.net())).collect()
+    }
+
+    /// Returns the first of these NIDs at which LNet answers.
+    pub(crate) fn first_of(&self, nids: &[Nid]) -> Option<Nid> {
+        let exchange = Exchange::open(&self.node).ok()?;
+        let answers = |nid: &&Nid| exchange.ping_info(ProcessId::lustre(**nid), PING).is_ok();
+        nids.iter().find(answers).copied()
+    }
+
+    /// Begins to connect to a target, as this client.
+    pub(crate) fn connect(&mut self, target: Target) -> Result<ImportId, Errno> {
+        let (connection, nids) = (Handle(self.handles.u64()), target.nids.len());
+        let target = Target { client: self.uuid, connection, sender: self.sender, ..target };
+        let import = self.client.call(|client, now| client.connect(now, target))?;
+        self.imports.push((import, nids));
+        Ok(import)
+    }
+
+    /// Waits for the connection to a target.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn connected(&self, import: ImportId) -> Result<(), Errno> {
+        self.wait(import, |reports| reports.seen.get(&import)?.is_full.then_some(()))
+    }
+
+    /// Returns the NID that the import is connected to, or tries.
+    pub fn nid(&self, import: ImportId) -> Option<Nid> {
+        let nid = |client: &mut Client, _| client.import(import).map(|import| import.nid());
+        self.client.call(nid).ok().flatten()
+    }
+
+    /// Begins a request, which waits for the connection.
+    ///
+    /// # Errors
+    /// If the node has failed.
+    pub(crate) fn request(&self, import: ImportId, request: Request) -> Result<RequestId, Errno> {
+        let begun = self.client.call(|client, now| client.request(now, import, request))?;
+        begun.ok_or(Errno::EINVAL)
+    }
+
+    /// Waits for the reply to a request.
+    ///
+    /// # Errors
+    /// Why there is none, or the status of the reply if that is an error.
+    pub(crate) fn reply(&self, import: ImportId, request: RequestId) -> Reply {
+        let reply = self.wait(import, |reports| reports.replies.remove(&(import, request)))??;
+        match reply.body.status.errno() {
+            Some(errno) => Err(errno),
+            None => Ok(reply),
+        }
+    }
+
+    /// Sends a request, and waits for the reply.
+    ///
+    /// # Errors
+    /// As [`Session::reply`].
+    pub(crate) fn call(&self, import: ImportId, request: Request) -> Reply {
+        let request = self.request(import, request)?;
+        self.reply(import, request)
+    }
+
+    /// Waits before a request is repeated. Returns false if no time is left for that.
+    pub(crate) fn pause(&self) -> bool {
+        let has_time = Instant::now() + PAUSE < self.deadline;
+        if has_time {
+            std::thread::sleep(PAUSE);
+        }
+        has_time
+    }
+
+    /// Waits for what `find` finds.
+    ///
+    /// # Errors
+    /// Why that will not come, or not in time: the import is closed, or its target was at none of its
+    /// NIDs.
+    fn wait<R>(
+        &self,
+        import: ImportId,
+        mut find: impl FnMut(&mut Reports) -> Option<R>,
+    ) -> Result<R, Errno> {
+        let known = self.imports.iter().find(|(id, _)| *id == import);
+        let nids = known.map_or(1, |(_, nids)| *nids);
+        let found = self.inbox.wait(self.deadline, |reports| {
+            if let Some(found) = find(reports) {
+                return Some(Ok(found));
+            }
+            let seen = reports.seen.get(&import)?;
+            seen.closed.or(seen.failure.filter(|_| seen.failed >= nids)).map(Err)
+        });
+        found.unwrap_or_else(|| Err(self.inbox.failure(import).unwrap_or(Errno::ETIMEDOUT)))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let imports: Vec<ImportId> = self.imports.iter().map(|(import, _)| *import).collect();
+        let disconnected = self.client.call(|client, now| {
+            imports.iter().for_each(|import| client.disconnect(now, *import));
+        });
+        if disconnected.is_ok() {
+            self.inbox.wait(Instant::now() + FAREWELL, |reports| {
+                let is_closed = |import| {
+                    let seen = reports.seen.get(import);
+                    seen.is_some_and(|seen| seen.closed.is_some())
+                };
+                imports.iter().all(is_closed).then_some(())
+            });
+        }
+        self.node.stop();
+    }
+}
+
+/// Returns an interface on each network of these NIDs that this machine can reach.
+fn interfaces(nids: &[Nid], options: &SessionOptions) -> Result<Vec<NiOptions>, Error> {
+    let (mut nis, mut failure) = (Vec::new(), None);
+    for (net, nid) in networks_of(nids) {
+        match (&options.interface, nis.is_empty()) {
+            (Some(address), true) => {
+                let usual = NiOptions::at(std::net::Ipv4Addr::UNSPECIFIED.into());
+                nis.push(NiOptions { net, address: address.clone(), ..usual });
+            }
+            _ => match interface(nid, options.port) {
+                Ok(ni) => nis.push(ni),
+                Err(error) => failure = failure.or(Some(error)),
+            },
+        }
+    }
+    let nid = nids.first().copied().unwrap_or(Nid::LOOPBACK);
+    match nis.is_empty() {
+        true => Err(failure.unwrap_or(Error::Network { nid })),
+        false => Ok(nis),
+    }
+}
+
+/// Starts a node with these interfaces, as the only one with their NIDs.
+fn start_alone(runtime: &Runtime, nis: &[NiOptions], port: u16) -> Result<Node, StartError> {
+    let limit = Instant::now() + OTHERS;
+    loop {
+        match start_node(runtime, nis, port, AcceptMode::Secure) {
+            Err(StartError::PortInUse { .. }) if Instant::now() < limit => {
+                std::thread::sleep(PAUSE);
+            }
+            // A node without the privilege is distinguished by the port that it connects from.
+            Err(StartError::Privilege { .. }) => {
+                return start_node(runtime, nis, port, AcceptMode::None);
+            }
+            started => return started,
+        }
+    }
+}
+
+fn start_node(
+    runtime: &Runtime,
+    nis: &[NiOptions],
+    port: u16,
+    accept: AcceptMode,
+) -> Result<Node, StartError> {
+    let mut options = Options { nis: nis.to_vec(), ..Options::default() };
+    options.config.socklnd.accept = accept;
+    options.config.socklnd.accept_port = port;
+    Node::start(runtime, options)
+}
+
+/// Returns a random UUID in the usual text form.
+fn random_uuid(random: &mut Rng) -> Uuid {
+    let (high, low) = (random.u64(), random.u64());
+    let text = format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 48 & 0x3fff | 0x8000,
+        low & 0xffff_ffff_ffff,
+    );
+    Uuid::new(&text).expect("it has 36 characters")
+}
