@@ -14,5 +14,6 @@ pub mod lab;
 pub mod printed;
 pub mod rails;
 pub mod routers;
+pub mod targets;
 pub mod traffic;
 pub mod witness;

@@ -187,7 +187,7 @@ impl Attacker {
 }
 
 /// Answers a ping, and acknowledges a PUT.
-fn answer(line: &mut Line, header: &Header, info: &InfoOf<'_>) {
+pub(super) fn answer(line: &mut Line, header: &Header, info: &InfoOf<'_>) {
     let (source, target) = (header.target, header.source);
     match header.body {
         Body::Get { portal: RESERVED_PORTAL, reply, .. } => {

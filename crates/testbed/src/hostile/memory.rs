@@ -62,17 +62,12 @@ impl Kept {
     /// If the node has ended, or does not answer.
     pub(super) fn of(node: &Node) -> Result<Self, String> {
         let id = node.id();
-        let connections = ["tcp", "tcp6"].map(|kind| {
-            let path = format!("/proc/{id}/net/{kind}");
-            fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
-        });
-        let [ipv4, ipv6] = connections;
         let stats = node.run("lnetctl stats show")?;
         let messages = stats.lines().find_map(|line| line.trim().strip_prefix("msgs_alloc:"));
         let messages = messages.and_then(|text| text.trim().parse().ok());
         Ok(Self {
             rss_mib: resident_mib(id)?,
-            connections: with_attackers(&ipv4?) + with_attackers(&ipv6?),
+            connections: connections(id)?,
             messages: messages.ok_or_else(|| format!("no msgs_alloc in {stats}"))?,
         })
     }
@@ -85,6 +80,19 @@ impl Kept {
             (messages, _) => Some(format!("{messages} messages are left")),
         }
     }
+}
+
+/// Returns how many connections with attackers there are on the host of a process.
+///
+/// # Errors
+/// If it has ended.
+pub(super) fn connections(process: u32) -> Result<usize, String> {
+    let tables = ["tcp", "tcp6"].map(|kind| {
+        let path = format!("/proc/{process}/net/{kind}");
+        fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
+    });
+    let [ipv4, ipv6] = tables;
+    Ok(with_attackers(&ipv4?) + with_attackers(&ipv6?))
 }
 
 /// Returns how many connections with attackers are in a table of the kernel. See proc(5),

@@ -8,7 +8,7 @@ use fulmar_base::Rng;
 use super::memory::{Kept, Watch};
 use super::service::{Pinger, newcomer};
 use super::stage::{Stage, VICTIMS};
-use super::{ATTACKS, Attack, Setup};
+use super::{ATTACKS, Attack, Setup, targets};
 use crate::lab::Lab;
 
 /// Attacks at once against one node.
@@ -37,7 +37,7 @@ pub struct Survived {
 const ATTACKS_MAX: u64 = 3;
 /// How long the attacked node waits for answers, in seconds: what is left stays as long.
 const TIMEOUT: u32 = 10;
-const RSS_MAX_MIB: f64 = 512.0;
+pub(super) const RSS_MAX_MIB: f64 = 512.0;
 /// How long what is left of the attacks may stay.
 const AFTER_MAX: Duration = Duration::from_secs(120);
 /// New nodes come this long after the last one had its answer.
@@ -93,6 +93,9 @@ impl fmt::Display for Mix {
 /// # Errors
 /// The bound that was broken.
 pub fn mix(lab: &Lab, mix: &Mix, duration: Duration) -> Result<Survived, String> {
+    if mix.setup == Setup::Targets {
+        return targets::mix(lab, mix, duration);
+    }
     let mut stage = Stage::new(lab, mix.setup, Some(TIMEOUT))?;
     let pinger = Pinger::start(&stage)?;
     let survived = survives(lab, &stage, &pinger, mix, duration);

@@ -226,7 +226,7 @@ fn limit_descriptors(process: u32) -> Result<(), String> {
 fn settings(setup: Setup) -> Settings {
     let plain = Settings::networks("tcp(eth0)");
     match setup {
-        Setup::Plain | Setup::FewDescriptors => plain,
+        Setup::Plain | Setup::FewDescriptors | Setup::Targets => plain,
         Setup::Gateway => plain.routes(&format!("{BEHIND} 10.3.0.1@tcp")),
         Setup::Allowed => plain.lnet("accept_nid", format!("\"{ALLOWED} from 10.3.0.1\"")),
         Setup::Router => Settings::networks("tcp(eth0),tcp1(eth1)").router(),

@@ -7,7 +7,7 @@ use fulmar_text::{Table, left, right, significant};
 use super::memory::{Kept, Watch};
 use super::service::{Pinger, newcomer};
 use super::stage::{HONEST, Stage, VICTIMS, nid};
-use super::{Attack, Tally};
+use super::{Attack, Setup, Tally, targets};
 use crate::lab::{Lab, Lst};
 
 /// The figures of one attack.
@@ -15,9 +15,11 @@ use crate::lab::{Lab, Lst};
 pub struct Measured {
     /// Name of the attack.
     pub attack: &'static str,
-    /// The 99th percentile of the time of a ping, in milliseconds.
+    /// The 99th percentile of the time of a ping, in milliseconds; with targets, of a few requests
+    /// of a client.
     pub ping_p99_ms: f64,
-    /// The throughput of `lst`, as a share of that without the attack.
+    /// The throughput of `lst`, as a share of that without the attack; with targets, the rate of
+    /// those requests.
     pub lst_share: f64,
     /// The largest resident memory of the attacked node, in MiB.
     pub rss_mib: f64,
@@ -49,6 +51,9 @@ const PING_MS: f64 = 50.0;
 /// # Errors
 /// Why it cannot be measured, or that the node has died.
 pub fn measure(lab: &Lab, attack: &'static Attack, seed: u64) -> Result<Measured, String> {
+    if attack.setup == Setup::Targets {
+        return targets::measure(lab, attack, seed);
+    }
     let mut stage = Stage::new(lab, attack.setup, None)?;
     let pinger = Pinger::start(&stage)?;
     let measured = during(lab, &stage, &pinger, attack, seed);

@@ -103,11 +103,17 @@ impl Lab {
     pub(crate) fn attacker(&self) -> PathBuf {
         self.binaries.join(HOSTILE)
     }
+
+    /// Returns the binary of targets.
+    pub(crate) fn targets(&self) -> PathBuf {
+        self.binaries.join(TARGETS)
+    }
 }
 
 const FULMAR: &str = "fulmar";
 const TRAFFIC: &str = "fulmar-traffic";
 const HOSTILE: &str = "fulmar-hostile";
+const TARGETS: &str = "fulmar-targets";
 
 /// Returns the directory of the build that this program is part of, where cargo puts binaries.
 ///
@@ -125,9 +131,8 @@ pub fn binaries() -> Result<PathBuf, String> {
         None | Some("debug") => String::new(),
         Some(name) => format!(" --profile {name}"),
     };
-    for (binary, package) in
-        [(FULMAR, FULMAR), (TRAFFIC, "fulmar-testbed"), (HOSTILE, "fulmar-testbed")]
-    {
+    let ours = [TRAFFIC, HOSTILE, TARGETS].map(|binary| (binary, "fulmar-testbed"));
+    for (binary, package) in [(FULMAR, FULMAR)].into_iter().chain(ours) {
         let path = directory.join(binary);
         if !path.exists() {
             let path = path.display();

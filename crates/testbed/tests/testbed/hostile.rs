@@ -45,6 +45,11 @@ fn a_router_survives_hostile_peers() {
 }
 
 #[test]
+fn targets_survive_hostile_clients() {
+    survives(&[Setup::Targets]);
+}
+
+#[test]
 fn every_attack_is_in_a_mix() {
     assert!(LEFT_OUT.iter().all(|(name, _)| Attack::named(name).is_some()), "{LEFT_OUT:?}");
     let mixes = Mix::of_all(SEED, |_| true);

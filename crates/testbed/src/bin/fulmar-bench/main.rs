@@ -11,6 +11,7 @@
 
 mod hostile;
 mod iperf3;
+mod ldlm;
 mod link;
 mod lnet;
 mod lst;
@@ -20,6 +21,7 @@ mod ping_pong;
 mod process;
 mod report;
 mod router;
+mod rpc;
 mod sim;
 mod stats;
 mod wan;
@@ -76,9 +78,21 @@ enum Command {
     #[command(hide = true)]
     LnetPeers { port: u16, peers: u32 },
     #[command(hide = true)]
+    LdlmLocks { files: u32 },
+    #[command(hide = true)]
+    LdlmServer { port: u16 },
+    #[command(hide = true)]
+    LdlmClient { port: u16, concurrency: u32, seconds: f64 },
+    #[command(hide = true)]
     LstServer { port: u16 },
     #[command(hide = true)]
     LstClient { port: u16, load: String, seconds: f64 },
+    #[command(hide = true)]
+    RpcServer { port: u16 },
+    #[command(hide = true)]
+    RpcClient { port: u16, load: String, seconds: f64 },
+    #[command(hide = true)]
+    RpcClients { port: u16 },
     #[command(hide = true)]
     LinkEcho { to: IpAddr, expected_us: u64 },
 }
@@ -95,9 +109,14 @@ const CASES: &[Case] = &[
     ("lnet.lock", lnet::lock),
     ("lnet.rest_cpu", lnet::rest),
     ("lnet.idle_1000_peers", lnet::idle),
+    ("ldlm.million_locks", ldlm::million),
+    ("ldlm.enqueue_c64", ldlm::latency),
     ("lst.brw_", lst::bulk),
     ("lst.ping", lst::latency),
     ("lst.node_c64", lst::memory),
+    ("rpc.echo_", rpc::latency),
+    ("rpc.bulk_", rpc::bulk),
+    ("rpc.10000_exports", rpc::memory),
     ("multirail.two_rails", multirail::two_rails),
     ("multirail.cut", multirail::cut),
     ("multirail.silence", multirail::silence),
@@ -139,10 +158,21 @@ fn main() -> ExitCode {
         }
         Command::LnetHub { port, peers } => lnet::serve_peers(port, peers),
         Command::LnetPeers { port, peers } => lnet::hold_peers(port, peers),
+        Command::LdlmLocks { files } => ldlm::hold_locks(files),
+        Command::LdlmServer { port } => ldlm::run_server(port),
+        Command::LdlmClient { port, concurrency, seconds } => {
+            ldlm::run_client(port, concurrency, Duration::from_secs_f64(seconds))
+        }
         Command::LinkEcho { to, expected_us } => {
             link::send_echoes(to, Duration::from_micros(expected_us))
         }
         Command::LstServer { port } => lst::serve(port),
+        Command::RpcServer { port } => rpc::run_server(port),
+        Command::RpcClients { port } => rpc::hold_clients(port),
+        Command::RpcClient { port, load, seconds } => {
+            let seconds = Duration::from_secs_f64(seconds);
+            argument(&load).and_then(|load| rpc::run_client(port, load, seconds))
+        }
         Command::LstClient { port, load, seconds } => {
             let seconds = Duration::from_secs_f64(seconds);
             argument(&load).and_then(|load| lst::run_load(port, load, seconds))

@@ -89,7 +89,7 @@ fn valid(attacker: &mut Attacker, line: &Line) -> Vec<u8> {
 }
 
 /// Damages a message: flipped bits, another byte order, lengths, truncation, extra bytes.
-fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
+pub(super) fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let len = bytes.len() as u64;
     match rng.below(6) {
         0 | 1 => (0..=rng.below(4)).for_each(|_| {

@@ -6,6 +6,8 @@ mod hijack;
 mod noise;
 mod peers;
 mod readers;
+mod rpc;
+mod rpc_locks;
 mod selftest;
 mod sources;
 
@@ -32,6 +34,8 @@ pub enum Setup {
     Ipv6,
     /// It has 256 descriptors.
     FewDescriptors,
+    /// It serves a management service and an OST, beside an honest client of them.
+    Targets,
 }
 
 /// One way to attack a node.
@@ -99,6 +103,17 @@ attacks! {
     "router.unread" Router |a| readers::pings_unread(a, 40), "a router's peers that do not read";
     "ipv6.half_open" Ipv6 |a| handshakes::half_open(a, 5000), "half-open, of 5,000 addresses";
     "ipv6.damage" Ipv6 damage::damaged, "damaged messages in version 4";
+    "rpc.connects" Targets rpc::connects, "10,000 connects of one node, without reading the replies";
+    "rpc.handles" Targets rpc::handles, "requests and connects in the name of others";
+    "rpc.sizes" Targets rpc::sizes, "requests with one buffer of another size";
+    "rpc.xids" Targets rpc::xids, "XIDs again, backwards, and of another connection";
+    "rpc.damage" Targets rpc::damaged, "requests, damaged at random, and halves of them";
+    "rpc.bulk_unanswered" Targets rpc::bulk_unanswered, "reads and writes whose data never move";
+    "rpc.bulk_sizes" Targets rpc::bulk_sizes, "writes with more or fewer bytes than promised";
+    "rpc.callbacks" Targets rpc_locks::callbacks_unanswered,
+        "locks that others want, callbacks are not answered";
+    "rpc.locks_of_others" Targets rpc_locks::of_others, "cancels and converts of others' locks";
+    "rpc.locks_invalid" Targets rpc_locks::invalid, "locks of types and modes that do not exist";
 }
 
 impl Attack {
@@ -109,7 +124,7 @@ impl Attack {
 
     /// Returns whether it is possible against a node with this setup.
     pub fn fits(&self, setup: Setup) -> bool {
-        self.setup == setup || self.setup == Setup::Plain
+        self.setup == setup || (self.setup == Setup::Plain && setup != Setup::Targets)
     }
 }
 

@@ -1,0 +1,118 @@
+//! A management service and an OST for tests beside a real file system.
+//!
+//! ```text
+//! fulmar-targets ADDRESS FSNAME MDT_NID    serves ADDRESS@tcp until standard input ends
+//! ```
+//!
+//! Clients that mount `ADDRESS@tcp:/FSNAME` read from here that the MDT is at MDT_NID, and OST0000
+//! here, in memory. What the real OST0000 has is not seen.
+//!
+//! A line `kept` on standard input prints what the targets keep for clients, as JSON; a line `evict`
+//! evicts all clients.
+#![forbid(unsafe_code)]
+// This program uses real clocks, sockets and arguments.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use fulmar_lnet_wire::Nid;
+use fulmar_mgs::{FileSystem, Log, Mgs, Start, Target, client_log};
+use fulmar_net::{NiOptions, Node, Options, Running, Runtime};
+use fulmar_rpc::RELEASE;
+use fulmar_rpc::import::TargetKind;
+use fulmar_rpc::service::Server;
+use fulmar_socklnd::AcceptMode;
+use fulmar_testbed::targets::{TargetHost, TargetOptions, server};
+
+/// Serve a management service and an OST in memory, until standard input ends
+#[derive(Debug, Parser)]
+#[command(name = "fulmar-targets")]
+struct Args {
+    address: IpAddr,
+    /// The file system
+    name: String,
+    /// Where its MDT is
+    mdt: Nid,
+    /// Seconds that the holder of a lock has for a callback, and to cancel it when others wait
+    #[arg(long)]
+    lock_timeout: Option<u64>,
+    /// Seconds that LNet waits for answers
+    #[arg(long)]
+    timeout: Option<u32>,
+    /// Do not print each request
+    #[arg(long)]
+    quiet: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let runtime = Runtime::new(Some(2))?;
+    let mut options = Options::default();
+    options.config.socklnd.accept = AcceptMode::Secure;
+    options.nis.push(NiOptions::at(args.address));
+    if let Some(seconds) = args.timeout {
+        options.config.lnet.globals.transaction_timeout = seconds;
+    }
+    let node = Node::start(&runtime, options)?;
+    let served = serve(&node, &args);
+    node.stop();
+    served
+}
+
+fn serve(node: &Node, args: &Args) -> Result<(), Box<dyn Error>> {
+    let clock = fulmar_net::wall_clock();
+    let own: Nid = format!("{}@tcp", args.address).parse()?;
+    let mgs = logs(args, own, clock)?;
+    let machine = server(clock.into(), &format!("{}-OST0000", args.name))?;
+    let lock_timeout = args.lock_timeout.map(Duration::from_secs);
+    let options = TargetOptions { lock_timeout, prints_requests: !args.quiet };
+    let host = TargetHost::new(clock.into(), mgs, options);
+    let running = Running::start(node, Server::CONFIG, machine, host, [])?;
+    println!("serving {} at {own}", args.name);
+    let ticking = running.clone();
+    std::thread::spawn(move || {
+        let tick = |server: &mut Server, now| ticking.host().tick(server, now);
+        while ticking.call(tick).is_ok() {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    for line in std::io::stdin().lines() {
+        obey(&running, &line?)?;
+    }
+    Ok(())
+}
+
+/// Does what a line of standard input says.
+fn obey(running: &Running<TargetHost>, line: &str) -> Result<(), Box<dyn Error>> {
+    match line {
+        "kept" => {
+            let kept = running.call(|server, _| running.host().kept(server))??;
+            println!("kept {}", serde_json::to_string(&kept)?);
+        }
+        "evict" => running.call(|server, now| running.host().evict_all(server, now))?,
+        _ => return Err(format!("{line:?} is neither kept nor evict").into()),
+    }
+    Ok(())
+}
+
+/// Returns a management service with the configuration of the file system.
+fn logs(args: &Args, own: Nid, clock: u64) -> Result<Mgs, Box<dyn Error>> {
+    let Args { name, mdt, .. } = args;
+    let target = |nid| Target { index: 0, nodes: vec![vec![nid]] };
+    let fs = FileSystem {
+        name: name.into(),
+        created: (clock / 1_000_000_000) as i64,
+        mdts: vec![target(*mdt)],
+        osts: vec![target(own)],
+    };
+    let mut mgs = Mgs::default();
+    mgs.publish(&format!("{name}-client"), client_log(&fs, RELEASE)?);
+    mgs.publish("params", Log::new(fs.created));
+    let instance = fulmar_testbed::targets::INSTANCE;
+    let start = Start { kind: TargetKind::Ost, index: 0, instance, nids: vec![own] };
+    mgs.table(name).started(start);
+    Ok(mgs)
+}
