@@ -1,6 +1,8 @@
 //! The bodies of the larger fuzz targets: bytes between machines, and operations of one machine.
 #![forbid(unsafe_code)]
 
+pub mod ldlm_client;
+pub mod ldlm_server;
 pub mod lnet_ops;
 pub mod rpc_server;
 pub mod socklnd_pair;
@@ -104,8 +106,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_sends_what_it_likes_does_not_confuse_the_locks_of_a_client() {
+        run_random(ldlm_client::run);
+    }
+
+    #[test]
     fn random_operations_keep_the_promises_of_lnet() {
         run_random(lnet_ops::run);
+    }
+
+    #[test]
+    fn random_requests_leave_nothing_behind_in_a_lock_namespace() {
+        run_random(ldlm_server::run);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{
-    Bounds, PartitionConfig, Request, Server, ServerConfig, TargetConfig, TargetState, Task,
+    Bounds, KnownClient, PartitionConfig, Request, SavedReply, Server, ServerConfig, TargetConfig,
+    TargetState, Task, Window,
 };
 use fulmar_rpc::timeouts::Limits;
 
@@ -47,15 +48,16 @@ struct World {
     handles: Vec<Handle>,
 }
 
-const FORMATS: [&Format; 6] = [
+const FORMATS: [&Format; 7] = [
     &format::MDS_CONNECT,
     &format::MDS_DISCONNECT,
     &format::PING,
     &format::REINT_CREATE,
     &format::GETATTR,
+    &format::ENQUEUE,
     &format::CANCEL,
 ];
-const FLAGS: [u32; 8] = [0, 0, 0, 2, 2, 4, 0x40, 0x80];
+const FLAGS: [u32; 8] = [0, 0, 0, 2, 2, 4, 0x40, 0xc0];
 
 impl World {
     fn new(choices: &mut Choices<'_>) -> Self {
@@ -68,7 +70,8 @@ impl World {
             bounds,
             ..PartitionConfig::new("mdt", &portals, 64 << 10)
         };
-        let operations = &[Opcode::MDS_REINT, Opcode::MDS_GETATTR, Opcode::LDLM_CANCEL];
+        let operations =
+            &[Opcode::MDS_REINT, Opcode::MDS_GETATTR, Opcode::LDLM_ENQUEUE, Opcode::LDLM_CANCEL];
         let mut server = Server::new(ServerConfig {
             key: 1,
             partitions: vec![partition],
@@ -77,6 +80,10 @@ impl World {
             timeouts: Limits::default(),
         });
         server.set_state(TargetId(0), TargetState::Open);
+        if choices.below(2) == 1 {
+            server.set_last_committed(TargetId(0), 3);
+            server.recover(Time::from_secs(9), TargetId(0), &known(), Window::default());
+        }
         let (running, sending) = Default::default();
         let mut world =
             Self { server, now: Time::from_secs(9), running, sending, handles: vec![Handle(1)] };
@@ -94,7 +101,7 @@ impl World {
                 self.server.handle_timeout(self.now);
             }
             10 => {
-                self.server.evict(choices.of(&self.handles));
+                self.server.evict(self.now, choices.of(&self.handles));
             }
             _ => {
                 let states = [TargetState::Open, TargetState::Starting, TargetState::Stopping];
@@ -119,6 +126,7 @@ impl World {
         body.last_xid = 128 * choices.below(8) as u64;
         body.flags = MessageFlags(choices.of(&FLAGS));
         body.match_bits = choices.below(3) as u64;
+        body.transno = choices.of(&[0, 0, 0, 0, 2, 4, 5, 6]);
         let (node, xid) = (choices.below(3) as u32, 128 * choices.below(12) as u64);
         let mut bytes = message.to_bytes();
         if choices.below(8) == 0 {
@@ -157,7 +165,11 @@ impl World {
         if let Ok(Some(data)) = request.message.get(&format::CONNECT_DATA) {
             reply = reply.with(&format::CONNECT_DATA, &data);
         }
-        reply.body.transno = choices.below(2) as u64;
+        // A replay keeps its transaction.
+        reply.body.transno = match request.message.body.transno {
+            0 => choices.below(2) as u64,
+            transno => transno,
+        };
         match choices.below(6) {
             0 => self.server.discard(self.now, request.id),
             1 => {
@@ -195,6 +207,8 @@ impl World {
 
     /// Ends everything: what the host executes, what is sent, and the clients, which are silent.
     fn finish(&mut self) {
+        self.server.abort_recovery(self.now, TargetId(0));
+        self.drain();
         while !self.running.is_empty() || !self.sending.is_empty() {
             let mut none = Choices::new(&[]);
             self.reply(&mut none);
@@ -214,6 +228,17 @@ impl World {
         let left = self.server.exports().iter().filter(|(_, export)| is_timed(export.flags));
         assert_eq!(left.count(), 0, "silent clients are evicted");
     }
+}
+
+/// The clients that the target knows from its disk.
+fn known() -> Vec<KnownClient> {
+    let client = |name| Uuid::new(name).expect("it is short");
+    let reply = Message::reply(&format::REINT_CREATE, Status::OK);
+    let replies = vec![SavedReply { tag: 1, xid: 512, reply }];
+    vec![
+        KnownClient { client: client("one"), replies },
+        KnownClient { client: client("two"), replies: Vec::new() },
+    ]
 }
 
 fn connect(message: Message<'static>, choices: &mut Choices<'_>) -> Message<'static> {
