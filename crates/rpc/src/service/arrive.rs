@@ -70,6 +70,7 @@ impl Server {
             tag: message.body.tag,
             connection_count: message.body.connection_count,
             len,
+            is_urgent,
             arrived: now,
             deadline: deadline(now, &message),
             reply_to,
@@ -78,12 +79,12 @@ impl Server {
             has_early: false,
             stage: Stage::Queued(message.into_owned()),
         };
-        self.enter(pending, is_urgent, errno, now);
+        self.enter(pending, errno, now);
     }
 
     /// Gives a request its number, and queues it or refuses it.
-    fn enter(&mut self, pending: Pending, is_urgent: bool, errno: Option<Errno>, now: Time) {
-        let Pending { partition, export, xid, deadline, reply_to, .. } = pending;
+    fn enter(&mut self, pending: Pending, errno: Option<Errno>, now: Time) {
+        let Pending { partition, peer, export, xid, is_urgent, deadline, reply_to, .. } = pending;
         let id = RequestId(self.requests.insert(pending));
         if let Some(errno) = errno {
             return self.refuse(now, id, errno);
@@ -94,7 +95,7 @@ impl Server {
         if reply_to.has_room {
             self.early.set(id, deadline - EARLY_MARGIN);
         }
-        self.partitions[partition].queue.push(id, is_urgent);
+        self.partitions[partition].queue.push(peer.nid, id, is_urgent);
     }
 
     /// Returns where the reply goes. `None`: the message is not a request, or is at no portal of

@@ -22,15 +22,7 @@ enum Begun {
 impl Server {
     /// Begins the requests of a partition that may be executed now.
     pub(super) fn dispatch(&mut self, now: Time, partition: usize) {
-        loop {
-            let part = &mut self.partitions[partition];
-            let max = part.config.running_max;
-            if part.running >= max {
-                return;
-            }
-            // The last place is for urgent requests, unless there is only one.
-            let with_ordinary = part.running + 1 < max || max == 1;
-            let Some(id) = part.queue.pop(with_ordinary) else { return };
+        while let Some(id) = self.partitions[partition].queue.pop() {
             self.begin(now, id);
         }
     }
@@ -46,9 +38,8 @@ impl Server {
         let export = pending.export.and_then(|handle| self.exports.get(handle));
         let is_outdated = export.is_some_and(|export| count < export.connection_count);
         let part = &mut self.partitions[partition];
-        part.running += 1;
         part.stats.waiting.add_time(now.since(arrived));
-        part.stats.active.add(part.running.into());
+        part.stats.active.add(part.queue.running().into());
         if let Some(target) = recovers {
             return self.execute_held(now, id, target, message);
         }
@@ -197,7 +188,7 @@ impl Server {
     pub(super) fn drop_running(&mut self, id: RequestId, why: Dropped) {
         let Some(pending) = self.requests.get(id.0) else { return };
         let part = &mut self.partitions[pending.partition];
-        part.running -= 1;
+        part.queue.end(pending.peer.nid, pending.is_urgent);
         part.stats.drop(why);
         self.forget(id);
     }

@@ -17,7 +17,7 @@ impl Server {
             let name = partition.config.name;
             let counts = [
                 ("queued requests", queued, partition.queue.len()),
-                ("running requests", running.count(), partition.running as usize),
+                ("running requests", running.count(), partition.queue.running() as usize),
                 ("places", of_it().count(), partition.shares.taken() as usize),
             ];
             for (what, found, counted) in counts {
@@ -25,8 +25,8 @@ impl Server {
                     return Err(format!("{name}: {found} {what}, {counted} are counted"));
                 }
             }
-            if !partition.shares.is_consistent() {
-                return Err(format!("{name}: the shares do not add up"));
+            if !partition.shares.is_consistent() || !partition.queue.is_consistent() {
+                return Err(format!("{name}: the shares of nodes do not add up"));
             }
             if partition.queue.iter().any(|id| self.requests.get(id.0).is_none()) {
                 return Err(format!("{name}: a request in the queue is gone"));

@@ -158,7 +158,7 @@ impl Server {
     pub(super) fn hold(&mut self, id: RequestId, message: Message<'static>) {
         let Some(pending) = self.requests.get_mut(id.0) else { return };
         pending.stage = Stage::Held(message);
-        self.partitions[pending.partition].running -= 1;
+        self.partitions[pending.partition].queue.end(pending.peer.nid, pending.is_urgent);
     }
 
     /// Takes a client that has connected to a target that recovers.
@@ -235,11 +235,12 @@ impl Server {
     /// Lets a held request take its turn.
     fn release(&mut self, now: Time, id: RequestId) {
         let Some(pending) = self.requests.get_mut(id.0) else { return };
-        let partition = pending.partition;
+        let (partition, node) = (pending.partition, pending.peer.nid);
         let stage = std::mem::replace(&mut pending.stage, Stage::Replying);
         let Stage::Held(message) = stage else { unreachable!("only held requests are released") };
         pending.stage = Stage::Queued(message);
-        self.partitions[partition].queue.push(id, true);
+        pending.is_urgent = true;
+        self.partitions[partition].queue.push(node, id, true);
         self.dispatch(now, partition);
     }
 
@@ -257,8 +258,8 @@ impl Server {
         for id in pings {
             let Some(pending) = self.requests.get_mut(id.0) else { continue };
             pending.stage = Stage::Running { connect: None };
-            let (partition, opcode) = (pending.partition, pending.opcode);
-            self.partitions[partition].running += 1;
+            let opcode = pending.opcode;
+            self.partitions[pending.partition].queue.begin(pending.peer.nid, pending.is_urgent);
             self.answer(now, id, Message::reply(Format::of(opcode), Status::OK));
         }
         for export in failed {

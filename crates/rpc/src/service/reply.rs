@@ -85,7 +85,7 @@ impl Server {
         part.stats.refuse(errno);
         if matches!(pending.stage, Stage::Queued(_)) {
             pending.stage = Stage::Running { connect: None };
-            part.running += 1;
+            part.queue.begin(pending.peer.nid, pending.is_urgent);
         }
         let (format, status) = (Format::of(pending.opcode), Status::failed(errno));
         let mut error = Message::error(format, status);
@@ -195,7 +195,7 @@ impl Server {
         let offset = if pending.reply_to.has_room { EARLY_LEN as u32 } else { 0 };
         let waited = now.since(pending.arrived);
         let part = &mut self.partitions[pending.partition];
-        part.running -= 1;
+        part.queue.end(pending.peer.nid, pending.is_urgent);
         // Peers choose operations: only known ones have numbers of their own.
         let is_known = Format::of(opcode).opcode == opcode;
         let counted = if is_known { opcode } else { Opcode(0) };

@@ -48,7 +48,6 @@ pub(super) struct Partition {
     pub(super) config: PartitionConfig,
     pub(super) queue: Queue,
     pub(super) shares: Shares,
-    pub(super) running: u32,
     /// Seconds from the arrival of a request to its reply.
     pub(super) estimate: Estimate,
     pub(super) stats: Stats,
@@ -79,6 +78,8 @@ pub(super) struct Pending {
     pub(super) connection_count: u32,
     /// Its length in bytes.
     pub(super) len: u32,
+    /// Its class in the queue.
+    pub(super) is_urgent: bool,
     pub(super) arrived: Time,
     pub(super) deadline: Time,
     pub(super) reply_to: ReplyTo,
@@ -298,9 +299,8 @@ impl Server {
 impl Partition {
     fn new(config: PartitionConfig, limits: Limits) -> Self {
         Self {
-            queue: Queue::default(),
+            queue: Queue::new(config.running_max),
             shares: Shares::new(config.bounds),
-            running: 0,
             estimate: Estimate::new(limits, 0),
             stats: Stats::default(),
             config,
