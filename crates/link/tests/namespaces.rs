@@ -175,8 +175,12 @@ fn programs_end_with_their_site() {
     let scripts = ["trap 'exit 7' HUP", "trap '' HUP"];
     let mut children = scripts.map(|trap| {
         let script = format!("{trap}; echo ready; while :; do sleep 0.01; done");
-        let mut command = sites.command(1, "sh".as_ref());
-        command.args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::null());
+        // A shell cannot trap a signal that its parents ignored, as nohup does.
+        let mut command = sites.command(1, "env".as_ref());
+        command
+            .args(["--default-signal=HUP", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
         child
