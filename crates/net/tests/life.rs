@@ -32,7 +32,7 @@ fn alone() -> impl Drop {
 fn a_thousand_connections_leave_nothing_behind() {
     const PEERS: usize = 340;
     let _guard = alone();
-    let before = (descriptors(), io_threads());
+    let before = at_rest();
     let at_first = resident();
     let runtime = Runtime::new(Some(2)).unwrap();
     let hub = Host::start(&runtime);
@@ -64,7 +64,7 @@ fn a_thousand_connections_leave_nothing_behind() {
 fn a_node_stops_in_the_middle_of_traffic() {
     let _guard = alone();
     for round in 0..5 {
-        let before = (descriptors(), io_threads());
+        let before = at_rest();
         let runtime = Runtime::new(Some(2)).unwrap();
         let (a, b) = (Host::start(&runtime), Host::start(&runtime));
         let (acks, stopping) = storm(&a, &b, 1 << 18);
@@ -291,7 +291,7 @@ fn a_handler_may_not_wait_for_the_node() {
 #[test]
 fn a_handler_may_close_its_service_and_stop_its_node() {
     let _guard = alone();
-    let before = (descriptors(), io_threads());
+    let before = at_rest();
     let runtime = Runtime::new(Some(2)).unwrap();
     let (a, b) = (Host::start(&runtime), Host::start(&runtime));
     let sink = Buffer::new(8);
@@ -357,10 +357,22 @@ fn io_threads() -> usize {
     names.filter(|name| name.starts_with("fulmar-io")).count()
 }
 
-/// Waits until the process has the descriptors and I/O threads that it had before. A thread that was
-/// joined is listed by the kernel for another moment.
-fn nothing_left_since(before: (usize, usize)) {
-    eventually("what was there before, and no more", || (descriptors(), io_threads()) == before);
+/// Returns how many descriptors the process has when no node runs. A thread of an earlier test that
+/// was joined is listed by the kernel for another moment.
+fn at_rest() -> usize {
+    eventually("no I/O threads", || io_threads() == 0);
+    descriptors()
+}
+
+/// Waits until there are no I/O threads, and no more descriptors than before.
+#[track_caller]
+fn nothing_left_since(before: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while io_threads() > 0 || descriptors() > before {
+        let left = (io_threads(), descriptors());
+        assert!(Instant::now() < deadline, "I/O threads, descriptors: {left:?}, {before} before");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Returns how many bytes of memory the process has.
