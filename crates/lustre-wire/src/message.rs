@@ -1,7 +1,8 @@
 //! RPC messages: a container, the RPC body, and the buffers of the operation.
 //!
-//! A [`Container`] is what is on the wire. [`Message`] is one without protection, whose first buffer
-//! is a [`Body`]. Messages of the flavor plain contain another message ([`Plain`]).
+//! A [`Container`] is what is on the wire. The first buffer of a [`Message`] is a [`Body`]. In the
+//! flavor plain a container has such a message in it, and is wrapped and unwrapped here: only the
+//! [`Flavor`] of a message tells the difference.
 //!
 //! The other buffers have names: the fields of a [`Format`]. A ping has none:
 //!
@@ -73,8 +74,10 @@ use fulmar_wire::{DecodeError, Field, Order, Reader, Writer};
 
 pub use body::{Body, ConnectOpFlags, Job, Kind, MessageFlags};
 pub use container::{Container, Head, HeaderFlags, len_with};
-pub use flavor::{Flavor, Part, Policy};
-pub use plain::{BulkHash, Plain, User};
+pub use flavor::{Flavor, HashKind, Part, Policy};
+pub use plain::{BulkHash, User};
+
+use plain::Plain;
 
 use crate::format::Format;
 use crate::{Opcode, Status};
@@ -88,6 +91,10 @@ pub struct Message<'a> {
     pub order: Order,
     /// What every message contains.
     pub body: Body,
+    /// In the flavor plain, the user of a request.
+    pub user: Option<Box<User>>,
+    /// In the flavor plain, how bulk data are protected.
+    pub bulk: Option<BulkHash>,
     /// Which buffers follow. That of a reply depends on its request: [`Message::answering`].
     format: &'static Format,
     /// The buffers after the body.
@@ -99,16 +106,23 @@ pub struct Message<'a> {
 pub const EARLY_LEN: usize = 224;
 
 impl<'a> Message<'a> {
-    /// Decodes a message of the policy null.
+    /// Decodes a message of the policies null and plain.
     ///
     /// # Errors
-    /// If the message is not valid, or is protected: it is then a [`Container`] to unwrap.
-    /// Spec: ptlrpc-ldlm-mgs §4.2.
+    /// If the message is not valid, or is protected in another way.
+    /// Spec: ptlrpc-ldlm-mgs §4.2, §9.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let Container { head, order, mut buffers } = Container::decode(bytes)?;
-        if head.flavor.policy() != Policy::NULL {
-            return Err(DecodeError::Range { field: "flavor", got: head.flavor.0.into() });
+        let container = Container::decode(bytes)?;
+        let flavor = container.head.flavor;
+        match flavor.policy() {
+            Policy::NULL => Self::of(container),
+            Policy::PLAIN => Self::unwrap(Plain::of(container)?),
+            _ => Err(DecodeError::Range { field: "flavor", got: flavor.0.into() }),
         }
+    }
+
+    fn of(container: Container<'a>) -> Result<Self, DecodeError> {
+        let Container { head, order, mut buffers } = container;
         // A container has at least one buffer.
         let first = buffers.remove(0);
         let body = Body::read(&mut Reader::new(&first, order), "body")?;
@@ -116,16 +130,17 @@ impl<'a> Message<'a> {
             Kind::REQUEST => Format::of_request(body.opcode, &buffers, order),
             _ => Format::of(body.opcode),
         };
-        Ok(Self { head, order, body, format, buffers })
+        Ok(Self { head, order, body, user: None, bulk: None, format, buffers })
     }
 
-    /// Returns the message as a container.
-    pub fn container(&self) -> Container<'_> {
-        let mut body = Vec::with_capacity(Body::LEN);
-        self.body.write(&mut Writer::new(&mut body, self.order));
-        let rest = self.buffers.iter().map(|buffer| Cow::Borrowed(buffer.as_ref()));
-        let buffers = std::iter::once(Cow::Owned(body)).chain(rest).collect();
-        Container { head: self.head, order: self.order, buffers }
+    fn unwrap(plain: Plain<'a>) -> Result<Self, DecodeError> {
+        let Plain { flavor, checksum, message, user, bulk } = plain;
+        let Cow::Borrowed(bytes) = message else { unreachable!("it was decoded from bytes") };
+        let mut message = Self::of(Container::decode(bytes)?)?;
+        (message.head.flavor, message.head.checksum) = (flavor, checksum);
+        message.user = user.map(|user| Box::new(user.into_owned()));
+        message.bulk = bulk;
+        Ok(message)
     }
 
     /// Appends the encoded message.
@@ -136,6 +151,27 @@ impl<'a> Message<'a> {
     /// Appends the message with other words and another body: each transmission of a request has its
     /// own.
     pub fn encode_as(&self, head: &Head, body: &Body, out: &mut Vec<u8>) {
+        if head.flavor.policy() != Policy::PLAIN {
+            return self.encode_bare(head, body, out);
+        }
+        let plain = Plain {
+            flavor: head.flavor,
+            checksum: head.checksum,
+            message: self.inside(head, body).into(),
+            user: self.user.as_deref().map(Cow::Borrowed),
+            bulk: self.bulk,
+        };
+        plain.wrap().encode(out);
+    }
+
+    /// Returns the message that is inside one of the flavor plain.
+    fn inside(&self, head: &Head, body: &Body) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode_bare(&Head { flavor: Flavor::NULL, checksum: 0, ..*head }, body, &mut bytes);
+        bytes
+    }
+
+    fn encode_bare(&self, head: &Head, body: &Body, out: &mut Vec<u8>) {
         let buffers = self.buffers.iter().map(AsRef::as_ref);
         let lens = std::iter::once(body.encoded_len()).chain(buffers.clone().map(<[u8]>::len));
         out.reserve(container::len_of(lens.clone()));
@@ -155,28 +191,38 @@ impl<'a> Message<'a> {
     /// Copies what is borrowed.
     pub fn into_owned(self) -> Message<'static> {
         let buffers = self.buffers.into_iter().map(|buffer| Cow::Owned(buffer.into_owned()));
-        let Self { head, order, body, format, .. } = self;
-        Message { head, order, body, format, buffers: buffers.collect() }
+        let Self { head, order, body, user, bulk, format, .. } = self;
+        Message { head, order, body, user, bulk, format, buffers: buffers.collect() }
     }
 
-    /// Returns an early reply to a request for `opcode`: the server wants `timeout` seconds since the
-    /// request arrived, of which `elapsed` have passed. Spec: ptlrpc-ldlm-mgs §7.4.
-    pub fn early_reply(opcode: Opcode, timeout: u32, elapsed: u32) -> Self {
-        let body = Body { timeout, service_time: elapsed, ..Body::reply(opcode, Status::OK) };
-        let head = Head { checksum: checksum(&body, Order::Little), ..Head::default() };
-        let format = Format::of(opcode);
-        Self { head, order: Order::Little, body, format, buffers: Vec::new() }
+    /// Returns an early reply to a request for `opcode` of this flavor: the server wants `timeout`
+    /// seconds since the request arrived, of which `elapsed` have passed.
+    /// Spec: ptlrpc-ldlm-mgs §7.4.
+    pub fn early_reply(flavor: Flavor, opcode: Opcode, timeout: u32, elapsed: u32) -> Self {
+        let mut early = Self::reply(Format::of(opcode), Status::OK);
+        early.buffers.clear();
+        (early.body.timeout, early.body.service_time) = (timeout, elapsed);
+        early.head.flavor = flavor;
+        early.head.checksum = early.early_checksum();
+        early
     }
 
     /// Returns whether the checksum is that of an early reply.
     pub fn has_early_checksum(&self) -> bool {
-        self.head.checksum == checksum(&self.body, self.order)
+        self.head.checksum == self.early_checksum()
     }
-}
 
-/// Returns the checksum of an early reply: CRC-32 of its body, without the inversion at the end.
-fn checksum(body: &Body, order: Order) -> u32 {
-    let mut bytes = Vec::with_capacity(Body::LEN);
-    body.write(&mut Writer::new(&mut bytes, order));
-    !crc32fast::hash(&bytes)
+    /// Returns the checksum of an early reply: CRC-32 of its body, or of what is wrapped, without the
+    /// inversion at the end.
+    fn early_checksum(&self) -> u32 {
+        let bytes = match self.head.flavor.policy() {
+            Policy::PLAIN => self.inside(&self.head, &self.body),
+            _ => {
+                let mut bytes = Vec::with_capacity(Body::LEN);
+                self.body.write(&mut Writer::new(&mut bytes, self.order));
+                bytes
+            }
+        };
+        !crc32fast::hash(&bytes)
+    }
 }

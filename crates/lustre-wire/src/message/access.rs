@@ -29,7 +29,8 @@ impl<'a> Message<'a> {
 
     fn new(body: Body, format: &'static Format) -> Self {
         let head = Head::default();
-        Self { head, order: Order::Little, body, format, buffers: Vec::new() }
+        let order = Order::Little;
+        Self { head, order, body, user: None, bulk: None, format, buffers: Vec::new() }
     }
 
     /// Sets the format of a received reply: that of its request.
@@ -117,6 +118,12 @@ impl Serialize for Message<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("head", &self.head)?;
         map.serialize_entry("body", &self.body)?;
+        if let Some(user) = &self.user {
+            map.serialize_entry("user", user)?;
+        }
+        if let Some(bulk) = &self.bulk {
+            map.serialize_entry("bulk", bulk)?;
+        }
         for (place, (field, bytes)) in self.buffers().enumerate() {
             match field {
                 _ if bytes.is_empty() => {}

@@ -8,11 +8,19 @@ use crate::serial::as_text;
 
 /// How a message is protected, and the part of the file system that sent it.
 /// Spec: ptlrpc-ldlm-mgs §9.1.
+///
+/// Messages of the policy null have the part in the bits 24 to 31 of the word. Those of the policy
+/// plain have the part, and the algorithm of the hash of bulk data, in a header of their own: the
+/// word has them in the bits 24 to 31 and 20 to 23 only in memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flavor(pub u32);
 
-/// The bits of a flavor without the part.
+/// The bits of a flavor without the part and the algorithm.
 const FLAVOR: u32 = 0x000f_ffff;
+/// Where the algorithm is, and its bits.
+const HASH: (u32, u32) = (20, 0xf);
+/// The bits of the service for bulk data.
+const BULK_SERVICE: u32 = 0x000f_0000;
 
 macro_rules! flavors {
     ($($name:ident = $word:literal $text:literal),+ $(,)?) => {
@@ -21,7 +29,7 @@ macro_rules! flavors {
 
             /// Returns the name of the flavor in the configuration, without the part.
             pub fn name(self) -> Option<&'static str> {
-                match self.without_part() { $( Self::$name => Some($text), )+ _ => None }
+                match self.word() { $( Self::$name => Some($text), )+ _ => None }
             }
         }
     };
@@ -30,6 +38,7 @@ macro_rules! flavors {
 flavors! {
     NULL = 0 "null",
     PLAIN = 0x2_1001 "plain",
+    PLAIN_WITHOUT_HASH = 0x1001 "plain-hash:null",
     GSSNULL = 0x2 "gssnull",
     KRB5N = 0x12 "krb5n",
     KRB5A = 0x112 "krb5a",
@@ -45,7 +54,7 @@ impl Flavor {
     /// Returns the flavor of a message from `part`.
     #[must_use]
     pub fn from_part(self, part: Part) -> Self {
-        Self(self.0 & FLAVOR | u32::from(part.0) << 24)
+        Self(self.0 & 0x00ff_ffff | u32::from(part.0) << 24)
     }
 
     /// Returns the policy: the layout of the message.
@@ -58,8 +67,65 @@ impl Flavor {
         Part((self.0 >> 24) as u8)
     }
 
-    fn without_part(self) -> Self {
+    /// Returns the flavor plain with an algorithm for the hash of bulk data. Without one they have
+    /// none: `plain-hash:null`.
+    pub fn plain(hash: HashKind) -> Self {
+        match hash {
+            HashKind::NULL => Self(Self::PLAIN.0 & !BULK_SERVICE),
+            _ => Self::PLAIN.with_hash(hash),
+        }
+    }
+
+    /// Returns the algorithm of the hash of bulk data in the policy plain.
+    pub fn hash(self) -> HashKind {
+        HashKind((self.0 >> HASH.0 & HASH.1) as u8)
+    }
+
+    /// Returns whether messages with bulk data say how those are protected.
+    pub fn has_bulk(self) -> bool {
+        self.policy() == Policy::PLAIN && self.0 & BULK_SERVICE != 0
+    }
+
+    /// Returns the flavor of a reply to a request of this one: it has no part.
+    #[must_use]
+    pub fn of_reply(self) -> Self {
+        match self.policy() {
+            Policy::NULL => Self::NULL,
+            _ => self.from_part(Part::CLIENT),
+        }
+    }
+
+    /// Returns the word without the part and the algorithm.
+    #[must_use]
+    pub fn word(self) -> Self {
         Self(self.0 & FLAVOR)
+    }
+
+    pub(super) fn with_hash(self, hash: HashKind) -> Self {
+        Self(self.0 | (u32::from(hash.0) & HASH.1) << HASH.0)
+    }
+}
+
+wire_enum! {
+    /// An algorithm of the hash of bulk data.
+    #[doc(alias = "BULK_HASH_ALG")]
+    pub struct HashKind(u8) {
+        /// There is no hash.
+        NULL = 0,
+        /// Adler-32.
+        ADLER32 = 1,
+        /// CRC-32.
+        CRC32 = 2,
+        /// MD5, of which the first 8 bytes are sent, as of those that follow.
+        MD5 = 3,
+        /// SHA-1.
+        SHA1 = 4,
+        /// SHA-256.
+        SHA256 = 5,
+        /// SHA-384.
+        SHA384 = 6,
+        /// SHA-512.
+        SHA512 = 7,
     }
 }
 

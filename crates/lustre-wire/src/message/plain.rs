@@ -5,21 +5,49 @@ use std::borrow::Cow;
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_flags, wire_struct};
 use serde::Serialize;
 
-use super::{Container, Flavor, Head, Part, Policy};
+use super::{Container, EARLY_LEN, Flavor, HashKind, Head, Part, Policy, len_with};
 
 /// A message that is wrapped in the flavor plain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain<'a> {
-    /// The part of the file system that sent it.
-    pub part: Part,
-    /// The algorithm of the hash of bulk data.
-    pub bulk_hash: u8,
+pub(super) struct Plain<'a> {
+    /// The flavor, with the part that sent it and the algorithm of the hash of bulk data.
+    pub(super) flavor: Flavor,
+    /// The checksum of an early reply, else 0.
+    pub(super) checksum: u32,
     /// The message inside, encoded.
-    pub message: Cow<'a, [u8]>,
+    pub(super) message: Cow<'a, [u8]>,
     /// The user of a request.
-    pub user: Option<User>,
+    pub(super) user: Option<Cow<'a, User>>,
     /// The hash of the bulk data.
-    pub bulk: Option<BulkHash>,
+    pub(super) bulk: Option<BulkHash>,
+}
+
+impl Flavor {
+    /// Returns the length of an early reply.
+    pub fn early_len(self) -> usize {
+        match self.policy() {
+            Policy::PLAIN => len_with(&[8, EARLY_LEN, 0, 0]),
+            _ => EARLY_LEN,
+        }
+    }
+
+    /// Returns where the reply begins in memory that has room for an early one before it. In the
+    /// flavor plain it may overwrite the end of that. Spec: ptlrpc-ldlm-mgs §7.3, §9.3.
+    pub fn reply_offset(self) -> usize {
+        match self.policy() {
+            Policy::PLAIN => len_with(&[0, EARLY_LEN, 0, 0]),
+            _ => EARLY_LEN,
+        }
+    }
+
+    /// Returns the length of a message of `len` bytes when it is wrapped: at most, for some have no
+    /// bulk data.
+    pub fn wrapped_len(self, len: usize) -> usize {
+        match self.policy() {
+            Policy::PLAIN => len_with(&[8, len, 0, 16]),
+            _ => len,
+        }
+    }
 }
 
 wire_flags! {
@@ -49,9 +77,9 @@ wire_struct! {
     pub struct BulkHash {
         /// 0.
         pub version: u8,
-        /// The algorithm.
+        /// 0: the type of the flavor.
         pub kind: u8,
-        /// The service.
+        /// The service: 0 none, 2 integrity.
         pub service: u8,
         /// 1 if the hash is wrong.
         pub flags: u8,
@@ -66,12 +94,9 @@ impl<'a> Plain<'a> {
     /// Takes a container of the flavor plain apart.
     ///
     /// # Errors
-    /// If the flavor is another one, or a buffer is not valid.
-    pub fn of(container: Container<'a>) -> Result<Self, DecodeError> {
+    /// If a buffer is not valid.
+    pub(super) fn of(container: Container<'a>) -> Result<Self, DecodeError> {
         let Container { head, order, buffers } = container;
-        if head.flavor.policy() != Policy::PLAIN {
-            return Err(DecodeError::Range { field: "flavor", got: head.flavor.0.into() });
-        }
         let mut buffers = buffers.into_iter();
         let mut next = || buffers.next().unwrap_or_default();
         let (header, message, user, bulk) = (next(), next(), next(), next());
@@ -83,19 +108,26 @@ impl<'a> Plain<'a> {
         let flags = PlainFlags::read(&mut r, "plain.flags")?;
         let has_user = flags.has(PlainFlags::USER);
         let has_bulk = flags.has(PlainFlags::BULK);
+        let part = Part::read(&mut r, "plain.part")?;
+        let hash = HashKind::read(&mut r, "plain.bulk_hash")?;
+        if hash.name().is_none() {
+            return Err(DecodeError::Range { field: "plain.bulk_hash", got: hash.0.into() });
+        }
+        r.take("plain.padding", 4)?;
         Ok(Self {
-            part: Field::read(&mut r, "plain.part")?,
-            bulk_hash: r.u8("plain.bulk_hash")?,
+            flavor: head.flavor.word().with_hash(hash).from_part(part),
+            checksum: head.checksum,
             message,
-            user: has_user.then(|| User::decode(&user, order)).transpose()?,
-            bulk: has_bulk
+            user: has_user.then(|| User::decode(&user, order)).transpose()?.map(Cow::Owned),
+            // Where there are no bulk data after all, there is no hash.
+            bulk: (has_bulk && !bulk.is_empty())
                 .then(|| Field::read(&mut Reader::new(&bulk, order), "plain.bulk"))
                 .transpose()?,
         })
     }
 
-    /// Puts the parts into a container, whose checksum is that of the message for an early reply.
-    pub fn wrap(self) -> Container<'a> {
+    /// Puts the parts into a container.
+    pub(super) fn wrap(self) -> Container<'a> {
         let mut flags = PlainFlags::NONE;
         let [mut header, mut user, mut bulk] = [const { Vec::new() }; 3];
         if let Some(value) = self.user {
@@ -106,10 +138,36 @@ impl<'a> Plain<'a> {
             flags = flags.with(PlainFlags::BULK);
             value.write(&mut Writer::new(&mut bulk, Order::Little));
         }
-        header.extend([0, flags.0, self.part.0, self.bulk_hash, 0, 0, 0, 0]);
+        header.extend([0, flags.0, self.flavor.part().0, self.flavor.hash().0, 0, 0, 0, 0]);
         let buffers = vec![header.into(), self.message, user.into(), bulk.into()];
-        let head = Head { flavor: Flavor::PLAIN, ..Head::default() };
+        let head = Head { flavor: self.flavor.word(), checksum: self.checksum, ..Head::default() };
         Container { head, order: Order::Little, buffers }
+    }
+}
+
+impl BulkHash {
+    /// The service integrity, without a hash.
+    pub const INTEGRITY: Self =
+        Self { version: 0, kind: 0, service: 2, flags: 0, len: 0, hash: [0; 8] };
+
+    /// Returns the hash of data in parts, if the algorithm is supported: a checksum of 32 bits.
+    pub fn of<'a>(kind: HashKind, parts: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
+        let checksum = match kind {
+            HashKind::ADLER32 => {
+                let mut adler = adler2::Adler32::new();
+                parts.into_iter().for_each(|part| adler.write_slice(part));
+                adler.checksum()
+            }
+            HashKind::CRC32 => {
+                let mut crc = crc32fast::Hasher::new();
+                parts.into_iter().for_each(|part| crc.update(part));
+                !crc.finalize()
+            }
+            _ => return None,
+        };
+        let mut hash = [0; 8];
+        hash[..4].copy_from_slice(&checksum.to_le_bytes());
+        Some(Self { hash, ..Self::INTEGRITY })
     }
 }
 

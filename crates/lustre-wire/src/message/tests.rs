@@ -64,7 +64,7 @@ fn a_message_that_breaks_a_limit_is_an_error() {
     let range = |field, got| DecodeError::Range { field, got };
     assert_eq!(with(0, 0), range("message.buffer_count", 0));
     assert_eq!(with(0, 33), range("message.buffer_count", 33));
-    assert_eq!(with(4, 0x2_1001), range("flavor", 0x2_1001));
+    assert_eq!(with(4, 0x2_0222), range("flavor", 0x2_0222));
     assert_eq!(with(8, 0x0bd0_0bd0), DecodeError::Magic { got: 0x0bd0_0bd0 });
     assert_eq!(with(32, u32::MAX), range("message.lengths", u32::MAX.into()));
     assert_eq!(with(32, 1000 << 10), range("message.lengths", 1000 << 10));
@@ -80,31 +80,65 @@ fn bytes_after_a_message_are_ignored() {
 }
 
 #[test]
-fn an_early_reply_has_the_checksum_of_its_body() {
-    let mut message = Message::early_reply(Opcode::OBD_PING, 36, 6);
-    let mut bytes = Vec::new();
-    message.encode(&mut bytes);
-    assert_eq!(bytes.len(), EARLY_LEN);
-    assert!(Message::decode(&bytes).unwrap().has_early_checksum());
-    message.body.timeout += 1;
-    assert!(!message.has_early_checksum());
+fn the_flavor_plain_wraps_a_message() {
+    let bare = Message::decode(&ping()).unwrap().into_owned();
+    let user = User { ids: [1, 2, 3, 4], capabilities: 5, groups: vec![6, 7] };
+    let bulk = BulkHash { service: 2, len: 4096, hash: [9; 8], ..BulkHash::default() };
+    for (user, bulk) in [(None, None), (Some(Box::new(user)), Some(bulk))] {
+        let mut message = Message { user, bulk, ..bare.clone() };
+        message.head.flavor = Flavor::plain(HashKind::CRC32).from_part(Part::MDT);
+        let bytes = message.to_bytes();
+        let container = Container::decode(&bytes).unwrap();
+        assert_eq!((container.head.flavor, container.buffers.len()), (Flavor::PLAIN, 4));
+        assert_eq!(container.head.reply_room, 0);
+        assert_eq!(&container.buffers[0][..4], [0, if bulk.is_some() { 3 } else { 0 }, 1, 2]);
+        assert_eq!(container.buffers[1], ping());
+        assert_eq!(Message::decode(&bytes), Ok(message));
+    }
+    let lens =
+        |flavor: Flavor| (flavor.reply_offset(), flavor.early_len(), flavor.wrapped_len(224));
+    assert_eq!(lens(Flavor::NULL), (224, 224, 224));
+    assert_eq!(lens(Flavor::PLAIN), (272, 280, 296));
 }
 
 #[test]
-fn the_flavor_plain_wraps_a_message() {
-    let user = User { ids: [1, 2, 3, 4], capabilities: 5, groups: vec![6, 7] };
-    let bulk = BulkHash { kind: 2, len: 4096, hash: [9; 8], ..BulkHash::default() };
-    let message: Cow<'_, [u8]> = Cow::Owned(ping());
-    for (user, bulk) in [(None, None), (Some(user), Some(bulk))] {
-        let plain = Plain { part: Part::MDT, bulk_hash: 2, message: message.clone(), user, bulk };
-        let mut bytes = Vec::new();
-        plain.clone().wrap().encode(&mut bytes);
-        let again = Plain::of(Container::decode(&bytes).unwrap()).unwrap();
-        assert_eq!(again, plain);
-        assert!(Message::decode(&again.message).is_ok());
+fn a_wrapped_message_must_be_a_valid_one() {
+    let mut message = Message::decode(&ping()).unwrap().into_owned();
+    message.head.flavor = Flavor::PLAIN;
+    let bytes = message.to_bytes();
+    let change = |place: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[place] = value;
+        Message::decode(&bytes).map(Message::into_owned)
+    };
+    // The version, the algorithm, the magic number of the message inside, a user that is missing.
+    for (place, value) in [(48, 1), (51, 8), (48 + 8 + 8, 0), (49, 1)] {
+        assert!(change(place, value).is_err(), "{place}");
     }
-    assert_eq!(len_with(&[8, 224, 0, 0]), 280);
-    assert!(Plain::of(Container::decode(&ping()).unwrap()).is_err());
+    assert!(change(49, 0).is_ok());
+    // Plain in plain, and the flavors of GSS.
+    let mut twice = Container::decode(&bytes).unwrap();
+    twice.buffers[1] = bytes.clone().into();
+    let mut out = Vec::new();
+    twice.encode(&mut out);
+    assert!(Message::decode(&out).is_err());
+    assert!(change(4, 2).is_err());
+}
+
+#[test]
+fn an_early_reply_has_a_checksum_in_either_flavor() {
+    for flavor in [Flavor::NULL, Flavor::PLAIN] {
+        let early = Message::early_reply(flavor, Opcode::OBD_PING, 30, 6);
+        let bytes = early.to_bytes();
+        assert_eq!(bytes.len(), flavor.early_len());
+        let decoded = Message::decode(&bytes).unwrap();
+        assert!(decoded.has_early_checksum());
+        let mut damaged = decoded.clone();
+        damaged.body.timeout = 600;
+        assert!(!damaged.has_early_checksum());
+        let reply = Message::reply(Format::of(Opcode::OBD_PING), Status::OK);
+        assert!(!reply.has_early_checksum());
+    }
 }
 
 /// Values for any word.
@@ -156,16 +190,19 @@ proptest! {
     #[test]
     fn damaged_messages_do_not_panic(
         damage in proptest::collection::vec((0usize..224, any::<u8>()), 0..6),
-        len in 0usize..=224,
+        len in 0usize..=296,
+        is_wrapped in any::<bool>(),
     ) {
         let mut bytes = ping();
+        if is_wrapped {
+            let mut message = Message::decode(&bytes).unwrap().into_owned();
+            message.head.flavor = Flavor::PLAIN;
+            bytes = message.to_bytes();
+        }
         for (at, byte) in damage {
             bytes[at] = byte;
         }
         bytes.truncate(len);
-        if let Ok(container) = Container::decode(&bytes) {
-            let _ = Plain::of(container);
-        }
         let _ = Message::decode(&bytes);
     }
 }

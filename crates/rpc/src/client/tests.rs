@@ -5,6 +5,7 @@ mod bulk;
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{self, CONNECT_DATA};
+use fulmar_lustre_wire::message::Flavor;
 use fulmar_lustre_wire::{Handle, Status, Uuid, portal};
 
 use super::*;
@@ -123,7 +124,11 @@ fn a_reply_ends_a_request_and_frees_its_memory() {
     // An early reply leaves as much as a reply may need; a reply leaves less, and ends it.
     assert!(posts.reply.options.has(MdOptions::MAX_SIZE));
     assert_eq!((posts.reply.len, posts.reply.max_size), (224 + 224, 224));
-    posts.reply(&mut client, 0, &Message::early_reply(format::PING.opcode, 30, 6).to_bytes());
+    posts.reply(
+        &mut client,
+        0,
+        &Message::early_reply(Flavor::NULL, format::PING.opcode, 30, 6).to_bytes(),
+    );
     assert_eq!(client.poll_output(), None);
     let reply = Message::reply(&format::PING, Status::OK);
     posts.reply(&mut client, 224, &reply.to_bytes());

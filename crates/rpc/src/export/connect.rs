@@ -5,7 +5,7 @@ use fulmar_base::Errno;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, Release};
 use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECT_DATA, CONNECTION};
-use fulmar_lustre_wire::message::{ConnectOpFlags, Message};
+use fulmar_lustre_wire::message::{ConnectOpFlags, Flavor, Message};
 use fulmar_lustre_wire::{Handle, Uuid};
 
 use super::Export;
@@ -17,6 +17,8 @@ pub struct Connect {
     pub client: Uuid,
     /// The client's node: the primary NID.
     pub peer: ProcessId,
+    /// How the client protects its messages.
+    pub flavor: Flavor,
     /// The client's handle for the connection.
     pub connection: Handle,
     /// The export that the client has, if any.
@@ -64,7 +66,8 @@ impl Connect {
         let body = &request.body;
         let (count, op_flags) = (body.connection_count, body.connect_flags);
         let (handle, estimate) = (body.handle, body.service_time);
-        Ok(Self { client, peer, connection, handle, count, op_flags, estimate, asked })
+        let flavor = request.head.flavor;
+        Ok(Self { client, peer, flavor, connection, handle, count, op_flags, estimate, asked })
     }
 
     /// Checks what does not depend on exports.

@@ -4,6 +4,7 @@
 use fulmar_base::Time;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::ConnectData;
+use fulmar_lustre_wire::message::Flavor;
 use fulmar_lustre_wire::{Handle, Uuid};
 
 use super::{Export, Exports, TargetId};
@@ -17,6 +18,7 @@ impl Exports {
         target: TargetId,
         connection: Handle,
         server: ProcessId,
+        flavor: Flavor,
         granted: &ConnectData,
     ) {
         self.remove(connection);
@@ -24,6 +26,7 @@ impl Exports {
         let client = Uuid::new(&connection.to_string()).unwrap_or_default();
         let export = Export {
             connection,
+            flavor,
             flags: granted.flags,
             flags2: granted.flags2,
             is_import: true,

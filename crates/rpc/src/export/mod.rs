@@ -24,6 +24,7 @@ mod tests;
 use fulmar_base::Time;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
+use fulmar_lustre_wire::message::Flavor;
 use fulmar_lustre_wire::{Handle, Uuid};
 
 pub use connect::{Admission, Connect};
@@ -47,6 +48,8 @@ pub struct Export {
     pub connection: Handle,
     /// The client's node: the primary NID.
     pub peer: ProcessId,
+    /// How messages of the connection are protected.
+    pub flavor: Flavor,
     /// What was granted.
     pub flags: ConnectFlags,
     /// More of what was granted.
@@ -77,6 +80,7 @@ impl Export {
             client,
             connection: Handle::NONE,
             peer,
+            flavor: Flavor::NULL,
             flags: ConnectFlags::NONE,
             flags2: ConnectFlags2::default(),
             connection_count: 0,

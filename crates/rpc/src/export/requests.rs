@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::connect::ConnectFlags2;
-use fulmar_lustre_wire::message::{Body, MessageFlags};
+use fulmar_lustre_wire::message::{Body, Flavor, MessageFlags};
 
 use super::{Export, Seen};
 
@@ -22,6 +22,11 @@ pub enum Verdict {
 }
 
 impl Export {
+    /// Returns whether a message is protected as the connection is.
+    pub fn has_flavor(&self, flavor: Flavor) -> bool {
+        self.flavor.word() == flavor.word()
+    }
+
     /// Notes that a request came, of whatever kind.
     pub fn heard(&mut self, now: Time) {
         self.last_request = now;
@@ -80,28 +85,18 @@ impl Export {
 #[cfg(test)]
 mod tests {
     use fulmar_lustre_wire::Opcode;
-    use fulmar_lustre_wire::connect::ConnectFlags;
     use fulmar_lustre_wire::{Handle, Uuid};
 
-    use super::super::{Part, Replies, TargetId};
+    use super::super::TargetId;
     use super::*;
 
     fn export(flags2: ConnectFlags2) -> Export {
+        let peer = fulmar_lnet_wire::ProcessId::ANY;
         Export {
-            target: TargetId(0),
-            client: Uuid::default(),
             connection: Handle(1),
-            peer: fulmar_lnet_wire::ProcessId::ANY,
-            flags: ConnectFlags::NONE,
             flags2,
             connection_count: 1,
-            last_xid: 0,
-            last_request: Time::ZERO,
-            is_used: false,
-            part: Part::None,
-            is_connecting: false,
-            is_import: false,
-            replies: Replies::default(),
+            ..Export::new(Time::ZERO, TargetId(0), Uuid::default(), peer)
         }
     }
 

@@ -234,6 +234,7 @@ impl Exports {
         let old = std::mem::replace(&mut export.peer, connect.peer);
         export.connection_count = connect.count;
         export.connection = connect.connection;
+        export.flavor = connect.flavor;
         export.flags = granted.flags;
         export.flags2 = granted.flags2;
         export.last_xid = 0;

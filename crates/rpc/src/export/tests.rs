@@ -32,6 +32,7 @@ fn first(name: &str) -> Connect {
     Connect {
         client: uuid(name),
         peer: node(1),
+        flavor: Flavor::NULL,
         connection: Handle(77),
         handle: Handle::NONE,
         count: 1,

@@ -44,6 +44,9 @@ impl Import {
     /// Returns the body of an answer that grants the connection, and what it grants.
     fn granted_by(&self, arrival: Arrival<'_>) -> Result<(Body, ConnectData), Errno> {
         let reply = Message::decode(arrival.bytes).map_err(|_| Errno::EPROTO)?;
+        if reply.head.flavor.policy() != self.target.flavor.policy() {
+            return Err(Errno::EPROTO);
+        }
         let reply = reply.answering(self.target.kind.connect());
         if let Some(errno) = reply.body.status.errno() {
             return Err(errno);

@@ -25,8 +25,11 @@ impl Import {
         }
         let format = call.request.message.format();
         let reply = Message::decode(arrival.bytes).ok().map(|reply| reply.answering(format));
-        match reply.filter(|reply| reply.body.kind != Kind::REQUEST && reply.body.opcode == opcode)
-        {
+        let policy = self.target.flavor.policy();
+        match reply.filter(|reply| {
+            let is_reply = reply.body.kind != Kind::REQUEST && reply.body.opcode == opcode;
+            is_reply && reply.head.flavor.policy() == policy
+        }) {
             Some(reply) => self.handle_answer(now, xids, id, sent, Box::new(reply.into_owned())),
             None => {
                 self.end(id, Err(Errno::EPROTO));

@@ -9,7 +9,7 @@ use fulmar_lustre_wire::format::{
     CLIENT_UUID, CONNECT_DATA, CONNECTION, SELINUX_POLICY, TARGET_UUID,
 };
 use fulmar_lustre_wire::message::{
-    Body, ConnectOpFlags, EARLY_LEN, Head, HeaderFlags, Message, MessageFlags, len_with,
+    Body, BulkHash, ConnectOpFlags, Head, HeaderFlags, Message, MessageFlags, len_with,
 };
 use fulmar_lustre_wire::{Status, portal};
 
@@ -93,7 +93,10 @@ impl Import {
         let deadline = now + seconds(timeout + self.timeouts.network());
         self.replies.set(id, deadline);
         let mut bytes = Vec::new();
-        if let Some(call) = self.calls.get(id.0) {
+        if let Some(call) = self.calls.get_mut(id.0) {
+            if bulk.is_some() && head.flavor.has_bulk() {
+                call.request.message.bulk.get_or_insert(BulkHash::INTEGRITY);
+            }
             call.request.message.encode_as(&head, &body, &mut bytes);
         }
         self.emit(now, transmission, (portal, bits.xid), (bits.reply, room), bytes, bulk);
@@ -121,7 +124,7 @@ impl Import {
         self.sign(&mut message.head, &mut message.body);
         let len = len_with(&[Body::LEN, ConnectData::LEN + NEWER_DATA]);
         message.head.reply_room = len as u32;
-        let room = ReplyRoom { len, early: 0 };
+        let room = ReplyRoom { len: self.target.flavor.wrapped_len(len), early: 0 };
         message.body.timeout = CONNECT_TIMEOUT;
         message.body.service_time = estimate(self.timeouts.service(portal));
         if self.export.is_none() {
@@ -174,7 +177,7 @@ impl Import {
     /// Fills in the sender and the connection.
     fn sign(&self, head: &mut Head, body: &mut Body) {
         let sender = self.target.sender;
-        head.flavor = self.target.kind.flavor();
+        head.flavor = self.target.flavor.from_part(self.target.kind.part());
         body.handle = self.export;
         body.connection_count = self.connection_count;
         body.status = Status(sender.pid);
@@ -225,11 +228,13 @@ impl Import {
 pub(crate) fn expect_reply(head: &mut Head, len: usize, has_early: bool) -> ReplyRoom {
     head.reply_room = len as u32;
     head.flags = HeaderFlags::CKSUM_INCOMPAT18;
+    let len = head.flavor.wrapped_len(len);
     if !has_early {
         return ReplyRoom { len, early: 0 };
     }
     head.flags = head.flags | HeaderFlags::AT_SUPPORT;
-    ReplyRoom { len: len + EARLY_LEN, early: EARLY_LEN }
+    let early = head.flavor.early_len();
+    ReplyRoom { len: len + early, early }
 }
 
 /// What a request says about the progress of a recovery.

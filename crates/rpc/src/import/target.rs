@@ -57,11 +57,11 @@ impl TargetKind {
         }
     }
 
-    /// Returns the flavor of its requests: no protection, from this part of the file system.
-    pub(super) fn flavor(self) -> Flavor {
+    /// Returns the part of the file system that requests of it are from.
+    pub(super) fn part(self) -> Part {
         match self {
-            Self::Mgs => Flavor::NULL.from_part(Part::MGC),
-            Self::Mdt | Self::Ost | Self::Client => Flavor::NULL.from_part(Part::CLIENT),
+            Self::Mgs => Part::MGC,
+            Self::Mdt | Self::Ost | Self::Client => Part::CLIENT,
         }
     }
 
@@ -103,6 +103,8 @@ pub struct Target {
     pub nids: Vec<Nid>,
     /// What is requested of it.
     pub data: ConnectData,
+    /// How messages are protected. Spec: ptlrpc-ldlm-mgs §9.
+    pub flavor: Flavor,
     /// Whom requests are from.
     pub sender: Sender,
     /// The most requests in flight; further ones wait.
@@ -130,6 +132,7 @@ impl Target {
             connection: Handle::NONE,
             nids,
             data,
+            flavor: Flavor::NULL,
             sender: Sender::default(),
             in_flight_max: 8,
             modifying_max: 7,

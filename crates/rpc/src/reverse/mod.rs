@@ -25,7 +25,7 @@ use fulmar_lnet::{Event, EventKind, MdId, Op};
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::message::{Container, Message};
+use fulmar_lustre_wire::message::{Container, Flavor, Message, Part};
 
 use crate::export::Export;
 use crate::timeouts::{Limits, Timeouts};
@@ -90,6 +90,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 struct Client {
     to: ProcessId,
     connection: Handle,
+    flavor: Flavor,
     flags: ConnectFlags,
     flags2: ConnectFlags2,
     timeouts: Timeouts,
@@ -150,6 +151,7 @@ impl Reverse {
         let client = self.clients.entry(handle).or_insert_with(|| Client {
             to: export.peer,
             connection: export.connection,
+            flavor: export.flavor.from_part(Part::CLIENT),
             flags: export.flags,
             flags2: export.flags2,
             timeouts: Timeouts::new(limits),
@@ -181,6 +183,7 @@ impl Reverse {
     pub(crate) fn reconnected(&mut self, now: Time, handle: Handle, export: &Export) {
         let Some(client) = self.clients.get_mut(&handle) else { return };
         (client.to, client.connection) = (export.peer, export.connection);
+        client.flavor = export.flavor.from_part(Part::CLIENT);
         (client.flags, client.flags2) = (export.flags, export.flags2);
         let calls: Vec<CallId> = client.calls.values().copied().collect();
         for id in calls {

@@ -32,6 +32,7 @@ impl Reverse {
         let (xid, has_early) = (active.xid, client.flags.has(ConnectFlags::AT));
         let timeout = client.timeouts.service(portal::LDLM_CALLBACK_REQUEST);
         let mut message = active.call.message.clone();
+        message.head.flavor = client.flavor;
         let room = expect_reply(&mut message.head, active.call.reply_len, has_early);
         message.body.handle = client.connection;
         message.body.timeout = timeout;

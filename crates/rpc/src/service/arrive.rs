@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::Event;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::message::{HeaderFlags, Kind, Message, MessageFlags};
+use fulmar_lustre_wire::message::{BulkHash, HeaderFlags, Kind, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, portal};
 
 use super::queue::is_urgent;
@@ -121,6 +121,8 @@ impl Server {
             match_bits: if own_bits { body.match_bits } else { event.match_bits },
             bulk_bits: if has_bulk_bits { body.match_bits } else { event.match_bits },
             has_room: message.head.flags.has(HeaderFlags::AT_SUPPORT),
+            flavor: message.head.flavor.of_reply(),
+            bulk: message.bulk.map(|bulk| BulkHash { hash: [0; 8], ..bulk }),
         })
     }
 
@@ -138,6 +140,9 @@ impl Server {
             let Some(found) = self.exports.get_mut(handle) else { return Arrival::Queue };
             if found.is_outdated(body) {
                 return Arrival::Drop(Dropped::Outdated);
+            }
+            if !found.has_flavor(message.head.flavor) && !body.opcode.is_connect() {
+                return Arrival::Drop(Dropped::Flavor);
             }
             found.heard(now);
             let target = self.targets.get(found.target.0 as usize);

@@ -130,12 +130,14 @@ impl Server {
         let found =
             targets.find(|(_, target)| target.config.name == name || target.config.uuid == name);
         let (place, target) = found.ok_or(Errno::ENODEV)?;
+        let used = message.head.flavor.word();
         match target.state {
             TargetState::Stopping => Err(Errno::ENODEV),
             TargetState::Starting => Err(Errno::EAGAIN),
             TargetState::Open if target.config.kind.connect().opcode != message.body.opcode => {
                 Err(Errno::EOPNOTSUPP)
             }
+            TargetState::Open if target.flavor.is_some_and(|one| one != used) => Err(Errno::EACCES),
             TargetState::Open => Ok(TargetId(place as u32)),
         }
     }

@@ -4,6 +4,7 @@ use fulmar_base::Time;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::Handle;
 use fulmar_lustre_wire::connect::ConnectData;
+use fulmar_lustre_wire::message::Flavor;
 
 use super::server::Server;
 use crate::export::TargetId;
@@ -12,7 +13,7 @@ impl Server {
     /// Admits callbacks of the server that an import is connected to, at a target of the kind
     /// [`Client`](crate::import::TargetKind::Client). They name `connection`, the import's
     /// [`Target::connection`](crate::import::Target::connection), and are executed as requests whose
-    /// export it is. To be called each time that the import is connected, with what was granted.
+    /// export it is. To be called each time that the import is connected, with its flavor and what was granted.
     ///
     /// # Panics
     /// If the target is of another kind, or the handle is none.
@@ -22,11 +23,12 @@ impl Server {
         target: TargetId,
         connection: Handle,
         server: ProcessId,
+        flavor: Flavor,
         granted: &ConnectData,
     ) {
         let kind = self.targets[target.0 as usize].config.kind;
         assert!(kind.is_client() && !connection.is_none(), "{kind:?} has no callbacks");
-        self.exports.admit_server(now, target, connection, server, granted);
+        self.exports.admit_server(now, target, connection, server, flavor, granted);
     }
 
     /// Refuses callbacks that name `connection` from now on, with ENOTCONN: its import is closed.

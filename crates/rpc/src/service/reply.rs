@@ -7,10 +7,10 @@ use fulmar_base::{BufferId, Errno, Time};
 use fulmar_lnet::{Bound, Md, MdOptions, Memory, Op, Put, ServiceOutput};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
-use fulmar_lustre_wire::message::{ConnectOpFlags, EARLY_LEN, Kind, Message};
+use fulmar_lustre_wire::message::{ConnectOpFlags, Kind, Message};
 use fulmar_lustre_wire::{Opcode, Status};
 
-use super::server::{Connecting, REPLY, Server, Stage};
+use super::server::{Connecting, REPLY, ReplyTo, Server, Stage};
 use super::{Dropped, RequestId};
 use crate::import::TargetKind;
 use crate::timeouts::{EARLY_EXTRA, EARLY_MARGIN};
@@ -103,6 +103,7 @@ impl Server {
         }
         let Some(pending) = self.requests.get(id.0) else { return };
         let (xid, tag, opcode) = (pending.xid, pending.tag, pending.opcode);
+        pending.reply_to.protect(&mut reply);
         let elapsed = elapsed(now, pending.arrived);
         let is_replay = pending.recovers.is_some() && pending.transno != 0;
         let estimate = &mut self.partitions[pending.partition].estimate;
@@ -145,6 +146,7 @@ impl Server {
         let export = pending.export.and_then(|handle| self.exports.get(handle));
         let target = export.map(|export| &self.targets[export.target.0 as usize]);
         let mut reply = Message::decode(reply).expect("it was encoded here");
+        pending.reply_to.protect(&mut reply);
         reply.body.last_committed = target.map_or(0, |target| target.last_committed);
         self.send(now, id, reply.to_bytes().into());
     }
@@ -192,7 +194,8 @@ impl Server {
         let Some(pending) = self.requests.get_mut(id.0) else { return };
         pending.stage = Stage::Replying;
         let (export, xid, opcode) = (pending.export, pending.xid, pending.opcode);
-        let offset = if pending.reply_to.has_room { EARLY_LEN as u32 } else { 0 };
+        let ReplyTo { has_room, flavor, .. } = pending.reply_to;
+        let offset = if has_room { flavor.reply_offset() as u32 } else { 0 };
         let waited = now.since(pending.arrived);
         let part = &mut self.partitions[pending.partition];
         part.queue.end(pending.peer.nid, pending.is_urgent);
@@ -257,9 +260,19 @@ impl Server {
         pending.deadline = deadline;
         pending.has_early = true;
         part.stats.early += 1;
-        let early = Message::early_reply(pending.opcode, timeout, elapsed);
+        let flavor = pending.reply_to.flavor;
+        let early = Message::early_reply(flavor, pending.opcode, timeout, elapsed);
         self.early.set(id, deadline - EARLY_MARGIN);
         self.put(id, early.to_bytes().into(), 0, true);
+    }
+}
+
+impl ReplyTo {
+    /// Protects a reply as its request is. Where the request says how bulk data are protected, the
+    /// reply does too.
+    fn protect(&self, reply: &mut Message<'_>) {
+        reply.head.flavor = self.flavor;
+        reply.bulk = reply.bulk.or(self.bulk);
     }
 }
 

@@ -9,7 +9,7 @@ use fulmar_lnet::{
     ServiceOutput,
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{BulkHash, Flavor, Message};
 use fulmar_lustre_wire::{Handle, Opcode};
 
 use super::bulk::Transfers;
@@ -20,6 +20,7 @@ use super::shares::Shares;
 use super::{PartitionConfig, RequestId, ServerConfig, Stats, TargetConfig, TargetState, Task};
 use crate::HandleSource;
 use crate::export::{Connect, Eviction, Export, Exports, TargetId};
+use crate::import::TargetKind;
 use crate::outputs::Outputs;
 use crate::reverse::{self, Reverse};
 use crate::timeouts::{Estimate, Limits};
@@ -57,6 +58,8 @@ pub(super) struct Partition {
 pub(super) struct Target {
     pub(super) config: TargetConfig,
     pub(super) state: TargetState,
+    /// How clients that connect protect their messages; `None` for any way.
+    pub(super) flavor: Option<Flavor>,
     pub(super) last_committed: u64,
     /// Until it has recovered from its restart.
     pub(super) recovery: Option<Recovery>,
@@ -124,6 +127,10 @@ pub(super) struct ReplyTo {
     pub(super) bulk_bits: u64,
     /// Whether the client has room for early replies before the reply.
     pub(super) has_room: bool,
+    /// How the request is protected, and so the reply.
+    pub(super) flavor: Flavor,
+    /// In the flavor plain, how bulk data are protected.
+    pub(super) bulk: Option<BulkHash>,
 }
 
 /// How many descriptors receive requests at each portal: one is always posted.
@@ -160,9 +167,10 @@ impl Server {
                 buffers.extend([(place, portal); BUFFERS]);
             }
         }
-        let target = |config| {
+        let target = |config: TargetConfig| {
             let (state, last_committed) = (TargetState::Starting, 0);
-            Target { config, state, last_committed, recovery: None }
+            let flavor = (config.kind != TargetKind::Mgs).then_some(Flavor::NULL);
+            Target { config, state, flavor, last_committed, recovery: None }
         };
         let mut this = Self {
             partitions: partitions.into_iter().map(|one| Partition::new(one, timeouts)).collect(),
@@ -188,6 +196,16 @@ impl Server {
     /// If there is no such target.
     pub fn set_state(&mut self, target: TargetId, state: TargetState) {
         self.targets[target.0 as usize].state = state;
+    }
+
+    /// Says how clients that connect to a target from now on protect their messages, or that they may
+    /// choose; others are refused with EACCES. At first it is [`Flavor::NULL`], and a management service
+    /// lets them choose. Spec: ptlrpc-ldlm-mgs §9.
+    ///
+    /// # Panics
+    /// If there is no such target.
+    pub fn set_flavor(&mut self, target: TargetId, flavor: Option<Flavor>) {
+        self.targets[target.0 as usize].flavor = flavor.map(Flavor::word);
     }
 
     /// Says which transaction of a target is the last on disk. Replies carry it from now on.

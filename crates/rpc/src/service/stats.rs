@@ -43,6 +43,8 @@ pub enum Dropped {
     Malformed,
     /// It is of an earlier connection of the client.
     Outdated,
+    /// It is not protected as its connection is.
+    Flavor,
     /// It allows no time.
     NoTime,
     /// Its time passed while it waited.

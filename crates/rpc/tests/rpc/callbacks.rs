@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::format::{BLOCKING, PING};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Handle, Status};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::export::{Eviction, TargetId};
@@ -22,7 +22,7 @@ fn with_callbacks(seed: u64) -> (Pair, ImportId, Handle) {
     let (mut pair, import) = connected(seed, 8);
     let granted = *pair.client().import(import).unwrap().granted();
     let (now, server) = (pair.now, ProcessId::lustre(SERVER));
-    pair.callbacks().admit_server(now, TargetId(0), CONNECTION, server, &granted);
+    pair.callbacks().admit_server(now, TargetId(0), CONNECTION, server, Flavor::NULL, &granted);
     let export = pair.server().exports().iter().next().unwrap().0;
     (pair, import, export)
 }
@@ -117,7 +117,7 @@ fn a_client_does_not_know_a_connection_that_is_closed() {
     assert_eq!((pair.called.as_slice(), pair.answered), (&[Err(Errno::ENOTCONN)][..], 0));
     let (now, server) = (pair.now, ProcessId::lustre(SERVER));
     let granted = *pair.client().import(import).unwrap().granted();
-    pair.callbacks().admit_server(now, TargetId(0), CONNECTION, server, &granted);
+    pair.callbacks().admit_server(now, TargetId(0), CONNECTION, server, Flavor::NULL, &granted);
     end(pair, import);
 }
 

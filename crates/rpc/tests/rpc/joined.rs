@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{LLOG_CREATE, PING};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Opcode, Status, Uuid};
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
@@ -17,13 +17,13 @@ use crate::pair::{CONNECTION, Pair, SERVER};
 /// A pair whose client is connected.
 pub(crate) fn connected(seed: u64, in_flight_max: usize) -> (Pair, ImportId) {
     let mut pair = Pair::new(seed);
-    let import = connect(&mut pair, in_flight_max);
+    let import = connect(&mut pair, in_flight_max, Flavor::NULL);
     let is_full = |pair: &Pair| pair.states.last() == Some(&State::Full);
     assert!(pair.run(Time::from_secs(100), is_full), "{:?}", pair.states);
     (pair, import)
 }
 
-fn connect(pair: &mut Pair, in_flight_max: usize) -> ImportId {
+pub(crate) fn connect(pair: &mut Pair, in_flight_max: usize, flavor: Flavor) -> ImportId {
     let flags = ConnectFlags::FULL20
         | ConnectFlags::AT
         | ConnectFlags::VERSION
@@ -36,6 +36,7 @@ fn connect(pair: &mut Pair, in_flight_max: usize) -> ImportId {
         client: Uuid::new("03b71391-9466-45f4-b173-f15791d927e6").unwrap(),
         connection: CONNECTION,
         in_flight_max,
+        flavor,
         ..Target::new(TargetKind::Mgs, mgs, vec![SERVER], data)
     };
     let now = pair.now;
@@ -43,7 +44,7 @@ fn connect(pair: &mut Pair, in_flight_max: usize) -> ImportId {
 }
 
 /// Sends `count` requests, and runs until all have ended.
-fn request(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'static>) {
+pub(crate) fn request(pair: &mut Pair, import: ImportId, count: usize, message: &Message<'static>) {
     let now = pair.now;
     begin(pair, import, count, message);
     let all = pair.asked;

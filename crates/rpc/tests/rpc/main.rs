@@ -4,6 +4,7 @@ mod both;
 mod bulk;
 mod callbacks;
 mod data;
+mod flavors;
 mod joined;
 mod node;
 mod pair;

@@ -7,7 +7,7 @@ use fulmar_lnet::{Bound, Event, EventKind, MdId, Memory, Op, Put, Service, Servi
 use fulmar_lnet_wire::ProcessId;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECT_DATA, CONNECTION, MDS_CONNECT, TARGET_UUID};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
@@ -95,7 +95,14 @@ fn our_client_node_answers_recorded_callbacks_with_the_same_bytes() {
             let body = &rpc.request.message.body;
             let server = ProcessId::lustre(rpc.client);
             let target = TargetId(0);
-            playback.server.admit_server(NOW, target, body.handle, server, &granted());
+            playback.server.admit_server(
+                NOW,
+                target,
+                body.handle,
+                server,
+                Flavor::NULL,
+                &granted(),
+            );
             playback.deliver(rpc, rpc.portal, rpc.xid, rpc.request.bytes);
             let Some(Task::Execute(request)) = playback.tasks.pop() else { panic!() };
             assert_eq!(request.export, body.handle);

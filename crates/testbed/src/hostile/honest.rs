@@ -13,7 +13,7 @@ use fulmar_lustre_wire::format::{
     CANCEL, ENQUEUE_EXTENT, LOCK_REPLY, LOCK_REQUEST, OST_STATFS, PING,
 };
 use fulmar_lustre_wire::ldlm::LockRequest;
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
 use fulmar_net::{Host, Job, Memory, Node, Running, Service};
 use fulmar_rpc::client::{Client, ImportId, Notice};
@@ -84,8 +84,9 @@ impl Honest {
         let granted = this.client.call(|client, _| *client.import(import).unwrap().granted());
         let granted = granted.map_err(failed)?;
         let server = ProcessId::lustre(server);
-        let admitted = callbacks
-            .call(|machine, now| machine.admit_server(now, TARGET, CONNECTION, server, &granted));
+        let admitted = callbacks.call(|machine, now| {
+            machine.admit_server(now, TARGET, CONNECTION, server, Flavor::NULL, &granted)
+        });
         admitted.map_err(failed)?;
         Ok(this)
     }

@@ -12,7 +12,7 @@ use fulmar_lustre_wire::format::{
     REINT_SETATTR, STATFS,
 };
 use fulmar_lustre_wire::ldlm::{LockMode, LockRequest, LockType};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Opcode, Status, Uuid, portal};
 use fulmar_rpc::client::{Client, Notice};
 use fulmar_rpc::export::TargetId;
@@ -231,7 +231,7 @@ impl ClientNode {
             let granted = client.import(mount.import).expect("it has an import").granted();
             let server = ProcessId::lustre(target::nid(target));
             let connection = connection(number, target);
-            callbacks.admit_server(now, TargetId(0), connection, server, granted);
+            callbacks.admit_server(now, TargetId(0), connection, server, Flavor::NULL, granted);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Requests on a connection that stays.
 
-use fulmar_lustre_wire::message::{HeaderFlags, MessageFlags};
+use fulmar_lustre_wire::message::{Flavor, HeaderFlags, MessageFlags};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn an_early_reply_moves_the_deadline() {
     let request = rig.request();
     let sent = rig.sent();
     rig.advance(6);
-    let early = Message::early_reply(format::OST_STATFS.opcode, 36, 6).to_bytes();
+    let early = Message::early_reply(Flavor::NULL, format::OST_STATFS.opcode, 36, 6).to_bytes();
     rig.reply(&sent, 0, &early);
     assert!(rig.is_quiet());
     // 11 s for the server and 5 s for the network would have passed.
@@ -68,10 +68,11 @@ fn a_damaged_early_reply_is_ignored() {
     let mut rig = Rig::full();
     rig.request();
     let sent = rig.sent();
-    let mut early = Message::early_reply(format::OST_STATFS.opcode, 600, 6).to_bytes();
+    let mut early =
+        Message::early_reply(Flavor::NULL, format::OST_STATFS.opcode, 600, 6).to_bytes();
     early[100] ^= 1;
     rig.reply(&sent, 0, &early);
-    let whole = Message::early_reply(format::OST_STATFS.opcode, 600, 6).to_bytes();
+    let whole = Message::early_reply(Flavor::NULL, format::OST_STATFS.opcode, 600, 6).to_bytes();
     let cut = Arrival { offset: 0, sent_len: whole.len() + 8, bytes: &whole };
     rig.import.handle_reply(rig.now, &mut rig.xids, sent.id, cut);
     assert_eq!(rig.wait(), 16.0);

@@ -31,7 +31,7 @@ fn what_is_not_a_valid_request_is_dropped() {
     let reply = Message::reply(&PING, Status::OK).to_bytes();
     let short = ping(export).to_bytes()[..200].to_vec();
     let mut protected = ping(export);
-    protected.head.flavor = fulmar_lustre_wire::message::Flavor::PLAIN;
+    protected.head.flavor = fulmar_lustre_wire::message::Flavor::SKI;
     for (n, bytes) in
         [vec![], vec![0; 300], reply, short, protected.to_bytes()].into_iter().enumerate()
     {

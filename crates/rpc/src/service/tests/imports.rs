@@ -1,6 +1,7 @@
 //! The service of callbacks of a client node, and servers that break the rules.
 
 use fulmar_lustre_wire::format::{BLOCKING, OST_DISCONNECT};
+use fulmar_lustre_wire::message::Flavor;
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn client_node() -> Rig {
 
 fn admit(rig: &mut Rig) {
     let granted = ConnectData { flags: ConnectFlags::AT, ..ConnectData::default() };
-    rig.server.admit_server(rig.now, TARGET, CONNECTED, node(1), &granted);
+    rig.server.admit_server(rig.now, TARGET, CONNECTED, node(1), Flavor::NULL, &granted);
     rig.server.check_invariants().unwrap();
 }
 

@@ -2,6 +2,7 @@
 //! encodes to the same bytes. Spec: ptlrpc-ldlm-mgs §39.
 
 mod counts;
+mod plain;
 mod typed;
 
 use fulmar_trace::rpc::Calls;
