@@ -98,8 +98,8 @@ impl Inbox {
                 reports.replies.insert((import, request), result);
             }
             Notice::State { import, state } => reports.seen.entry(import).or_default().take(state),
-            // This client opens no files.
-            Notice::Replayed { .. } => {}
+            // This client opens no files, and writes none.
+            Notice::Replayed { .. } | Notice::Released { .. } => {}
         }
         drop(reports);
         self.changed.notify_all();

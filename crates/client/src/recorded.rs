@@ -146,7 +146,9 @@ impl<'a> Replay<'a> {
                     self.client.handle_event(now, &event, Vec::new());
                 }
                 ServiceOutput::Post(_)
-                | ServiceOutput::Host(Notice::State { .. } | Notice::Replayed { .. }) => {}
+                | ServiceOutput::Host(
+                    Notice::State { .. } | Notice::Replayed { .. } | Notice::Released { .. },
+                ) => {}
                 ServiceOutput::Host(Notice::Done { import, request, result, .. }) => {
                     self.replies.insert((import, request), result);
                 }

@@ -99,7 +99,7 @@ impl Host for Caller {
                 self.notices.send(Some(done)).unwrap();
             }
             Notice::State { state: State::Full, .. } => self.notices.send(None).unwrap(),
-            Notice::State { .. } | Notice::Replayed { .. } => {}
+            Notice::State { .. } | Notice::Replayed { .. } | Notice::Released { .. } => {}
         }
         None
     }

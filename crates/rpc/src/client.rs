@@ -40,6 +40,15 @@ pub enum Notice {
         result: Result<Box<Message<'static>>, Errno>,
         /// The bytes of bulk data that were moved.
         moved: u64,
+        /// Whether the memory of its bulk data is still used: [`Notice::Released`] follows.
+        keeps_data: bool,
+    },
+    /// The memory of the bulk data of a request is free: see [`Output::Released`].
+    Released {
+        /// The import that it was for.
+        import: ImportId,
+        /// Which.
+        request: RequestId,
     },
     /// An open was executed again: see [`Output::Replayed`].
     Replayed {
@@ -194,9 +203,13 @@ impl Client {
             match output {
                 Output::Transmit(transmission) => self.transmit(id, transmission),
                 Output::Withdraw(transmission) => self.withdraw(id, transmission),
-                Output::Done { request, result, moved } => {
-                    let done = Notice::Done { import: id, request, result, moved };
+                Output::Done { request, result, moved, keeps_data } => {
+                    let done = Notice::Done { import: id, request, result, moved, keeps_data };
                     self.outputs.push_back(ServiceOutput::Host(done));
+                }
+                Output::Released { request } => {
+                    let released = Notice::Released { import: id, request };
+                    self.outputs.push_back(ServiceOutput::Host(released));
                 }
                 Output::Replayed { request, reply } => {
                     let replayed = Notice::Replayed { import: id, request, reply };

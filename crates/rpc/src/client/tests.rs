@@ -133,8 +133,13 @@ fn a_reply_ends_a_request_and_frees_its_memory() {
     let reply = Message::reply(&format::PING, Status::OK);
     posts.reply(&mut client, 224, &reply.to_bytes());
     let unlink = ServiceOutput::Post(Op::Unlink(MdId(posts.reply.user)));
-    let done =
-        ServiceOutput::Host(Notice::Done { import, request, result: Ok(reply.into()), moved: 0 });
+    let done = ServiceOutput::Host(Notice::Done {
+        import,
+        request,
+        result: Ok(reply.into()),
+        moved: 0,
+        keeps_data: false,
+    });
     assert_eq!(client.poll_output(), Some(done));
     assert_eq!(client.poll_output(), Some(unlink));
     posts.unlinked(&mut client);

@@ -5,7 +5,7 @@ use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::message::Message;
 
-use super::call::Call;
+use super::call::{Call, Purpose};
 use super::{Import, Output, RequestId, TransmissionId};
 use crate::bulk::{Bulk, Direction};
 use crate::{Xid, XidSource};
@@ -69,7 +69,8 @@ impl Import {
         let parts = call.request.bulk.as_ref().map(|bulk| bulk.parts().len() as u64);
         let has_bulk_bits = self.granted.flags.has(ConnectFlags::BULK_MBITS);
         let after_first = parts.map_or(0, |count| count - 1);
-        if parts.is_some() && !has_bulk_bits {
+        let is_replay = matches!(call.purpose, Purpose::Replay(_)) && !call.resent;
+        if parts.is_some() && !has_bulk_bits && !is_replay {
             let last = xids.allocate().0 + after_first;
             if let Some(old) = call.xid.replace(Xid(last)) {
                 self.unreplied.remove(&old);
@@ -99,10 +100,11 @@ impl Import {
         id: TransmissionId,
         moved: Moved,
     ) {
+        if let Some(request) = self.replaying.remove(&id) {
+            self.release_data(request);
+        }
         match self.releasing.remove(&id) {
-            Some(Release::End { request, result }) => {
-                self.outputs.push_back(Output::Done { request, result, moved: moved.bytes });
-            }
+            Some(Release::End { request, result }) => self.report(request, result, moved.bytes),
             Some(Release::Resend(request)) => {
                 if let Some(call) = self.calls.get_mut(request.0) {
                     call.transfer = Transfer::Idle;
@@ -124,15 +126,56 @@ impl Import {
 
     /// Returns whether LNet has released the memory of all requests that have ended.
     pub fn is_released(&self) -> bool {
-        self.releasing.is_empty()
+        self.releasing.is_empty() && self.replaying.is_empty()
     }
 
-    /// Ends a request whose reply has come, when its bulk data have been moved.
+    /// Returns the length in bytes of the bulk data that are kept for replay.
+    pub fn kept_data(&self) -> u64 {
+        self.kept.data_len()
+    }
+
+    /// Gives back the memory of requests that are not kept any more.
+    pub(super) fn release_dropped(&mut self) {
+        for request in self.kept.take_dropped() {
+            let is_ending = |release: &Release| matches!(release, Release::End { request: other, .. } if *other == request);
+            // A request that has not ended says at its end that it is not kept.
+            let is_open = self.calls.get(request.0).is_some();
+            if !is_open && !self.releasing.values().any(is_ending) {
+                self.release_data(request);
+            }
+        }
+    }
+
+    /// Gives back the memory of a request that has ended, if it is not kept and no replay uses it.
+    fn release_data(&mut self, request: RequestId) {
+        let is_used = self.replaying.values().any(|other| *other == request);
+        if !is_used && !self.kept.contains(request) {
+            self.outputs.push_back(Output::Released { request });
+        }
+    }
+
+    /// Reports the end of a request.
+    fn report(
+        &mut self,
+        request: RequestId,
+        result: Result<Box<Message<'static>>, Errno>,
+        moved: u64,
+    ) {
+        let keeps_data = self.kept.keeps_data(request);
+        self.outputs.push_back(Output::Done { request, result, moved, keeps_data });
+    }
+
+    /// Ends a request whose reply has come: if the server sends bulk data, when they have arrived. Data
+    /// that the server fetches are not needed any more, whether it has fetched them now or has answered
+    /// an earlier transmission.
     pub(super) fn conclude(&mut self, id: RequestId, reply: Box<Message<'static>>) {
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let direction = call.request.bulk.as_ref().map(|bulk| bulk.direction());
         let result = match call.transfer {
-            Transfer::Posted(_) if reply.body.status.errno().is_none() => {
+            Transfer::Posted(_)
+                if direction == Some(Direction::ToClient)
+                    && reply.body.status.errno().is_none() =>
+            {
                 call.reply = Some(reply);
                 return;
             }
@@ -163,7 +206,7 @@ impl Import {
             Transfer::Over(moved) => moved.bytes,
             Transfer::Idle => 0,
         };
-        self.outputs.push_back(Output::Done { request, result, moved });
+        self.report(request, result, moved);
     }
 
     /// Returns whether a request that is to be sent again can be; otherwise it is sent when its

@@ -70,15 +70,16 @@ impl Request {
         Self { portal: Some(portal), ..self }
     }
 
-    /// Lets the server move bulk data. Their memory is not touched until the request has ended. So
-    /// such a request is not kept for replay: the owner keeps its data, and writes them again.
+    /// Lets the server move bulk data. Their memory is not touched until the request has ended. If it
+    /// was a transaction that is not on disk, its data may be sent again: their memory must not change
+    /// until [`Output::Released`](super::Output::Released). Spec: mdt-ost §17.7.
     ///
     /// # Panics
     /// If there are no bytes.
     #[must_use]
     pub fn with_bulk(self, bulk: Bulk) -> Self {
         assert!(!bulk.is_empty(), "bulk data have at least one byte");
-        Self { bulk: Some(bulk), is_replayed: false, ..self }
+        Self { bulk: Some(bulk), ..self }
     }
 
     /// Gives the request a slot, as metadata targets require for operations that modify.
@@ -95,7 +96,7 @@ impl Request {
         Self { is_open: true, ..self }
     }
 
-    /// Does not keep the request for replay: the owner keeps what it needs, such as written data.
+    /// Does not keep the request for replay: the owner does what is needed after a restart.
     #[must_use]
     pub fn not_replayed(self) -> Self {
         Self { is_replayed: false, ..self }

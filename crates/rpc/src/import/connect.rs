@@ -87,6 +87,7 @@ impl Import {
             self.kept.clear();
         }
         self.kept.commit(body.last_committed);
+        self.release_dropped();
         if let Verdict::Replay { is_same } = verdict {
             return self.recover(now, xids, is_same);
         }
@@ -132,7 +133,7 @@ impl Import {
             }
             Errno::EACCES | Errno::EPERM | Errno::EROFS => {
                 self.stop_timers();
-                self.set_state(State::Closed(errno));
+                self.close(errno);
                 self.fail_all(errno);
             }
             _ => {

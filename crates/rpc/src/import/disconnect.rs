@@ -36,7 +36,14 @@ impl Import {
     fn closed(&mut self) {
         self.end_handshake();
         self.stop_timers();
-        self.set_state(State::Closed(Errno::ESHUTDOWN));
+        self.close(Errno::ESHUTDOWN);
+    }
+
+    /// Closes the import: nothing will be replayed.
+    pub(super) fn close(&mut self, errno: Errno) {
+        self.kept.clear();
+        self.release_dropped();
+        self.set_state(State::Closed(errno));
     }
 
     /// Expects no further answer to a connect or disconnect.

@@ -6,6 +6,7 @@ use fulmar_lustre_wire::message::Message;
 
 use super::{Request, RequestId};
 use crate::Xid;
+use crate::bulk::Bulk;
 
 /// A transaction of a target: its number, and the request that it executed.
 pub(super) type Key = (u64, Xid);
@@ -31,6 +32,10 @@ pub(super) struct Kept {
     closing: BTreeSet<(u64, Key)>,
     /// The last transaction on disk, as far as is known.
     committed: u64,
+    /// The length in bytes of the data that are kept with requests.
+    data_len: u64,
+    /// Requests with data that are not kept any more, since [`Kept::take_dropped`].
+    dropped: Vec<RequestId>,
 }
 
 impl Kept {
@@ -55,16 +60,48 @@ impl Kept {
         self.keys.len()
     }
 
+    /// Returns the length in bytes of the data that are kept with requests.
+    pub(super) fn data_len(&self) -> u64 {
+        self.data_len
+    }
+
+    /// Returns whether a request is kept.
+    pub(super) fn contains(&self, id: RequestId) -> bool {
+        self.keys.contains_key(&id)
+    }
+
+    /// Returns whether a request is kept with data.
+    pub(super) fn keeps_data(&self, id: RequestId) -> bool {
+        let kept = self.keys.get(&id).and_then(|&key| self.get(key));
+        kept.is_some_and(|kept| kept.data_len() > 0)
+    }
+
+    /// Returns the requests with data that are not kept any more.
+    pub(super) fn take_dropped(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.dropped)
+    }
+
     /// Keeps a request, if its transaction is not on disk or it is an open.
     pub(super) fn keep(&mut self, key: Key, kept: KeptRequest) {
         let is_committed = key.0 <= self.committed;
         if is_committed && !kept.is_open {
             return;
         }
+        if let Some(old) = self.uncommitted.remove(&key).or_else(|| self.opens.remove(&key)) {
+            self.forget(&old);
+        }
         self.keys.insert(kept.id, key);
+        self.data_len += kept.data_len();
         let entries = if is_committed { &mut self.opens } else { &mut self.uncommitted };
-        if let Some(old) = entries.insert(key, kept) {
-            self.keys.remove(&old.id);
+        entries.insert(key, kept);
+    }
+
+    /// Takes note that a request is not kept any more.
+    fn forget(&mut self, kept: &KeptRequest) {
+        self.keys.remove(&kept.id);
+        if kept.data_len() > 0 {
+            self.data_len -= kept.data_len();
+            self.dropped.push(kept.id);
         }
     }
 
@@ -79,7 +116,7 @@ impl Kept {
             let (key, kept) = entry.remove_entry();
             match kept.is_open {
                 true => drop(self.opens.insert(key, kept)),
-                false => drop(self.keys.remove(&kept.id)),
+                false => self.forget(&kept),
             }
         }
         while let Some(&(close, open)) = self.closing.first().filter(|(close, _)| *close <= transno)
@@ -100,7 +137,7 @@ impl Kept {
 
     fn drop_open(&mut self, key: Key) {
         if let Some(kept) = self.opens.remove(&key) {
-            self.keys.remove(&kept.id);
+            self.forget(&kept);
         } else if let Some(kept) = self.uncommitted.get_mut(&key) {
             kept.is_open = false;
         }
@@ -127,15 +164,27 @@ impl Kept {
 
     /// Forgets everything: the target has forgotten this client.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        let Self { opens, uncommitted, mut dropped, .. } = std::mem::take(self);
+        let all = opens.into_values().chain(uncommitted.into_values());
+        dropped.extend(all.filter(|kept| kept.data_len() > 0).map(|kept| kept.id));
+        self.dropped = dropped;
+    }
+}
+
+impl KeptRequest {
+    /// Returns the length in bytes of its data: without data it is 0.
+    fn data_len(&self) -> u64 {
+        self.request.bulk.as_ref().map_or(0, Bulk::len)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fulmar_base::BufferId;
     use fulmar_lustre_wire::format;
 
     use super::*;
+    use crate::bulk::Direction;
 
     fn keep(kept: &mut Kept, transno: u64, is_open: bool) {
         let request = Request::new(Message::request(&format::PING), 256);
@@ -163,6 +212,29 @@ mod tests {
         assert_eq!(kept.len(), 1, "it is on disk already");
         kept.commit(13);
         assert!(!kept.has_uncommitted() && kept.len() == 0);
+    }
+
+    #[test]
+    fn data_are_kept_as_long_as_their_request() {
+        let keep = |kept: &mut Kept, transno: u64| {
+            let memory = (BufferId(1), 0, 1000 * transno);
+            let bulk = Bulk::new(Direction::ToServer, 8, memory, 0);
+            let request = Request::new(Message::request(&format::OST_WRITE), 256).with_bulk(bulk);
+            let one = KeptRequest { id: RequestId(transno), request, is_open: false };
+            kept.keep((transno, Xid(transno * 128)), one);
+        };
+        let mut kept = Kept::default();
+        (1..5).for_each(|transno| keep(&mut kept, transno));
+        assert_eq!((kept.data_len(), kept.take_dropped()), (10_000, vec![]));
+        kept.commit(2);
+        assert_eq!(
+            (kept.data_len(), kept.take_dropped()),
+            (7000, vec![RequestId(1), RequestId(2)])
+        );
+        assert!(kept.contains(RequestId(3)) && !kept.contains(RequestId(2)));
+        kept.clear();
+        assert_eq!((kept.data_len(), kept.take_dropped()), (0, vec![RequestId(3), RequestId(4)]));
+        assert_eq!((kept.committed(), kept.take_dropped()), (0, vec![]));
     }
 
     #[test]

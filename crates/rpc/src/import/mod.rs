@@ -97,7 +97,8 @@ pub enum Output {
     /// A reply to this transmission is no longer expected, nor bulk data. If it had bulk data,
     /// [`Import::handle_bulk`] says when their memory is free.
     Withdraw(TransmissionId),
-    /// A request has ended, and LNet does not use the memory of its bulk data any more.
+    /// A request has ended, and LNet does not use the memory of its bulk data any more, unless the
+    /// request is kept.
     Done {
         /// Which.
         request: RequestId,
@@ -106,6 +107,15 @@ pub enum Output {
         result: Result<Box<Message<'static>>, Errno>,
         /// The bytes of bulk data that the last transmission moved.
         moved: u64,
+        /// Whether it is kept with its bulk data: the memory is the import's until
+        /// [`Output::Released`].
+        keeps_data: bool,
+    },
+    /// The bulk data of a request that was kept are not needed any more: they are on disk, or the
+    /// target has forgotten this client. Their memory is the owner's again.
+    Released {
+        /// Which.
+        request: RequestId,
     },
     /// An open was executed again. Take what has changed in its reply, such as the handle of the file,
     /// also into requests by [`Import::message_mut`]; then call [`Import::continue_replay`].
@@ -174,6 +184,8 @@ pub struct Import {
     in_flight: BTreeMap<TransmissionId, RequestId>,
     /// The transmissions that were withdrawn, and whose bulk memory LNet may still use.
     releasing: BTreeMap<TransmissionId, Release>,
+    /// The replays whose bulk memory LNet may use, and the requests that they repeat.
+    replaying: BTreeMap<TransmissionId, RequestId>,
     /// The numbers that were sent and have no reply.
     unreplied: BTreeSet<Xid>,
     /// How many pings have no answer.
@@ -211,6 +223,7 @@ impl Import {
             progress: Progress::default(),
             in_flight: BTreeMap::new(),
             releasing: BTreeMap::new(),
+            replaying: BTreeMap::new(),
             unreplied: BTreeSet::new(),
             pings: 0,
             next_transmission: 0,

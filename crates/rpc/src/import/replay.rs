@@ -14,10 +14,12 @@ use std::collections::BTreeSet;
 use fulmar_base::{Errno, Time};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 
+use super::bulk::Transfer;
 use super::call::{Call, Purpose};
 use super::kept::{KeptRequest, Key};
 use super::{Import, Output, RequestId, State, XidSource};
 use crate::Xid;
+use crate::bulk::Direction;
 
 /// How far the recovery is.
 #[derive(Debug, Default)]
@@ -125,7 +127,9 @@ impl Import {
 
     fn replay_next(&mut self, now: Time, xids: &mut XidSource) {
         let next = self.kept.after(self.progress.replayed).next();
-        let Some((key, request)) = next.map(|(key, kept)| (key, kept.request.clone())) else {
+        let Some((key, kept, request)) =
+            next.map(|(key, kept)| (key, kept.id, kept.request.clone()))
+        else {
             return self.replay_locks(now, xids);
         };
         let mut call = Call::new(request, Purpose::Replay(key));
@@ -134,6 +138,10 @@ impl Import {
         self.progress.sent = Some(key);
         let id = RequestId(self.calls.insert(call));
         self.transmit(now, xids, id);
+        if let Some(Transfer::Posted(transmission)) = self.calls.get(id.0).map(|call| call.transfer)
+        {
+            self.replaying.insert(transmission, kept);
+        }
     }
 
     /// Takes the reply to a replay. A failure is one of the operation, which may have failed the first
@@ -210,6 +218,11 @@ impl Import {
     pub(super) fn keep(&mut self, id: RequestId, reply: &Message<'_>) {
         let Some(call) = self.calls.get(id.0) else { return };
         let (transno, request) = (reply.body.transno, &call.request);
+        // Data that the server sends are nothing to repeat.
+        let bulk = request.bulk.as_ref();
+        if bulk.is_some_and(|bulk| bulk.direction() == Direction::ToClient) {
+            return;
+        }
         let is_kept = self.is_replayable && request.is_replayed && transno != 0;
         let (Some(xid), true) = (call.xid, is_kept) else { return };
         let is_open = request.is_open && reply.body.status.errno().is_none();

@@ -79,6 +79,7 @@ impl Import {
         let (body, trip) = (reply.body, now.since(sent.at));
         self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
         self.kept.commit(body.last_committed);
+        self.release_dropped();
         match (body.status.errno(), body.kind) {
             (Some(Errno::EINPROGRESS), _) if purpose == Purpose::Owner => {
                 return self.postpone(now, xids, id);

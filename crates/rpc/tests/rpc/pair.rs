@@ -181,7 +181,7 @@ impl Pair {
                     self.done.push((request, status));
                 }
                 Wanted::Notice(Notice::State { state, .. }) => self.states.push(state),
-                Wanted::Notice(Notice::Replayed { .. }) => {}
+                Wanted::Notice(Notice::Replayed { .. } | Notice::Released { .. }) => {}
                 Wanted::Task(Task::Execute(request)) => {
                     let at = self.now + self.time_of_work();
                     self.working.insert((at, self.count), (false, request));

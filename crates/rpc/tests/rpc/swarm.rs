@@ -3,6 +3,7 @@
 mod check;
 mod cluster;
 mod host;
+mod writes;
 
 use cluster::{Cluster, Plan};
 use host::Fault;
@@ -22,6 +23,7 @@ fn requests_are_applied_once_whatever_is_lost_and_restarted() {
     assert!(seen.restarts > SEEDS && seen.replays > SEEDS, "{seen:?}");
     assert!(seen.repeated > 20 && seen.restored > 5 && seen.opens > 20, "{seen:?}");
     assert!(seen.locks > 100, "{seen:?}");
+    assert!(seen.replayed_writes > SEEDS / 2 && seen.released > 10 * SEEDS, "{seen:?}");
     assert!(seen.gone > 20 && seen.evictions > 10, "{seen:?}");
 }
 
@@ -87,4 +89,10 @@ fn the_checkers_find_a_committed_transaction_that_is_lost() {
 fn the_checkers_find_a_saved_reply_that_is_lost() {
     let errors = errors(Fault::LosesReplies);
     assert!(errors.iter().any(|error| error.contains("applied 2 times")), "{errors:?}");
+}
+
+#[test]
+#[should_panic(expected = "which was released")]
+fn the_memory_of_the_test_finds_data_that_are_freed_early() {
+    errors(Fault::FreesEarly);
 }

@@ -228,7 +228,7 @@ impl Host for ClientHost {
                     news.lost.push(state);
                 }
             }
-            Notice::Replayed { .. } => {}
+            Notice::Replayed { .. } | Notice::Released { .. } => {}
         }
         self.0.changed.notify_all();
         None

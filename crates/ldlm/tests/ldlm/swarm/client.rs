@@ -208,7 +208,7 @@ impl ClientNode {
                 let target = target_of(import).expect("the import is known");
                 self.changed(now, target, state, ledger);
             }
-            Notice::Replayed { .. } => panic!("{notice:?}"),
+            Notice::Replayed { .. } | Notice::Released { .. } => panic!("{notice:?}"),
         }
     }
 

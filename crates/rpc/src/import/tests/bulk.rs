@@ -19,7 +19,7 @@ impl Rig {
         (id, self.sent())
     }
 
-    fn moved(&mut self, id: TransmissionId, bytes: u64, result: Result<(), Errno>) {
+    pub(super) fn moved(&mut self, id: TransmissionId, bytes: u64, result: Result<(), Errno>) {
         self.import.handle_bulk(self.now, &mut self.xids, id, Moved { bytes, result });
     }
 
@@ -29,7 +29,7 @@ impl Rig {
     }
 
     /// Loses the connection, and connects to the next node.
-    fn reconnect(&mut self) {
+    pub(super) fn reconnect(&mut self) {
         let connect = self.sent();
         self.grant(&connect, EXPORT, ConnectOpFlags::RECONNECT);
     }
@@ -53,7 +53,7 @@ fn a_request_with_bulk_data_ends_when_they_are_moved_and_the_reply_is_there() {
         assert!(rig.is_quiet());
         both[usize::from(!reply_first)](&mut rig);
         assert_eq!(rig.next(), Output::Withdraw(sent.id));
-        let Output::Done { request, result, moved } = rig.next() else { panic!("no end") };
+        let Output::Done { request, result, moved, .. } = rig.next() else { panic!("no end") };
         assert_eq!((request, result.unwrap().body.status, moved), (id, Status(2 << 20), 2 * MIB));
         assert!(rig.is_quiet() && rig.import.is_released());
     }
@@ -67,7 +67,8 @@ fn an_error_ends_it_when_the_memory_is_released() {
     assert_eq!(rig.next(), Output::Withdraw(sent.id));
     assert!(rig.is_quiet() && !rig.import.is_released());
     rig.moved(sent.id, MIB, Err(Errno::ECANCELED));
-    let done = Output::Done { request: id, result: Err(Errno::ENOENT), moved: MIB };
+    let (result, keeps_data) = (Err(Errno::ENOENT), false);
+    let done = Output::Done { request: id, result, moved: MIB, keeps_data };
     assert_eq!(rig.next(), done);
 }
 

@@ -117,13 +117,19 @@ fn a_connection_ends_with_a_disconnect() {
     let outputs = [rig.next(), rig.next()];
     assert!(matches!(outputs[0], Output::Withdraw(_)));
     let shut_down = Err(Errno::ESHUTDOWN);
-    assert_eq!(outputs[1], Output::Done { request, result: shut_down.clone(), moved: 0 });
+    assert_eq!(
+        outputs[1],
+        Output::Done { request, result: shut_down.clone(), moved: 0, keeps_data: false }
+    );
     let disconnect = rig.sent();
     let body = message(&disconnect).body;
     assert_eq!(body.opcode, format::OST_DISCONNECT.opcode);
     assert_eq!((body.handle, body.last_xid, body.timeout), (EXPORT, 0, 11));
     let late = rig.request();
-    assert_eq!(rig.next(), Output::Done { request: late, result: shut_down, moved: 0 });
+    assert_eq!(
+        rig.next(),
+        Output::Done { request: late, result: shut_down, moved: 0, keeps_data: false }
+    );
     rig.reply(&disconnect, EARLY_LEN, &[]);
     assert_eq!(rig.import.state(), State::Closed(Errno::ESHUTDOWN));
     assert_eq!(rig.import.poll_timeout(), None);

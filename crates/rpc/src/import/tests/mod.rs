@@ -8,6 +8,7 @@ mod recovery;
 mod replay;
 mod requests;
 mod slots;
+mod writes;
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use fulmar_lustre_wire::message::MessageFlags;
 
 use super::*;
 
-const NEW: Handle = Handle(9);
-const RECOVERS: ConnectOpFlags = ConnectOpFlags::RECOVERING;
+pub(super) const NEW: Handle = Handle(9);
+pub(super) const RECOVERS: ConnectOpFlags = ConnectOpFlags::RECOVERING;
 
 fn punch() -> Request {
     Request::new(Message::request(&format::OST_PUNCH), 500)
@@ -29,7 +29,7 @@ impl Rig {
     }
 
     /// The target has restarted: it is asked for a connection, and grants it.
-    fn restart(&mut self) -> Transmission {
+    pub(super) fn restart(&mut self) -> Transmission {
         self.advance(6);
         self.ended();
         self.import.lose(self.now, &mut self.xids, Errno::ENOTCONN);

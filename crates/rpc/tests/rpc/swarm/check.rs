@@ -11,6 +11,9 @@ use super::host::Store;
 pub(crate) struct Seen {
     pub(crate) restarts: u64,
     pub(crate) replays: u64,
+    /// Those with data, and the data that were kept and given back.
+    pub(crate) replayed_writes: u64,
+    pub(crate) released: u64,
     /// Opens on disk that were replayed.
     pub(crate) opens: u64,
     pub(crate) locks: u64,
@@ -27,6 +30,8 @@ impl Seen {
     pub(crate) fn add(&mut self, other: &Self) {
         self.restarts += other.restarts;
         self.replays += other.replays;
+        self.replayed_writes += other.replayed_writes;
+        self.released += other.released;
         self.opens += other.opens;
         self.locks += other.locks;
         self.repeated += other.repeated;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use fulmar_base::{Rng, Time};
+use fulmar_base::{BufferId, Rng, Time};
 use fulmar_lnd::SendRequest;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
@@ -21,6 +21,7 @@ use fulmar_rpc::timeouts::Limits;
 
 use super::check::{Ledger, Seen};
 use super::host::{Fault, Host, TARGET};
+use super::writes::{self, Writes};
 use crate::node::Node;
 use crate::pair::SERVER;
 
@@ -101,6 +102,8 @@ struct OneClient {
     import: ImportId,
     /// What its requests are: the operation, and the open that it closes.
     requests: BTreeMap<RequestId, (u32, Option<RequestId>, bool)>,
+    /// The memory of data that the server may fetch.
+    data: BTreeMap<RequestId, BufferId>,
     is_gone: bool,
 }
 
@@ -121,6 +124,7 @@ pub(crate) struct Cluster {
     operations: u32,
     ledger: Ledger,
     seen: Seen,
+    writes: Writes,
 }
 
 impl Cluster {
@@ -145,6 +149,7 @@ impl Cluster {
         this.check_memory()?;
         this.note_repeated();
         this.seen.replays = this.host.replays;
+        this.seen.replayed_writes = this.host.replayed_writes;
         this.seen.opens = this.host.opens;
         this.seen.locks = this.host.locks;
         this.seen.evictions = this.ledger.evictions();
@@ -172,6 +177,7 @@ impl Cluster {
             operations: 0,
             ledger: Ledger::default(),
             seen: Seen::default(),
+            writes: Writes::default(),
             rng: Rng::new(plan.seed),
             plan,
             fault,
@@ -255,9 +261,10 @@ impl Cluster {
         }
         if let Some(entry) = self.working.first_entry().filter(|entry| entry.key().0 <= now) {
             let request = entry.remove();
-            let client = request.message.get(&CLIENT_UUID).ok().flatten().unwrap_or_default();
-            let reply = self.host.execute(&request, client);
-            self.server.service.reply(now, request.id, reply);
+            match self.host.writing.contains(&request.message.body.project) {
+                true => self.writes.fetch(now, &mut self.server, request),
+                false => self.execute(&request),
+            }
         }
         if let Some(entry) = self.script.first_entry().filter(|entry| entry.key().0 <= now) {
             let action = entry.remove();
@@ -268,6 +275,12 @@ impl Cluster {
         }
         self.server.handle_timeout(now);
         Ok(())
+    }
+
+    fn execute(&mut self, request: &Received) {
+        let client = request.message.get(&CLIENT_UUID).ok().flatten().unwrap_or_default();
+        let reply = self.host.execute(request, client);
+        self.server.service.reply(self.now, request.id, reply);
     }
 
     fn act(&mut self, action: Action) -> Result<(), String> {
@@ -317,12 +330,22 @@ impl Cluster {
             request = request.modifying();
             self.ledger.begin(self.operations, client);
         }
+        let buffer = BufferId(self.operations.into());
+        let has_data = modifies && closes.is_none() && !is_open && self.rng.one_in(2);
+        if has_data {
+            request = request.with_bulk(writes::bulk(buffer));
+            one.node.buffers.insert(buffer, writes::content(self.operations));
+            self.host.writing.insert(self.operations);
+        }
         let is_open = is_open && modifies;
         if is_open {
             request = request.opening();
             self.host.opening.insert(self.operations);
         }
         let id = one.node.service.request(self.now, one.import, request).expect("it has an import");
+        if has_data {
+            one.data.insert(id, buffer);
+        }
         one.requests.insert(id, (if modifies { self.operations } else { 0 }, closes, is_open));
     }
 
@@ -335,6 +358,7 @@ impl Cluster {
         self.seen.restored += waiting.filter(|(one, ..)| on_disk.contains(one)).count() as u64;
         self.count += 1;
         self.server = server(self.count);
+        self.writes.forget();
         self.working.clear();
         self.wire.retain(|_, (to, ..)| *to != SERVER);
         self.host.restart(self.now, &mut self.server.service);
@@ -367,7 +391,18 @@ impl Cluster {
                 }
                 Task::Evicted { export, .. } => self.host.forget(export),
                 Task::Recovered { .. } | Task::PortalFailed { .. } => {}
-                Task::Transferred { .. } | Task::Called { .. } => panic!("{task:?}"),
+                Task::Transferred { request, result } => {
+                    let (request, is_there) =
+                        self.writes.fetched(&mut self.server, request, result);
+                    match is_there {
+                        true => self.execute(&request),
+                        false => {
+                            self.host.give_up(&request);
+                            self.server.service.discard(self.now, request.id);
+                        }
+                    }
+                }
+                Task::Called { .. } => panic!("{task:?}"),
             }
         }
         self.server.settle(self.now);
@@ -406,8 +441,15 @@ impl Cluster {
     fn take(&mut self, client: usize, notice: Notice) {
         let now = self.now;
         match notice {
-            Notice::Done { request, result, .. } => {
+            Notice::Released { request, .. } => {
+                self.clients[client].free(request);
+                self.seen.released += 1;
+            }
+            Notice::Done { request, result, keeps_data, .. } => {
                 let one = &mut self.clients[client];
+                if !keeps_data || self.fault == Fault::FreesEarly {
+                    one.free(request);
+                }
                 let found = one.requests.remove(&request).expect("the request is known");
                 let (operation, closes, is_open) = found;
                 let import = one.import;
@@ -453,6 +495,9 @@ impl Cluster {
             if kept > 0 {
                 return Err(format!("client {n} keeps {kept} requests"));
             }
+            if !one.data.is_empty() {
+                return Err(format!("client {n} has no memory back of {:?}", one.data));
+            }
             one.node.service.disconnect(self.now, one.import);
         }
         self.run_until(self.now + Duration::from_secs(600))?;
@@ -485,7 +530,15 @@ impl OneClient {
         let nid = Nid::small(Net::TCP, FIRST + place as u32);
         let mut node = Node::new(nid, 10 + place as u64, Client::CONFIG, client);
         let import = node.service.connect(now, target);
-        Self { node, import, requests: BTreeMap::new(), is_gone: false }
+        let (requests, data) = Default::default();
+        Self { node, import, requests, data, is_gone: false }
+    }
+
+    /// Frees the memory of a request that had data.
+    fn free(&mut self, request: RequestId) {
+        if let Some(buffer) = self.data.remove(&request) {
+            self.node.buffers.remove(&buffer).expect("the memory was there");
+        }
     }
 }
 

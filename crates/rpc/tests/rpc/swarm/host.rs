@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     OneTag,
     LosesCommitted,
     LosesReplies,
+    /// The clients free the data of a write at its end, though they may be sent again.
+    FreesEarly,
 }
 
 /// What survives a restart once it is committed.
@@ -46,6 +48,9 @@ pub(super) struct Host {
     pub(super) locks: u64,
     /// The operations that open files.
     pub(super) opening: BTreeSet<u32>,
+    /// The operations that write data.
+    pub(super) writing: BTreeSet<u32>,
+    pub(super) replayed_writes: u64,
     pub(super) error: Option<String>,
 }
 
@@ -63,6 +68,8 @@ impl Host {
             opens: 0,
             locks: 0,
             opening: BTreeSet::new(),
+            writing: BTreeSet::new(),
+            replayed_writes: 0,
             error: None,
         }
     }
@@ -110,6 +117,13 @@ impl Host {
         }
     }
 
+    /// Does not execute a request that has begun: its client sends it again.
+    pub(super) fn give_up(&mut self, request: &Request) {
+        if let Some(&client) = self.exports.get(&request.export) {
+            self.slots.remove(&(client, request.message.body.tag));
+        }
+    }
+
     /// Forgets a client.
     pub(super) fn forget(&mut self, export: Handle) {
         let Some(client) = self.exports.remove(&export) else { return };
@@ -152,6 +166,7 @@ impl Host {
         let is_replay = body.transno != 0;
         if is_replay {
             self.replays += 1;
+            self.replayed_writes += u64::from(self.writing.contains(&body.project));
             reply.body.transno = body.transno;
             if body.transno <= self.last_committed() {
                 // A file is opened again, and nothing else is changed.

@@ -97,7 +97,7 @@ impl Host for LockHost {
                 // Nobody waits after the first report.
                 let _ = self.connected.try_send(());
             }
-            Notice::State { .. } | Notice::Replayed { .. } => {}
+            Notice::State { .. } | Notice::Replayed { .. } | Notice::Released { .. } => {}
         }
         None
     }

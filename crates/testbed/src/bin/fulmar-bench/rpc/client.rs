@@ -140,7 +140,7 @@ impl Progress {
 
     fn handle(&mut self, now: Time, client: &mut Client, notice: Notice) -> Option<ImportId> {
         match notice {
-            Notice::Done { import, request, result, moved } => {
+            Notice::Done { import, request, result, moved, .. } => {
                 let slot = self.used.remove(&request)?;
                 match result.map(|reply| reply.body.status.errno()) {
                     Ok(None) => {
@@ -156,7 +156,7 @@ impl Progress {
                 self.begin(now, client, import);
                 Some(import)
             }
-            Notice::State { .. } | Notice::Replayed { .. } => None,
+            Notice::State { .. } | Notice::Replayed { .. } | Notice::Released { .. } => None,
         }
     }
 }
