@@ -22,12 +22,15 @@ const CHECKER: &str = "hostile";
 pub(crate) struct Hostile {
     /// In what time an operation must end, if there are no other faults.
     time_to_serve: Option<Duration>,
+    /// Whether there are routers.
+    is_routed: bool,
 }
 
 impl Hostile {
     pub(super) fn new(options: &Options) -> Option<Self> {
         let time_to_serve = options.time_to_serve();
-        options.hostile.is_some().then_some(Self { time_to_serve })
+        let is_routed = options.rails.as_ref().is_some_and(|rails| !rails.routers.is_empty());
+        options.hostile.is_some().then_some(Self { time_to_serve, is_routed })
     }
 
     pub(super) fn observe(
@@ -56,6 +59,10 @@ impl Hostile {
         let Some(most) = self.time_to_serve.filter(|_| waits_for_nodes_only(operation)) else {
             return Ok(());
         };
+        let most = match self.is_routed && waits_behind_its_own(ledger, operation) {
+            true => most + GIVE_UP,
+            false => most,
+        };
         let took = world.now().since(operation.started);
         require(took <= most, CHECKER, || {
             format!("operation {number} took {took:?} of {most:?}: {operation:?}")
@@ -83,6 +90,15 @@ fn waits_for_nodes_only(operation: &Operation) -> bool {
     use super::ledger::{Action, Expect};
     let silent = operation.action == Action::Put { ack: false };
     operation.honest && operation.expect != Expect::Anything && (operation.answer || silent)
+}
+
+/// Returns whether a node of the operation sends to hostile hosts too. A router keeps few messages of
+/// one sender, so what the sender has for others waits there until the router gives these up.
+fn waits_behind_its_own(ledger: &Ledger, operation: &Operation) -> bool {
+    let nodes = [operation.md.host, operation.target];
+    let mut others = ledger.operations.iter().filter(|other| !other.honest);
+    others
+        .any(|other| nodes.contains(&other.md.host) && other.started + GIVE_UP >= operation.started)
 }
 
 /// No message for a node is written to a hostile host, and each operation has a NID of its target.
@@ -148,6 +164,8 @@ fn tables_are_bounded(world: &World, host: HostId) -> Verdict {
     require(nids <= PEER_NIS_MAX, CHECKER, || format!("{host} knows {nids} NIDs"))
 }
 
+/// How long a node tries to connect to a peer that does not answer its hello.
+const GIVE_UP: Duration = Duration::from_secs(50);
 /// The bounds of SECURITY.md.
 const CONNS_OF_KIND_MAX: usize = 127;
 const PEER_NIS_MAX: usize = 65_536;
