@@ -97,6 +97,8 @@ pub(crate) struct Ledger {
     /// The versions that nobody may miss.
     latest: BTreeMap<Part, BTreeSet<u64>>,
     lives: BTreeMap<(usize, usize), Lives>,
+    /// When something of a client last reached a target.
+    heard: BTreeMap<(usize, usize), Time>,
     acquires: BTreeMap<Key, Time>,
     held: BTreeMap<Key, Covered>,
     pub(crate) error: Option<String>,
@@ -111,6 +113,7 @@ impl Ledger {
             writes: Vec::new(),
             latest: BTreeMap::new(),
             lives: BTreeMap::new(),
+            heard: BTreeMap::new(),
             acquires: BTreeMap::new(),
             held: BTreeMap::new(),
             error: None,
@@ -236,12 +239,28 @@ impl Ledger {
         self.held.retain(|key, _| (key.0, key.1) != (client, target));
     }
 
-    /// A target has evicted a client, and has these writes of it.
-    pub(crate) fn evicted(&mut self, client: usize, target: usize, applied: &BTreeSet<u64>) {
-        self.seen.evictions += 1;
+    /// Something of a client has reached a target.
+    pub(crate) fn heard(&mut self, now: Time, client: usize, target: usize) {
+        self.heard.insert((client, target), now);
+    }
+
+    /// Returns whether so little came from a client that a target may evict it: two pings were lost.
+    /// Spec: ptlrpc-ldlm-mgs §16.3.
+    pub(crate) fn was_silent(&self, now: Time, client: usize, target: usize) -> bool {
+        let heard = self.heard.get(&(client, target)).copied().unwrap_or_default();
+        now.since(heard) > Duration::from_secs(60)
+    }
+
+    /// Checks that a client may be evicted that was not silent.
+    pub(crate) fn check_eviction(&mut self, client: usize) {
         if !self.unlucky.contains(&client) {
             self.fail(format!("client {client} is evicted, which could be reached"));
         }
+    }
+
+    /// A target has evicted a client, and has these writes of it.
+    pub(crate) fn evicted(&mut self, client: usize, target: usize, applied: &BTreeSet<u64>) {
+        self.seen.evictions += 1;
         self.lives(client, target).at_target += 1;
         self.excuse(target, applied, |write, _| write.client == client);
     }

@@ -181,6 +181,10 @@ impl Cluster {
         let of_client = (0..self.clients.len()).find(|&place| client::nid(place) == to);
         match (of_target, of_client) {
             (Some(place), _) => {
+                let mut clients = 0..self.clients.len();
+                if let Some(client) = clients.find(|&client| client::nid(client) == request.ni) {
+                    self.ledger.heard(self.now, client, place);
+                }
                 self.targets[place].node.receive_whole(self.now, request, bytes);
             }
             (_, Some(place)) if !self.clients[place].is_gone => {

@@ -157,9 +157,13 @@ impl Target {
                     self.working.insert((now + work, self.worked), request);
                 }
                 Task::Called { call, result, .. } => self.called(now, call, result),
-                Task::Evicted { export, .. } => {
+                Task::Evicted { export, why, .. } => {
                     self.locks.handle_disconnect(now, export);
                     if let Some(client) = self.forget(export) {
+                        let was_silent = why == Eviction::Silence;
+                        if !(was_silent && ledger.was_silent(now, client, self.number)) {
+                            ledger.check_eviction(client);
+                        }
                         ledger.evicted(client, self.number, &self.now.writes());
                     }
                 }
