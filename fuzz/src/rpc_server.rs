@@ -10,7 +10,7 @@ use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{self, Format};
 use fulmar_lustre_wire::message::{ConnectOpFlags, HeaderFlags, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
-use fulmar_rpc::export::{ExportLimits, TargetId};
+use fulmar_rpc::export::{Eviction, ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{
     Bounds, KnownClient, PartitionConfig, Request, SavedReply, Server, ServerConfig, TargetConfig,
@@ -101,7 +101,8 @@ impl World {
                 self.server.handle_timeout(self.now);
             }
             10 => {
-                self.server.evict(self.now, choices.of(&self.handles));
+                let why = Eviction::Administrator;
+                self.server.evict(self.now, choices.of(&self.handles), why);
             }
             _ => {
                 let states = [TargetState::Open, TargetState::Starting, TargetState::Stopping];

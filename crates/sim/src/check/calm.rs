@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use fulmar_base::Errno;
 use fulmar_lnet::EventKind;
+use fulmar_lnet_wire::Nid;
 use fulmar_node::Notice;
 use fulmar_selftest::Notice as SelftestNotice;
 use fulmar_selftest::console::{Answer as ConsoleAnswer, NodeAnswer, Reply};
@@ -81,7 +82,11 @@ fn is_about_nodes(world: &World, notice: &Notice) -> bool {
     let text = notice.to_string();
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     let mut addresses = words.filter_map(|word| word.parse().ok());
-    addresses.all(|address: IpAddr| world.is_of_node(address))
+    let of_nodes = addresses.all(|address: IpAddr| world.is_of_node(address));
+    // An address may be a node's, and not on that network.
+    let words = text.split(|c: char| c.is_whitespace() || ";,()".contains(c));
+    let mut nids = words.filter_map(|word| word.trim_end_matches(':').parse().ok());
+    of_nodes && nids.all(|nid: Nid| nid.is_loopback() || world.host_of(nid).is_some())
 }
 
 fn is_harmless(notice: &Notice) -> bool {
