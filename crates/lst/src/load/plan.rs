@@ -235,7 +235,9 @@ struct TestWords {
 
 impl TestWords {
     fn parse(words: &[String]) -> Result<Self, String> {
-        let mut words = words.iter().map(|word| word.to_lowercase());
+        // In a shell they may be one word in quotes.
+        let words = words.iter().flat_map(|word| word.split_whitespace());
+        let mut words = words.map(str::to_lowercase);
         let mut this = Self::default();
         match words.next().as_deref() {
             Some("brw") => this.brw = true,
@@ -379,6 +381,12 @@ mod tests {
             assert_eq!((cell.flows[0].from.len(), cell.flows[0].to.len()), (2, 3));
             assert_eq!(cell.time, Duration::from_millis(500));
         }
+        let quoted = ["lst run", "--from", "1.1.1.1@tcp", "--to", "1.1.1.2@tcp", "brw w size=64K"];
+        let quoted = RunArgs::try_parse_from(quoted).unwrap().cell(Point::default()).unwrap();
+        assert_eq!(
+            quoted.test,
+            TestSpec::Brw { write: true, check: DataCheck::None, size: 65536, offset: 0 }
+        );
         let ping = cell(&format!("{nodes} ping")).unwrap();
         assert_eq!((ping.test, ping.concurrency), (TestSpec::Ping, 1));
     }
