@@ -9,3 +9,4 @@ pub mod client;
 pub mod mode;
 pub mod server;
 mod slab;
+mod treap;

@@ -19,7 +19,9 @@ impl Namespace {
         for place in self.resources.places() {
             let (resource, mut in_tree) = (self.resources.at(place), Vec::new());
             assert_eq!(self.resources.find(&resource.desc), Some(place));
-            tree::check(&self.locks, resource.root, &mut in_tree);
+            let whole = [(0, 0, 0), (u32::MAX, u64::MAX, u32::MAX)];
+            tree::all(&self.locks, resource.root, whole, 0, &mut in_tree);
+            assert_eq!(tree::check(&self.locks, resource.root), Ok(in_tree.len() as u32));
             assert!(in_tree.len() <= resource.locks as usize);
             for &lock in &in_tree {
                 assert_eq!(self.locks.at(lock).resource, place);

@@ -79,7 +79,7 @@ impl Namespace {
     /// not known any more. Spec: ptlrpc-ldlm-mgs §24.5.
     pub fn last_covered(&self, resource: &ResourceDesc) -> Option<u64> {
         let root = self.resources.at(self.resources.find(resource)?).root;
-        (root != NIL).then(|| self.locks.at(root).node.max)
+        (root != NIL).then(|| self.locks.at(root).links.reach)
     }
 
     /// Adds a lock to the tree of its resource.

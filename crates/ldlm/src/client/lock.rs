@@ -6,6 +6,7 @@ use fulmar_lustre_wire::ldlm::{LockFlags, LockMode, Policy};
 
 use super::{Covered, EarlyId};
 use crate::slab::NIL;
+use crate::treap::Links;
 
 /// What happens to a lock.
 ///
@@ -38,7 +39,7 @@ pub(super) struct Lock {
     pub(super) used_at: Time,
     /// What a lock at rest does not have.
     pub(super) busy: Option<Box<Busy>>,
-    pub(super) node: Node,
+    pub(super) links: Links,
     /// The neighbours in the list of unused locks.
     pub(super) older: u32,
     pub(super) newer: u32,
@@ -50,15 +51,6 @@ pub(super) struct Lock {
     mode: u8,
     pub(super) state: State,
     pub(super) marks: Marks,
-}
-
-/// The place of a lock in the tree of its resource.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) left: u32,
-    pub(super) right: u32,
-    /// The largest end in this part of the tree.
-    pub(super) max: u64,
 }
 
 /// What a lock has until it rests.
@@ -127,7 +119,7 @@ impl Lock {
             words,
             used_at: Time::ZERO,
             busy: None,
-            node: Node { left: NIL, right: NIL, max: 0 },
+            links: Links::default(),
             older: NIL,
             newer: NIL,
             resource,

@@ -9,6 +9,7 @@ use fulmar_lustre_wire::ldlm::{
 
 use crate::mode;
 use crate::slab::NIL;
+use crate::treap::Links;
 
 /// A mode in a byte: the number of its bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -201,14 +202,10 @@ pub(super) struct Lock {
     pub(super) requested: Mode,
     pub(super) is_granted: bool,
     pub(super) flags: Flags,
-    /// The height of its subtree in the index of granted locks.
-    pub(super) height: u8,
     pub(super) export: u32,
     pub(super) resource: u32,
-    pub(super) left: u32,
-    pub(super) right: u32,
-    /// The last byte of the locks of its subtree.
-    pub(super) reach: u64,
+    /// Its place in the index of granted locks.
+    pub(super) links: Links,
 }
 
 /// What else is known of a lock.
@@ -262,12 +259,9 @@ impl Lock {
             requested: claim.mode,
             is_granted: false,
             flags,
-            height: 0,
             export: claim.export,
             resource: NIL,
-            left: NIL,
-            right: NIL,
-            reach: 0,
+            links: Links::default(),
         }
     }
 

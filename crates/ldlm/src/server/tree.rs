@@ -1,49 +1,33 @@
-//! An index of granted locks by range: a balanced tree (AVL) whose nodes are the locks themselves.
-//!
-//! A tree is in order of start, end and place. Each lock knows the last byte that its subtree
-//! reaches, so that a search for overlapping locks skips the others.
+//! The index of granted locks by range: a treap in order of start, end and place.
 
 use std::ops::ControlFlow;
 
 use super::lock::Lock;
 use crate::slab::{NIL, Slab};
+use crate::treap::{Links, Nodes};
+pub(super) use crate::treap::{check, insert, remove};
 
 type Locks = Slab<Lock>;
 
-/// Adds a lock, and returns the root.
-pub(super) fn insert(locks: &mut Locks, root: u32, id: u32) -> u32 {
-    if root == NIL {
-        let lock = &mut locks[id];
-        (lock.left, lock.right) = (NIL, NIL);
-        update(locks, id);
-        return id;
-    }
-    if key(locks, id) < key(locks, root) {
-        locks[root].left = insert(locks, locks[root].left, id);
-    } else {
-        locks[root].right = insert(locks, locks[root].right, id);
-    }
-    balance(locks, root)
-}
+impl Nodes for Locks {
+    type Key = (u64, u64, u32);
 
-/// Removes a lock that is in the tree, and returns the root.
-pub(super) fn remove(locks: &mut Locks, root: u32, id: u32) -> u32 {
-    assert_ne!(root, NIL, "lock {id} is not in its tree");
-    let (left, right) = (locks[root].left, locks[root].right);
-    if id == root {
-        if left == NIL || right == NIL {
-            return if left == NIL { right } else { left };
-        }
-        let (first, rest) = take_first(locks, right);
-        (locks[first].left, locks[first].right) = (left, rest);
-        return balance(locks, first);
+    fn key(&self, place: u32) -> Self::Key {
+        let part = &self[place].part;
+        (part.start, part.end, place)
     }
-    if key(locks, id) < key(locks, root) {
-        locks[root].left = remove(locks, left, id);
-    } else {
-        locks[root].right = remove(locks, right, id);
+
+    fn end(&self, place: u32) -> u64 {
+        self[place].part.end
     }
-    balance(locks, root)
+
+    fn links(&self, place: u32) -> Links {
+        self[place].links
+    }
+
+    fn set_links(&mut self, place: u32, links: Links) {
+        self[place].links = links;
+    }
 }
 
 /// Visits the locks that overlap `start..=end`, in order, until `visit` breaks.
@@ -53,18 +37,18 @@ pub(super) fn overlapping(
     range: (u64, u64),
     visit: &mut dyn FnMut(u32) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    if root == NIL || locks[root].reach < range.0 {
+    if root == NIL || locks[root].links.reach < range.0 {
         return ControlFlow::Continue(());
     }
     let lock = &locks[root];
-    overlapping(locks, lock.left, range, visit)?;
+    overlapping(locks, lock.links.left, range, visit)?;
     if lock.part.start > range.1 {
         return ControlFlow::Continue(());
     }
     if lock.part.end >= range.0 {
         visit(root)?;
     }
-    overlapping(locks, lock.right, range, visit)
+    overlapping(locks, lock.links.right, range, visit)
 }
 
 /// Visits the locks that reach beyond `end`, those with the highest start first, until `visit`
@@ -75,15 +59,15 @@ pub(super) fn beyond(
     end: u64,
     visit: &mut dyn FnMut(u32) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    if root == NIL || locks[root].reach <= end {
+    if root == NIL || locks[root].links.reach <= end {
         return ControlFlow::Continue(());
     }
     let lock = &locks[root];
-    beyond(locks, lock.right, end, visit)?;
+    beyond(locks, lock.links.right, end, visit)?;
     if lock.part.end > end {
         visit(root)?;
     }
-    beyond(locks, lock.left, end, visit)
+    beyond(locks, lock.links.left, end, visit)
 }
 
 /// Returns the lowest start of a lock after `end`.
@@ -93,97 +77,12 @@ pub(super) fn start_after(locks: &Locks, root: u32, end: u64) -> Option<u64> {
         let lock = &locks[at];
         if lock.part.start > end {
             found = Some(lock.part.start);
-            at = lock.left;
+            at = lock.links.left;
         } else {
-            at = lock.right;
+            at = lock.links.right;
         }
     }
     found
-}
-
-/// Checks order, balance and reach of a tree, and returns how many locks it has.
-pub(super) fn check(locks: &Locks, root: u32) -> Result<u32, String> {
-    if root == NIL {
-        return Ok(0);
-    }
-    let (left, right) = (locks[root].left, locks[root].right);
-    let count = check(locks, left)? + check(locks, right)? + 1;
-    let reach = locks[root].part.end.max(reach(locks, left)).max(reach(locks, right));
-    let is_ordered = (left == NIL || key(locks, left) < key(locks, root))
-        && (right == NIL || key(locks, root) < key(locks, right));
-    let lean = i32::from(height(locks, left)) - i32::from(height(locks, right));
-    match is_ordered && reach == locks[root].reach && lean.abs() <= 1 {
-        true => Ok(count),
-        false => Err(format!("lock {root}: ordered {is_ordered}, reach {reach}, lean {lean}")),
-    }
-}
-
-fn key(locks: &Locks, id: u32) -> (u64, u64, u32) {
-    let part = &locks[id].part;
-    (part.start, part.end, id)
-}
-
-fn height(locks: &Locks, id: u32) -> u8 {
-    if id == NIL { 0 } else { locks[id].height }
-}
-
-fn reach(locks: &Locks, id: u32) -> u64 {
-    if id == NIL { 0 } else { locks[id].reach }
-}
-
-fn update(locks: &mut Locks, id: u32) {
-    let (left, right) = (locks[id].left, locks[id].right);
-    let height = height(locks, left).max(height(locks, right)) + 1;
-    let reach = locks[id].part.end.max(reach(locks, left)).max(reach(locks, right));
-    (locks[id].height, locks[id].reach) = (height, reach);
-}
-
-fn balance(locks: &mut Locks, root: u32) -> u32 {
-    let (left, right) = (locks[root].left, locks[root].right);
-    let (on_left, on_right) = (height(locks, left), height(locks, right));
-    if on_left > on_right + 1 {
-        if height(locks, locks[left].left) < height(locks, locks[left].right) {
-            locks[root].left = rotate_left(locks, left);
-        }
-        return rotate_right(locks, root);
-    }
-    if on_right > on_left + 1 {
-        if height(locks, locks[right].right) < height(locks, locks[right].left) {
-            locks[root].right = rotate_right(locks, right);
-        }
-        return rotate_left(locks, root);
-    }
-    update(locks, root);
-    root
-}
-
-fn rotate_left(locks: &mut Locks, root: u32) -> u32 {
-    let up = locks[root].right;
-    locks[root].right = locks[up].left;
-    update(locks, root);
-    locks[up].left = root;
-    update(locks, up);
-    up
-}
-
-fn rotate_right(locks: &mut Locks, root: u32) -> u32 {
-    let up = locks[root].left;
-    locks[root].left = locks[up].right;
-    update(locks, root);
-    locks[up].right = root;
-    update(locks, up);
-    up
-}
-
-/// Takes the first lock out, and returns it with the root of the others.
-fn take_first(locks: &mut Locks, root: u32) -> (u32, u32) {
-    let (left, right) = (locks[root].left, locks[root].right);
-    if left == NIL {
-        return (root, right);
-    }
-    let (first, rest) = take_first(locks, left);
-    locks[root].left = rest;
-    (first, balance(locks, root))
 }
 
 #[cfg(test)]
