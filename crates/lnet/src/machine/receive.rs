@@ -282,8 +282,8 @@ impl Lnet {
         header: &Header,
     ) -> Result<(Operation, u32), &'static str> {
         let looped = matches!(arrival.origin, Origin::Loopback(_));
-        let same_peer = |a, b| self.peers.same_peer(a, b);
-        let (md, len) = self.matching.find_response(header, looped, same_peer)?;
+        let may_answer = |target, source| self.peers.may_answer(target, source);
+        let (md, len) = self.matching.find_response(header, looped, may_answer)?;
         let initiator = self.peers.primary(header.source);
         Ok((Operation::response(md, initiator, len), len))
     }

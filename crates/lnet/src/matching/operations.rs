@@ -142,7 +142,7 @@ impl Matching {
         &mut self,
         header: &Header,
         from_self: bool,
-        same_peer: impl FnOnce(Nid, Nid) -> bool,
+        may_answer: impl FnOnce(Nid, Nid) -> bool,
     ) -> Result<(MdId, u32), &'static str> {
         let (handle, acknowledged) = match header.body {
             Body::Ack { handle, accepted, .. } => (handle, Some(accepted)),
@@ -156,7 +156,7 @@ impl Matching {
             found.filter(|found| found.threshold != Some(0)).ok_or("nobody waits for it")?;
         let request = found.request.ok_or("nobody waits for it")?;
         let expected = if acknowledged.is_some() { request.put } else { request.get };
-        let from_target = |nid: Nid| nid == header.source || same_peer(nid, header.source);
+        let from_target = |nid: Nid| nid == header.source || may_answer(nid, header.source);
         if !expected || !(from_self || request.target.is_none_or(from_target)) {
             return Err("it does not answer what was asked");
         }

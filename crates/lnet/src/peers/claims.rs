@@ -405,6 +405,9 @@ mod tests {
         let first = says(&mut peers, nid(2), &[nid(2), nid(3)]);
         assert!(peers.has_verified(nid(2)) && !peers.has_verified(nid(3)));
         assert!(!peers.same_peer(nid(3), nid(2)), "others do not speak for it");
+        // A message for the peer may go to the listed NID, and the other one answers.
+        assert!(peers.may_answer(nid(3), nid(2)) && !peers.may_answer(nid(2), nid(3)));
+        assert!(!peers.may_answer(nid(4), nid(2)));
         let [own, listed] = [2, 3].map(|n| peers.find(nid(n)).unwrap());
         assert_eq!(peers.needs_verification(own), None);
         assert!(peers.needs_verification(listed).is_some());

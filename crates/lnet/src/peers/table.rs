@@ -46,6 +46,16 @@ impl Peers {
         owner(a) == owner(b) && self.is_verified(a) && self.is_verified(b)
     }
 
+    /// Returns whether a response from `source` may answer what went to `target`: `source` has named the
+    /// peer that `target` was chosen for. `target` itself may have been listed by that peer only.
+    pub(crate) fn may_answer(&self, target: Nid, source: Nid) -> bool {
+        let (Some(target), Some(source)) = (self.find(target), self.find(source)) else {
+            return false;
+        };
+        let owner = |id| self.ni(id).map(|ni| ni.peer);
+        owner(target) == owner(source) && self.is_verified(source)
+    }
+
     /// Returns whether other nodes have filled the table.
     pub(crate) fn is_full(&self) -> bool {
         self.nids.len() >= PEER_NIS_MAX || self.has_too_many_unknown()
