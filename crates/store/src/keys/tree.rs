@@ -1,0 +1,147 @@
+//! Keys in a file: a copy-on-write tree of redb, whose pages have checksums.
+
+use std::fmt::Debug;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redb::{
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition,
+};
+
+use super::{Bounds, Changes, Entries, Keys, Value, View};
+use crate::medium::File;
+use crate::reserve::Reserve;
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
+
+/// Keys in a file.
+pub(crate) struct TreeKeys {
+    database: Database,
+}
+
+/// What to do with the file of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Trust it, unless it was not closed.
+    Trust,
+    /// Read all of it, and compare it with its checksums.
+    Check,
+}
+
+impl TreeKeys {
+    /// Opens the keys in a file, or creates them in an empty one. Returns whether the map of free
+    /// pages had to be made again.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        reserve: Arc<Reserve>,
+        cache: usize,
+        opening: Opening,
+    ) -> io::Result<(Self, bool)> {
+        let repaired = Arc::new(AtomicBool::new(false));
+        let noted = repaired.clone();
+        let open = move || {
+            Builder::new()
+                .set_cache_size(cache)
+                .set_check_integrity_on_open(opening == Opening::Check)
+                .set_repair_callback(move |_| noted.store(true, Ordering::Relaxed))
+                .create_with_backend(Backend { file, reserve })
+        };
+        // It panics where a damaged file contradicts itself, unless it checks everything.
+        let opened = catch_unwind(AssertUnwindSafe(open)).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidData, "the file of the keys contradicts itself")
+        })?;
+        let database = opened.map_err(of_redb)?;
+        let keys = Self { database };
+        if keys.view().is_err() {
+            keys.commit(&Changes::new())?;
+        }
+        Ok((keys, repaired.load(Ordering::Relaxed)))
+    }
+}
+
+impl Keys for TreeKeys {
+    fn view(&self) -> io::Result<Arc<dyn View>> {
+        let transaction = self.database.begin_read().map_err(of_redb)?;
+        Ok(Arc::new(TreeView(transaction.open_table(TABLE).map_err(of_redb)?)))
+    }
+
+    fn commit(&self, changes: &Changes) -> io::Result<()> {
+        let mut transaction = self.database.begin_write().map_err(of_redb)?;
+        transaction.set_durability(Durability::Immediate).map_err(of_redb)?;
+        // Without this, opening the file after a crash reads all of it.
+        transaction.set_quick_repair(true);
+        {
+            let mut table = transaction.open_table(TABLE).map_err(of_redb)?;
+            for (key, value) in changes {
+                match value {
+                    Some(value) => drop(table.insert(&key[..], &value[..]).map_err(of_redb)?),
+                    None => drop(table.remove(&key[..]).map_err(of_redb)?),
+                }
+            }
+        }
+        transaction.commit().map_err(of_redb)
+    }
+}
+
+struct TreeView(ReadOnlyTable<&'static [u8], &'static [u8]>);
+
+impl View for TreeView {
+    fn get(&self, key: &[u8]) -> io::Result<Option<Value>> {
+        Ok(ReadableTable::get(&self.0, key).map_err(of_redb)?.map(|value| value.value().into()))
+    }
+
+    fn range(&self, bounds: Bounds<'_>, limit: usize) -> io::Result<Entries> {
+        let range = ReadableTable::range::<&[u8]>(&self.0, bounds).map_err(of_redb)?;
+        let entry = |entry: Result<_, StorageError>| {
+            let (key, value): (redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>) =
+                entry.map_err(of_redb)?;
+            Ok((key.value().to_vec(), value.value().into()))
+        };
+        range.take(limit).map(entry).collect()
+    }
+}
+
+/// The file under a tree. When the medium is full, the tree gets what was reserved.
+#[derive(Debug)]
+struct Backend {
+    file: Arc<dyn File>,
+    reserve: Arc<Reserve>,
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let len = out.len();
+        if self.file.read(offset, &mut [IoSliceMut::new(out)])? == len {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the file of the keys ends too early"))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.reserve.spend_if_full(|| self.file.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.reserve.spend_if_full(|| self.file.write(offset, &[IoSlice::new(data)]))
+    }
+}
+
+/// Damage becomes [`io::ErrorKind::InvalidData`].
+fn of_redb(error: impl Into<redb::Error>) -> io::Error {
+    match error.into() {
+        redb::Error::Io(error) => error,
+        redb::Error::Corrupted(what) => io::Error::new(io::ErrorKind::InvalidData, what),
+        error => io::Error::other(error.to_string()),
+    }
+}

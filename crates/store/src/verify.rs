@@ -1,0 +1,112 @@
+//! The examination of a store.
+
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+use std::ops::Bound;
+
+use crate::format::Place;
+use crate::keys::Opening;
+use crate::records::{ObjectId, Row};
+use crate::{Policy, Space, Store, StoreError};
+
+/// How many keys are read at once.
+const PAGE: usize = 1024;
+/// How many bytes are read at once.
+const CHUNK: usize = 1 << 20;
+
+/// What an examination has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The keys of the owner.
+    pub keys: u64,
+    /// The objects that are not empty.
+    pub objects: u64,
+    /// Their bytes, without holes at the end of their files.
+    pub bytes: u64,
+    /// What is damaged, a sentence for each; nothing if the store is good.
+    pub damage: Vec<String>,
+    /// What was repaired, a sentence for each.
+    pub repaired: Vec<String>,
+}
+
+impl Store {
+    /// Opens a store that is not in use, reads all of it and compares the keys with their checksums.
+    /// The bytes of objects have none: whether they can be read is all that is known.
+    ///
+    /// # Errors
+    /// If it cannot be opened at all, which also tells damage.
+    pub fn verify<'a>(place: impl Into<Place<'a>>, policy: Policy) -> Result<Report, StoreError> {
+        let (store, repaired) = Self::open_with(place.into(), policy, Opening::Check)?;
+        let mut report = Report::default();
+        if repaired {
+            report.repaired.push("The map of free pages of the keys was made again.".to_owned());
+        }
+        store.verify_keys(&mut report)?;
+        store.verify_objects(&mut report)?;
+        Ok(report)
+    }
+
+    fn verify_keys(&self, report: &mut Report) -> Result<(), StoreError> {
+        let end = Space::new(Space::COUNT - 1).end();
+        let mut from = Bound::Unbounded;
+        loop {
+            let page = match self.scan_keys(from.clone(), Bound::Excluded(end.clone()), PAGE) {
+                Ok(page) => page,
+                Err(StoreError::Damaged { what, .. }) => {
+                    report.damage.push(format!("Keys cannot be read: {what}."));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            report.keys += page.len() as u64;
+            match page.last() {
+                Some((last, _)) => from = Bound::Excluded(last.clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn verify_objects(&self, report: &mut Report) -> Result<(), StoreError> {
+        let (first, end) = Row::all();
+        let mut owners: BTreeMap<u64, ObjectId> = BTreeMap::new();
+        let mut from = Bound::Included(first);
+        loop {
+            let page = self.scan_keys(from, Bound::Excluded(end.clone()), PAGE)?;
+            for (key, value) in &page {
+                let id = Row::object(key).map_err(|error| self.damaged(&error))?;
+                let row = Row::decode(value).map_err(|error| self.damaged(&error))?;
+                if let Some(other) = owners.insert(row.file, id) {
+                    let file = row.file;
+                    report.damage.push(format!("{id} and {other} have the same file {file}."));
+                }
+                report.objects += 1;
+                self.verify_object(id, row, report);
+            }
+            match page.last() {
+                Some((last, _)) => from = Bound::Excluded(last.clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn verify_object(&self, id: ObjectId, row: Row, report: &mut Report) {
+        let mut bytes = vec![0; CHUNK];
+        let mut offset = 0;
+        while offset < row.size {
+            match self.read(id, offset, &mut [IoSliceMut::new(&mut bytes)]) {
+                Ok(read) => {
+                    offset += read as u64;
+                    report.bytes += read as u64;
+                }
+                Err(StoreError::Damaged { what, .. }) => {
+                    report.damage.push(format!("{id} is damaged at byte {offset}: {what}."));
+                    return;
+                }
+                Err(error) => {
+                    report.damage.push(format!("{id} cannot be read at byte {offset}: {error}."));
+                    return;
+                }
+            }
+        }
+    }
+}
