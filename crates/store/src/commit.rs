@@ -8,6 +8,7 @@ use fulmar_base::Time;
 use crate::batch::Batch;
 use crate::keys::View;
 use crate::medium::Name;
+use crate::objects::State;
 use crate::store::OnCommit;
 use crate::{Store, StoreError};
 
@@ -19,6 +20,12 @@ impl Store {
     /// If the medium failed. The store has then ended: nobody can know what is on the medium, and a
     /// second attempt could succeed without the data of the first.
     pub fn commit(&self) -> Result<u64, StoreError> {
+        let committed = self.commit_batch()?;
+        self.sweep();
+        Ok(committed)
+    }
+
+    pub(crate) fn commit_batch(&self) -> Result<u64, StoreError> {
         let _one = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = {
             let mut front = self.running()?;
@@ -33,10 +40,12 @@ impl Store {
             front.view = view;
             front.committed = batch.last;
             front.committing = Arc::default();
+            front.leftovers.removed.extend(&batch.removed);
+            front.leftovers.shrunk.extend(&batch.shrunk);
         }
         self.moved.notify_all();
-        self.clean_up(&batch);
         self.report(Ok(batch.last));
+        self.reserve.refill();
         Ok(batch.last)
     }
 
@@ -51,23 +60,23 @@ impl Store {
         self.keys.view().map_err(fence("read keys"))
     }
 
-    /// Frees what the committed batch has made unnecessary. What fails here is done when the store is
-    /// opened again, or when the object is used the next time.
-    fn clean_up(&self, batch: &Batch) {
-        for removed in &batch.removed {
+    /// Frees what committed batches have made unnecessary, which may take long where files are
+    /// large. What fails here is done when the store is opened again, or the object is used.
+    pub(crate) fn sweep(&self) {
+        let leftovers = std::mem::take(&mut self.front().leftovers);
+        for removed in leftovers.removed {
             match self.medium.remove(Name::Object(removed.0)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => continue,
                 _ => {}
             }
             self.front().running.change(removed.key(), None);
         }
-        for id in &batch.shrunk {
-            let object = self.objects.get(*id);
+        for id in leftovers.shrunk {
+            let object = self.objects.get(id);
             if let Ok(guard) = self.lock_object(&object) {
-                let _ = self.trim(*id, guard.as_ref().unwrap_or(&Default::default()));
+                let _ = self.trim(id, guard.as_ref().unwrap_or(&State::default()));
             }
         }
-        self.reserve.refill();
     }
 
     /// Ends the store.

@@ -1,7 +1,7 @@
-//! The thread that commits the batches of a store.
+//! The threads that commit the batches of a store, and free what they have made unnecessary.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, thread};
@@ -16,20 +16,25 @@ use crate::Store;
 pub struct Committer {
     store: Arc<Store>,
     stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Committer {
-    /// Starts the thread.
+    /// Starts the threads.
     ///
     /// # Errors
     /// If the system has none.
     pub fn start(store: Arc<Store>) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let (of_thread, stop) = (store.clone(), stopping.clone());
-        let run = move || of_thread.commit_until(&stop);
-        let thread = thread::Builder::new().name("commit".to_owned()).spawn(run)?;
-        Ok(Self { store, stopping, thread: Some(thread) })
+        let (committed, commits) = mpsc::channel();
+        let mut committer =
+            Self { store: store.clone(), stopping: stopping.clone(), threads: vec![] };
+        let of_sweeper = store.clone();
+        let sweep = move || commits.iter().for_each(|()| of_sweeper.sweep());
+        let commit = move || store.commit_until(&stopping, &committed);
+        committer.threads.push(thread::Builder::new().name("commit".to_owned()).spawn(commit)?);
+        committer.threads.push(thread::Builder::new().name("sweep".to_owned()).spawn(sweep)?);
+        Ok(committer)
     }
 }
 
@@ -41,21 +46,23 @@ impl Drop for Committer {
             self.stopping.store(true, Ordering::Release);
         }
         self.store.work.notify_all();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
 impl Store {
-    fn commit_until(&self, stopping: &AtomicBool) {
+    fn commit_until(&self, stopping: &AtomicBool, committed: &mpsc::Sender<()>) {
         let epoch = Instant::now();
         let now = || Time::ZERO + epoch.elapsed();
         loop {
             let due = self.due(now());
             if due.is_some_and(|due| due <= now()) {
                 // An error has ended the store, and all who wait have got it.
-                let _ = self.commit();
+                if self.commit_batch().is_ok() {
+                    let _ = committed.send(());
+                }
                 continue;
             }
             let front = self.front();

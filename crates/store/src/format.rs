@@ -80,6 +80,10 @@ impl Store {
         let label = &label[..label.len().min(LABEL_MAX)];
         let create = || -> io::Result<()> {
             let reserve = medium.create(Name::Reserve)?;
+            // A file system that cannot do this is found here, not later.
+            reserve.set_len(1)?;
+            reserve.allocate(0, 1)?;
+            reserve.punch(0, 1)?;
             let reserve = Arc::new(Reserve::new(medium.clone(), reserve, policy.reserve)?);
             let keys = medium.create(Name::Keys)?;
             TreeKeys::open(keys, reserve, policy.cache, Opening::Trust)?;
@@ -154,7 +158,7 @@ impl Store {
             });
         }
         let opened = TreeKeys::open(file, reserve.clone(), policy.cache, opening);
-        let (keys, repaired) = opened.map_err(failed("open the keys"))?;
+        let (keys, good) = opened.map_err(failed("open the keys"))?;
         let view = keys.view().map_err(failed("read keys"))?;
         let numbers = view.get(&Numbers::key()).map_err(failed("read keys"))?;
         let numbers = numbers.map(|value| Numbers::decode(&value)).transpose();
@@ -165,7 +169,7 @@ impl Store {
         let front = Front::new(numbers.unwrap_or_default(), view);
         let store = Self::new(medium, Box::new(keys), reserve, policy, header.label, front);
         store.remove_leftovers()?;
-        Ok((store, repaired))
+        Ok((store, good))
     }
 
     fn new(

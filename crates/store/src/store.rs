@@ -61,8 +61,17 @@ pub(crate) struct Front {
     pub(crate) wanted: u64,
     /// When the running batch was first seen by [`Store::due`].
     pub(crate) opened: Option<Time>,
+    /// What committed batches have made unnecessary.
+    pub(crate) leftovers: Leftovers,
     /// Why the store has ended.
     pub(crate) fenced: Option<StoreError>,
+}
+
+/// Files without an object, and objects whose files are longer than they are.
+#[derive(Default)]
+pub(crate) struct Leftovers {
+    pub(crate) removed: Vec<Removed>,
+    pub(crate) shrunk: Vec<ObjectId>,
 }
 
 impl Front {
@@ -78,6 +87,7 @@ impl Front {
             committed: numbers.last,
             wanted: 0,
             opened: None,
+            leftovers: Leftovers::default(),
             fenced: None,
         }
     }
@@ -132,6 +142,19 @@ impl Store {
     /// Returns what the store was created with.
     pub fn label(&self) -> &[u8] {
         &self.label
+    }
+
+    /// Checks that the store was created with this label.
+    ///
+    /// # Errors
+    /// [`StoreError::Label`] if it was not.
+    pub fn check_label(&self, expected: &[u8]) -> Result<(), StoreError> {
+        if self.label == expected {
+            return Ok(());
+        }
+        let text = |label| String::from_utf8_lossy(label).escape_debug().to_string();
+        let (found, expected) = (text(&self.label), text(expected));
+        Err(StoreError::Label { place: self.medium.place(), found, expected })
     }
 
     /// Begins a transaction.

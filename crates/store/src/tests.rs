@@ -1,8 +1,11 @@
 //! One suite for all stores: what they do, a model beside them, crashes.
 
 mod crash;
+mod directory;
+mod full;
 mod model;
 mod suite;
+mod timing;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -25,8 +25,6 @@ pub struct Report {
     pub bytes: u64,
     /// What is damaged, a sentence for each; nothing if the store is good.
     pub damage: Vec<String>,
-    /// What was repaired, a sentence for each.
-    pub repaired: Vec<String>,
 }
 
 impl Store {
@@ -36,10 +34,11 @@ impl Store {
     /// # Errors
     /// If it cannot be opened at all, which also tells damage.
     pub fn verify<'a>(place: impl Into<Place<'a>>, policy: Policy) -> Result<Report, StoreError> {
-        let (store, repaired) = Self::open_with(place.into(), policy, Opening::Check)?;
+        let (store, good) = Self::open_with(place.into(), policy, Opening::Check)?;
         let mut report = Report::default();
-        if repaired {
-            report.repaired.push("The map of free pages of the keys was made again.".to_owned());
+        if !good {
+            let what = "The file of the keys was not as it was written, and has been repaired.";
+            report.damage.push(what.to_owned());
         }
         store.verify_keys(&mut report)?;
         store.verify_objects(&mut report)?;

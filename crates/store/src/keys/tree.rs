@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
@@ -32,33 +31,31 @@ pub(crate) enum Opening {
 }
 
 impl TreeKeys {
-    /// Opens the keys in a file, or creates them in an empty one. Returns whether the map of free
-    /// pages had to be made again.
+    /// Opens the keys in a file, or creates them in an empty one. Returns whether they are as they
+    /// were written; if not, they have been repaired.
     pub(crate) fn open(
         file: Arc<dyn File>,
         reserve: Arc<Reserve>,
         cache: usize,
         opening: Opening,
     ) -> io::Result<(Self, bool)> {
-        let repaired = Arc::new(AtomicBool::new(false));
-        let noted = repaired.clone();
-        let open = move || {
-            Builder::new()
-                .set_cache_size(cache)
-                .set_check_integrity_on_open(opening == Opening::Check)
-                .set_repair_callback(move |_| noted.store(true, Ordering::Relaxed))
-                .create_with_backend(Backend { file, reserve })
+        let open = || -> io::Result<_> {
+            let backend = Backend { file, reserve };
+            let builder = Builder::new().set_cache_size(cache).create_with_backend(backend);
+            let mut database = builder.map_err(of_redb)?;
+            let good = opening == Opening::Trust || database.check_integrity().map_err(of_redb)?;
+            Ok((database, good))
         };
-        // It panics where a damaged file contradicts itself, unless it checks everything.
-        let opened = catch_unwind(AssertUnwindSafe(open)).map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidData, "the file of the keys contradicts itself")
+        // redb panics where a damaged file contradicts itself.
+        let opened = catch_unwind(AssertUnwindSafe(open));
+        let (database, good) = opened.unwrap_or_else(|_| {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the keys contradict themselves"))
         })?;
-        let database = opened.map_err(of_redb)?;
         let keys = Self { database };
         if keys.view().is_err() {
             keys.commit(&Changes::new())?;
         }
-        Ok((keys, repaired.load(Ordering::Relaxed)))
+        Ok((keys, good))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::Errno;
@@ -59,11 +59,12 @@ impl Directory {
         Ok(Self { root: root.to_owned(), unsynced: Mutex::default(), _lock: lock })
     }
 
-    /// Returns a name in the directory that is not of a store.
+    /// Returns a name in the directory that is not of the creation of a store.
     pub(crate) fn foreign(&self) -> io::Result<Option<String>> {
         for entry in fs::read_dir(&self.root)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            let ours = ["lock", "store", "keys", "reserve", "objects", "lost+found"];
+            // An interrupted creation leaves some of the former. Objects are of a store.
+            let ours = ["lock", "store", "keys", "reserve", "lost+found"];
             if !ours.contains(&name.as_str()) {
                 return Ok(Some(name));
             }
@@ -87,9 +88,9 @@ impl Directory {
         }
     }
 
-    fn changed(&self, directory: &Path) {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        unsynced.insert(directory.to_owned());
+    /// Held while directories are created, so that nobody syncs a name in one without its own.
+    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,12 +110,13 @@ impl Medium for Directory {
         options.read(true).write(true).create(true).truncate(true);
         let mut file = options.open(&path);
         if file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let mut unsynced = self.unsynced();
             fs::create_dir_all(parent)?;
-            self.changed(&self.root);
-            self.changed(&self.root.join("objects"));
+            unsynced.extend([self.root.clone(), self.root.join("objects")]);
+            drop(unsynced);
             file = options.open(&path);
         }
-        self.changed(parent);
+        self.unsynced().insert(parent.to_owned());
         Ok(Arc::new(file?))
     }
 
@@ -123,9 +125,7 @@ impl Medium for Directory {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let directories = std::mem::take(&mut *unsynced);
-        drop(unsynced);
+        let directories = std::mem::take(&mut *self.unsynced());
         directories.iter().try_for_each(|directory| fs::File::open(directory)?.sync_all())
     }
 

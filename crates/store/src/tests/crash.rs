@@ -289,6 +289,31 @@ fn a_failed_sync_ends_the_store_for_good() {
     assert_eq!((store.committed(), store.size(X).unwrap()), (1, 0));
 }
 
+/// The system's cache keeps what a failed sync has lost. A store that is opened again, in the same
+/// machine, must not believe it.
+#[test]
+fn what_a_failed_sync_has_lost_is_not_believed_later() {
+    let mut failed = 0;
+    for (seed, sync) in (0..40).flat_map(|seed| (1..6).map(move |sync| (seed, sync))) {
+        let disk = SimulatedDisk::new(seed);
+        let store = Store::create(&disk, b"", policy()).unwrap();
+        put(&store, b"k", b"1");
+        let fail_sync_at = Some(disk.counts().syncs + sync);
+        disk.set_faults(Faults { fail_sync_at, ..Faults::default() });
+        failed += u64::from(store.commit().is_err());
+        drop(store);
+        disk.end_process();
+        let store = Store::open(&disk, policy()).unwrap();
+        let believed = store.committed();
+        disk.crash();
+        drop(store);
+        let store = Store::open(&disk, policy()).unwrap();
+        assert_eq!(store.committed(), believed, "seed {seed}, sync {sync}");
+        assert_eq!(store.get(A, b"k").unwrap().is_some(), believed == 1);
+    }
+    assert!(failed > 40, "{failed}");
+}
+
 #[test]
 fn a_creation_that_was_interrupted_is_begun_again() {
     let mut interrupted = 0;
