@@ -87,6 +87,7 @@ impl Store {
             why: error.to_string().into(),
         };
         self.front().fenced = Some(why.clone());
+        let _ = self.medium.create(Name::Fenced);
         self.moved.notify_all();
         self.work.notify_all();
         self.report(Err(why.clone()));

@@ -74,3 +74,22 @@ impl StoreError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_say_what_to_do() {
+        let text = |kind: io::ErrorKind| {
+            StoreError::of_io("/srv/ost0", "write an object", &kind.into()).to_string()
+        };
+        assert!(text(io::ErrorKind::StorageFull).starts_with("/srv/ost0 is full. Remove objects"));
+        assert!(
+            text(io::ErrorKind::ReadOnlyFilesystem).starts_with("/srv/ost0 is read-only. Mount")
+        );
+        assert!(text(io::ErrorKind::PermissionDenied).starts_with("/srv/ost0 is read-only."));
+        let other = text(io::ErrorKind::Unsupported);
+        assert!(other.starts_with("failed to write an object in /srv/ost0: "), "{other}");
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use crate::keys::{Keys, MemoryKeys, Opening, TreeKeys};
 use crate::medium::{Directory, Medium, Name, SimulatedDisk};
 use crate::objects::Objects;
-use crate::records::{Numbers, Removed};
+use crate::records::{Numbers, Removed, Row};
 use crate::reserve::Reserve;
 use crate::store::Front;
 use crate::{Policy, Store, StoreError};
@@ -16,8 +16,6 @@ use crate::{Policy, Store, StoreError};
 const VERSION: u32 = 1;
 /// The longest label in bytes.
 pub const LABEL_MAX: usize = 4096;
-/// How many keys are read at once.
-const PAGE: usize = 1024;
 
 /// Where a store is.
 #[derive(Clone, Debug)]
@@ -147,6 +145,7 @@ impl Store {
         };
         // What the last process has written may still be in the system's cache.
         medium.sync_all().map_err(failed("write what was left"))?;
+        let fenced = medium.open(Name::Fenced).is_ok();
         let file = medium.create_if_missing(Name::Reserve);
         let reserve = file.and_then(|file| Reserve::new(medium.clone(), file, policy.reserve));
         let reserve = Arc::new(reserve.map_err(failed("open the reserve"))?);
@@ -156,6 +155,9 @@ impl Store {
                 place,
                 what: "the file of the keys is empty".into(),
             });
+        }
+        if fenced {
+            file.forget_cache().map_err(failed("read the keys from the disk"))?;
         }
         let opened = TreeKeys::open(file, reserve.clone(), policy.cache, opening);
         let (keys, good) = opened.map_err(failed("open the keys"))?;
@@ -168,6 +170,9 @@ impl Store {
         })?;
         let front = Front::new(numbers.unwrap_or_default(), view);
         let store = Self::new(medium, Box::new(keys), reserve, policy, header.label, front);
+        if fenced {
+            store.forget_caches()?;
+        }
         store.remove_leftovers()?;
         Ok((store, good))
     }
@@ -195,6 +200,21 @@ impl Store {
         }
     }
 
+    /// Lets all objects be read from the medium, after a sync of an earlier process has failed.
+    fn forget_caches(&self) -> Result<(), StoreError> {
+        self.each_key(Row::all(), |_, value| {
+            let row = Row::decode(value).map_err(|error| self.damaged(&error))?;
+            // One that is missing is reported to its reader.
+            let forgotten = match self.medium.open(Name::Object(row.file)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                file => file.and_then(|file| file.forget_cache()),
+            };
+            forgotten.map_err(|error| self.failed("read an object from the disk", &error))
+        })?;
+        let removed = self.medium.remove(Name::Fenced);
+        removed.map_err(|error| self.failed("remove the mark of a failed sync", &error))
+    }
+
     /// Removes files that were created by transactions that are lost, and those whose removal is
     /// committed.
     fn remove_leftovers(&self) -> Result<(), StoreError> {
@@ -203,24 +223,16 @@ impl Store {
         for file in self.medium.objects_from(first).map_err(failed)? {
             self.medium.remove(Name::Object(file)).map_err(failed)?;
         }
-        let (from, to) = Removed::all();
-        let mut from = std::ops::Bound::Included(from);
-        loop {
-            let page = self.scan_keys(from, std::ops::Bound::Excluded(to.clone()), PAGE)?;
-            for (key, _) in &page {
-                let file = Removed::of_key(key).map_err(|error| self.damaged(&error))?;
-                match self.medium.remove(Name::Object(file.0)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(failed(error));
-                    }
-                    _ => self.front().running.change(key.clone(), None),
+        self.each_key(Removed::all(), |key, _| {
+            let file = Removed::of_key(key).map_err(|error| self.damaged(&error))?;
+            match self.medium.remove(Name::Object(file.0)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+                _ => {
+                    self.front().running.change(key.to_vec(), None);
+                    Ok(())
                 }
             }
-            match page.last() {
-                Some((last, _)) => from = std::ops::Bound::Excluded(last.clone()),
-                None => return Ok(()),
-            }
-        }
+        })
     }
 }
 

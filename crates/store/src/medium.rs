@@ -7,6 +7,7 @@ mod simulated;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub(crate) use directory::Directory;
@@ -21,6 +22,9 @@ pub(crate) enum Name {
     Keys,
     /// Room that is given up so that a full medium still takes removals.
     Reserve,
+    /// Says that a sync has failed, to those who open the store in the same machine: the system's
+    /// cache may have what the medium has not. It need not be durable.
+    Fenced,
     /// The data of one object.
     Object(u64),
 }
@@ -48,8 +52,17 @@ pub(crate) trait Medium: Debug + Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
     /// Returns the numbers of the objects' files from `first` on, in any order.
     fn objects_from(&self, first: u64) -> io::Result<Vec<u64>>;
-    /// Returns the bytes that are free.
-    fn free(&self) -> io::Result<u64>;
+    /// Returns how large it is.
+    fn room(&self) -> io::Result<Room>;
+}
+
+/// The size of a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// All bytes.
+    pub total: u64,
+    /// Those that can be used.
+    pub free: u64,
 }
 
 /// An open file: sparse, and read as zeros where nothing was written.
@@ -72,6 +85,12 @@ pub(crate) trait File: Debug + Send + Sync {
     fn seek(&self, offset: u64, what: Seek) -> io::Result<Option<u64>>;
     /// Makes contents and length durable.
     fn sync(&self) -> io::Result<()>;
+    /// Lets the next reads come from the medium.
+    fn forget_cache(&self) -> io::Result<()>;
+    /// Returns the descriptor, if the system knows the file.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// What to look for in an object.

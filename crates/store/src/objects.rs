@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
+use crate::data::Sink;
 use crate::medium::{File, Name, Seek};
 use crate::records::{ObjectId, Row};
 use crate::transaction::DataChange;
@@ -99,21 +100,41 @@ impl Store {
         self.with_object(object, |state| {
             let (Some(row), Some(file)) = (state.row, &state.file) else { return Ok(0) };
             let mut left = row.size.saturating_sub(offset);
-            let wanted: u64 = segments.iter().map(|segment| segment.len() as u64).sum();
-            let wanted = wanted.min(left) as usize;
-            let cut = |segment: &'_ mut IoSliceMut<'_>| -> usize {
+            let mut parts = vec![];
+            for segment in segments {
                 let len = (segment.len() as u64).min(left);
                 left -= len;
-                len as usize
-            };
-            let lens: Vec<usize> = segments.iter_mut().map(cut).collect();
-            let parts = segments.iter_mut().zip(lens);
-            let mut parts: Vec<_> =
-                parts.map(|(segment, len)| IoSliceMut::new(&mut segment[..len])).collect();
-            if file.read(offset, &mut parts)? == wanted {
-                return Ok(wanted);
+                parts.push(IoSliceMut::new(&mut segment[..len as usize]));
             }
-            Err(io::Error::new(io::ErrorKind::InvalidData, "the file of an object is too short"))
+            let wanted = parts.iter().map(|part| part.len()).sum();
+            let read = file.read(offset, &mut parts)?;
+            if read == wanted { Ok(read) } else { Err(too_short()) }
+        })
+    }
+
+    /// The same, for memory that reads itself.
+    ///
+    /// # Errors
+    /// If the store has ended or cannot be read.
+    pub fn read_into(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        sink: &mut dyn Sink,
+    ) -> Result<u64, StoreError> {
+        self.with_object(object, |state| {
+            let (Some(row), Some(file)) = (state.row, &state.file) else { return Ok(0) };
+            let len = row.size.saturating_sub(offset).min(sink.size());
+            let read = match file.descriptor() {
+                Some(descriptor) => sink.read_from(descriptor, offset, len)?,
+                None => {
+                    let mut bytes = vec![0; len as usize];
+                    let read = file.read(offset, &mut [IoSliceMut::new(&mut bytes)])?;
+                    sink.fill(&bytes[..read]);
+                    read as u64
+                }
+            };
+            if read == len { Ok(read) } else { Err(too_short()) }
         })
     }
 
@@ -227,8 +248,8 @@ impl Work {
     /// Makes a change, except that of the row, which is that of the transaction.
     pub(crate) fn change(&mut self, store: &Store, change: &DataChange<'_>) -> io::Result<()> {
         match change {
-            DataChange::Write(offset, segments) => {
-                let len: u64 = segments.iter().map(|segment| segment.len() as u64).sum();
+            DataChange::Write(offset, data) => {
+                let len = data.size();
                 if len == 0 {
                     return Ok(());
                 }
@@ -236,7 +257,7 @@ impl Work {
                 let file = self.file(store)?;
                 self.clear_gap(&*file, *offset)?;
                 self.written = true;
-                file.write(*offset, segments)?;
+                data.write_to(&*file, *offset)?;
                 self.grow(end);
             }
             DataChange::Punch(range) => {
@@ -322,6 +343,10 @@ impl Work {
         }
         Ok(())
     }
+}
+
+fn too_short() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the file of an object is too short")
 }
 
 /// Returns where a range ends, which must be a size that files can have.

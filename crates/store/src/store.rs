@@ -9,13 +9,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use fulmar_base::Time;
 
 use crate::batch::Batch;
-use crate::keys::{Bounds, Changes, Entries, Keys, Value, View};
-use crate::medium::Medium;
+use crate::keys::{Bounds, Changes, Entries, Key, Keys, Value, View};
+use crate::medium::{Medium, Room};
 use crate::objects::Objects;
 use crate::records::{Numbers, ObjectId, Removed, Row, Space};
 use crate::reserve::Reserve;
 use crate::versions::Versions;
 use crate::{Policy, StoreError, Transaction};
+
+/// How many keys are read at once by those who read all.
+const PAGE: usize = 1024;
 
 /// Receives the number of the last committed transaction after each commit, or why the store ended.
 pub type OnCommit = Box<dyn Fn(Result<u64, StoreError>) + Send + Sync>;
@@ -157,6 +160,14 @@ impl Store {
         Err(StoreError::Label { place: self.medium.place(), found, expected })
     }
 
+    /// Returns how large the medium is. What is free is shared with its other users.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn room(&self) -> Result<Room, StoreError> {
+        self.medium.room().map_err(|error| self.failed("read the free space", &error))
+    }
+
     /// Begins a transaction.
     pub fn begin(&self) -> Transaction<'_> {
         let began = self.front().next - 1;
@@ -246,6 +257,23 @@ impl Store {
             }
         }
         Ok(found)
+    }
+
+    /// Calls `each` for the keys of a range, in order, and stops at the first error.
+    pub(crate) fn each_key(
+        &self,
+        (from, to): (Key, Key),
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut from = Bound::Included(from);
+        loop {
+            let page = self.scan_keys(from, Bound::Excluded(to.clone()), PAGE)?;
+            page.iter().try_for_each(|(key, value)| each(key, value))?;
+            match page.last() {
+                Some((last, _)) => from = Bound::Excluded(last.clone()),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Returns entries of a range as they were at one time, and up to which key it has looked if

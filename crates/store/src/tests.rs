@@ -3,6 +3,7 @@
 mod crash;
 mod directory;
 mod full;
+mod memory;
 mod model;
 mod suite;
 mod timing;

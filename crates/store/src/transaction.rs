@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
 
+use crate::data::{Data, Source};
 use crate::keys::{Key, Value};
 use crate::records::{ObjectId, Space};
 use crate::versions::Group;
@@ -37,7 +38,7 @@ pub(crate) type Numbered = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 
 /// What happens to an object.
 pub(crate) enum DataChange<'a> {
-    Write(u64, &'a [IoSlice<'a>]),
+    Write(u64, Data<'a>),
     Punch(Range<u64>),
     Truncate(u64),
     Allocate(Range<u64>),
@@ -91,7 +92,12 @@ impl<'a> Transaction<'a> {
 
     /// Writes bytes of an object, which becomes longer if they end behind its end.
     pub fn write(&mut self, object: ObjectId, offset: u64, segments: &'a [IoSlice<'a>]) {
-        self.data.push((object, DataChange::Write(offset, segments)));
+        self.data.push((object, DataChange::Write(offset, Data::Segments(segments))));
+    }
+
+    /// The same, for memory that writes itself.
+    pub fn write_from(&mut self, object: ObjectId, offset: u64, source: &'a dyn Source) {
+        self.data.push((object, DataChange::Write(offset, Data::Source(source))));
     }
 
     /// Replaces bytes of an object by a hole. Its size does not change.

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::ops::Bound;
 
 use crate::format::Place;
 use crate::keys::Opening;
 use crate::records::{ObjectId, Row};
 use crate::{Policy, Space, Store, StoreError};
 
-/// How many keys are read at once.
-const PAGE: usize = 1024;
 /// How many bytes are read at once.
 const CHUNK: usize = 1 << 20;
 
@@ -46,46 +43,26 @@ impl Store {
     }
 
     fn verify_keys(&self, report: &mut Report) -> Result<(), StoreError> {
-        let end = Space::new(Space::COUNT - 1).end();
-        let mut from = Bound::Unbounded;
-        loop {
-            let page = match self.scan_keys(from.clone(), Bound::Excluded(end.clone()), PAGE) {
-                Ok(page) => page,
-                Err(StoreError::Damaged { what, .. }) => {
-                    report.damage.push(format!("Keys cannot be read: {what}."));
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            report.keys += page.len() as u64;
-            match page.last() {
-                Some((last, _)) => from = Bound::Excluded(last.clone()),
-                None => return Ok(()),
-            }
-        }
+        let all = (vec![], Space::new(Space::COUNT - 1).end());
+        self.each_key(all, |_, _| {
+            report.keys += 1;
+            Ok(())
+        })
     }
 
     fn verify_objects(&self, report: &mut Report) -> Result<(), StoreError> {
-        let (first, end) = Row::all();
         let mut owners: BTreeMap<u64, ObjectId> = BTreeMap::new();
-        let mut from = Bound::Included(first);
-        loop {
-            let page = self.scan_keys(from, Bound::Excluded(end.clone()), PAGE)?;
-            for (key, value) in &page {
-                let id = Row::object(key).map_err(|error| self.damaged(&error))?;
-                let row = Row::decode(value).map_err(|error| self.damaged(&error))?;
-                if let Some(other) = owners.insert(row.file, id) {
-                    let file = row.file;
-                    report.damage.push(format!("{id} and {other} have the same file {file}."));
-                }
-                report.objects += 1;
-                self.verify_object(id, row, report);
+        self.each_key(Row::all(), |key, value| {
+            let id = Row::object(key).map_err(|error| self.damaged(&error))?;
+            let row = Row::decode(value).map_err(|error| self.damaged(&error))?;
+            if let Some(other) = owners.insert(row.file, id) {
+                let file = row.file;
+                report.damage.push(format!("{id} and {other} have the same file {file}."));
             }
-            match page.last() {
-                Some((last, _)) => from = Bound::Excluded(last.clone()),
-                None => return Ok(()),
-            }
-        }
+            report.objects += 1;
+            self.verify_object(id, row, report);
+            Ok(())
+        })
     }
 
     fn verify_object(&self, id: ObjectId, row: Row, report: &mut Report) {

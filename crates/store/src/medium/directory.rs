@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::Errno;
 
-use super::{File, Medium, Name, Seek};
+use super::{File, Medium, Name, Room, Seek};
 use crate::StoreError;
 
 /// The objects' files of a directory; the rest of the number names the directory.
@@ -64,7 +65,7 @@ impl Directory {
         for entry in fs::read_dir(&self.root)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             // An interrupted creation leaves some of the former. Objects are of a store.
-            let ours = ["lock", "store", "keys", "reserve", "lost+found"];
+            let ours = ["lock", "store", "keys", "reserve", "fenced", "lost+found"];
             if !ours.contains(&name.as_str()) {
                 return Ok(Some(name));
             }
@@ -77,6 +78,7 @@ impl Directory {
             Name::Header => self.root.join("store"),
             Name::Keys => self.root.join("keys"),
             Name::Reserve => self.root.join("reserve"),
+            Name::Fenced => self.root.join("fenced"),
             Name::Object(number) => {
                 let (directory, file) =
                     (number / FILES_PER_DIRECTORY, number % FILES_PER_DIRECTORY);
@@ -158,9 +160,11 @@ impl Medium for Directory {
         Ok(found)
     }
 
-    fn free(&self) -> io::Result<u64> {
+    fn room(&self) -> io::Result<Room> {
         let status = rustix::fs::statvfs(&self.root)?;
-        Ok(status.f_bavail * status.f_frsize)
+        let [total, free] =
+            [status.f_blocks, status.f_bavail].map(|blocks| blocks * status.f_frsize);
+        Ok(Room { total, free })
     }
 }
 
@@ -238,5 +242,13 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn forget_cache(&self) -> io::Result<()> {
+        Ok(rustix::fs::fadvise(self, 0, None, Advice::DontNeed)?)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 }

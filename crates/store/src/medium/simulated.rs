@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fulmar_base::Rng;
 
 use super::image::{Image, PAGE};
-use super::{File, Medium, Name, Seek};
+use super::{File, Medium, Name, Room, Seek};
 
 /// A disk that can crash. The same calls with the same seed always leave the same contents.
 ///
@@ -119,6 +119,11 @@ impl SimulatedDisk {
         self.state().used * PAGE
     }
 
+    /// Returns how many objects have a file.
+    pub fn files(&self) -> usize {
+        self.state().names.range(Name::Object(0)..).count()
+    }
+
     /// Ends the machine and starts it again: unsynced changes are lost in part, everything that was
     /// open is dead, and the faults are those of the default.
     pub fn crash(&self) {
@@ -175,6 +180,16 @@ impl State {
         };
         if !self.reliable {
             self.name_changes.push((name, contents));
+        }
+    }
+
+    /// Only what is synced can be forgotten.
+    fn forget_cache(&mut self, contents: usize) {
+        let file = &mut self.contents[contents];
+        if file.changes.is_empty() {
+            self.used -= file.current.allocated();
+            file.current = file.synced.clone();
+            self.used += file.current.allocated();
         }
     }
 
@@ -286,10 +301,10 @@ impl Medium for SimulatedDisk {
         Ok(names.filter_map(number).collect())
     }
 
-    fn free(&self) -> io::Result<u64> {
+    fn room(&self) -> io::Result<Room> {
         let state = self.state();
-        let capacity = state.faults.capacity.unwrap_or(1 << 50);
-        Ok(capacity.saturating_sub(state.used * PAGE))
+        let total = state.faults.capacity.unwrap_or(1 << 50);
+        Ok(Room { total, free: total.saturating_sub(state.used * PAGE) })
     }
 }
 
@@ -411,5 +426,10 @@ impl File for Handle {
 
     fn sync(&self) -> io::Result<()> {
         self.state()?.sync(self.contents)
+    }
+
+    fn forget_cache(&self) -> io::Result<()> {
+        self.state()?.forget_cache(self.contents);
+        Ok(())
     }
 }

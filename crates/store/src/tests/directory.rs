@@ -107,19 +107,6 @@ fn damaged_keys_are_found() {
 }
 
 #[test]
-fn a_directory_that_is_not_writable_is_named() {
-    let scratch = Scratch::new();
-    drop(Store::create(scratch.path(), b"", policy()).unwrap());
-    let mut permissions = fs::metadata(scratch.path().join("lock")).unwrap().permissions();
-    permissions.set_readonly(true);
-    fs::set_permissions(scratch.path().join("lock"), permissions).unwrap();
-    // The superuser may write to it nevertheless.
-    if let Err(error) = Store::open(scratch.path(), policy()) {
-        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
-    }
-}
-
-#[test]
 fn files_of_lost_and_of_removed_objects_are_removed() {
     let scratch = Scratch::new();
     let store = Store::create(scratch.path(), b"", policy()).unwrap();

@@ -43,6 +43,7 @@ fn a_transaction_that_finds_no_room_changes_nothing() {
     let disk = SimulatedDisk::new(1);
     let store = Store::create(&disk, b"", policy()).unwrap();
     full_at(&disk, 4 << 20);
+    assert_eq!(store.room().unwrap().free, 4 << 20);
     let count = fill(&store, b"value", &[7; 100_000]);
     assert!((10..45).contains(&count), "{count}");
     assert_eq!(store.applied(), count, "a refused transaction has no number");
