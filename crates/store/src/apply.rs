@@ -48,7 +48,7 @@ impl Store {
         applied
     }
 
-    /// Waits while too much is under way, and refuses what a full medium cannot take.
+    /// Waits while too much is under way, and refuses what a full medium may not take.
     fn admit(&self, transaction: &Transaction<'_>) -> Result<(), StoreError> {
         let mut front = self.running()?;
         while front.running.bytes >= BATCHES_MAX * self.policy.batch_bytes
@@ -61,10 +61,16 @@ impl Store {
         }
         check_unchanged(&front, transaction)?;
         drop(front);
-        if !transaction.releases && !self.reserve.refill() {
+        if !transaction.releases && !self.reserve.refill() && !self.keys_have_room() {
             return Err(StoreError::Full { place: self.medium.place() });
         }
         Ok(())
+    }
+
+    /// Returns whether the file of the keys has room for a batch itself. Half of it may be in pages
+    /// that are not empty.
+    fn keys_have_room(&self) -> bool {
+        self.keys.slack() / 2 > self.policy.reserve
     }
 
     fn change_objects(

@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Sets what is called after each commit, and once if the store ends. It is called by the thread
-    /// that commits, in order; it may use the store, except for waiting.
+    /// that commits, in order; it may use the store, but must not commit or wait.
     ///
     /// # Panics
     /// If it was set before.

@@ -28,6 +28,9 @@ pub(crate) trait Keys: Send + Sync {
     fn view(&self) -> io::Result<Arc<dyn View>>;
     /// Makes the changes, all or none, and returns when they are durable.
     fn commit(&self, changes: &Changes) -> io::Result<()>;
+    /// Returns how many bytes of keys and values were removed since there were most of them. About
+    /// so much room is in the file, which does not shrink.
+    fn slack(&self) -> u64;
 }
 
 /// The keys as they were at one time.

@@ -31,6 +31,10 @@ impl Keys for MemoryKeys {
         }
         Ok(())
     }
+
+    fn slack(&self) -> u64 {
+        0
+    }
 }
 
 impl View for Tree {

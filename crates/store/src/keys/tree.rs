@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
@@ -19,6 +20,9 @@ const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
 /// Keys in a file.
 pub(crate) struct TreeKeys {
     database: Database,
+    /// The bytes of keys and values, compared with when it was opened, and the most there were.
+    bytes: AtomicI64,
+    most_bytes: AtomicI64,
 }
 
 /// What to do with the file of the keys.
@@ -51,7 +55,8 @@ impl TreeKeys {
         let (database, good) = opened.unwrap_or_else(|_| {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the keys contradict themselves"))
         })?;
-        let keys = Self { database };
+        let (bytes, most_bytes) = (AtomicI64::new(0), AtomicI64::new(0));
+        let keys = Self { database, bytes, most_bytes };
         if keys.view().is_err() {
             keys.commit(&Changes::new())?;
         }
@@ -70,16 +75,28 @@ impl Keys for TreeKeys {
         transaction.set_durability(Durability::Immediate).map_err(of_redb)?;
         // Without this, opening the file after a crash reads all of it.
         transaction.set_quick_repair(true);
+        let mut added = 0;
         {
             let mut table = transaction.open_table(TABLE).map_err(of_redb)?;
             for (key, value) in changes {
-                match value {
-                    Some(value) => drop(table.insert(&key[..], &value[..]).map_err(of_redb)?),
-                    None => drop(table.remove(&key[..]).map_err(of_redb)?),
-                }
+                let old = match value {
+                    Some(value) => table.insert(&key[..], &value[..]).map_err(of_redb)?,
+                    None => table.remove(&key[..]).map_err(of_redb)?,
+                };
+                let len = |value_len: usize| (key.len() + value_len) as i64;
+                added += value.as_ref().map_or(0, |value| len(value.len()));
+                added -= old.map_or(0, |old| len(old.value().len()));
             }
         }
-        transaction.commit().map_err(of_redb)
+        transaction.commit().map_err(of_redb)?;
+        let bytes = self.bytes.fetch_add(added, Ordering::AcqRel) + added;
+        self.most_bytes.fetch_max(bytes, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn slack(&self) -> u64 {
+        let most_bytes = self.most_bytes.load(Ordering::Acquire);
+        u64::try_from(most_bytes - self.bytes.load(Ordering::Acquire)).unwrap_or(0)
     }
 }
 
