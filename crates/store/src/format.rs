@@ -50,21 +50,17 @@ impl Store {
     ///
     /// # Errors
     /// If there is a store or something else already, or the medium refuses.
+    ///
+    /// # Panics
+    /// If the label is too long.
     pub fn create<'a>(
         place: impl Into<Place<'a>>,
         label: &[u8],
         policy: Policy,
     ) -> Result<Self, StoreError> {
+        assert!(label.len() <= LABEL_MAX, "a label of {} bytes", label.len());
         let medium: Arc<dyn Medium> = match place.into() {
-            Place::Directory(path) => {
-                let directory = Directory::lock(path)?;
-                let foreign = directory.foreign();
-                let place = directory.place();
-                match foreign.map_err(|error| StoreError::of_io(&place, "list it", &error))? {
-                    Some(what) => return Err(StoreError::Occupied { place, what }),
-                    None => Arc::new(directory),
-                }
-            }
+            Place::Directory(path) => Arc::new(Directory::create(path)?),
             Place::Simulated(disk) => Arc::new(disk.clone()),
         };
         match Header::read(&*medium) {
@@ -75,7 +71,6 @@ impl Store {
                 return Err(StoreError::Occupied { place: medium.place(), what });
             }
         }
-        let label = &label[..label.len().min(LABEL_MAX)];
         let create = || -> io::Result<()> {
             let reserve = medium.create(Name::Reserve)?;
             // A file system that cannot do this is found here, not later.
@@ -121,7 +116,7 @@ impl Store {
         opening: Opening,
     ) -> Result<(Self, bool), StoreError> {
         let medium: Arc<dyn Medium> = match place {
-            Place::Directory(path) => Arc::new(Directory::lock(path)?),
+            Place::Directory(path) => Arc::new(Directory::open(path)?),
             Place::Simulated(disk) => Arc::new(disk.clone()),
         };
         Self::open_on(medium, policy, opening)

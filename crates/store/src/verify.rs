@@ -1,12 +1,11 @@
 //! The examination of a store.
 
-use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 
 use crate::format::Place;
 use crate::keys::Opening;
 use crate::records::{ObjectId, Row};
-use crate::{Policy, Space, Store, StoreError};
+use crate::{Policy, Seek, Space, Store, StoreError};
 
 /// How many bytes are read at once.
 const CHUNK: usize = 1 << 20;
@@ -18,7 +17,7 @@ pub struct Report {
     pub keys: u64,
     /// The objects that are not empty.
     pub objects: u64,
-    /// Their bytes, without holes at the end of their files.
+    /// The sum of their sizes in bytes.
     pub bytes: u64,
     /// What is damaged, a sentence for each; nothing if the store is good.
     pub damage: Vec<String>,
@@ -51,38 +50,44 @@ impl Store {
     }
 
     fn verify_objects(&self, report: &mut Report) -> Result<(), StoreError> {
-        let mut owners: BTreeMap<u64, ObjectId> = BTreeMap::new();
+        let mut files = vec![];
+        let mut bytes = vec![0; CHUNK];
         self.each_key(Row::all(), |key, value| {
             let id = Row::object(key).map_err(|error| self.damaged(&error))?;
             let row = Row::decode(value).map_err(|error| self.damaged(&error))?;
-            if let Some(other) = owners.insert(row.file, id) {
-                let file = row.file;
-                report.damage.push(format!("{id} and {other} have the same file {file}."));
-            }
             report.objects += 1;
-            self.verify_object(id, row, report);
+            report.bytes += row.size;
+            files.push(row.file);
+            match self.read_all(id, row.size, &mut bytes) {
+                Ok(()) => {}
+                Err((offset, StoreError::Damaged { what, .. })) => {
+                    report.damage.push(format!("The {id} is damaged at byte {offset}: {what}."));
+                }
+                Err((offset, error)) => {
+                    let what = format!("The {id} cannot be read at byte {offset}: {error}.");
+                    report.damage.push(what);
+                }
+            }
             Ok(())
-        })
+        })?;
+        files.sort_unstable();
+        for twice in files.windows(2).filter(|pair| pair[0] == pair[1]) {
+            report.damage.push(format!("The file {} is that of two objects.", twice[0]));
+        }
+        Ok(())
     }
 
-    fn verify_object(&self, id: ObjectId, row: Row, report: &mut Report) {
-        let mut bytes = vec![0; CHUNK];
+    /// Reads the end of an object, which shows whether its file is complete, and all its data.
+    fn read_all(&self, id: ObjectId, size: u64, bytes: &mut [u8]) -> Result<(), (u64, StoreError)> {
+        let read = |offset, bytes: &mut [u8]| {
+            let read = self.read(id, offset, &mut [IoSliceMut::new(bytes)]);
+            read.map_err(|error| (offset, error))
+        };
+        read(size.saturating_sub(1), &mut bytes[..1])?;
         let mut offset = 0;
-        while offset < row.size {
-            match self.read(id, offset, &mut [IoSliceMut::new(&mut bytes)]) {
-                Ok(read) => {
-                    offset += read as u64;
-                    report.bytes += read as u64;
-                }
-                Err(StoreError::Damaged { what, .. }) => {
-                    report.damage.push(format!("{id} is damaged at byte {offset}: {what}."));
-                    return;
-                }
-                Err(error) => {
-                    report.damage.push(format!("{id} cannot be read at byte {offset}: {error}."));
-                    return;
-                }
-            }
+        while let Some(data) = self.seek(id, offset, Seek::Data).map_err(|error| (offset, error))? {
+            offset = data + read(data, bytes)? as u64;
         }
+        Ok(())
     }
 }

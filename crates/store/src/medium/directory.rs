@@ -33,13 +33,30 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Locks the directory.
-    pub(crate) fn lock(root: &Path) -> Result<Self, StoreError> {
+    /// Locks a directory for a new store, in which there is nothing else.
+    pub(crate) fn create(root: &Path) -> Result<Self, StoreError> {
         let place = root.display().to_string();
-        let of_io = |error: io::Error| StoreError::of_io(&place, "open the lock file", &error);
+        match foreign(root).map_err(|error| StoreError::of_io(&place, "list it", &error))? {
+            Some(what) => Err(StoreError::Occupied { place, what }),
+            None => Self::lock(root),
+        }
+    }
+
+    /// Locks a directory with a store.
+    pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
+        let place = root.display().to_string();
         if !root.is_dir() {
             return Err(StoreError::NotAStore { place, why: "there is no such directory" });
         }
+        if !root.join("store").exists() {
+            return Err(StoreError::NotAStore { place, why: "it has no file named store" });
+        }
+        Self::lock(root)
+    }
+
+    fn lock(root: &Path) -> Result<Self, StoreError> {
+        let place = root.display().to_string();
+        let of_io = |error: io::Error| StoreError::of_io(&place, "open the lock file", &error);
         let path = root.join("lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -58,19 +75,6 @@ impl Directory {
         }
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(of_io)?;
         Ok(Self { root: root.to_owned(), unsynced: Mutex::default(), _lock: lock })
-    }
-
-    /// Returns a name in the directory that is not of the creation of a store.
-    pub(crate) fn foreign(&self) -> io::Result<Option<String>> {
-        for entry in fs::read_dir(&self.root)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            // An interrupted creation leaves some of the former. Objects are of a store.
-            let ours = ["lock", "store", "keys", "reserve", "fenced", "lost+found"];
-            if !ours.contains(&name.as_str()) {
-                return Ok(Some(name));
-            }
-        }
-        Ok(None)
     }
 
     fn path(&self, name: Name) -> PathBuf {
@@ -94,6 +98,19 @@ impl Directory {
     fn unsynced(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a name in a directory that is not of a creation of a store. An interrupted one leaves all
+/// but objects.
+fn foreign(root: &Path) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(root)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let ours = ["lock", "store", "keys", "reserve", "lost+found"];
+        if !ours.contains(&name.as_str()) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 impl Medium for Directory {

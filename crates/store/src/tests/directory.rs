@@ -1,7 +1,9 @@
 //! What only a directory has: a lock, foreign files, damage.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 
 use super::*;
 
@@ -32,6 +34,7 @@ fn only_a_store_is_opened_and_only_an_empty_directory_gets_one() {
     assert!(matches!(not, StoreError::NotAStore { .. }) && text.contains("no such directory"));
     let (not, text) = error(Store::open(scratch.path(), policy()));
     assert!(matches!(not, StoreError::NotAStore { .. }) && text.contains("no file named store"));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing is left there");
     fs::write(scratch.path().join("thesis.tex"), "").unwrap();
     let (occupied, text) = error(Store::create(scratch.path(), b"", policy()));
     assert!(matches!(occupied, StoreError::Occupied { .. }) && text.contains("thesis.tex"));
@@ -123,4 +126,56 @@ fn files_of_lost_and_of_removed_objects_are_removed() {
     drop(store);
     let store = Store::open(scratch.path(), policy()).unwrap();
     assert_eq!((files(), content(&store, X)), (1, b"kept".to_vec()));
+}
+
+/// The variable that makes this program the process that is killed.
+const CHILD: &str = "FULMAR_STORE_CHILD";
+
+/// Creates until it is killed, and prints each number that is committed.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let store = Store::open(Path::new(&path), policy()).unwrap();
+    for number in store.applied() + 1.. {
+        let bytes = number.to_string().into_bytes();
+        let segments = [std::io::IoSlice::new(&bytes)];
+        let mut transaction = store.begin();
+        transaction.put(A, &bytes, bytes.clone());
+        transaction.write(ObjectId(3, number), 5, &segments);
+        assert_eq!(transaction.apply().unwrap(), number);
+        if number % 3 == 0 {
+            println!("committed {}", store.commit().unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_process_has_committed_is_there() {
+    let scratch = Scratch::new();
+    drop(Store::create(scratch.path(), b"", policy()).unwrap());
+    let mut acknowledged = 0;
+    for kill in 1..6 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::directory::child", "--nocapture"])
+            .env(CHILD, scratch.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let numbers = lines.filter_map(|line| line.strip_prefix("committed ")?.parse::<u64>().ok());
+        acknowledged = numbers.take(2 * kill).last().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let store = Store::open(scratch.path(), policy()).unwrap();
+        assert!(store.committed() >= acknowledged);
+        for number in 1..=store.committed() {
+            let bytes = number.to_string().into_bytes();
+            assert_eq!(store.get(A, &bytes).unwrap().as_deref(), Some(&bytes[..]));
+            assert_eq!(content(&store, ObjectId(3, number))[5..], bytes);
+        }
+        let next = ObjectId(3, store.committed() + 1);
+        assert_eq!(store.size(next).unwrap(), 0, "no part of others");
+    }
+    assert!(acknowledged >= 30);
+    assert_eq!(Store::verify(scratch.path(), policy()).unwrap().damage, [""; 0]);
 }
