@@ -12,6 +12,7 @@ pub(super) const PAGE: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     pub(super) len: u64,
+    /// The allocated pages. One that was never written is empty.
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
@@ -32,8 +33,8 @@ impl Image {
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> usize {
         let count = self.len.saturating_sub(offset).min(out.len() as u64) as usize;
         for (page, within, at) in parts(offset, count) {
-            match self.pages.get(&page) {
-                Some(bytes) => out[at.clone()].copy_from_slice(&bytes[within]),
+            match self.pages.get(&page).filter(|bytes| !bytes.is_empty()) {
+                Some(bytes) => out[at].copy_from_slice(&bytes[within]),
                 None => out[at].fill(0),
             }
         }
@@ -78,7 +79,7 @@ impl Image {
             let end = range.end.min((page + 1) * PAGE);
             if !whole.contains(&page) && start < end {
                 let within = (start - page * PAGE) as usize..(end - page * PAGE) as usize;
-                if let Some(bytes) = self.pages.get_mut(&page) {
+                if let Some(bytes) = self.pages.get_mut(&page).filter(|bytes| !bytes.is_empty()) {
                     bytes[within].fill(0);
                 }
             }
@@ -92,7 +93,7 @@ impl Image {
     /// Allocates the pages of the range.
     pub(super) fn allocate(&mut self, range: Range<u64>) {
         for page in pages_of(&range) {
-            self.page(page);
+            self.pages.entry(page).or_default();
         }
     }
 
@@ -120,7 +121,11 @@ impl Image {
     }
 
     fn page(&mut self, page: u64) -> &mut [u8] {
-        self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into())
+        let bytes = self.pages.entry(page).or_default();
+        if bytes.is_empty() {
+            *bytes = vec![0; PAGE as usize].into();
+        }
+        bytes
     }
 }
 
@@ -154,6 +159,17 @@ mod tests {
         assert!(bytes[..90].iter().all(|byte| *byte == 7));
         assert!(bytes[90..8300].iter().all(|byte| *byte == 0));
         assert!(bytes[8300..].iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn allocated_pages_read_as_zeros() {
+        let mut image = Image { len: 10_000, ..Image::default() };
+        image.allocate(0..10_000);
+        image.write(5000, &[7; 10]);
+        image.punch(100..5005);
+        let mut bytes = [1; 10_000];
+        assert_eq!((image.read(0, &mut bytes), image.allocated()), (10_000, 3));
+        assert_eq!(bytes.iter().map(|byte| usize::from(*byte)).sum::<usize>(), 5 * 7);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! When batches are committed. No test depends on the speed of the machine: those with threads wait
 //! for what must happen.
 
-use std::sync::{Arc, mpsc};
+use std::io;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use fulmar_base::Time;
+use fulmar_base::{Rng, Time};
 
 use super::*;
 use crate::Committer;
+use crate::keys::{Changes, Keys, MemoryKeys, View};
 
 fn store(policy: Policy) -> Arc<Store> {
     Arc::new(Store::memory(b"", policy))
@@ -119,6 +121,101 @@ fn threads_share_commits() {
         assert_eq!(content(&store, ObjectId(0, thread.into())), [thread; 40]);
         assert_eq!(store.get(A, &[thread, 39]).unwrap().as_deref(), Some(&[39; 3000][..]));
     }
+}
+
+/// Objects that several threads cut, remove and write again agree with the keys of the same
+/// transactions, also after a restart.
+#[test]
+fn threads_change_the_same_objects() {
+    let scratch = Scratch::new();
+    let store = Arc::new(Store::create(scratch.path(), b"", policy()).unwrap());
+    let committer = Committer::start(store.clone()).unwrap();
+    let object = |number: u8| ObjectId(1, number.into());
+    std::thread::scope(|scope| {
+        for thread in 1..=4_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread.into());
+                for _ in 0..150 {
+                    let (first, second) = (rng.below(6) as u8, rng.below(6) as u8);
+                    let bytes = vec![thread; rng.between(1, 20_000) as usize];
+                    let segments = [io::IoSlice::new(&bytes)];
+                    let mut transaction = store.begin();
+                    match rng.below(3) {
+                        0 => transaction.remove(object(first)),
+                        1 => transaction.truncate(object(first), bytes.len() as u64),
+                        _ => transaction.truncate(object(first), 1),
+                    }
+                    transaction.write(object(first), 0, &segments);
+                    transaction.truncate(object(first), bytes.len() as u64);
+                    transaction.put(A, &[first], bytes.clone());
+                    if second != first {
+                        transaction.remove(object(second));
+                        transaction.delete(A, &[second]);
+                    }
+                    let number = transaction.apply().unwrap();
+                    if rng.one_in(20) {
+                        store.wait(number).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    drop(committer);
+    let check = |store: &Store| {
+        for number in 0..6 {
+            let key = store.get(A, &[number]).unwrap();
+            assert!(content(store, object(number)) == key.as_deref().unwrap_or_default());
+        }
+    };
+    check(&store);
+    drop(store);
+    check(&Store::open(scratch.path(), policy()).unwrap());
+    let files = std::fs::read_dir(scratch.path().join("objects/00000")).unwrap().count();
+    assert!(files <= 6, "{files}");
+}
+
+/// Keys whose commit waits for a message.
+struct Gate(MemoryKeys, Mutex<mpsc::Receiver<()>>);
+
+impl Keys for Gate {
+    fn view(&self) -> io::Result<Arc<dyn View>> {
+        self.0.view()
+    }
+
+    fn commit(&self, changes: &Changes) -> io::Result<()> {
+        self.1.lock().unwrap().recv().unwrap();
+        self.0.commit(changes)
+    }
+
+    fn slack(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_slow_commit_stops_those_who_apply_before_too_much_waits() {
+    let mut store = Store::memory(b"", Policy { batch_bytes: 1000, ..never() });
+    let (open, gate) = mpsc::channel();
+    store.keys = Box::new(Gate(MemoryKeys::default(), Mutex::new(gate)));
+    let first = put(&store, b"k", b"1");
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.commit().unwrap());
+        while store.front().committing.is_empty() {
+            std::thread::yield_now();
+        }
+        for _ in 0..4 {
+            put(&store, b"k", &[2; 1000]);
+        }
+        let late = scope.spawn(|| {
+            put(&store, b"k", b"3");
+            store.committed()
+        });
+        // Time for a mistake: what is right takes as long as it likes.
+        std::thread::sleep(Duration::from_millis(20));
+        open.send(()).unwrap();
+        assert_eq!(late.join().unwrap(), first, "the commit has ended before");
+    });
 }
 
 /// Of several threads that count in one key, each adds once.
