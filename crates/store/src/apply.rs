@@ -50,10 +50,9 @@ impl Store {
 
     /// Waits while too much is under way, and refuses what a full medium may not take.
     fn admit(&self, transaction: &Transaction<'_>) -> Result<(), StoreError> {
+        let bytes_max = self.policy.batch_bytes.saturating_mul(BATCHES_MAX);
         let mut front = self.running()?;
-        while front.running.bytes >= BATCHES_MAX * self.policy.batch_bytes
-            && !front.committing.is_empty()
-        {
+        while front.running.bytes >= bytes_max && !front.committing.is_empty() {
             front = self.moved.wait(front).unwrap_or_else(PoisonError::into_inner);
             if let Some(why) = &front.fenced {
                 return Err(why.clone());

@@ -9,7 +9,7 @@
 //!
 //! A [`Transaction`] is applied whole or not at all, and gets a number. It is seen at once, and durable when
 //! [`Store::committed`] has reached its number: many transactions share a commit. What is committed
-//! survives every crash; what is not disappears as a whole.
+//! survives every crash; what is not disappears as a whole, except for bytes of objects.
 //!
 //! ```
 //! use std::io::IoSlice;
@@ -32,9 +32,9 @@
 //!
 //! **Keys** are bytes in numbered [spaces](Space), in order. **Objects** are sparse arrays of bytes by
 //! [`ObjectId`]; one that was never written is empty, and removing it makes it empty. That an object
-//! exists, and its size, belong to transactions. Its bytes are written in place: after a crash each
-//! sector of a range that was overwritten since the last commit is old or new, as in any file. The data
-//! of objects are durable before the keys of the same transaction.
+//! exists, and its size, belong to transactions. Its bytes are written and punched in place: after a
+//! crash each sector of a range that was changed since the last commit is old or new, as in any file.
+//! The data of objects are durable before the keys of the same transaction.
 //!
 //! **Commits** are made by a [`Committer`], or by the owner when [`Store::due`] says so. A commit
 //! that fails ends the store. A transaction that finds the medium full fails, and changes nothing;

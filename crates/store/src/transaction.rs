@@ -14,7 +14,8 @@ use crate::{Store, StoreError};
 ///
 /// A transaction is optimistic: what it reads by [`Transaction::get`] is compared when it is
 /// applied. If another transaction has changed that since, it fails with [`StoreError::Conflict`],
-/// and its owner begins again. Nothing waits and nothing is locked before.
+/// and its owner begins again. Nothing waits and nothing is locked before. Ranges ([`Store::scan`]) are
+/// not compared: an owner that depends on one reads a key that changes with it.
 #[must_use = "a transaction changes nothing before it is applied"]
 pub struct Transaction<'a> {
     store: &'a Store,

@@ -100,3 +100,15 @@ fn a_file_of_a_transaction_that_is_lost_during_its_creation_is_removed() {
     let store = Store::open(&disk, policy()).unwrap();
     assert_eq!((store.committed(), store.size(X).unwrap(), disk.files()), (1, 0, 0));
 }
+
+#[test]
+fn a_conflict_that_arises_while_data_are_written_is_found() {
+    let disk = SimulatedDisk::new(1);
+    let store = Store::create(&disk, b"", policy()).unwrap();
+    let source = Bytes(vec![1; 10_000], &|| assert_eq!(put(&store, b"k", b"v"), 1));
+    let mut transaction = store.begin();
+    assert!(transaction.get(A, b"k").unwrap().is_none());
+    transaction.write_from(X, 0, &source);
+    assert!(matches!(transaction.apply(), Err(StoreError::Conflict)));
+    assert_eq!((store.applied(), store.size(X).unwrap(), disk.files()), (1, 0, 0));
+}

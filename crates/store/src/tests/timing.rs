@@ -19,7 +19,7 @@ fn store(policy: Policy) -> Arc<Store> {
 fn never() -> Policy {
     Policy {
         interval: Duration::from_secs(1 << 30),
-        batch_bytes: usize::MAX / 8,
+        batch_bytes: usize::MAX,
         batch_objects: usize::MAX,
         ..policy()
     }
