@@ -11,7 +11,7 @@ use crate::repository::read;
 pub const LAYERS: &[&[&str]] = &[
     &["base", "text"],
     &["wire", "tune"],
-    &["lnet-wire"],
+    &["lnet-wire", "store"],
     &["lustre-wire"],
     &["lnd"],
     &["socklnd", "lnet", "trace"],

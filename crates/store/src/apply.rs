@@ -1,0 +1,146 @@
+//! How a transaction is applied.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use crate::keys::Value;
+use crate::medium::Name;
+use crate::objects::{Object, Work};
+use crate::records::{ObjectId, Row};
+use crate::store::Front;
+use crate::transaction::{Change, DataChange, Transaction};
+use crate::{Store, StoreError};
+
+/// A running batch of so many times its size stops those who apply transactions.
+const BATCHES_MAX: usize = 4;
+
+impl Store {
+    /// Changes the data of objects first, holding them, then keys and sizes in one step.
+    pub(crate) fn apply(&self, transaction: Transaction<'_>) -> Result<u64, StoreError> {
+        self.admit(&transaction)?;
+        let ids = transaction.data.iter().map(|(id, _)| (*id, ()));
+        let objects: BTreeMap<ObjectId, ()> = ids.collect();
+        let objects: Vec<Arc<Object>> = objects.keys().map(|id| self.objects.get(*id)).collect();
+        // In the order of their ids, as everybody takes them.
+        let mut locked = vec![];
+        let mut works = BTreeMap::new();
+        for object in &objects {
+            let guard = self.lock_object(object)?;
+            works.insert(object.id, Work::new(guard.clone().unwrap_or_default()));
+            locked.push((object.id, guard));
+        }
+        let applied = self
+            .change_objects(&transaction.data, &mut works)
+            .and_then(|()| self.merge(transaction, &works));
+        match applied {
+            Ok(_) => {
+                for (id, mut guard) in locked {
+                    *guard = works.remove(&id).map(|work| work.state);
+                }
+            }
+            // Nothing speaks of these files, so an error changes nothing.
+            Err(_) => works.values().flat_map(|work| &work.created).for_each(|file| {
+                if self.medium.remove(Name::Object(*file)).is_ok() {
+                    self.front().created(*file);
+                }
+            }),
+        }
+        applied
+    }
+
+    /// Waits while too much is under way, and refuses what a full medium may not take.
+    fn admit(&self, transaction: &Transaction<'_>) -> Result<(), StoreError> {
+        let bytes_max = self.policy.batch_bytes.saturating_mul(BATCHES_MAX);
+        let mut front = self.running()?;
+        while front.running.bytes >= bytes_max && !front.committing.is_empty() {
+            front = self.moved.wait(front).unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = &front.fenced {
+                return Err(why.clone());
+            }
+        }
+        check_unchanged(&front, transaction)?;
+        drop(front);
+        if !transaction.releases && !self.reserve.refill() && !self.keys_have_room() {
+            return Err(StoreError::Full { place: self.medium.place() });
+        }
+        Ok(())
+    }
+
+    /// Returns whether the file of the keys has room for a batch itself. Half of it may be in pages
+    /// that are not empty.
+    fn keys_have_room(&self) -> bool {
+        self.keys.slack() / 2 > self.policy.reserve
+    }
+
+    fn change_objects(
+        &self,
+        data: &[(ObjectId, DataChange<'_>)],
+        works: &mut BTreeMap<ObjectId, Work>,
+    ) -> Result<(), StoreError> {
+        for (id, change) in data {
+            let work = works.get_mut(id).expect("every object of the transaction is locked");
+            work.change(self, change).map_err(|error| self.failed("write an object", &error))?;
+        }
+        Ok(())
+    }
+
+    fn merge(
+        &self,
+        transaction: Transaction<'_>,
+        works: &BTreeMap<ObjectId, Work>,
+    ) -> Result<u64, StoreError> {
+        let mut front = self.running()?;
+        check_unchanged(&front, &transaction)?;
+        let number = front.next;
+        front.next += 1;
+        let was_due = self.is_full(&front);
+        let was_empty = front.running.is_empty();
+        for (key, change) in transaction.changes {
+            let value: Option<Value> = match change {
+                Change::Put(value) => Some(value),
+                Change::PutNumbered(value) => Some(value(number).into()),
+                Change::Delete => None,
+            };
+            front.versions.changed(&key, number);
+            front.running.change(key, value);
+        }
+        for (id, work) in works {
+            self.merge_object(&mut front, *id, work);
+        }
+        front.running.last = number;
+        if was_empty || (!was_due && self.is_full(&front)) {
+            self.work.notify_all();
+        }
+        Ok(number)
+    }
+
+    fn merge_object(&self, front: &mut MutexGuard<'_, Front>, id: ObjectId, work: &Work) {
+        work.created.iter().for_each(|file| front.created(*file));
+        let batch = &mut front.running;
+        if work.row_changed {
+            batch.change(Row::key(id), work.state.row.map(Row::encode));
+        }
+        if let (true, Some(row), Some(file)) = (work.written, work.state.row, &work.state.file) {
+            batch.unsynced.insert(row.file, file.clone());
+        }
+        if work.shrunk {
+            batch.shrunk.push(id);
+        }
+        // A file that was created and removed by the same transaction is among these too.
+        work.removed.iter().for_each(|file| batch.remove_file(*file));
+    }
+
+    /// Returns whether the running batch is to be committed at once because of its size.
+    pub(crate) fn is_full(&self, front: &Front) -> bool {
+        front.running.bytes >= self.policy.batch_bytes
+            || front.running.unsynced.len() >= self.policy.batch_objects
+    }
+}
+
+fn check_unchanged(front: &Front, transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    let changed = |group| front.versions.changed_since(group, transaction.began);
+    if transaction.read.iter().copied().any(changed) {
+        return Err(StoreError::Conflict);
+    }
+    Ok(())
+}
