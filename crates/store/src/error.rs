@@ -45,7 +45,7 @@ pub enum StoreError {
     Conflict,
 
     /// What the store has written earlier cannot be read back.
-    #[error("the store in {place} is damaged: {what}. Run fulmar fsck, restore from a copy")]
+    #[error("the store in {place} is damaged: {what}. Restore it from a copy")]
     Damaged { place: String, what: String },
 
     /// A commit failed. It is not known what is on the medium, so the store does nothing more.
