@@ -239,7 +239,7 @@ impl Ledger {
         self.held.retain(|key, _| (key.0, key.1) != (client, target));
     }
 
-    /// Something of a client has reached a target.
+    /// A request or a reply of a client has reached a target.
     pub(crate) fn heard(&mut self, now: Time, client: usize, target: usize) {
         self.heard.insert((client, target), now);
     }

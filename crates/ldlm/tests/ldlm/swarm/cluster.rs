@@ -182,7 +182,10 @@ impl Cluster {
         match (of_target, of_client) {
             (Some(place), _) => {
                 let mut clients = 0..self.clients.len();
-                if let Some(client) = clients.find(|&client| client::nid(client) == request.ni) {
+                let is_put = matches!(request.header.body, Body::Put { .. });
+                if let Some(client) = clients.find(|&client| client::nid(client) == request.ni)
+                    && is_put
+                {
                     self.ledger.heard(self.now, client, place);
                 }
                 self.targets[place].node.receive_whole(self.now, request, bytes);
