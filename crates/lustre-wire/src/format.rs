@@ -51,6 +51,15 @@ impl Format {
         Self { opcode, variant: None, request, reply }
     }
 
+    /// Returns the first buffer of requests, if servers take it from them before the operation does.
+    pub(crate) fn main_buffer(&self) -> Option<&'static dyn Buffer> {
+        let first = self.request.first().copied()?;
+        // Clients before 2.14 ask for the state of a metadata target without a body.
+        let is_optional = self.opcode == Opcode::MDS_STATFS;
+        let mains = [MDT_BODY.name(), OST_BODY.name(), LOCK_REQUEST.name()];
+        Some(first).filter(|first| !is_optional && mains.contains(&first.name()))
+    }
+
     /// Names one of several formats of an operation.
     const fn variant(self, name: &'static str) -> Self {
         Self { variant: Some(name), ..self }

@@ -11,9 +11,11 @@ use common::{Host as TestHost, PATIENCE, pattern};
 use fulmar_base::{BufferId, Errno};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CONNECT_DATA, IO_OBJECTS, NIOBUFS, OST_READ, OST_WRITE};
+use fulmar_lustre_wire::format::{
+    CONNECT_DATA, IO_OBJECTS, NIOBUFS, OST_BODY, OST_READ, OST_WRITE,
+};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, NiobufFlags};
+use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, NiobufFlags, Obdo};
 use fulmar_lustre_wire::{List, Opcode, Status, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Running, Runtime, Service};
 use fulmar_rpc::bulk::{Bulk, Direction};
@@ -159,6 +161,7 @@ impl Connected {
         let object = IoObject { max_brw: MaxBrw::new(32), ranges: 1, ..IoObject::default() };
         let range = Niobuf { offset, len: len as u32, flags: NiobufFlags::NONE };
         let message = Message::request(format)
+            .with(&OST_BODY, &Obdo::default())
             .with(&IO_OBJECTS, &List(vec![object]))
             .with(&NIOBUFS, &List(vec![range]));
         let bulk = bulk(direction, (BufferId(7), 0, len as u64), offset);

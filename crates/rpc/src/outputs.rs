@@ -29,7 +29,11 @@ impl<R> Outputs<R> {
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<ServiceOutput<R>> {
-        let request = self.requests.pop_front().map(ServiceOutput::Host);
+        let request = self.pop_request().map(ServiceOutput::Host);
         request.or_else(|| self.posts.pop_front().map(ServiceOutput::Post))
+    }
+
+    pub(crate) fn pop_request(&mut self) -> Option<R> {
+        self.requests.pop_front()
     }
 }

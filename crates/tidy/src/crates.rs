@@ -19,7 +19,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["mgs"],
     &["node"],
     &["net", "sim", "link"],
-    &["study", "client"],
+    &["study", "client", "server"],
     &["control"],
     &["doctor", "lst", "daemon"],
     &["cli"],

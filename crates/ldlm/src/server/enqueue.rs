@@ -25,11 +25,18 @@ pub(super) struct Asked {
 impl Namespace {
     /// A client requests a lock. A repeated request finds the lock of the first.
     pub fn handle_enqueue(&mut self, now: Time, enqueue: Enqueue) {
-        let Some(&export) = self.by_export.get(&enqueue.export) else {
-            return self.refuse(enqueue.request, Errno::ENOTCONN);
+        let result = match self.by_export.get(&enqueue.export) {
+            Some(&export) => {
+                self.cancel_early(now, export, &enqueue.lock);
+                self.begin(now, export, &enqueue)
+            }
+            None => Err(Errno::ENOTCONN),
         };
-        self.cancel_early(now, export, &enqueue.lock);
-        if let Err(errno) = self.begin(now, export, &enqueue) {
+        if let Outcome::Replaced(lock, _) = enqueue.outcome {
+            // If the client did not get it, nobody knows it any more.
+            self.cancel_all(now, LOCAL, &[lock]);
+        }
+        if let Err(errno) = result {
             self.refuse(enqueue.request, errno);
         }
         self.settle(now);

@@ -43,6 +43,12 @@ pub trait Buffer: Sync + fmt::Debug {
     /// If the content is not valid.
     fn value(&self, bytes: &[u8], order: Order) -> Result<Value, DecodeError>;
 
+    /// Checks the content.
+    ///
+    /// # Errors
+    /// If the content is not valid.
+    fn check(&self, bytes: &[u8], order: Order) -> Result<(), DecodeError>;
+
     /// Decodes the content, and encodes the value in the same byte order.
     ///
     /// # Errors
@@ -58,6 +64,10 @@ impl<T: Content + Serialize> Buffer for FieldOf<T> {
     fn value(&self, bytes: &[u8], order: Order) -> Result<Value, DecodeError> {
         let value = T::decode(bytes, order)?;
         Ok(serde_json::to_value(value).unwrap_or_else(|error| error.to_string().into()))
+    }
+
+    fn check(&self, bytes: &[u8], order: Order) -> Result<(), DecodeError> {
+        T::decode(bytes, order).map(|_| ())
     }
 
     fn recode(&self, bytes: &[u8], order: Order) -> Result<Vec<u8>, DecodeError> {

@@ -99,6 +99,15 @@ impl<'a> Message<'a> {
         fields.zip(self.buffers.iter().map(AsRef::as_ref))
     }
 
+    /// Returns whether a request has what servers take from it before its operation looks at it: its
+    /// body, or its lock request. Operations that begin otherwise need nothing. Spec:
+    /// ptlrpc-ldlm-mgs §6.3.
+    pub fn has_main_buffer(&self) -> bool {
+        let Some(main) = self.format.main_buffer() else { return true };
+        let bytes = self.buffers.first().map_or(&[][..], AsRef::as_ref);
+        !bytes.is_empty() && main.check(bytes, self.order).is_ok()
+    }
+
     fn place(&self, name: &str) -> Option<usize> {
         self.fields().iter().position(|field| field.name() == name)
     }

@@ -48,7 +48,8 @@ impl TargetKind {
         }
     }
 
-    pub(crate) fn disconnect(self) -> &'static Format {
+    /// Returns the format of the DISCONNECT that ends a connection to it.
+    pub fn disconnect(self) -> &'static Format {
         match self {
             Self::Mgs => &format::MGS_DISCONNECT,
             Self::Mdt => &format::MDS_DISCONNECT,

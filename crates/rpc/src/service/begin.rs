@@ -170,6 +170,9 @@ impl Server {
         }
         match export.begin(xid, body) {
             Verdict::Refuse(errno) => return Err(errno),
+            Verdict::Execute if !is_client && !message.has_main_buffer() => {
+                return Err(Errno::EFAULT);
+            }
             Verdict::Execute => match self.turn(target, id, body)? {
                 Turn::Now if !is_ping => return Ok(Begun::Execute(target, body.handle)),
                 Turn::Now => self.answer(now, id, Message::reply(message.format(), Status::OK)),

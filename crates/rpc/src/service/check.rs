@@ -32,6 +32,9 @@ impl Server {
                 return Err(format!("{name}: a request in the queue is gone"));
             }
         }
+        if let Some(gone) = self.difficult.exports().find(|&one| self.exports.get(one).is_none()) {
+            return Err(format!("a difficult reply waits for {gone}, which is gone"));
+        }
         self.check_transfers()?;
         self.reverse.check_invariants()?;
         self.check_progress()
@@ -68,6 +71,9 @@ impl Server {
         self.check_invariants()?;
         if !self.reverse.is_idle() {
             return Err("a call is under way".to_owned());
+        }
+        if !self.difficult.is_empty() {
+            return Err("a difficult reply is not confirmed".to_owned());
         }
         match self.requests.iter().next() {
             None => Ok(()),

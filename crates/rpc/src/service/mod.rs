@@ -24,6 +24,7 @@ mod begin;
 mod bulk;
 mod calls;
 mod check;
+mod difficult;
 mod imports;
 mod queue;
 mod recovery;
@@ -152,6 +153,11 @@ pub enum Task {
         /// not process it; ETIMEDOUT if there was no reply in time; ENOTCONN if the client is gone or
         /// does not know the connection; EOVERFLOW or EPROTO if the reply is too long or not valid.
         result: Result<Box<Message<'static>>, Errno>,
+    },
+    /// A difficult reply ([`Server::reply_difficult`]) needs no protection any more: release its locks.
+    Confirmed {
+        /// The request.
+        request: RequestId,
     },
     /// Forget a client: its locks, its open files.
     Evicted {

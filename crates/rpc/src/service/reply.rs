@@ -11,7 +11,7 @@ use fulmar_lustre_wire::message::{ConnectOpFlags, Kind, Message};
 use fulmar_lustre_wire::{Opcode, Status};
 
 use super::server::{Connecting, REPLY, ReplyTo, Server, Stage};
-use super::{Dropped, RequestId};
+use super::{Dropped, RequestId, Task};
 use crate::import::TargetKind;
 use crate::timeouts::{EARLY_EXTRA, EARLY_MARGIN};
 
@@ -26,6 +26,20 @@ impl Server {
     /// If no such request is executed, its bulk data are being moved, or a reply to a replay has the
     /// number of another transaction.
     pub fn reply(&mut self, now: Time, id: RequestId, reply: Message<'_>) {
+        self.reply_as(now, id, reply, false);
+    }
+
+    /// The same for a change that the host's locks protect until the client knows of it: the client
+    /// acknowledges the reply. [`Task::Confirmed`] follows when it has done so, when the transaction is
+    /// on disk, or when the client is gone. Spec: ptlrpc-ldlm-mgs §8.
+    ///
+    /// # Panics
+    /// As [`Server::reply`].
+    pub fn reply_difficult(&mut self, now: Time, id: RequestId, reply: Message<'_>) {
+        self.reply_as(now, id, reply, true);
+    }
+
+    fn reply_as(&mut self, now: Time, id: RequestId, reply: Message<'_>, is_difficult: bool) {
         let partition = self.running(id);
         let (recovers, transno) =
             self.requests.get(id.0).map_or((None, 0), |one| (one.recovers, one.transno));
@@ -34,12 +48,35 @@ impl Server {
             assert!(is_same, "{:#x} is no reply to {transno:#x}", reply.body.transno);
         }
         let status = reply.body.status;
+        if is_difficult {
+            self.protect_reply(id, reply.body.transno);
+        }
         self.answer(now, id, reply);
         if let Some(target) = recovers {
             self.replay_ended(now, target, id, status);
         }
         self.dispatch(now, partition);
         self.advance(now);
+    }
+
+    /// Notes that locks protect a reply, unless its change is safe already.
+    fn protect_reply(&mut self, id: RequestId, transno: u64) {
+        let Some(pending) = self.requests.get(id.0) else { return };
+        let xid = pending.xid;
+        let export = pending.export.and_then(|handle| Some((handle, self.exports.get(handle)?)));
+        let waiting = export.filter(|(_, export)| {
+            let last = self.targets[export.target.0 as usize].last_committed;
+            transno == 0 || transno > last
+        });
+        let confirmed = match waiting {
+            Some((handle, export)) => {
+                self.difficult.insert((handle, xid), id, export.target, transno)
+            }
+            None => Some(id),
+        };
+        if let Some(request) = confirmed {
+            self.push_task(Task::Confirmed { request });
+        }
     }
 
     /// Ends a request without a reply: its client sends it again. For failures of bulk transfers.
@@ -213,18 +250,20 @@ impl Server {
     fn put(&mut self, id: RequestId, bytes: Arc<[u8]>, offset: u32, is_early: bool) {
         let Some(pending) = self.requests.get(id.0) else { return };
         let to = pending.reply_to;
+        let key = pending.export.map(|export| (export, pending.xid));
+        let ack = !is_early && key.is_some_and(|key| self.difficult.has(key));
         let md = Md {
             buffer: BufferId(0),
             offset: 0,
             len: bytes.len() as u64,
-            threshold: Some(1),
+            threshold: Some(1 + u32::from(ack)),
             options: MdOptions::default(),
             max_size: 0,
             auto_unlink: true,
             user: REPLY | id.0 << 1 | u64::from(is_early),
         };
         let put = Put {
-            ack: false,
+            ack,
             source: Some(to.source),
             target: to.target,
             portal: to.portal,

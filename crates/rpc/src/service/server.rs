@@ -14,6 +14,7 @@ use fulmar_lustre_wire::{Handle, Opcode};
 
 use super::bulk::Transfers;
 use super::calls;
+use super::difficult::Difficult;
 use super::queue::Queue;
 use super::recovery::Recovery;
 use super::shares::Shares;
@@ -40,6 +41,7 @@ pub struct Server {
     /// The descriptors of requests: their partition and portal, by [`Md::user`].
     pub(super) buffers: Vec<(usize, u32)>,
     pub(super) transfers: Transfers,
+    pub(super) difficult: Difficult,
     pub(super) reverse: Reverse,
     pub(super) outputs: Outputs<Task>,
 }
@@ -181,6 +183,7 @@ impl Server {
             early: Timers::default(),
             buffers,
             transfers: Transfers::default(),
+            difficult: Difficult::default(),
             reverse: calls::reverse(key, timeouts),
             outputs: Outputs::new(),
         };
@@ -208,12 +211,16 @@ impl Server {
         self.targets[target.0 as usize].flavor = flavor.map(Flavor::word);
     }
 
-    /// Says which transaction of a target is the last on disk. Replies carry it from now on.
+    /// Says which transaction of a target is the last on disk. Replies carry it from now on, and
+    /// difficult ones up to it are confirmed.
     ///
     /// # Panics
     /// If there is no such target.
     pub fn set_last_committed(&mut self, target: TargetId, transno: u64) {
         self.targets[target.0 as usize].last_committed = transno;
+        while let Some(request) = self.difficult.pop_committed(target, transno) {
+            self.push_task(Task::Confirmed { request });
+        }
     }
 
     /// Removes a client, as an administrator or a lock manager requests. [`Task::Evicted`] follows, with
@@ -222,6 +229,12 @@ impl Server {
         let was_there = self.remove_export(export, why);
         self.advance(now);
         was_there
+    }
+
+    /// Returns the next task for the host. A machine that contains the server executes all of them before
+    /// it passes on the posts, which is what [`fulmar_lnet::Service::poll_output`] returns then.
+    pub fn poll_task(&mut self) -> Option<Task> {
+        self.outputs.pop_request()
     }
 
     /// Returns the exports.
@@ -252,6 +265,9 @@ impl Server {
         self.end_transfers_of(export);
         self.end_calls_of(export);
         self.leave_recovery(gone.target, export);
+        while let Some(request) = self.difficult.pop_of(export) {
+            self.push_task(Task::Confirmed { request });
+        }
     }
 
     pub(super) fn push_task(&mut self, task: Task) {
@@ -300,6 +316,16 @@ impl Server {
         }
     }
 
+    /// Takes the acknowledgement of a reply.
+    fn handle_ack(&mut self, user: u64) {
+        let id = RequestId((user & !REPLY) >> 1);
+        let pending = self.requests.get(id.0);
+        let key = pending.and_then(|pending| Some((pending.export?, pending.xid)));
+        if let Some(request) = key.and_then(|key| self.difficult.remove(key)) {
+            self.push_task(Task::Confirmed { request });
+        }
+    }
+
     fn handle_sent(&mut self, user: u64, result: Result<(), Errno>) {
         let id = RequestId((user & !REPLY) >> 1);
         let is_early = user & 1 == 1;
@@ -331,6 +357,9 @@ impl Service for Server {
 
     fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
         if event.user & REPLY != 0 {
+            if event.kind == EventKind::Ack && event.status.is_ok() {
+                self.handle_ack(event.user);
+            }
             if event.unlinked {
                 self.handle_sent(event.user, event.status);
             }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fulmar_base::{BufferId, Errno, Time};
-use fulmar_lustre_wire::format::{Format, IO_OBJECTS, NIOBUFS, OST_READ, OST_WRITE};
+use fulmar_lustre_wire::format::{Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_READ, OST_WRITE};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf};
+use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, Obdo};
 use fulmar_lustre_wire::{List, Opcode, Status, portal};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::import::{Request, RequestId};
@@ -67,6 +67,7 @@ impl Data {
         };
         let object = IoObject { max_brw: MaxBrw::new(PARTS_MAX), ranges: 1, ..IoObject::default() };
         let message = Message::request(format)
+            .with(&OST_BODY, &Obdo::default())
             .with(&IO_OBJECTS, &List(vec![object]))
             .with(&NIOBUFS, &List(vec![range]));
         let bulk = bulk(direction, (buffer, GUARD, range.len.into()), range.offset);

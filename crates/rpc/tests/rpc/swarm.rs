@@ -22,7 +22,7 @@ fn requests_are_applied_once_whatever_is_lost_and_restarted() {
     // The runs have met what they are for.
     assert!(seen.restarts > SEEDS && seen.replays > SEEDS, "{seen:?}");
     assert!(seen.repeated > 20 && seen.restored > 5 && seen.opens > 20, "{seen:?}");
-    assert!(seen.locks > 100, "{seen:?}");
+    assert!(seen.locks > 100 && seen.acknowledged > 10 * SEEDS, "{seen:?}");
     assert!(seen.replayed_writes > SEEDS / 2 && seen.released > 10 * SEEDS, "{seen:?}");
     assert!(seen.gone > 20 && seen.evictions > 10, "{seen:?}");
 }

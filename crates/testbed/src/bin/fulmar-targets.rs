@@ -20,12 +20,12 @@ use std::time::Duration;
 use clap::Parser;
 use fulmar_lnet_wire::Nid;
 use fulmar_mgs::{FileSystem, Log, Mgs, Start, Target, client_log};
-use fulmar_net::{NiOptions, Node, Options, Running, Runtime};
+use fulmar_net::{Buffer, NiOptions, Node, Options, Running, Runtime};
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::Server;
+use fulmar_server::{Memories, TargetHost};
 use fulmar_socklnd::AcceptMode;
-use fulmar_testbed::targets::{TargetHost, TargetOptions, server};
+use fulmar_testbed::targets::{TargetOptions, evict_all, kept, targets};
 
 /// Serve a management service and an OST in memory, until standard input ends
 #[derive(Debug, Parser)]
@@ -47,6 +47,9 @@ struct Args {
     quiet: bool,
 }
 
+/// The most bytes of bulk data under way.
+const MOVING_MAX: usize = 128 << 20;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let runtime = Runtime::new(Some(2))?;
@@ -66,33 +69,31 @@ fn serve(node: &Node, args: &Args) -> Result<(), Box<dyn Error>> {
     let clock = fulmar_net::wall_clock();
     let own: Nid = format!("{}@tcp", args.address).parse()?;
     let mgs = logs(args, own, clock)?;
-    let machine = server(clock.into(), &format!("{}-OST0000", args.name))?;
     let lock_timeout = args.lock_timeout.map(Duration::from_secs);
     let options = TargetOptions { lock_timeout, prints_requests: !args.quiet };
-    let host = TargetHost::new(clock.into(), mgs, options);
-    let running = Running::start(node, Server::CONFIG, machine, host, [])?;
+    let memories = Memories::new(MOVING_MAX, Buffer::new);
+    let ost = format!("{}-OST0000", args.name);
+    let machine = targets(clock.into(), mgs, &ost, &memories, options)?;
+    let running = fulmar_server::start(node, machine, memories.clone())?;
     println!("serving {} at {own}", args.name);
-    let ticking = running.clone();
-    std::thread::spawn(move || {
-        let tick = |server: &mut Server, now| ticking.host().tick(server, now);
-        while ticking.call(tick).is_ok() {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    });
     for line in std::io::stdin().lines() {
-        obey(&running, &line?)?;
+        obey(&running, &memories, &line?)?;
     }
     Ok(())
 }
 
 /// Does what a line of standard input says.
-fn obey(running: &Running<TargetHost>, line: &str) -> Result<(), Box<dyn Error>> {
+fn obey(
+    running: &Running<TargetHost>,
+    memories: &Memories<Buffer>,
+    line: &str,
+) -> Result<(), Box<dyn Error>> {
     match line {
         "kept" => {
-            let kept = running.call(|server, _| running.host().kept(server))??;
+            let kept = running.call(|targets, _| kept(targets, memories))??;
             println!("kept {}", serde_json::to_string(&kept)?);
         }
-        "evict" => running.call(|server, now| running.host().evict_all(server, now))?,
+        "evict" => running.call(evict_all)?,
         _ => return Err(format!("{line:?} is neither kept nor evict").into()),
     }
     Ok(())

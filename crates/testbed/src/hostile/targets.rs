@@ -164,7 +164,7 @@ impl Targets {
             self.attacked.write_line("evict")?;
             let kept = self.kept()?;
             let connections = connections(self.attacked.id())?;
-            let is_clear = (kept.exports, kept.locks, kept.transfers) == (0, 0, 0);
+            let is_clear = (kept.exports, kept.locks, kept.moving) == (0, 0, 0);
             if is_clear && kept.busy.is_none() && connections == 0 {
                 return Ok(begun.elapsed().as_secs_f64());
             }

@@ -1,10 +1,9 @@
-//! Targets of a file system for tests beside real ones: a management service and an OST in memory.
+//! Targets of a file system for tests beside real ones: a management service, and an OST in memory.
 
-mod host;
-mod moves;
 mod ost;
+mod serve;
 mod state;
 
-pub use host::{TargetHost, server};
 pub use ost::{INSTANCE, Ost, Transfer};
-pub use state::{Kept, TargetOptions};
+pub use serve::{TargetOptions, targets};
+pub use state::{Kept, evict_all, kept};

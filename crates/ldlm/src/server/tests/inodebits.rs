@@ -167,3 +167,48 @@ fn a_configuration_log_is_changed_when_its_readers_have_cancelled() {
     world.disconnect_all();
     world.namespace.is_idle().unwrap();
 }
+
+#[test]
+fn a_lock_of_the_host_that_no_client_gets_is_gone() {
+    let mut world = World::mdt();
+    let mut cookie = 0;
+    let mut local = |world: &mut World| {
+        cookie += 1;
+        let wanted = bits(Modes::CR, Bits::LOOKUP, Bits(0));
+        let (resource, policy) = (ResourceId { name: [1, 0, 0, 0] }, wanted.policy);
+        let (kind, mode) = (LockType::IBITS, Modes::CR);
+        let (is_immediate, discards_data) = (false, false);
+        world.namespace.handle_local_enqueue(
+            world.now,
+            LocalEnqueue { cookie, resource, kind, mode, policy, is_immediate, discards_data },
+        );
+        world.drain();
+        Outcome::Replaced(world.local.pop().unwrap().1.unwrap(), IntentResult::default())
+    };
+    let good = request(bits(Modes::CR, Bits::LOOKUP, Bits(0)), Flags::HAS_INTENT, Handle(66));
+    let outcome = local(&mut world);
+    let id = world.send(3, good.clone(), false, outcome);
+    let granted = world.replies.remove(&id).unwrap().1;
+    // Repeated, of an unknown client, and refused.
+    let outcome = local(&mut world);
+    let id = world.send(3, good.clone(), true, outcome);
+    assert_eq!(world.replies.remove(&id).unwrap().1.handle, granted.handle);
+    let outcome = local(&mut world);
+    world.namespace.handle_enqueue(
+        world.now,
+        Enqueue {
+            request: RequestId(999),
+            export: Handle(999),
+            lock: good.clone(),
+            is_resent: false,
+            outcome,
+        },
+    );
+    world.drain();
+    let mut wrong = good;
+    wrong.flags = Flags(u32::MAX);
+    let outcome = local(&mut world);
+    let id = world.send(3, wrong, false, outcome);
+    assert_eq!(world.replies[&id].0, Status::failed(Errno::EPROTO));
+    assert_eq!(world.namespace.len(), 1);
+}

@@ -168,7 +168,9 @@ impl Target {
                     }
                 }
                 Task::Recovered { .. } => self.locks.end_recovery(now),
-                Task::PortalFailed { .. } | Task::Transferred { .. } => panic!("{task:?}"),
+                Task::Confirmed { .. } | Task::PortalFailed { .. } | Task::Transferred { .. } => {
+                    panic!("{task:?}")
+                }
             }
             self.follow_locks(now, ledger);
             self.node.settle(now);

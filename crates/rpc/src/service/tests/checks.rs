@@ -1,5 +1,7 @@
 //! The checks of a request, in order. Spec: ptlrpc-ldlm-mgs §6.3.
 
+use fulmar_lustre_wire::format;
+
 use super::*;
 
 #[test]
@@ -12,9 +14,9 @@ fn a_client_connects_pings_and_disconnects() {
     let Put { target, source, portal, match_bits, offset, ack, .. } = sent.put;
     assert_eq!((target, source), (node(1), Some(node(0).nid)));
     assert_eq!((portal, match_bits, offset, ack), (portal::MGS_REPLY, 256, 224, false));
-    rig.send(node(1), 384, &request(&fulmar_lustre_wire::format::MGS_DISCONNECT, export));
+    rig.send(node(1), 384, &request(&format::MGS_DISCONNECT, export));
     let id = rig.request().id;
-    let disconnected = Message::reply(&fulmar_lustre_wire::format::MGS_DISCONNECT, Status::OK);
+    let disconnected = Message::reply(&format::MGS_DISCONNECT, Status::OK);
     assert_eq!(rig.reply(id, disconnected).status(), (Kind::REPLY, 0));
     assert!(rig.server.exports().is_empty());
     let refused = rig.ask(node(1), 512, &ping(export));
@@ -69,6 +71,27 @@ fn wrong_requests_are_refused_with_the_errno_of_a_kernel_server() {
     let refused = &rig.stats().refused;
     let counts: Vec<(i32, u64)> = refused.iter().map(|(errno, &n)| (errno.0, n)).collect();
     assert_eq!(counts, [(22, 1), (71, 2), (95, 2), (107, 2)]);
+}
+
+#[test]
+fn a_request_without_its_body_is_not_given_to_the_host() {
+    let mut config = config();
+    config.targets[0].operations = &[Opcode::OST_GETATTR, Opcode::LDLM_ENQUEUE, Opcode::OST_STATFS];
+    let mut rig = Rig::new(config);
+    let export = rig.connect(node(1), "one");
+    for (n, format) in [&format::OST_GETATTR, &format::ENQUEUE].into_iter().enumerate() {
+        let xid = 256 + 256 * n as u64;
+        let missing = request(format, export);
+        assert_eq!(rig.ask(node(1), xid, &missing).status(), (Kind::ERROR, -14));
+        let short = match n {
+            0 => missing.with_bytes(&format::OST_BODY, vec![1; 20]),
+            _ => missing.with_bytes(&format::LOCK_REQUEST, vec![1; 20]),
+        };
+        assert_eq!(rig.ask(node(1), xid + 128, &short).status(), (Kind::ERROR, -14));
+    }
+    // Others need none.
+    rig.send(node(1), 768, &request(&format::OST_STATFS, export));
+    assert_eq!(rig.request().xid, 768);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Peers that break the rules, or take what they can.
 
 use fulmar_base::Rng;
+use fulmar_lustre_wire::ldlm::LockRequest;
 use fulmar_lustre_wire::message::{ConnectOpFlags, Container};
 use proptest::prelude::*;
 
@@ -266,7 +267,10 @@ fn step(rig: &mut Rig, rng: &mut Rng, exports: &mut Vec<Handle>, running: &mut V
         0 | 1 => connect(&format!("client-{}", rng.below(4))),
         2 => ping(export),
         3 if rng.one_in(4) => request(&format::MGS_DISCONNECT, export),
-        3 => request(&format::ENQUEUE, export),
+        3 => {
+            let lock = LockRequest { handles: vec![Handle(1)], ..LockRequest::default() };
+            request(&format::ENQUEUE, export).with(&format::LOCK_REQUEST, &lock)
+        }
         4 => request(&format::REINT_SETATTR, export),
         _ => modify(export),
     };

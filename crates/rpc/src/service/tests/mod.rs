@@ -122,6 +122,13 @@ impl Rig {
         self.server.handle_event(self.now, &event, Vec::new());
     }
 
+    /// Delivers the acknowledgement of a message, before the event that it was sent.
+    fn acknowledge(&mut self, user: u64) {
+        let (kind, status, unlinked) = (EventKind::Ack, Ok(()), false);
+        let event = Event { kind, status, unlinked, ..Event::unlinked(MdId(9), user) };
+        self.server.handle_event(self.now, &event, Vec::new());
+    }
+
     /// Delivers bytes from a node.
     fn deliver(&mut self, from: ProcessId, portal: u32, xid: u64, bytes: Vec<u8>) {
         let event = Event {

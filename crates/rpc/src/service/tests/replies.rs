@@ -141,3 +141,89 @@ fn a_client_without_early_replies_gets_its_reply_at_offset_0_by_xid() {
     let put = rig.ask(node(1), 256, &message).put;
     assert_eq!((put.offset, put.match_bits), (0, 256));
 }
+
+/// A server, a client's export, and its change with a difficult reply that was sent.
+fn difficult(transno: u64) -> (Rig, Handle, RequestId, Sent) {
+    let mut rig = Rig::new(config());
+    let export = rig.connect(node(1), "one");
+    rig.sends = false;
+    rig.send(node(1), 256, &modify(export));
+    let id = rig.request().id;
+    let mut reply = Message::reply(&TARGET_REG, Status::OK);
+    reply.body.transno = transno;
+    rig.server.reply_difficult(rig.now, id, reply);
+    rig.drain();
+    let sent = rig.sent.pop_front().unwrap();
+    (rig, export, id, sent)
+}
+
+fn confirmed(rig: &mut Rig) -> Vec<RequestId> {
+    rig.drain();
+    rig.server.check_invariants().unwrap();
+    let of = |task| match task {
+        Task::Confirmed { request } => Some(request),
+        _ => None,
+    };
+    rig.tasks.drain(..).filter_map(of).collect()
+}
+
+#[test]
+fn a_difficult_reply_is_confirmed_by_its_client() {
+    let (mut rig, _, id, sent) = difficult(42);
+    assert!(sent.put.ack);
+    rig.acknowledge(sent.user);
+    assert_eq!(confirmed(&mut rig), [id]);
+    rig.finish_send(sent.user, Ok(()));
+    rig.server.set_last_committed(MGS, 42);
+    assert_eq!(confirmed(&mut rig), []);
+    rig.server.is_idle().unwrap();
+}
+
+#[test]
+fn a_difficult_reply_is_confirmed_by_its_commit() {
+    let (mut rig, export, id, sent) = difficult(42);
+    rig.server.set_last_committed(MGS, 41);
+    assert_eq!(confirmed(&mut rig), []);
+    rig.server.set_last_committed(MGS, 42);
+    assert_eq!(confirmed(&mut rig), [id]);
+    // It was lost, so it is sent again, but nothing depends on it any more.
+    rig.finish_send(sent.user, Err(Errno::ETIMEDOUT));
+    rig.send(node(1), 256, &flagged(modify(export), MessageFlags::RESENT));
+    assert!(!rig.sent.pop_front().unwrap().put.ack);
+}
+
+#[test]
+fn a_difficult_reply_is_confirmed_when_its_client_is_gone() {
+    let (mut rig, export, id, sent) = difficult(0);
+    rig.server.set_last_committed(MGS, 99);
+    assert_eq!(confirmed(&mut rig), []);
+    rig.server.evict(rig.now, export, Eviction::Administrator);
+    assert_eq!(confirmed(&mut rig), [id]);
+    rig.finish_send(sent.user, Err(Errno::ETIMEDOUT));
+    rig.server.is_idle().unwrap();
+}
+
+#[test]
+fn a_lost_difficult_reply_is_acknowledged_when_it_is_sent_again() {
+    let (mut rig, export, id, sent) = difficult(42);
+    rig.finish_send(sent.user, Err(Errno::ETIMEDOUT));
+    assert_eq!(confirmed(&mut rig), []);
+    rig.send(node(1), 256, &flagged(modify(export), MessageFlags::RESENT));
+    let again = rig.sent.pop_front().unwrap();
+    assert!(again.put.ack);
+    rig.acknowledge(again.user);
+    assert_eq!(confirmed(&mut rig), [id]);
+}
+
+#[test]
+fn a_difficult_reply_of_a_change_on_disk_is_a_common_one() {
+    let (mut rig, export, ..) = difficult(0);
+    rig.server.set_last_committed(MGS, 42);
+    rig.send(node(1), 384, &modify(export));
+    let id = rig.request().id;
+    let mut reply = Message::reply(&TARGET_REG, Status::OK);
+    reply.body.transno = 42;
+    rig.server.reply_difficult(rig.now, id, reply);
+    assert_eq!(confirmed(&mut rig), [id]);
+    assert!(!rig.sent.pop_front().unwrap().put.ack);
+}

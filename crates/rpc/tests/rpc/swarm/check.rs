@@ -14,6 +14,8 @@ pub(crate) struct Seen {
     /// Those with data, and the data that were kept and given back.
     pub(crate) replayed_writes: u64,
     pub(crate) released: u64,
+    /// Changes that a client had acknowledged before they were on disk.
+    pub(crate) acknowledged: u64,
     /// Opens on disk that were replayed.
     pub(crate) opens: u64,
     pub(crate) locks: u64,
@@ -32,6 +34,7 @@ impl Seen {
         self.replays += other.replays;
         self.replayed_writes += other.replayed_writes;
         self.released += other.released;
+        self.acknowledged += other.acknowledged;
         self.opens += other.opens;
         self.locks += other.locks;
         self.repeated += other.repeated;

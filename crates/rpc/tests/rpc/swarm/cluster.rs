@@ -8,6 +8,7 @@ use fulmar_lnd::SendRequest;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{self, CLIENT_UUID};
+use fulmar_lustre_wire::ldlm::LockRequest;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Uuid, portal};
 use fulmar_rpc::RELEASE;
@@ -150,6 +151,7 @@ impl Cluster {
         this.note_repeated();
         this.seen.replays = this.host.replays;
         this.seen.replayed_writes = this.host.replayed_writes;
+        this.seen.acknowledged = this.host.acknowledged;
         this.seen.opens = this.host.opens;
         this.seen.locks = this.host.locks;
         this.seen.evictions = this.ledger.evictions();
@@ -280,7 +282,7 @@ impl Cluster {
     fn execute(&mut self, request: &Received) {
         let client = request.message.get(&CLIENT_UUID).ok().flatten().unwrap_or_default();
         let reply = self.host.execute(request, client);
-        self.server.service.reply(self.now, request.id, reply);
+        self.host.reply(self.now, &mut self.server.service, request, reply);
     }
 
     fn act(&mut self, action: Action) -> Result<(), String> {
@@ -389,6 +391,7 @@ impl Cluster {
                     let at = self.now + Duration::from_nanos(work);
                     self.working.insert((at, self.count), request);
                 }
+                Task::Confirmed { request } => self.host.confirm(request),
                 Task::Evicted { export, .. } => self.host.forget(export),
                 Task::Recovered { .. } | Task::PortalFailed { .. } => {}
                 Task::Transferred { request, result } => {
@@ -479,7 +482,9 @@ impl Cluster {
         let count = self.rng.below(12);
         let OneClient { node, import, requests, .. } = &mut self.clients[client];
         for _ in 0..count {
-            let lock = Request::new(Message::request(&format::ENQUEUE), 1024).replaying_lock();
+            let lock = LockRequest { handles: vec![Handle(1)], ..LockRequest::default() };
+            let message = Message::request(&format::ENQUEUE).with(&format::LOCK_REQUEST, &lock);
+            let lock = Request::new(message, 1024).replaying_lock();
             let id = node.service.request(self.now, *import, lock).expect("it has an import");
             requests.insert(id, (0, None, false));
         }
@@ -501,6 +506,9 @@ impl Cluster {
             one.node.service.disconnect(self.now, one.import);
         }
         self.run_until(self.now + Duration::from_secs(600))?;
+        if let Some((request, transno)) = self.host.difficult.first_key_value() {
+            return Err(format!("{request:?}, transaction {transno:#x}, is not confirmed"));
+        }
         let exports = self.server.service.exports().len();
         match exports {
             0 => self.server.service.is_idle(),

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::{ConnectOpFlags, Message, MessageFlags};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 use fulmar_rpc::export::TargetId;
-use fulmar_rpc::service::{KnownClient, Request, SavedReply, Server, Window};
+use fulmar_rpc::service::{KnownClient, Request, RequestId, SavedReply, Server, Window};
 
 pub(super) const TARGET: TargetId = TargetId(0);
 
@@ -51,6 +51,10 @@ pub(super) struct Host {
     /// The operations that write data.
     pub(super) writing: BTreeSet<u32>,
     pub(super) replayed_writes: u64,
+    /// The transactions of difficult replies that are not confirmed.
+    pub(super) difficult: BTreeMap<RequestId, u64>,
+    /// How many were confirmed before their commit.
+    pub(super) acknowledged: u64,
     pub(super) error: Option<String>,
 }
 
@@ -70,6 +74,8 @@ impl Host {
             opening: BTreeSet::new(),
             writing: BTreeSet::new(),
             replayed_writes: 0,
+            difficult: BTreeMap::new(),
+            acknowledged: 0,
             error: None,
         }
     }
@@ -83,6 +89,7 @@ impl Host {
         self.now = self.disk.clone();
         self.transno = self.start << 32;
         self.slots.clear();
+        self.difficult.clear();
         server.set_last_committed(TARGET, self.last_committed());
         let known: Vec<KnownClient> = self.known();
         let exports = server.recover(now, TARGET, &known, Window::default());
@@ -114,6 +121,36 @@ impl Host {
         let is_replay = request.message.body.flags.has(MessageFlags::REPLAY);
         if tag != 0 && !is_replay && !self.slots.insert((client, tag)) {
             self.error.get_or_insert(format!("slot {tag} of client {client} is used twice"));
+        }
+    }
+
+    /// Replies to a request that was executed. Changes are protected until the client knows of them.
+    pub(super) fn reply(
+        &mut self,
+        now: Time,
+        server: &mut Server,
+        request: &Request,
+        reply: Message<'static>,
+    ) {
+        match reply.body.transno {
+            0 => server.reply(now, request.id, reply),
+            transno => {
+                self.difficult.insert(request.id, transno);
+                server.reply_difficult(now, request.id, reply);
+            }
+        }
+    }
+
+    /// Takes the confirmation of a difficult reply.
+    pub(super) fn confirm(&mut self, request: RequestId) {
+        match self.difficult.remove(&request) {
+            Some(transno) => {
+                self.acknowledged += u64::from(transno > self.last_committed());
+            }
+            None => {
+                self.error
+                    .get_or_insert(format!("{request:?} is confirmed, and was not difficult"));
+            }
         }
     }
 

@@ -57,7 +57,10 @@ impl Host for LockHost {
         match task {
             Task::Execute(request) => state.execute(now, server, &request),
             Task::Evicted { export, .. } => state.locks.handle_disconnect(now, export),
-            Task::Transferred { .. } | Task::Called { .. } | Task::Recovered { .. } => {}
+            Task::Transferred { .. }
+            | Task::Called { .. }
+            | Task::Confirmed { .. }
+            | Task::Recovered { .. } => {}
             Task::PortalFailed { portal, errno } => eprintln!("portal {portal}: {errno}"),
         }
         state.follow(now, server);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use fulmar_base::{BufferId, Time};
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{IO_OBJECTS, NIOBUFS, OST_READ, OST_STATFS, OST_WRITE};
+use fulmar_lustre_wire::format::{IO_OBJECTS, NIOBUFS, OST_BODY, OST_READ, OST_STATFS, OST_WRITE};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf};
+use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, Obdo};
 use fulmar_lustre_wire::{List, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Node, Running, Service};
 use fulmar_rpc::bulk::{Bulk, Direction};
@@ -173,6 +173,7 @@ fn request(load: Load, slot: usize) -> Request {
     let transfers = size.div_ceil(Bulk::PART_LEN).next_power_of_two();
     let object = IoObject { max_brw: MaxBrw::new(transfers), ranges: 1, ..IoObject::default() };
     let message = Message::request(format)
+        .with(&OST_BODY, &Obdo::default())
         .with(&IO_OBJECTS, &List(vec![object]))
         .with(&NIOBUFS, &List(vec![Niobuf { len: size, ..Niobuf::default() }]));
     let memory = (BufferId(slot as u64), 0, size.into());

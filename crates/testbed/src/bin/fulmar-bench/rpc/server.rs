@@ -151,7 +151,10 @@ impl Host for ServerHost {
             Task::Transferred { request, result } => {
                 state.transferred(now, server, request, result);
             }
-            Task::Called { .. } | Task::Evicted { .. } | Task::Recovered { .. } => {}
+            Task::Called { .. }
+            | Task::Confirmed { .. }
+            | Task::Evicted { .. }
+            | Task::Recovered { .. } => {}
             Task::PortalFailed { portal, errno } => eprintln!("portal {portal}: {errno}"),
         }
         None

@@ -1,0 +1,213 @@
+//! What operations can do.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fulmar_base::Errno;
+use fulmar_ldlm::server::{Enqueue, IntentResult, Outcome, RequestId as LockRequestId};
+use fulmar_lustre_wire::format::LOCK_REQUEST;
+use fulmar_lustre_wire::ldlm::{LockMode, LockReply, LockType, OstLvb, Policy, ResourceId};
+use fulmar_lustre_wire::message::MessageFlags;
+use fulmar_lustre_wire::{Handle, Status};
+use fulmar_rpc::bulk::Bulk;
+use fulmar_rpc::export::TargetId;
+use fulmar_rpc::service::{Request, RequestId};
+use futures_channel::oneshot;
+
+use crate::target::Answer;
+
+/// The way from an operation of a target to the machine.
+#[derive(Clone)]
+pub struct Context {
+    commands: Arc<Commands>,
+    target: TargetId,
+}
+
+/// What operations have requested of the machine, in order.
+#[derive(Default)]
+pub(crate) struct Commands(Mutex<VecDeque<(TargetId, Command)>>);
+
+pub(crate) enum Command {
+    Lock(LockWanted, oneshot::Sender<Result<Handle, Errno>>),
+    Unlock(Handle),
+    Enqueue(Box<Enqueue>, oneshot::Sender<LockAnswer>),
+    Transfer(RequestId, Bulk, u32, oneshot::Sender<Result<u64, Errno>>),
+    Changed(ResourceId, OstLvb),
+    Answer(RequestId, Answer),
+    Evict(Handle),
+    Run(Work),
+}
+
+/// Work that may wait for a disk. It is run once, by any thread; then
+/// [`Targets::resume`](crate::Targets::resume) is called.
+pub struct Work(Box<dyn FnOnce() + Send>);
+
+/// A lock that an operation wants for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct LockWanted {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The type.
+    pub kind: LockType,
+    /// The mode.
+    pub mode: LockMode,
+    /// The part of the resource.
+    pub policy: Policy,
+    /// Whether the holders of other locks drop their data: the object goes.
+    pub discards_data: bool,
+}
+
+/// A lock of an operation, which ends when it is dropped.
+#[derive(Debug)]
+#[must_use = "a lock ends when it is dropped"]
+pub struct Lock {
+    /// `None` if it is a client's now.
+    context: Option<Context>,
+    handle: Handle,
+}
+
+/// The answer of the lock manager to the enqueue of a client.
+#[derive(Debug)]
+pub struct LockAnswer {
+    /// The status.
+    pub status: Status,
+    /// The reply.
+    pub reply: Box<LockReply>,
+    /// The attributes of the object.
+    pub lvb: Option<OstLvb>,
+}
+
+impl Context {
+    pub(crate) fn new(commands: Arc<Commands>, target: TargetId) -> Self {
+        Self { commands, target }
+    }
+
+    /// Waits for a lock of the operation itself. Clients that have conflicting ones are called back.
+    ///
+    /// # Errors
+    /// Why there is none: EINPROGRESS if too many wait, ENODEV if the target ends.
+    pub async fn lock(&self, wanted: LockWanted) -> Result<Lock, Errno> {
+        let (sender, waiting) = oneshot::channel();
+        self.push(Command::Lock(wanted, sender));
+        let handle = waiting.await.unwrap_or(Err(Errno::ENODEV))?;
+        Ok(Lock { context: Some(self.clone()), handle })
+    }
+
+    /// Waits for the answer of the lock manager to a client's enqueue.
+    ///
+    /// # Errors
+    /// EPROTO if the request has no lock request, ENODEV if the target ends.
+    pub async fn enqueue(&self, request: &Request, outcome: Outcome) -> Result<LockAnswer, Errno> {
+        let lock = request.message.require(&LOCK_REQUEST).map_err(|_| Errno::EPROTO)?;
+        let enqueue = Enqueue {
+            request: LockRequestId(request.id.0),
+            export: request.export,
+            lock,
+            is_resent: request.message.body.flags.has(MessageFlags::RESENT),
+            outcome,
+        };
+        let (sender, waiting) = oneshot::channel();
+        self.push(Command::Enqueue(Box::new(enqueue), sender));
+        waiting.await.map_err(|_| Errno::ENODEV)
+    }
+
+    /// Gives a client's enqueue the lock `lock` of the operation, with what was done about its intent.
+    ///
+    /// # Errors
+    /// As [`Context::enqueue`].
+    pub async fn replace(
+        &self,
+        request: &Request,
+        mut lock: Lock,
+        result: IntentResult,
+    ) -> Result<LockAnswer, Errno> {
+        lock.context = None;
+        self.enqueue(request, Outcome::Replaced(lock.handle, result)).await
+    }
+
+    /// Moves the bulk data of a request, and returns how many bytes there were. The client has at most
+    /// `parts_max` parts.
+    ///
+    /// # Errors
+    /// Why not: then the request has no answer ([`Answer::None`]), so that the client sends it again.
+    pub async fn transfer(
+        &self,
+        request: &Request,
+        bulk: Bulk,
+        parts_max: u32,
+    ) -> Result<u64, Errno> {
+        let (sender, waiting) = oneshot::channel();
+        self.push(Command::Transfer(request.id, bulk, parts_max, sender));
+        waiting.await.unwrap_or(Err(Errno::ENODEV))
+    }
+
+    /// Runs work that may wait for a disk.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        let (sender, waiting) = oneshot::channel();
+        let work = move || {
+            // Nobody waits any more if the target ends.
+            let _ = sender.send(work());
+        };
+        self.push(Command::Run(Work(Box::new(work))));
+        waiting.await.map_err(|_| Errno::ENODEV)
+    }
+
+    /// Says that an operation has changed the attributes that locks of an object carry.
+    pub fn changed(&self, resource: ResourceId, lvb: OstLvb) {
+        self.push(Command::Changed(resource, lvb));
+    }
+
+    /// Evicts a client, as an administrator requests.
+    pub fn evict(&self, export: Handle) {
+        self.push(Command::Evict(export));
+    }
+
+    pub(crate) fn answer(&self, request: RequestId, answer: Answer) {
+        self.push(Command::Answer(request, answer));
+    }
+
+    fn push(&self, command: Command) {
+        self.commands.queue().push_back((self.target, command));
+    }
+}
+
+impl Commands {
+    pub(crate) fn pop(&self) -> Option<(TargetId, Command)> {
+        self.queue().pop_front()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<(TargetId, Command)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    /// Does it.
+    pub fn run(self) {
+        (self.0)();
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(context) = &self.context {
+            context.push(Command::Unlock(self.handle));
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context of target {}", self.target.0)
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
+    }
+}

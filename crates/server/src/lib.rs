@@ -1,0 +1,35 @@
+//! The targets of a server: what their clients request, executed under locks.
+//!
+//! ```text
+//!  LNet ── events ──► rpc::Server ── requests ──► operations (async) ── Work ──► threads: storage
+//!    ▲                    ▲                          │    ▲
+//!    └────── posts ───────┴── replies, bulk data ────┘    │
+//!                                                    ldlm::Namespace of each target
+//! ```
+//!
+//! [`Targets`] is a machine of [`fulmar_lnet::Service`]. Each request becomes an operation, an async function
+//! that locks what it needs, works on its target, moves bulk data and returns the reply. The machine owns
+//! the RPC service and the locks, and polls the operations: there are no threads and no clock. What
+//! may wait for a disk is a [`Work`], which the owner of the machine runs where it likes; the simulator runs
+//! it at once.
+//!
+//! A [`Target`] is one kind of server: it gets a [`Context`], through which its operations reach all
+//! of that.
+#![forbid(unsafe_code)]
+
+mod context;
+mod locks;
+mod memory;
+mod mgs;
+mod run;
+mod target;
+mod targets;
+mod tasks;
+
+pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use locks::enqueue;
+pub use memory::{Memories, Memory, Moved};
+pub use mgs::MgsTarget;
+pub use run::{TargetHost, start};
+pub use target::{Answer, Operation, Target};
+pub use targets::{Targets, TargetsConfig};

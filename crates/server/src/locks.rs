@@ -1,0 +1,250 @@
+//! Requests of clients about locks, and the callbacks to them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fulmar_base::{Errno, Time};
+use fulmar_ldlm::server::{
+    Answer as CallbackAnswer, Callback, CallbackId, CallbackKind, Config, EvictReason,
+    LocalEnqueue, Namespace, Outcome, Output, RequestId as LockRequestId,
+};
+use fulmar_lustre_wire::format::{
+    BLOCKING, COMPLETION, COMPLETION_EXTENT, GLIMPSED, GLIMPSED_EXTENT, LOCK_REPLY, LOCK_REQUEST,
+    OST_LVB,
+};
+use fulmar_lustre_wire::ldlm::{LockType, OstLvb, ResourceId};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_rpc::HandleSource;
+use fulmar_rpc::export::Eviction;
+use fulmar_rpc::reverse::{Call, CallId};
+use fulmar_rpc::service::{Request, RequestId, Server};
+use futures_channel::oneshot;
+
+use crate::context::{Context, LockAnswer, LockWanted};
+use crate::target::Answer;
+
+/// The room for the reply to a callback.
+const CALLBACK_REPLY: usize = 1024;
+
+/// The locks of a target, and who waits for them.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    namespace: Namespace,
+    answer_time: Duration,
+    enqueues: BTreeMap<LockRequestId, oneshot::Sender<LockAnswer>>,
+    converts: BTreeMap<LockRequestId, Box<Request>>,
+    locals: BTreeMap<u64, oneshot::Sender<Result<Handle, Errno>>>,
+    /// The number of the last lock of an operation.
+    last_local: u64,
+    callbacks: BTreeMap<CallId, CallbackId>,
+}
+
+/// What the locks want that is not RPC.
+pub(crate) enum Wanted {
+    /// The attributes of an object.
+    Lvb(ResourceId),
+}
+
+impl Locks {
+    pub(crate) fn new(config: Config, key: u128) -> Self {
+        let mut handles = HandleSource::new(key);
+        Self {
+            namespace: Namespace::new(config, move || handles.issue()),
+            answer_time: config.times.answer,
+            enqueues: BTreeMap::new(),
+            converts: BTreeMap::new(),
+            locals: BTreeMap::new(),
+            last_local: 0,
+            callbacks: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn namespace(&mut self) -> &mut Namespace {
+        &mut self.namespace
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.namespace.len()
+    }
+
+    pub(crate) fn check_invariants(&self) -> Result<(), String> {
+        self.namespace.check_invariants()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.namespace.poll_timeout()
+    }
+
+    /// Requests a lock for an operation.
+    pub(crate) fn lock(
+        &mut self,
+        now: Time,
+        wanted: LockWanted,
+        waiting: oneshot::Sender<Result<Handle, Errno>>,
+    ) {
+        self.last_local += 1;
+        let cookie = self.last_local;
+        self.locals.insert(cookie, waiting);
+        let LockWanted { resource, kind, mode, policy, discards_data } = wanted;
+        let is_immediate = false;
+        self.namespace.handle_local_enqueue(
+            now,
+            LocalEnqueue { cookie, resource, kind, mode, policy, is_immediate, discards_data },
+        );
+    }
+
+    /// Requests a lock for a client.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        enqueue: fulmar_ldlm::server::Enqueue,
+        waiting: oneshot::Sender<LockAnswer>,
+    ) {
+        self.enqueues.insert(enqueue.request, waiting);
+        self.namespace.handle_enqueue(now, enqueue);
+    }
+
+    /// Executes a request about a lock that a client has.
+    pub(crate) fn execute(&mut self, now: Time, server: &mut Server, request: Box<Request>) {
+        let Ok(lock) = request.message.require(&LOCK_REQUEST) else {
+            return refuse(now, server, &request, Errno::EPROTO);
+        };
+        let export = request.export;
+        match request.message.body.opcode {
+            Opcode::LDLM_CANCEL => match self.namespace.handle_cancel(now, export, &lock) {
+                Ok(known) => {
+                    // That no lock is known is not an error.
+                    let status = if known == 0 { Status(Errno::ESTALE.0) } else { Status::OK };
+                    let reply = Message::reply(request.message.format(), status);
+                    server.reply(now, request.id, reply);
+                }
+                Err(errno) => refuse(now, server, &request, errno),
+            },
+            _ => {
+                let id = LockRequestId(request.id.0);
+                self.converts.insert(id, request);
+                self.namespace.handle_convert(now, id, export, &lock);
+            }
+        }
+    }
+
+    /// Returns whether it waits for a callback. The calls of all targets have different numbers.
+    pub(crate) fn has_called(&self, call: CallId) -> bool {
+        self.callbacks.contains_key(&call)
+    }
+
+    /// Takes the end of a callback.
+    pub(crate) fn called(
+        &mut self,
+        now: Time,
+        call: CallId,
+        result: Result<Box<Message<'static>>, Errno>,
+    ) {
+        let Some(callback) = self.callbacks.remove(&call) else { return };
+        let answer = match result {
+            Ok(reply) => {
+                let lvb = reply.get(&OST_LVB).ok().flatten();
+                CallbackAnswer::Answered(reply.body.status, lvb)
+            }
+            Err(_) => CallbackAnswer::Failed,
+        };
+        self.namespace.handle_answer(now, callback, answer);
+    }
+
+    /// Does what the namespace wants, until there is something for somebody else.
+    pub(crate) fn follow(&mut self, now: Time, server: &mut Server) -> Option<Wanted> {
+        while let Some(output) = self.namespace.poll_output() {
+            match output {
+                Output::Reply { request, status, reply, lvb } => {
+                    self.reply(now, server, request, LockAnswer { status, reply, lvb });
+                }
+                Output::Callback(callback) => self.call(now, server, &callback),
+                Output::ReadLvb { resource } => return Some(Wanted::Lvb(resource)),
+                Output::Evict { export, why } => {
+                    let why = match why {
+                        EvictReason::NotCancelled => Eviction::NotCancelled,
+                        EvictReason::NotAnswered => Eviction::NotAnswered,
+                    };
+                    server.evict(now, export, why);
+                }
+                Output::Local { cookie, result } => {
+                    if let Some(waiting) = self.locals.remove(&cookie) {
+                        // An operation waits for all that it requests.
+                        let _ = waiting.send(result);
+                    }
+                }
+                // Operations are short: their locks end by themselves.
+                Output::LocalBlocks { .. } => {}
+            }
+        }
+        None
+    }
+
+    fn reply(&mut self, now: Time, server: &mut Server, id: LockRequestId, answer: LockAnswer) {
+        if let Some(waiting) = self.enqueues.remove(&id) {
+            let _ = waiting.send(answer);
+        } else if let Some(request) = self.converts.remove(&id) {
+            server.reply(now, RequestId(id.0), message_of(&request, &answer));
+        }
+    }
+
+    fn call(&mut self, now: Time, server: &mut Server, callback: &Callback) {
+        let kind = callback.lock.lock.resource.kind;
+        let format = match (callback.kind, kind) {
+            (CallbackKind::Blocking, _) => &BLOCKING,
+            (CallbackKind::Completion, LockType::EXTENT) => &COMPLETION_EXTENT,
+            (CallbackKind::Completion, _) => &COMPLETION,
+            (CallbackKind::Glimpse, LockType::EXTENT) => &GLIMPSED_EXTENT,
+            (CallbackKind::Glimpse, _) => &GLIMPSED,
+        };
+        let mut message = Message::request(format).with(&LOCK_REQUEST, &callback.lock);
+        if let Some(lvb) = callback.lvb {
+            message = message.with(&OST_LVB, &lvb);
+        }
+        let call = Call::new(message, CALLBACK_REPLY, self.answer_time);
+        match server.call(now, callback.export, call) {
+            Some(call) if callback.has_answer => {
+                self.callbacks.insert(call, callback.id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets the attributes of an object.
+    pub(crate) fn read(&mut self, now: Time, resource: ResourceId, lvb: Result<OstLvb, Errno>) {
+        self.namespace.handle_lvb(now, resource, lvb);
+    }
+
+    /// Returns whether nobody waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.enqueues.is_empty()
+            && self.converts.is_empty()
+            && self.locals.is_empty()
+            && self.callbacks.is_empty()
+    }
+}
+
+/// Executes an enqueue without an intent.
+///
+/// # Errors
+/// Why it is not processed.
+pub async fn enqueue(context: Context, request: &Request) -> Result<Answer, Errno> {
+    let answer = context.enqueue(request, Outcome::Ordinary).await?;
+    Ok(Answer::Reply(message_of(request, &answer)))
+}
+
+/// Returns the reply to a request about a lock.
+pub(crate) fn message_of(request: &Request, answer: &LockAnswer) -> Message<'static> {
+    let message = Message::reply(request.message.format(), answer.status);
+    let message = message.with(&LOCK_REPLY, &answer.reply);
+    match answer.lvb {
+        Some(lvb) => message.with(&OST_LVB, &lvb),
+        None => message,
+    }
+}
+
+fn refuse(now: Time, server: &mut Server, request: &Request, errno: Errno) {
+    let reply = Message::error(request.message.format(), Status::failed(errno));
+    server.reply(now, request.id, reply);
+}

@@ -1,0 +1,329 @@
+//! The machine: the RPC service, the locks and the operations of all targets of a node.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use fulmar_base::{Errno, Time};
+use fulmar_ldlm::server::Config as LockConfig;
+use fulmar_lnet::{Event, MdId, Service, ServiceConfig, ServiceOutput};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_rpc::export::{Eviction, TargetId};
+use fulmar_rpc::import::TargetKind;
+use fulmar_rpc::service::{Request, RequestId, Server, Task};
+use futures_channel::oneshot;
+
+use crate::context::{Command, Commands, Context, Lock, Work};
+use crate::locks::{Locks, Wanted};
+use crate::target::{Answer, Target};
+use crate::tasks::Tasks;
+
+/// The targets of a node, as a service of LNet.
+pub struct Targets {
+    server: Server,
+    targets: Vec<Entry>,
+    tasks: Tasks,
+    commands: Arc<Commands>,
+    /// Requests whose operations are under way.
+    requests: BTreeMap<RequestId, Arc<Request>>,
+    transfers: BTreeMap<RequestId, oneshot::Sender<Result<u64, Errno>>>,
+    /// The locks that protect difficult replies.
+    protected: BTreeMap<RequestId, Vec<Lock>>,
+    work: VecDeque<Work>,
+}
+
+/// A target, and what the machine has of it.
+struct Entry {
+    target: Arc<dyn Target>,
+    kind: TargetKind,
+    locks: Locks,
+}
+
+/// How a target takes part.
+pub struct TargetsConfig {
+    /// What executes its requests.
+    pub target: Arc<dyn Target>,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Its locks.
+    pub locks: LockConfig,
+    /// The key of the handles of its locks, which is random and new at each start.
+    pub key: u128,
+}
+
+impl Targets {
+    /// Options of the service for LNet.
+    pub const CONFIG: ServiceConfig = Server::CONFIG;
+
+    /// Returns the machine of these targets, in the order of the server's.
+    pub fn new(server: Server, targets: impl IntoIterator<Item = TargetsConfig>) -> Self {
+        let entry = |TargetsConfig { target, kind, locks, key }| Entry {
+            target,
+            kind,
+            locks: Locks::new(locks, key),
+        };
+        Self {
+            server,
+            targets: targets.into_iter().map(entry).collect(),
+            tasks: Tasks::new(),
+            commands: Arc::default(),
+            requests: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            protected: BTreeMap::new(),
+            work: VecDeque::new(),
+        }
+    }
+
+    /// Returns the RPC service.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Changes the RPC service: the state of a target, its last transaction on disk, an eviction.
+    pub fn with_server<T>(&mut self, now: Time, call: impl FnOnce(&mut Server) -> T) -> T {
+        let result = call(&mut self.server);
+        self.follow(now);
+        result
+    }
+
+    /// Returns what an operation that no client has requested needs.
+    pub fn context(&self, target: TargetId) -> Context {
+        Context::new(self.commands.clone(), target)
+    }
+
+    /// Begins an operation that no client has requested.
+    pub fn spawn(&mut self, now: Time, operation: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(Box::pin(operation));
+        self.follow(now);
+    }
+
+    /// Lets operations go on whose [`Work`] was done.
+    pub fn resume(&mut self, now: Time) {
+        self.follow(now);
+    }
+
+    /// Returns how many locks clients and operations have, or wait for.
+    pub fn locks_len(&self) -> usize {
+        self.targets.iter().map(|entry| entry.locks.len()).sum()
+    }
+
+    /// Checks the invariants of all tables.
+    ///
+    /// # Errors
+    /// The invariant that does not hold.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.server.check_invariants()?;
+        self.targets.iter().try_for_each(|entry| entry.locks.check_invariants())
+    }
+
+    /// Checks that no operation is under way and nothing is kept for one.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn is_idle(&self) -> Result<(), String> {
+        self.server.is_idle()?;
+        let counts = [
+            ("operations", self.tasks.len()),
+            ("requests", self.requests.len()),
+            ("transfers", self.transfers.len()),
+            ("difficult replies", self.protected.len()),
+            ("targets whose locks somebody waits for", self.waiting()),
+        ];
+        match counts.into_iter().find(|(_, count)| *count > 0) {
+            Some((what, count)) => Err(format!("{count} {what} are left")),
+            None => Ok(()),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.targets.iter().filter(|entry| !entry.locks.is_idle()).count()
+    }
+
+    fn locks(&mut self, target: TargetId) -> &mut Locks {
+        &mut self.targets[target.0 as usize].locks
+    }
+
+    /// Does what the parts want of each other, until they want nothing.
+    fn follow(&mut self, now: Time) {
+        loop {
+            let mut is_done = !self.tasks.poll();
+            while let Some((target, command)) = self.commands.pop() {
+                self.obey(now, target, command);
+                is_done = false;
+            }
+            for place in 0..self.targets.len() {
+                is_done &= !self.follow_locks(now, place);
+            }
+            while let Some(task) = self.server.poll_task() {
+                self.take(now, task);
+                is_done = false;
+            }
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    fn follow_locks(&mut self, now: Time, place: usize) -> bool {
+        let Entry { target, locks, .. } = &mut self.targets[place];
+        let mut was_busy = false;
+        while let Some(Wanted::Lvb(resource)) = locks.follow(now, &mut self.server) {
+            locks.read(now, resource, target.lvb(resource));
+            was_busy = true;
+        }
+        was_busy
+    }
+
+    /// Takes what the RPC service wants of its host.
+    fn take(&mut self, now: Time, task: Task) {
+        match task {
+            Task::Execute(request) => self.execute(now, request),
+            Task::Transferred { request, result } => {
+                if let Some(waiting) = self.transfers.remove(&request) {
+                    let _ = waiting.send(result);
+                }
+            }
+            Task::Called { call, result, .. } => {
+                let mut entries = self.targets.iter_mut();
+                if let Some(entry) = entries.find(|entry| entry.locks.has_called(call)) {
+                    entry.locks.called(now, call, result);
+                }
+            }
+            Task::Confirmed { request } => drop(self.protected.remove(&request)),
+            Task::Evicted { target, export, why, .. } => {
+                self.gone(now, target, export, Some(why));
+            }
+            Task::Recovered { target } => self.locks(target).namespace().end_recovery(now),
+            Task::PortalFailed { .. } => {}
+        }
+    }
+
+    /// Begins the operation of a request.
+    fn execute(&mut self, now: Time, request: Box<Request>) {
+        let target = request.target;
+        if matches!(request.message.body.opcode, Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT) {
+            let Self { server, targets, .. } = self;
+            return targets[target.0 as usize].locks.execute(now, server, request);
+        }
+        let (id, request) = (request.id, Arc::new(*request));
+        self.requests.insert(id, request.clone());
+        let context = self.context(target);
+        let entry = &mut self.targets[target.0 as usize];
+        if request.message.body.opcode.is_connect() {
+            let features = entry.target.features(&request);
+            entry.locks.namespace().handle_connect(request.export, features);
+        }
+        let operation = entry.target.clone().execute(context.clone(), request.clone());
+        self.tasks.spawn(Box::pin(async move {
+            let answer = operation.await.unwrap_or_else(|errno| {
+                let format = request.message.format();
+                Answer::Reply(Message::error(format, Status::failed(errno)))
+            });
+            context.answer(id, answer);
+        }));
+    }
+
+    /// Does what an operation wants.
+    fn obey(&mut self, now: Time, target: TargetId, command: Command) {
+        match command {
+            Command::Lock(wanted, waiting) => self.locks(target).lock(now, wanted, waiting),
+            Command::Unlock(handle) => {
+                self.locks(target).namespace().handle_local_cancel(now, &[handle]);
+            }
+            Command::Enqueue(enqueue, waiting) => {
+                self.locks(target).enqueue(now, *enqueue, waiting);
+            }
+            Command::Transfer(request, bulk, parts_max, waiting) => {
+                self.transfers.insert(request, waiting);
+                self.server.transfer(now, request, bulk, parts_max);
+            }
+            Command::Changed(resource, lvb) => {
+                self.locks(target).namespace().set_lvb(resource, lvb);
+            }
+            Command::Answer(request, answer) => self.answer(now, target, request, answer),
+            Command::Evict(export) => {
+                self.server.evict(now, export, Eviction::Administrator);
+            }
+            Command::Run(work) => self.work.push_back(work),
+        }
+    }
+
+    fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        let opcode = request.message.body.opcode;
+        match answer {
+            Answer::Reply(reply) => {
+                let is_ok = reply.body.status == Status::OK;
+                self.server.reply(now, id, reply);
+                let kind = self.targets[target.0 as usize].kind;
+                if opcode == kind.disconnect().opcode && is_ok {
+                    self.gone(now, target, request.export, None);
+                }
+            }
+            Answer::Difficult(reply, locks) => {
+                self.protected.insert(id, locks);
+                self.server.reply_difficult(now, id, reply);
+            }
+            Answer::None => self.server.discard(now, id),
+        }
+    }
+
+    fn gone(&mut self, now: Time, target: TargetId, export: Handle, why: Option<Eviction>) {
+        self.locks(target).namespace().handle_disconnect(now, export);
+        let context = self.context(target);
+        let entry = &self.targets[target.0 as usize];
+        self.tasks.spawn(entry.target.clone().gone(context, export, why));
+    }
+}
+
+impl Service for Targets {
+    type Request = Work;
+
+    fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
+        self.server.handle_event(now, event, bytes);
+        self.follow(now);
+    }
+
+    fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
+        self.server.handle_posted(now, user, result);
+        self.follow(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.server.poll_timeout().is_some_and(|at| at <= now) {
+            self.server.handle_timeout(now);
+        }
+        for entry in &mut self.targets {
+            if entry.locks.poll_timeout().is_some_and(|at| at <= now) {
+                entry.locks.namespace().handle_timeout(now);
+            }
+        }
+        self.follow(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let locks = self.targets.iter().filter_map(|entry| entry.locks.poll_timeout());
+        locks.chain(self.server.poll_timeout()).min()
+    }
+
+    fn poll_output(&mut self) -> Option<ServiceOutput<Work>> {
+        let work = self.work.pop_front().map(ServiceOutput::Host);
+        work.or_else(|| match self.server.poll_output()? {
+            ServiceOutput::Post(op) => Some(ServiceOutput::Post(op)),
+            ServiceOutput::Host(task) => unreachable!("{task:?} was taken before"),
+        })
+    }
+}
+
+impl fmt::Debug for Targets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} targets, {:?}", self.targets.len(), self.tasks)
+    }
+}
+
+impl fmt::Debug for TargetsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TargetsConfig of a {:?}", self.kind)
+    }
+}

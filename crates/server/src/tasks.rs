@@ -1,0 +1,102 @@
+//! The operations that are under way, as futures. They go on in the order in which they became ready,
+//! so a run of the simulator is the same each time.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::stream::{FuturesUnordered, Stream};
+
+/// An operation.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The operations that are under way.
+pub(crate) struct Tasks {
+    tasks: FuturesUnordered<Task>,
+    ready: Arc<Ready>,
+    waker: Waker,
+}
+
+/// Whether an operation can go on. Threads that work for operations say so.
+struct Ready(AtomicBool);
+
+impl Tasks {
+    pub(crate) fn new() -> Self {
+        let ready = Arc::new(Ready(AtomicBool::new(false)));
+        let waker = Waker::from(ready.clone());
+        Self { tasks: FuturesUnordered::new(), ready, waker }
+    }
+
+    /// Begins an operation with the next [`Tasks::poll`].
+    pub(crate) fn spawn(&mut self, task: Task) {
+        self.tasks.push(task);
+        self.ready.0.store(true, Ordering::Release);
+    }
+
+    /// Lets operations go on. Returns whether there was one.
+    pub(crate) fn poll(&mut self) -> bool {
+        if !self.ready.0.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let mut context = Context::from_waker(&self.waker);
+        while let Poll::Ready(Some(())) = Pin::new(&mut self.tasks).poll_next(&mut context) {}
+        true
+    }
+
+    /// Returns how many operations are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+}
+
+impl Wake for Ready {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} operations", self.tasks.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_channel::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn operations_go_on_in_the_order_of_what_they_wait_for() {
+        let mut tasks = Tasks::new();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut senders = Vec::new();
+        for n in 0..3 {
+            let (sender, waiting) = oneshot::channel();
+            let seen = seen.clone();
+            senders.push(sender);
+            tasks.spawn(Box::pin(async move {
+                let value: Option<u32> = waiting.await.ok();
+                seen.lock().unwrap().push((n, value));
+            }));
+        }
+        while tasks.poll() {}
+        assert_eq!((tasks.len(), seen.lock().unwrap().len()), (3, 0));
+        // One that nobody will answer goes on too.
+        drop(senders.pop());
+        senders.pop().unwrap().send(7).unwrap();
+        senders.pop().unwrap().send(8).unwrap();
+        while tasks.poll() {}
+        assert_eq!(*seen.lock().unwrap(), [(2, None), (1, Some(7)), (0, Some(8))]);
+        assert_eq!(tasks.len(), 0);
+    }
+}
