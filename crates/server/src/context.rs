@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{Enqueue, IntentResult, Outcome, RequestId as LockRequestId};
 use fulmar_lustre_wire::format::LOCK_REQUEST;
-use fulmar_lustre_wire::ldlm::{LockMode, LockReply, LockType, OstLvb, Policy, ResourceId};
+use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockReply, LockType, OstLvb, Policy, ResourceId};
 use fulmar_lustre_wire::message::MessageFlags;
 use fulmar_lustre_wire::{Handle, Status};
 use fulmar_rpc::bulk::Bulk;
@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Enqueue(Box<Enqueue>, oneshot::Sender<LockAnswer>),
     Transfer(RequestId, Bulk, u32, oneshot::Sender<Result<u64, Errno>>),
     Changed(ResourceId, OstLvb),
+    Used(Handle, ResourceId, Extent),
     Answer(RequestId, Answer),
     Evict(Handle),
     Run(Work),
@@ -159,6 +160,12 @@ impl Context {
     /// Says that an operation has changed the attributes that locks of an object carry.
     pub fn changed(&self, resource: ResourceId, lvb: OstLvb) {
         self.push(Command::Changed(resource, lvb));
+    }
+
+    /// Says that the client of a request reads or writes under locks that it has on `extent`: where
+    /// others wait for them, it gets more time. Spec: ptlrpc-ldlm-mgs §22.6.
+    pub fn used(&self, request: &Request, resource: ResourceId, extent: Extent) {
+        self.push(Command::Used(request.export, resource, extent));
     }
 
     /// Evicts a client, as an administrator requests.

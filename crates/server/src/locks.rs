@@ -1,18 +1,17 @@
 //! Requests of clients about locks, and the callbacks to them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_ldlm::server::{
     Answer as CallbackAnswer, Callback, CallbackId, CallbackKind, Config, EvictReason,
-    LocalEnqueue, Namespace, Outcome, Output, RequestId as LockRequestId,
+    LocalEnqueue, Namespace, Outcome, Output, RequestId as LockRequestId, Times,
 };
 use fulmar_lustre_wire::format::{
     BLOCKING, COMPLETION, COMPLETION_EXTENT, GLIMPSED, GLIMPSED_EXTENT, LOCK_REPLY, LOCK_REQUEST,
     OST_LVB,
 };
-use fulmar_lustre_wire::ldlm::{LockType, OstLvb, ResourceId};
+use fulmar_lustre_wire::ldlm::{Extent, LockType, OstLvb, ResourceId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::HandleSource;
@@ -31,7 +30,7 @@ const CALLBACK_REPLY: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Locks {
     namespace: Namespace,
-    answer_time: Duration,
+    times: Times,
     enqueues: BTreeMap<LockRequestId, oneshot::Sender<LockAnswer>>,
     converts: BTreeMap<LockRequestId, Box<Request>>,
     locals: BTreeMap<u64, oneshot::Sender<Result<Handle, Errno>>>,
@@ -51,7 +50,7 @@ impl Locks {
         let mut handles = HandleSource::new(key);
         Self {
             namespace: Namespace::new(config, move || handles.issue()),
-            answer_time: config.times.answer,
+            times: config.times,
             enqueues: BTreeMap::new(),
             converts: BTreeMap::new(),
             locals: BTreeMap::new(),
@@ -92,6 +91,12 @@ impl Locks {
             now,
             LocalEnqueue { cookie, resource, kind, mode, policy, is_immediate, discards_data },
         );
+    }
+
+    /// Takes the use of locks by their client: those that others wait for have more time.
+    pub(crate) fn used(&mut self, now: Time, export: Handle, resource: ResourceId, of: Extent) {
+        let more = self.times.cancel_min;
+        self.namespace.handle_io(now, export, resource, of, more);
     }
 
     /// Requests a lock for a client.
@@ -202,7 +207,7 @@ impl Locks {
         if let Some(lvb) = callback.lvb {
             message = message.with(&OST_LVB, &lvb);
         }
-        let call = Call::new(message, CALLBACK_REPLY, self.answer_time);
+        let call = Call::new(message, CALLBACK_REPLY, self.times.answer);
         match server.call(now, callback.export, call) {
             Some(call) if callback.has_answer => {
                 self.callbacks.insert(call, callback.id);

@@ -241,6 +241,9 @@ impl Targets {
             Command::Changed(resource, lvb) => {
                 self.locks(target).namespace().set_lvb(resource, lvb);
             }
+            Command::Used(export, resource, extent) => {
+                self.locks(target).used(now, export, resource, extent);
+            }
             Command::Answer(request, answer) => self.answer(now, target, request, answer),
             Command::Evict(export) => {
                 self.server.evict(now, export, Eviction::Administrator);

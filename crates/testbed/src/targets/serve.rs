@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{Config, Times};
 use fulmar_lustre_wire::format::OST_BODY;
-use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
+use fulmar_lustre_wire::ldlm::{Extent, OstLvb, ResourceId};
 use fulmar_lustre_wire::{Handle, Opcode, Uuid, portal};
 use fulmar_mgs::Mgs;
 use fulmar_net::Buffer;
@@ -159,6 +159,10 @@ impl OstTarget {
     ) -> Result<Answer, Errno> {
         let in_page = (offset % 4096) as u32;
         let node = request.from.nid;
+        if let Ok(Some(body)) = request.message.get(&OST_BODY) {
+            let end = offset.saturating_add(len as u64).saturating_sub(1);
+            context.used(request, body.id.resource(), Extent { start: offset, end, gid: 0 });
+        }
         if request.message.body.opcode == Opcode::OST_READ {
             let (reply, data) = self.ost().read(&request.message)?;
             let moved = self.memories.allocate(node, data.len())?;
