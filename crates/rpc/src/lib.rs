@@ -12,6 +12,7 @@ pub mod import;
 mod outputs;
 pub mod reverse;
 pub mod service;
+pub mod stats;
 pub mod timeouts;
 mod xid;
 

@@ -33,6 +33,7 @@ mod reply;
 mod search;
 mod send;
 mod slots;
+mod stats;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ use fulmar_lustre_wire::{Handle, format};
 pub use bulk::{Moved, PostedBulk};
 pub use call::{Arrival, ReplyRoom, Request, RequestId, Transmission, TransmissionId};
 pub(crate) use send::expect_reply;
+pub use stats::{Stats, Transfers};
 pub use target::{Sender, Target, TargetKind};
 
 use crate::timeouts::{CONNECT_TIMEOUT, Timeouts};
@@ -192,6 +194,7 @@ pub struct Import {
     pings: usize,
     next_transmission: u64,
     timeouts: Timeouts,
+    stats: Stats,
     timers: Timers<Timer>,
     /// When replies are late.
     replies: Timers<RequestId>,
@@ -228,6 +231,7 @@ impl Import {
             pings: 0,
             next_transmission: 0,
             timeouts: Timeouts::new(target.limits),
+            stats: Stats::default(),
             timers: Timers::default(),
             replies: Timers::default(),
             outputs: VecDeque::new(),
@@ -248,6 +252,11 @@ impl Import {
     /// Returns the NID that is connected, or is tried.
     pub fn nid(&self) -> Nid {
         self.target.nids[self.search.current()]
+    }
+
+    /// Returns what was done.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     /// Returns what the target has granted; nothing before the first connection.

@@ -90,6 +90,7 @@ impl Import {
         }
         body.flags = body.flags | progress(purpose);
         self.in_flight.insert(transmission, id);
+        self.note_sent(id, resent, purpose);
         let deadline = now + seconds(timeout + self.timeouts.network());
         self.replies.set(id, deadline);
         let mut bytes = Vec::new();
@@ -100,6 +101,22 @@ impl Import {
             call.request.message.encode_as(&head, &body, &mut bytes);
         }
         self.emit(now, transmission, (portal, bits.xid), (bits.reply, room), bytes, bulk);
+    }
+
+    fn note_sent(&mut self, id: RequestId, resent: bool, purpose: Purpose) {
+        self.stats.repeated += u64::from(resent);
+        if purpose == Purpose::Ping {
+            return;
+        }
+        self.stats.in_flight.add(self.own_in_flight() as u64);
+        let bulk = |id: &RequestId| self.calls.get(id.0)?.request.bulk.as_ref();
+        let Some(sent) = bulk(&id) else { return };
+        let (direction, len) = (sent.direction(), sent.len());
+        let of_kind = |id: &&RequestId| bulk(id).is_some_and(|one| one.direction() == direction);
+        let count = self.in_flight.values().filter(of_kind).count();
+        let transfers = self.stats.transfers(direction);
+        transfers.in_flight.add(count as u64);
+        transfers.bytes.add(len);
     }
 
     /// Returns the number up to which all requests have replies.

@@ -45,7 +45,7 @@ pub use recovery::Window;
 pub use replays::{KnownClient, SavedReply};
 pub use server::Server;
 pub use shares::Bounds;
-pub use stats::{Dropped, Histogram, Stats};
+pub use stats::{Dropped, Stats};
 
 use crate::export::{Eviction, ExportLimits, TargetId};
 use crate::import::TargetKind;

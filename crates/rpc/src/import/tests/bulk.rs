@@ -1,5 +1,7 @@
 //! Requests with bulk data.
 
+use std::time::Duration;
+
 use fulmar_base::BufferId;
 use fulmar_lustre_wire::format::OST_READ;
 use fulmar_lustre_wire::message::MessageFlags;
@@ -199,4 +201,24 @@ fn after_a_disconnect_requests_end_when_their_memory_is_released() {
     let ended = [(lost, Err(Errno::ESHUTDOWN)), (id, Err(Errno::ESHUTDOWN))];
     assert_eq!(rig.ended(), ended);
     assert!(rig.import.is_released());
+}
+
+#[test]
+fn an_import_counts_its_requests() {
+    let mut rig = Rig::full();
+    let (_, first) = rig.read();
+    let (_, second) = rig.read();
+    rig.request();
+    rig.sent();
+    rig.now = rig.now + Duration::from_millis(7);
+    for sent in [&first, &second] {
+        rig.answer_read(sent);
+        rig.moved(sent.id, 2 * MIB, Ok(()));
+    }
+    let stats = rig.import.stats();
+    let times = &stats.operations[&OST_READ.opcode];
+    assert_eq!((times.count, times.min, times.max), (2, 7000, 7000));
+    assert_eq!((stats.in_flight.count, stats.in_flight.max), (3, 3));
+    assert_eq!((stats.reads.in_flight.max, stats.reads.bytes.sum), (2, 4 * MIB));
+    assert_eq!((stats.writes.bytes.count, stats.repeated), (0, 0));
 }
