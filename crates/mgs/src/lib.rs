@@ -4,12 +4,18 @@
 //! lock manager.
 #![forbid(unsafe_code)]
 
-mod client_log;
+mod keep;
 mod log;
+mod nodemap;
+mod records;
+mod register;
 mod service;
 mod table;
+mod target;
 
-pub use client_log::{FileSystem, Target, client_log};
+pub use keep::{Change, Damaged};
 pub use log::{Block, Log};
+pub use register::{Changed, Registered};
 pub use service::Mgs;
 pub use table::{Start, Table};
+pub use target::{Target, TargetName, is_file_system_name};

@@ -4,11 +4,16 @@
 //! 0 header, 8192 bytes   8192 records: none crosses a multiple of 8192; a pad fills the rest before it
 //! ```
 
+use std::collections::BTreeSet;
+
 use fulmar_base::Errno;
-use fulmar_lustre_wire::llog::config::Config;
+use fulmar_lustre_wire::connect::Release;
+use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, Marker, MarkerFlags};
 use fulmar_lustre_wire::llog::{LogBlock, LogFlags, LogHeader, LogRecord, RecordKind};
 use fulmar_lustre_wire::{Bytes, Content, Text};
 use fulmar_wire::{Order, Writer};
+
+use crate::records::Group;
 
 /// A log. Records are appended and never change.
 #[derive(Clone, Debug)]
@@ -18,6 +23,8 @@ pub struct Log {
     records: Vec<(usize, LogRecord)>,
     /// The length in bytes.
     len: usize,
+    /// The indices of records that are new or changed, for the owner to store.
+    changed: BTreeSet<u32>,
 }
 
 /// What a reader gets at once.
@@ -40,7 +47,67 @@ const ORDER: Order = Order::Little;
 impl Log {
     /// Returns an empty log, made at `time` in seconds since 1970.
     pub fn new(time: i64) -> Self {
-        Self { time, records: Vec::new(), len: LogHeader::LEN_MIN }
+        let (records, changed) = (Vec::new(), BTreeSet::new());
+        Self { time, records, len: LogHeader::LEN_MIN, changed }
+    }
+
+    /// Appends records that belong together, between markers of this time in seconds. `step` counts
+    /// the changes of a file system.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; EINVAL if a name is too long for a marker. Some records may be appended.
+    pub(crate) fn append_group(
+        &mut self,
+        group: &Group,
+        step: u32,
+        release: Release,
+        now: i64,
+    ) -> Result<(), Errno> {
+        let start = Marker {
+            step,
+            flags: MarkerFlags::START,
+            version: release.0,
+            created: now,
+            target: Text::new(&group.target).ok_or(Errno::EINVAL)?,
+            comment: Text::new(&group.comment).ok_or(Errno::EINVAL)?,
+            ..Marker::default()
+        };
+        let end = Marker { flags: MarkerFlags::END, ..start };
+        let marker = |marker| Config::Marker { device: String::new(), marker };
+        self.append(&marker(start))?;
+        group.records.iter().try_for_each(|record| self.append(record))?;
+        self.append(&marker(end))
+    }
+
+    /// Cancels the groups about a target with this comment: readers ignore them.
+    pub(crate) fn cancel(&mut self, target: &str, comment: &str, now: i64) {
+        for (_, record) in &mut self.records {
+            let Some(mut marker) = marker_of(record) else { continue };
+            let is_it = marker.target.as_bytes() == target.as_bytes()
+                && marker.comment.as_bytes() == comment.as_bytes();
+            if is_it && !marker.flags.has(MarkerFlags::SKIP) {
+                marker.flags = marker.flags | MarkerFlags::SKIP;
+                marker.cancelled = now;
+                record.body = encode(&Config::Marker { device: String::new(), marker });
+                self.changed.insert(record.index);
+            }
+        }
+    }
+
+    /// Returns what is new or changed since the last call: the index, the kind and the content.
+    pub(crate) fn take_changes(&mut self) -> Vec<(u32, RecordKind, Vec<u8>)> {
+        let changed = std::mem::take(&mut self.changed);
+        let record = |index: u32| {
+            let (_, record) = &self.records[index as usize - 1];
+            (index, record.kind, record.body.0.clone())
+        };
+        changed.into_iter().map(record).collect()
+    }
+
+    /// Appends a record as it was stored.
+    pub(crate) fn restore(&mut self, kind: RecordKind, body: Vec<u8>) {
+        self.push(kind, body);
+        self.changed.clear();
     }
 
     /// Appends a record.
@@ -48,8 +115,7 @@ impl Log {
     /// # Errors
     /// ENOSPC if the log is full, EFBIG if the record is longer than a chunk.
     pub fn append(&mut self, config: &Config) -> Result<(), Errno> {
-        let mut body = Vec::new();
-        config.record(ORDER).encode(&mut Writer::new(&mut body, ORDER));
+        let Bytes(body) = encode(config);
         let len = LogRecord::OVERHEAD + body.len();
         if len > CHUNK {
             return Err(Errno::EFBIG);
@@ -71,6 +137,7 @@ impl Log {
         let record = LogRecord { index: self.last_index() + 1, kind, id: 0, body: Bytes(body) };
         let offset = self.len;
         self.len += record.encoded_len();
+        self.changed.insert(record.index);
         self.records.push((offset, record));
     }
 
@@ -129,6 +196,20 @@ impl Log {
             last_index: end as u32,
             end: (own * CHUNK + len) as u64,
         })
+    }
+}
+
+fn encode(config: &Config) -> Bytes {
+    let mut body = Vec::new();
+    config.record(ORDER).encode(&mut Writer::new(&mut body, ORDER));
+    Bytes(body)
+}
+
+fn marker_of(record: &LogRecord) -> Option<Marker> {
+    let record = ConfigRecord::decode(&record.body.0, ORDER).ok()?;
+    match Config::of(&record, ORDER) {
+        Config::Marker { marker, .. } => Some(marker),
+        _ => None,
     }
 }
 

@@ -59,6 +59,11 @@ impl Table {
         self.starts.insert(self.version, start);
     }
 
+    /// Begins again after a restart of the service, above all versions that were given.
+    pub(crate) fn restart(&mut self, version: u64) {
+        self.version = self.version.max(version);
+    }
+
     /// Returns the version of the latest start.
     pub(crate) fn version(&self) -> u64 {
         self.version

@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use fulmar_base::{Errno, Rng};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::Opcode;
-use fulmar_lustre_wire::connect::Release;
 use fulmar_lustre_wire::message::{Container, Message};
-use fulmar_mgs::{FileSystem, Log, Mgs, Start, Target, client_log};
+use fulmar_mgs::{Log, Mgs, Start, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::Calls;
@@ -18,11 +17,12 @@ const ROUNDS: usize = 30_000;
 
 fn mgs() -> Mgs {
     let server: Nid = "10.99.0.2@tcp".parse().unwrap();
-    let target = |index| Target { index, nodes: vec![vec![server]] };
-    let (mdts, osts) = (vec![target(0)], (0..200).map(target).collect());
-    let file_system = FileSystem { name: "lv".into(), created: 1_795_184_336, mdts, osts };
     let mut mgs = Mgs::default();
-    mgs.publish("lv-client", client_log(&file_system, Release::new(2, 17, 57, 0)).unwrap());
+    let targets = (0..200).map(|index| (TargetKind::Ost, index));
+    for (kind, index) in std::iter::once((TargetKind::Mdt, 0)).chain(targets) {
+        let name = TargetName { file_system: "lv".into(), kind, index };
+        mgs.add(1_795_184_336, &name, Target { nodes: vec![vec![server]] }).unwrap();
+    }
     mgs.publish("params", Log::new(0));
     for index in 0..200 {
         let nids = vec![server; 4];
@@ -31,10 +31,14 @@ fn mgs() -> Mgs {
     mgs
 }
 
-/// Returns the requests that a client sends to mount.
+/// Returns the requests that a client sends to mount, and a target to join.
 fn requests() -> Vec<Vec<u8>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/traces/mount.pcapng.gz");
-    let file = std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    [requests_of("mount"), requests_of("ost-join")].concat()
+}
+
+fn requests_of(name: &str) -> Vec<Vec<u8>> {
+    let path = format!("{}/../../testdata/traces/{name}.pcapng.gz", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let items = lnet::items(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let all = Calls::of(&items).rpcs;
     let is_ours = |opcode| Mgs::OPERATIONS.contains(&opcode) || opcode == Opcode::MGS_CONNECT;
@@ -66,7 +70,12 @@ fn damaged_requests_are_answered_or_refused() {
         }
         let Ok(request) = Message::decode(&bytes) else { continue };
         let result = match request.body.opcode {
-            Opcode::MGS_CONFIG_READ => mgs.read_table(&request),
+            Opcode::MGS_TARGET_REG => {
+                let registered = mgs.clone().register(0, &request);
+                let reply = registered.map_or_else(|reply| *reply, |registered| registered.reply);
+                Ok((reply, Vec::new()))
+            }
+            Opcode::MGS_CONFIG_READ => mgs.read_config(&request),
             _ => mgs.execute(&request).map(|reply| (reply, Vec::new())),
         };
         match result {

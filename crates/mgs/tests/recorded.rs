@@ -2,27 +2,35 @@
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
-use fulmar_lustre_wire::connect::Release;
 use fulmar_lustre_wire::format::{CONFIG_RESULT, LLOG_BODY, LLOG_RECORDS, NAME};
 use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, Marker};
 use fulmar_lustre_wire::llog::{LogBlock, LogId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Opcode, Status, Text};
-use fulmar_mgs::{FileSystem, Log, Mgs, Start, Target, client_log};
+use fulmar_mgs::{Log, Mgs, Start, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::{Calls, Rpc};
 use fulmar_wire::Order;
 
-/// The recorded file system.
-fn recorded() -> FileSystem {
-    let server: Nid = "10.99.0.2@tcp".parse().unwrap();
-    let target = |index| Target { index, nodes: vec![vec![server]] };
-    let (mdts, osts) = (vec![target(0)], vec![target(0), target(1)]);
-    FileSystem { name: "lv".into(), created: 1_795_184_336, mdts, osts }
+/// The NID of the recorded server.
+fn server() -> Nid {
+    "10.99.0.2@tcp".parse().unwrap()
 }
 
-const RELEASE: Release = Release::new(2, 17, 57, 62);
+fn name(kind: TargetKind, index: u16) -> TargetName {
+    TargetName { file_system: "lv".into(), kind, index }
+}
+
+/// A service with the recorded file system.
+fn recorded() -> Mgs {
+    let mut mgs = Mgs::default();
+    for name in [name(TargetKind::Mdt, 0), name(TargetKind::Ost, 0), name(TargetKind::Ost, 1)] {
+        mgs.add(1_795_184_336, &name, Target { nodes: vec![vec![server()]] }).unwrap();
+    }
+    mgs.publish("params", Log::new(0));
+    mgs
+}
 
 fn with_calls(name: &str, check: impl FnOnce(&[Rpc<'_>])) {
     let path = format!("{}/../../testdata/traces/{name}.pcapng.gz", env!("CARGO_MANIFEST_DIR"));
@@ -31,7 +39,7 @@ fn with_calls(name: &str, check: impl FnOnce(&[Rpc<'_>])) {
     check(&Calls::of(&items).rpcs);
 }
 
-/// What the records say, without the numbers and times of markers, and what follows a text in its
+/// What the records say, without the numbers, times and versions of markers, and what follows a text in its
 /// field: a kernel node does not always clear it.
 fn contents(block: &LogBlock) -> Vec<Config> {
     let config = |body: &[u8]| {
@@ -39,7 +47,7 @@ fn contents(block: &LogBlock) -> Vec<Config> {
         match Config::of(&record, Order::Little) {
             Config::Marker { device, marker } => {
                 let (target, comment) = (clean(marker.target), clean(marker.comment));
-                let marker = Marker { step: 0, created: 0, target, comment, ..marker };
+                let marker = Marker { step: 0, created: 0, version: 0, target, comment, ..marker };
                 Config::Marker { device, marker }
             }
             config => config,
@@ -55,9 +63,7 @@ fn clean<const N: usize>(text: Text<N>) -> Text<N> {
 #[test]
 fn a_kernel_client_reads_the_recorded_configuration_from_our_service() {
     with_calls("mount", |rpcs| {
-        let mut mgs = Mgs::default();
-        mgs.publish("lv-client", client_log(&recorded(), RELEASE).unwrap());
-        mgs.publish("params", Log::new(0));
+        let mgs = recorded();
         let mut opened: Vec<(LogId, LogId)> = Vec::new();
         let mut read = Vec::new();
         for rpc in rpcs {
@@ -106,7 +112,8 @@ fn id(reply: &Message<'_>) -> LogId {
 #[test]
 fn headers_are_those_of_the_recorded_service() {
     with_calls("mount", |rpcs| {
-        let ours = [client_log(&recorded(), RELEASE).unwrap(), Log::new(0)];
+        let mgs = recorded();
+        let ours = ["lv-client", "params"].map(|name| mgs.log_named(name).unwrap());
         let read =
             rpcs.iter().filter(|rpc| rpc.request.message.body.opcode == Opcode::LLOG_READ_HEADER);
         let headers: Vec<_> = read
@@ -134,7 +141,7 @@ fn a_kernel_client_reads_where_targets_have_started() {
     with_calls("mount-fresh", |rpcs| {
         let mut mgs = Mgs::default();
         let table = mgs.table("lv");
-        let nids = recorded().mdts[0].nodes[0].clone();
+        let nids = vec![server()];
         let start = |kind, index, instance| Start { kind, index, instance, nids: nids.clone() };
         // Versions count from 3 on.
         (0..8).for_each(|instance| table.started(start(TargetKind::Mdt, 0, instance)));
@@ -143,14 +150,14 @@ fn a_kernel_client_reads_where_targets_have_started() {
         table.started(start(TargetKind::Ost, 1, 2));
         let is_read = |rpc: &&Rpc<'_>| rpc.request.message.body.opcode == Opcode::MGS_CONFIG_READ;
         let read = rpcs.iter().find(is_read).unwrap();
-        let (reply, bulk) = mgs.read_table(&read.request.message).unwrap();
+        let (reply, bulk) = mgs.read_config(&read.request.message).unwrap();
         let recorded = &read.reply().unwrap().message;
         assert_eq!(reply.require(&CONFIG_RESULT), recorded.require(&CONFIG_RESULT));
         assert_eq!(
             bulk,
             read.bulk.iter().flat_map(|part| part.bytes.to_vec()).collect::<Vec<u8>>()
         );
-        assert_eq!(Mgs::default().read_table(&read.request.message).unwrap_err(), Errno::ENOENT);
+        assert_eq!(Mgs::default().read_config(&read.request.message).unwrap_err(), Errno::ENOENT);
     });
 }
 

@@ -15,7 +15,7 @@ use fulmar_rpc::export::TargetId;
 use fulmar_rpc::service::{Request, RequestId};
 use futures_channel::oneshot;
 
-use crate::target::Answer;
+use crate::target::{Answer, Operation};
 
 /// The way from an operation of a target to the machine.
 #[derive(Clone)]
@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Answer(RequestId, Answer),
     Evict(Handle),
     Run(Work),
+    Spawn(Operation<()>),
 }
 
 /// Work that may wait for a disk. It is run once, by any thread; then
@@ -155,6 +156,11 @@ impl Context {
         };
         self.push(Command::Run(Work(Box::new(work))));
         waiting.await.map_err(|_| Errno::ENODEV)
+    }
+
+    /// Begins an operation that nobody waits for.
+    pub fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
+        self.push(Command::Spawn(Box::pin(operation)));
     }
 
     /// Says that an operation has changed the attributes that locks of an object carry.

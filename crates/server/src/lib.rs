@@ -29,7 +29,7 @@ mod tasks;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
 pub use locks::enqueue;
 pub use memory::{Memories, Memory, Moved};
-pub use mgs::MgsTarget;
+pub use mgs::{MgsError, MgsTarget};
 pub use run::{TargetHost, start};
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

@@ -249,6 +249,7 @@ impl Targets {
                 self.server.evict(now, export, Eviction::Administrator);
             }
             Command::Run(work) => self.work.push_back(work),
+            Command::Spawn(operation) => self.tasks.spawn(operation),
         }
     }
 

@@ -15,16 +15,18 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
-use fulmar_mgs::{FileSystem, Log, Mgs, Start, Target, client_log};
+use fulmar_mgs::{Log, Start, Target, TargetName};
 use fulmar_net::{Buffer, NiOptions, Node, Options, Running, Runtime};
-use fulmar_rpc::RELEASE;
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Memories, TargetHost};
+use fulmar_server::{Memories, MgsTarget, TargetHost};
 use fulmar_socklnd::AcceptMode;
+use fulmar_store::{Policy, Store};
 use fulmar_testbed::targets::{TargetOptions, evict_all, kept, targets};
 
 /// Serve a management service and an OST in memory, until standard input ends
@@ -68,10 +70,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn serve(node: &Node, args: &Args) -> Result<(), Box<dyn Error>> {
     let clock = fulmar_net::wall_clock();
     let own: Nid = format!("{}@tcp", args.address).parse()?;
-    let mgs = logs(args, own, clock)?;
     let lock_timeout = args.lock_timeout.map(Duration::from_secs);
     let options = TargetOptions { lock_timeout, prints_requests: !args.quiet };
     let memories = Memories::new(MOVING_MAX, Buffer::new);
+    let mgs = logs(args, own, memories.clone())?;
     let ost = format!("{}-OST0000", args.name);
     let machine = targets(clock.into(), mgs, &ost, &memories, options)?;
     let running = fulmar_server::start(node, machine, memories.clone())?;
@@ -100,20 +102,29 @@ fn obey(
 }
 
 /// Returns a management service with the configuration of the file system.
-fn logs(args: &Args, own: Nid, clock: u64) -> Result<Mgs, Box<dyn Error>> {
+fn logs(
+    args: &Args,
+    own: Nid,
+    memories: Arc<Memories<Buffer>>,
+) -> Result<Arc<MgsTarget<Buffer>>, Box<dyn Error>> {
     let Args { name, mdt, .. } = args;
-    let target = |nid| Target { index: 0, nodes: vec![vec![nid]] };
-    let fs = FileSystem {
-        name: name.into(),
-        created: (clock / 1_000_000_000) as i64,
-        mdts: vec![target(*mdt)],
-        osts: vec![target(own)],
-    };
-    let mut mgs = Mgs::default();
-    mgs.publish(&format!("{name}-client"), client_log(&fs, RELEASE)?);
-    mgs.publish("params", Log::new(fs.created));
-    let instance = fulmar_testbed::targets::INSTANCE;
-    let start = Start { kind: TargetKind::Ost, index: 0, instance, nids: vec![own] };
-    mgs.table(name).started(start);
-    Ok(mgs)
+    let store = Arc::new(Store::memory(b"fulmar-targets", Policy::default()));
+    let target = MgsTarget::open(store, memories, seconds)?;
+    target.change(|mgs, now| {
+        for (kind, nid) in [(TargetKind::Mdt, *mdt), (TargetKind::Ost, own)] {
+            let name = TargetName { file_system: name.into(), kind, index: 0 };
+            mgs.add(now, &name, Target { nodes: vec![vec![nid]] })?;
+        }
+        mgs.publish("params", Log::new(now));
+        let instance = fulmar_testbed::targets::INSTANCE;
+        let start = Start { kind: TargetKind::Ost, index: 0, instance, nids: vec![own] };
+        mgs.table(name).started(start);
+        Ok::<(), Errno>(())
+    })?;
+    Ok(target)
+}
+
+/// Returns the seconds since 1970.
+fn seconds() -> i64 {
+    (fulmar_net::wall_clock() / 1_000_000_000) as i64
 }

@@ -33,13 +33,13 @@ pub struct TargetOptions {
     pub prints_requests: bool,
 }
 
-/// Returns a management service with these logs, and an OST of this name, such as `lv-OST0000`.
+/// Returns this management service, and an OST of this name, such as `lv-OST0000`.
 ///
 /// # Errors
 /// EINVAL if the name is too long.
 pub fn targets(
     key: u128,
-    mgs: Mgs,
+    mgs: Arc<MgsTarget<Buffer>>,
     ost: &str,
     memories: &Arc<Memories<Buffer>>,
     options: TargetOptions,
@@ -47,7 +47,7 @@ pub fn targets(
     let server = server(key, ost)?;
     let times = options.times();
     let mgs = TargetsConfig {
-        target: options.printed("mgs", MgsTarget::new(mgs, memories.clone())),
+        target: options.printed("mgs", mgs),
         kind: TargetKind::Mgs,
         locks: Config { times, ..Config::mgs() },
         key: key ^ 1,

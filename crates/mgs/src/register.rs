@@ -1,0 +1,291 @@
+//! The registration of targets. Spec: ptlrpc-ldlm-mgs §33.
+
+use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::format::{TARGET_INFO, TARGET_NIDS};
+use fulmar_lustre_wire::ldlm::{ConfigLock, ResourceId};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNidsFlags};
+use fulmar_lustre_wire::{Status, Text};
+use fulmar_rpc::import::TargetKind;
+
+use crate::records;
+use crate::service::Mgs;
+use crate::table::Start;
+use crate::target::{Target, TargetName, is_file_system_name};
+
+/// What a change of the configuration is about: who has read it reads it again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Changed {
+    /// The logs of a file system.
+    Configuration(String),
+    /// The table of started targets of a file system.
+    Starts(String),
+    /// The parameters of all nodes.
+    Parameters,
+}
+
+impl Changed {
+    /// Returns the resource whose locks the readers have.
+    pub fn resource(&self) -> ResourceId {
+        match self {
+            Self::Configuration(fs) => {
+                ResourceId::of_log(&format!("{fs}-client"), ConfigLock::CONFIG)
+            }
+            Self::Starts(fs) => ResourceId::of_log(&format!("{fs}-cliir"), ConfigLock::RECOVER),
+            Self::Parameters => ResourceId::of_log("params", ConfigLock::PARAMS),
+        }
+    }
+}
+
+/// The result of a registration.
+#[derive(Debug)]
+pub struct Registered {
+    /// The reply.
+    pub reply: Message<'static>,
+    /// What has changed.
+    pub changed: Vec<Changed>,
+}
+
+/// The most NIDs of a target: the table of started targets has one byte for their number.
+const NIDS_MAX: usize = 255;
+/// What the reply to a registration does not have any more.
+const DONE: TargetFlags = TargetFlags(
+    TargetFlags::VIRGIN.0
+        | TargetFlags::UPDATE.0
+        | TargetFlags::NEED_INDEX.0
+        | TargetFlags::WRITECONF.0,
+);
+
+impl Mgs {
+    /// Registers a target, or takes its start. `now`: seconds since 1970.
+    ///
+    /// The changes are to be stored ([`Mgs::take_changes`]) before the reply is sent. If that fails, or
+    /// if there is an error, this value is of no use any more: work on a clone.
+    ///
+    /// # Errors
+    /// The errno, and the reply with it: EINVAL for a wrong name, kind, index or NID; EADDRINUSE if
+    /// another target has the index; ENOENT for a target that is not known; ENOSPC if a log or the
+    /// indices are used up; EPROTO without a whole request.
+    pub fn register(
+        &mut self,
+        now: i64,
+        request: &Message<'_>,
+    ) -> Result<Registered, Box<Message<'static>>> {
+        let format = request.format();
+        let refused = |errno: Errno, info: Option<TargetInfo>| {
+            let mut reply = Message::reply(format, Status::failed(errno));
+            if let Some(mut info) = info {
+                info.flags = info.flags | TargetFlags::ERROR;
+                reply = reply.with(&TARGET_INFO, &TargetInfo { nid_texts: vec![], ..info });
+            }
+            Box::new(reply)
+        };
+        let Ok(info) = request.require(&TARGET_INFO) else {
+            return Err(refused(Errno::EPROTO, None));
+        };
+        let result = nids(request, &info).and_then(|nids| {
+            let mut info = info.clone();
+            let changed = match info.flags {
+                flags if flags.has(TargetFlags::OPC_REG) => self.enter(now, &mut info, nids),
+                flags if flags.has(TargetFlags::OPC_READY) => self.started(&mut info, nids),
+                flags if flags.has(TargetFlags::OPC_UNREG) => Err(Errno::EOPNOTSUPP),
+                _ => Err(Errno::EINVAL),
+            };
+            Ok((info, changed?))
+        });
+        let (info, changed) = result.map_err(|errno| refused(errno, Some(info)))?;
+        let info = TargetInfo { nid_texts: vec![], ..info };
+        let reply = Message::reply(format, Status::OK).with(&TARGET_INFO, &info);
+        Ok(Registered { reply, changed })
+    }
+
+    /// Takes the start of a target.
+    fn started(&mut self, info: &mut TargetInfo, nids: Vec<Nid>) -> Result<Vec<Changed>, Errno> {
+        let (fs, kind) = subject(info)?;
+        let index = u16::try_from(info.index).map_err(|_| Errno::EINVAL)?;
+        let name = TargetName { file_system: fs.clone(), kind, index };
+        if self.target(&name).is_none() {
+            return Err(Errno::ENOENT);
+        }
+        self.table(&fs).started(Start { kind, index, instance: info.instance, nids });
+        self.note_table(&fs);
+        info.flags = info.flags | TargetFlags::IR_CAPABLE;
+        Ok(vec![Changed::Starts(fs)])
+    }
+
+    /// Enters a target into the logs, if it is new or its configuration is to be written again.
+    fn enter(
+        &mut self,
+        now: i64,
+        info: &mut TargetInfo,
+        nids: Vec<Nid>,
+    ) -> Result<Vec<Changed>, Errno> {
+        let (fs, kind) = subject(info)?;
+        let needs_index = info.flags.has(TargetFlags::NEED_INDEX);
+        let index = match needs_index {
+            true => self.free_index(&fs, kind)?,
+            false => u16::try_from(info.index).map_err(|_| Errno::EINVAL)?,
+        };
+        let name = TargetName { file_system: fs.clone(), kind, index };
+        if index > TargetName::INDEX_MAX {
+            return Err(Errno::ERANGE);
+        }
+        if !needs_index && info.name.to_string() != name.to_string() {
+            return Err(Errno::EINVAL);
+        }
+        let is_known = self.target(&name).is_some();
+        let rewrites = info.flags.has(TargetFlags::WRITECONF);
+        if info.flags.has(TargetFlags::VIRGIN) && is_known && !rewrites {
+            return Err(Errno::EADDRINUSE);
+        }
+        let updates = rewrites || needs_index || info.flags.has(TargetFlags::UPDATE);
+        if !updates && !is_known {
+            return Err(Errno::ENOENT);
+        }
+        info.index = index.into();
+        info.name = Text::new(&name.to_string()).ok_or(Errno::EINVAL)?;
+        info.uuid = Text::new(&format!("{name}_UUID")).ok_or(Errno::EINVAL)?;
+        if !updates {
+            return Ok(Vec::new());
+        }
+        if rewrites && kind == TargetKind::Mdt && index == 0 {
+            self.erase(&fs);
+        }
+        let nodes = nodes(info, nids)?;
+        self.add(now, &name, Target { nodes })?;
+        info.flags = TargetFlags(info.flags.0 & !DONE.0) | TargetFlags::REWRITE_LDD;
+        Ok(vec![Changed::Configuration(fs)])
+    }
+
+    /// Writes a target into all logs that name it, and into its own, as its registration does. `now`:
+    /// seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Mgs::register`].
+    pub fn add(&mut self, now: i64, name: &TargetName, target: Target) -> Result<(), Errno> {
+        let fs = &name.file_system;
+        let step = self.next_step(fs);
+        let client = format!("{fs}-client");
+        if self.log_named(&client).is_none() {
+            for group in records::client(fs)? {
+                self.append(&client, &group, step, now)?;
+            }
+        }
+        self.replace(&client, &records::client_member(name, &target), step, now)?;
+        let mdts = self.mdts_of(fs);
+        for mdt in mdts.iter().filter(|mdt| *mdt != name) {
+            let group = records::mdt_member(mdt, name, &target);
+            self.replace(&mdt.to_string(), &group, step, now)?;
+        }
+        let own = name.to_string();
+        self.remove_log(&own);
+        match name.kind {
+            TargetKind::Mdt => {
+                for group in records::mdt(name)? {
+                    self.append(&own, &group, step, now)?;
+                }
+                let others: Vec<_> = self.targets_of(fs).filter(|(of, _)| *of != name).collect();
+                let groups: Vec<_> = others
+                    .into_iter()
+                    .map(|(other, target)| records::mdt_member(name, other, target))
+                    .collect();
+                for group in groups {
+                    self.append(&own, &group, step, now)?;
+                }
+            }
+            _ => self.append(&own, &records::ost(name), step, now)?,
+        }
+        self.set_target(name.clone(), target);
+        Ok(())
+    }
+}
+
+/// Returns the file system and the kind of a target.
+fn subject(info: &TargetInfo) -> Result<(String, TargetKind), Errno> {
+    let fs = info.file_system.to_string();
+    if !is_file_system_name(&fs) {
+        return Err(Errno::EINVAL);
+    }
+    let kind = match (info.flags.has(TargetFlags::MDT), info.flags.has(TargetFlags::OST)) {
+        (true, false) => TargetKind::Mdt,
+        (false, true) => TargetKind::Ost,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok((fs, kind))
+}
+
+/// Returns the NIDs of the node of a target, at least one.
+fn nids(request: &Message<'_>, info: &TargetInfo) -> Result<Vec<Nid>, Errno> {
+    let list = request.get(&TARGET_NIDS).map_err(|_| Errno::EPROTO)?;
+    let list = list.filter(|list| list.count > 0);
+    if list.as_ref().is_some_and(|list| list.flags.has(TargetNidsFlags::IN_BULK)) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let texts = list.as_ref().map_or(&info.nid_texts, |list| &list.nids);
+    let nids: Vec<Nid> = match texts.is_empty() {
+        false => {
+            let nids = texts.iter().map(|text| text.to_string().parse().map_err(|_| Errno::EINVAL));
+            nids.collect::<Result<_, _>>()?
+        }
+        true => {
+            let old = info.nids.iter().take(info.nid_count as usize);
+            old.map(|&nid| Nid::from_small(nid)).collect()
+        }
+    };
+    match (1..=NIDS_MAX).contains(&nids.len()) {
+        true => Ok(nids),
+        false => Err(Errno::EINVAL),
+    }
+}
+
+/// Returns the nodes that may run a target: its own, and those of `failover.node`.
+fn nodes(info: &TargetInfo, own: Vec<Nid>) -> Result<Vec<Vec<Nid>>, Errno> {
+    let mut nodes = Vec::new();
+    if !info.flags.has(TargetFlags::NO_PRIMNODE) {
+        nodes.push(own);
+    }
+    let parameters = info.parameters.to_string();
+    let values = parameters.split_whitespace().filter_map(|one| one.strip_prefix("failover.node="));
+    for value in values {
+        for node in split_nodes(value) {
+            let nids = node.split(',').map(|nid| nid.parse().map_err(|_| Errno::EINVAL));
+            nodes.push(nids.collect::<Result<Vec<Nid>, _>>()?);
+        }
+    }
+    let count: usize = nodes.iter().map(Vec::len).sum();
+    if nodes.is_empty() || count > NIDS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    Ok(nodes)
+}
+
+/// Splits nodes at the colons that are not within an IPv6 address.
+fn split_nodes(value: &str) -> Vec<&str> {
+    let (mut nodes, mut start, mut is_net) = (Vec::new(), 0, false);
+    for (at, c) in value.char_indices() {
+        match c {
+            '@' => is_net = true,
+            ',' => is_net = false,
+            ':' if is_net => {
+                nodes.push(&value[start..at]);
+                (start, is_net) = (at + 1, false);
+            }
+            _ => {}
+        }
+    }
+    nodes.push(&value[start..]);
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_separated_by_colons_that_addresses_have_too() {
+        let split = split_nodes("10.0.0.1@tcp,10.1.0.1@o2ib:fd00::1@tcp,fd00::2@tcp1:10.0.0.3@tcp");
+        let expected = ["10.0.0.1@tcp,10.1.0.1@o2ib", "fd00::1@tcp,fd00::2@tcp1", "10.0.0.3@tcp"];
+        assert_eq!(split, expected);
+    }
+}
