@@ -11,6 +11,7 @@ mod decode;
 pub mod demo;
 mod doctor;
 mod fault;
+mod fsck;
 pub mod interop;
 mod lctl;
 mod lfs;
@@ -18,6 +19,7 @@ mod link;
 mod lnetctl;
 mod lst;
 mod manual;
+mod mkfs;
 mod node;
 mod reach;
 mod shell;
@@ -41,6 +43,8 @@ pub(crate) struct Fulmar {
 #[derive(Debug, Subcommand)]
 enum Command {
     Node(node::Args),
+    Mkfs(mkfs::Args),
+    Fsck(fsck::Args),
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
     Lst(lst::Args),
@@ -72,6 +76,8 @@ pub fn main() -> ExitCode {
     }
     match Fulmar::parse_from(args).command {
         Command::Node(args) => node::main(args),
+        Command::Mkfs(args) => mkfs::main(&args),
+        Command::Fsck(args) => fsck::main(&args),
         Command::Lfs(args) => lfs::main(args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Additional role of the node: selftest, for "fulmar lst"
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
+    /// Directory of a target to serve, as "fulmar mkfs" has made it; once for each target
+    #[arg(long = "target", value_name = "DIR")]
+    targets: Vec<PathBuf>,
     /// Which connections to accept: secure (from ports below 1024), all, or none
     #[arg(long, value_name = "WHOSE")]
     accept: Option<String>,
@@ -94,6 +97,7 @@ fn configure(args: Args) -> Result<NodeConfig, String> {
     for role in &args.roles {
         config.add_role(role).map_err(describe)?;
     }
+    config.targets.extend(args.targets);
     config.control = args.control.or(config.control);
     config.metrics = args.metrics.or(config.metrics);
     config.globals().map_err(|error| format!("fulmar: invalid global values: {error}"))?;

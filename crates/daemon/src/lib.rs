@@ -15,7 +15,7 @@ mod selftest;
 mod views;
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulmar_base::Errno;
@@ -25,6 +25,7 @@ use fulmar_control::config::{
 };
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
+use fulmar_server::{ServeError, Serving};
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -74,6 +75,9 @@ pub enum DaemonError {
         /// A remedy.
         hint: String,
     },
+    /// A target is not served.
+    #[error("cannot serve the targets: {0}")]
+    Targets(#[from] ServeError),
     /// The operating system refused an operation.
     #[error("system error: {0}")]
     System(#[from] io::Error),
@@ -109,8 +113,10 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     let node = Node::start(&runtime, options)?;
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
-    let daemon = match configured(&node, config, networks, &own) {
-        Ok(daemon) => Arc::new(daemon),
+    let started = configured(&node, config, networks, &own)
+        .and_then(|daemon| Ok((Arc::new(daemon), targets(&node, &config.targets)?)));
+    let (daemon, serving) = match started {
+        Ok(started) => started,
         Err(error) => {
             node.stop();
             return Err(error);
@@ -128,6 +134,9 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     if node.admin().failure().is_some() {
         // Its threads may never stop.
         failure::end(socket);
+    }
+    if let Some(serving) = serving {
+        serving.stop();
     }
     node.stop();
     tracing::info!("stopped");
@@ -189,6 +198,18 @@ fn configured(
     let daemon = Daemon::new(node.admin(), networks, selftest);
     configure(&daemon, config, own)?;
     Ok(daemon)
+}
+
+/// Serves the targets in these directories, if there are any.
+fn targets(node: &Node, directories: &[PathBuf]) -> Result<Option<Serving>, DaemonError> {
+    if directories.is_empty() {
+        return Ok(None);
+    }
+    let serving = Serving::start(node, directories)?;
+    for (target, directory) in serving.targets().iter().zip(directories) {
+        tracing::info!("serving {target} from {}", directory.display());
+    }
+    Ok(Some(serving))
 }
 
 /// Applies routes, peers and selection policies.

@@ -15,6 +15,8 @@
 //!
 //! A [`Target`] is one kind of server: it gets a [`Context`], through which its operations reach all
 //! of that.
+// Targets have directories.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
 mod context;
@@ -22,6 +24,8 @@ mod locks;
 mod memory;
 mod mgs;
 mod run;
+mod serve;
+mod storage;
 mod target;
 mod targets;
 mod tasks;
@@ -31,5 +35,7 @@ pub use locks::enqueue;
 pub use memory::{Memories, Memory, Moved};
 pub use mgs::{MgsError, MgsTarget};
 pub use run::{TargetHost, start};
+pub use serve::{ServeError, Serving, with_locks};
+pub use storage::{Label, StorageError, format, verify};
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

@@ -3,6 +3,7 @@
 //! ```text
 //! node:
 //!     roles: [lnet, selftest]
+//!     targets: [/srv/mgs]              # directories that "fulmar mkfs" has made
 //!     accept: secure                   # or all, none
 //!     accept_port: 988
 //!     control: /run/fulmar/control.sock
@@ -39,8 +40,9 @@ use super::yaml::{self, Node};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-const NODE_KEYS: [&str; 11] = [
+const NODE_KEYS: [&str; 12] = [
     "roles",
+    "targets",
     "accept",
     "accept_nid",
     "accept_port",
@@ -67,6 +69,8 @@ pub enum Role {
 pub struct NodeConfig {
     /// Its roles; empty means [`Role::Lnet`].
     pub roles: Vec<Role>,
+    /// The directories of the targets that it serves.
+    pub targets: Vec<PathBuf>,
     /// Its control socket, if not the default one.
     pub control: Option<PathBuf>,
     /// The TCP address of its metrics, if any.
@@ -187,6 +191,12 @@ impl NodeConfig {
                 "roles" => {
                     let roles = value.items("roles")?.iter();
                     self.roles = roles.map(|r| role(r.text("a role")?)).collect::<Result<_>>()?;
+                }
+                "targets" => {
+                    let targets = value.items("targets")?.iter();
+                    self.targets = targets
+                        .map(|one| Ok(one.text("a directory")?.s.into()))
+                        .collect::<Result<_>>()?;
                 }
                 "control" => self.control = Some(value.text(key.s)?.s.into()),
                 "metrics" => {

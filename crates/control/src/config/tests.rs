@@ -181,7 +181,7 @@ fn the_depth_of_a_file_is_bounded() {
 #[test]
 fn a_node_has_its_own_key() {
     let config = node(
-        "node:\n  roles: [lnet]\n  accept: none\n  accept_port: 9988\n  control: /run/x.sock\n  \
+        "node:\n  roles: [lnet]\n  targets: [/srv/mgs]\n  accept: none\n  accept_port: 9988\n  control: /run/x.sock\n  \
          metrics: 127.0.0.1:9000\n  networks: \"tcp(eth0)\"\n  options:\n    \
          lnet: {lnet_retry_count: 3, lnet_peer_discovery_disabled: 1}\n    \
          ksocklnd: {credits: 1024, sock_timeout: 20}\nglobal:\n  transaction_timeout: 60\n",
@@ -195,6 +195,7 @@ fn a_node_has_its_own_key() {
     assert!(!globals.discovery);
     assert_eq!(config.options.parameters.tunables().credits, 1024);
     assert_eq!(config.roles, [Role::Lnet]);
+    assert_eq!(config.targets, [std::path::Path::new("/srv/mgs")]);
 }
 
 #[test]

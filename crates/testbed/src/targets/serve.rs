@@ -19,6 +19,7 @@ use fulmar_rpc::service::{
 use fulmar_rpc::timeouts::Limits;
 use fulmar_server::{
     Answer, Context, Memories, MgsTarget, Operation, Target, Targets, TargetsConfig, enqueue,
+    with_locks,
 };
 
 use super::{Ost, Transfer};
@@ -65,9 +66,6 @@ pub fn targets(
 /// Returns the RPC service of both.
 fn server(key: u128, ost: &str) -> Result<Server, Errno> {
     let uuid = |text: &str| Uuid::new(text).ok_or(Errno::EINVAL);
-    let lock_operations = [Opcode::LDLM_ENQUEUE, Opcode::LDLM_CONVERT, Opcode::LDLM_CANCEL];
-    let with_locks =
-        |own: &[Opcode]| -> &'static [Opcode] { Vec::leak([own, &lock_operations].concat()) };
     let mgs = TargetConfig {
         kind: TargetKind::Mgs,
         name: uuid("MGS")?,

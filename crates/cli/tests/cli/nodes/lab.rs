@@ -205,7 +205,7 @@ fn fetch(mut stream: impl Read + Write, path: &str) -> String {
     text
 }
 
-fn fulmar(directory: &Path) -> Command {
+pub(crate) fn fulmar(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
     command.current_dir(directory).stdin(Stdio::null());
     command

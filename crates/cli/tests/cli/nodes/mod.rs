@@ -5,6 +5,7 @@ mod lab;
 mod lst;
 mod routing;
 mod rules;
+mod targets;
 
 use std::net::TcpListener;
 use std::process::Command;
