@@ -1,0 +1,131 @@
+//! Requests to an OST, each to what executes it. Spec: mdt-ost §16.1 to §16.11.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::connect::ConnectFlags;
+use fulmar_lustre_wire::format::OST_BODY;
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::quota::QuotaKind;
+use fulmar_lustre_wire::{Handle, Opcode, Status};
+
+use crate::Ost;
+use crate::grants::Total;
+use crate::ost::{Answer, Call, Failure, errno_of};
+use crate::stats::{BrwStats, Counters};
+use crate::usage::Used;
+
+impl Ost {
+    /// The requests that it executes, without those about connections and locks.
+    pub const OPERATIONS: &[Opcode] = &[
+        Opcode::OST_GETATTR,
+        Opcode::OST_SETATTR,
+        Opcode::OST_READ,
+        Opcode::OST_WRITE,
+        Opcode::OST_CREATE,
+        Opcode::OST_DESTROY,
+        Opcode::OST_GET_INFO,
+        Opcode::OST_PUNCH,
+        Opcode::OST_STATFS,
+        Opcode::OST_SYNC,
+        Opcode::OST_SET_INFO,
+        Opcode::OST_QUOTACTL,
+        Opcode::OST_LADVISE,
+        Opcode::OST_FALLOCATE,
+        Opcode::OST_SEEK,
+    ];
+
+    /// Executes a request whose data, if it has any, are in its message. For other reads and writes
+    /// [`Ost::prepare`] comes first.
+    ///
+    /// # Errors
+    /// The status of a reply without buffers: EPROTO if the request is not whole or inconsistent, EROFS
+    /// if the client may not change anything, EOPNOTSUPP, ENOSPC, EIO if the store has failed.
+    pub fn execute(&self, call: &Call<'_>) -> Result<Answer, Errno> {
+        let opcode = call.message.body.opcode;
+        if opcode == Opcode::OST_CONNECT {
+            return self.finish(call, self.connect(call));
+        }
+        let export = self.export(call.export)?;
+        if export.client.flags.has(ConnectFlags::RDONLY) && changes(opcode) {
+            return Err(Errno::EROFS);
+        }
+        if !matches!(opcode, Opcode::OST_READ | Opcode::OST_WRITE) {
+            self.stats().count(call.export, call.message.body.job, opcode, 0);
+        }
+        let result = match opcode {
+            Opcode::OST_DISCONNECT => {
+                self.forget(call.export).map_err(|error| errno_of(&error))?;
+                Ok(Answer::new(Message::reply(call.message.format(), Status::OK)))
+            }
+            Opcode::OST_GETATTR => self.getattr(call),
+            Opcode::OST_SETATTR => self.setattr(call),
+            Opcode::OST_READ | Opcode::OST_WRITE => self.short(call),
+            Opcode::OST_CREATE => self.create(call),
+            Opcode::OST_DESTROY => self.destroy(call),
+            Opcode::OST_GET_INFO => self.get_info(call),
+            Opcode::OST_PUNCH => self.punch(call),
+            Opcode::OST_STATFS => self.statfs(call),
+            Opcode::OST_SYNC => self.sync(call),
+            Opcode::OST_SET_INFO => self.set_info(call),
+            Opcode::OST_QUOTACTL => self.quotactl(call),
+            Opcode::OST_LADVISE => self.advise(call),
+            Opcode::OST_FALLOCATE => self.fallocate(call),
+            Opcode::OST_SEEK => self.seek(call),
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        };
+        self.finish(call, result)
+    }
+
+    /// Makes the reply to a request that has failed, if it has a body.
+    pub(crate) fn finish(
+        &self,
+        call: &Call<'_>,
+        result: Result<Answer, Failure>,
+    ) -> Result<Answer, Errno> {
+        result.or_else(|failure| match failure {
+            Failure::Refused(errno) => Err(errno),
+            Failure::Store(error) => Err(errno_of(&error)),
+            Failure::Failed(errno, body) => {
+                let reply = Message::reply(call.message.format(), Status::failed(errno));
+                Ok(Answer::new(reply.with(&OST_BODY, &body)))
+            }
+        })
+    }
+
+    /// Returns what a user, a group or a project uses.
+    pub fn used(&self, kind: QuotaKind, id: u32) -> Used {
+        self.usage.of(kind, id)
+    }
+
+    /// Returns the sums of all grants.
+    pub fn granted(&self) -> Total {
+        self.grants().total()
+    }
+
+    /// Returns what a client has done.
+    pub fn client_stats(&self, export: Handle) -> Counters {
+        self.stats().of_export(export)
+    }
+
+    /// Returns what each job has done, by its name.
+    pub fn job_stats(&self) -> Vec<(Vec<u8>, Counters)> {
+        self.stats().of_jobs()
+    }
+
+    /// Returns the histograms of reads and writes.
+    pub fn brw_stats(&self) -> BrwStats {
+        self.stats().brw()
+    }
+}
+
+/// Returns whether an operation changes something.
+fn changes(opcode: Opcode) -> bool {
+    [
+        Opcode::OST_SETATTR,
+        Opcode::OST_WRITE,
+        Opcode::OST_CREATE,
+        Opcode::OST_DESTROY,
+        Opcode::OST_PUNCH,
+        Opcode::OST_FALLOCATE,
+    ]
+    .contains(&opcode)
+}

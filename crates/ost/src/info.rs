@@ -1,0 +1,160 @@
+//! Questions about the OST: its size, its last objects, maps of objects, quotas. Spec: mdt-ost §16.1, §16.11.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{
+    FIEMAP, FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS,
+};
+use fulmar_lustre_wire::mdt::{Statfs, StatfsState};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::{Fiemap, FiemapExtent, FiemapHeader, Obdo, OstId};
+use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind, QuotaLimits};
+use fulmar_lustre_wire::{Status, Text};
+use fulmar_store::{ObjectId, Seek, StoreError};
+
+use crate::Ost;
+use crate::ids;
+use crate::ost::{Answer, Call, Failure};
+use crate::space::BLOCK;
+
+/// The most extents of a map.
+const EXTENTS_MAX: u32 = 4096;
+
+impl Ost {
+    /// Returns the bytes of the medium that clients may use.
+    pub(crate) fn free(&self) -> Result<u64, StoreError> {
+        Ok(self.store.room()?.free.saturating_sub(self.settings.reserved))
+    }
+
+    /// Returns whether so little is left that no objects are created.
+    pub(crate) fn is_nearly_full(&self) -> Result<bool, StoreError> {
+        Ok(self.free()? <= self.store.room()?.total >> 10)
+    }
+
+    /// Answers STATFS. Spec: mdt-ost §7.2.
+    pub(crate) fn statfs(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let (room, free) = (self.store.room()?, self.free()?);
+        let granted = self.grants().total();
+        let pending = granted.dirty.saturating_add(granted.pending);
+        let objects = self.usage.objects();
+        // An object needs a record, and a file when it is written.
+        let free_files = free / BLOCK;
+        let used_up = [
+            (free <= room.total >> 10, StatfsState::ENOSPC),
+            (free_files < 32, StatfsState::ENOINO),
+        ];
+        let used_up = used_up.iter().filter(|(is, _)| *is);
+        let state = used_up.fold(StatfsState::NONE, |state, (_, bit)| state | *bit);
+        let statfs = Statfs {
+            blocks: room.total / BLOCK,
+            free: room.free / BLOCK,
+            available: free.saturating_sub(pending) / BLOCK,
+            files: objects.saturating_add(free_files),
+            free_files,
+            block_size: BLOCK as u32,
+            name_max: 255,
+            max_bytes: self.settings.bytes_max,
+            granted: u32::try_from(granted.granted / BLOCK).unwrap_or(u32::MAX),
+            state,
+            ..Statfs::default()
+        };
+        let reply = Message::reply(call.message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&STATFS, &statfs)))
+    }
+
+    /// Answers GET_INFO.
+    pub(crate) fn get_info(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let message = call.message;
+        let reply = Message::reply(message.format(), Status::OK);
+        let key = match message.get(&FIEMAP_KEY) {
+            Ok(Some(key)) if key.name == Text::new("fiemap").unwrap_or_default() => {
+                let map = self.map(&key.object, key.range)?;
+                return Ok(Answer::new(reply.with(&FIEMAP, &map)));
+            }
+            _ => message.require(&KEY).map_err(|_| Errno::EPROTO)?,
+        };
+        let reply = match key.as_bytes() {
+            b"last_id" => {
+                let group = self.export(call.export)?.client.group;
+                reply.with(&LAST_ID, &self.last(group.into())?)
+            }
+            b"last_fid" => {
+                let asked = message.require(&LAST_FID).map_err(|_| Errno::EPROTO)?;
+                let ObjectId(seq, _) = ids::any_object(OstId::Fid(asked))?;
+                let last = ids::fid(ObjectId(seq, self.last(seq)?), self.settings.index);
+                reply.with(&LAST_FID, &last)
+            }
+            _ => return Err(Errno::EOPNOTSUPP.into()),
+        };
+        Ok(Answer::new(reply))
+    }
+
+    /// Executes SET_INFO: a client gives grant back.
+    pub(crate) fn set_info(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let message = call.message;
+        let key = message.require(&KEY).map_err(|_| Errno::EPROTO)?;
+        if key.as_bytes() != b"grant_shrink" {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let asked = call.body()?;
+        let free = self.free()?;
+        self.grants().shrink(call.export, asked.grant, free);
+        let body = Obdo { grant: 0, ..asked };
+        let reply = Message::reply(message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&OST_BODY, &body)))
+    }
+
+    /// Answers QUOTACTL: what an id uses here. Limits are those of the quota master.
+    pub(crate) fn quotactl(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let mut control = call.message.require(&QUOTACTL).map_err(|_| Errno::EPROTO)?;
+        match control.command {
+            QuotaCommand::GETOINFO => {}
+            QuotaCommand::GETOQUOTA if QuotaKind::KNOWN.contains(&control.kind) => {
+                let used = self.usage.of(control.kind, control.id);
+                let (space, inodes) = (used.bytes, used.objects);
+                /// Which of the fields of the limits are set: the use of blocks and of inodes.
+                const USED: u32 = 0x2 | 0x8;
+                control.limits = QuotaLimits { space, inodes, valid: USED, ..control.limits };
+            }
+            _ => return Err(Errno::EOPNOTSUPP.into()),
+        }
+        let reply = Message::reply(call.message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&QUOTACTL, &control)))
+    }
+
+    /// Returns where an object has data.
+    fn map(&self, asked: &Obdo, range: FiemapHeader) -> Result<Fiemap, Failure> {
+        const LAST: u32 = 0x1;
+        /// The place on the medium is not known.
+        const UNKNOWN: u32 = 0x2;
+        let object = crate::attributes::named(asked)?;
+        self.attributes(object)?.ok_or(Errno::ENOENT)?;
+        let end = range.start.saturating_add(range.len);
+        let (mut at, mut extents) = (range.start, vec![]);
+        let mut header = FiemapHeader { mapped: 0, ..range };
+        let is_counted = range.count == 0;
+        let most = if is_counted { EXTENTS_MAX } else { range.count.min(EXTENTS_MAX) };
+        while header.mapped < most && at < end {
+            let Some(start) = self.store.seek(object, at, Seek::Data)? else { break };
+            if start >= end {
+                break;
+            }
+            let stop = self.store.seek(object, start, Seek::Hole)?.unwrap_or(end);
+            let is_last = self.store.seek(object, stop, Seek::Data)?.is_none();
+            let flags = UNKNOWN | if is_last { LAST } else { 0 };
+            let len = stop.saturating_sub(start);
+            let device = self.settings.index.into();
+            header.mapped += 1;
+            if !is_counted {
+                extents.push(FiemapExtent {
+                    logical: start,
+                    len,
+                    flags,
+                    device,
+                    ..Default::default()
+                });
+            }
+            at = stop.max(start + 1);
+        }
+        Ok(Fiemap { header, extents })
+    }
+}
