@@ -18,7 +18,7 @@ pub(crate) struct Inbox {
 }
 
 /// The reply to a request, or why there is none.
-pub(crate) type Reply = Result<Box<Message<'static>>, Errno>;
+pub type Reply = Result<Box<Message<'static>>, Errno>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Reports {

@@ -32,6 +32,7 @@ mod usage;
 pub use address::{Address, AddressError};
 pub use error::Error;
 pub use file_system::{FileSystem, FsTarget};
+pub use inbox::Reply;
 pub use members::{Member, Members};
 pub use networks::{networks_of, route};
 pub use session::{Session, SessionOptions};

@@ -12,6 +12,7 @@ use fulmar_rpc::client::{Client, ImportId};
 use fulmar_rpc::import::{Request, RequestId, Sender, Target};
 use fulmar_socklnd::AcceptMode;
 
+use crate::connect::requested;
 use crate::inbox::{ClientHost, Inbox, Reply, Reports};
 use crate::networks::{interface, networks_of};
 use crate::{Error, FsTarget};
@@ -46,8 +47,8 @@ pub struct Session {
     sender: Sender,
     /// The imports, and the number of NIDs of each.
     imports: Vec<(ImportId, usize)>,
-    // Its threads serve the node.
-    _runtime: Runtime,
+    /// The threads of the node, if it is the session's own: it ends with the session.
+    own: Option<Runtime>,
 }
 
 /// How long a disconnect may take: the servers have 5 s.
@@ -74,16 +75,38 @@ impl Session {
         let nets = nis.iter().map(|ni| ni.net).collect();
         let runtime = Runtime::new(None)?;
         let node = start_alone(&runtime, &nis, options.port)?;
+        let begun = Self::begin(&node, nets, options, deadline);
+        let mut session = begun.inspect_err(|_| node.stop())?;
+        session.own = Some(runtime);
+        Ok(session)
+    }
+
+    /// Begins a session on a node that has these NIDs.
+    ///
+    /// # Errors
+    /// If the node has ended.
+    pub fn on(node: &Node, nids: &[Nid], options: SessionOptions) -> Result<Self, Error> {
+        let deadline = Instant::now() + options.timeout;
+        let nets = networks_of(nids).into_iter().map(|(net, _)| net).collect();
+        Self::begin(node, nets, options, deadline)
+    }
+
+    fn begin(
+        node: &Node,
+        nets: Vec<Net>,
+        options: SessionOptions,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
         let clock = fulmar_net::wall_clock();
         let inbox = Arc::new(Inbox::default());
         let (machine, host) = (Client::new(clock / 1_000_000_000), ClientHost(inbox.clone()));
-        let client = Running::start(&node, Client::CONFIG, machine, host, []);
-        let client = client.inspect_err(|_| node.stop()).map_err(Error::Node)?;
+        let client = Running::start(node, Client::CONFIG, machine, host, []);
+        let client = client.map_err(Error::Node)?;
         let pid = std::process::id();
         let mut handles = Rng::new(clock ^ (u64::from(pid) << 32));
         let (uuid, instance) = (random_uuid(&mut handles), handles.u64());
         let sender = Sender { pid: pid as i32, ..Sender::default() };
-        let (imports, _runtime) = (Vec::new(), runtime);
+        let (node, imports, own) = (node.clone(), Vec::new(), None);
         Ok(Self {
             node,
             client,
@@ -96,7 +119,7 @@ impl Session {
             handles,
             sender,
             imports,
-            _runtime,
+            own,
         })
     }
 
@@ -137,10 +160,32 @@ impl Session {
         nids.iter().find(answers).copied()
     }
 
-    /// Begins to connect to a target, as this client.
+    /// Waits for servers for a time from now on, all together.
+    pub fn renew(&mut self, timeout: Duration) {
+        self.deadline = Instant::now() + timeout;
+    }
+
+    /// Connects to a target under a UUID, as one server does to another, and waits for the connection.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn connect_as(&mut self, client: Uuid, target: &FsTarget) -> Result<ImportId, Errno> {
+        let usable = self.reach(&target.nids);
+        if usable.is_empty() {
+            return Err(Errno::ENETUNREACH);
+        }
+        let target = Target::new(target.kind, target.uuid, usable, requested(target.kind));
+        let import = self.connect(Target { client, ..target })?;
+        self.connected(import)?;
+        Ok(import)
+    }
+
+    /// Begins to connect to a target, as this client unless the target names another one.
     pub(crate) fn connect(&mut self, target: Target) -> Result<ImportId, Errno> {
         let (connection, nids) = (Handle(self.handles.u64()), target.nids.len());
-        let target = Target { client: self.uuid, connection, sender: self.sender, ..target };
+        let own = target.client == Uuid::default();
+        let client = if own { self.uuid } else { target.client };
+        let target = Target { client, connection, sender: self.sender, ..target };
         let import = self.client.call(|client, now| client.connect(now, target))?;
         self.imports.push((import, nids));
         Ok(import)
@@ -185,7 +230,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::reply`].
-    pub(crate) fn call(&self, import: ImportId, request: Request) -> Reply {
+    pub fn call(&self, import: ImportId, request: Request) -> Reply {
         let request = self.request(import, request)?;
         self.reply(import, request)
     }
@@ -237,7 +282,10 @@ impl Drop for Session {
                 imports.iter().all(is_closed).then_some(())
             });
         }
-        self.node.stop();
+        match self.own {
+            Some(_) => self.node.stop(),
+            None => self.client.close(),
+        }
     }
 }
 

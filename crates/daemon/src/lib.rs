@@ -15,7 +15,7 @@ mod selftest;
 mod views;
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
@@ -25,7 +25,7 @@ use fulmar_control::config::{
 };
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
-use fulmar_server::{ServeError, Serving};
+use fulmar_server::{ServeError, ServeOptions, Serving};
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -114,7 +114,7 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
     let started = configured(&node, config, networks, &own)
-        .and_then(|daemon| Ok((Arc::new(daemon), targets(&node, &config.targets)?)));
+        .and_then(|daemon| Ok((Arc::new(daemon), targets(&node, config, own, port)?)));
     let (daemon, serving) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -200,13 +200,20 @@ fn configured(
     Ok(daemon)
 }
 
-/// Serves the targets in these directories, if there are any.
-fn targets(node: &Node, directories: &[PathBuf]) -> Result<Option<Serving>, DaemonError> {
+/// Serves the targets of the configuration, if there are any.
+fn targets(
+    node: &Node,
+    config: &NodeConfig,
+    nids: Vec<Nid>,
+    port: u16,
+) -> Result<Option<Serving>, DaemonError> {
+    let directories = config.targets.clone();
     if directories.is_empty() {
         return Ok(None);
     }
-    let serving = Serving::start(node, directories)?;
-    for (target, directory) in serving.targets().iter().zip(directories) {
+    let options = ServeOptions { directories, nids, port };
+    let serving = Serving::start(node, &options)?;
+    for (target, directory) in serving.targets().iter().zip(&options.directories) {
         tracing::info!("serving {target} from {}", directory.display());
     }
     Ok(Some(serving))

@@ -167,6 +167,8 @@ impl Mgs {
         let fs = &name.file_system;
         let step = self.next_step(fs);
         let client = format!("{fs}-client");
+        // Nodes look for this log, and report that it is missing.
+        self.make_log("params", now);
         if self.log_named(&client).is_none() {
             for group in records::client(fs)? {
                 self.append(&client, &group, step, now)?;

@@ -154,6 +154,15 @@ impl Mgs {
         }
     }
 
+    /// Makes an empty log, if there is none.
+    pub(crate) fn make_log(&mut self, name: &str, now: i64) {
+        if self.log_named(name).is_none() {
+            let log = Log::new(now);
+            self.changes.push(keep::put_log(name, self.last_object + 1, &log));
+            self.publish(name, log);
+        }
+    }
+
     /// Appends a group to a log, which is made if there is none.
     pub(crate) fn append(
         &mut self,
@@ -162,11 +171,7 @@ impl Mgs {
         step: u32,
         now: i64,
     ) -> Result<(), Errno> {
-        if self.log_named(name).is_none() {
-            let log = Log::new(now);
-            self.changes.push(keep::put_log(name, self.last_object + 1, &log));
-            self.publish(name, log);
-        }
+        self.make_log(name, now);
         let log = self.log_mut(name).ok_or(Errno::ENOENT)?;
         log.append_group(group, step, RELEASE, now)
     }

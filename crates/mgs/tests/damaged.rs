@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Rng};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::Opcode;
 use fulmar_lustre_wire::message::{Container, Message};
-use fulmar_mgs::{Log, Mgs, Start, Target, TargetName};
+use fulmar_mgs::{Mgs, Start, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::Calls;
@@ -23,7 +23,6 @@ fn mgs() -> Mgs {
         let name = TargetName { file_system: "lv".into(), kind, index };
         mgs.add(1_795_184_336, &name, Target { nodes: vec![vec![server]] }).unwrap();
     }
-    mgs.publish("params", Log::new(0));
     for index in 0..200 {
         let nids = vec![server; 4];
         mgs.table("lv").started(Start { kind: TargetKind::Ost, index, instance: 1, nids });

@@ -7,7 +7,7 @@ use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, Marker};
 use fulmar_lustre_wire::llog::{LogBlock, LogId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Opcode, Status, Text};
-use fulmar_mgs::{Log, Mgs, Start, Target, TargetName};
+use fulmar_mgs::{Mgs, Start, Target, TargetName};
 use fulmar_rpc::import::TargetKind;
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::{Calls, Rpc};
@@ -28,7 +28,6 @@ fn recorded() -> Mgs {
     for name in [name(TargetKind::Mdt, 0), name(TargetKind::Ost, 0), name(TargetKind::Ost, 1)] {
         mgs.add(1_795_184_336, &name, Target { nodes: vec![vec![server()]] }).unwrap();
     }
-    mgs.publish("params", Log::new(0));
     mgs
 }
 

@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECT_DATA};
-use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::message::{ConnectOpFlags, Message};
 use fulmar_lustre_wire::ost::ChecksumTypes;
 use fulmar_lustre_wire::{Status, Uuid};
 use fulmar_rpc::export::Offer;
@@ -87,7 +87,10 @@ impl Ost {
             granted.grant = u32::try_from(grant).unwrap_or(u32::MAX);
         }
         self.exports().insert(call.export, Export { uuid, client });
-        let reply = Message::reply(call.message.format(), Status::OK).with(&CONNECT_DATA, &granted);
+        let mut reply = Message::reply(call.message.format(), Status::OK);
+        // Clients replay what a restart has lost only to a target that says so.
+        reply.body.connect_flags = ConnectOpFlags::REPLAYABLE;
+        let reply = reply.with(&CONNECT_DATA, &granted);
         Ok(Answer { durable, ..Answer::new(reply) })
     }
 

@@ -19,6 +19,9 @@ use crate::space::BLOCK;
 /// The most extents of a map.
 const EXTENTS_MAX: u32 = 4096;
 
+/// The kind of file system that kernel OSTs name. Without one, an MDT creates no objects here.
+const FS_KIND: u64 = 0xef53;
+
 impl Ost {
     /// Returns the bytes of the medium that clients may use.
     pub(crate) fn free(&self) -> Result<u64, StoreError> {
@@ -45,6 +48,7 @@ impl Ost {
         let used_up = used_up.iter().filter(|(is, _)| *is);
         let state = used_up.fold(StatfsState::NONE, |state, (_, bit)| state | *bit);
         let statfs = Statfs {
+            kind: FS_KIND,
             blocks: room.total / BLOCK,
             free: room.free / BLOCK,
             available: free.saturating_sub(pending) / BLOCK,

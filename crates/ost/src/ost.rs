@@ -202,6 +202,11 @@ impl Ost {
         })
     }
 
+    /// Returns how often it was started, which clients know as its instance.
+    pub fn instance(&self) -> u32 {
+        self.transactions.instance()
+    }
+
     /// Returns the clients that may recover, for [`Server::recover`](fulmar_rpc::service::Server::recover).
     pub fn known_clients(&self) -> &[KnownClient] {
         &self.known

@@ -13,6 +13,7 @@ use fulmar_lustre_wire::{Handle, Status};
 use fulmar_rpc::bulk::Bulk;
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::service::{Request, RequestId};
+use fulmar_store::Store;
 use futures_channel::oneshot;
 
 use crate::target::{Answer, Operation};
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Answer(RequestId, Answer),
     Evict(Handle),
     Run(Work),
+    Durable(u64, oneshot::Sender<()>),
     Spawn(Operation<()>),
 }
 
@@ -154,8 +156,19 @@ impl Context {
             // Nobody waits any more if the target ends.
             let _ = sender.send(work());
         };
-        self.push(Command::Run(Work(Box::new(work))));
+        self.push(Command::Run(Work::new(work)));
         waiting.await.map_err(|_| Errno::ENODEV)
+    }
+
+    /// Waits until a transaction of the target's store is on disk. The store is asked to commit it soon.
+    ///
+    /// # Errors
+    /// EIO if the store has ended, ENODEV if the target ends.
+    pub async fn durable(&self, store: &Store, number: u64) -> Result<(), Errno> {
+        store.want(number);
+        let (sender, waiting) = oneshot::channel();
+        self.push(Command::Durable(number, sender));
+        waiting.await.map_err(|_| Errno::EIO)
     }
 
     /// Begins an operation that nobody waits for.
@@ -199,6 +212,10 @@ impl Commands {
 }
 
 impl Work {
+    pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        Self(Box::new(work))
+    }
+
     /// Does it.
     pub fn run(self) {
         (self.0)();

@@ -20,9 +20,12 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod join;
 mod locks;
 mod memory;
 mod mgs;
+mod ost;
+mod pool;
 mod run;
 mod serve;
 mod storage;
@@ -31,11 +34,13 @@ mod targets;
 mod tasks;
 
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use fulmar_mgs::TargetName;
 pub use locks::enqueue;
-pub use memory::{Memories, Memory, Moved};
+pub use memory::{Memories, Memory, Moved, Part};
 pub use mgs::{MgsError, MgsTarget};
-pub use run::{TargetHost, start};
-pub use serve::{ServeError, Serving, with_locks};
-pub use storage::{Label, StorageError, format, verify};
+pub use ost::OstTarget;
+pub use run::{Served, TargetHost};
+pub use serve::{ServeError, ServeOptions, Serving, with_locks};
+pub use storage::{Label, OstLabel, StorageError, format, verify};
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::{BufferId, Errno};
 use fulmar_lnet_wire::Nid;
+use fulmar_ost::Room;
+use fulmar_store::Source;
 
 /// Memory that LNet fills or sends. The driver's is that of its buffers.
 pub trait Memory: Send + Sync + 'static {
@@ -18,7 +21,18 @@ pub trait Memory: Send + Sync + 'static {
 
     /// Reads bytes.
     fn read_at(&self, offset: usize, bytes: &mut [u8]);
+
+    /// Returns a part of the memory that moves itself to and from objects.
+    ///
+    /// # Panics
+    /// If it is not within the memory.
+    fn part(&self, range: Range<usize>) -> Box<dyn Part>;
 }
+
+/// A part of the memory of bulk data.
+pub trait Part: Source + Room + Send {}
+
+impl<T: Source + Room + Send> Part for T {}
 
 /// The memory of all bulk data under way, by the name that LNet's descriptors have for it.
 pub struct Memories<M> {
@@ -146,6 +160,10 @@ mod tests {
         fn write_at(&self, _: usize, _: &[u8]) {}
 
         fn read_at(&self, _: usize, _: &mut [u8]) {}
+
+        fn part(&self, _: Range<usize>) -> Box<dyn Part> {
+            unreachable!("nothing is moved")
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ const KEYS: usize = 1024;
 /// A management service whose configurations are in a store.
 pub struct MgsTarget<M: Memory> {
     mgs: Mutex<Mgs>,
+    /// Held while a change is stored. Readers do not wait for the disk.
+    changing: Mutex<()>,
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
     /// Returns the seconds since 1970.
@@ -65,7 +67,8 @@ impl<M: Memory> MgsTarget<M> {
             stored.extend(some.into_iter().map(|(key, value)| (key, value.to_vec())));
         }
         let mgs = Mgs::load(stored).map_err(|Damaged(what)| MgsError::Damaged(what))?;
-        Ok(Arc::new(Self { mgs: Mutex::new(mgs), store, memories, clock }))
+        let (mgs, changing) = (Mutex::new(mgs), Mutex::new(()));
+        Ok(Arc::new(Self { mgs, changing, store, memories, clock }))
     }
 
     /// Changes the configurations. The change is on disk when this returns, and none is made after an
@@ -77,11 +80,11 @@ impl<M: Memory> MgsTarget<M> {
         &self,
         change: impl FnOnce(&mut Mgs, i64) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut mgs = self.mgs();
-        let mut next = mgs.clone();
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.mgs().clone();
         let result = change(&mut next, (self.clock)())?;
         self.keep(&mut next)?;
-        *mgs = next;
+        *self.mgs() = next;
         Ok(result)
     }
 

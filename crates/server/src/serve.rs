@@ -1,32 +1,39 @@
 //! All targets of a node, served from their directories.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Config as LockConfig;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::{Opcode, Uuid, portal};
 use fulmar_mgs::Mgs;
-use fulmar_net::{Buffer, Node, Running, wall_clock};
+use fulmar_net::{Buffer, Node, wall_clock};
+use fulmar_ost::{Ost, Settings};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{PartitionConfig, Server, ServerConfig, TargetConfig, TargetState};
+use fulmar_rpc::service::{
+    PartitionConfig, Server, ServerConfig, TargetConfig, TargetState, Window,
+};
 use fulmar_rpc::timeouts::Limits;
 use fulmar_store::{Committer, Store};
 use thiserror::Error;
 
+use crate::join::{Joiner, Joining};
 use crate::memory::Memories;
 use crate::mgs::{MgsError, MgsTarget};
-use crate::run::{self, TargetHost};
+use crate::ost::OstTarget;
+use crate::run::Served;
 use crate::storage::{self, Label, StorageError};
 use crate::targets::{Targets, TargetsConfig};
 
 /// The targets of a node, until they are stopped or dropped.
 pub struct Serving {
-    running: Running<TargetHost>,
+    joining: Vec<Joining>,
+    served: Served,
     targets: Vec<String>,
     /// They commit what is left when they are dropped, after the service has ended.
-    _committers: Vec<Committer>,
+    committers: Vec<Committer>,
 }
 
 /// Why targets are not served.
@@ -63,100 +70,186 @@ pub enum ServeError {
 const MOVING_MAX: usize = 1 << 30;
 /// The longest request to cancel locks. Spec: ptlrpc-ldlm-mgs §2.2.
 const CANCEL_MAX: u32 = 5 << 10;
+/// The longest requests to an OST, and those with data or many ranges.
+const OST_MAX: u32 = 16 << 10;
+const OST_IO_MAX: u32 = 64 << 10;
+
+/// Where targets are served.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The directories of the targets.
+    pub directories: Vec<PathBuf>,
+    /// The NIDs of the node, at which clients reach the targets.
+    pub nids: Vec<Nid>,
+    /// The TCP port of all nodes.
+    pub port: u16,
+}
+
+/// A target that was opened.
+struct Opened {
+    label: Label,
+    store: Arc<Store>,
+    ost: Option<Arc<Ost>>,
+}
 
 impl Serving {
-    /// Serves the targets in these directories on a node.
+    /// Serves targets on a node.
     ///
     /// # Errors
     /// Why not; then nothing is served.
-    pub fn start(node: &Node, directories: &[PathBuf]) -> Result<Self, ServeError> {
+    pub fn start(node: &Node, options: &ServeOptions) -> Result<Self, ServeError> {
         let memories = Memories::new(MOVING_MAX, Buffer::new);
         let key = random().map_err(ServeError::Random)?;
-        let (mut configs, mut targets) = (Vec::new(), Vec::new());
-        let (mut names, mut committers) = (Vec::new(), Vec::new());
-        for directory in directories {
-            let (label, store) = storage::open(directory)?;
-            if names.contains(&label.to_string()) {
-                let (directory, what) = (directory.clone(), label.to_string());
-                return Err(ServeError::Twice { directory, what });
-            }
-            names.push(label.to_string());
-            committers.push(Committer::start(store.clone()).map_err(ServeError::Thread)?);
-            match label {
-                Label::Mgs => {
-                    configs.push(mgs_config());
-                    targets.push(mgs(store, memories.clone(), key)?);
-                }
+        let (mut configs, mut targets, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+        for directory in &options.directories {
+            let one = Opened::open(directory, &opened)?;
+            configs.push(one.config()?);
+            targets.push(one.target(&memories, key ^ (targets.len() as u128 + 1))?);
+            opened.push(one);
+        }
+        let targets = Targets::new(server(key, configs), targets);
+        let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
+        let mut this = Self { joining: vec![], served, targets: vec![], committers: vec![] };
+        for (place, one) in (0..).zip(&opened) {
+            this.begin(TargetId(place), one)?;
+        }
+        for one in opened {
+            this.targets.push(one.label.to_string());
+            if let (Label::Ost(label), Some(ost)) = (one.label, one.ost) {
+                let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
+                let joiner = Joiner { node, nids, port, label, ost, store: one.store };
+                this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
             }
         }
-        let server = server(key, configs);
-        let targets = Targets::new(server, targets);
-        let running = run::start(node, targets, memories).map_err(ServeError::Portals)?;
-        Ok(Self { running, targets: names, _committers: committers })
+        Ok(this)
     }
 
-    /// Returns the names of the targets, such as `mgs`.
+    /// Begins to serve a target, which recovers if it has known clients.
+    fn begin(&mut self, target: TargetId, opened: &Opened) -> Result<(), ServeError> {
+        opened.store.on_commit(self.served.on_commit(target));
+        let running = self.served.running();
+        let begun = running.call(|targets, now| {
+            targets.committed(now, target, Some(opened.store.committed()));
+            let known = opened.ost.as_ref().map_or(&[][..], |ost| ost.known_clients());
+            let exports = targets.recover(now, target, known, Window::default());
+            if let Some(ost) = &opened.ost {
+                for (export, known) in exports.into_iter().zip(known) {
+                    ost.restore(export, known.client).map_err(StorageError::from)?;
+                }
+            }
+            targets.with_server(now, |server| server.set_state(target, TargetState::Open));
+            Ok::<(), ServeError>(())
+        });
+        begun.map_err(ServeError::Portals)??;
+        let committer = Committer::start(opened.store.clone());
+        self.committers.push(committer.map_err(ServeError::Thread)?);
+        Ok(())
+    }
+
+    /// Returns the names of the targets, such as `MGS`.
     pub fn targets(&self) -> &[String] {
         &self.targets
     }
 
     /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
     pub fn stop(self) {
-        let count = self.targets.len() as u32;
+        let Self { joining, served, targets, committers } = self;
+        // They disconnect from other servers.
+        drop(joining);
         // A node that has failed serves nothing any more.
-        let _ = self.running.call(|targets, now| {
-            targets.with_server(now, |server| {
-                for target in 0..count {
+        let _ = served.running().call(|machine, now| {
+            machine.with_server(now, |server| {
+                for target in 0..targets.len() as u32 {
                     server.set_state(TargetId(target), TargetState::Stopping);
                 }
             });
         });
-        self.running.close();
+        drop((served, committers));
+    }
+}
+
+impl Opened {
+    /// Opens the target in a directory.
+    fn open(directory: &Path, others: &[Self]) -> Result<Self, ServeError> {
+        let (label, store) = storage::open(directory)?;
+        let is_twice = |other: &Self| other.label.to_string() == label.to_string();
+        if others.iter().any(is_twice) {
+            let (directory, what) = (directory.to_owned(), label.to_string());
+            return Err(ServeError::Twice { directory, what });
+        }
+        let ost = match &label {
+            Label::Mgs => None,
+            Label::Ost(label) => {
+                let settings = Settings { index: label.index, ..Settings::default() };
+                let ost = Ost::start(store.clone(), settings).map_err(StorageError::from)?;
+                Some(Arc::new(ost))
+            }
+        };
+        Ok(Self { label, store, ost })
+    }
+
+    /// Returns what clients know of it.
+    fn config(&self) -> Result<TargetConfig, ServeError> {
+        let uuid = |text: &str| Uuid::new(text).expect("names are short");
+        let name = self.label.to_string();
+        Ok(match self.label {
+            Label::Mgs => TargetConfig {
+                kind: TargetKind::Mgs,
+                name: uuid(&name),
+                uuid: uuid(&name),
+                operations: with_locks(Mgs::OPERATIONS),
+            },
+            Label::Ost(_) => TargetConfig {
+                kind: TargetKind::Ost,
+                name: uuid(&name),
+                uuid: uuid(&format!("{name}_UUID")),
+                operations: with_locks(&[Ost::OPERATIONS, &[Opcode::SEQ_QUERY]].concat()),
+            },
+        })
+    }
+
+    fn target(
+        &self,
+        memories: &Arc<Memories<Buffer>>,
+        key: u128,
+    ) -> Result<TargetsConfig, ServeError> {
+        let (store, memories) = (self.store.clone(), memories.clone());
+        Ok(match &self.ost {
+            None => {
+                let target = MgsTarget::open(store, memories, seconds)?;
+                let (kind, locks) = (TargetKind::Mgs, LockConfig::mgs());
+                TargetsConfig { target, kind, locks, key }
+            }
+            Some(ost) => {
+                let target = OstTarget::new(ost.clone(), store, memories, seconds);
+                let (kind, locks) = (TargetKind::Ost, LockConfig::ost());
+                TargetsConfig { target, kind, locks, key }
+            }
+        })
     }
 }
 
 fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
-    let count = targets.len() as u32;
-    let mut server = Server::new(ServerConfig {
-        key,
-        partitions: vec![
-            PartitionConfig::mgs(),
-            PartitionConfig::new("ldlm_cancel", &[portal::LDLM_CANCEL_REQUEST], CANCEL_MAX),
-        ],
-        targets,
-        exports: ExportLimits::default(),
-        timeouts: Limits::default(),
-    });
-    for target in 0..count {
-        server.set_state(TargetId(target), TargetState::Open);
+    let objects = [portal::OST_REQUEST, portal::OST_CREATE, portal::SEQ_DATA];
+    let has_osts = targets.iter().any(|target| target.kind == TargetKind::Ost);
+    let has_mgs = targets.iter().any(|target| target.kind == TargetKind::Mgs);
+    let cancels = PartitionConfig::new("ldlm_cancel", &[portal::LDLM_CANCEL_REQUEST], CANCEL_MAX);
+    let mut partitions = vec![cancels];
+    if has_mgs {
+        partitions.push(PartitionConfig::mgs());
     }
-    server
-}
-
-/// What clients know of a management service.
-fn mgs_config() -> TargetConfig {
-    let name = Uuid::new("MGS").expect("it is short");
-    TargetConfig {
-        kind: TargetKind::Mgs,
-        name,
-        uuid: name,
-        operations: with_locks(Mgs::OPERATIONS),
+    if has_osts {
+        partitions.push(PartitionConfig::new("ost", &objects, OST_MAX));
+        partitions.push(PartitionConfig::new("ost_io", &[portal::OST_IO], OST_IO_MAX));
     }
+    let (exports, timeouts) = (ExportLimits::default(), Limits::default());
+    Server::new(ServerConfig { key, partitions, targets, exports, timeouts })
 }
 
 /// Returns the operations of a target with those of its locks. They are those of the process.
 pub fn with_locks(own: &[Opcode]) -> &'static [Opcode] {
     let locks = [Opcode::LDLM_ENQUEUE, Opcode::LDLM_CONVERT, Opcode::LDLM_CANCEL];
     Vec::leak([own, &locks].concat())
-}
-
-fn mgs(
-    store: Arc<Store>,
-    memories: Arc<Memories<Buffer>>,
-    key: u128,
-) -> Result<TargetsConfig, MgsError> {
-    let target = MgsTarget::open(store, memories, seconds)?;
-    Ok(TargetsConfig { target, kind: TargetKind::Mgs, locks: LockConfig::mgs(), key: !key })
 }
 
 /// Returns a number that nobody can guess: the key of the handles that clients get.

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
+use fulmar_client::Address;
+use fulmar_mgs::TargetName;
+use fulmar_rpc::import::TargetKind;
 use fulmar_store::{Policy, Report, Store, StoreError};
 use thiserror::Error;
 
@@ -12,6 +15,25 @@ use thiserror::Error;
 pub enum Label {
     /// A management service.
     Mgs,
+    /// An OST.
+    Ost(OstLabel),
+}
+
+/// Which OST it is, and where its management service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OstLabel {
+    /// Its index in the file system.
+    pub index: u16,
+    /// The NIDs of the management service, and the file system.
+    pub address: Address,
+}
+
+impl OstLabel {
+    /// Returns its name, such as `lv-OST0001`.
+    pub fn name(&self) -> TargetName {
+        let file_system = self.address.name.clone();
+        TargetName { file_system, kind: TargetKind::Ost, index: self.index }
+    }
 }
 
 /// Why a directory cannot be used.
@@ -42,26 +64,31 @@ pub enum StorageError {
     },
 }
 
-/// Room in bytes for removals on a full disk: configurations are small.
-const RESERVE: u64 = 4 << 20;
-/// The memory in bytes for pages of the keys.
-const CACHE: usize = 32 << 20;
+/// How all stores are kept: with room for removals on a full disk.
+fn policy() -> Policy {
+    Policy { reserve: 32 << 20, cache: 256 << 20, ..Policy::default() }
+}
 
 impl Label {
+    /// Returns what the label of the store is: `mgs`, or `ost 1 10.0.0.1@tcp:/lv`.
     fn encode(&self) -> Vec<u8> {
-        self.to_string().into_bytes()
+        let text = match self {
+            Self::Mgs => "mgs".to_owned(),
+            Self::Ost(OstLabel { index, address }) => format!("ost {index} {address}"),
+        };
+        text.into_bytes()
     }
 
     fn decode(label: &[u8]) -> Option<Self> {
-        match label {
-            b"mgs" => Some(Self::Mgs),
+        let text = std::str::from_utf8(label).ok()?;
+        let words: Vec<&str> = text.split(' ').collect();
+        match words[..] {
+            ["mgs"] => Some(Self::Mgs),
+            ["ost", index, address] => {
+                let (index, address) = (index.parse().ok()?, address.parse().ok()?);
+                Some(Self::Ost(OstLabel { index, address }))
+            }
             _ => None,
-        }
-    }
-
-    fn policy(&self) -> Policy {
-        match self {
-            Self::Mgs => Policy { reserve: RESERVE, cache: CACHE, ..Policy::default() },
         }
     }
 }
@@ -69,7 +96,8 @@ impl Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mgs => f.write_str("mgs"),
+            Self::Mgs => f.write_str("MGS"),
+            Self::Ost(label) => label.name().fmt(f),
         }
     }
 }
@@ -83,7 +111,7 @@ pub fn format(directory: &Path, label: &Label) -> Result<(), StorageError> {
         directory: directory.to_owned(),
         why: error.to_string().into(),
     })?;
-    Store::create(directory, &label.encode(), label.policy())?;
+    Store::create(directory, &label.encode(), policy())?;
     Ok(())
 }
 
@@ -92,8 +120,7 @@ pub fn format(directory: &Path, label: &Label) -> Result<(), StorageError> {
 /// # Errors
 /// If there is none, it is in use, damaged, or of another version.
 pub(crate) fn open(directory: &Path) -> Result<(Label, Arc<Store>), StorageError> {
-    // Its label decides how it is used, and all labels are of one policy.
-    let store = Store::open(directory, Label::Mgs.policy())?;
+    let store = Store::open(directory, policy())?;
     let label = label_of(directory, &store)?;
     Ok((label, Arc::new(store)))
 }
@@ -103,7 +130,7 @@ pub(crate) fn open(directory: &Path) -> Result<(Label, Arc<Store>), StorageError
 /// # Errors
 /// If it cannot be opened at all.
 pub fn verify(directory: &Path) -> Result<(Label, Report), StorageError> {
-    let report = Store::verify(directory, Label::Mgs.policy())?;
+    let report = Store::verify(directory, policy())?;
     let (label, _) = open(directory)?;
     Ok((label, report))
 }
@@ -113,4 +140,22 @@ fn label_of(directory: &Path, store: &Store) -> Result<Label, StorageError> {
         directory: directory.to_owned(),
         found: String::from_utf8_lossy(store.label()).into_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_they_were_written() {
+        let address: Address = "10.0.0.1@tcp,fd00::1@tcp1:10.0.0.2@tcp:/lv".parse().unwrap();
+        let ost = Label::Ost(OstLabel { index: 26, address });
+        assert_eq!(ost.to_string(), "lv-OST001a");
+        for label in [Label::Mgs, ost] {
+            assert_eq!(Label::decode(&label.encode()), Some(label));
+        }
+        for wrong in ["", "mdt 1 10.0.0.1@tcp:/lv", "ost x 10.0.0.1@tcp:/lv", "ost 1 lv"] {
+            assert_eq!(Label::decode(wrong.as_bytes()), None);
+        }
+    }
 }

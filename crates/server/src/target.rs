@@ -43,6 +43,17 @@ pub trait Target: Send + Sync + 'static {
         Box::pin(async {})
     }
 
+    /// Returns the last transaction on disk as clients know it; `None` if its clients replay nothing.
+    fn last_committed(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes the end of its recovery.
+    fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {
+        let _ = context;
+        Box::pin(async {})
+    }
+
     /// Returns the attributes of an object that its locks carry.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::export::{Eviction, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{Request, RequestId, Server, Task};
+use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, Task, Window};
 use futures_channel::oneshot;
 
 use crate::context::{Command, Commands, Context, Lock, Work};
@@ -31,6 +31,7 @@ pub struct Targets {
     /// The locks that protect difficult replies.
     protected: BTreeMap<RequestId, Vec<Lock>>,
     work: VecDeque<Work>,
+    has_ended: bool,
 }
 
 /// A target, and what the machine has of it.
@@ -38,6 +39,9 @@ struct Entry {
     target: Arc<dyn Target>,
     kind: TargetKind,
     locks: Locks,
+    /// The last transaction of its store that is on disk, and who waits for later ones.
+    committed: u64,
+    durable: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
 /// How a target takes part.
@@ -62,6 +66,8 @@ impl Targets {
             target,
             kind,
             locks: Locks::new(locks, key),
+            committed: 0,
+            durable: BTreeMap::new(),
         };
         Self {
             server,
@@ -72,7 +78,20 @@ impl Targets {
             transfers: BTreeMap::new(),
             protected: BTreeMap::new(),
             work: VecDeque::new(),
+            has_ended: false,
         }
+    }
+
+    /// Ends all operations, and forgets the targets. Nothing happens from now on.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+        self.tasks = Tasks::new();
+        self.targets.clear();
+        self.requests.clear();
+        self.transfers.clear();
+        self.protected.clear();
+        self.work.clear();
+        while self.commands.pop().is_some() {}
     }
 
     /// Returns the RPC service.
@@ -96,6 +115,48 @@ impl Targets {
     pub fn spawn(&mut self, now: Time, operation: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(Box::pin(operation));
         self.follow(now);
+    }
+
+    /// Takes a commit of the store of a target: its last transaction that is on disk now. `None`: the
+    /// store has ended.
+    pub fn committed(&mut self, now: Time, target: TargetId, number: Option<u64>) {
+        let Some(entry) = self.targets.get_mut(target.0 as usize) else { return };
+        match number {
+            Some(number) => {
+                entry.committed = entry.committed.max(number);
+                let later = entry.durable.split_off(&(number + 1));
+                for waiting in std::mem::replace(&mut entry.durable, later).into_values().flatten()
+                {
+                    let _ = waiting.send(());
+                }
+            }
+            // Those who wait learn that nobody will tell them.
+            None => entry.durable.clear(),
+        }
+        if let Some(last) = entry.target.last_committed() {
+            self.server.set_last_committed(target, last);
+        }
+        self.follow(now);
+    }
+
+    /// Begins the recovery of a target whose clients are known from its disk. Returns their exports.
+    pub fn recover(
+        &mut self,
+        now: Time,
+        target: TargetId,
+        clients: &[KnownClient],
+        window: Window,
+    ) -> Vec<Handle> {
+        let entry = &mut self.targets[target.0 as usize];
+        if let Some(last) = entry.target.last_committed() {
+            self.server.set_last_committed(target, last);
+        }
+        if !clients.is_empty() {
+            entry.locks.namespace().begin_recovery();
+        }
+        let exports = self.server.recover(now, target, clients, window);
+        self.follow(now);
+        exports
     }
 
     /// Lets operations go on whose [`Work`] was done.
@@ -146,7 +207,7 @@ impl Targets {
 
     /// Does what the parts want of each other, until they want nothing.
     fn follow(&mut self, now: Time) {
-        loop {
+        while !self.has_ended {
             let mut is_done = !self.tasks.poll();
             while let Some((target, command)) = self.commands.pop() {
                 self.obey(now, target, command);
@@ -194,7 +255,12 @@ impl Targets {
             Task::Evicted { target, export, why, .. } => {
                 self.gone(now, target, export, Some(why));
             }
-            Task::Recovered { target } => self.locks(target).namespace().end_recovery(now),
+            Task::Recovered { target } => {
+                self.locks(target).namespace().end_recovery(now);
+                let context = self.context(target);
+                let entry = &self.targets[target.0 as usize];
+                self.tasks.spawn(entry.target.clone().recovered(context));
+            }
             Task::PortalFailed { .. } => {}
         }
     }
@@ -249,6 +315,14 @@ impl Targets {
                 self.server.evict(now, export, Eviction::Administrator);
             }
             Command::Run(work) => self.work.push_back(work),
+            Command::Durable(number, waiting) => {
+                let entry = &mut self.targets[target.0 as usize];
+                match number <= entry.committed {
+                    // Nobody who waits goes away.
+                    true => drop(waiting.send(())),
+                    false => entry.durable.entry(number).or_default().push(waiting),
+                }
+            }
             Command::Spawn(operation) => self.tasks.spawn(operation),
         }
     }
@@ -285,16 +359,25 @@ impl Service for Targets {
     type Request = Work;
 
     fn handle_event(&mut self, now: Time, event: &Event, bytes: Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
         self.server.handle_event(now, event, bytes);
         self.follow(now);
     }
 
     fn handle_posted(&mut self, now: Time, user: u64, result: Result<MdId, Errno>) {
+        if self.has_ended {
+            return;
+        }
         self.server.handle_posted(now, user, result);
         self.follow(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        if self.has_ended {
+            return;
+        }
         if self.server.poll_timeout().is_some_and(|at| at <= now) {
             self.server.handle_timeout(now);
         }
@@ -307,11 +390,17 @@ impl Service for Targets {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
+        if self.has_ended {
+            return None;
+        }
         let locks = self.targets.iter().filter_map(|entry| entry.locks.poll_timeout());
         locks.chain(self.server.poll_timeout()).min()
     }
 
     fn poll_output(&mut self) -> Option<ServiceOutput<Work>> {
+        if self.has_ended {
+            return None;
+        }
         let work = self.work.pop_front().map(ServiceOutput::Host);
         work.or_else(|| match self.server.poll_output()? {
             ServiceOutput::Post(op) => Some(ServiceOutput::Post(op)),

@@ -362,6 +362,7 @@ fn questions_about_the_ost() {
     let statfs =
         rig.send(2, &Message::request(&OST_STATFS)).unwrap().reply.require(&STATFS).unwrap();
     assert_eq!((statfs.files - statfs.free_files, statfs.block_size), (100, 4096));
+    assert_ne!(statfs.kind, 0, "an MDT ignores the state of such an OST");
     rig.write(&owned(1, 5), &[range(0, 5000, CACHED)], &[7; 5000]).unwrap();
     let control = QuotaControl {
         command: QuotaCommand::GETOQUOTA,

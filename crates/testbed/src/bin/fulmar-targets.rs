@@ -21,10 +21,10 @@ use std::time::Duration;
 use clap::Parser;
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
-use fulmar_mgs::{Log, Start, Target, TargetName};
+use fulmar_mgs::{Start, Target, TargetName};
 use fulmar_net::{Buffer, NiOptions, Node, Options, Running, Runtime};
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Memories, MgsTarget, TargetHost};
+use fulmar_server::{Memories, MgsTarget, Served, TargetHost};
 use fulmar_socklnd::AcceptMode;
 use fulmar_store::{Policy, Store};
 use fulmar_testbed::targets::{TargetOptions, evict_all, kept, targets};
@@ -76,10 +76,11 @@ fn serve(node: &Node, args: &Args) -> Result<(), Box<dyn Error>> {
     let mgs = logs(args, own, memories.clone())?;
     let ost = format!("{}-OST0000", args.name);
     let machine = targets(clock.into(), mgs, &ost, &memories, options)?;
-    let running = fulmar_server::start(node, machine, memories.clone())?;
+    let served = Served::start(node, machine, memories.clone())?;
+    let running = served.running();
     println!("serving {} at {own}", args.name);
     for line in std::io::stdin().lines() {
-        obey(&running, &memories, &line?)?;
+        obey(running, &memories, &line?)?;
     }
     Ok(())
 }
@@ -115,7 +116,6 @@ fn logs(
             let name = TargetName { file_system: name.into(), kind, index: 0 };
             mgs.add(now, &name, Target { nodes: vec![vec![nid]] })?;
         }
-        mgs.publish("params", Log::new(now));
         let instance = fulmar_testbed::targets::INSTANCE;
         let start = Start { kind: TargetKind::Ost, index: 0, instance, nids: vec![own] };
         mgs.table(name).started(start);

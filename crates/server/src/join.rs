@@ -1,0 +1,241 @@
+//! How an OST joins its file system. Spec: ptlrpc-ldlm-mgs §33, §34.3.
+//!
+//! ```text
+//! connect to the MGS ─► register ─► find MDT0000 in the configuration ─► connect to it
+//!                                    ─► get sequences for objects ─► report the start ─► stay connected
+//! ```
+//!
+//! It begins again where something is missing yet. Clients are served meanwhile.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use std::{fmt, io};
+
+use fulmar_base::Errno;
+use fulmar_client::{Error, Session, SessionOptions};
+use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::format::{
+    SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_INFO, TARGET_NIDS, TARGET_REG,
+};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNids};
+use fulmar_lustre_wire::seq::SeqOp;
+use fulmar_lustre_wire::{Text, Uuid, portal};
+use fulmar_net::Node;
+use fulmar_ost::Ost;
+use fulmar_rpc::RELEASE;
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::Request;
+use fulmar_store::{Space, Store, StoreError};
+use tracing::{info, warn};
+
+use crate::storage::OstLabel;
+
+/// Whether the target has registered.
+const JOINED: Space = Space::new(0xd0);
+const REGISTERED: &[u8] = b"registered";
+/// How long servers are waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// When something that is missing is looked for again.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The room for the reply to a registration.
+const REPLY: usize = 8192;
+
+/// The thread of an OST. Dropping it ends the connections.
+pub(crate) struct Joining {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An OST that joins its file system.
+pub(crate) struct Joiner {
+    pub(crate) node: Node,
+    /// The NIDs of the node.
+    pub(crate) nids: Vec<Nid>,
+    pub(crate) port: u16,
+    pub(crate) label: OstLabel,
+    pub(crate) ost: Arc<Ost>,
+    pub(crate) store: Arc<Store>,
+}
+
+/// What is missing.
+enum Missing {
+    Server(Error),
+    Registration(Errno),
+    Mdt,
+    Connection(Errno),
+    Sequences(Errno),
+    Store(StoreError),
+    /// The target stops.
+    Stopped,
+}
+
+impl From<Error> for Missing {
+    fn from(error: Error) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl From<StoreError> for Missing {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(error) => error.fmt(f),
+            Self::Registration(Errno::EADDRINUSE) => f.write_str(
+                "the MGS knows another target of this index; make it with another --index",
+            ),
+            Self::Registration(errno) => write!(f, "the MGS does not register it: {errno}"),
+            Self::Mdt => f.write_str("the file system has no MDT yet"),
+            Self::Connection(errno) => write!(f, "MDT0000 does not answer: {errno}"),
+            Self::Sequences(errno) => write!(f, "MDT0000 gives no sequences: {errno}"),
+            Self::Store(error) => error.fmt(f),
+            Self::Stopped => f.write_str("it stops"),
+        }
+    }
+}
+
+impl Joining {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system has none.
+    pub(crate) fn start(joiner: Joiner) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let run = move || joiner.run(&stopped);
+        let thread = Builder::new().name("join".to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Joiner {
+    fn run(&self, stopped: &mpsc::Receiver<()>) {
+        let name = self.label.name();
+        let mut last = String::new();
+        loop {
+            let missing = match self.join(stopped) {
+                Err(Missing::Stopped) => return,
+                Err(missing) => missing.to_string(),
+                Ok(()) => continue,
+            };
+            if missing != last {
+                warn!("{name} has not joined its file system: {missing}. It goes on trying");
+                last = missing;
+            }
+            if wait(stopped, PAUSE).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Joins, and stays connected until it stops or is to join again.
+    fn join(&self, stopped: &mpsc::Receiver<()>) -> Result<(), Missing> {
+        let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
+        let mut session = Session::on(&self.node, &self.nids, options)?;
+        let mgs = session.connect_mgs(&self.label.address)?;
+        if self.store.get(JOINED, REGISTERED)?.is_none() {
+            self.register(&session, mgs, TargetFlags::VIRGIN | TargetFlags::UPDATE)?;
+            let mut transaction = self.store.begin();
+            transaction.put(JOINED, REGISTERED, *b"");
+            transaction.apply()?;
+            self.store.commit()?;
+        } else {
+            self.register(&session, mgs, TargetFlags::NONE)?;
+        }
+        let file_system = session.file_system(mgs, &self.label.address)?;
+        let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(Missing::Mdt)?;
+        session.renew(PATIENCE);
+        let mdt = session.connect_as(self.uuid(), mdt).map_err(Missing::Connection)?;
+        self.get_sequences(&session, mdt)?;
+        self.report_start(&session, mgs)?;
+        info!("{} has joined its file system", self.label.name());
+        loop {
+            wait(stopped, PAUSE)?;
+            session.renew(PATIENCE);
+            self.get_sequences(&session, mdt)?;
+        }
+    }
+
+    /// The UUID of the connection to MDT0000.
+    fn uuid(&self) -> Uuid {
+        let name = self.label.name();
+        let text = format!("{}-MDT0000-lwp-{}_UUID", name.file_system, name.suffix());
+        Uuid::new(&text).expect("it has at most 33 characters")
+    }
+
+    fn get_sequences(&self, session: &Session, mdt: ImportId) -> Result<(), Missing> {
+        let Some(wanted) = self.ost.wanted_sequences()? else { return Ok(()) };
+        let message = Message::request(&SEQ_QUERY)
+            .with(&SEQ_OP, &SeqOp::ALLOC_SUPER)
+            .with(&SEQ_RANGE, &wanted);
+        let request = Request::new(message, 1024).at(portal::SEQ_CONTROLLER);
+        let reply = session.call(mdt, request).map_err(Missing::Sequences)?;
+        let range = reply.require(&SEQ_RANGE).map_err(|_| Missing::Sequences(Errno::EPROTO))?;
+        self.ost.take_sequences(range)?;
+        self.store.commit()?;
+        Ok(())
+    }
+
+    fn register(
+        &self,
+        session: &Session,
+        mgs: ImportId,
+        flags: TargetFlags,
+    ) -> Result<(), Missing> {
+        let request = self.registration(flags | TargetFlags::OPC_REG, 0);
+        session.call(mgs, request).map_err(Missing::Registration)?;
+        Ok(())
+    }
+
+    /// Reports the start, so that clients of the last start connect at once.
+    fn report_start(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
+        let request = self.registration(TargetFlags::OPC_READY, self.ost.instance());
+        session.call(mgs, request).map_err(Missing::Registration)?;
+        Ok(())
+    }
+
+    fn registration(&self, flags: TargetFlags, instance: u32) -> Request {
+        let name = self.label.name();
+        let mut nids = [0; 32];
+        let small = self.nids.iter().filter_map(|nid| nid.to_small());
+        nids.iter_mut().zip(small).for_each(|(place, nid)| *place = nid);
+        let info = TargetInfo {
+            version: RELEASE.0,
+            index: name.index.into(),
+            flags: flags | TargetFlags::OST | TargetFlags::LARGE_NID,
+            nid_count: self.nids.len() as u32,
+            instance,
+            file_system: Text::new(&name.file_system).expect("it has at most 8 characters"),
+            name: Text::new(&name.to_string()).expect("it has at most 16 characters"),
+            nids,
+            ..TargetInfo::default()
+        };
+        let texts = self.nids.iter().filter_map(|nid| Text::new(&nid.to_string())).collect();
+        let list = TargetNids { count: info.nid_count, nids: texts, ..TargetNids::default() };
+        let message = Message::request(&TARGET_REG);
+        Request::new(message.with(&TARGET_INFO, &info).with(&TARGET_NIDS, &list), REPLY)
+    }
+}
+
+/// Waits for a time.
+fn wait(stopped: &mpsc::Receiver<()>, time: Duration) -> Result<(), Missing> {
+    match stopped.recv_timeout(time) {
+        Err(RecvTimeoutError::Timeout) => Ok(()),
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => Err(Missing::Stopped),
+    }
+}
