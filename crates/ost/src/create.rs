@@ -75,6 +75,8 @@ impl Ost {
         let _lock = self.lock(ObjectId(seq, 0));
         let committed = self.commit(call, |change| {
             let last = change.last(seq)?;
+            // Without a number one more is wanted.
+            let id = if id == 0 && !cleans { last + 1 } else { id };
             let behind = last.saturating_sub(id);
             let end = match () {
                 // The MDT is told that it is wrong.
@@ -90,17 +92,15 @@ impl Ost {
                     }
                 }
                 () => {
-                    let wanted = if id == 0 && !cleans { last + 1 } else { id };
                     // A new OST in the place of an old one creates only the last ones.
-                    let missing = wanted - last;
-                    let first = if missing > 5 * AHEAD_MAX { wanted - AHEAD_MAX } else { last };
-                    if wanted > last && is_full {
+                    let first = if id - last > 5 * AHEAD_MAX { id - AHEAD_MAX } else { last };
+                    if id > last && is_full {
                         return Err(Failure::Failed(Errno::ENOSPC, Box::new(body)));
                     }
-                    if wanted > last {
-                        change.create(seq, first + 1, wanted);
+                    if id > last {
+                        change.create(seq, first + 1, id);
                     }
-                    wanted
+                    id
                 }
             };
             Ok(reply(end))

@@ -221,7 +221,10 @@ impl Grants {
 
     /// Pays the ranges of a write with the grant of its client, and with what is left.
     fn pay(&mut self, export: Handle, asked: &Obdo, ranges: &[Niobuf], left: &mut u64) -> Payment {
-        let Some(account) = self.accounts.get_mut(&export) else { return Payment::default() };
+        let Some(account) = self.accounts.get_mut(&export) else {
+            // The client is gone.
+            return Payment { paid: vec![false; ranges.len()], ..Payment::default() };
+        };
         let (mut granted, mut more) = (0, 0);
         let mut covers_all = false;
         let used = asked.data_version;

@@ -2,6 +2,8 @@
 // The memory of a transfer moves its bytes to and from files itself.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod crash;
+mod grants;
 mod operations;
 mod recorded;
 mod rig;

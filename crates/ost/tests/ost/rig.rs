@@ -153,6 +153,12 @@ impl Rig {
         Self { ost, store, xid: 0x6b00_5767_0000_0000 }
     }
 
+    /// Starts again on the same data. Clients are to connect again.
+    pub(crate) fn restart(&mut self, store: Arc<Store>, settings: Settings) {
+        self.ost = Ost::start(store.clone(), settings).unwrap();
+        self.store = store;
+    }
+
     pub(crate) fn next_xid(&mut self) -> u64 {
         self.xid += 128;
         self.xid
