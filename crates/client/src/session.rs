@@ -229,7 +229,7 @@ impl Session {
     /// Sends a request, and waits for the reply.
     ///
     /// # Errors
-    /// As [`Session::reply`].
+    /// Why there is no reply, or the status of the reply if that is an error.
     pub fn call(&self, import: ImportId, request: Request) -> Reply {
         let request = self.request(import, request)?;
         self.reply(import, request)

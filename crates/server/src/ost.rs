@@ -1,5 +1,5 @@
 //! An OST as a target: which locks its requests need, and how their data move.
-//! Spec: mdt-ost §16, §17.
+//! Spec: mdt-ost §16.1 to §16.11, §17.1 to §17.8.
 
 use std::sync::Arc;
 

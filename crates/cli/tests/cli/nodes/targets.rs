@@ -7,10 +7,7 @@ fn a_management_service_is_made_served_and_examined() {
     let lab = Lab::new("targets");
     let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
     let (status, out, err) = run("mkfs --mgs mgs");
-    assert_eq!(
-        (status, out.as_str(), err.as_str()),
-        (0, "mgs: the storage of an MGS is made\n", "")
-    );
+    assert_eq!((status, out.as_str(), err.as_str()), (0, "mgs: made MGS\n", ""));
     let (status, _, err) = run("mkfs --mgs mgs");
     assert_eq!(status, 1);
     assert!(err.contains("a store is there. Choose an empty directory"), "{err}");
@@ -26,7 +23,7 @@ fn a_management_service_is_made_served_and_examined() {
     assert!(err.contains("has no file system \"lv\""), "{err}");
     assert_eq!(node.terminate().0, Some(0));
     let (status, out, _) = run("fsck mgs");
-    assert_eq!((status, out.as_str()), (0, "mgs: mgs, 0 keys, 0 objects of 0 B\nno damage\n"));
+    assert_eq!((status, out.as_str()), (0, "mgs: MGS, 0 keys, 0 objects of 0 B\nno damage\n"));
 }
 
 #[test]
@@ -50,8 +47,17 @@ fn a_directory_that_is_no_target_is_explained() {
         assert_eq!(status, 0);
     }
     let err = refused(&["one", "two"]);
-    assert!(err.contains("two is that of a second mgs: a node has one"), "{err}");
-    let (status, _, err) = ran(fulmar(&lab.path("")).args(["mkfs", "one"]));
-    assert_eq!(status, 2);
-    assert!(err.contains("--mgs"), "{err}");
+    assert!(err.contains("two is that of a second MGS: a node has one"), "{err}");
+    for (words, part) in [
+        ("mkfs one", "--mgs"),
+        ("mkfs --ost --fsname lv --index 1 one", "--mgsnode"),
+        ("mkfs --ost --fsname toolongname --index 1 --mgsnode 10.0.0.1@tcp one", "toolongname"),
+        ("mkfs --ost --fsname lv --index 65520 --mgsnode 10.0.0.1@tcp one", "65520"),
+        ("mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.300@tcp one", "is not a NID"),
+        ("mkfs --mgs --index 1 one", "--index"),
+    ] {
+        let (status, _, err) = ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+        assert_eq!(status, 2, "{words}: {err}");
+        assert!(err.contains(part), "{words}: {err}");
+    }
 }
