@@ -20,6 +20,7 @@ mod ids;
 mod info;
 mod ost;
 mod records;
+mod sequences;
 mod space;
 mod stats;
 mod times;
