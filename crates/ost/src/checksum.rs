@@ -139,7 +139,7 @@ impl Guard {
                     data = rest;
                 }
                 let (words, rest) = data.as_chunks::<2>();
-                *sum += words.iter().map(|&[high, low]| word(high, low)).sum::<u64>();
+                *sum += sum_of(words.as_flattened());
                 *first = rest.first().copied();
             }
             Self::Crc(digest) => digest.update(data),
@@ -164,6 +164,30 @@ impl Guard {
         };
         [(guard >> 8) as u8, guard as u8]
     }
+}
+
+/// Returns the sum of the words of an even number of bytes.
+fn sum_of(data: &[u8]) -> u64 {
+    const LANES: usize = 32;
+    /// So many bytes cannot overflow a lane: each adds at most 255.
+    const PART: usize = 256 * LANES;
+    let mut sum = 0;
+    for part in data.chunks(PART) {
+        // The compiler adds all lanes at once.
+        let (rows, rest) = part.as_chunks::<LANES>();
+        let mut lanes = [0u16; LANES];
+        for row in rows {
+            for (lane, byte) in lanes.iter_mut().zip(row) {
+                *lane = lane.wrapping_add(u16::from(*byte));
+            }
+        }
+        let (lanes, _) = lanes.as_chunks::<2>();
+        sum += lanes.iter().map(|&[high, _]| u64::from(high) << 8).sum::<u64>();
+        sum += lanes.iter().map(|&[_, low]| u64::from(low)).sum::<u64>();
+        let (words, _) = rest.as_chunks::<2>();
+        sum += words.iter().map(|&[high, low]| word(high, low)).sum::<u64>();
+    }
+    sum
 }
 
 fn word(high: u8, low: u8) -> u64 {
@@ -208,6 +232,15 @@ mod tests {
             assert_ne!(two.finish(), of(kind, 0, &data));
         }
         assert!(Checksum::new(ChecksumKind::NONE, []).is_none());
+    }
+
+    #[test]
+    fn large_sums_do_not_overflow() {
+        let data = vec![0xff; 65_536 + 6];
+        assert_eq!(sum_of(&data), 0xffff * (32_768 + 3));
+        let rising: Vec<u8> = (0..40_000u32).map(|n| (n * 7 % 256) as u8).collect();
+        let (words, _) = rising.as_chunks::<2>();
+        assert_eq!(sum_of(&rising), words.iter().map(|&[high, low]| word(high, low)).sum::<u64>());
     }
 
     #[test]

@@ -31,6 +31,7 @@ impl Ost {
         Opcode::OST_LADVISE,
         Opcode::OST_FALLOCATE,
         Opcode::OST_SEEK,
+        Opcode::SEQ_QUERY,
     ];
 
     /// Executes a request whose data, if it has any, are in its message. For other reads and writes
@@ -70,6 +71,7 @@ impl Ost {
             Opcode::OST_LADVISE => self.advise(call),
             Opcode::OST_FALLOCATE => self.fallocate(call),
             Opcode::OST_SEEK => self.seek(call),
+            Opcode::SEQ_QUERY => self.allocate_sequence(call),
             _ => Err(Errno::EOPNOTSUPP.into()),
         };
         self.finish(call, result)

@@ -4,7 +4,7 @@
 //! 10 seq u64 id u64   → attributes; nothing while the object is created but unused
 //! 11 seq u64          → the last object that was created
 //! 12 kind u8 id u32   → bytes and objects of a user, a group or a project
-//! 13 "range", "next"  → the sequences of this OST, and the first that no MDT has
+//! 13 "free"           → sequences that no MDT has
 //! ```
 
 use fulmar_lustre_wire::Fid;
@@ -16,11 +16,10 @@ use fulmar_wire::{Field, Order, Reader, Writer, wire_struct};
 pub(crate) const OBJECTS: Space = Space::new(0x10);
 /// The last object by sequence.
 pub(crate) const LAST: Space = Space::new(0x11);
+/// Sequences for MDTs.
+pub(crate) const SEQUENCES: Space = Space::new(0x13);
 /// What is used by whom.
 pub(crate) const USAGE: Space = Space::new(0x12);
-
-/// Sequences for the objects of MDTs.
-pub(crate) const SEQUENCES: Space = Space::new(0x13);
 
 wire_struct! {
     /// What an OST keeps of an object beside its data and its size.

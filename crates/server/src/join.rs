@@ -21,7 +21,7 @@ use fulmar_lustre_wire::format::{
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNids};
-use fulmar_lustre_wire::seq::SeqOp;
+use fulmar_lustre_wire::seq::{SeqKind, SeqOp, SeqRange};
 use fulmar_lustre_wire::{Text, Uuid, portal};
 use fulmar_net::Node;
 use fulmar_ost::Ost;
@@ -179,14 +179,18 @@ impl Joiner {
     }
 
     fn get_sequences(&self, session: &Session, mdt: ImportId) -> Result<(), Missing> {
-        let Some(wanted) = self.ost.wanted_sequences()? else { return Ok(()) };
+        if !self.ost.needs_sequences()? {
+            return Ok(());
+        }
+        let index = self.label.index.into();
+        let wanted = SeqRange { index, kind: SeqKind::OST, ..SeqRange::default() };
         let message = Message::request(&SEQ_QUERY)
             .with(&SEQ_OP, &SeqOp::ALLOC_SUPER)
             .with(&SEQ_RANGE, &wanted);
         let request = Request::new(message, 1024).at(portal::SEQ_CONTROLLER);
         let reply = session.call(mdt, request).map_err(Missing::Sequences)?;
         let range = reply.require(&SEQ_RANGE).map_err(|_| Missing::Sequences(Errno::EPROTO))?;
-        self.ost.take_sequences(range)?;
+        self.ost.add_sequences(range)?;
         self.store.commit()?;
         Ok(())
     }

@@ -52,7 +52,6 @@ impl<M: Memory> OstTarget<M> {
     ) -> Result<Answer, Errno> {
         match request.message.body.opcode {
             Opcode::LDLM_ENQUEUE => enqueue(context, &request).await,
-            Opcode::SEQ_QUERY => self.give_sequence(context, request).await,
             Opcode::OST_READ | Opcode::OST_WRITE => self.transfer(context, request).await,
             _ => {
                 let lock = lock_of(&request);
@@ -88,17 +87,6 @@ impl<M: Memory> OstTarget<M> {
         if let Some(number) = durable {
             context.durable(&self.store, number).await?;
         }
-        Ok(Answer::Reply(reply))
-    }
-
-    async fn give_sequence(
-        self: Arc<Self>,
-        context: Context,
-        request: Arc<Request>,
-    ) -> Result<Answer, Errno> {
-        let ost = self.ost.clone();
-        let (reply, number) = context.run(move || ost.give_sequence(&request.message)).await??;
-        context.durable(&self.store, number).await?;
         Ok(Answer::Reply(reply))
     }
 

@@ -203,7 +203,7 @@ impl Opened {
                 kind: TargetKind::Ost,
                 name: uuid(&name),
                 uuid: uuid(&format!("{name}_UUID")),
-                operations: with_locks(&[Ost::OPERATIONS, &[Opcode::SEQ_QUERY]].concat()),
+                operations: with_locks(Ost::OPERATIONS),
             },
         })
     }

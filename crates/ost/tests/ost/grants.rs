@@ -11,7 +11,7 @@ use fulmar_lustre_wire::format::{
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::ost::{FlagWord, Niobuf, NiobufFlags, Obdo, ObdoFlags};
-use fulmar_lustre_wire::{Handle, Key, Status};
+use fulmar_lustre_wire::{Handle, Key, Status, Uuid};
 use fulmar_ost::{Call, Settings, Transfer};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Source, Store};
 
@@ -123,6 +123,23 @@ fn what_a_client_repeats_is_not_paid_twice() {
     let answer = rig.write_call(&call, &[7; 4096]).unwrap();
     assert!(!answer.reply.require(&OST_BODY).unwrap().valid.has(Valid::FLGRANT));
     assert_eq!(rig.ost.granted().granted, CHUNK - 4096);
+}
+
+#[test]
+fn a_client_keeps_its_grant_over_a_restart() {
+    let mut rig = Rig::with_objects(1);
+    rig.store.commit().unwrap();
+    rig.restart(rig.store.clone(), Settings::default());
+    assert_eq!(rig.ost.known_clients().len(), 2);
+    rig.ost.restore(Handle(12), Uuid::new("client").unwrap()).unwrap();
+    let held = 20 * MIB;
+    let again = rig.connect(12, "client", ConnectData { grant: held as u32, ..asked() }).unwrap();
+    assert_eq!((u64::from(again.grant), again.instance), (held, 2));
+    rig.ost.recovered().unwrap();
+    // What it has cached is not taken as lost.
+    let says = Says { has: held - 4096, dirty: 4096, used: 4096, ..Says::default() };
+    write(&mut rig, 12, &body(1, says), &[range(0, 4096, CACHED)]).unwrap();
+    assert_eq!(rig.ost.granted().granted, held - 4096);
 }
 
 #[test]

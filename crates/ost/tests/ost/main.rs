@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod crash;
+mod damaged;
 mod grants;
 mod operations;
 mod recorded;
 mod rig;
+mod threads;

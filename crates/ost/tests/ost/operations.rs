@@ -427,3 +427,40 @@ fn clients_and_jobs_are_counted() {
     assert_eq!(rig.ost.brw_stats().pages.writes[1], 1);
     assert!(rig.ost.job_stats().is_empty());
 }
+
+#[test]
+fn a_sequence_is_given_once_also_over_a_crash() {
+    use std::sync::Arc;
+
+    use fulmar_lustre_wire::format::{SEQ_OP, SEQ_QUERY, SEQ_RANGE};
+    use fulmar_lustre_wire::seq::{SeqKind, SeqOp, SeqRange};
+    use fulmar_ost::Settings;
+    use fulmar_store::{Policy, SimulatedDisk, Store};
+
+    let disk = SimulatedDisk::new(5);
+    let policy = Policy { reserve: 0, cache: 1 << 20, ..Policy::default() };
+    let store = Arc::new(Store::create(&disk, b"OST", policy).unwrap());
+    let mut rig = Rig::on(store, Settings::default());
+    rig.connect(1, "mdt", asked_by_mdt()).unwrap();
+    let ask = |rig: &mut Rig, op| {
+        let range = SeqRange { kind: SeqKind::OST, ..SeqRange::default() };
+        let request = Message::request(&SEQ_QUERY).with(&SEQ_OP, &op).with(&SEQ_RANGE, &range);
+        let answer = rig.send(1, &request)?;
+        // The reply waits until nobody else can get the sequence.
+        assert_eq!(answer.durable, Some(rig.store.applied()));
+        rig.store.commit().unwrap();
+        Ok(answer.reply.require(&SEQ_RANGE).unwrap().start)
+    };
+    assert_eq!(ask(&mut rig, SeqOp::ALLOC_META), Err(Errno::EINPROGRESS));
+    let range = SeqRange { start: 70, end: 72, index: 0, kind: SeqKind::OST };
+    assert!(rig.ost.add_sequences(range).unwrap());
+    assert!(!rig.ost.add_sequences(range).unwrap());
+    assert_eq!(ask(&mut rig, SeqOp::ALLOC_META), Ok(70));
+    disk.crash();
+    rig.restart(Arc::new(Store::open(&disk, policy).unwrap()), Settings::default());
+    rig.connect(1, "mdt", asked_by_mdt()).unwrap();
+    assert_eq!(ask(&mut rig, SeqOp::ALLOC_META), Ok(71));
+    assert_eq!(ask(&mut rig, SeqOp::ALLOC_META), Err(Errno::EINPROGRESS));
+    assert!(rig.ost.needs_sequences().unwrap());
+    assert_eq!(ask(&mut rig, SeqOp::ALLOC_SUPER), Err(Errno::EINVAL));
+}

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{
-    CONNECT_DATA, LAST_FID, OST_BODY, OST_CREATE, RESULTS, STATFS, TARGET_UUID,
+    CONNECT_DATA, LAST_FID, OST_BODY, OST_CREATE, RESULTS, SEQ_RANGE, STATFS, TARGET_UUID,
 };
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, ObdoFlags, OstId};
+use fulmar_lustre_wire::seq::{SeqKind, SeqRange};
 use fulmar_lustre_wire::{Fid, Handle, Opcode};
 use fulmar_ost::{Answer, Call, Ost, Settings};
 use fulmar_store::{Policy, Store};
@@ -192,6 +193,10 @@ fn a_kernel_mdt_takes_a_new_ost_into_use() {
         let settings = Settings { index: 2, ..Settings::default() };
         let store = Arc::new(Store::memory(b"OST", Policy::default()));
         let rig = Rig::on(store, settings);
+        assert!(rig.ost.needs_sequences().unwrap());
+        // What MDT0000 has given to the recorded one.
+        let (start, end, kind) = (0x2_c000_0400, 0x3_0000_0400, SeqKind::OST);
+        assert!(rig.ost.add_sequences(SeqRange { start, end, index: 2, kind }).unwrap());
         let mut seen = vec![];
         let is_ours = |rpc: &&Rpc<'_>| {
             rpc.server.to_string() == "10.99.0.3@tcp" && {
@@ -218,6 +223,9 @@ fn a_kernel_mdt_takes_a_new_ost_into_use() {
             assert_eq!(shape(mine), shape(recorded), "{opcode:?}");
             match opcode {
                 Opcode::OST_CONNECT => check_connect(mine, recorded),
+                Opcode::SEQ_QUERY => {
+                    assert_eq!(mine.require(&SEQ_RANGE), recorded.require(&SEQ_RANGE));
+                }
                 Opcode::OST_GET_INFO => {
                     assert_eq!(mine.require(&LAST_FID), recorded.require(&LAST_FID));
                 }
@@ -242,6 +250,7 @@ fn a_kernel_mdt_takes_a_new_ost_into_use() {
             (Opcode::OST_PUNCH, 1),
             (Opcode::OST_WRITE, 1),
             (Opcode::OST_DESTROY, 1),
+            (Opcode::SEQ_QUERY, 1),
         ];
         assert_eq!(counts.map(|(opcode, _)| count(opcode)), counts.map(|(_, count)| count));
     });
