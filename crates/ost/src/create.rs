@@ -8,11 +8,12 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::{Obdo, ObdoFlags, OstId};
 use fulmar_store::{ObjectId, StoreError};
+use fulmar_target::usage::{Charge, Used};
 
 use crate::Ost;
 use crate::ids;
 use crate::ost::{Answer, Call, Change, Failure, reply_with};
-use crate::records::{LAST, OBJECTS, decode, encode, object_key, object_of};
+use crate::records::{Attributes, LAST, OBJECTS, decode, encode, object_key, object_of};
 
 /// The most objects that an MDT has in advance. Spec: mdt-ost §16.4.
 #[doc(alias = "OST_MAX_PRECREATE")]
@@ -34,7 +35,9 @@ impl Change<'_> {
         for id in first..=last {
             self.transaction.put(OBJECTS, &object_key(ObjectId(seq, id)), *b"");
         }
-        self.deltas.create(last + 1 - first);
+        let unused = Attributes::unused().charge();
+        let used = Used { objects: last + 1 - first, ..unused.used };
+        self.deltas.add(&Charge { used, ..unused });
         self.transaction.put(LAST, &encode(&seq), encode(&last));
     }
 }

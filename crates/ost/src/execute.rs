@@ -6,12 +6,12 @@ use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::QuotaKind;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_target::usage::Used;
 
 use crate::Ost;
 use crate::grants::Total;
 use crate::ost::{Answer, Call, Failure, errno_of};
 use crate::stats::{BrwStats, Counters};
-use crate::usage::Used;
 
 impl Ost {
     /// The requests that it executes, without those about connections and locks.

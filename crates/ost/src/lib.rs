@@ -24,11 +24,10 @@ mod sequences;
 mod space;
 mod stats;
 mod times;
-mod usage;
 
 pub use brw::{Reading, Room, Transfer};
 pub use checksum::Checksum;
+pub use fulmar_target::usage::Used;
 pub use grants::Total;
 pub use ost::{Answer, Call, Ost, Settings};
 pub use stats::{BrwStats, Counter, Counters, Sizes};
-pub use usage::Used;

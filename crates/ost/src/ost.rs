@@ -14,13 +14,13 @@ use fulmar_store::{ObjectId, Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
 use fulmar_target::replies::{self, Asked};
 use fulmar_target::transactions::{Numbering, Transactions};
+use fulmar_target::usage::{Deltas, Usage};
 
 use crate::grants::{Grants, Share};
 use crate::ids;
-use crate::records::{Attributes, OBJECTS, encode, object_key};
+use crate::records::{Attributes, OBJECTS, USAGE, encode, object_key};
 use crate::stats::Stats;
 use crate::times::Times;
-use crate::usage::{Deltas, Usage};
 
 /// How many locks the objects share. Two objects of the same lock wait for each other without need.
 const LOCKS: usize = 1024;
@@ -163,7 +163,8 @@ impl Change<'_> {
 
     /// Sets the attributes of an object.
     pub(crate) fn set(&mut self, object: ObjectId, before: Option<&Attributes>, after: Attributes) {
-        self.deltas.change(before, Some(&after));
+        before.iter().for_each(|before| self.deltas.subtract(&before.charge()));
+        self.deltas.add(&after.charge());
         let numbering = self.numbering;
         self.transaction.put_numbered(OBJECTS, &object_key(object), move |number| {
             encode(&Attributes { version: numbering.transno(number), ..after })
@@ -172,7 +173,7 @@ impl Change<'_> {
 
     /// Removes an object.
     pub(crate) fn remove(&mut self, object: ObjectId, before: &Attributes) {
-        self.deltas.change(Some(before), None);
+        self.deltas.subtract(&before.charge());
         self.transaction.delete(OBJECTS, &object_key(object));
         self.transaction.remove(object);
         self.transaction.release_space();
@@ -187,7 +188,7 @@ impl Ost {
     pub fn start(store: Arc<Store>, settings: Settings) -> Result<Self, StoreError> {
         let known = clients::known(&store)?;
         let transactions = Transactions::start(&store, !known.is_empty())?;
-        let usage = Usage::load(&store)?;
+        let usage = Usage::load(&store, USAGE)?;
         Ok(Self {
             store,
             settings,

@@ -10,6 +10,7 @@
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ost::OstLayout;
 use fulmar_store::{ObjectId, Space, StoreError};
+use fulmar_target::usage::{Charge, Used};
 use fulmar_wire::{Field, Order, Reader, Writer, wire_struct};
 
 /// Attributes by object.
@@ -60,6 +61,12 @@ impl Attributes {
     /// Reads a record.
     pub(crate) fn decode(value: &[u8]) -> Result<Self, StoreError> {
         if value.is_empty() { Ok(Self::unused()) } else { decode(value, "attributes") }
+    }
+
+    /// Returns what its owner is charged.
+    pub(crate) fn charge(&self) -> Charge {
+        let Self { uid, gid, projid, charged, .. } = *self;
+        Charge { uid, gid, projid, used: Used { bytes: charged, objects: 1 } }
     }
 
     /// Returns the blocks of 512 bytes that it occupies.

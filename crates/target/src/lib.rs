@@ -5,3 +5,4 @@ pub mod clients;
 mod records;
 pub mod replies;
 pub mod transactions;
+pub mod usage;

@@ -17,7 +17,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["socklnd", "lnet", "trace"],
     &["selftest", "rpc", "ldlm"],
     &["target"],
-    &["mgs", "ost"],
+    &["mgs", "ost", "mdt"],
     &["node"],
     &["net", "sim", "link"],
     &["study", "client"],

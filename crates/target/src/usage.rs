@@ -9,10 +9,10 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_lustre_wire::quota::QuotaKind;
-use fulmar_store::{Store, StoreError, Transaction};
+use fulmar_store::{Space, Store, StoreError, Transaction};
 use fulmar_wire::wire_struct;
 
-use crate::records::{Attributes, USAGE, decode, encode};
+use crate::records::{decode, encode};
 
 /// How many are read at once.
 const PAGE: usize = 1024;
@@ -23,7 +23,7 @@ wire_struct! {
     pub struct Used {
         /// Bytes on the medium, in blocks of 4 KiB.
         pub bytes: u64,
-        /// Objects.
+        /// Objects of an OST, files of an MDT.
         pub objects: u64,
     }
 }
@@ -36,40 +36,59 @@ wire_struct! {
     }
 }
 
+/// What somebody uses by something that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The project.
+    pub projid: u32,
+    /// What it takes.
+    pub used: Used,
+}
+
 /// The sums.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Usage(Arc<Mutex<BTreeMap<Owner, Used>>>);
+#[derive(Clone, Debug)]
+pub struct Usage {
+    space: Space,
+    sums: Arc<Mutex<BTreeMap<Owner, Used>>>,
+}
 
 /// What a transaction adds to the sums.
 #[derive(Debug, Default)]
-pub(crate) struct Deltas(BTreeMap<Owner, (i64, i64)>);
+pub struct Deltas(BTreeMap<Owner, (i64, i64)>);
 
 impl Usage {
-    /// Reads the sums.
-    pub(crate) fn load(store: &Store) -> Result<Self, StoreError> {
+    /// Reads the sums that are kept in a space of keys.
+    ///
+    /// # Errors
+    /// If the store has ended or cannot be read.
+    pub fn load(store: &Store, space: Space) -> Result<Self, StoreError> {
         let mut sums = BTreeMap::new();
         let mut from: Bound<Vec<u8>> = Bound::Unbounded;
         loop {
             let key = from.as_ref().map(|key| &key[..]);
-            let page = store.scan(USAGE, key, Bound::Unbounded, PAGE)?;
+            let page = store.scan(space, key, Bound::Unbounded, PAGE)?;
             for (key, value) in &page {
                 sums.insert(decode(key, "an owner")?, decode(value, "the use of an owner")?);
             }
             match page.into_iter().next_back() {
                 Some((last, _)) => from = Bound::Excluded(last),
-                None => return Ok(Self(Arc::new(Mutex::new(sums)))),
+                None => return Ok(Self { space, sums: Arc::new(Mutex::new(sums)) }),
             }
         }
     }
 
     /// Returns what somebody uses.
-    pub(crate) fn of(&self, kind: QuotaKind, id: u32) -> Used {
+    pub fn of(&self, kind: QuotaKind, id: u32) -> Used {
         let kind = kind.0 as u8;
         self.sums().get(&Owner { kind, id }).copied().unwrap_or_default()
     }
 
     /// Returns the objects of all users.
-    pub(crate) fn objects(&self) -> u64 {
+    pub fn objects(&self) -> u64 {
         let user = QuotaKind::USER.0 as u8;
         self.sums()
             .iter()
@@ -78,24 +97,29 @@ impl Usage {
             .sum()
     }
 
-    /// Compares the sums with those of all objects, by kind and id.
-    pub(crate) fn check(&self, found: &BTreeMap<(u32, u32), (u64, u64)>) -> Result<(), String> {
+    /// Compares the sums with those of all that exists.
+    ///
+    /// # Errors
+    /// What does not match.
+    pub fn check(&self, found: &Deltas) -> Result<(), String> {
         let sums = self.sums();
         let noted = sums.iter().filter(|(_, used)| **used != Used::default());
-        let noted = noted
-            .map(|(owner, used)| ((u32::from(owner.kind), owner.id), (used.bytes, used.objects)));
-        let noted: BTreeMap<_, _> = noted.collect();
-        if noted == *found { Ok(()) } else { Err(format!("{noted:?} is noted, {found:?} is used")) }
+        let noted: BTreeMap<_, _> =
+            noted.map(|(owner, used)| (*owner, (used.bytes as i64, used.objects as i64))).collect();
+        if noted == found.0 {
+            return Ok(());
+        }
+        Err(format!("{noted:?} is noted, {:?} is used", found.0))
     }
 
     /// Adds the deltas to a transaction.
-    pub(crate) fn record(&self, transaction: &mut Transaction<'_>, deltas: &Deltas) {
+    pub fn record(&self, transaction: &mut Transaction<'_>, deltas: &Deltas) {
         for (&owner, &(bytes, objects)) in &deltas.0 {
             if (bytes, objects) == (0, 0) {
                 continue;
             }
             let sums = self.clone();
-            transaction.put_numbered(USAGE, &encode(&owner), move |_| {
+            transaction.put_numbered(self.space, &encode(&owner), move |_| {
                 let mut sums = sums.sums();
                 let used = sums.entry(owner).or_default();
                 used.bytes = used.bytes.saturating_add_signed(bytes);
@@ -106,27 +130,25 @@ impl Usage {
     }
 
     fn sums(&self) -> MutexGuard<'_, BTreeMap<Owner, Used>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Deltas {
-    /// Adds the difference between an object before and after. `None`: it does not exist.
-    pub(crate) fn change(&mut self, before: Option<&Attributes>, after: Option<&Attributes>) {
-        for (attributes, sign) in [(before, -1), (after, 1)] {
-            let Some(attributes) = attributes else { continue };
-            let bytes = i64::try_from(attributes.charged).unwrap_or(i64::MAX);
-            self.add(attributes, sign * bytes, sign);
-        }
+    /// Adds something that exists now.
+    pub fn add(&mut self, charge: &Charge) {
+        self.change(charge, 1);
     }
 
-    /// Adds unused objects.
-    pub(crate) fn create(&mut self, count: u64) {
-        self.add(&Attributes::unused(), 0, i64::try_from(count).unwrap_or(i64::MAX));
+    /// Removes something that existed before.
+    pub fn subtract(&mut self, charge: &Charge) {
+        self.change(charge, -1);
     }
 
-    fn add(&mut self, attributes: &Attributes, bytes: i64, objects: i64) {
-        let Attributes { uid, gid, projid, .. } = *attributes;
+    fn change(&mut self, charge: &Charge, sign: i64) {
+        let Charge { uid, gid, projid, used } = *charge;
+        let [bytes, objects] =
+            [used.bytes, used.objects].map(|count| i64::try_from(count).unwrap_or(i64::MAX) * sign);
         let owners =
             [(QuotaKind::USER, uid), (QuotaKind::GROUP, gid), (QuotaKind::PROJECT, projid)];
         for (kind, id) in owners {

@@ -1,0 +1,132 @@
+//! A change of the tree, which becomes a transaction.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_store::{StoreError, Transaction};
+use fulmar_target::transactions::Numbering;
+use fulmar_target::usage::{Charge, Deltas, Used};
+
+use crate::Mdt;
+use crate::inode::{Extra, Inode};
+use crate::names::Entry;
+use crate::records::{Failure, INODES, NAMES, ORPHANS, XATTRS, fid_key};
+
+/// A change of the tree. What it reads is as it would leave it.
+pub(crate) struct Change<'a> {
+    pub(crate) mdt: &'a Mdt,
+    pub(crate) transaction: Transaction<'a>,
+    numbering: Numbering,
+    inodes: BTreeMap<Fid, Loaded>,
+}
+
+/// A file that the change has looked at.
+struct Loaded {
+    before: Option<Inode>,
+    /// `None`: it does not exist.
+    now: Option<Inode>,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
+        Self { mdt, transaction: mdt.store.begin(), numbering, inodes: BTreeMap::new() }
+    }
+
+    /// Returns a file, if it exists.
+    pub(crate) fn inode(&mut self, fid: Fid) -> Result<Option<Inode>, StoreError> {
+        if let Some(loaded) = self.inodes.get(&fid) {
+            return Ok(loaded.now.clone());
+        }
+        let value = self.transaction.get(INODES, &fid_key(fid))?;
+        let before = value.map(|value| Inode::decode(&value)).transpose()?;
+        self.inodes.insert(fid, Loaded { before: before.clone(), now: before.clone() });
+        Ok(before)
+    }
+
+    /// Returns a file that must exist.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub(crate) fn existing(&mut self, fid: Fid) -> Result<Inode, Failure> {
+        Ok(self.inode(fid)?.ok_or(Errno::ENOENT)?)
+    }
+
+    /// Sets a file.
+    pub(crate) fn set(&mut self, fid: Fid, inode: Inode) -> Result<(), StoreError> {
+        self.inode(fid)?;
+        self.inodes.entry(fid).and_modify(|loaded| loaded.now = Some(inode));
+        Ok(())
+    }
+
+    /// Removes a file with all that belongs to it, and its objects.
+    pub(crate) fn remove(&mut self, fid: Fid) -> Result<(), StoreError> {
+        let Some(inode) = self.inode(fid)? else { return Ok(()) };
+        if inode.is_regular() {
+            self.mdt.objects.destroy(&mut self.transaction, inode.extra(Extra::Layout));
+        }
+        for key in self.mdt.xattr_keys(fid)? {
+            self.transaction.delete(XATTRS, &key);
+        }
+        self.transaction.delete(ORPHANS, &fid_key(fid));
+        self.transaction.release_space();
+        self.inodes.entry(fid).and_modify(|loaded| loaded.now = None);
+        Ok(())
+    }
+
+    /// Keeps a file without a name for those who have it open.
+    pub(crate) fn keep_orphan(&mut self, fid: Fid) {
+        self.transaction.put(ORPHANS, &fid_key(fid), *b"");
+    }
+
+    /// Returns an entry of a directory.
+    pub(crate) fn entry(
+        &mut self,
+        directory: Fid,
+        name: &[u8],
+    ) -> Result<Option<Entry>, StoreError> {
+        let value = self.transaction.get(NAMES, &self.mdt.names.key(directory, name))?;
+        value.map(|value| Entry::decode(&value)).transpose()
+    }
+
+    /// Sets an entry of a directory.
+    pub(crate) fn set_entry(&mut self, directory: Fid, name: &[u8], entry: Entry) {
+        self.transaction.put(NAMES, &self.mdt.names.key(directory, name), entry.encode());
+    }
+
+    /// Removes an entry of a directory.
+    pub(crate) fn remove_entry(&mut self, directory: Fid, name: &[u8]) {
+        self.transaction.delete(NAMES, &self.mdt.names.key(directory, name));
+    }
+
+    /// Returns the transaction with all that has changed.
+    pub(crate) fn finish(self) -> Transaction<'a> {
+        let Self { mdt, mut transaction, numbering, inodes } = self;
+        let mut deltas = Deltas::default();
+        for (fid, Loaded { before, now }) in inodes {
+            if before == now {
+                continue;
+            }
+            before.iter().for_each(|inode| deltas.subtract(&charge(inode)));
+            now.iter().for_each(|inode| deltas.add(&charge(inode)));
+            match now {
+                Some(mut inode) => {
+                    transaction.put_numbered(INODES, &fid_key(fid), move |number| {
+                        inode.attributes.version = numbering.transno(number);
+                        inode.encode()
+                    });
+                }
+                None => transaction.delete(INODES, &fid_key(fid)),
+            }
+        }
+        mdt.usage.record(&mut transaction, &deltas);
+        transaction
+    }
+}
+
+/// Returns what a file is charged for on the MDT.
+pub(crate) fn charge(inode: &Inode) -> Charge {
+    let attributes = &inode.attributes;
+    let (uid, gid, projid) = (attributes.uid, attributes.gid, attributes.projid);
+    Charge { uid, gid, projid, used: Used { bytes: 0, objects: 1 } }
+}

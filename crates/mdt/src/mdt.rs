@@ -1,0 +1,344 @@
+//! The MDT as a whole: its parts, its clients, and how a change becomes a transaction.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Fid, Handle, Uuid};
+use fulmar_rpc::service::KnownClient;
+use fulmar_store::{Store, StoreError, Transaction};
+use fulmar_target::clients::{self, Client};
+use fulmar_target::replies::{self, Asked};
+use fulmar_target::transactions::{Numbering, Transactions};
+use fulmar_target::usage::Usage;
+
+use crate::access::Caller;
+use crate::change::Change;
+use crate::inode::Inode;
+use crate::names::{Entry, Names};
+use crate::objects::Objects;
+use crate::opens::Opens;
+use crate::records::{Failure, INODES, NAMES, USAGE, fid_key};
+
+/// How many locks the files share. Two files of the same lock wait for each other without need.
+const LOCKS: usize = 1024;
+
+/// What an MDT may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its index in the file system.
+    pub index: u16,
+    /// Two random numbers: the key of hashes that clients must not guess.
+    pub random: [u64; 2],
+    /// Who root of a client is here; `None`: root.
+    pub root_squash: Option<(u32, u32)>,
+    /// How much newer an access must be than the last one, in seconds, to be noted.
+    pub atime_diff: i64,
+    /// How long after its change an inode is left to its changer, in seconds. Spec: mdt-ost §5.6.
+    pub ctime_age_limit: i64,
+    /// How many changes a client may have under way.
+    pub changes_max: u16,
+    /// The largest read of a directory in bytes.
+    pub brw_size: u32,
+    /// The largest extended attribute.
+    pub xattr_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            index: 0,
+            random: [0; 2],
+            root_squash: None,
+            atime_diff: 60,
+            ctime_age_limit: 10,
+            changes_max: 8,
+            brw_size: 4 << 20,
+            xattr_max: 65_536,
+        }
+    }
+}
+
+/// An MDT. Shared by reference between threads: each request is one call.
+pub struct Mdt {
+    pub(crate) store: Arc<Store>,
+    pub(crate) settings: Settings,
+    pub(crate) transactions: Transactions,
+    pub(crate) names: Names,
+    pub(crate) usage: Usage,
+    pub(crate) objects: Arc<dyn Objects>,
+    known: Vec<KnownClient>,
+    exports: Mutex<BTreeMap<Handle, Export>>,
+    opens: Mutex<Opens>,
+    /// The size of the largest layout that a client has seen.
+    layout_max: AtomicU32,
+    /// Whoever changes, opens or closes a file has its lock from reading it on, so that two changes of
+    /// it do not conflict in the store, and a file that is removed is not opened meanwhile.
+    locks: Vec<Mutex<()>>,
+    /// Whoever moves a directory to another one has it.
+    moves: Mutex<()>,
+}
+
+/// A client that is connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Export {
+    pub(crate) uuid: Uuid,
+    /// What is kept of it. Its number is 0 if nothing is.
+    pub(crate) client: Client,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The client's export.
+    pub export: Handle,
+    /// Its XID.
+    pub xid: u64,
+    /// The time in seconds since 1970.
+    pub now: i64,
+    /// The request.
+    pub message: &'a Message<'a>,
+}
+
+/// The locks of some files.
+pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ()>>;
+
+impl Mdt {
+    /// Starts an MDT, and makes its root directory if it has none. Nothing else may use the store.
+    ///
+    /// # Errors
+    /// If the store has ended, is full or cannot be read.
+    pub fn start(
+        store: Arc<Store>,
+        settings: Settings,
+        objects: Arc<dyn Objects>,
+        now: i64,
+    ) -> Result<Self, StoreError> {
+        let known = clients::known(&store)?;
+        let transactions = Transactions::start(&store, !known.is_empty())?;
+        let names = Names::load(&store, settings.random)?;
+        let usage = Usage::load(&store, USAGE)?;
+        let opens = Opens::new(transactions.instance());
+        let mdt = Self {
+            store,
+            settings,
+            transactions,
+            names,
+            usage,
+            objects,
+            known,
+            exports: Mutex::default(),
+            opens: Mutex::new(opens),
+            layout_max: AtomicU32::new(0),
+            locks: std::iter::repeat_with(Mutex::default).take(LOCKS).collect(),
+            moves: Mutex::default(),
+        };
+        mdt.make_root(now)?;
+        if mdt.known.is_empty() {
+            mdt.remove_orphans(now)?;
+        }
+        Ok(mdt)
+    }
+
+    /// Returns how often it was started, which clients know as its instance.
+    pub fn instance(&self) -> u32 {
+        self.transactions.instance()
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns the clients that may recover, for [`Server::recover`](fulmar_rpc::service::Server::recover).
+    pub fn known_clients(&self) -> &[KnownClient] {
+        &self.known
+    }
+
+    /// Takes the export that a known client has after a restart.
+    ///
+    /// # Errors
+    /// If the store has ended or cannot be read.
+    pub fn restore(&self, export: Handle, uuid: Uuid) -> Result<(), StoreError> {
+        if let Some(client) = clients::get(&self.store, uuid)? {
+            self.exports().insert(export, Export { uuid, client });
+        }
+        Ok(())
+    }
+
+    /// Takes the end of the recovery: files that nobody has open any more are removed.
+    ///
+    /// # Errors
+    /// If the store has ended or is full.
+    pub fn recovered(&self, now: i64) -> Result<(), StoreError> {
+        self.transactions.recovered(&self.store)?;
+        self.remove_orphans(now)
+    }
+
+    /// Returns the last transaction on disk as clients know it.
+    pub fn last_committed(&self) -> u64 {
+        self.transactions.last_committed(self.store.committed())
+    }
+
+    /// Takes the end of an export: a disconnect or an eviction. Its files are closed.
+    ///
+    /// # Errors
+    /// If the store has ended. The client is gone in any case.
+    pub fn forget(&self, export: Handle, now: i64) -> Result<(), StoreError> {
+        self.close_all(export, now)?;
+        let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };
+        let is_again = self.exports().values().any(|other| other.uuid == uuid);
+        if client.number == 0 || is_again {
+            return Ok(());
+        }
+        self.repeat(|transaction| clients::remove(&self.store, transaction, uuid))
+    }
+
+    /// Returns a file.
+    ///
+    /// # Errors
+    /// ENOENT if there is none, EIO if the store does not give it.
+    pub fn inode(&self, fid: Fid) -> Result<Inode, Failure> {
+        let value = self.store.get(INODES, &fid_key(fid))?.ok_or(Errno::ENOENT)?;
+        Ok(Inode::decode(&value)?)
+    }
+
+    /// Returns an entry of a directory.
+    pub(crate) fn entry(&self, directory: Fid, name: &[u8]) -> Result<Option<Entry>, StoreError> {
+        let value = self.store.get(NAMES, &self.names.key(directory, name))?;
+        value.map(|value| Entry::decode(&value)).transpose()
+    }
+
+    /// Returns the caller as it is known here.
+    pub(crate) fn known_caller(&self, caller: Caller) -> Caller {
+        caller.squashed(self.settings.root_squash)
+    }
+
+    /// Takes the size of a layout that a client gets: others reserve as much room.
+    pub(crate) fn note_layout(&self, len: usize) {
+        self.layout_max.fetch_max(u32::try_from(len).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn layout_max(&self) -> u32 {
+        self.layout_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn export(&self, export: Handle) -> Result<Export, Errno> {
+        self.exports().get(&export).copied().ok_or(Errno::ENOTCONN)
+    }
+
+    pub(crate) fn exports(&self) -> MutexGuard<'_, BTreeMap<Handle, Export>> {
+        self.exports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn opens(&self) -> MutexGuard<'_, Opens> {
+        self.opens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the locks of files, in an order that all have.
+    pub(crate) fn lock(&self, fids: &[Fid]) -> Locked<'_> {
+        let place = |fid: &Fid| {
+            let spread = (fid.seq ^ u64::from(fid.oid)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            spread as usize % LOCKS
+        };
+        let mut places: Vec<usize> = fids.iter().map(place).collect();
+        places.sort_unstable();
+        places.dedup();
+        let lock = |place: usize| self.locks[place].lock().unwrap_or_else(PoisonError::into_inner);
+        places.into_iter().map(lock).collect()
+    }
+
+    /// Takes the locks of directories and of the files that names in them lead to.
+    pub(crate) fn lock_with_entries(
+        &self,
+        places: &[(Fid, &[u8])],
+    ) -> Result<Locked<'_>, StoreError> {
+        loop {
+            let found = self.entries(places)?;
+            let directories = places.iter().map(|(directory, _)| *directory);
+            let fids: Vec<Fid> = directories.chain(found.iter().flatten().copied()).collect();
+            let locked = self.lock(&fids);
+            // A name may have changed before its directory was locked.
+            if self.entries(places)? == found {
+                return Ok(locked);
+            }
+        }
+    }
+
+    fn entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Fid>>, StoreError> {
+        let entry = |&(directory, name): &(Fid, &[u8])| {
+            Ok(self.entry(directory, name)?.map(|entry| entry.fid))
+        };
+        places.iter().map(entry).collect()
+    }
+
+    /// Waits until no other directory is moved.
+    pub(crate) fn moves(&self) -> MutexGuard<'_, ()> {
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change with its reply, and returns both. `build` is called again if another transaction
+    /// has changed what it has read. A change that was replayed and is on disk is not made: `None`.
+    pub(crate) fn commit<'a, T>(
+        &'a self,
+        call: &Call<'_>,
+        mut build: impl FnMut(&mut Change<'a>) -> Result<(Message<'static>, T), Failure>,
+    ) -> Result<Option<(Message<'static>, T)>, Failure> {
+        let export = self.export(call.export)?;
+        let body = &call.message.body;
+        let numbering = self.transactions.numbering(body.transno);
+        if matches!(numbering, Numbering::Applied(_)) {
+            return Ok(None);
+        }
+        loop {
+            let mut change = Change::new(self, numbering);
+            let (mut reply, value) = build(&mut change)?;
+            let mut transaction = change.finish();
+            if export.client.number != 0 {
+                let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
+                replies::put(&mut transaction, asked, numbering, &reply);
+            }
+            self.transactions.record(&mut transaction, numbering);
+            match transaction.apply() {
+                Err(StoreError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+                Ok(number) => {
+                    reply.body.transno = self.transactions.applied(number, numbering);
+                    return Ok(Some((reply, value)));
+                }
+            }
+        }
+    }
+
+    /// Makes a change that no client has requested.
+    pub(crate) fn commit_own<'a>(
+        &'a self,
+        mut build: impl FnMut(&mut Change<'a>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let mut change = Change::new(self, Numbering::New);
+            build(&mut change)?;
+            match change.finish().apply() {
+                Err(StoreError::Conflict) => {}
+                applied => return applied.map(drop),
+            }
+        }
+    }
+
+    /// Applies a transaction, and begins again if another one has changed what it has read.
+    pub(crate) fn repeat<'a>(
+        &'a self,
+        mut build: impl FnMut(&mut Transaction<'a>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let mut transaction = self.store.begin();
+            build(&mut transaction)?;
+            match transaction.apply() {
+                Err(StoreError::Conflict) => {}
+                applied => return applied.map(drop),
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The files that clients have open.
+
+use std::collections::BTreeMap;
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::mdt::OpenFlags;
+use fulmar_lustre_wire::{Fid, Handle};
+
+/// The most files that one client has open.
+const OF_EXPORT_MAX: u32 = 1 << 20;
+
+/// A file that a client has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) export: Handle,
+    pub(crate) fid: Fid,
+    pub(crate) flags: OpenFlags,
+}
+
+/// How often a file is open, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Uses {
+    handles: u32,
+    writers: u32,
+    executers: u32,
+}
+
+/// All files that clients have open.
+#[derive(Debug)]
+pub(crate) struct Opens {
+    /// The upper half of all handles of this start: an old handle is never a new one.
+    instance: u32,
+    last: u32,
+    handles: BTreeMap<Handle, Open>,
+    by_export: BTreeMap<Handle, u32>,
+    files: BTreeMap<Fid, Uses>,
+}
+
+impl Opens {
+    pub(crate) fn new(instance: u32) -> Self {
+        Self {
+            instance,
+            last: 0,
+            handles: BTreeMap::new(),
+            by_export: BTreeMap::new(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Checks that a file may be opened so: nobody executes what others write.
+    pub(crate) fn check(&self, fid: Fid, flags: OpenFlags) -> Result<(), Errno> {
+        let uses = self.files.get(&fid).copied().unwrap_or_default();
+        let is_busy = flags.has(OpenFlags::WRITE) && uses.executers > 0
+            || flags.has(OpenFlags::EXEC) && uses.writers > 0;
+        if is_busy { Err(Errno::ETXTBSY) } else { Ok(()) }
+    }
+
+    /// Returns whether somebody executes a file.
+    pub(crate) fn is_executed(&self, fid: Fid) -> bool {
+        self.files.get(&fid).is_some_and(|uses| uses.executers > 0)
+    }
+
+    /// Returns whether somebody has a file open.
+    pub(crate) fn is_open(&self, fid: Fid) -> bool {
+        self.files.contains_key(&fid)
+    }
+
+    /// Returns whether a client may have more files open.
+    pub(crate) fn has_room(&self, export: Handle) -> bool {
+        self.by_export.get(&export).is_none_or(|count| *count < OF_EXPORT_MAX)
+    }
+
+    /// Opens a file.
+    pub(crate) fn open(&mut self, open: Open) -> Handle {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let handle = Handle(u64::from(self.instance) << 32 | u64::from(self.last));
+            if self.last != 0 && !self.handles.contains_key(&handle) {
+                self.add(handle, open);
+                return handle;
+            }
+        }
+    }
+
+    fn add(&mut self, handle: Handle, open: Open) {
+        let uses = self.files.entry(open.fid).or_default();
+        uses.handles += 1;
+        uses.writers += u32::from(open.flags.has(OpenFlags::WRITE));
+        uses.executers += u32::from(open.flags.has(OpenFlags::EXEC));
+        *self.by_export.entry(open.export).or_default() += 1;
+        self.handles.insert(handle, open);
+    }
+
+    /// Returns an open file of a client.
+    pub(crate) fn get(&self, export: Handle, handle: Handle) -> Option<Open> {
+        self.handles.get(&handle).copied().filter(|open| open.export == export)
+    }
+
+    /// Returns the handles of a client.
+    pub(crate) fn of_export(&self, export: Handle) -> Vec<(Handle, Open)> {
+        if !self.by_export.contains_key(&export) {
+            return vec![];
+        }
+        let handles = self.handles.iter().filter(|(_, open)| open.export == export);
+        handles.map(|(&handle, &open)| (handle, open)).collect()
+    }
+
+    /// Closes a file. Returns whether nobody has it open any more.
+    pub(crate) fn close(&mut self, handle: Handle) -> bool {
+        let Some(open) = self.handles.remove(&handle) else { return false };
+        if let Some(count) = self.by_export.get_mut(&open.export) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_export.remove(&open.export);
+            }
+        }
+        let Some(uses) = self.files.get_mut(&open.fid) else { return true };
+        uses.handles -= 1;
+        uses.writers -= u32::from(open.flags.has(OpenFlags::WRITE));
+        uses.executers -= u32::from(open.flags.has(OpenFlags::EXEC));
+        if uses.handles > 0 {
+            return false;
+        }
+        self.files.remove(&open.fid);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Fid = Fid { seq: 0x2_0000_0400, oid: 1, version: 0 };
+
+    #[test]
+    fn what_is_executed_is_not_written() {
+        let mut opens = Opens::new(3);
+        let open = |flags| Open { export: Handle(1), fid: FILE, flags };
+        let writer = opens.open(open(OpenFlags::READ | OpenFlags::WRITE));
+        assert_eq!(opens.check(FILE, OpenFlags::EXEC), Err(Errno::ETXTBSY));
+        assert_eq!(opens.check(FILE, OpenFlags::WRITE), Ok(()));
+        assert!(opens.close(writer) && !opens.is_open(FILE));
+        let executer = opens.open(open(OpenFlags::EXEC));
+        assert_eq!(opens.check(FILE, OpenFlags::WRITE), Err(Errno::ETXTBSY));
+        assert!(opens.is_executed(FILE) && executer != writer);
+        assert_eq!(opens.get(Handle(2), executer), None, "of another client");
+        assert_eq!(opens.of_export(Handle(1)).len(), 1);
+        opens.close(executer);
+        assert!(!opens.close(executer), "it was closed");
+        assert_eq!((opens.files.len(), opens.by_export.len()), (0, 0));
+    }
+}

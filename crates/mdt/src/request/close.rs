@@ -1,0 +1,153 @@
+//! Closing files. Spec: mdt-ost §7.12.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{IO_EPOCH, MDT_BODY, REINT};
+use fulmar_lustre_wire::mdt::{
+    AttrValid, Bias, CloseData, MdtBody, OpenFlags, ReintChange, SetAttr,
+};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::xattr::{Som, SomState};
+use fulmar_lustre_wire::{Content, Handle, Status};
+use fulmar_store::StoreError;
+
+use super::Answer;
+use super::attributes::body;
+use crate::Mdt;
+use crate::change::Change;
+use crate::inode::{Extra, Inode};
+use crate::mdt::Call;
+use crate::opens::Open;
+use crate::records::Failure;
+
+impl Mdt {
+    /// Executes CLOSE.
+    pub(crate) fn close(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let epoch = call.message.require(&IO_EPOCH).map_err(|_| Errno::EPROTO)?;
+        let record = call.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
+        let ReintChange::SetAttr(asked) = record.change else { return Err(Errno::EPROTO.into()) };
+        let reply = |status, body: &MdtBody| {
+            Message::reply(call.message.format(), status).with(&MDT_BODY, body)
+        };
+        let Some(open) = self.opens().get(call.export, epoch.handle) else {
+            let status = Status::failed(Errno::ESTALE);
+            return Ok(Answer::new(reply(status, &MdtBody::default())));
+        };
+        // Nobody gets a change of the layout with a close yet.
+        let status = match CloseData::is_expected(asked.bias) {
+            true => Status::failed(Errno::EOPNOTSUPP),
+            false => Status::OK,
+        };
+        let _locked = self.lock(&[open.fid]);
+        let is_last = self.opens().close(epoch.handle);
+        let committed = self.commit(call, |change| {
+            let body = self.closed(change, open, &asked, is_last)?;
+            Ok((reply(status, &body), ()))
+        });
+        let Some((reply, ())) = committed? else {
+            let mut reply = reply(status, &MdtBody::default());
+            reply.body.transno = call.message.body.transno;
+            return Ok(Answer::new(reply));
+        };
+        Ok(Answer::new(reply))
+    }
+
+    /// Changes a file that was closed. Returns the body of the reply.
+    fn closed(
+        &self,
+        change: &mut Change<'_>,
+        open: Open,
+        asked: &SetAttr,
+        is_last: bool,
+    ) -> Result<MdtBody, Failure> {
+        let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
+        let inode = self.after_close(&before, open, asked);
+        let is_gone = is_last && inode.attributes.nlink == 0;
+        let body = if is_gone { body(open.fid, &inode) } else { MdtBody::default() };
+        if inode != before {
+            change.set(open.fid, inode)?;
+        }
+        if is_gone {
+            change.remove(open.fid)?;
+        }
+        Ok(body)
+    }
+
+    /// Returns a file with the times and the size that the client has at its close.
+    fn after_close(&self, before: &Inode, open: Open, asked: &SetAttr) -> Inode {
+        type A = AttrValid;
+        let mut inode = before.clone();
+        let attributes = &mut inode.attributes;
+        let has = |bit, set| asked.valid.has(bit) && asked.valid.has(set);
+        let writes = open.flags.has(OpenFlags::WRITE);
+        if writes && has(A::MTIME, A::MTIME_SET) {
+            attributes.mtime = attributes.mtime.max(asked.mtime);
+        }
+        if writes && has(A::CTIME, A::CTIME_SET) {
+            attributes.ctime = attributes.ctime.max(asked.ctime);
+        }
+        let is_newer = asked.atime > attributes.atime.saturating_add(self.settings.atime_diff);
+        if has(A::ATIME, A::ATIME_SET) && is_newer {
+            attributes.atime = asked.atime;
+        }
+        let is_known = asked.valid.0 & (A::LSIZE | A::LBLOCKS).0 != 0;
+        if is_known && inode.is_regular() && !inode.extra(Extra::Layout).is_empty() {
+            inode.note_size(asked);
+        }
+        inode
+    }
+
+    /// Closes the files of a client that is gone.
+    pub(crate) fn close_all(&self, export: Handle, _now: i64) -> Result<(), StoreError> {
+        let open = self.opens().of_export(export);
+        for (handle, Open { fid, .. }) in open {
+            let is_last = self.opens().close(handle);
+            if is_last {
+                self.remove_orphan(fid)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inode {
+    /// Takes the size and the blocks that a client knows: they only grow. Spec: mdt-ost §7.12.
+    fn note_size(&mut self, asked: &SetAttr) {
+        type A = AttrValid;
+        let (knows_size, knows_blocks) = (asked.valid.has(A::LSIZE), asked.valid.has(A::LBLOCKS));
+        let som = match self.som() {
+            None if knows_size && knows_blocks => {
+                let (size, blocks) = (asked.size, asked.blocks);
+                Som { state: SomState::LAZY, size, blocks, ..Som::default() }
+            }
+            None => return,
+            Some(som) if som.state == SomState::STRICT => return,
+            Some(som) if som.state == SomState::STALE && !asked.bias.has(Bias::DATA_MODIFIED) => {
+                return;
+            }
+            Some(som) => Som {
+                state: SomState::LAZY,
+                size: if knows_size { som.size.max(asked.size) } else { som.size },
+                blocks: if knows_blocks { som.blocks.max(asked.blocks) } else { som.blocks },
+                ..som
+            },
+        };
+        self.set_extra(Extra::Som, som.to_bytes());
+    }
+
+    /// Takes the size after a cut. Spec: mdt-ost §7.12.
+    pub(crate) fn cut_size(&mut self, size: u64) {
+        if !self.is_regular() || self.extra(Extra::Layout).is_empty() {
+            return;
+        }
+        let before = self.som();
+        let is_shorter = before.is_none_or(|som| size < som.size);
+        let blocks = match before {
+            _ if size == 0 => 0,
+            _ if is_shorter => 1,
+            Some(som) => som.blocks,
+            None => 1,
+        };
+        let som = Som { state: SomState::LAZY, size, blocks, ..Som::default() };
+        self.set_extra(Extra::Som, som.to_bytes());
+    }
+}

@@ -1,0 +1,116 @@
+//! Attributes of files. Spec: mdt-ost §7.3, §7.4, §8.2.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME};
+use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
+use fulmar_lustre_wire::mdt::{MdtBody, Valid};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Fid, Status};
+
+use super::attributes::Asked;
+use super::execute::body_of;
+use super::{Answer, Done};
+use crate::Mdt;
+use crate::access::{Caller, Wanted, check};
+use crate::mdt::{Call, Export};
+use crate::names::NAME_MAX;
+use crate::records::Failure;
+
+impl Mdt {
+    pub(crate) fn getattr(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
+        let asked = body_of(call)?;
+        let inode = self.inode(asked.fid)?;
+        let reply = Message::reply(call.message.format(), Status::OK);
+        let wanted =
+            Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
+        Ok(Answer::new(self.fill(reply, asked.fid, &inode, wanted)))
+    }
+
+    pub(crate) fn getattr_name(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
+        let asked = body_of(call)?;
+        let caller = self.known_caller(Caller::of_body(&asked));
+        let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
+        let fid = self.lookup(asked.fid, name.as_bytes(), &caller)?.ok_or(Errno::ENOENT)?;
+        let reply = Message::reply(call.message.format(), Status::OK);
+        if asked.valid == Valid::FLID {
+            let body = MdtBody { fid, valid: Valid::FLID, ..MdtBody::default() };
+            return Ok(Answer::new(reply.with(&MDT_BODY, &body)));
+        }
+        let inode = self.inode(fid)?;
+        let wanted =
+            Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
+        Ok(Answer::new(self.fill(reply, fid, &inode, wanted)))
+    }
+
+    /// Returns the file of a name; `None` if there is none.
+    ///
+    /// # Errors
+    /// ENOENT if the directory does not exist, ENOTDIR, EACCES, ENAMETOOLONG.
+    pub fn lookup(
+        &self,
+        directory: Fid,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<Option<Fid>, Failure> {
+        let parent = self.inode(directory)?;
+        if !parent.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        check(&parent, caller, Wanted::EXECUTE)?;
+        match name {
+            b"." => return Ok(Some(directory)),
+            b".." => return Ok(Some(parent.parent().unwrap_or(directory))),
+            _ if directory == Fid::BY_FID => return self.by_fid(name),
+            _ => {}
+        }
+        Ok(self.entry(directory, name)?.map(|entry| entry.fid))
+    }
+
+    /// Returns the file whose FID is a name of `.lustre/fid`.
+    fn by_fid(&self, name: &[u8]) -> Result<Option<Fid>, Failure> {
+        let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        let parse = || {
+            let text = std::str::from_utf8(name).ok()?;
+            let text = text.strip_prefix('[').map_or(Some(text), |text| text.strip_suffix(']'))?;
+            let mut parts = text.splitn(3, ':').map(number);
+            let mut next = || parts.next().flatten();
+            let (seq, oid, version) = (next()?, next()?, next()?);
+            let (oid, version) = (u32::try_from(oid).ok()?, u32::try_from(version).ok()?);
+            Some(Fid { seq, oid, version })
+        };
+        let fid = parse().ok_or(Errno::EINVAL)?;
+        match self.inode(fid) {
+            Ok(_) => Ok(Some(fid)),
+            Err(Failure::Refused(Errno::ENOENT)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Executes the intent LOOKUP or GETATTR about a file that was found; `None`: there is none of this
+    /// name.
+    pub fn getattr_intent(&self, call: &Call<'_>, child: Option<Fid>) -> Done {
+        let executed = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
+        let reply = Message::reply(call.message.format(), Status::OK)
+            .with(&LOCK_REPLY, &LockReply::default())
+            .with(&MDT_BODY, &MdtBody::default());
+        let Some(fid) = child else {
+            let disposition = executed | Disposition::LOOKUP_NEG;
+            return Done { reply, disposition, result: Ok(()) };
+        };
+        let disposition = executed | Disposition::LOOKUP_POS;
+        let filled = || {
+            let asked = body_of(call)?;
+            let flags = self.export(call.export)?.client.flags;
+            let inode = self.inode(fid)?;
+            let wanted = Asked { valid: asked.valid, ea_size: asked.ea_size, flags };
+            Ok(self.fill(reply.clone(), fid, &inode, wanted))
+        };
+        match filled() {
+            Ok(reply) => Done { reply, disposition, result: Ok(()) },
+            Err::<_, Failure>(failure) => Done { reply, disposition, result: Err(failure.errno()) },
+        }
+    }
+}

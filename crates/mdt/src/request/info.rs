@@ -1,0 +1,98 @@
+//! Values by their keys: paths of files, quota. Spec: mdt-ost §7.9 to §7.11.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, QUOTACTL, VALUE, VALUE_LEN};
+use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
+
+use super::Answer;
+use crate::Mdt;
+use crate::mdt::{Call, Export};
+use crate::records::Failure;
+
+/// The longest path.
+const PATH_MAX: usize = 4096;
+/// The most directories above a file.
+const DEPTH_MAX: usize = 4096;
+
+impl Mdt {
+    pub(crate) fn get_info(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
+        if key.name.as_bytes() != b"fid2path" {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let len = call.message.require(&VALUE_LEN).map_err(|_| Errno::EPROTO)? as usize;
+        let question = key.question;
+        let head = question.to_bytes().len();
+        if len < head || len > head + PATH_MAX || question.path_len as usize > PATH_MAX {
+            return Err(Errno::EINVAL.into());
+        }
+        let root = key.root.filter(|root| *root != Fid::default()).unwrap_or(Fid::ROOT);
+        let (mut path, link) = self.path(question, root)?;
+        if path.len() >= (len - head).min(question.path_len as usize) {
+            return Err(Errno::EOVERFLOW.into());
+        }
+        path.resize(len - head, 0);
+        let answer = Fid2Path { link, ..question };
+        let answer = Fid2PathReply { answer, room: Bytes(path) };
+        let reply = Message::reply(call.message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&FID2PATH, &answer)))
+    }
+
+    /// Returns a path of a file from `root`, and which link comes next.
+    fn path(&self, question: Fid2Path, root: Fid) -> Result<(Vec<u8>, u32), Failure> {
+        let mut parts: Vec<Vec<u8>> = vec![];
+        let mut fid = question.fid;
+        let (mut wanted, mut next) = (question.link as usize, question.link);
+        while fid != root {
+            let links = self.inode(fid)?.links().entries;
+            // A file whose later names are not noted has at least the first.
+            let link = links.get(wanted).or(links.first()).ok_or(Errno::ENOENT)?;
+            if parts.is_empty() && wanted + 1 < links.len() {
+                next += 1;
+            }
+            wanted = 0;
+            parts.push(link.name.clone());
+            fid = link.parent;
+            if parts.len() > DEPTH_MAX {
+                return Err(Errno::ELOOP.into());
+            }
+            if fid == Fid::ROOT && root != Fid::ROOT {
+                return Err(Errno::ENOENT.into());
+            }
+        }
+        parts.reverse();
+        Ok((parts.join(&b'/'), next))
+    }
+
+    pub(crate) fn set_info(&self, call: &Call<'_>, export: Export) -> Result<Answer, Failure> {
+        let key = call.message.require(&KEY).map_err(|_| Errno::EPROTO)?;
+        let reply = Answer::new(Message::reply(call.message.format(), Status::OK));
+        match key.as_bytes() {
+            b"read-only" => {
+                let value = call.message.require(&VALUE).map_err(|_| Errno::EPROTO)?;
+                let is_set = value.0.first().is_some_and(|byte| *byte != 0);
+                self.set_read_only(call.export, export, is_set);
+                Ok(reply)
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn set_read_only(&self, handle: fulmar_lustre_wire::Handle, mut export: Export, is_set: bool) {
+        use fulmar_lustre_wire::connect::ConnectFlags;
+        let flags = export.client.flags;
+        export.client.flags = match is_set {
+            true => flags.with(ConnectFlags::RDONLY),
+            false => flags.without(ConnectFlags::RDONLY),
+        };
+        self.exports().insert(handle, export);
+    }
+
+    /// Executes QUOTACTL: what somebody uses on this target.
+    pub(crate) fn quotactl(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let _asked = call.message.require(&QUOTACTL).map_err(|_| Errno::EPROTO)?;
+        Err(Errno::EOPNOTSUPP.into())
+    }
+}

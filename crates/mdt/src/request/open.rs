@@ -1,0 +1,312 @@
+//! Opening files, and creating them. Spec: mdt-ost §5.5, §6.1, §8.3.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::connect::ConnectFlags;
+use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, REINT};
+use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
+use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Fid, Handle, Status};
+
+use super::Done;
+use super::attributes::Asked;
+use super::reint::wanted_layout;
+use crate::Mdt;
+use crate::access::{APPEND_ONLY, Caller, Wanted, check};
+use crate::change::Change;
+use crate::inode::{Extra, Inode};
+use crate::mdt::{Call, Export};
+use crate::mode;
+use crate::opens::Open;
+use crate::records::Failure;
+use crate::tree::New;
+
+/// What a client gets to know of a file that it opens.
+const WANTED: Valid = Valid::FLEASIZE.with(Valid::FLMODEASIZE).with(Valid::FLACL);
+
+/// An open under way.
+struct Opening<'a, 'b> {
+    call: &'a Call<'b>,
+    export: Export,
+    caller: Caller,
+    parent: Fid,
+    record: Create,
+    name: Vec<u8>,
+    disposition: Disposition,
+}
+
+/// What an open has come to.
+struct Opened {
+    reply: Message<'static>,
+    result: Result<(), Errno>,
+}
+
+impl Mdt {
+    /// Executes the intent OPEN, or OPEN and CREAT.
+    pub fn open(&self, call: &Call<'_>) -> Done {
+        let mut opening = match self.opening(call) {
+            Ok(opening) => opening,
+            Err(errno) => {
+                let disposition = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
+                return Done { reply: empty(call), disposition, result: Err(errno) };
+            }
+        };
+        let Opened { reply, result } = self
+            .execute_open(&mut opening)
+            .unwrap_or_else(|failure| Opened { reply: empty(call), result: Err(failure.errno()) });
+        Done { reply, disposition: opening.disposition, result }
+    }
+
+    fn opening<'a, 'b>(&self, call: &'a Call<'b>) -> Result<Opening<'a, 'b>, Errno> {
+        let record = call.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
+        let ReintChange::Create(create) = record.change else { return Err(Errno::EPROTO) };
+        if create.flags.0 == OpenFlags::NONE {
+            return Err(Errno::EPROTO);
+        }
+        let export = self.export(call.export)?;
+        if !self.opens().has_room(call.export) {
+            return Err(Errno::EMFILE);
+        }
+        let name = call.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        Ok(Opening {
+            call,
+            export,
+            caller: self.known_caller(Caller::of_reint(&record.head)),
+            parent: record.head.fid,
+            record: create,
+            name: name.as_bytes().to_vec(),
+            disposition: Disposition::IT_EXECD | Disposition::LOOKUP_EXECD,
+        })
+    }
+
+    fn execute_open(&self, opening: &mut Opening<'_, '_>) -> Result<Opened, Failure> {
+        let Opening { call, parent, record, .. } = *opening;
+        let flags = record.flags.0;
+        if flags.has(OpenFlags::VOLATILE) && self.inode_if_any(record.child)?.is_none() {
+            return self.create_and_open(opening);
+        }
+        // What a replay created may be on disk, with another name by now.
+        let by_fid = flags.has(OpenFlags::BY_FID)
+            || call.is_replay() && self.inode_if_any(record.child)?.is_some();
+        let found = match by_fid {
+            true => self.inode_if_any(record.child)?.map(|_| record.child),
+            false => self.lookup(parent, &opening.name, &opening.caller)?,
+        };
+        match found {
+            Some(fid) => {
+                opening.disposition = opening.disposition | Disposition::LOOKUP_POS;
+                self.open_existing(opening, fid)
+            }
+            None => {
+                opening.disposition = opening.disposition | Disposition::LOOKUP_NEG;
+                match flags.has(OpenFlags::CREAT) && !by_fid {
+                    true => self.create_and_open(opening),
+                    false => Ok(Opened { reply: empty(call), result: Ok(()) }),
+                }
+            }
+        }
+    }
+
+    /// Returns a file, if it exists.
+    pub(crate) fn inode_if_any(&self, fid: Fid) -> Result<Option<Inode>, Failure> {
+        match self.inode(fid) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(Failure::Refused(Errno::ENOENT)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn create_and_open(&self, opening: &mut Opening<'_, '_>) -> Result<Opened, Failure> {
+        let Opening { call, parent, record, caller, .. } = *opening;
+        if opening.export.is_read_only() {
+            return Err(Errno::EROFS.into());
+        }
+        opening.disposition = opening.disposition | Disposition::OPEN_CREATE;
+        let new = New {
+            fid: record.child,
+            mode: mode::REGULAR | record.mode & mode::PERMISSIONS,
+            umask: record.umask,
+            rdev: 0,
+            symlink: b"",
+            time: record.time,
+        };
+        let name = opening.name.clone();
+        let is_nameless = record.flags.0.has(OpenFlags::VOLATILE);
+        let _locked = self.lock(&[parent, new.fid]);
+        let done = self.commit_open(opening, new.fid, |change| match is_nameless {
+            true => change.create_nameless(parent, &new, &caller),
+            false => change.create(parent, &name, &new, &caller),
+        });
+        if let Err(failure) = done {
+            // As if nobody had tried, but for the reason.
+            let reply = empty(call);
+            return Ok(Opened { reply, result: Err(failure.errno()) });
+        }
+        done
+    }
+
+    fn open_existing(&self, opening: &mut Opening<'_, '_>, fid: Fid) -> Result<Opened, Failure> {
+        let (call, flags) = (opening.call, opening.record.flags.0);
+        let _locked = self.lock(&[fid]);
+        let inode = self.inode(fid)?;
+        let filled = self.fill(empty(call), fid, &inode, opening.asked());
+        let has_handle = inode.is_regular() || inode.is_directory();
+        // Symbolic links are never opened, special files by the client alone.
+        if !has_handle {
+            return Ok(Opened { reply: filled, result: Ok(()) });
+        }
+        let creates = flags.has(OpenFlags::CREAT) && !call.is_replay();
+        let is_refused = match () {
+            () if creates && flags.has(OpenFlags::EXCL) => Err(Errno::EEXIST),
+            () if inode.is_directory() && (creates || flags.has(OpenFlags::WRITE)) => {
+                Err(Errno::EISDIR)
+            }
+            () if flags.has(OpenFlags::DIRECTORY) && !inode.is_directory() => {
+                return Ok(Opened { reply: empty(call), result: Err(Errno::ENOTDIR) });
+            }
+            () => self.check_open(opening, fid, &inode),
+        };
+        if let Err(errno) = is_refused {
+            return Ok(Opened { reply: filled, result: Err(errno) });
+        }
+        let done = self.commit_open(opening, fid, |change| change.existing(fid));
+        done.or_else(|failure| Ok(Opened { reply: filled, result: Err(failure.errno()) }))
+    }
+
+    /// Checks that a caller may open a file so.
+    fn check_open(&self, opening: &Opening<'_, '_>, fid: Fid, inode: &Inode) -> Result<(), Errno> {
+        let flags = opening.record.flags.0;
+        let is_owner = opening.caller.uid == inode.attributes.uid;
+        let overrides = flags.has(OpenFlags::OWNEROVERRIDE) && is_owner;
+        let changes = [OpenFlags::WRITE, OpenFlags::TRUNC, OpenFlags::APPEND];
+        let changes = changes.iter().any(|&flag| flags.has(flag));
+        if changes && opening.export.is_read_only() {
+            return Err(Errno::EROFS);
+        }
+        if !overrides && !opening.call.is_replay() {
+            let part = |is_wanted, wanted| if is_wanted { wanted } else { Wanted::NOTHING };
+            let wanted = part(flags.has(OpenFlags::READ), Wanted::READ)
+                .and(part(changes, Wanted::WRITE))
+                .and(part(flags.has(OpenFlags::EXEC), Wanted::EXECUTE));
+            check(inode, &opening.caller, wanted)?;
+        }
+        if inode.attributes.flags & APPEND_ONLY != 0 && changes && !flags.has(OpenFlags::APPEND) {
+            return Err(Errno::EPERM);
+        }
+        if flags.has(OpenFlags::HAS_EA)
+            && !flags.has(OpenFlags::CREAT)
+            && !opening.call.is_replay()
+            && !inode.extra(Extra::Layout).is_empty()
+        {
+            return Err(Errno::EEXIST);
+        }
+        self.opens().check(fid, flags)
+    }
+
+    /// Opens a file that `find` returns or creates. The client repeats it after a restart, so it has a
+    /// transaction.
+    fn commit_open<'a>(
+        &'a self,
+        opening: &mut Opening<'_, '_>,
+        fid: Fid,
+        mut find: impl FnMut(&mut Change<'a>) -> Result<Inode, Failure>,
+    ) -> Result<Opened, Failure> {
+        let Opening { call, ref record, .. } = *opening;
+        let flags = record.flags.0;
+        let open = Open { export: call.export, fid, flags };
+        let handle = self.opens().open(open);
+        let mut new_layout = None;
+        let mut striped = false;
+        let this = &*opening;
+        let committed = self.commit(call, |change| {
+            let mut inode = find(change)?;
+            if this.needs_layout(&inode) {
+                if new_layout.is_none() {
+                    new_layout = Some(self.new_layout(this, fid, &inode)?);
+                }
+                striped = true;
+                let layout = new_layout.clone().unwrap_or_default();
+                self.objects.used(&mut change.transaction, &[], &layout);
+                inode.set_extra(Extra::Layout, layout);
+                change.set(fid, inode.clone())?;
+            }
+            Ok((self.opened(this, fid, &inode, handle), ()))
+        });
+        let reply = match committed {
+            Ok(Some((reply, ()))) => Ok(reply),
+            // It was done before the restart, but for the handle.
+            Ok(None) => self.inode(fid).map(|inode| {
+                let mut reply = self.opened(this, fid, &inode, handle);
+                reply.body.transno = call.message.body.transno;
+                reply
+            }),
+            Err(failure) => Err(failure),
+        };
+        if reply.is_err() {
+            self.opens().close(handle);
+        }
+        let reply = reply?;
+        opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
+        if striped {
+            opening.disposition = opening.disposition | Disposition::OPEN_STRIPE;
+        }
+        Ok(Opened { reply, result: Ok(()) })
+    }
+
+    /// Returns the layout of a file that has none.
+    fn new_layout(
+        &self,
+        opening: &Opening<'_, '_>,
+        fid: Fid,
+        inode: &Inode,
+    ) -> Result<Vec<u8>, Failure> {
+        let wanted = wanted_layout(opening.call, opening.record.flags.0);
+        let parent = inode.links().entries.first().map_or(opening.parent, |link| link.parent);
+        let default = |fid| {
+            let inode = self.inode_if_any(fid)?;
+            let layout = inode.map(|inode| inode.extra(Extra::Layout).to_vec());
+            Ok::<_, Failure>(layout.unwrap_or_default())
+        };
+        let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
+        Ok(self.objects.layout(fid, wanted, [&of_parent, &of_root], true)?)
+    }
+
+    /// Returns the reply about an open file.
+    fn opened(
+        &self,
+        opening: &Opening<'_, '_>,
+        fid: Fid,
+        inode: &Inode,
+        handle: Handle,
+    ) -> Message<'static> {
+        let reply = self.fill(empty(opening.call), fid, inode, opening.asked());
+        let mut body = reply.get(&MDT_BODY).ok().flatten().unwrap_or_default();
+        body.open_handle = handle;
+        reply.with(&MDT_BODY, &body)
+    }
+}
+
+impl Opening<'_, '_> {
+    fn asked(&self) -> Asked {
+        let flags = self.export.client.flags.with(ConnectFlags::NONE);
+        Asked { valid: WANTED, ea_size: u32::MAX, flags }
+    }
+
+    /// Returns whether the open gives a file its layout.
+    fn needs_layout(&self, inode: &Inode) -> bool {
+        let flags = self.record.flags.0;
+        let is_replayed = flags.has(OpenFlags::HAS_OBJS);
+        inode.is_regular()
+            && inode.extra(Extra::Layout).is_empty()
+            && (flags.has(OpenFlags::WRITE) || is_replayed)
+            && !flags.has(OpenFlags::DELAY_CREATE)
+            && !flags.has(OpenFlags::LEASE)
+    }
+}
+
+/// Returns a reply that says nothing of a file.
+fn empty(call: &Call<'_>) -> Message<'static> {
+    Message::reply(call.message.format(), Status::OK)
+        .with(&LOCK_REPLY, &LockReply::default())
+        .with(&MDT_BODY, &MdtBody::default())
+}

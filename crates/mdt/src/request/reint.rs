@@ -1,0 +1,277 @@
+//! Changes. Spec: mdt-ost §7.6.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{EA_DATA, MDT_BODY, NAME, NEW_LAYOUT, SYMLINK, TARGET_NAME};
+use fulmar_lustre_wire::layout::Layout;
+use fulmar_lustre_wire::mdt::{
+    Create, Link, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr,
+    Unlink, Valid,
+};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Content, Fid, Status};
+use fulmar_wire::Order;
+
+use super::Answer;
+use super::attributes::{Asked, body};
+use crate::Mdt;
+use crate::access::Caller;
+use crate::change::Change;
+use crate::inode::{Extra, Inode};
+use crate::mdt::Call;
+use crate::mode;
+use crate::records::Failure;
+use crate::tree::{New, SetXattr as Set};
+
+/// What a change needs to know of its request.
+struct Context<'a, 'b> {
+    call: &'a Call<'b>,
+    caller: Caller,
+    /// The first file of the record.
+    fid: Fid,
+}
+
+impl Mdt {
+    /// Executes a change. The locks that it needs are the caller's.
+    ///
+    /// # Errors
+    /// The status of a reply without buffers.
+    pub fn reint(&self, call: &Call<'_>) -> Result<Answer, Errno> {
+        let record: Reint =
+            call.message.require(&fulmar_lustre_wire::format::REINT).map_err(|_| Errno::EPROTO)?;
+        if self.export(call.export)?.is_read_only() {
+            return Err(Errno::EROFS);
+        }
+        let caller = self.known_caller(Caller::of_reint(&record.head));
+        let context = Context { call, caller, fid: record.head.fid };
+        let done = match &record.change {
+            ReintChange::SetAttr(asked) => self.reint_setattr(&context, asked),
+            ReintChange::Create(asked) if record.head.op == ReintOp::CREATE => {
+                self.reint_create(&context, asked)
+            }
+            ReintChange::Link(asked) => self.reint_link(&context, asked),
+            ReintChange::Unlink(asked) if record.head.op == ReintOp::UNLINK => {
+                self.reint_unlink(&context, asked)
+            }
+            ReintChange::Rename(asked) if record.head.op == ReintOp::RENAME => {
+                self.reint_rename(&context, asked)
+            }
+            ReintChange::SetXattr(asked) => self.reint_setxattr(&context, asked),
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        let reply = done.unwrap_or_else(|failure| {
+            let status = Status::failed(failure.errno());
+            let reply = Message::reply(call.message.format(), status);
+            reply.with(&MDT_BODY, &MdtBody::default())
+        });
+        Ok(Answer::new(reply))
+    }
+
+    /// Makes a change. If it was made before the restart, `again` gives the reply.
+    fn change<'a>(
+        &'a self,
+        call: &Call<'_>,
+        build: impl FnMut(&mut Change<'a>) -> Result<Message<'static>, Failure>,
+        again: impl FnOnce() -> MdtBody,
+    ) -> Result<Message<'static>, Failure> {
+        let mut build = build;
+        match self.commit(call, |change| Ok((build(change)?, ())))? {
+            Some((reply, ())) => Ok(reply),
+            None => {
+                let mut reply = Message::reply(call.message.format(), Status::OK);
+                reply.body.transno = call.message.body.transno;
+                Ok(reply.with(&MDT_BODY, &again()))
+            }
+        }
+    }
+
+    /// Returns the attributes of a file for a reply that is given again.
+    fn body_again(&self, fid: Fid) -> MdtBody {
+        self.inode(fid).map_or_else(|_| MdtBody::default(), |inode| body(fid, &inode))
+    }
+
+    fn reint_setattr(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &SetAttr,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid } = context;
+        let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+        let new_default = match layout.is_empty() {
+            true => None,
+            false => Some(self.objects.default_layout(layout)?),
+        };
+        let valid = asked.valid;
+        if valid.has(fulmar_lustre_wire::mdt::AttrValid::SIZE) && self.opens().is_executed(fid) {
+            return Err(Errno::ETXTBSY.into());
+        }
+        let _locked = self.lock(&[fid]);
+        let build = |change: &mut Change<'_>| {
+            let inode = match &new_default {
+                Some(default) => change.set_default_layout(fid, default, layout, caller)?,
+                None => change.setattr(fid, asked, caller)?,
+            };
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(reply.with(&MDT_BODY, &body(fid, &inode)))
+        };
+        self.change(call, build, || self.body_again(fid))
+    }
+
+    fn reint_create(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &Create,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid: parent } = context;
+        let name = name_of(call)?;
+        let symlink = call.message.get(&SYMLINK).ok().flatten().unwrap_or_default();
+        let is_symlink = asked.mode & mode::FORMAT == mode::SYMLINK;
+        if is_symlink && (symlink.as_bytes().is_empty() || symlink.as_bytes().len() > 4095) {
+            return Err(Errno::EPROTO.into());
+        }
+        let new = New {
+            fid: asked.child,
+            mode: asked.mode,
+            umask: asked.umask,
+            rdev: asked.rdev as u32,
+            symlink: if is_symlink { symlink.as_bytes() } else { b"" },
+            time: asked.time,
+        };
+        let export = self.export(call.export)?;
+        let wanted = Asked { valid: Valid::NONE, ea_size: 0, flags: export.client.flags };
+        let _locked = self.lock(&[parent, asked.child]);
+        let build = |change: &mut Change<'_>| {
+            let inode = change.create(parent, &name, &new, caller)?;
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(self.fill(reply, asked.child, &inode, wanted))
+        };
+        self.change(call, build, || self.body_again(asked.child))
+    }
+
+    fn reint_link(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &Link,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid } = context;
+        let name = name_of(call)?;
+        let _locked = self.lock(&[fid, asked.parent]);
+        let build = |change: &mut Change<'_>| {
+            change.link(fid, asked.parent, &name, caller, asked.time)?;
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(reply.with(&MDT_BODY, &MdtBody::default()))
+        };
+        self.change(call, build, MdtBody::default)
+    }
+
+    fn reint_unlink(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &Unlink,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid: parent } = context;
+        let name = name_of(call)?;
+        let is_directory = asked.mode & mode::FORMAT == mode::DIRECTORY;
+        let _locked = self.lock_with_entries(&[(parent, &name)])?;
+        let build = |change: &mut Change<'_>| {
+            let removed = change.unlink(parent, &name, is_directory, caller, asked.time)?;
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(reply.with(&MDT_BODY, &body(removed.fid, &removed.inode)))
+        };
+        self.change(call, build, MdtBody::default)
+    }
+
+    fn reint_rename(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &Rename,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid: parent } = context;
+        let name = name_of(call)?;
+        let new_name = call.message.require(&TARGET_NAME).map_err(|_| Errno::EPROTO)?;
+        let (source, target) = ((parent, &name[..]), (asked.target, new_name.as_bytes()));
+        // What is above a directory does not change while another one is moved.
+        let _moving = (parent != asked.target).then(|| self.moves());
+        let _locked = self.lock_with_entries(&[source, target])?;
+        let build = |change: &mut Change<'_>| {
+            let removed = change.rename(source, target, caller, asked.time)?;
+            let body = removed.map(|removed| body(removed.fid, &removed.inode));
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(reply.with(&MDT_BODY, &body.unwrap_or_default()))
+        };
+        self.change(call, build, MdtBody::default)
+    }
+
+    fn reint_setxattr(
+        &self,
+        context: &Context<'_, '_>,
+        asked: &SetXattr,
+    ) -> Result<Message<'static>, Failure> {
+        let &Context { call, ref caller, fid } = context;
+        let name = name_of(call)?;
+        let value = call.message.bytes(&EA_DATA).unwrap_or_default();
+        let removes = asked.valid.has(Valid::FLXATTRRM);
+        let value = (!removes).then_some(value);
+        let set = Set { name: &name, value, flags: asked.flags, time: asked.time };
+        let default = match (&name[..], value) {
+            (b"lustre.lov" | b"trusted.lov", Some(value)) => Some((value, false)),
+            (b"lustre.lov" | b"trusted.lov", None) => Some((&b""[..], true)),
+            _ => None,
+        };
+        let _locked = self.lock(&[fid]);
+        let build = |change: &mut Change<'_>| {
+            match default {
+                Some((value, _)) if change.existing(fid)?.is_directory() => {
+                    let kept = match value {
+                        b"" => vec![],
+                        value => self.objects.default_layout(value)?,
+                    };
+                    change.set_default_layout(fid, &kept, value, caller)?;
+                }
+                _ => drop(change.setxattr(fid, &set, caller)?),
+            }
+            let reply = Message::reply(call.message.format(), Status::OK);
+            Ok(reply.with(&MDT_BODY, &MdtBody::default()))
+        };
+        self.change(call, build, MdtBody::default)
+    }
+}
+
+impl Change<'_> {
+    /// Sets the layout that new files, or new directories, of a directory get.
+    fn set_default_layout(
+        &mut self,
+        fid: Fid,
+        kept: &[u8],
+        asked: &[u8],
+        caller: &Caller,
+    ) -> Result<Inode, Failure> {
+        let mut inode = self.existing(fid)?;
+        if !inode.is_directory() {
+            return Err(Errno::EINVAL.into());
+        }
+        if !caller.owns(&inode) {
+            return Err(Errno::EPERM.into());
+        }
+        let wanted = Layout::decode(asked, Order::Little);
+        let extra = match matches!(wanted, Ok(Layout::DirectoryDefault(_))) {
+            true => Extra::DefaultLmv,
+            false => Extra::Layout,
+        };
+        inode.set_extra(extra, kept.to_vec());
+        self.set(fid, inode.clone())?;
+        Ok(inode)
+    }
+}
+
+/// Returns the name of a request.
+pub(crate) fn name_of(call: &Call<'_>) -> Result<Vec<u8>, Errno> {
+    let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
+    Ok(name.as_bytes().to_vec())
+}
+
+/// Returns whether a creation has a layout in its buffer that somebody wants.
+pub(crate) fn wanted_layout<'a>(call: &'a Call<'_>, flags: OpenFlags) -> &'a [u8] {
+    let has_layout = flags.has(OpenFlags::HAS_EA) || flags.has(OpenFlags::HAS_OBJS);
+    let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+    if has_layout { layout } else { &[] }
+}

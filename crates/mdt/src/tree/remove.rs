@@ -1,0 +1,95 @@
+//! Names that go, and files with their last name. Spec: mdt-ost §7.6, §14.3.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+
+use super::{check_name, touch};
+use crate::access::{Caller, check_removal};
+use crate::change::Change;
+use crate::inode::Inode;
+use crate::names;
+use crate::records::Failure;
+
+/// A file of which a name was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) fid: Fid,
+    /// The file without the name.
+    pub(crate) inode: Inode,
+}
+
+impl Change<'_> {
+    /// Removes a name from a directory. `is_directory`: what the client expects of it.
+    pub(crate) fn unlink(
+        &mut self,
+        parent_fid: Fid,
+        name: &[u8],
+        is_directory: bool,
+        caller: &Caller,
+        time: i64,
+    ) -> Result<Removed, Failure> {
+        check_name(name)?;
+        let mut parent = self.existing(parent_fid)?;
+        if !parent.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let fid = self.entry(parent_fid, name)?.ok_or(Errno::ENOENT)?.fid;
+        let inode = self.existing(fid)?;
+        check_removal(&parent, &inode, caller)?;
+        match (is_directory, inode.is_directory()) {
+            (true, false) => return Err(Errno::ENOTDIR.into()),
+            (false, true) => return Err(Errno::EISDIR.into()),
+            _ => {}
+        }
+        self.check_empty(fid, &inode)?;
+        touch(&mut parent, time);
+        if inode.is_directory() {
+            parent.attributes.nlink -= 1;
+        }
+        self.set(parent_fid, parent)?;
+        self.remove_entry(parent_fid, name);
+        let inode = self.drop_link(fid, inode, parent_fid, name, time)?;
+        Ok(Removed { fid, inode })
+    }
+
+    /// Checks that a directory, if it is one, has no entries.
+    pub(super) fn check_empty(&mut self, fid: Fid, inode: &Inode) -> Result<(), Failure> {
+        if !inode.is_directory() {
+            return Ok(());
+        }
+        if self.mdt.is_special(fid) {
+            return Err(Errno::EBUSY.into());
+        }
+        // Whoever makes an entry changes the inode of the directory, which this change has read.
+        match names::list(&self.mdt.store, fid, 0, 1)?.is_empty() {
+            true => Ok(()),
+            false => Err(Errno::ENOTEMPTY.into()),
+        }
+    }
+
+    /// Takes a name from a file, and removes the file with its last one unless somebody has it open.
+    pub(super) fn drop_link(
+        &mut self,
+        fid: Fid,
+        mut inode: Inode,
+        parent: Fid,
+        name: &[u8],
+        time: i64,
+    ) -> Result<Inode, Failure> {
+        inode.remove_link(parent, name);
+        let attributes = &mut inode.attributes;
+        attributes.ctime = attributes.ctime.max(time);
+        attributes.nlink = match attributes.mode & crate::mode::FORMAT {
+            crate::mode::DIRECTORY => 0,
+            _ => attributes.nlink.saturating_sub(1),
+        };
+        self.set(fid, inode.clone())?;
+        if inode.attributes.nlink == 0 {
+            match self.mdt.opens().is_open(fid) {
+                true => self.keep_orphan(fid),
+                false => self.remove(fid)?,
+            }
+        }
+        Ok(inode)
+    }
+}

@@ -1,0 +1,120 @@
+//! Renaming. Spec: mdt-ost §7.6, §14.4.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+
+use super::{Removed, check_name, touch};
+use crate::access::{Caller, Wanted, check, check_removal};
+use crate::change::Change;
+use crate::inode::Inode;
+use crate::names::Entry;
+use crate::records::Failure;
+
+/// A directory and a name in it.
+pub(crate) type Place<'a> = (Fid, &'a [u8]);
+
+impl Change<'_> {
+    /// Gives a file another name. Returns what was replaced, if there was something.
+    pub(crate) fn rename(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        caller: &Caller,
+        time: i64,
+    ) -> Result<Option<Removed>, Failure> {
+        check_name(source.1)?;
+        check_name(target.1)?;
+        let source_parent = self.existing(source.0)?;
+        let fid = self.entry(source.0, source.1)?.ok_or(Errno::ENOENT)?.fid;
+        let inode = self.existing(fid)?;
+        check_removal(&source_parent, &inode, caller)?;
+        let target_parent = self.directory(target.0, caller)?;
+        let replaced = self.entry(target.0, target.1)?.map(|entry| entry.fid);
+        if replaced == Some(fid) {
+            return Ok(None);
+        }
+        self.check_move(fid, &inode, source.0, target.0, caller)?;
+        if target_parent.attributes.projid != inode.attributes.projid
+            && target_parent.inherits_project()
+        {
+            return Err(Errno::EXDEV.into());
+        }
+        let removed = match replaced {
+            Some(replaced) => {
+                let old = self.existing(replaced)?;
+                check_removal(&target_parent, &old, caller)?;
+                match (inode.is_directory(), old.is_directory()) {
+                    (true, false) => return Err(Errno::ENOTDIR.into()),
+                    (false, true) => return Err(Errno::EISDIR.into()),
+                    _ => self.check_empty(replaced, &old)?,
+                }
+                let inode = self.drop_link(replaced, old, target.0, target.1, time)?;
+                Some(Removed { fid: replaced, inode })
+            }
+            None => None,
+        };
+        self.move_entry((fid, inode), source, target, removed.as_ref(), time)?;
+        Ok(removed)
+    }
+
+    /// Checks that a directory may get another parent.
+    fn check_move(
+        &mut self,
+        fid: Fid,
+        inode: &Inode,
+        from: Fid,
+        to: Fid,
+        caller: &Caller,
+    ) -> Result<(), Failure> {
+        if !inode.is_directory() {
+            return Ok(());
+        }
+        if self.mdt.is_special(fid) {
+            return Err(Errno::EPERM.into());
+        }
+        if from != to {
+            check(inode, caller, Wanted::WRITE)?;
+        }
+        // The parents do not change meanwhile: one directory is moved at a time.
+        let mut above = Some(to);
+        while let Some(ancestor) = above {
+            if ancestor == fid {
+                return Err(Errno::EINVAL.into());
+            }
+            above = match ancestor == Fid::ROOT {
+                true => None,
+                false => self.mdt.inode(ancestor)?.parent(),
+            };
+        }
+        Ok(())
+    }
+
+    fn move_entry(
+        &mut self,
+        (fid, mut inode): (Fid, Inode),
+        source: Place<'_>,
+        target: Place<'_>,
+        removed: Option<&Removed>,
+        time: i64,
+    ) -> Result<(), Failure> {
+        inode.remove_link(source.0, source.1);
+        inode.add_link(target.0, target.1, time);
+        inode.attributes.ctime = inode.attributes.ctime.max(time);
+        let is_directory = inode.is_directory();
+        let mode = inode.attributes.mode;
+        self.set(fid, inode)?;
+        let mut parent = self.existing(source.0)?;
+        touch(&mut parent, time);
+        parent.attributes.nlink -= u32::from(is_directory);
+        self.set(source.0, parent)?;
+        let mut parent = self.existing(target.0)?;
+        touch(&mut parent, time);
+        let replaces = removed.is_some_and(|removed| removed.inode.is_directory());
+        parent.attributes.nlink += u32::from(is_directory);
+        parent.attributes.nlink -= u32::from(replaces);
+        self.set(target.0, parent)?;
+        self.remove_entry(source.0, source.1);
+        self.set_entry(target.0, target.1, Entry::new(fid, mode));
+        Ok(())
+    }
+}

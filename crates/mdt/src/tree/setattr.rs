@@ -1,0 +1,156 @@
+//! Attributes. Spec: mdt-ost §7.6, §14.2.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Content;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::acl::Acl;
+use fulmar_lustre_wire::mdt::{AttrValid, Bias, SetAttr};
+use fulmar_wire::Order;
+
+use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
+use crate::change::Change;
+use crate::inode::{Extra, Inode};
+use crate::objects::Owner;
+use crate::records::Failure;
+use crate::{acl, mode};
+
+/// The flags that users set: those of `chattr` that an MDT keeps.
+const FLAGS_SET: u32 = 0x2000_00ff;
+
+impl Change<'_> {
+    /// Sets attributes of a file.
+    pub(crate) fn setattr(
+        &mut self,
+        fid: Fid,
+        asked: &SetAttr,
+        caller: &Caller,
+    ) -> Result<Inode, Failure> {
+        let before = self.existing(fid)?;
+        let bypasses = asked.bias.has(Bias::PERM_BYPASS);
+        if !bypasses {
+            check_setattr(&before, asked, caller)?;
+        }
+        if asked.valid.has(AttrValid::SIZE) && before.is_directory() {
+            return Err(Errno::EISDIR.into());
+        }
+        let after = apply(&before, asked, caller);
+        let owner = |inode: &Inode| {
+            let attributes = &inode.attributes;
+            let (uid, gid, projid) = (attributes.uid, attributes.gid, attributes.projid);
+            Owner { uid, gid, projid }
+        };
+        if after.is_regular() && owner(&after) != owner(&before) {
+            let layout = after.extra(Extra::Layout);
+            self.mdt.objects.set_owner(&mut self.transaction, layout, owner(&after));
+        }
+        self.set(fid, after.clone())?;
+        Ok(after)
+    }
+}
+
+/// Checks that a caller may set attributes.
+fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), Errno> {
+    type A = AttrValid;
+    let attributes = &inode.attributes;
+    let valid = asked.valid;
+    let wants = |bits: A| valid.0 & bits.0 != 0;
+    if wants(A::ATTR_FLAG) {
+        if !caller.owns(inode) {
+            return Err(Errno::EPERM);
+        }
+        let changed = (attributes.flags ^ asked.flags) & (IMMUTABLE | APPEND_ONLY);
+        if changed != 0 && !caller.has(Capabilities::LINUX_IMMUTABLE) {
+            return Err(Errno::EPERM);
+        }
+    } else if attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
+        return Err(Errno::EPERM);
+    }
+    let times = A::ATIME | A::MTIME | A::CTIME | A::ATIME_SET | A::MTIME_SET | A::CTIME_SET;
+    let others = A::MODE | A::UID | A::GID | A::SIZE | A::ATTR_FLAG | A::PROJID;
+    if wants(times) && !wants(others) && !caller.owns(inode) {
+        check(inode, caller, Wanted::WRITE)?;
+    }
+    if wants(A::MODE) && !caller.owns(inode) {
+        return Err(Errno::EPERM);
+    }
+    let may_chown = caller.has(Capabilities::CHOWN);
+    let is_owner = caller.uid == attributes.uid;
+    if wants(A::UID) && !may_chown && !(is_owner && asked.uid == attributes.uid) {
+        return Err(Errno::EPERM);
+    }
+    let is_member = caller.is_in(asked.gid) || asked.gid == attributes.gid;
+    if wants(A::GID) && !may_chown && !(is_owner && is_member) {
+        return Err(Errno::EPERM);
+    }
+    let changes_project = wants(A::PROJID) && asked.projid != attributes.projid;
+    if changes_project && !caller.has(Capabilities::SYS_RESOURCE) {
+        return Err(Errno::EPERM);
+    }
+    // Whoever has the file open for writing was checked then.
+    let is_open = valid.has(A::FROM_OPEN) || valid.has(A::OVERRIDE) && is_owner;
+    if wants(A::SIZE) && !is_open {
+        check(inode, caller, Wanted::WRITE)?;
+    }
+    Ok(())
+}
+
+/// Returns a file with other attributes.
+fn apply(before: &Inode, asked: &SetAttr, caller: &Caller) -> Inode {
+    type A = AttrValid;
+    let mut inode = before.clone();
+    let valid = asked.valid;
+    let attributes = &mut inode.attributes;
+    if valid.has(A::MODE) {
+        let mut bits = asked.mode & mode::PERMISSIONS;
+        if !caller.is_in(attributes.gid) && !caller.has(Capabilities::FSETID) {
+            bits &= !mode::SGID;
+        }
+        attributes.mode = attributes.mode & mode::FORMAT | bits;
+    }
+    if valid.has(A::UID) {
+        attributes.uid = asked.uid;
+    }
+    if valid.has(A::GID) {
+        attributes.gid = asked.gid;
+    }
+    if valid.has(A::PROJID) {
+        attributes.projid = asked.projid;
+    }
+    if valid.has(A::ATTR_FLAG) {
+        attributes.flags = asked.flags & FLAGS_SET;
+    }
+    let is_given = !before.is_directory()
+        && (attributes.uid, attributes.gid) != (before.attributes.uid, before.attributes.gid);
+    let kills = |flag| valid.has(flag) || is_given && !valid.has(A::MODE);
+    if kills(A::KILL_SUID) {
+        attributes.mode &= !mode::SUID;
+    }
+    if kills(A::KILL_SGID) && attributes.mode & mode::GROUP_EXECUTE != 0 {
+        attributes.mode &= !mode::SGID;
+    }
+    if valid.has(A::SIZE) {
+        attributes.size = asked.size;
+    }
+    if valid.has(A::BLOCKS) {
+        attributes.blocks = asked.blocks;
+    }
+    if valid.has(A::ATIME_SET) {
+        attributes.atime = asked.atime;
+    }
+    if valid.has(A::MTIME_SET) {
+        attributes.mtime = asked.mtime;
+    }
+    if valid.has(A::CTIME_SET) || valid.has(A::CTIME) {
+        attributes.ctime = attributes.ctime.max(asked.ctime);
+    }
+    if valid.has(A::SIZE) {
+        inode.cut_size(asked.size);
+    }
+    if inode.attributes.mode != before.attributes.mode
+        && let Ok(acl) = Acl::decode(before.extra(Extra::Acl), Order::Little)
+    {
+        let acl = acl::after_chmod(&acl, inode.attributes.mode);
+        inode.set_extra(Extra::Acl, acl);
+    }
+    inode
+}
