@@ -8,6 +8,7 @@ use fulmar_lnet::{Bound, Event, EventKind, MdId, Memory, Op, Service, ServiceOut
 use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECTION, STATFS};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Opcode, Uuid};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::import::{Request, RequestId, Sender, Target, TargetKind};
 use fulmar_trace::lnet;
@@ -61,7 +62,7 @@ struct Replay<'a> {
 impl<'a> Replay<'a> {
     fn new(rpcs: &'a [Rpc<'a>]) -> Self {
         // XIDs begin with the time in seconds. Spec: ptlrpc-ldlm-mgs §3.1.
-        let client = Client::new(rpcs[0].xid >> 20);
+        let client = Client::new(XidSource::new(rpcs[0].xid >> 20));
         Self { client, rpcs, sent: 0, waiting: Vec::new(), replies: BTreeMap::new() }
     }
 

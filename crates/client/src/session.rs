@@ -1,13 +1,15 @@
 //! An LNet node for the duration of a program, and the imports of its client.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use fulmar_base::{Errno, Rng};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
+use fulmar_lustre_wire::connect::ConnectData;
 use fulmar_lustre_wire::{Handle, Uuid};
 use fulmar_net::exchange::Exchange;
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Running, Runtime, StartError};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId};
 use fulmar_rpc::import::{Request, RequestId, Sender, Target};
 use fulmar_socklnd::AcceptMode;
@@ -99,7 +101,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let clock = fulmar_net::wall_clock();
         let inbox = Arc::new(Inbox::default());
-        let (machine, host) = (Client::new(clock / 1_000_000_000), ClientHost(inbox.clone()));
+        let (machine, host) = (Client::new(xids()), ClientHost(inbox.clone()));
         let client = Running::start(node, Client::CONFIG, machine, host, []);
         let client = client.map_err(Error::Node)?;
         let pid = std::process::id();
@@ -170,14 +172,32 @@ impl Session {
     /// # Errors
     /// Why there is none.
     pub fn connect_as(&mut self, client: Uuid, target: &FsTarget) -> Result<ImportId, Errno> {
+        self.connect_with(client, target, requested(target.kind))
+    }
+
+    /// The same with what is requested of the target.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn connect_with(
+        &mut self,
+        client: Uuid,
+        target: &FsTarget,
+        data: ConnectData,
+    ) -> Result<ImportId, Errno> {
         let usable = self.reach(&target.nids);
         if usable.is_empty() {
             return Err(Errno::ENETUNREACH);
         }
-        let target = Target::new(target.kind, target.uuid, usable, requested(target.kind));
+        let target = Target::new(target.kind, target.uuid, usable, data);
         let import = self.connect(Target { client, ..target })?;
         self.connected(import)?;
         Ok(import)
+    }
+
+    /// Returns how often an import was connected.
+    pub fn connections(&self, import: ImportId) -> u64 {
+        self.inbox.seen(import).connections
     }
 
     /// Begins to connect to a target, as this client unless the target names another one.
@@ -209,7 +229,7 @@ impl Session {
     ///
     /// # Errors
     /// If the node has failed.
-    pub(crate) fn request(&self, import: ImportId, request: Request) -> Result<RequestId, Errno> {
+    pub fn request(&self, import: ImportId, request: Request) -> Result<RequestId, Errno> {
         let begun = self.client.call(|client, now| client.request(now, import, request))?;
         begun.ok_or(Errno::EINVAL)
     }
@@ -218,7 +238,7 @@ impl Session {
     ///
     /// # Errors
     /// Why there is none, or the status of the reply if that is an error.
-    pub(crate) fn reply(&self, import: ImportId, request: RequestId) -> Reply {
+    pub fn reply(&self, import: ImportId, request: RequestId) -> Reply {
         let reply = self.wait(import, |reports| reports.replies.remove(&(import, request)))??;
         match reply.body.status.errno() {
             Some(errno) => Err(errno),
@@ -236,7 +256,7 @@ impl Session {
     }
 
     /// Waits before a request is repeated. Returns false if no time is left for that.
-    pub(crate) fn pause(&self) -> bool {
+    pub fn pause(&self) -> bool {
         let has_time = Instant::now() + PAUSE < self.deadline;
         if has_time {
             std::thread::sleep(PAUSE);
@@ -338,6 +358,13 @@ fn start_node(
     options.config.socklnd.accept = accept;
     options.config.socklnd.accept_port = port;
     Node::start(runtime, options)
+}
+
+/// Returns the XIDs of this process, which has one source for all sessions.
+fn xids() -> XidSource {
+    static XIDS: LazyLock<XidSource> =
+        LazyLock::new(|| XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
+    XIDS.clone()
 }
 
 /// Returns a random UUID in the usual text form.

@@ -18,6 +18,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, NiobufFlags, Obdo};
 use fulmar_lustre_wire::{List, Opcode, Status, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Running, Runtime, Service};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, TargetId};
@@ -138,7 +139,7 @@ impl Connected {
     fn new(host: &TestHost, server: Nid) -> Self {
         let (sender, notices) = sync_channel(64);
         let caller = Caller { memory: Mutex::default(), notices: sender };
-        let machine = Client::new(1_700_000_000);
+        let machine = Client::new(XidSource::new(1_700_000_000));
         let client = Running::start(&host.node, Client::CONFIG, machine, caller, []).unwrap();
         let flags = ConnectFlags::FULL20
             | ConnectFlags::AT

@@ -109,10 +109,10 @@ impl Client {
     /// Options of the service for LNet.
     pub const CONFIG: ServiceConfig = ServiceConfig { own_nids_are_loopback: true };
 
-    /// Returns a client without imports, at `seconds` of wall clock since 1970.
-    pub fn new(seconds: u64) -> Self {
+    /// Returns a client without imports. All clients of a node have the same `xids`.
+    pub fn new(xids: XidSource) -> Self {
         Self {
-            xids: XidSource::new(seconds),
+            xids,
             imports: BTreeMap::new(),
             next_import: 0,
             deadlines: Timers::default(),

@@ -2,6 +2,7 @@
 
 mod bulk;
 
+use crate::XidSource;
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{self, CONNECT_DATA};
@@ -24,7 +25,7 @@ fn connecting() -> (Client, ImportId, Posts) {
     let data = ConnectData { flags: FLAGS, ..ConnectData::default() };
     let mgs = Uuid::new("MGS").unwrap();
     let target = Target::new(TargetKind::Mgs, mgs, vec![server().nid], data);
-    let mut client = Client::new(1_700_000_000);
+    let mut client = Client::new(XidSource::new(1_700_000_000));
     let import = client.connect(NOW, target);
     let posts = Posts::take(&mut client);
     (client, import, posts)

@@ -11,6 +11,7 @@ use fulmar_lustre_wire::Uuid;
 use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, Offer, TargetId};
 use fulmar_rpc::import::{RequestId, State, TargetKind};
@@ -83,7 +84,8 @@ impl Step {
 
 impl Pair {
     pub(crate) fn new(seed: u64) -> Self {
-        let client = Both { client: Client::new(1_700_000_000), callbacks: callbacks() };
+        let client =
+            Both { client: Client::new(XidSource::new(1_700_000_000)), callbacks: callbacks() };
         let client = Node::new(CLIENT, 1, Client::CONFIG, client);
         Self {
             now: Time::from_secs(1),

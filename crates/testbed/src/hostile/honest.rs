@@ -16,6 +16,7 @@ use fulmar_lustre_wire::ldlm::LockRequest;
 use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid, portal};
 use fulmar_net::{Host, Job, Memory, Node, Running, Service};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::{Request, RequestId, State, Target, TargetKind};
@@ -70,7 +71,7 @@ impl Honest {
     pub(super) fn connect(node: Node, server: Nid, name: &str) -> Result<Self, String> {
         let failed = |errno: Errno| format!("{name}: {errno}");
         let inbox = Arc::<Inbox>::default();
-        let machine = Client::new(fulmar_net::wall_clock() / 1_000_000_000);
+        let machine = Client::new(XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
         let host = ClientHost(inbox.clone());
         let client = Running::start(&node, Client::CONFIG, machine, host, []).map_err(failed)?;
         let host = CallbackHost(inbox.clone());

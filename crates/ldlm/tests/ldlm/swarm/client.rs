@@ -14,6 +14,7 @@ use fulmar_lustre_wire::format::{
 use fulmar_lustre_wire::ldlm::{LockMode, LockRequest, LockType};
 use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Opcode, Status, Uuid, portal};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, Notice};
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::{Request, RequestId, State};
@@ -54,7 +55,10 @@ pub(crate) struct ClientNode {
 
 impl ClientNode {
     pub(crate) fn new(now: Time, number: usize, plan: &Plan, fault: Fault, rng: &mut Rng) -> Self {
-        let both = Both { client: Client::new(1_700_000_000), callbacks: callbacks(number) };
+        let both = Both {
+            client: Client::new(XidSource::new(1_700_000_000)),
+            callbacks: callbacks(number),
+        };
         let mut node = Node::new(nid(number), 10 + number as u64, Client::CONFIG, both);
         let mounts = (0..plan.targets).map(|target| {
             let import = node.service.client.connect(now, target_of(number, target));

@@ -12,6 +12,7 @@ use fulmar_lustre_wire::ldlm::LockRequest;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Uuid, portal};
 use fulmar_rpc::RELEASE;
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::ExportLimits;
 use fulmar_rpc::import::{Request, RequestId, State, Target, TargetKind};
@@ -534,7 +535,7 @@ impl OneClient {
             replays_locks: place > 0,
             ..Target::new(TargetKind::Mdt, uuid("fs-MDT0000_UUID"), vec![SERVER], data)
         };
-        let client = Client::new(1_700_000_000);
+        let client = Client::new(XidSource::new(1_700_000_000));
         let nid = Nid::small(Net::TCP, FIRST + place as u32);
         let mut node = Node::new(nid, 10 + place as u64, Client::CONFIG, client);
         let import = node.service.connect(now, target);

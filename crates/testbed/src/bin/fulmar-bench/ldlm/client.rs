@@ -13,6 +13,7 @@ use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockType, ResourceDesc, Resourc
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, portal};
 use fulmar_net::{Host, Job, Memory, Running, Service};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::import::{Request, RequestId, State};
 
@@ -33,7 +34,7 @@ pub(crate) fn run(port: u16, concurrency: u32, duration: Duration) -> Result<(),
     let node = start(&runtime, OURS.into(), port)?;
     let (connected, reports) = sync_channel(1);
     let host = LockHost { state: Mutex::new(Progress::new(concurrency)), connected };
-    let machine = Client::new(fulmar_net::wall_clock() / 1_000_000_000);
+    let machine = Client::new(XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
     let client = Running::start(&node, Client::CONFIG, machine, host, [])
         .map_err(|errno| Failure(format!("cannot start the client: {errno}")))?;
     // Cancels are sent beside the enqueues.

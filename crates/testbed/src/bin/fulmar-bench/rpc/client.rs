@@ -15,6 +15,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, Obdo};
 use fulmar_lustre_wire::{List, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Node, Running, Service};
+use fulmar_rpc::XidSource;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::import::{Request, RequestId, State, Target, TargetKind};
@@ -62,7 +63,7 @@ pub(super) fn open(
     let (connected, reports) = sync_channel(super::CLIENTS as usize);
     let state = Progress::new(load);
     let host = ClientHost { state: Mutex::new(state), connected };
-    let machine = Client::new(fulmar_net::wall_clock() / 1_000_000_000);
+    let machine = Client::new(XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
     let client = Running::start(node, Client::CONFIG, machine, host, [])
         .map_err(|errno| Failure(format!("cannot start the client: {errno}")))?;
     Ok((client, reports))
