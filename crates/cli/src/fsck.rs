@@ -1,7 +1,9 @@
 //! `fulmar fsck`: examines the storage of a target.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use fulmar_server::StorageError;
 
 use crate::context::complain;
 
@@ -19,27 +21,33 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: &Args) -> ExitCode {
-    let directory = args.directory.display();
-    let (label, report) = match fulmar_server::verify(&args.directory) {
-        Ok(verified) => verified,
-        Err(error) => {
-            complain(&format!("fulmar: {error}\n"));
-            return ExitCode::FAILURE;
+    let mut has_damage = false;
+    for directory in fulmar_server::parts_of(&args.directory) {
+        match examine(&directory) {
+            Ok(is_good) => has_damage |= !is_good,
+            Err(error) => {
+                complain(&format!("fulmar: {error}\n"));
+                return ExitCode::FAILURE;
+            }
         }
-    };
-    let size = fulmar_text::bytes(report.bytes);
-    println!("{directory}: {label}, {} keys, {} objects of {size}", report.keys, report.objects);
+    }
+    if !has_damage {
+        return ExitCode::SUCCESS;
+    }
+    complain("help: restore the directory from a copy, or go on with what is left\n");
+    ExitCode::FAILURE
+}
+
+/// Examines the storage of one target. Returns whether it has no damage.
+fn examine(directory: &Path) -> Result<bool, StorageError> {
+    let (label, report) = fulmar_server::verify(directory)?;
+    let (place, size) = (directory.display(), fulmar_text::bytes(report.bytes));
+    println!("{place}: {label}, {} keys, {} objects of {size}", report.keys, report.objects);
     for damage in &report.damage {
         println!("{damage}");
     }
-    match report.damage.is_empty() {
-        true => {
-            println!("no damage");
-            ExitCode::SUCCESS
-        }
-        false => {
-            complain("help: restore the directory from a copy, or go on with what is left\n");
-            ExitCode::FAILURE
-        }
+    if report.damage.is_empty() {
+        println!("no damage");
     }
+    Ok(report.damage.is_empty())
 }

@@ -69,6 +69,17 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// Returns the same file system of the management service at these NIDs.
+    #[must_use]
+    pub fn on(&self, mgs: &[Nid]) -> Self {
+        let (mgs, name) = (mgs.to_vec(), self.name.clone());
+        let nids: Vec<String> = mgs.iter().map(ToString::to_string).collect();
+        let text = format!("{}:/{name}", nids.join(","));
+        Self { mgs, name, text }
+    }
+}
+
 /// Splits NIDs at commas, and at the colons after their networks: IPv6 addresses contain colons.
 fn split(nids: &str) -> Vec<&str> {
     let mut parts = Vec::new();

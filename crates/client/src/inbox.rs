@@ -39,10 +39,13 @@ pub(crate) struct Seen {
     pub(crate) failure: Option<Errno>,
     /// How many attempts in succession have not found the target.
     pub(crate) failed: usize,
+    /// How often requests could be sent again.
+    pub(crate) connections: u64,
 }
 
 impl Seen {
     fn take(&mut self, state: State) {
+        self.connections += u64::from(state == State::Full && !self.is_full);
         self.is_full = state == State::Full;
         match state {
             State::Full => (self.failed, self.failure) = (0, None),
@@ -84,6 +87,11 @@ impl Inbox {
             let waited = self.changed.wait_timeout(reports, left);
             reports = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Returns what an import has reported.
+    pub(crate) fn seen(&self, import: ImportId) -> Seen {
+        self.reports().seen.get(&import).copied().unwrap_or_default()
     }
 
     /// Returns why an import has no connection, if that is known.
@@ -143,7 +151,7 @@ mod tests {
         seen.take(State::Disconnected(Errno::EBUSY));
         assert_eq!((seen.failed, seen.failure), (2, Some(Errno::EBUSY)));
         seen.take(State::Full);
-        assert_eq!(seen, Seen { is_full: true, ..Seen::default() });
+        assert_eq!(seen, Seen { is_full: true, connections: 1, ..Seen::default() });
         seen.take(State::Closed(Errno::EACCES));
         assert_eq!((seen.is_full, seen.closed), (false, Some(Errno::EACCES)));
     }

@@ -212,11 +212,7 @@ fn targets(
         return Ok(None);
     }
     let options = ServeOptions { directories, nids, port };
-    let serving = Serving::start(node, &options)?;
-    for (target, directory) in serving.targets().iter().zip(&options.directories) {
-        tracing::info!("serving {target} from {}", directory.display());
-    }
-    Ok(Some(serving))
+    Ok(Some(Serving::start(node, &options)?))
 }
 
 /// Applies routes, peers and selection policies.

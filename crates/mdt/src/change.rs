@@ -10,6 +10,7 @@ use fulmar_target::usage::{Charge, Deltas, Used};
 
 use crate::Mdt;
 use crate::inode::{Extra, Inode};
+use crate::layout::objects_of;
 use crate::names::Entry;
 use crate::records::{Failure, INODES, NAMES, ORPHANS, XATTRS, fid_key};
 
@@ -63,7 +64,8 @@ impl<'a> Change<'a> {
     pub(crate) fn remove(&mut self, fid: Fid) -> Result<(), StoreError> {
         let Some(inode) = self.inode(fid)? else { return Ok(()) };
         if inode.is_regular() {
-            self.mdt.objects.destroy(&mut self.transaction, inode.extra(Extra::Layout));
+            let objects = objects_of(inode.extra(Extra::Layout));
+            self.mdt.objects.destroy(&mut self.transaction, &objects);
         }
         for key in self.mdt.xattr_keys(fid)? {
             self.transaction.delete(XATTRS, &key);

@@ -147,9 +147,14 @@ impl Inode {
         Links::decode(self.extra(Extra::Links), Order::Little).unwrap_or_default()
     }
 
-    /// Returns the parent of a directory.
+    /// Returns the directory of the first name: the parent of a directory.
     pub fn parent(&self) -> Option<Fid> {
         Some(self.links().entries.first()?.parent)
+    }
+
+    /// Returns the directory of the first name, or the one that is known otherwise.
+    pub(crate) fn parent_or(&self, other: Fid) -> Fid {
+        self.parent().unwrap_or(other)
     }
 
     /// Notes a name. If there are too many, `time` is noted instead.

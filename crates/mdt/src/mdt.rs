@@ -147,6 +147,11 @@ impl Mdt {
         self.transactions.instance()
     }
 
+    /// Returns whether clients may still repeat what a restart has lost.
+    pub fn recovers(&self) -> bool {
+        self.transactions.recovers()
+    }
+
     /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -212,7 +217,7 @@ impl Mdt {
     }
 
     /// Returns the caller as it is known here.
-    pub(crate) fn known_caller(&self, caller: Caller) -> Caller {
+    pub fn caller(&self, caller: Caller) -> Caller {
         caller.squashed(self.settings.root_squash)
     }
 
@@ -267,7 +272,7 @@ impl Mdt {
         }
     }
 
-    fn entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Fid>>, StoreError> {
+    pub(crate) fn entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Fid>>, StoreError> {
         let entry = |&(directory, name): &(Fid, &[u8])| {
             Ok(self.entry(directory, name)?.map(|entry| entry.fid))
         };

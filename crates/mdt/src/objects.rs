@@ -4,6 +4,8 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_store::Transaction;
 
+use crate::layout::Plan;
+
 /// The owner of the objects of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -15,53 +17,26 @@ pub struct Owner {
     pub projid: u32,
 }
 
-/// The range of a file that needs objects: from a byte to the one after the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The first byte.
-    pub start: u64,
-    /// The byte after the last one; `u64::MAX` without an end.
-    pub end: u64,
-}
+/// An object of a file: the index of its OST, and its FID.
+pub type Object = (u32, Fid);
 
-/// The objects of files, as far as an MDT needs them. Layouts are in the form in which they are kept.
+/// The objects of files, as far as an MDT needs them.
 pub trait Objects: Send + Sync {
-    /// Returns the layout of a file that has none: `wanted`, a layout that its creator wants, or no
-    /// bytes; else the default of its directory, else that of the file system. Objects for the beginning
-    /// of the file are taken, if `with_objects`.
+    /// Takes objects for a new file, one for each stripe. There may be fewer than are wanted.
     ///
     /// # Errors
-    /// EINVAL and others if the wanted layout is not allowed; ENOSPC; EAGAIN if objects are being
-    /// created: the request is repeated when there are some.
-    fn layout(
-        &self,
-        file: Fid,
-        wanted: &[u8],
-        defaults: [&[u8]; 2],
-        with_objects: bool,
-    ) -> Result<Vec<u8>, Errno>;
+    /// EINVAL if an OST is wanted that does not exist; ENOSPC if there are too few; EAGAIN if they are being
+    /// created: the request is repeated then.
+    fn take(&self, plan: &Plan) -> Result<Vec<Object>, Errno>;
 
-    /// Returns the layout of a file with objects for a range of it; `None` if they are there.
-    ///
-    /// # Errors
-    /// As [`Objects::layout`].
-    fn extend(&self, file: Fid, layout: &[u8], range: Range) -> Result<Option<Vec<u8>>, Errno>;
+    /// Adds to a transaction that these objects belong to a file.
+    fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]);
 
-    /// Checks a layout that somebody wants for the new files of a directory, and returns what is kept; no
-    /// bytes for none.
-    ///
-    /// # Errors
-    /// EINVAL and others if it is not allowed.
-    fn default_layout(&self, wanted: &[u8]) -> Result<Vec<u8>, Errno>;
+    /// Adds to a transaction that these objects go.
+    fn destroy(&self, transaction: &mut Transaction<'_>, objects: &[Object]);
 
-    /// Adds to a transaction that the objects of `layout`, which are not in `before`, belong to a file.
-    fn used(&self, transaction: &mut Transaction<'_>, before: &[u8], layout: &[u8]);
-
-    /// Adds to a transaction that the objects of a layout go.
-    fn destroy(&self, transaction: &mut Transaction<'_>, layout: &[u8]);
-
-    /// Adds to a transaction that the objects of a layout have another owner.
-    fn set_owner(&self, transaction: &mut Transaction<'_>, layout: &[u8], owner: Owner);
+    /// Adds to a transaction that these objects have another owner.
+    fn set_owner(&self, transaction: &mut Transaction<'_>, objects: &[Object], owner: Owner);
 }
 
 /// A file system without OSTs: files have no data.
@@ -69,21 +44,13 @@ pub trait Objects: Send + Sync {
 pub struct NoObjects;
 
 impl Objects for NoObjects {
-    fn layout(&self, _: Fid, _: &[u8], _: [&[u8]; 2], _: bool) -> Result<Vec<u8>, Errno> {
+    fn take(&self, _: &Plan) -> Result<Vec<Object>, Errno> {
         Err(Errno::ENOSPC)
     }
 
-    fn extend(&self, _: Fid, _: &[u8], _: Range) -> Result<Option<Vec<u8>>, Errno> {
-        Ok(None)
-    }
+    fn used(&self, _: &mut Transaction<'_>, _: &[Object]) {}
 
-    fn default_layout(&self, wanted: &[u8]) -> Result<Vec<u8>, Errno> {
-        Ok(wanted.to_vec())
-    }
+    fn destroy(&self, _: &mut Transaction<'_>, _: &[Object]) {}
 
-    fn used(&self, _: &mut Transaction<'_>, _: &[u8], _: &[u8]) {}
-
-    fn destroy(&self, _: &mut Transaction<'_>, _: &[u8]) {}
-
-    fn set_owner(&self, _: &mut Transaction<'_>, _: &[u8], _: Owner) {}
+    fn set_owner(&self, _: &mut Transaction<'_>, _: &[Object], _: Owner) {}
 }

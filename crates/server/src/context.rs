@@ -32,6 +32,7 @@ pub(crate) struct Commands(Mutex<VecDeque<(TargetId, Command)>>);
 pub(crate) enum Command {
     Lock(LockWanted, oneshot::Sender<Result<Handle, Errno>>),
     Unlock(Handle),
+    GiveUp(Handle, Vec<Handle>),
     Enqueue(Box<Enqueue>, oneshot::Sender<LockAnswer>),
     Transfer(RequestId, Bulk, u32, oneshot::Sender<Result<u64, Errno>>),
     Changed(ResourceId, OstLvb),
@@ -90,12 +91,20 @@ impl Context {
     /// Waits for a lock of the operation itself. Clients that have conflicting ones are called back.
     ///
     /// # Errors
-    /// Why there is none: EINPROGRESS if too many wait, ENODEV if the target ends.
+    /// Why there is none: EINPROGRESS if too many wait, EAGAIN if only optional bits of an inode are wanted
+    /// and none is free, ENODEV if the target ends.
     pub async fn lock(&self, wanted: LockWanted) -> Result<Lock, Errno> {
         let (sender, waiting) = oneshot::channel();
         self.push(Command::Lock(wanted, sender));
         let handle = waiting.await.unwrap_or(Err(Errno::ENODEV))?;
         Ok(Lock { context: Some(self.clone()), handle })
+    }
+
+    /// Gives up locks of the client of a request, which it does not need any more.
+    pub fn give_up(&self, request: &Request, locks: Vec<Handle>) {
+        if !locks.is_empty() {
+            self.push(Command::GiveUp(request.export, locks));
+        }
     }
 
     /// Waits for the answer of the lock manager to a client's enqueue.

@@ -1,7 +1,8 @@
-//! How an OST joins its file system. Spec: ptlrpc-ldlm-mgs §33, §34.3.
+//! How targets join their file systems. Spec: ptlrpc-ldlm-mgs §33, §34.3.
 //!
 //! ```text
-//! connect to the MGS ─► register ─► find MDT0000 in the configuration ─► connect to it
+//! MDT: connect to the MGS ─► register ─► report the start ─► stay registered
+//! OST: connect to the MGS ─► register ─► find MDT0000 in the configuration ─► connect to it
 //!                                    ─► get sequences for objects ─► report the start ─► stay connected
 //! ```
 //!
@@ -14,7 +15,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use fulmar_base::Errno;
-use fulmar_client::{Error, Session, SessionOptions};
+use fulmar_client::{Address, Error, FsTarget, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_INFO, TARGET_NIDS, TARGET_REG,
@@ -23,6 +24,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNids};
 use fulmar_lustre_wire::seq::{SeqKind, SeqOp, SeqRange};
 use fulmar_lustre_wire::{Text, Uuid, portal};
+use fulmar_mdt::Mdt;
 use fulmar_net::Node;
 use fulmar_ost::Ost;
 use fulmar_rpc::RELEASE;
@@ -31,7 +33,8 @@ use fulmar_rpc::import::Request;
 use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
-use crate::storage::OstLabel;
+use crate::osts::{Link, Linking, Osts};
+use crate::storage::TargetLabel;
 
 /// Whether the target has registered.
 const JOINED: Space = Space::new(0xd0);
@@ -43,21 +46,28 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The room for the reply to a registration.
 const REPLY: usize = 8192;
 
-/// The thread of an OST. Dropping it ends the connections.
+/// The thread of a target. Dropping it ends the connections.
 pub(crate) struct Joining {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// An OST that joins its file system.
+/// A target that joins its file system.
 pub(crate) struct Joiner {
     pub(crate) node: Node,
     /// The NIDs of the node.
     pub(crate) nids: Vec<Nid>,
     pub(crate) port: u16,
-    pub(crate) label: OstLabel,
-    pub(crate) ost: Arc<Ost>,
+    pub(crate) label: TargetLabel,
+    pub(crate) member: Member,
     pub(crate) store: Arc<Store>,
+}
+
+/// The target itself.
+#[derive(Clone)]
+pub(crate) enum Member {
+    Mdt(Arc<Mdt>, Arc<Osts>),
+    Ost(Arc<Ost>),
 }
 
 /// What is missing.
@@ -75,6 +85,12 @@ enum Missing {
 impl From<Error> for Missing {
     fn from(error: Error) -> Self {
         Self::Server(error)
+    }
+}
+
+impl From<Errno> for Missing {
+    fn from(errno: Errno) -> Self {
+        Self::Connection(errno)
     }
 }
 
@@ -123,6 +139,23 @@ impl Drop for Joining {
     }
 }
 
+impl Member {
+    /// Returns how often it was started.
+    fn instance(&self) -> u32 {
+        match self {
+            Self::Mdt(mdt, _) => mdt.instance(),
+            Self::Ost(ost) => ost.instance(),
+        }
+    }
+
+    fn kind(&self) -> TargetFlags {
+        match self {
+            Self::Mdt(..) => TargetFlags::MDT,
+            Self::Ost(_) => TargetFlags::OST,
+        }
+    }
+}
+
 impl Joiner {
     fn run(&self, stopped: &mpsc::Receiver<()>) {
         let name = self.label.name();
@@ -147,7 +180,8 @@ impl Joiner {
     fn join(&self, stopped: &mpsc::Receiver<()>) -> Result<(), Missing> {
         let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
         let mut session = Session::on(&self.node, &self.nids, options)?;
-        let mgs = session.connect_mgs(&self.label.address)?;
+        let address = self.address();
+        let mgs = session.connect_mgs(&address)?;
         if self.store.get(JOINED, REGISTERED)?.is_none() {
             self.register(&session, mgs, TargetFlags::VIRGIN | TargetFlags::UPDATE)?;
             let mut transaction = self.store.begin();
@@ -157,7 +191,12 @@ impl Joiner {
         } else {
             self.register(&session, mgs, TargetFlags::NONE)?;
         }
-        let file_system = session.file_system(mgs, &self.label.address)?;
+        if let Member::Mdt(mdt, osts) = &self.member {
+            self.report_start(&session, mgs)?;
+            info!("{} has joined its file system", self.label.name());
+            return self.follow_osts(&mut session, (mgs, &address), (mdt, osts), stopped);
+        }
+        let file_system = session.file_system(mgs, &address)?;
         let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(Missing::Mdt)?;
         session.renew(PATIENCE);
         let mdt = session.connect_as(self.uuid(), mdt).map_err(Missing::Connection)?;
@@ -171,6 +210,56 @@ impl Joiner {
         }
     }
 
+    /// Connects to the OSTs of the configuration, as they come and go.
+    fn follow_osts(
+        &self,
+        session: &mut Session,
+        (mgs, address): (ImportId, &Address),
+        (mdt, osts): (&Mdt, &Arc<Osts>),
+        stopped: &mpsc::Receiver<()>,
+    ) -> Result<(), Missing> {
+        let mut links: Vec<Linking> = vec![];
+        loop {
+            session.renew(PATIENCE);
+            // Clients say first what they had before a restart.
+            if !mdt.recovers() {
+                let found = session.file_system(mgs, address)?.osts;
+                let is_used =
+                    |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
+                links.retain(|link| is_used(link.index()));
+                for target in found.into_iter().filter(|ost| ost.is_active) {
+                    if links.iter().all(|link| link.index() != target.index) {
+                        let link = self.link(osts.clone(), target);
+                        links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
+                    }
+                }
+            }
+            wait(stopped, PAUSE)?;
+        }
+    }
+
+    fn link(&self, osts: Arc<Osts>, target: FsTarget) -> Link {
+        Link {
+            node: self.node.clone(),
+            nids: self.nids.clone(),
+            port: self.port,
+            osts,
+            store: self.store.clone(),
+            file_system: self.label.address.name.clone(),
+            mdt: self.label.index,
+            target,
+        }
+    }
+
+    /// Returns where the management service is: for one on this node its NIDs.
+    fn address(&self) -> Address {
+        let given = &self.label.address;
+        match given.mgs[..] {
+            [Nid::LOOPBACK] => given.on(&self.nids),
+            _ => given.clone(),
+        }
+    }
+
     /// The UUID of the connection to MDT0000.
     fn uuid(&self) -> Uuid {
         let name = self.label.name();
@@ -179,7 +268,8 @@ impl Joiner {
     }
 
     fn get_sequences(&self, session: &Session, mdt: ImportId) -> Result<(), Missing> {
-        if !self.ost.needs_sequences()? {
+        let Member::Ost(ost) = &self.member else { return Ok(()) };
+        if !ost.needs_sequences()? {
             return Ok(());
         }
         let index = self.label.index.into();
@@ -190,7 +280,7 @@ impl Joiner {
         let request = Request::new(message, 1024).at(portal::SEQ_CONTROLLER);
         let reply = session.call(mdt, request).map_err(Missing::Sequences)?;
         let range = reply.require(&SEQ_RANGE).map_err(|_| Missing::Sequences(Errno::EPROTO))?;
-        self.ost.add_sequences(range)?;
+        ost.add_sequences(range)?;
         self.store.commit()?;
         Ok(())
     }
@@ -208,7 +298,7 @@ impl Joiner {
 
     /// Reports the start, so that clients of the last start connect at once.
     fn report_start(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
-        let request = self.registration(TargetFlags::OPC_READY, self.ost.instance());
+        let request = self.registration(TargetFlags::OPC_READY, self.member.instance());
         session.call(mgs, request).map_err(Missing::Registration)?;
         Ok(())
     }
@@ -221,7 +311,7 @@ impl Joiner {
         let info = TargetInfo {
             version: RELEASE.0,
             index: name.index.into(),
-            flags: flags | TargetFlags::OST | TargetFlags::LARGE_NID,
+            flags: flags | self.member.kind() | TargetFlags::LARGE_NID,
             nid_count: self.nids.len() as u32,
             instance,
             file_system: Text::new(&name.file_system).expect("it has at most 8 characters"),

@@ -158,6 +158,13 @@ impl Served {
         })
     }
 
+    /// Returns what lets operations go on, when other threads than those of the targets have what they
+    /// wait for.
+    pub fn resume(&self) -> impl Fn() + Send + Sync + 'static {
+        let queue = self.pool.queue();
+        move || queue.send(Work::new(|| {}))
+    }
+
     /// Returns the machine.
     pub fn running(&self) -> &Running<TargetHost> {
         &self.running

@@ -7,6 +7,7 @@ use fulmar_base::Errno;
 use fulmar_ldlm::server::Config as LockConfig;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::{Opcode, Uuid, portal};
+use fulmar_mdt::Mdt;
 use fulmar_mgs::Mgs;
 use fulmar_net::{Buffer, Node, wall_clock};
 use fulmar_ost::{Ost, Settings};
@@ -18,13 +19,16 @@ use fulmar_rpc::service::{
 use fulmar_rpc::timeouts::Limits;
 use fulmar_store::{Committer, Store};
 use thiserror::Error;
+use tracing::info;
 
-use crate::join::{Joiner, Joining};
+use crate::join::{Joiner, Joining, Member};
+use crate::mdt::MdtTarget;
 use crate::memory::Memories;
 use crate::mgs::{MgsError, MgsTarget};
 use crate::ost::OstTarget;
+use crate::osts::Osts;
 use crate::run::Served;
-use crate::storage::{self, Label, StorageError};
+use crate::storage::{self, Label, StorageError, TargetLabel};
 use crate::targets::{Targets, TargetsConfig};
 
 /// The targets of a node, until they are stopped or dropped.
@@ -74,6 +78,9 @@ const CANCEL_MAX: u32 = 5 << 10;
 const OST_MAX: u32 = 16 << 10;
 const OST_IO_MAX: u32 = 64 << 10;
 
+/// The longest requests to an MDT: with a layout, or an extended attribute.
+const MDT_MAX: u32 = 128 << 10;
+
 /// Where targets are served.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -89,7 +96,7 @@ pub struct ServeOptions {
 struct Opened {
     label: Label,
     store: Arc<Store>,
-    ost: Option<Arc<Ost>>,
+    member: Option<Member>,
 }
 
 impl Serving {
@@ -101,8 +108,9 @@ impl Serving {
         let memories = Memories::new(MOVING_MAX, Buffer::new);
         let key = random().map_err(ServeError::Random)?;
         let (mut configs, mut targets, mut opened) = (Vec::new(), Vec::new(), Vec::new());
-        for directory in &options.directories {
-            let one = Opened::open(directory, &opened)?;
+        for directory in options.directories.iter().flat_map(|one| storage::parts_of(one)) {
+            let one = Opened::open(&directory, &opened)?;
+            info!("serving {} from {}", one.label, directory.display());
             configs.push(one.config()?);
             targets.push(one.target(&memories, key ^ (targets.len() as u128 + 1))?);
             opened.push(one);
@@ -115,9 +123,9 @@ impl Serving {
         }
         for one in opened {
             this.targets.push(one.label.to_string());
-            if let (Label::Ost(label), Some(ost)) = (one.label, one.ost) {
+            if let (Label::Target(label), Some(member)) = (one.label, one.member) {
                 let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
-                let joiner = Joiner { node, nids, port, label, ost, store: one.store };
+                let joiner = Joiner { node, nids, port, label, member, store: one.store };
                 this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
             }
         }
@@ -127,15 +135,25 @@ impl Serving {
     /// Begins to serve a target, which recovers if it has known clients.
     fn begin(&mut self, target: TargetId, opened: &Opened) -> Result<(), ServeError> {
         opened.store.on_commit(self.served.on_commit(target));
+        if let Some(Member::Mdt(_, osts)) = &opened.member {
+            osts.on_change(self.served.resume());
+        }
         let running = self.served.running();
         let begun = running.call(|targets, now| {
             targets.committed(now, target, Some(opened.store.committed()));
-            let known = opened.ost.as_ref().map_or(&[][..], |ost| ost.known_clients());
+            let known = match &opened.member {
+                Some(Member::Mdt(mdt, _)) => mdt.known_clients(),
+                Some(Member::Ost(ost)) => ost.known_clients(),
+                None => &[],
+            };
             let exports = targets.recover(now, target, known, Window::default());
-            if let Some(ost) = &opened.ost {
-                for (export, known) in exports.into_iter().zip(known) {
-                    ost.restore(export, known.client).map_err(StorageError::from)?;
-                }
+            for (export, known) in exports.into_iter().zip(known) {
+                let restored = match &opened.member {
+                    Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
+                    Some(Member::Ost(ost)) => ost.restore(export, known.client),
+                    None => Ok(()),
+                };
+                restored.map_err(StorageError::from)?;
             }
             targets.with_server(now, |server| server.set_state(target, TargetState::Open));
             Ok::<(), ServeError>(())
@@ -177,35 +195,32 @@ impl Opened {
             let (directory, what) = (directory.to_owned(), label.to_string());
             return Err(ServeError::Twice { directory, what });
         }
-        let ost = match &label {
+        let member = match &label {
             Label::Mgs => None,
-            Label::Ost(label) => {
-                let settings = Settings { index: label.index, ..Settings::default() };
-                let ost = Ost::start(store.clone(), settings).map_err(StorageError::from)?;
-                Some(Arc::new(ost))
-            }
+            Label::Target(label) => Some(member(label, &store)?),
         };
-        Ok(Self { label, store, ost })
+        Ok(Self { label, store, member })
     }
 
     /// Returns what clients know of it.
     fn config(&self) -> Result<TargetConfig, ServeError> {
         let uuid = |text: &str| Uuid::new(text).expect("names are short");
         let name = self.label.to_string();
-        Ok(match self.label {
-            Label::Mgs => TargetConfig {
-                kind: TargetKind::Mgs,
-                name: uuid(&name),
-                uuid: uuid(&name),
-                operations: with_locks(Mgs::OPERATIONS),
-            },
-            Label::Ost(_) => TargetConfig {
-                kind: TargetKind::Ost,
-                name: uuid(&name),
-                uuid: uuid(&format!("{name}_UUID")),
-                operations: with_locks(Ost::OPERATIONS),
-            },
-        })
+        let kind = self.kind();
+        let (id, operations) = match kind {
+            TargetKind::Mdt => (format!("{name}_UUID"), Mdt::OPERATIONS),
+            TargetKind::Ost => (format!("{name}_UUID"), Ost::OPERATIONS),
+            _ => (name.clone(), Mgs::OPERATIONS),
+        };
+        let operations = with_locks(operations);
+        Ok(TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations })
+    }
+
+    fn kind(&self) -> TargetKind {
+        match &self.label {
+            Label::Mgs => TargetKind::Mgs,
+            Label::Target(label) => label.kind,
+        }
     }
 
     fn target(
@@ -214,29 +229,55 @@ impl Opened {
         key: u128,
     ) -> Result<TargetsConfig, ServeError> {
         let (store, memories) = (self.store.clone(), memories.clone());
-        Ok(match &self.ost {
+        let kind = self.kind();
+        Ok(match &self.member {
             None => {
                 let target = MgsTarget::open(store, memories, seconds)?;
-                let (kind, locks) = (TargetKind::Mgs, LockConfig::mgs());
-                TargetsConfig { target, kind, locks, key }
+                TargetsConfig { target, kind, locks: LockConfig::mgs(), key }
             }
-            Some(ost) => {
+            Some(Member::Mdt(mdt, osts)) => {
+                let parts = (mdt.clone(), osts.clone(), store);
+                let target = MdtTarget::new(parts, memories, seconds);
+                TargetsConfig { target, kind, locks: LockConfig::mdt(), key }
+            }
+            Some(Member::Ost(ost)) => {
                 let target = OstTarget::new(ost.clone(), store, memories, seconds);
-                let (kind, locks) = (TargetKind::Ost, LockConfig::ost());
-                TargetsConfig { target, kind, locks, key }
+                TargetsConfig { target, kind, locks: LockConfig::ost(), key }
             }
         })
     }
 }
 
+/// Starts the MDT or the OST of a store.
+fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, ServeError> {
+    if label.kind == TargetKind::Mdt {
+        let key = random().map_err(ServeError::Random)?;
+        let random = [key as u64, (key >> 64) as u64];
+        let settings = fulmar_mdt::Settings { index: label.index, random, ..Default::default() };
+        let osts = Osts::load(store, seconds()).map_err(StorageError::from)?;
+        let mdt = Mdt::start(store.clone(), settings, osts.clone(), seconds());
+        return Ok(Member::Mdt(Arc::new(mdt.map_err(StorageError::from)?), osts));
+    }
+    let settings = Settings { index: label.index, ..Settings::default() };
+    let ost = Ost::start(store.clone(), settings).map_err(StorageError::from)?;
+    Ok(Member::Ost(Arc::new(ost)))
+}
+
 fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
     let objects = [portal::OST_REQUEST, portal::OST_CREATE, portal::SEQ_DATA];
+    let sequences = [portal::SEQ_METADATA, portal::SEQ_CONTROLLER, portal::FLD_REQUEST];
+    let metadata = [&[portal::MDS_REQUEST, portal::MDS_IO][..], &sequences].concat();
+    let has_mdts = targets.iter().any(|target| target.kind == TargetKind::Mdt);
     let has_osts = targets.iter().any(|target| target.kind == TargetKind::Ost);
     let has_mgs = targets.iter().any(|target| target.kind == TargetKind::Mgs);
     let cancels = PartitionConfig::new("ldlm_cancel", &[portal::LDLM_CANCEL_REQUEST], CANCEL_MAX);
     let mut partitions = vec![cancels];
     if has_mgs {
         partitions.push(PartitionConfig::mgs());
+    }
+    if has_mdts {
+        partitions.push(PartitionConfig::new("mdt", &metadata, MDT_MAX));
+        partitions.push(PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX));
     }
     if has_osts {
         partitions.push(PartitionConfig::new("ost", &objects, OST_MAX));

@@ -15,24 +15,26 @@ use thiserror::Error;
 pub enum Label {
     /// A management service.
     Mgs,
-    /// An OST.
-    Ost(OstLabel),
+    /// An MDT or an OST.
+    Target(TargetLabel),
 }
 
-/// Which OST it is, and where its management service is.
+/// Which target it is, and where its management service is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OstLabel {
+pub struct TargetLabel {
+    /// [`TargetKind::Mdt`] or [`TargetKind::Ost`].
+    pub kind: TargetKind,
     /// Its index in the file system.
     pub index: u16,
     /// The NIDs of the management service, and the file system.
     pub address: Address,
 }
 
-impl OstLabel {
+impl TargetLabel {
     /// Returns its name, such as `lv-OST0001`.
     pub fn name(&self) -> TargetName {
         let file_system = self.address.name.clone();
-        TargetName { file_system, kind: TargetKind::Ost, index: self.index }
+        TargetName { file_system, kind: self.kind, index: self.index }
     }
 }
 
@@ -64,6 +66,9 @@ pub enum StorageError {
     },
 }
 
+/// What a directory contains that is for a management service and an MDT.
+const PARTS: [&str; 2] = ["mgs", "mdt"];
+
 /// How all stores are kept: with room for removals on a full disk.
 fn policy() -> Policy {
     Policy { reserve: 32 << 20, cache: 256 << 20, ..Policy::default() }
@@ -74,7 +79,10 @@ impl Label {
     fn encode(&self) -> Vec<u8> {
         let text = match self {
             Self::Mgs => "mgs".to_owned(),
-            Self::Ost(OstLabel { index, address }) => format!("ost {index} {address}"),
+            Self::Target(TargetLabel { kind, index, address }) => {
+                let kind = if *kind == TargetKind::Mdt { "mdt" } else { "ost" };
+                format!("{kind} {index} {address}")
+            }
         };
         text.into_bytes()
     }
@@ -84,9 +92,14 @@ impl Label {
         let words: Vec<&str> = text.split(' ').collect();
         match words[..] {
             ["mgs"] => Some(Self::Mgs),
-            ["ost", index, address] => {
+            [kind, index, address] => {
+                let kind = match kind {
+                    "mdt" => TargetKind::Mdt,
+                    "ost" => TargetKind::Ost,
+                    _ => return None,
+                };
                 let (index, address) = (index.parse().ok()?, address.parse().ok()?);
-                Some(Self::Ost(OstLabel { index, address }))
+                Some(Self::Target(TargetLabel { kind, index, address }))
             }
             _ => None,
         }
@@ -97,9 +110,30 @@ impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mgs => f.write_str("MGS"),
-            Self::Ost(label) => label.name().fmt(f),
+            Self::Target(label) => label.name().fmt(f),
         }
     }
+}
+
+/// Returns the directories of the targets in `directory`: itself, or those that a node has one of beside
+/// each other in it.
+#[must_use]
+pub fn parts_of(directory: &Path) -> Vec<PathBuf> {
+    let parts = PARTS.map(|part| directory.join(part));
+    match parts.iter().all(|part| part.is_dir()) {
+        true => parts.to_vec(),
+        false => vec![directory.to_owned()],
+    }
+}
+
+/// Makes the storage of a management service and of an MDT in one directory.
+///
+/// # Errors
+/// As [`format`].
+pub fn format_both(directory: &Path, mdt: &TargetLabel) -> Result<(), StorageError> {
+    let [mgs_part, mdt_part] = PARTS.map(|part| directory.join(part));
+    format(&mgs_part, &Label::Mgs)?;
+    format(&mdt_part, &Label::Target(mdt.clone()))
 }
 
 /// Makes the storage of a target in a directory, which is made if it does not exist.
@@ -149,12 +183,14 @@ mod tests {
     #[test]
     fn labels_are_read_as_they_were_written() {
         let address: Address = "10.0.0.1@tcp,fd00::1@tcp1:10.0.0.2@tcp:/lv".parse().unwrap();
-        let ost = Label::Ost(OstLabel { index: 26, address });
-        assert_eq!(ost.to_string(), "lv-OST001a");
-        for label in [Label::Mgs, ost] {
+        let label =
+            |kind, index| Label::Target(TargetLabel { kind, index, address: address.clone() });
+        let (mdt, ost) = (label(TargetKind::Mdt, 0), label(TargetKind::Ost, 26));
+        assert_eq!([mdt.to_string(), ost.to_string()], ["lv-MDT0000", "lv-OST001a"]);
+        for label in [Label::Mgs, mdt, ost] {
             assert_eq!(Label::decode(&label.encode()), Some(label));
         }
-        for wrong in ["", "mdt 1 10.0.0.1@tcp:/lv", "ost x 10.0.0.1@tcp:/lv", "ost 1 lv"] {
+        for wrong in ["", "mgt 1 10.0.0.1@tcp:/lv", "ost x 10.0.0.1@tcp:/lv", "ost 1 lv"] {
             assert_eq!(Label::decode(wrong.as_bytes()), None);
         }
     }

@@ -297,6 +297,9 @@ impl Targets {
             Command::Unlock(handle) => {
                 self.locks(target).namespace().handle_local_cancel(now, &[handle]);
             }
+            Command::GiveUp(export, locks) => {
+                self.locks(target).namespace().handle_cancel_list(now, export, &locks);
+            }
             Command::Enqueue(enqueue, waiting) => {
                 self.locks(target).enqueue(now, *enqueue, waiting);
             }

@@ -9,7 +9,8 @@ use super::lock::{Claim, Kind, Mode, Part};
 use super::namespace::{LOCAL, Namespace};
 
 impl Namespace {
-    /// The host requests a lock. [`Output::Local`] follows once.
+    /// The host requests a lock. [`Output::Local`] follows once: with EAGAIN if it wanted only optional bits,
+    /// and none is free.
     pub fn handle_local_enqueue(&mut self, now: Time, enqueue: LocalEnqueue) {
         let cookie = enqueue.cookie;
         match self.enqueue_local(now, &enqueue) {
@@ -39,6 +40,11 @@ impl Namespace {
         let flags = flag(enqueue.is_immediate, LockFlags::SPECULATIVE)
             .with(flag(enqueue.discards_data, LockFlags::AST_DISCARD_DATA));
         let is_free = self.is_free_now(place, &claim);
+        let is_empty = || self.part_granted(place, &claim).value == 0;
+        if is_free && kind == Kind::Inodebits && is_empty() {
+            self.drop_unused(place);
+            return Err(Errno::EAGAIN);
+        }
         if !is_free && let Err(errno) = self.check_wait(now, place, &claim, flags) {
             self.drop_unused(place);
             return Err(errno);

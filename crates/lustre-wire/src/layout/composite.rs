@@ -152,6 +152,15 @@ impl CompositeMd {
     }
 }
 
+impl CompositeMd {
+    /// Returns the layouts of the components whose objects exist.
+    pub fn initialised(&self) -> Vec<LovMd> {
+        let has_objects = |component: &&Component| component.flags.has(ComponentFlags::INIT);
+        let components = self.components.iter().filter(has_objects);
+        components.filter_map(|component| self.layout(component).ok()).collect()
+    }
+}
+
 impl Content for CompositeMd {
     fn decode(bytes: &[u8], _: Order) -> Result<Self, DecodeError> {
         let r = &mut Reader::new(bytes, Order::Little);

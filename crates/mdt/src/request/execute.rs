@@ -19,6 +19,24 @@ const FILE_LEN: u64 = 4096;
 const KIND: u64 = 0xef53;
 
 impl Mdt {
+    /// The requests that it executes, without those about connections and locks.
+    pub const OPERATIONS: &[Opcode] = &[
+        Opcode::MDS_GETATTR,
+        Opcode::MDS_GETATTR_NAME,
+        Opcode::MDS_CLOSE,
+        Opcode::MDS_REINT,
+        Opcode::MDS_READPAGE,
+        Opcode::MDS_GET_ROOT,
+        Opcode::MDS_STATFS,
+        Opcode::MDS_SYNC,
+        Opcode::MDS_SET_INFO,
+        Opcode::MDS_QUOTACTL,
+        Opcode::MDS_GETXATTR,
+        Opcode::MDS_GET_INFO,
+        Opcode::SEQ_QUERY,
+        Opcode::FLD_QUERY,
+    ];
+
     /// Executes a request that is no intent, no read of a directory and no change. The locks that it needs
     /// are the caller's.
     ///

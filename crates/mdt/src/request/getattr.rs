@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME};
-use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
+use fulmar_lustre_wire::ldlm::{Disposition, LockReply, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Status};
@@ -28,7 +28,7 @@ impl Mdt {
 
     pub(crate) fn getattr_name(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
-        let caller = self.known_caller(Caller::of_body(&asked));
+        let caller = self.caller(Caller::of_body(&asked));
         let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
         let fid = self.lookup(asked.fid, name.as_bytes(), &caller)?.ok_or(Errno::ENOENT)?;
         let reply = Message::reply(call.message.format(), Status::OK);
@@ -67,6 +67,13 @@ impl Mdt {
             _ => {}
         }
         Ok(self.entry(directory, name)?.map(|entry| entry.fid))
+    }
+
+    /// Returns the resource of the locks on a name in a directory, which operations take for each other.
+    pub fn name_resource(&self, directory: Fid, name: &[u8]) -> ResourceId {
+        let [seq, object, ..] = ResourceId::of_fid(directory).name;
+        // It is never that of the locks of applications.
+        ResourceId { name: [seq, object, 0, self.names.sum(name) | 1 << 63] }
     }
 
     /// Returns the file whose FID is a name of `.lustre/fid`.

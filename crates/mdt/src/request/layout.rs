@@ -8,15 +8,47 @@ use fulmar_lustre_wire::{Fid, Status};
 
 use super::Done;
 use crate::Mdt;
-use crate::inode::Extra;
+use crate::change::Change;
+use crate::inode::{Extra, Inode};
+use crate::layout::{Plan, objects_of, repeated};
 use crate::mdt::Call;
-use crate::objects::Range;
 use crate::records::Failure;
 
 /// What Lustre says of an operation that makes no sense.
 const ENOTSUPP: Errno = Errno(524);
 
+/// The layout for a file that has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WantedLayout<'a> {
+    /// What its creator wants; nothing for a default.
+    Wanted(&'a [u8]),
+    /// What it had before a restart.
+    Repeated(&'a [u8]),
+}
+
 impl Mdt {
+    /// Returns the layout of a file that has none, with objects that nobody else has.
+    pub(crate) fn new_layout(
+        &self,
+        fid: Fid,
+        parent: Fid,
+        wanted: WantedLayout<'_>,
+    ) -> Result<Vec<u8>, Failure> {
+        let wanted = match wanted {
+            WantedLayout::Repeated(layout) => return Ok(repeated(layout)?),
+            WantedLayout::Wanted(wanted) => wanted,
+        };
+        let default = |fid| {
+            let inode = self.inode_if_any(fid)?;
+            let layout = inode.map(|inode| inode.extra(Extra::Layout).to_vec());
+            Ok::<_, Failure>(layout.unwrap_or_default())
+        };
+        let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
+        let plan = Plan::new(wanted, [&of_parent, &of_root])?;
+        let objects = self.objects.take(&plan)?;
+        Ok(plan.layout(fid, &objects))
+    }
+
     /// Executes the intent LAYOUT about a file.
     pub fn layout_intent(&self, call: &Call<'_>, fid: Fid) -> Done {
         let empty = Message::reply(call.message.format(), Status::OK)
@@ -48,20 +80,19 @@ impl Mdt {
                 if self.export(call.export)?.is_read_only() {
                     return Err(Errno::EROFS.into());
                 }
-                let range = Range { start: intent.start, end: intent.end };
                 let _locked = self.lock(&[fid]);
-                let before = self.inode(fid)?.extra(Extra::Layout).to_vec();
-                let Some(layout) = self.objects.extend(fid, &before, range)? else {
-                    return Ok(with(&before));
-                };
+                let inode = self.inode(fid)?;
+                // All components of a layout have their objects.
+                if !inode.is_regular() || !inode.extra(Extra::Layout).is_empty() {
+                    return Ok(with(inode.extra(Extra::Layout)));
+                }
+                let parent = inode.parent_or(Fid::ROOT);
+                let layout = self.new_layout(fid, parent, WantedLayout::Wanted(b""))?;
                 let committed = self.commit(call, |change| {
-                    let mut inode = change.existing(fid)?;
-                    self.objects.used(&mut change.transaction, &before, &layout);
-                    inode.set_extra(Extra::Layout, layout.clone());
-                    change.set(fid, inode)?;
+                    change.set_layout(fid, layout.clone())?;
                     Ok((with(&layout), ()))
                 })?;
-                Ok(committed.map_or_else(|| with(&before), |(reply, ())| reply))
+                Ok(committed.map_or_else(|| with(&layout), |(reply, ())| reply))
             }
             LayoutIntentOp::READ
             | LayoutIntentOp::GLIMPSE
@@ -72,5 +103,16 @@ impl Mdt {
             }
             _ => Err(Errno::EINVAL.into()),
         }
+    }
+}
+
+impl Change<'_> {
+    /// Gives a file its layout.
+    pub(crate) fn set_layout(&mut self, fid: Fid, layout: Vec<u8>) -> Result<Inode, Failure> {
+        let mut inode = self.existing(fid)?;
+        self.mdt.objects.used(&mut self.transaction, &objects_of(&layout));
+        inode.set_extra(Extra::Layout, layout);
+        self.set(fid, inode.clone())?;
+        Ok(inode)
     }
 }

@@ -8,6 +8,7 @@ mod getattr;
 mod info;
 mod layout;
 mod open;
+mod plan;
 mod readdir;
 mod reint;
 mod sequences;
@@ -18,6 +19,9 @@ use fulmar_lustre_wire::ldlm::Disposition;
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 
 use crate::mdt::Call;
+
+pub use plan::Target;
+pub use readdir::Pages;
 
 /// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::ConnectFlags;
-use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, REINT};
+use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::Message;
@@ -10,7 +10,7 @@ use fulmar_lustre_wire::{Fid, Handle, Status};
 
 use super::Done;
 use super::attributes::Asked;
-use super::reint::wanted_layout;
+use super::layout::WantedLayout;
 use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
@@ -71,7 +71,7 @@ impl Mdt {
         Ok(Opening {
             call,
             export,
-            caller: self.known_caller(Caller::of_reint(&record.head)),
+            caller: self.caller(Caller::of_reint(&record.head)),
             parent: record.head.fid,
             record: create,
             name: name.as_bytes().to_vec(),
@@ -222,13 +222,12 @@ impl Mdt {
             let mut inode = find(change)?;
             if this.needs_layout(&inode) {
                 if new_layout.is_none() {
-                    new_layout = Some(self.new_layout(this, fid, &inode)?);
+                    let parent = inode.parent_or(this.parent);
+                    new_layout = Some(self.new_layout(fid, parent, this.wanted_layout())?);
                 }
                 striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
-                self.objects.used(&mut change.transaction, &[], &layout);
-                inode.set_extra(Extra::Layout, layout);
-                change.set(fid, inode.clone())?;
+                inode = change.set_layout(fid, layout)?;
             }
             Ok((self.opened(this, fid, &inode, handle), ()))
         });
@@ -253,24 +252,6 @@ impl Mdt {
         Ok(Opened { reply, result: Ok(()) })
     }
 
-    /// Returns the layout of a file that has none.
-    fn new_layout(
-        &self,
-        opening: &Opening<'_, '_>,
-        fid: Fid,
-        inode: &Inode,
-    ) -> Result<Vec<u8>, Failure> {
-        let wanted = wanted_layout(opening.call, opening.record.flags.0);
-        let parent = inode.links().entries.first().map_or(opening.parent, |link| link.parent);
-        let default = |fid| {
-            let inode = self.inode_if_any(fid)?;
-            let layout = inode.map(|inode| inode.extra(Extra::Layout).to_vec());
-            Ok::<_, Failure>(layout.unwrap_or_default())
-        };
-        let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
-        Ok(self.objects.layout(fid, wanted, [&of_parent, &of_root], true)?)
-    }
-
     /// Returns the reply about an open file.
     fn opened(
         &self,
@@ -287,6 +268,17 @@ impl Mdt {
 }
 
 impl Opening<'_, '_> {
+    /// Returns the layout that the client wants, or, after a restart, had.
+    fn wanted_layout(&self) -> WantedLayout<'_> {
+        let flags = self.record.flags.0;
+        let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+        match () {
+            () if flags.has(OpenFlags::HAS_OBJS) => WantedLayout::Repeated(layout),
+            () if flags.has(OpenFlags::HAS_EA) => WantedLayout::Wanted(layout),
+            () => WantedLayout::Wanted(b""),
+        }
+    }
+
     fn asked(&self) -> Asked {
         let flags = self.export.client.flags.with(ConnectFlags::NONE);
         Asked { valid: WANTED, ea_size: u32::MAX, flags }

@@ -4,8 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{EA_DATA, MDT_BODY, NAME, NEW_LAYOUT, SYMLINK, TARGET_NAME};
 use fulmar_lustre_wire::layout::Layout;
 use fulmar_lustre_wire::mdt::{
-    Create, Link, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr,
-    Unlink, Valid,
+    Create, Link, MdtBody, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Fid, Status};
@@ -17,6 +16,7 @@ use crate::Mdt;
 use crate::access::Caller;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::default_layout;
 use crate::mdt::Call;
 use crate::mode;
 use crate::records::Failure;
@@ -41,7 +41,7 @@ impl Mdt {
         if self.export(call.export)?.is_read_only() {
             return Err(Errno::EROFS);
         }
-        let caller = self.known_caller(Caller::of_reint(&record.head));
+        let caller = self.caller(Caller::of_reint(&record.head));
         let context = Context { call, caller, fid: record.head.fid };
         let done = match &record.change {
             ReintChange::SetAttr(asked) => self.reint_setattr(&context, asked),
@@ -98,7 +98,7 @@ impl Mdt {
         let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         let new_default = match layout.is_empty() {
             true => None,
-            false => Some(self.objects.default_layout(layout)?),
+            false => Some(default_layout(layout)?),
         };
         let valid = asked.valid;
         if valid.has(fulmar_lustre_wire::mdt::AttrValid::SIZE) && self.opens().is_executed(fid) {
@@ -223,7 +223,7 @@ impl Mdt {
                 Some((value, _)) if change.existing(fid)?.is_directory() => {
                     let kept = match value {
                         b"" => vec![],
-                        value => self.objects.default_layout(value)?,
+                        value => default_layout(value)?,
                     };
                     change.set_default_layout(fid, &kept, value, caller)?;
                 }
@@ -267,11 +267,4 @@ impl Change<'_> {
 pub(crate) fn name_of(call: &Call<'_>) -> Result<Vec<u8>, Errno> {
     let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
     Ok(name.as_bytes().to_vec())
-}
-
-/// Returns whether a creation has a layout in its buffer that somebody wants.
-pub(crate) fn wanted_layout<'a>(call: &'a Call<'_>, flags: OpenFlags) -> &'a [u8] {
-    let has_layout = flags.has(OpenFlags::HAS_EA) || flags.has(OpenFlags::HAS_OBJS);
-    let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
-    if has_layout { layout } else { &[] }
 }

@@ -10,6 +10,7 @@ use fulmar_wire::Order;
 use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::objects_of;
 use crate::objects::Owner;
 use crate::records::Failure;
 use crate::{acl, mode};
@@ -40,8 +41,8 @@ impl Change<'_> {
             Owner { uid, gid, projid }
         };
         if after.is_regular() && owner(&after) != owner(&before) {
-            let layout = after.extra(Extra::Layout);
-            self.mdt.objects.set_owner(&mut self.transaction, layout, owner(&after));
+            let objects = objects_of(after.extra(Extra::Layout));
+            self.mdt.objects.set_owner(&mut self.transaction, &objects, owner(&after));
         }
         self.set(fid, after.clone())?;
         Ok(after)

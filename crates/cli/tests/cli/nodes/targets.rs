@@ -54,7 +54,10 @@ fn a_directory_that_is_no_target_is_explained() {
         ("mkfs --ost --fsname toolongname --index 1 --mgsnode 10.0.0.1@tcp one", "toolongname"),
         ("mkfs --ost --fsname lv --index 65520 --mgsnode 10.0.0.1@tcp one", "65520"),
         ("mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.300@tcp one", "is not a NID"),
-        ("mkfs --mgs --index 1 one", "--index"),
+        ("mkfs --mgs --index 1 one", "--fsname"),
+        ("mkfs --mgs --mdt one", "--fsname"),
+        ("mkfs --mdt --fsname lv one", "--mgsnode"),
+        ("mkfs --mdt --ost --fsname lv --index 0 --mgsnode 10.0.0.1@tcp one", "--ost"),
     ] {
         let (status, _, err) = ran(fulmar(&lab.path("")).args(words.split_whitespace()));
         assert_eq!(status, 2, "{words}: {err}");

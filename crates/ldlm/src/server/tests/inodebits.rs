@@ -212,3 +212,31 @@ fn a_lock_of_the_host_that_no_client_gets_is_gone() {
     assert_eq!(world.replies[&id].0, Status::failed(Errno::EPROTO));
     assert_eq!(world.namespace.len(), 1);
 }
+
+#[test]
+fn the_host_gets_no_lock_if_none_of_its_optional_bits_is_free() {
+    let mut world = World::mdt();
+    let held = world.granted(1, bits(Modes::EX, Bits::LOOKUP.with(Bits::UPDATE), Bits(0)));
+    let local = |world: &mut World, cookie, optional: Bits| {
+        let wanted = bits(Modes::PR, Bits(0), optional);
+        let local = LocalEnqueue {
+            cookie,
+            resource: held.lock.resource.id,
+            kind: LockType::IBITS,
+            mode: Modes::PR,
+            policy: wanted.policy,
+            is_immediate: false,
+            discards_data: false,
+        };
+        world.namespace.handle_local_enqueue(world.now, local);
+        world.drain();
+        world.local.pop().unwrap()
+    };
+    assert_eq!(local(&mut world, 1, Bits::UPDATE), (1, Err(Errno::EAGAIN)));
+    let (_, lock) = local(&mut world, 2, Bits::UPDATE.with(Bits::LAYOUT));
+    world.namespace.handle_local_cancel(world.now, &[lock.unwrap()]);
+    world.drain();
+    assert!(world.callbacks.is_empty());
+    world.disconnect_all();
+    world.namespace.is_idle().unwrap();
+}

@@ -1,12 +1,8 @@
-//! Targets that a node serves from their directories, and a client on another node.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+//! An OST without an MDT: this test is its MDT.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fulmar_client::{Address, FileSystem, Session, SessionOptions};
-use fulmar_lnet_wire::Nid;
+use fulmar_client::{Address, FileSystem, Session};
 use fulmar_lustre_wire::format::{
     Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_CREATE, OST_READ, OST_WRITE, SHORT_IO,
 };
@@ -14,48 +10,12 @@ use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{FlagWord, IoObject, MaxBrw, Niobuf, Obdo, ObdoFlags, OstId};
 use fulmar_lustre_wire::{Bytes, Fid, List, Uuid};
-use fulmar_net::{NiOptions, Node, Options, Runtime};
+use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
-use fulmar_rpc::import::Request;
-use fulmar_server::{Label, OstLabel, ServeOptions, Serving};
-use fulmar_socklnd::AcceptMode;
+use fulmar_rpc::import::TargetKind;
+use fulmar_server::{Label, TargetLabel};
 
-const PORT: u16 = 9971;
-/// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A directory that is removed with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fulmar-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn node(runtime: &Runtime, host: u8) -> (Node, Nid) {
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
-    let mut options = Options::default();
-    options.config.socklnd.accept = AcceptMode::All;
-    options.config.socklnd.accept_port = PORT;
-    options.nis.push(NiOptions::at(address));
-    let nid = format!("{address}@tcp").parse().unwrap();
-    (Node::start(runtime, options).unwrap(), nid)
-}
-
-fn serve(node: &Node, nid: Nid, root: &Path) -> Serving {
-    let directories = vec![root.join("mgs"), root.join("ost")];
-    let options = ServeOptions { directories, nids: vec![nid], port: PORT };
-    Serving::start(node, &options).unwrap()
-}
+use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 
 /// Waits until the OST has registered, and connects to it.
 fn connect(session: &mut Session, address: &Address) -> (FileSystem, ImportId) {
@@ -73,12 +33,16 @@ fn connect(session: &mut Session, address: &Address) -> (FileSystem, ImportId) {
     (file_system, ost)
 }
 
-fn ask(session: &Session, ost: ImportId, request: Message<'static>) -> Box<Message<'static>> {
-    session.call(ost, Request::new(request, 64 << 10)).unwrap()
-}
+/// The object of the test.
+const OBJECT: OstId = OstId::Fid(Fid { seq: 0x2_4000_0400, oid: 7, version: 0 });
 
-fn object(format: &'static Format, data: &[u8], len: u32) -> Message<'static> {
-    let id = OstId::Fid(Fid { seq: 0x2_4000_0400, oid: 7, version: 0 });
+/// Returns a request that creates, reads or writes an object.
+pub(crate) fn object(
+    format: &'static Format,
+    id: OstId,
+    data: &[u8],
+    len: u32,
+) -> Message<'static> {
     let flags = FlagWord { flags: ObdoFlags::SHORT_IO, ..FlagWord::default() };
     let valid = Valid::FLID | Valid::FLGROUP | Valid::FLFLAGS;
     let body = Obdo { valid, id, flags, ..Obdo::default() };
@@ -101,23 +65,23 @@ fn an_ost_registers_and_keeps_its_data_over_a_restart() {
     let (server, nid) = node(&runtime, 61);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     fulmar_server::format(&scratch.0.join("mgs"), &Label::Mgs).unwrap();
-    let label = Label::Ost(OstLabel { index: 3, address: address.clone() });
+    let label =
+        Label::Target(TargetLabel { kind: TargetKind::Ost, index: 3, address: address.clone() });
     fulmar_server::format(&scratch.0.join("ost"), &label).unwrap();
     let (client, own) = node(&runtime, 62);
     let data = b"what was written".to_vec();
     for is_first in [true, false] {
-        let serving = serve(&server, nid, &scratch.0);
+        let serving = serve(&server, nid, vec![scratch.0.join("mgs"), scratch.0.join("ost")]);
         assert_eq!(serving.targets(), ["MGS", "lv-OST0003"]);
-        let options = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
-        let mut session = Session::on(&client, &[own], options).unwrap();
+        let mut session = session(&client, own);
         let (file_system, ost) = connect(&mut session, &address);
         assert_eq!((file_system.osts[0].index, &file_system.osts[0].nids[..]), (3, &[nid][..]));
         if is_first {
-            ask(&session, ost, object(&OST_CREATE, &[], 0));
-            let written = ask(&session, ost, object(&OST_WRITE, &data, data.len() as u32));
+            ask(&session, ost, object(&OST_CREATE, OBJECT, &[], 0));
+            let written = ask(&session, ost, object(&OST_WRITE, OBJECT, &data, data.len() as u32));
             assert!(written.body.transno > 0);
         }
-        let read = ask(&session, ost, object(&OST_READ, &[], 4096));
+        let read = ask(&session, ost, object(&OST_READ, OBJECT, &[], 4096));
         let Bytes(found) = read.require(&SHORT_IO).unwrap();
         assert_eq!(&found[..data.len()], data);
         drop(session);

@@ -1,0 +1,303 @@
+//! Requests for locks with an intent. Spec: mdt-ost §5.5, §5.6, §8.1 to §8.6.
+
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_ldlm::server::{IntentResult, Outcome};
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::format::{
+    INTENT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST, MDT_BODY, NAME, REINT,
+};
+use fulmar_lustre_wire::ldlm::{Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode};
+use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, ReintChange};
+use fulmar_lustre_wire::message::{Message, MessageFlags};
+use fulmar_mdt::{Caller, Done};
+use fulmar_rpc::service::Request;
+
+use super::{MdtTarget, locks};
+use crate::context::{Context, Lock, LockAnswer};
+use crate::locks::enqueue;
+use crate::memory::Memory;
+use crate::target::Answer;
+
+/// How often an open waits for a change of the OSTs.
+const PATIENCE: u32 = 4;
+
+impl<M: Memory> MdtTarget<M> {
+    /// Executes an enqueue.
+    pub(super) async fn enqueue(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+    ) -> Result<Answer, Errno> {
+        let message = &request.message;
+        let Some(intent) = message.get(&INTENT).map_err(|_| Errno::EPROTO)? else {
+            return enqueue(context, &request).await;
+        };
+        let asked = message.require(&LOCK_REQUEST).map_err(|_| Errno::EPROTO)?;
+        let given_up = asked.valid_handles().get(1..).unwrap_or_default().to_vec();
+        context.give_up(&request, given_up);
+        let resource = asked.lock.resource.id;
+        let ops = intent.ops;
+        match () {
+            () if ops.has(IntentOps::OPEN) => self.open(context, request).await,
+            () if ops == IntentOps::GETATTR || ops == IntentOps::LOOKUP => {
+                self.getattr(context, request, ops).await
+            }
+            () if ops == IntentOps::LAYOUT => self.layout(context, request, resource.fid()).await,
+            () if ops == IntentOps::GETXATTR => self.getxattr(context, request).await,
+            () => {
+                let outcome = Outcome::Failed(Errno::EOPNOTSUPP);
+                let answer = context.enqueue(&request, outcome).await?;
+                Ok(Answer::Reply(crate::locks::message_of(&request, &answer)))
+            }
+        }
+    }
+
+    /// Executes LOOKUP or GETATTR.
+    async fn getattr(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+        ops: IntentOps,
+    ) -> Result<Answer, Errno> {
+        let body: MdtBody = request.message.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
+        let name = request.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        let by_name = !matches!(name.as_bytes(), b"" | b"/");
+        let (child, mut named);
+        named = None;
+        if by_name {
+            let resource = self.mdt.name_resource(body.fid, name.as_bytes());
+            named = Some(context.lock(locks::name(resource, LockMode::PR)).await?);
+            let this = self.clone();
+            let caller = this.mdt.caller(Caller::of_body(&body));
+            let found =
+                context.run(move || this.mdt.lookup(body.fid, name.as_bytes(), &caller)).await?;
+            match found {
+                Ok(found) => child = found,
+                Err(failure) => {
+                    let done = self.failed_lookup(&request, failure.errno());
+                    return self.without_lock(&context, &request, done).await;
+                }
+            }
+        } else {
+            let fid = if body.child == Fid::default() { body.fid } else { body.child };
+            child = Some(fid);
+        }
+        let Some(fid) = child else {
+            let done = self.mdt.getattr_intent(&self.call(&request), None);
+            return self.without_lock(&context, &request, done).await;
+        };
+        let wanted = match ops {
+            IntentOps::LOOKUP => {
+                locks::bits(fid, LockMode::PR, InodeBits::LOOKUP | InodeBits::PERM)
+            }
+            _ => {
+                let all = InodeBits::LOOKUP | InodeBits::UPDATE | InodeBits::PERM;
+                locks::bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT)
+            }
+        };
+        let lock = context.lock(wanted).await?;
+        let (this, asked) = (self.clone(), request.clone());
+        let done = context.run(move || this.mdt.getattr_intent(&this.call(&asked), child)).await?;
+        let answer = match done.result {
+            Ok(()) => self.with_lock(&context, &request, done, lock).await,
+            Err(_) => self.without_lock(&context, &request, done).await,
+        };
+        drop(named);
+        answer
+    }
+
+    /// Returns what is said of a name that could not be looked up.
+    fn failed_lookup(&self, request: &Request, errno: Errno) -> Done {
+        let done = self.mdt.getattr_intent(&self.call(request), None);
+        let disposition = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD;
+        Done { disposition, result: Err(errno), ..done }
+    }
+
+    /// Executes OPEN, or OPEN and CREAT.
+    async fn open(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+    ) -> Result<Answer, Errno> {
+        let record = request.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
+        let ReintChange::Create(create) = record.change else { return Err(Errno::EPROTO) };
+        let flags = create.flags.0;
+        let name = request.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        let is_replay = request.message.body.flags.has(MessageFlags::REPLAY);
+        let by_fid = flags.has(OpenFlags::BY_FID) || flags.has(OpenFlags::VOLATILE);
+        let creates = flags.has(OpenFlags::CREAT) && !by_fid;
+        let parent = record.head.fid;
+        let mut named = None;
+        if !by_fid {
+            let mode = if creates { LockMode::PW } else { LockMode::PR };
+            let resource = self.mdt.name_resource(parent, name.as_bytes());
+            named = Some(context.lock(locks::name(resource, mode)).await?);
+        }
+        let caller = self.mdt.caller(Caller::of_reint(&record.head));
+        let (this, searched) = (self.clone(), (!by_fid).then(|| name.as_bytes().to_vec()));
+        let found = context
+            .run(move || {
+                let place = (parent, searched.as_deref());
+                this.mdt.find_target(place, create.child, flags, &caller)
+            })
+            .await?;
+        // What is wrong with the name is found again.
+        let found = found.unwrap_or_default();
+        let mut entries = None;
+        let mut child = None;
+        match found {
+            None if creates => entries = Some(context.lock(locks::entries(parent)).await?),
+            None => {}
+            Some(target) if target.needs_layout => {
+                let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
+                child = Some((context.lock(wanted).await?, false));
+            }
+            Some(target) if !is_replay => {
+                let wanted = locks::of_open(target.fid, flags, target.is_regular);
+                match context.lock(wanted).await {
+                    Ok(lock) => child = Some((lock, true)),
+                    // Only optional parts were wanted.
+                    Err(Errno::EAGAIN) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            Some(_) => {}
+        }
+        let mut done = self.clone().open_when_ready(&context, &request).await?;
+        drop(entries);
+        let is_open = done.disposition.has(Disposition::OPEN_OPEN);
+        let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
+        let answer = match child {
+            Some((lock, true)) if is_open => {
+                if flags.has(OpenFlags::LOCK) {
+                    done.disposition = done.disposition | Disposition::OPEN_LOCK;
+                }
+                self.with_lock(&context, &request, done, lock).await?
+            }
+            _ => self.without_lock(&context, &request, done).await?,
+        };
+        Ok(match (answer, named) {
+            // Nobody finds the new file before its creator knows of it.
+            (Answer::Reply(reply), Some(lock)) if is_made => Answer::Difficult(reply, vec![lock]),
+            (answer, _) => answer,
+        })
+    }
+
+    /// Opens a file. If it is to have objects that are not there yet, it waits for them.
+    async fn open_when_ready(
+        self: Arc<Self>,
+        context: &Context,
+        request: &Arc<Request>,
+    ) -> Result<Done, Errno> {
+        let mut patience = PATIENCE;
+        loop {
+            let (this, asked) = (self.clone(), request.clone());
+            let done = context.run(move || this.mdt.open(&this.call(&asked))).await?;
+            match done.result {
+                Err(Errno::EAGAIN) if patience > 0 => self.osts.changed().await,
+                // The client tries again.
+                Err(Errno::EAGAIN) => return Ok(Done { result: Err(Errno::EINPROGRESS), ..done }),
+                _ => return Ok(done),
+            }
+            patience -= 1;
+        }
+    }
+
+    /// Executes LAYOUT.
+    async fn layout(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+        fid: Fid,
+    ) -> Result<Answer, Errno> {
+        let intent = request.message.require(&LAYOUT_INTENT).map_err(|_| Errno::EPROTO)?;
+        let changes = matches!(intent.op, LayoutIntentOp::WRITE | LayoutIntentOp::TRUNC);
+        let run = async |this: Arc<Self>| {
+            let asked = request.clone();
+            context.run(move || this.mdt.layout_intent(&this.call(&asked), fid)).await
+        };
+        if !changes {
+            let executed = IntentResult { disposition: Disposition::IT_EXECD.0, status: 0 };
+            let answer = context.enqueue(&request, Outcome::Executed(executed)).await?;
+            let is_granted = answer.reply.lock.granted != LockMode::default();
+            let done = run(self.clone()).await?;
+            let reply = match is_granted && done.result.is_ok() {
+                true => done.reply,
+                false => Message::reply(request.message.format(), answer.status),
+            };
+            return Ok(Answer::Reply(locked(reply, &answer)));
+        }
+        let wanted = locks::bits(fid, LockMode::EX, InodeBits::LAYOUT);
+        let exclusive = context.lock(wanted).await?;
+        let done = run(self.clone()).await?;
+        drop(exclusive);
+        if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
+            return self.without_lock(&context, &request, done).await;
+        }
+        let wanted = locks::bits(fid, LockMode::CR, InodeBits::LAYOUT);
+        let lock = context.lock(wanted).await?;
+        self.with_lock(&context, &request, done, lock).await
+    }
+
+    /// Executes GETXATTR.
+    async fn getxattr(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+    ) -> Result<Answer, Errno> {
+        let body: MdtBody = request.message.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
+        let wanted = locks::bits(body.fid, LockMode::PR, InodeBits::XATTR);
+        let lock = context.lock(wanted).await?;
+        let (this, asked) = (self.clone(), request.clone());
+        let done = context.run(move || this.mdt.getxattr_intent(&this.call(&asked))).await?;
+        match done.result {
+            Ok(()) => self.with_lock(&context, &request, done, lock).await,
+            Err(_) => self.without_lock(&context, &request, done).await,
+        }
+    }
+
+    /// Gives a client a lock with the result of its intent.
+    async fn with_lock(
+        &self,
+        context: &Context,
+        request: &Request,
+        done: Done,
+        lock: Lock,
+    ) -> Result<Answer, Errno> {
+        let answer = context.replace(request, lock, result_of(&done)).await?;
+        Ok(Answer::Reply(locked(done.reply, &answer)))
+    }
+
+    /// Answers an intent without a lock.
+    async fn without_lock(
+        &self,
+        context: &Context,
+        request: &Request,
+        done: Done,
+    ) -> Result<Answer, Errno> {
+        let outcome = Outcome::Aborted(result_of(&done));
+        let answer = context.enqueue(request, outcome).await?;
+        Ok(Answer::Reply(locked(done.reply, &answer)))
+    }
+}
+
+/// Returns a reply with what the lock manager says.
+fn locked(mut reply: Message<'static>, answer: &LockAnswer) -> Message<'static> {
+    reply.body.status = answer.status;
+    reply.with(&LOCK_REPLY, &answer.reply)
+}
+
+/// Returns what a reply says of an intent. That a name does not exist is no error of a lookup.
+fn result_of(done: &Done) -> IntentResult {
+    let disposition = done.disposition;
+    let is_missing =
+        disposition.has(Disposition::LOOKUP_NEG) && !disposition.has(Disposition::OPEN_CREATE);
+    let status = match done.result {
+        Err(Errno::ENOENT) if is_missing => 0,
+        Err(errno) => -i64::from(errno.0),
+        Ok(()) => 0,
+    };
+    IntentResult { disposition: disposition.0, status }
+}

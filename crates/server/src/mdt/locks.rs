@@ -1,0 +1,87 @@
+//! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
+
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId};
+use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr};
+
+use crate::context::LockWanted;
+
+/// Returns the lock on parts of a file.
+pub(super) fn bits(fid: Fid, mode: LockMode, bits: InodeBits) -> LockWanted {
+    bits_and(fid, mode, bits, InodeBits::NONE)
+}
+
+/// Returns the lock on parts of a file, and on others if they are free.
+pub(super) fn bits_and(
+    fid: Fid,
+    mode: LockMode,
+    bits: InodeBits,
+    try_bits: InodeBits,
+) -> LockWanted {
+    of_resource(ResourceId::of_fid(fid), mode, bits, try_bits)
+}
+
+/// Returns the lock on a name, under which an operation finds or changes what it leads to.
+pub(super) fn name(resource: ResourceId, mode: LockMode) -> LockWanted {
+    of_resource(resource, mode, InodeBits::UPDATE, InodeBits::NONE)
+}
+
+/// Returns the lock under which entries of a directory are changed: clients forget what they know of
+/// them, and other operations go on.
+pub(super) fn entries(directory: Fid) -> LockWanted {
+    bits(directory, LockMode::CW, InodeBits::UPDATE)
+}
+
+fn of_resource(
+    resource: ResourceId,
+    mode: LockMode,
+    bits: InodeBits,
+    try_bits: InodeBits,
+) -> LockWanted {
+    let policy = InodebitsPolicy { bits, try_bits, gid: 0, initiator: 0 }.into();
+    LockWanted { resource, kind: LockType::IBITS, mode, policy, discards_data: false }
+}
+
+/// Returns the lock for a change of attributes.
+pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
+    type A = AttrValid;
+    let wants = |set: A| asked.valid.0 & set.0 != 0;
+    let mut parts = InodeBits::UPDATE;
+    if wants(A::MODE | A::UID | A::GID) {
+        parts = parts | InodeBits::LOOKUP | InodeBits::PERM;
+    }
+    if wants(A::PROJID) {
+        parts = parts | InodeBits::XATTR;
+    }
+    bits(fid, LockMode::PW, parts)
+}
+
+/// Returns the lock for a change of an extended attribute.
+pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
+    let part = match name {
+        b"system.posix_acl_access" => InodeBits::PERM | InodeBits::LOOKUP,
+        _ if name.starts_with(b"lustre.lov") => InodeBits::LAYOUT | InodeBits::XATTR,
+        _ => InodeBits::XATTR,
+    };
+    bits(fid, LockMode::EX, InodeBits::UPDATE | part)
+}
+
+/// Returns the lock that a client gets with an open file, which has its layout or needs none.
+pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> LockWanted {
+    let layout = if is_regular { InodeBits::LAYOUT } else { InodeBits::NONE };
+    let attributes = InodeBits::UPDATE | InodeBits::PERM;
+    if !flags.has(OpenFlags::LOCK) {
+        return bits_and(
+            fid,
+            LockMode::PR,
+            InodeBits::NONE,
+            InodeBits::LOOKUP | layout | attributes,
+        );
+    }
+    let open = InodeBits::LOOKUP | InodeBits::OPEN;
+    match () {
+        () if flags.has(OpenFlags::WRITE) => bits_and(fid, LockMode::CW, open, layout),
+        () if flags.has(OpenFlags::EXEC) => bits_and(fid, LockMode::PR, open, layout | attributes),
+        () => bits_and(fid, LockMode::CR, open, layout | attributes),
+    }
+}

@@ -1,0 +1,193 @@
+//! Changes, under the locks that they need. Spec: mdt-ost §7.6.
+
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::format::{LOCK_REQUEST, NAME, NEW_LAYOUT, REINT, TARGET_NAME};
+use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
+use fulmar_lustre_wire::mdt::{Reint, ReintChange};
+use fulmar_rpc::service::Request;
+
+use super::{MdtTarget, locks};
+use crate::context::{Context, Lock};
+use crate::memory::Memory;
+use crate::target::Answer;
+
+/// The locks of a change.
+#[derive(Default)]
+struct Held {
+    /// Until it is made.
+    during: Vec<Lock>,
+    /// Until its client knows of it: nobody sees before it what may be lost with the server.
+    until_known: Vec<Lock>,
+}
+
+impl<M: Memory> MdtTarget<M> {
+    pub(super) async fn reint(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+    ) -> Result<Answer, Errno> {
+        let message = &request.message;
+        let record: Reint = message.require(&REINT).map_err(|_| Errno::EPROTO)?;
+        if let Ok(Some(given_up)) = message.get(&LOCK_REQUEST) {
+            let count = (given_up.count as usize).min(given_up.handles.len());
+            context.give_up(&request, given_up.handles[..count].to_vec());
+        }
+        let held = self.clone().lock_for(&context, &request, &record).await?;
+        let (this, asked) = (self.clone(), request.clone());
+        let answer = context.run(move || this.mdt.reint(&this.call(&asked))).await??;
+        let Held { during, until_known } = held;
+        drop(during);
+        Ok(match answer.reply.body.transno == 0 || until_known.is_empty() {
+            true => Answer::Reply(answer.reply),
+            false => Answer::Difficult(answer.reply, until_known),
+        })
+    }
+
+    /// Takes the locks that a change needs.
+    async fn lock_for(
+        self: Arc<Self>,
+        context: &Context,
+        request: &Request,
+        record: &Reint,
+    ) -> Result<Held, Errno> {
+        let message = &request.message;
+        let name = message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        let name = name.as_bytes();
+        let mut held = Held::default();
+        let fid = record.head.fid;
+        match &record.change {
+            ReintChange::SetAttr(asked) => {
+                let wanted = match message.bytes(&NEW_LAYOUT) {
+                    Some(_) => locks::bits(fid, LockMode::EX, InodeBits::UPDATE | InodeBits::XATTR),
+                    None => locks::of_setattr(fid, asked),
+                };
+                held.until_known.push(context.lock(wanted).await?);
+            }
+            ReintChange::Create(_) => self.lock_places(context, &mut held, &[(fid, name)]).await?,
+            ReintChange::Link(asked) => {
+                self.lock_places(context, &mut held, &[(asked.parent, name)]).await?;
+                let parts = InodeBits::UPDATE | InodeBits::XATTR;
+                held.until_known.push(context.lock(locks::bits(fid, LockMode::EX, parts)).await?);
+            }
+            ReintChange::Unlink(_) => {
+                self.lock_places(context, &mut held, &[(fid, name)]).await?;
+                let children = self.clone().children(context, &[(fid, name)]).await?;
+                self.lock_children(context, &mut held, &children, None).await?;
+            }
+            ReintChange::Rename(asked) => {
+                let new_name = message.require(&TARGET_NAME).map_err(|_| Errno::EPROTO)?;
+                let places = [(fid, name), (asked.target, new_name.as_bytes())];
+                self.lock_rename(context, &mut held, places).await?;
+            }
+            ReintChange::SetXattr(_) => {
+                held.until_known.push(context.lock(locks::of_setxattr(fid, name)).await?);
+            }
+            _ => {}
+        }
+        Ok(held)
+    }
+
+    /// Locks names in directories.
+    async fn lock_places(
+        &self,
+        context: &Context,
+        held: &mut Held,
+        places: &[(Fid, &[u8])],
+    ) -> Result<(), Errno> {
+        for (directory, name) in places {
+            let is_held = places.iter().take_while(|place| *place != &(*directory, *name));
+            if is_held.clone().all(|(other, _)| other != directory) {
+                held.during.push(context.lock(locks::entries(*directory)).await?);
+            }
+        }
+        let mut names: Vec<_> = places
+            .iter()
+            .map(|(directory, name)| self.mdt.name_resource(*directory, name))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        for resource in names {
+            held.until_known.push(context.lock(locks::name(resource, LockMode::PW)).await?);
+        }
+        Ok(())
+    }
+
+    /// Returns the files that names lead to.
+    async fn children(
+        self: Arc<Self>,
+        context: &Context,
+        places: &[(Fid, &[u8])],
+    ) -> Result<Vec<Option<Fid>>, Errno> {
+        let owned: Vec<(Fid, Vec<u8>)> =
+            places.iter().map(|(fid, name)| (*fid, name.to_vec())).collect();
+        let find = move || {
+            let places: Vec<(Fid, &[u8])> =
+                owned.iter().map(|(fid, name)| (*fid, &name[..])).collect();
+            self.mdt.find_entries(&places)
+        };
+        context.run(find).await?
+    }
+
+    /// Locks files whose names change. `moved`: the one that only gets another name.
+    async fn lock_children(
+        &self,
+        context: &Context,
+        held: &mut Held,
+        children: &[Option<Fid>],
+        moved: Option<Fid>,
+    ) -> Result<(), Errno> {
+        let mut children: Vec<Fid> = children.iter().flatten().copied().collect();
+        children.sort_unstable();
+        children.dedup();
+        for fid in children {
+            let parts = match Some(fid) == moved {
+                true => InodeBits::LOOKUP | InodeBits::XATTR,
+                false => InodeBits::LOOKUP | InodeBits::UPDATE,
+            };
+            held.until_known.push(context.lock(locks::bits(fid, LockMode::EX, parts)).await?);
+        }
+        Ok(())
+    }
+
+    /// Takes the locks of a renaming: first those above, so that no two operations wait for each other.
+    async fn lock_rename(
+        self: Arc<Self>,
+        context: &Context,
+        held: &mut Held,
+        places: [(Fid, &[u8]); 2],
+    ) -> Result<(), Errno> {
+        let [(source, _), (target, _)] = places;
+        let mut ordered = places;
+        if source != target {
+            // Directories do not move meanwhile, so what is above what does not change.
+            let moving = locks::bits(Fid::RENAME_LOCK, LockMode::EX, InodeBits::UPDATE);
+            held.during.push(context.lock(moving).await?);
+            let this = self.clone();
+            let order = context.run(move || {
+                Ok::<_, Errno>(match this.mdt.is_above(source, target)? {
+                    true => true,
+                    false => !this.mdt.is_above(target, source)? && source < target,
+                })
+            });
+            if !order.await?? {
+                ordered.reverse();
+            }
+        }
+        self.lock_places(context, held, &ordered).await?;
+        let children = self.clone().children(context, &places).await?;
+        if source != target {
+            for (child, other) in [(children[0], target), (children[1], source)] {
+                let Some(child) = child else { continue };
+                let this = self.clone();
+                // The operation fails. Its locks would be above those that it has.
+                if context.run(move || this.mdt.is_above(child, other)).await?? {
+                    return Ok(());
+                }
+            }
+        }
+        self.lock_children(context, held, &children, children[0]).await
+    }
+}

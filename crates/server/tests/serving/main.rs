@@ -1,0 +1,6 @@
+//! Targets that a node serves from their directories, and a client on another node.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod mdt;
+mod ost;
+mod rig;

@@ -1,0 +1,64 @@
+//! Nodes, directories of targets, and a client.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fulmar_client::{Session, SessionOptions};
+use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::message::Message;
+use fulmar_net::{NiOptions, Node, Options, Runtime};
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::Request;
+use fulmar_server::{ServeOptions, Serving};
+use fulmar_socklnd::AcceptMode;
+
+pub(crate) const PORT: u16 = 9971;
+/// Longer than anything takes that works.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory that is removed with the test.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fulmar-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn node(runtime: &Runtime, host: u8) -> (Node, Nid) {
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
+    let mut options = Options::default();
+    options.config.socklnd.accept = AcceptMode::All;
+    options.config.socklnd.accept_port = PORT;
+    options.nis.push(NiOptions::at(address));
+    let nid = format!("{address}@tcp").parse().unwrap();
+    (Node::start(runtime, options).unwrap(), nid)
+}
+
+pub(crate) fn serve(node: &Node, nid: Nid, directories: Vec<PathBuf>) -> Serving {
+    let options = ServeOptions { directories, nids: vec![nid], port: PORT };
+    Serving::start(node, &options).unwrap()
+}
+
+/// Begins a session of a client.
+pub(crate) fn session(client: &Node, own: Nid) -> Session {
+    let options = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+    Session::on(client, &[own], options).unwrap()
+}
+
+pub(crate) fn ask(
+    session: &Session,
+    target: ImportId,
+    request: Message<'static>,
+) -> Box<Message<'static>> {
+    session.call(target, Request::new(request, 64 << 10)).unwrap()
+}
