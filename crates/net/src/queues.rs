@@ -22,13 +22,18 @@ pub struct Delivery {
     pub event: Event,
     /// The received bytes, if the descriptor is over [`Room`](crate::Source::Room).
     pub bytes: Vec<u8>,
-    /// The memory of an unlinked descriptor; freed when the event is handled.
-    _memory: Option<Memory>,
+    /// The memory of an unlinked descriptor; freed when the event is handled, unless before.
+    memory: Option<Memory>,
 }
 
 impl Delivery {
     pub(crate) fn new(event: Event, bytes: Vec<u8>, memory: Option<Memory>) -> Self {
-        Self { event, bytes, _memory: memory }
+        Self { event, bytes, memory }
+    }
+
+    /// Gives up the memory of an unlinked descriptor.
+    pub(crate) fn release_memory(&mut self) {
+        self.memory = None;
     }
 }
 

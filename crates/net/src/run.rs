@@ -211,6 +211,8 @@ impl<H: Host> Handler for Arc<Inner<H>> {
         // A node that has failed handles no more events.
         let _ = self.with(|machine, now| {
             for delivery in events.iter_mut() {
+                // A machine that learns that its memory is free may use it again at once.
+                delivery.release_memory();
                 let bytes = std::mem::take(&mut delivery.bytes);
                 machine.handle_event(now, &delivery.event, bytes);
             }

@@ -172,6 +172,10 @@ impl Rx {
                     let report = payload.report();
                     // A discarded payload was read into the scratch memory.
                     let after = if whole { payload.after(scratch, placed, len) } else { &[] };
+                    if whole {
+                        // Who learns now that the memory is filled may use it again at once.
+                        self.next = Next::Pause;
+                    }
                     self.hand_over(node, conn, Some(report), after);
                 }
             }

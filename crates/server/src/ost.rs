@@ -31,8 +31,40 @@ pub struct OstTarget<M: Memory> {
     clock: fn() -> i64,
 }
 
-/// How many bytes are read at once for a checksum.
-const CHECKED: usize = 64 << 10;
+/// How many bytes are read at once for a checksum: they stay in the nearest cache of a processor.
+const CHECKED: usize = 16 << 10;
+
+/// What the first work on a read or a write has done.
+enum Begun<M: Memory> {
+    /// All of it: its data were in its message.
+    Done(fulmar_ost::Answer),
+    /// The data of a read are in memory.
+    Filled(Filled<M>),
+    /// It was checked. It needs a lock, or data of the client.
+    Checked(Transfer),
+}
+
+/// The data of a read.
+struct Filled<M: Memory> {
+    reading: Reading,
+    checksum: Option<u32>,
+    len: u64,
+    moved: Moved<M>,
+    in_page: u32,
+    parts_max: u32,
+    extent: Extent,
+}
+
+impl<M: Memory> Begun<M> {
+    /// Returns the pages that are read or written.
+    fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Done(_) => None,
+            Self::Filled(filled) => Some(filled.extent),
+            Self::Checked(transfer) => Some(extent_of(transfer)),
+        }
+    }
+}
 
 impl<M: Memory> OstTarget<M> {
     /// Returns the target of an OST and its store.
@@ -97,19 +129,49 @@ impl<M: Memory> OstTarget<M> {
         request: Arc<Request>,
     ) -> Result<Answer, Errno> {
         let (this, asked) = (self.clone(), request.clone());
-        let prepared = context.run(move || this.ost.prepare(&this.call(&asked))).await??;
-        let Some(transfer) = prepared else {
-            return self.execute_under(context, request, None).await;
+        let begun = context.run(move || this.begin(&asked)).await??;
+        let (resource, extent) = (resource_of(&request), begun.extent());
+        let used = |context: &Context| {
+            if let (Some(resource), Some(extent)) = (resource, extent) {
+                context.used(&request, resource, extent);
+            }
         };
-        let (resource, extent) = (resource_of(&request), extent_of(&transfer));
-        let is_write = request.message.body.opcode == Opcode::OST_WRITE;
-        if let Some(resource) = resource {
-            context.used(&request, resource, extent);
+        used(&context);
+        let answer = match begun {
+            Begun::Done(answer) => self.finish(&context, answer).await,
+            Begun::Filled(filled) => self.clone().send(&context, &request, filled).await,
+            Begun::Checked(transfer) => self.clone().go_on(&context, &request, transfer).await,
+        };
+        used(&context);
+        answer
+    }
+
+    /// Does what needs no other node: if possible a whole read, since each work changes threads.
+    fn begin(self: &Arc<Self>, request: &Request) -> Result<Begun<M>, Errno> {
+        let call = self.call(request);
+        let Some(transfer) = self.ost.prepare(&call)? else {
+            return self.ost.execute(&call).map(Begun::Done);
+        };
+        if is_write(request) || transfer.needs_lock() {
+            return Ok(Begun::Checked(transfer));
         }
-        let lock = match resource.filter(|_| transfer.needs_lock()) {
+        let moved = self.allocate(request, &transfer)?;
+        self.fill(transfer, moved).map(Begun::Filled)
+    }
+
+    /// Executes a read or a write that was checked.
+    async fn go_on(
+        self: Arc<Self>,
+        context: &Context,
+        request: &Arc<Request>,
+        transfer: Transfer,
+    ) -> Result<Answer, Errno> {
+        let is_write = is_write(request);
+        let resource = resource_of(request).filter(|_| transfer.needs_lock());
+        let lock = match resource {
             Some(resource) => {
                 let mode = if is_write { LockMode::PW } else { LockMode::PR };
-                match context.lock(wanted(resource, mode, extent)).await {
+                match context.lock(wanted(resource, mode, extent_of(&transfer))).await {
                     Ok(lock) => Some(lock),
                     Err(errno) => {
                         self.ost.abandon(transfer);
@@ -119,7 +181,7 @@ impl<M: Memory> OstTarget<M> {
             }
             None => None,
         };
-        let moved = match self.memories.allocate(request.from.nid, transfer.len() as usize) {
+        let moved = match self.allocate(request, &transfer) {
             Ok(moved) => moved,
             Err(errno) => {
                 self.ost.abandon(transfer);
@@ -127,14 +189,19 @@ impl<M: Memory> OstTarget<M> {
             }
         };
         let answer = match is_write {
-            true => self.clone().write(&context, &request, transfer, moved).await,
-            false => self.clone().read(&context, &request, transfer, moved).await,
+            true => self.write(context, request, transfer, moved).await,
+            false => {
+                let this = self.clone();
+                let filled = context.run(move || this.fill(transfer, moved)).await??;
+                self.send(context, request, filled).await
+            }
         };
-        if let Some(resource) = resource {
-            context.used(&request, resource, extent);
-        }
         drop(lock);
         answer
+    }
+
+    fn allocate(&self, request: &Request, transfer: &Transfer) -> Result<Moved<M>, Errno> {
+        self.memories.allocate(request.from.nid, transfer.len() as usize)
     }
 
     async fn write(
@@ -164,32 +231,35 @@ impl<M: Memory> OstTarget<M> {
         self.finish(context, answer).await
     }
 
-    async fn read(
+    /// Reads what is to be read into memory.
+    fn fill(&self, transfer: Transfer, moved: Moved<M>) -> Result<Filled<M>, Errno> {
+        let (in_page, parts_max) = (in_page(&transfer), transfer.parts_max());
+        let extent = extent_of(&transfer);
+        let memory = moved.memory();
+        let mut parts = parts(&transfer, &**memory);
+        let mut rooms: Vec<&mut dyn Room> =
+            parts.iter_mut().map(|part| &mut **part as &mut dyn Room).collect();
+        let reading = self.ost.read(transfer, &mut rooms)?;
+        drop(parts);
+        let len = reading.lens().sum::<u64>();
+        let checksum = reading.checksum().map(|checksum| sum(checksum, &**memory, len as usize));
+        Ok(Filled { reading, checksum, len, moved, in_page, parts_max, extent })
+    }
+
+    /// Sends what was read.
+    async fn send(
         self: Arc<Self>,
         context: &Context,
         request: &Arc<Request>,
-        transfer: Transfer,
-        moved: Moved<M>,
+        filled: Filled<M>,
     ) -> Result<Answer, Errno> {
-        let (in_page, parts_max) = (in_page(&transfer), transfer.parts_max());
-        let this = self.clone();
-        let read = context.run(move || {
-            let memory = moved.memory();
-            let mut parts = parts(&transfer, &**memory);
-            let mut rooms: Vec<&mut dyn Room> =
-                parts.iter_mut().map(|part| &mut **part as &mut dyn Room).collect();
-            let reading = this.ost.read(transfer, &mut rooms)?;
-            let len = reading.lens().sum::<u64>();
-            let checksum =
-                reading.checksum().map(|checksum| sum(checksum, &**memory, len as usize));
-            Ok::<_, Errno>((reading, checksum, len, moved))
-        });
-        let (reading, checksum, len, moved): (Reading, _, _, _) = read.await??;
+        let Filled { reading, checksum, len, moved, in_page, parts_max, .. } = filled;
         let (buffer, offset, _) = moved.span();
         let bulk = Bulk::new(Direction::ToClient, portal::OST_BULK, (buffer, offset, len), in_page);
         if context.transfer(request, bulk, parts_max).await.is_err() {
             return Ok(Answer::None);
         }
+        drop(moved);
         let answer = reading.answer(&self.call(request), checksum);
         self.finish(context, answer).await
     }
@@ -281,6 +351,10 @@ fn resource_of(request: &Request) -> Option<ResourceId> {
     Some(body.id.resource())
 }
 
+fn is_write(request: &Request) -> bool {
+    request.message.body.opcode == Opcode::OST_WRITE
+}
+
 /// Returns the pages from the first range to the last one.
 fn extent_of(transfer: &Transfer) -> Extent {
     let ranges = transfer.ranges();
@@ -307,7 +381,7 @@ fn parts(transfer: &Transfer, memory: &impl Memory) -> Vec<Box<dyn Part>> {
 
 /// Returns the checksum of the first bytes of a memory.
 fn sum(mut checksum: Checksum, memory: &impl Memory, len: usize) -> u32 {
-    let mut bytes = vec![0; CHECKED.min(len)];
+    let mut bytes = [0; CHECKED];
     let mut at = 0;
     while at < len {
         let count = CHECKED.min(len - at);

@@ -29,6 +29,10 @@ impl Memory for Buffer {
         Self::read_at(self, offset, bytes);
     }
 
+    fn is_shared(&self) -> bool {
+        Self::is_shared(self)
+    }
+
     fn part(&self, range: Range<usize>) -> Box<dyn Part> {
         Box::new(Piece(self.slice(range).into()))
     }

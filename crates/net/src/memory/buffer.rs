@@ -26,6 +26,12 @@ impl Buffer {
         self.len() == 0
     }
 
+    /// Returns whether there are other handles to the bytes: clones, slices, and descriptors and
+    /// messages of LNet that may still move them.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Returns part of the buffer, which shares its bytes.
     ///
     /// # Panics
@@ -200,6 +206,15 @@ mod tests {
         slice.read_only().read_at(1, &mut bytes);
         assert_eq!((&bytes, slice.len(), slice.is_writable()), (b"bc", 3, true));
         assert!(!buffer.read_only().slice(..2).is_writable(), "parts of it are read-only too");
+    }
+
+    #[test]
+    fn a_buffer_is_shared_as_long_as_others_have_its_bytes() {
+        let buffer = Buffer::new(8);
+        let slice = buffer.slice(..4);
+        assert!(buffer.is_shared());
+        drop(slice);
+        assert!(!buffer.is_shared());
     }
 
     #[test]

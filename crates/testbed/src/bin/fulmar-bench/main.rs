@@ -17,6 +17,7 @@ mod lnet;
 mod lst;
 mod multirail;
 mod namespaces;
+mod ost;
 mod ping_pong;
 mod process;
 mod report;
@@ -88,6 +89,10 @@ enum Command {
     #[command(hide = true)]
     LstClient { port: u16, load: String, seconds: f64 },
     #[command(hide = true)]
+    OstServer { port: u16, directory: PathBuf },
+    #[command(hide = true)]
+    OstClient { port: u16, load: String, seconds: f64 },
+    #[command(hide = true)]
     RpcServer { port: u16 },
     #[command(hide = true)]
     RpcClient { port: u16, load: String, seconds: f64 },
@@ -117,6 +122,8 @@ const CASES: &[Case] = &[
     ("rpc.echo_", rpc::latency),
     ("rpc.bulk_", rpc::bulk),
     ("rpc.10000_exports", rpc::memory),
+    ("ost.read_1m", ost::read),
+    ("ost.write_1m", ost::write),
     ("multirail.two_rails", multirail::two_rails),
     ("multirail.cut", multirail::cut),
     ("multirail.silence", multirail::silence),
@@ -167,6 +174,11 @@ fn main() -> ExitCode {
             link::send_echoes(to, Duration::from_micros(expected_us))
         }
         Command::LstServer { port } => lst::serve(port),
+        Command::OstServer { port, directory } => ost::run_server(port, &directory),
+        Command::OstClient { port, load, seconds } => {
+            let seconds = Duration::from_secs_f64(seconds);
+            argument(&load).and_then(|load| ost::run_client(port, load, seconds))
+        }
         Command::RpcServer { port } => rpc::run_server(port),
         Command::RpcClients { port } => rpc::hold_clients(port),
         Command::RpcClient { port, load, seconds } => {

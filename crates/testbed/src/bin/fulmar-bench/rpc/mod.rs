@@ -30,9 +30,9 @@ pub(crate) enum Load {
 /// The results of the measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Rates {
-    requests: f64,
-    bytes: f64,
-    seconds: f64,
+    pub(crate) requests: f64,
+    pub(crate) bytes: f64,
+    pub(crate) seconds: f64,
 }
 
 impl Rates {
@@ -40,7 +40,7 @@ impl Rates {
         self.requests / self.seconds
     }
 
-    fn gigabytes_per_second(&self) -> f64 {
+    pub(crate) fn gigabytes_per_second(&self) -> f64 {
         self.bytes / self.seconds / 1e9
     }
 }

@@ -20,9 +20,9 @@ use fulmar_rpc::timeouts::Limits;
 use crate::Failure;
 use crate::lnet::{runtime, start, wait_for_end_of_input};
 
-pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The name of the only target.
-pub(super) const TARGET: &str = "bench-OST0000";
+pub(crate) const TARGET: &str = "bench-OST0000";
 
 /// Serves until standard input ends.
 pub(crate) fn run(port: u16) -> Result<(), Failure> {
