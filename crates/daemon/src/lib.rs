@@ -122,6 +122,9 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
             return Err(error);
         }
     };
+    if let Some(serving) = &serving {
+        daemon.set_targets(serving.parameters());
+    }
     for spec in &specs {
         tracing::info!("{} on {} listens at port {port}", spec.nid, spec.interface);
     }

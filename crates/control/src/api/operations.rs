@@ -211,6 +211,9 @@ operations! {
     };
     /// Makes messages to and from a NID fail.
     "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// The parameters of targets whose names are selected by any of the patterns, in the order of the
+    /// patterns.
+    "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
     /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
 }
@@ -405,6 +408,8 @@ requests! {
         #[serde(default)]
         times: Option<u32>,
     }
+    /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
+    ParameterShow { patterns: Vec<String>, }
     /// See [`Admin::lst`].
     Lst { keyed: Keyed, }
     /// The answer of the console. It includes refusals, whose texts `lst` has.
