@@ -1,7 +1,7 @@
 //! Opening files, and creating them. Spec: mdt-ost §5.5, §6.1, §8.3.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::connect::ConnectFlags;
+use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
@@ -15,6 +15,7 @@ use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::is_overstriped;
 use crate::mdt::{Call, Export};
 use crate::mode;
 use crate::opens::Open;
@@ -149,6 +150,11 @@ impl Mdt {
         let (call, flags) = (opening.call, opening.record.flags.0);
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
+        if !opening.export.client.flags2.has(ConnectFlags2::OVERSTRIPING)
+            && is_overstriped(inode.extra(Extra::Layout))
+        {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let filled = self.fill(empty(call), fid, &inode, opening.asked());
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
@@ -223,7 +229,11 @@ impl Mdt {
             if this.needs_layout(&inode) {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
-                    new_layout = Some(self.new_layout(fid, parent, this.wanted_layout())?);
+                    new_layout = Some(self.new_layout(
+                        (fid, inode.attributes.size),
+                        parent,
+                        this.wanted_layout(),
+                    )?);
                 }
                 striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
