@@ -10,6 +10,7 @@ use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CONNECT_DATA, MDT_BODY};
+use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::{Handle, Opcode, portal};
 use fulmar_mdt::{Call, Mdt};
@@ -52,12 +53,21 @@ impl<M: Memory> MdtTarget<M> {
             Opcode::LDLM_ENQUEUE => self.enqueue(context, request).await,
             Opcode::MDS_REINT => self.reint(context, request).await,
             Opcode::MDS_READPAGE => self.readpage(context, request).await,
-            _ => {
+            opcode => {
+                let body: Option<MdtBody> = request.message.get(&MDT_BODY).ok().flatten();
+                let lock = match (opcode, body) {
+                    (Opcode::MDS_HSM_STATE_SET, Some(body)) => {
+                        let parts = InodeBits::LOOKUP | InodeBits::XATTR;
+                        Some(context.lock(locks::bits(body.fid, LockMode::PW, parts)).await?)
+                    }
+                    _ => None,
+                };
                 let (this, asked) = (self.clone(), request);
                 let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await??;
                 if let Some(number) = answer.durable {
                     context.durable(&self.store, number).await?;
                 }
+                drop(lock);
                 Ok(Answer::Reply(answer.reply))
             }
         }
