@@ -11,7 +11,7 @@ use fulmar_lustre_wire::layout::{
 use fulmar_lustre_wire::{Content, Fid, Padding};
 use fulmar_wire::Order;
 
-use super::plan::{Plan, keep_wanted};
+use super::plan::{Plan, keep_wanted, restore_generation};
 use super::wanted::{Pool, STRIPE_UNIT, STRIPES_MAX, Wanted};
 use super::{LAYOUT_LEN_MAX, NO_END, Take};
 
@@ -268,9 +268,12 @@ impl Composite {
             if component.id == 0 || is_made && (stripes.objects.len() != count || count == 0) {
                 return Err(Errno::EINVAL);
             }
-            stripes.rest.0.truncate(if is_made { 0 } else { usize::MAX });
             let stripes = match is_made {
-                true => Stripes::Made(stripes),
+                true => {
+                    stripes.rest.0.clear();
+                    restore_generation(&mut stripes);
+                    Stripes::Made(stripes)
+                }
                 false => Stripes::Planned(Plan::of_planned(&stripes)),
             };
             Ok(Part { component: *component, stripes })

@@ -210,6 +210,7 @@ pub(crate) fn repeated(file: Fid, layout: &[u8], before: &[u8]) -> Result<Vec<u8
             if layout.objects.len() == usize::from(layout.header.stripe_count) =>
         {
             layout.rest.0.clear();
+            plan::restore_generation(&mut layout);
             layout.to_bytes()
         }
         Ok(Layout::Composite(_)) => Composite::decode(layout)?.encode(file),

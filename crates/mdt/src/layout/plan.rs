@@ -98,3 +98,10 @@ pub(super) fn keep_wanted(layout: &mut LovMd, pool: Option<Pool>) {
         layout.pool = pool;
     }
 }
+
+/// Sets the generation of a layout with objects as it was: a client that repeats one says nothing of it.
+pub(super) fn restore_generation(layout: &mut LovMd) {
+    if layout.header.generation == ANY {
+        layout.header.generation = 0;
+    }
+}

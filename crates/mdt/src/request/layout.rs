@@ -147,3 +147,6 @@ impl Change<'_> {
         Ok(inode)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Opening files, and creating them. Spec: mdt-ost §5.5, §6.1, §8.3.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
+use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
@@ -10,12 +10,12 @@ use fulmar_lustre_wire::{Fid, Handle, Status};
 
 use super::Done;
 use super::attributes::Asked;
+use super::getattr::check_shown;
 use super::layout::WantedLayout;
 use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
-use crate::layout::is_overstriped;
 use crate::mdt::{Call, Export};
 use crate::mode;
 use crate::opens::Open;
@@ -150,11 +150,7 @@ impl Mdt {
         let (call, flags) = (opening.call, opening.record.flags.0);
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
-        if !opening.export.client.flags2.has(ConnectFlags2::OVERSTRIPING)
-            && is_overstriped(inode.extra(Extra::Layout))
-        {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
+        check_shown(&opening.export, &inode)?;
         let filled = self.fill(empty(call), fid, &inode, opening.asked());
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
