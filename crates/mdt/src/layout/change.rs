@@ -7,7 +7,7 @@ use fulmar_wire::Order;
 
 use super::composite::{Composite, WantedPart};
 use super::{LAYOUT_LEN_MAX, objects_of};
-use crate::objects::Object;
+use crate::objects::{Object, Objects};
 
 /// What a kernel says if a component is to be marked older than others that there are not.
 const EUCLEAN: Errno = Errno(117);
@@ -81,6 +81,7 @@ pub(crate) fn changed(
     change: ComponentChange,
     asked: &[u8],
     now: i64,
+    objects: &dyn Objects,
 ) -> Result<Changed, Errno> {
     let mut composite = Composite::decode(layout)?;
     if change == ComponentChange::Set {
@@ -92,7 +93,7 @@ pub(crate) fn changed(
     };
     match change {
         ComponentChange::Add => {
-            let parts = WantedPart::all(&asked, Some(composite.end()))?;
+            let parts = WantedPart::all(&asked, Some(composite.end()), objects)?;
             composite.append(parts, None);
         }
         ComponentChange::Delete => composite.delete(&asked)?,

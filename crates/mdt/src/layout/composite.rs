@@ -13,7 +13,8 @@ use fulmar_wire::Order;
 
 use super::plan::{Plan, keep_wanted, restore_generation};
 use super::wanted::{Pool, STRIPE_UNIT, STRIPES_MAX, Wanted};
-use super::{LAYOUT_LEN_MAX, NO_END, Take};
+use super::{LAYOUT_LEN_MAX, NO_END};
+use crate::objects::Objects;
 
 /// The bits of a generation, and of the number of a component.
 const GENERATION: u32 = 0x7fff_ffff;
@@ -59,7 +60,11 @@ impl WantedPart {
     /// # Errors
     /// EINVAL if they are not allowed; EFBIG if all data were to be on the MDT; EOPNOTSUPP if there are no
     /// such components.
-    pub(super) fn all(layout: &CompositeMd, end: Option<u64>) -> Result<Vec<Self>, Errno> {
+    pub(super) fn all(
+        layout: &CompositeMd,
+        end: Option<u64>,
+        objects: &dyn Objects,
+    ) -> Result<Vec<Self>, Errno> {
         if layout.header.magic != LayoutMagic::LOV_COMPOSITE {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -91,7 +96,7 @@ impl WantedPart {
                 mirrors += 1;
                 previous = 0;
             }
-            let wanted = Wanted::of(&layout)?;
+            let wanted = Wanted::of(&layout, objects)?;
             let size = u64::from(wanted.stripe_size.unwrap_or(STRIPE_UNIT));
             let is_aligned = end == NO_END || start == end || end.is_multiple_of(size);
             if start != previous || !is_aligned {
@@ -205,7 +210,7 @@ impl Composite {
         &mut self,
         file: Fid,
         end: u64,
-        take: Take<'_>,
+        objects: &dyn Objects,
     ) -> Result<bool, Errno> {
         let mut has_changed = false;
         for at in 0..self.parts.len() {
@@ -216,16 +221,16 @@ impl Composite {
                 break;
             }
             let plan = self.fitting(plan, file)?;
-            let objects = match take(&plan) {
+            let taken = match objects.take(&plan) {
                 // An OST that was wanted may be gone by now.
                 Err(Errno::EINVAL) if at > 0 && plan.osts.is_empty() && plan.first.is_some() => {
-                    take(&Plan { first: None, ..plan.clone() })?
+                    objects.take(&Plan { first: None, ..plan.clone() })?
                 }
                 taken => taken?,
             };
             let part = &mut self.parts[at];
             part.component.flags = part.component.flags | ComponentFlags::INIT;
-            part.stripes = Stripes::Made(plan.made(file, &objects));
+            part.stripes = Stripes::Made(plan.made(file, &taken));
             has_changed = true;
         }
         Ok(has_changed)

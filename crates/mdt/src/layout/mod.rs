@@ -16,15 +16,12 @@ use composite::{Composite, WantedPart};
 pub use plan::Plan;
 use wanted::{Pool, Wanted};
 
-use crate::objects::Object;
+use crate::objects::{Object, Objects};
 
 /// The most bytes of a layout.
 const LAYOUT_LEN_MAX: usize = 65_536;
 /// No end.
 const NO_END: u64 = u64::MAX;
-
-/// Takes objects as a plan says.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(&Plan) -> Result<Vec<Object>, Errno>;
 
 /// What a new file is to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,11 +38,11 @@ enum OfDirectory {
 
 impl OfDirectory {
     /// Reads a default. One that is not allowed any more is none.
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn of(bytes: &[u8], objects: &dyn Objects) -> Option<Self> {
         match Layout::decode(bytes, Order::Little) {
-            Ok(Layout::File(layout)) => Wanted::of(&layout).ok().map(Self::Plain),
+            Ok(Layout::File(layout)) => Wanted::of(&layout, objects).ok().map(Self::Plain),
             Ok(Layout::Composite(layout)) => {
-                WantedPart::all(&layout, None).ok().map(Self::Composite)
+                WantedPart::all(&layout, None, objects).ok().map(Self::Composite)
             }
             _ => None,
         }
@@ -62,15 +59,15 @@ impl OfDirectory {
 impl Design {
     /// Returns what its creator wants, in the pool of a default if he does not say; or what the default of
     /// the directory says, and what that does not say from the default of the file system.
-    fn new(wanted: &[u8], [of_directory, of_root]: [&[u8]; 2]) -> Result<Self, Errno> {
-        let (first, second) = (OfDirectory::of(of_directory), OfDirectory::of(of_root));
+    fn new(wanted: &[u8], defaults: [&[u8]; 2], objects: &dyn Objects) -> Result<Self, Errno> {
+        let [first, second] = defaults.map(|default| OfDirectory::of(default, objects));
         if !wanted.is_empty() {
-            let plain_pool = match (&first, &second) {
+            let pool = match (&first, &second) {
                 (Some(OfDirectory::Plain(first)), Some(second)) => first.pool.or(second.pool()),
                 (Some(default), _) | (None, Some(default)) => default.pool(),
                 (None, None) => None,
             };
-            return Self::wanted(wanted, plain_pool);
+            return Self::wanted(wanted, pool, objects);
         }
         let plain = |wanted: Wanted| Self::Plain(wanted.plan(0, NO_END));
         Ok(match (first, second) {
@@ -88,12 +85,12 @@ impl Design {
         })
     }
 
-    fn wanted(wanted: &[u8], pool: Option<Pool>) -> Result<Self, Errno> {
+    fn wanted(wanted: &[u8], pool: Option<Pool>, objects: &dyn Objects) -> Result<Self, Errno> {
         match Layout::decode(wanted, Order::Little) {
             Ok(Layout::File(layout)) => {
-                Ok(Self::Plain(Wanted::of(&layout)?.or_in(pool).plan(0, NO_END)))
+                Ok(Self::Plain(Wanted::of(&layout, objects)?.or_in(pool).plan(0, NO_END)))
             }
-            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None) {
+            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None, objects) {
                 // A server says so of a default, and not of a file.
                 Err(Errno::EFBIG) => Err(Errno::EINVAL),
                 parts => Ok(Self::Composite(Composite::new(parts?, pool))),
@@ -114,12 +111,12 @@ pub(crate) fn new_layout(
     (file, size): (Fid, u64),
     wanted: &[u8],
     defaults: [&[u8]; 2],
-    take: Take<'_>,
+    objects: &dyn Objects,
 ) -> Result<Vec<u8>, Errno> {
-    match Design::new(wanted, defaults)? {
-        Design::Plain(plan) => Ok(plan.made(file, &take(&plan)?).to_bytes()),
+    match Design::new(wanted, defaults, objects)? {
+        Design::Plain(plan) => Ok(plan.made(file, &objects.take(&plan)?).to_bytes()),
         Design::Composite(mut composite) => {
-            composite.instantiate(file, size.saturating_add(1), take)?;
+            composite.instantiate(file, size.saturating_add(1), objects)?;
             Ok(composite.encode(file))
         }
     }
@@ -134,13 +131,13 @@ pub(crate) fn instantiated(
     file: Fid,
     layout: &[u8],
     end: u64,
-    take: Take<'_>,
+    objects: &dyn Objects,
 ) -> Result<Option<Vec<u8>>, Errno> {
     let mut composite = Composite::decode(layout)?;
     if composite.parts.len() > 1 && composite.end() < end && composite.end() != NO_END {
         return Err(Errno::EINVAL);
     }
-    if !composite.instantiate(file, end, take)? {
+    if !composite.instantiate(file, end, objects)? {
         return Ok(None);
     }
     composite.changed();
@@ -180,19 +177,23 @@ pub(crate) fn is_overstriped(layout: &[u8]) -> bool {
 ///
 /// # Errors
 /// EINVAL and others if it is not allowed.
-pub(crate) fn default_layout(wanted: &[u8], before: &[u8]) -> Result<Vec<u8>, Errno> {
-    let pool = OfDirectory::of(before).and_then(|default| default.pool());
+pub(crate) fn default_layout(
+    wanted: &[u8],
+    before: &[u8],
+    objects: &dyn Objects,
+) -> Result<Vec<u8>, Errno> {
+    let pool = OfDirectory::of(before, objects).and_then(|default| default.pool());
     let mut layout = match Layout::decode(wanted, Order::Little) {
         Ok(Layout::DirectoryDefault(_)) => return Ok(wanted.to_vec()),
         Ok(Layout::File(layout)) => layout,
         Ok(Layout::Composite(layout)) => {
-            let parts = WantedPart::all(&layout, None)?;
+            let parts = WantedPart::all(&layout, None, objects)?;
             let kept = WantedPart::default_layout(parts, pool);
             return if kept.len() > LAYOUT_LEN_MAX { Err(Errno::E2BIG) } else { Ok(kept) };
         }
         _ => return Err(Errno::EINVAL),
     };
-    if Wanted::of(&layout)?.is_nothing() {
+    if Wanted::of(&layout, objects)?.is_nothing() {
         return Ok(vec![]);
     }
     plan::keep_wanted(&mut layout, pool);

@@ -1,12 +1,17 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fulmar_lustre_wire::Text;
 use fulmar_lustre_wire::layout::{
     Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, MirrorState,
 };
 use fulmar_lustre_wire::{Bytes, Padding};
+use fulmar_store::Transaction;
 use fulmar_wire::{Field, Writer};
 
 use super::wanted::{ANY, STRIPE_SIZE};
 use super::*;
+use crate::objects::Owner;
 
 const FILE: Fid = Fid { seq: 0x2_0000_0401, oid: 9, version: 0 };
 const MIB: u64 = 1 << 20;
@@ -14,32 +19,44 @@ const MIB: u64 = 1 << 20;
 /// Gives objects of four OSTs in turn, one number after the other.
 #[derive(Default)]
 struct Taker {
-    taken: u32,
-    plans: Vec<Plan>,
+    taken: Mutex<u32>,
+    plans: Mutex<Vec<Plan>>,
+    /// The fourth one is gone.
+    lacks_last: AtomicBool,
 }
 
-impl Taker {
-    fn take(&mut self, plan: &Plan) -> Result<Vec<Object>, Errno> {
-        self.plans.push(plan.clone());
-        if plan.first.is_some_and(|first| first > 3) {
+impl Objects for Taker {
+    fn take(&self, plan: &Plan) -> Result<Vec<Object>, Errno> {
+        self.plans.lock().unwrap().push(plan.clone());
+        if plan.first.is_some_and(|first| !self.exists(first)) {
             return Err(Errno::EINVAL);
         }
         let count = match plan.is_overstriped {
             true => plan.stripe_count,
             false => plan.stripe_count.min(4),
         };
+        let start = plan.first.unwrap_or(0) as usize;
         let all: Vec<u32> = match plan.osts.is_empty() {
-            true => {
-                (0..4).cycle().skip(plan.first.unwrap_or(0) as usize).take(count.into()).collect()
-            }
+            true => (0..4).cycle().skip(start).take(count.into()).collect(),
             false => plan.osts.clone(),
         };
+        let mut taken = self.taken.lock().unwrap();
         let object = |ost| {
-            self.taken += 1;
-            (ost, Fid { seq: 0x2_4000_0400, oid: self.taken, version: 0 })
+            *taken += 1;
+            (ost, Fid { seq: 0x2_4000_0400, oid: *taken, version: 0 })
         };
         Ok(all.into_iter().take(plan.stripes_max.into()).map(object).collect())
     }
+
+    fn exists(&self, ost: u32) -> bool {
+        ost < if self.lacks_last.load(Ordering::Relaxed) { 3 } else { 4 }
+    }
+
+    fn used(&self, _: &mut Transaction<'_>, _: &[Object]) {}
+
+    fn destroy(&self, _: &mut Transaction<'_>, _: &[Object]) {}
+
+    fn set_owner(&self, _: &mut Transaction<'_>, _: &[Object], _: Owner) {}
 }
 
 fn wanted(stripe_size: u32, stripe_count: u16, generation: u16) -> LovMd {
@@ -101,16 +118,20 @@ fn growing() -> Vec<u8> {
     ])
 }
 
+fn kept_default(wanted: &[u8], before: &[u8]) -> Result<Vec<u8>, Errno> {
+    default_layout(wanted, before, &Taker::default())
+}
+
 fn plan(wanted: &[u8], defaults: [&[u8]; 2]) -> Plan {
-    match Design::new(wanted, defaults) {
+    match Design::new(wanted, defaults, &Taker::default()) {
         Ok(Design::Plain(plan)) => plan,
         other => panic!("{other:?}"),
     }
 }
 
 fn made(wanted: &[u8], defaults: [&[u8]; 2]) -> Result<Vec<u8>, Errno> {
-    let mut taker = Taker::default();
-    new_layout((FILE, 0), wanted, defaults, &mut |plan| taker.take(plan))
+    let taker = Taker::default();
+    new_layout((FILE, 0), wanted, defaults, &taker)
 }
 
 fn decoded(layout: &[u8]) -> CompositeMd {
@@ -134,9 +155,9 @@ fn shown(layout: &[u8]) -> Vec<Shown> {
 #[test]
 fn what_a_default_does_not_say_is_that_of_the_file_system() {
     let of_directory = wanted(0, 4, ANY).to_bytes();
-    let of_root = wanted(1 << 20, 2, 5).to_bytes();
+    let of_root = wanted(1 << 20, 2, 3).to_bytes();
     let found = plan(b"", [&of_directory, &of_root]);
-    assert_eq!((found.stripe_size, found.stripe_count, found.first), (1 << 20, 4, Some(5)));
+    assert_eq!((found.stripe_size, found.stripe_count, found.first), (1 << 20, 4, Some(3)));
     let found = plan(b"", [b"", b""]);
     assert_eq!((found.stripe_size, found.stripe_count, found.first), (STRIPE_SIZE, 1, None));
     // Who wants a layout gets only the pool of a default.
@@ -180,7 +201,7 @@ fn certain_osts_are_wanted_as_a_list_without_objects() {
         assert_eq!(osts(wrong), Err(Errno::EINVAL));
     }
     // As the default of a directory the list stays.
-    let kept = default_layout(&on_osts(2, ANY, &[3, 0]).to_bytes(), b"").unwrap();
+    let kept = kept_default(&on_osts(2, ANY, &[3, 0]).to_bytes(), b"").unwrap();
     assert_eq!(plan(b"", [&kept, b""]).osts, [3, 0]);
 }
 
@@ -200,20 +221,22 @@ fn an_ost_may_have_several_stripes() {
 
 #[test]
 fn a_default_that_says_nothing_is_none() {
-    assert_eq!(default_layout(&wanted(0, 0, ANY).to_bytes(), b""), Ok(vec![]));
-    let kept = default_layout(&wanted(1 << 20, 2, ANY).to_bytes(), b"").unwrap();
+    assert_eq!(kept_default(&wanted(0, 0, ANY).to_bytes(), b""), Ok(vec![]));
+    let kept = kept_default(&wanted(1 << 20, 2, ANY).to_bytes(), b"").unwrap();
     let found = plan(b"", [&kept, b""]);
     assert_eq!((found.stripe_size, found.stripe_count), (1 << 20, 2));
     // The pool stays until another one is named, or all goes.
-    let in_flash = default_layout(&in_pool(wanted(0, 1, ANY), "flash").to_bytes(), b"").unwrap();
-    let more = default_layout(&wanted(0, 3, ANY).to_bytes(), &in_flash).unwrap();
+    let in_flash = kept_default(&in_pool(wanted(0, 1, ANY), "flash").to_bytes(), b"").unwrap();
+    let more = kept_default(&wanted(0, 3, ANY).to_bytes(), &in_flash).unwrap();
     let found = plan(b"", [&more, b""]);
     assert_eq!((found.stripe_count, found.pool), (3, Text::new("flash")));
-    let parts = default_layout(&growing(), &in_flash).unwrap();
-    let Ok(Design::Composite(found)) = Design::new(b"", [&parts, b""]) else { panic!() };
+    let parts = kept_default(&growing(), &in_flash).unwrap();
+    let Ok(Design::Composite(found)) = Design::new(b"", [&parts, b""], &Taker::default()) else {
+        panic!()
+    };
     let found = decoded(&found.encode(FILE));
     assert_eq!(found.layout(&found.components[2]).unwrap().pool, Text::new("flash"));
-    assert_eq!(default_layout(&wanted(0, 0, ANY).to_bytes(), &in_flash), Ok(vec![]));
+    assert_eq!(kept_default(&wanted(0, 0, ANY).to_bytes(), &in_flash), Ok(vec![]));
 }
 
 #[test]
@@ -235,7 +258,7 @@ fn the_first_component_has_objects_from_the_start() {
 
 #[test]
 fn components_come_from_the_defaults_too() {
-    let directory = default_layout(&growing(), b"").unwrap();
+    let directory = kept_default(&growing(), b"").unwrap();
     let plain = wanted(0, 4, ANY).to_bytes();
     assert_eq!(shown(&made(b"", [&directory, &plain]).unwrap()).len(), 3);
     assert_eq!(shown(&made(b"", [b"", &directory]).unwrap()).len(), 3);
@@ -245,62 +268,73 @@ fn components_come_from_the_defaults_too() {
 
 #[test]
 fn a_file_that_is_cut_before_it_has_a_layout_has_objects_up_to_its_size() {
-    let mut taker = Taker::default();
-    let layout =
-        new_layout((FILE, 2 * MIB), &growing(), [b"", b""], &mut |plan| taker.take(plan)).unwrap();
+    let taker = Taker::default();
+    let layout = new_layout((FILE, 2 * MIB), &growing(), [b"", b""], &taker).unwrap();
     assert_eq!(objects_of(&layout).len(), 3);
 }
 
 #[test]
 fn a_write_gives_objects_to_all_components_before_its_end() {
-    let mut taker = Taker::default();
-    let mut take = |plan: &Plan| taker.take(plan);
-    let new = new_layout((FILE, 0), &growing(), [b"", b""], &mut take).unwrap();
-    assert_eq!(instantiated(FILE, &new, MIB, &mut take), Ok(None));
-    let second = instantiated(FILE, &new, MIB + 1, &mut take).unwrap().unwrap();
+    let taker = Taker::default();
+    let new = new_layout((FILE, 0), &growing(), [b"", b""], &taker).unwrap();
+    assert_eq!(instantiated(FILE, &new, MIB, &taker), Ok(None));
+    let second = instantiated(FILE, &new, MIB + 1, &taker).unwrap().unwrap();
     assert_eq!(decoded(&second).header.generation, 4);
     assert_eq!((objects_of(&second).len(), shown(&second)[1].1), (3, ComponentFlags::INIT.0));
-    let third = instantiated(FILE, &second, NO_END, &mut take).unwrap().unwrap();
+    let third = instantiated(FILE, &second, NO_END, &taker).unwrap().unwrap();
     assert_eq!(objects_of(&third)[..3], objects_of(&second));
     assert_eq!((objects_of(&third).len(), shown(&third)[2].3), (7, (STRIPE_SIZE, 4)));
     assert_eq!(decoded(&third).header.generation, 5);
-    assert_eq!(instantiated(FILE, &third, NO_END, &mut take), Ok(None));
+    assert_eq!(instantiated(FILE, &third, NO_END, &taker), Ok(None));
     // A client repeats it, with the objects of before.
     assert_eq!(repeated(FILE, &third, &second), Ok(third.clone()));
     assert_eq!(repeated(FILE, &second, &third), Err(Errno::EINVAL));
-    assert_eq!(instantiated(FILE, &wanted(0, 1, 0).to_bytes(), 1, &mut take), Err(Errno::EINVAL));
+    assert_eq!(instantiated(FILE, &wanted(0, 1, 0).to_bytes(), 1, &taker), Err(Errno::EINVAL));
 }
 
 #[test]
 fn a_write_behind_the_last_component_is_an_error() {
-    let mut take = |plan: &Plan| Taker::default().take(plan);
+    let taker = Taker::default();
     let short =
         composite(vec![part(0, MIB, wanted(0, 1, ANY)), part(MIB, 64 * MIB, wanted(0, 2, ANY))]);
-    let new = new_layout((FILE, 0), &short, [b"", b""], &mut take).unwrap();
-    assert_eq!(instantiated(FILE, &new, 65 * MIB, &mut take), Err(Errno::EINVAL));
-    assert!(instantiated(FILE, &new, 64 * MIB, &mut take).unwrap().is_some());
+    let new = new_layout((FILE, 0), &short, [b"", b""], &taker).unwrap();
+    assert_eq!(instantiated(FILE, &new, 65 * MIB, &taker), Err(Errno::EINVAL));
+    assert!(instantiated(FILE, &new, 64 * MIB, &taker).unwrap().is_some());
 }
 
 #[test]
 fn what_was_wanted_of_a_component_is_kept_until_it_has_objects() {
-    let mut taker = Taker::default();
+    let taker = Taker::default();
     let wanted = composite(vec![
         part(0, MIB, wanted(0, 1, 2)),
         part(MIB, 64 * MIB, in_pool(wanted(1 << 20, 2, 1), "flash")),
-        part(64 * MIB, 128 * MIB, on_osts(2, 3, &[0, 3])),
-        part(128 * MIB, NO_END, wanted(0, 1, 9)),
+        part(64 * MIB, 128 * MIB, on_osts(2, 2, &[0, 2])),
+        part(128 * MIB, NO_END, wanted(0, 1, 3)),
     ]);
-    let new = new_layout((FILE, 0), &wanted, [b"", b""], &mut |plan| taker.take(plan)).unwrap();
+    let new = new_layout((FILE, 0), &wanted, [b"", b""], &taker).unwrap();
     assert_eq!(decoded(&new).components[2].size, 32 + 2 * 24);
-    instantiated(FILE, &new, NO_END, &mut |plan| taker.take(plan)).unwrap().unwrap();
-    let [first, second, third, fourth, again] = &taker.plans[..] else {
-        panic!("{:?}", taker.plans)
-    };
+    taker.lacks_last.store(true, Ordering::Relaxed);
+    instantiated(FILE, &new, NO_END, &taker).unwrap().unwrap();
+    let plans = taker.plans.lock().unwrap();
+    let [first, second, third, fourth, again] = &plans[..] else { panic!("{plans:?}") };
     assert_eq!((first.first, second.first), (Some(2), Some(1)));
     assert_eq!((second.stripe_size, second.pool), (1 << 20, Text::new("flash")));
-    assert_eq!(third.osts, [3, 0]);
+    assert_eq!(third.osts, [2, 0]);
     // An OST that is gone is replaced.
-    assert_eq!((fourth.first, again.first), (Some(9), None));
+    assert_eq!((fourth.first, again.first), (Some(3), None));
+}
+
+#[test]
+fn an_ost_that_does_not_exist_is_not_wanted() {
+    let far = wanted(0, 1, 4).to_bytes();
+    let composite =
+        composite(vec![part(0, MIB, wanted(0, 1, ANY)), part(MIB, NO_END, wanted(0, 1, 4))]);
+    for wrong in [far, composite] {
+        assert_eq!(made(&wrong, [b"", b""]), Err(Errno::EINVAL));
+        assert_eq!(kept_default(&wrong, b""), Err(Errno::EINVAL));
+        // As a default from before it counts no more.
+        assert_eq!(plan(b"", [&wrong, &wanted(0, 3, ANY).to_bytes()]).stripe_count, 3);
+    }
 }
 
 #[test]
@@ -320,7 +354,7 @@ fn components_are_adjacent_and_aligned() {
     ];
     for parts in all {
         assert_eq!(made(&composite(parts.clone()), [b"", b""]), Err(Errno::EINVAL), "{parts:?}");
-        assert_eq!(default_layout(&composite(parts), b""), Err(Errno::EINVAL));
+        assert_eq!(kept_default(&composite(parts), b""), Err(Errno::EINVAL));
     }
     let mut mirrored = composite_of(vec![part(0, NO_END, plain())]);
     mirrored.header.more_mirrors = 1;
@@ -352,12 +386,11 @@ fn a_layout_has_a_largest_size() {
     let mut many = wanted(0, 2000, ANY);
     many.header.pattern = Pattern::RAID0 | Pattern::OVERSTRIPING;
     let parts = [0, 1 << 40, 2 << 40].map(|start| part(start, start + (1 << 40), many.clone()));
-    let mut taker = Taker::default();
-    let mut take = |plan: &Plan| taker.take(plan);
-    let new = new_layout((FILE, 0), &composite(parts.to_vec()), [b"", b""], &mut take).unwrap();
-    let full = instantiated(FILE, &new, 2 << 40, &mut take).unwrap().unwrap();
+    let taker = Taker::default();
+    let new = new_layout((FILE, 0), &composite(parts.to_vec()), [b"", b""], &taker).unwrap();
+    let full = instantiated(FILE, &new, 2 << 40, &taker).unwrap().unwrap();
     assert!(full.len() <= LAYOUT_LEN_MAX && full.len() > LAYOUT_LEN_MAX - 24);
-    let last = instantiated(FILE, &full, 3 << 40, &mut take).unwrap().unwrap();
+    let last = instantiated(FILE, &full, 3 << 40, &taker).unwrap().unwrap();
     assert_eq!(shown(&last)[2].3.1, 1);
 }
 
@@ -369,16 +402,22 @@ fn no_data_are_on_the_mdt() {
         composite(vec![part(0, MIB, on_mdt.clone()), part(MIB, NO_END, wanted(0, 2, ANY))]);
     let layout = made(&wanted, [b"", b""]).unwrap();
     assert_eq!(shown(&layout), [(1, ComponentFlags::INIT.0, [0, NO_END], (STRIPE_SIZE, 2))]);
-    let kept = default_layout(&wanted, b"").unwrap();
+    let kept = kept_default(&wanted, b"").unwrap();
     assert_eq!(shown(&kept)[0].2, [0, NO_END]);
     let alone = composite(vec![part(0, MIB, on_mdt.clone())]);
     assert_eq!(made(&alone, [b"", b""]), Err(Errno::EINVAL));
-    assert_eq!(default_layout(&alone, b""), Err(Errno::EFBIG));
+    assert_eq!(kept_default(&alone, b""), Err(Errno::EFBIG));
     assert_eq!(made(&on_mdt.to_bytes(), [b"", b""]), Err(Errno::EINVAL));
 }
 
 fn change(layout: &[u8], name: &[u8], asked: &[u8]) -> Result<Changed, Errno> {
-    changed((FILE, layout), ComponentChange::of_name(name)?.unwrap(), asked, 1000)
+    changed(
+        (FILE, layout),
+        ComponentChange::of_name(name)?.unwrap(),
+        asked,
+        1000,
+        &Taker::default(),
+    )
 }
 
 fn named(id: u32, flags: ComponentFlags) -> Vec<u8> {

@@ -5,6 +5,7 @@ use fulmar_lustre_wire::Text;
 use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
 
 use super::Plan;
+use crate::objects::Objects;
 
 /// No OST in particular.
 pub(super) const ANY: u16 = 0xffff;
@@ -38,7 +39,7 @@ impl Wanted {
     ///
     /// # Errors
     /// EINVAL if it is not allowed.
-    pub(super) fn of(layout: &LovMd) -> Result<Self, Errno> {
+    pub(super) fn of(layout: &LovMd, objects: &dyn Objects) -> Result<Self, Errno> {
         let LovHeader { magic, pattern, stripe_size, stripe_count, generation, .. } = layout.header;
         let overstriped = Pattern::RAID0 | Pattern::OVERSTRIPING;
         if ![Pattern::NONE, Pattern::RAID0, overstriped].contains(&pattern)
@@ -48,7 +49,10 @@ impl Wanted {
             return Err(Errno::EINVAL);
         }
         let is_overstriped = pattern == overstriped;
-        let first = (generation != ANY).then_some(generation.into());
+        let first = (generation != ANY).then_some(u32::from(generation));
+        if first.is_some_and(|first| !objects.exists(first)) {
+            return Err(Errno::EINVAL);
+        }
         let osts = match magic == LayoutMagic::LOV_SPECIFIC {
             true => specific(layout, first, is_overstriped)?,
             false => vec![],

@@ -11,7 +11,7 @@ use super::Done;
 use crate::Mdt;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
-use crate::layout::{Plan, instantiated, new_layout, objects_of, repeated};
+use crate::layout::{instantiated, new_layout, objects_of, repeated};
 use crate::mdt::Call;
 use crate::records::Failure;
 
@@ -45,8 +45,8 @@ impl Mdt {
             Ok::<_, Failure>(layout.unwrap_or_default())
         };
         let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
-        let mut take = |plan: &Plan| self.objects.take(plan);
-        Ok(new_layout((fid, size), wanted, [&of_parent, &of_root], &mut take)?)
+        let defaults = [&of_parent[..], &of_root];
+        Ok(new_layout((fid, size), wanted, defaults, &*self.objects)?)
     }
 
     /// Executes the intent LAYOUT about a file.
@@ -132,8 +132,7 @@ impl Mdt {
             }
             return Ok(Some(repeated(fid, layout, before)?));
         }
-        let mut take = |plan: &Plan| self.objects.take(plan);
-        Ok(instantiated(fid, before, end, &mut take)?)
+        Ok(instantiated(fid, before, end, &*self.objects)?)
     }
 }
 

@@ -253,7 +253,7 @@ impl Change<'_> {
         };
         let kept = match asked {
             b"" => vec![],
-            asked => default_layout(asked, inode.extra(Extra::Layout))?,
+            asked => default_layout(asked, inode.extra(Extra::Layout), &*self.mdt.objects)?,
         };
         inode.set_extra(extra, kept);
         self.set(fid, inode.clone())?;

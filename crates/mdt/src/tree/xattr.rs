@@ -154,7 +154,8 @@ impl Change<'_> {
             return Err(Errno::EOPNOTSUPP.into());
         };
         let before = (fid, inode.extra(Extra::Layout));
-        let Changed { layout, gone } = changed(before, components, asked, set.time)?;
+        let Changed { layout, gone } =
+            changed(before, components, asked, set.time, &*self.mdt.objects)?;
         self.mdt.objects.destroy(&mut self.transaction, &gone);
         if layout.is_empty() {
             inode.attributes.size = 0;

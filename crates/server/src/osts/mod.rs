@@ -235,6 +235,11 @@ impl Objects for Osts {
         }
     }
 
+    fn exists(&self, ost: u32) -> bool {
+        let osts = self.osts();
+        osts.is_empty() || osts.contains_key(&ost)
+    }
+
     fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]) {
         for &(index, object) in objects {
             let Some(ost) = self.get(index) else { continue };

@@ -21,6 +21,7 @@ use fulmar_store::{Policy, Store, Transaction};
 use fulmar_wire::Order;
 
 use super::*;
+use crate::Plan;
 use crate::objects::{Object, Objects, Owner};
 use crate::{Answer, Settings, mode};
 
