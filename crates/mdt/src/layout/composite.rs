@@ -14,7 +14,7 @@ use fulmar_wire::Order;
 use super::plan::{Plan, keep_wanted, restore_generation};
 use super::wanted::{Pool, STRIPE_UNIT, STRIPES_MAX, Wanted};
 use super::{LAYOUT_LEN_MAX, NO_END};
-use crate::objects::Objects;
+use crate::objects::{Object, Objects};
 
 /// The bits of a generation, and of the number of a component.
 const GENERATION: u32 = 0x7fff_ffff;
@@ -212,7 +212,20 @@ impl Composite {
         end: u64,
         objects: &dyn Objects,
     ) -> Result<bool, Errno> {
-        let mut has_changed = false;
+        let mut taken = Vec::new();
+        let done = self.make_parts((file, end), objects, &mut taken);
+        if done.is_err() {
+            objects.give_back(&taken);
+        }
+        done.map(|()| !taken.is_empty())
+    }
+
+    fn make_parts(
+        &mut self,
+        (file, end): (Fid, u64),
+        objects: &dyn Objects,
+        all: &mut Vec<Object>,
+    ) -> Result<(), Errno> {
         for at in 0..self.parts.len() {
             let Part { component, stripes: Stripes::Planned(plan) } = &self.parts[at] else {
                 continue;
@@ -228,12 +241,12 @@ impl Composite {
                 }
                 taken => taken?,
             };
+            all.extend(&taken);
             let part = &mut self.parts[at];
             part.component.flags = part.component.flags | ComponentFlags::INIT;
             part.stripes = Stripes::Made(plan.made(file, &taken));
-            has_changed = true;
         }
-        Ok(has_changed)
+        Ok(())
     }
 
     /// Returns a plan with at most as many stripes as the layout still has room for.

@@ -21,6 +21,7 @@ const MIB: u64 = 1 << 20;
 struct Taker {
     taken: Mutex<u32>,
     plans: Mutex<Vec<Plan>>,
+    given_back: Mutex<Vec<Object>>,
     /// The fourth one is gone.
     lacks_last: AtomicBool,
 }
@@ -30,6 +31,9 @@ impl Objects for Taker {
         self.plans.lock().unwrap().push(plan.clone());
         if plan.first.is_some_and(|first| !self.exists(first)) {
             return Err(Errno::EINVAL);
+        }
+        if plan.pool.is_some() && plan.pool == Text::new("late") {
+            return Err(Errno::EAGAIN);
         }
         let count = match plan.is_overstriped {
             true => plan.stripe_count,
@@ -46,6 +50,10 @@ impl Objects for Taker {
             (ost, Fid { seq: 0x2_4000_0400, oid: *taken, version: 0 })
         };
         Ok(all.into_iter().take(plan.stripes_max.into()).map(object).collect())
+    }
+
+    fn give_back(&self, objects: &[Object]) {
+        self.given_back.lock().unwrap().extend(objects);
     }
 
     fn exists(&self, ost: u32) -> bool {
@@ -322,6 +330,20 @@ fn what_was_wanted_of_a_component_is_kept_until_it_has_objects() {
     assert_eq!(third.osts, [2, 0]);
     // An OST that is gone is replaced.
     assert_eq!((fourth.first, again.first), (Some(3), None));
+}
+
+#[test]
+fn objects_are_given_back_if_others_are_late() {
+    let taker = Taker::default();
+    let wanted = composite(vec![
+        part(0, MIB, wanted(0, 1, ANY)),
+        part(MIB, 64 * MIB, wanted(0, 2, ANY)),
+        part(64 * MIB, NO_END, in_pool(wanted(0, 1, ANY), "late")),
+    ]);
+    let new = new_layout((FILE, 0), &wanted, [b"", b""], &taker).unwrap();
+    assert_eq!(instantiated(FILE, &new, NO_END, &taker), Err(Errno::EAGAIN));
+    let given_back = taker.given_back.lock().unwrap();
+    assert_eq!(given_back.iter().map(|(_, object)| object.oid).collect::<Vec<_>>(), [2, 3]);
 }
 
 #[test]

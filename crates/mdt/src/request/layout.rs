@@ -95,8 +95,15 @@ impl Mdt {
                 let committed = self.commit(call, |change| {
                     change.set_layout(fid, layout.clone())?;
                     Ok((with(&layout), ()))
-                })?;
-                Ok(committed.map_or_else(again, |(reply, ())| reply))
+                });
+                // If the store has failed, nobody knows whether they are used.
+                if matches!(committed, Err(Failure::Refused(_))) && !call.is_replay() {
+                    let before = objects_of(inode.extra(Extra::Layout));
+                    let mut new = objects_of(&layout);
+                    new.retain(|object| !before.contains(object));
+                    self.objects.give_back(&new);
+                }
+                Ok(committed?.map_or_else(again, |(reply, ())| reply))
             }
             LayoutIntentOp::READ
             | LayoutIntentOp::GLIMPSE

@@ -16,6 +16,7 @@ use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::objects_of;
 use crate::mdt::{Call, Export};
 use crate::mode;
 use crate::opens::Open;
@@ -249,6 +250,12 @@ impl Mdt {
         };
         if reply.is_err() {
             self.opens().close(handle);
+            // If the store has failed, nobody knows whether they are used.
+            if let (Err(Failure::Refused(_)), WantedLayout::Wanted(_)) =
+                (&reply, this.wanted_layout())
+            {
+                self.objects.give_back(&objects_of(&new_layout.unwrap_or_default()));
+            }
         }
         let reply = reply?;
         opening.disposition = opening.disposition | Disposition::OPEN_OPEN;

@@ -59,6 +59,8 @@ struct State {
     used: u32,
     /// The last object that exists.
     created: u32,
+    /// Objects before it that no file got after all.
+    given_back: Vec<Fid>,
     /// How many are created at once.
     count: u32,
     statfs: Statfs,
@@ -228,10 +230,21 @@ impl Objects for Osts {
         // With other OSTs than the wanted ones it is not.
         let needed = if plan.osts.is_empty() { (count * 3).div_ceil(4) } else { count };
         match taken.len() >= needed && !taken.is_empty() {
-            true => Ok(taken),
-            false if is_late => Err(Errno::EAGAIN),
-            false if is_away => Err(Errno::EINPROGRESS),
-            false => Err(Errno::ENOSPC),
+            true => return Ok(taken),
+            false => self.give_back(&taken),
+        }
+        Err(match () {
+            () if is_late => Errno::EAGAIN,
+            () if is_away => Errno::EINPROGRESS,
+            () => Errno::ENOSPC,
+        })
+    }
+
+    fn give_back(&self, objects: &[Object]) {
+        for &(index, object) in objects {
+            if let Some(ost) = self.get(index) {
+                ost.state().given_back.push(object);
+            }
         }
     }
 
@@ -274,6 +287,11 @@ impl Ost {
         let mut state = self.state();
         if !state.is_ready {
             return Err(Errno::ENOTCONN);
+        }
+        while let Some(object) = state.given_back.pop() {
+            if object.seq == state.seq {
+                return Ok(object);
+            }
         }
         let left = state.created - state.used;
         if left <= state.count / 2 {
@@ -333,3 +351,6 @@ impl State {
 fn read_task(value: &Value) -> Result<OstTask, StoreError> {
     records::decode(value, "what an OST has to do")
 }
+
+#[cfg(test)]
+mod tests;
