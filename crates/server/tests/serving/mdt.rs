@@ -21,7 +21,7 @@ use fulmar_lustre_wire::mdt::{
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, OstId};
 use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
-use fulmar_lustre_wire::{Fid, Handle, Name, portal};
+use fulmar_lustre_wire::{Fid, Handle, Name, Status, portal};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, TargetKind};
@@ -101,11 +101,11 @@ fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle,
     let (reply, answer) = loop {
         let reply = ask(session, mdt, message.clone());
         let answer: LockReply = reply.require(&LOCK_REPLY).unwrap();
-        // The MDT has no objects yet, and the client tries again.
-        if answer.result2 != -i64::from(Errno::EINPROGRESS.0) {
+        // The MDT may not have met its OST yet.
+        if Status(answer.result2 as i32).errno() != Some(Errno::EINPROGRESS) {
             break (reply, answer);
         }
-        assert!(begun.elapsed() < PATIENCE, "{answer:?}");
+        assert!(begun.elapsed() < PATIENCE, "there are no objects");
         std::thread::sleep(Duration::from_millis(50));
     };
     let done = Disposition(answer.result1);

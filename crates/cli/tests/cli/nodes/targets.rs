@@ -1,5 +1,7 @@
 //! Targets that a node serves from their directories.
 
+use std::time::{Duration, Instant};
+
 use super::lab::{Lab, fulmar, ran};
 
 #[test]
@@ -63,4 +65,27 @@ fn a_directory_that_is_no_target_is_explained() {
         assert_eq!(status, 2, "{words}: {err}");
         assert!(err.contains(part), "{words}: {err}");
     }
+}
+
+#[test]
+fn a_file_system_is_started_again_with_more_osts() {
+    let lab = Lab::new("up");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let df = format!("lfs df 127.0.0.53@tcp:/lustre --port {}", lab.port);
+    for osts in ["1", "2"] {
+        let node = lab.up(53, &["fs", "--osts", osts, "--networks", "tcp(127.0.0.53)"]);
+        let count = || run(&df).1.lines().filter(|line| line.contains("lustre-OST")).count();
+        let begun = Instant::now();
+        while count().to_string() != osts {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", run(&df));
+        }
+        assert_eq!(node.terminate().0, Some(0));
+    }
+    let (status, out, err) = run("fsck fs");
+    assert_eq!((status, out.matches("no damage").count(), err.as_str()), (0, 4, ""), "{out}");
+    let (status, out, _) = run("up fs --check --networks tcp(127.0.0.53)");
+    assert_eq!((status, out.as_str()), (0, ""));
+    let (status, _, err) = run("up new --fsname toolongname --networks tcp(127.0.0.53)");
+    assert_eq!(status, 1);
+    assert!(err.contains("toolongname"), "{err}");
 }
