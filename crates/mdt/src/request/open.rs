@@ -304,7 +304,8 @@ impl Opening<'_, '_> {
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         // A replay never takes new objects: there are none while the MDT recovers.
         let is_wanted = match self.call.is_replay() {
-            true => !layout.is_empty(),
+            // Without a layout in the reply there is only room for one.
+            true => layout.iter().any(|byte| *byte != 0),
             false => flags.has(OpenFlags::WRITE),
         };
         inode.is_regular()

@@ -233,6 +233,22 @@ fn a_client_repeats_the_layouts_that_a_crash_has_lost() {
 }
 
 #[test]
+fn a_client_repeats_the_creation_of_a_file_without_a_layout() {
+    let mut rig = Rig::new();
+    let flags = SplitOpenFlags(OpenFlags::CREAT | OpenFlags::READ);
+    let new = Create { child: FILE, mode: 0o100_644, flags, ..Create::default() };
+    let mut request = Message::request(&ENQUEUE_OPEN)
+        .with(&REINT, &record(ReintOp::OPEN, Fid::ROOT, ReintChange::Create(new)))
+        .with(&NAME, &name("file"))
+        // The room for a layout that did not come. Spec: mdt-ost §8.3.
+        .with_bytes(&NEW_LAYOUT, vec![0; 128]);
+    request.body.flags = request.body.flags | MessageFlags::REPLAY;
+    request.body.transno = 1 << 40;
+    assert_eq!(rig.open(&request).result, Ok(()));
+    assert_eq!(rig.layout(FILE), b"");
+}
+
+#[test]
 fn an_intent_gives_objects_once_and_only_to_components() {
     let mut rig = Rig::new();
     rig.open(&creation((Fid::ROOT, FILE, "file"), &growing()));
