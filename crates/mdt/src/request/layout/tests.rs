@@ -316,8 +316,12 @@ fn a_default_with_components_goes_to_new_files_and_directories() {
     assert_eq!(rig.reint(&set(growing())), Ok(()));
     assert_eq!(rig.reint(&mkdir(outer, inner, "inner")), Ok(()));
     assert_eq!(rig.layout(inner), rig.layout(outer));
-    assert_eq!(rig.open(&creation((inner, FILE, "file"), b"")).result, Ok(()));
+    let opened = rig.open(&creation((inner, FILE, "file"), b""));
+    assert_eq!(opened.result, Ok(()));
     let layout = CompositeMd::decode(&rig.layout(FILE), Order::Little).unwrap();
+    // The client knows from now on how much room it needs.
+    let body: MdtBody = opened.reply.require(&MDT_BODY).unwrap();
+    assert_eq!((body.ea_size, body.max_md_size), (layout.header.size, layout.header.size));
     let flags: Vec<_> = layout.components.iter().map(|component| component.flags).collect();
     assert_eq!(flags, [ComponentFlags::INIT, ComponentFlags::NONE]);
     let nothing = wanted(0, Pattern::NONE).to_bytes();
