@@ -515,3 +515,26 @@ fn components_are_marked() {
     assert_eq!(ComponentChange::of_name(b"lustre.lov.what"), Err(Errno::EINVAL));
     assert_eq!(ComponentChange::of_name(b"lustre.lov"), Ok(None));
 }
+
+#[test]
+fn no_bytes_of_a_client_do_harm() {
+    let taker = Taker::default();
+    let made = made(&growing(), [b"", b""]).unwrap();
+    let specific = composite(vec![part(0, NO_END, on_osts(2, 1, &[0, 1]))]);
+    for good in [growing(), made.clone(), specific, on_osts(2, ANY, &[0, 1]).to_bytes()] {
+        for (at, byte) in (0..good.len()).flat_map(|at| [0, 1, 0x7f, 0xff].map(|byte| (at, byte))) {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            for bytes in [&bytes[..], &bytes[..at]] {
+                let _ = new_layout((FILE, u64::MAX), bytes, [bytes, bytes], &taker);
+                let _ = default_layout(bytes, bytes, &taker);
+                let _ = instantiated(FILE, bytes, u64::MAX, &taker);
+                let _ = repeated(FILE, bytes, &made);
+                for name in [&b"lustre.lov.add"[..], b"lustre.lov.del", b"lustre.lov.set.flags"] {
+                    let _ = change(&made, name, bytes);
+                    let _ = change(bytes, name, &growing());
+                }
+            }
+        }
+    }
+}

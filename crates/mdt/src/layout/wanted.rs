@@ -111,7 +111,7 @@ impl Wanted {
         // Two components never share a stripe.
         let stripe_size = match is_aligned(size) || self.stripe_size.is_some() && start == end {
             true => size,
-            false => 1 << end.trailing_zeros(),
+            false => 1 << end.trailing_zeros().min(u32::BITS - 1),
         };
         let mut stripe_count = self.stripe_count.unwrap_or(1);
         let len = end.saturating_sub(start);
