@@ -10,11 +10,13 @@ use fulmar_lustre_wire::{Fid, Handle, Status};
 
 use super::Done;
 use super::attributes::Asked;
+use super::getattr::check_shown;
 use super::layout::WantedLayout;
 use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::objects_of;
 use crate::mdt::{Call, Export};
 use crate::mode;
 use crate::opens::Open;
@@ -149,6 +151,7 @@ impl Mdt {
         let (call, flags) = (opening.call, opening.record.flags.0);
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
+        check_shown(&opening.export, &inode)?;
         let filled = self.fill(empty(call), fid, &inode, opening.asked());
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
@@ -223,7 +226,11 @@ impl Mdt {
             if this.needs_layout(&inode) {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
-                    new_layout = Some(self.new_layout(fid, parent, this.wanted_layout())?);
+                    new_layout = Some(self.new_layout(
+                        (fid, inode.attributes.size),
+                        parent,
+                        this.wanted_layout(),
+                    )?);
                 }
                 striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
@@ -243,6 +250,12 @@ impl Mdt {
         };
         if reply.is_err() {
             self.opens().close(handle);
+            // If the store has failed, nobody knows whether they are used.
+            if let (Err(Failure::Refused(_)), WantedLayout::Wanted(_)) =
+                (&reply, this.wanted_layout())
+            {
+                self.objects.give_back(&objects_of(&new_layout.unwrap_or_default()));
+            }
         }
         let reply = reply?;
         opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
@@ -291,7 +304,8 @@ impl Opening<'_, '_> {
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         // A replay never takes new objects: there are none while the MDT recovers.
         let is_wanted = match self.call.is_replay() {
-            true => !layout.is_empty(),
+            // Without a layout in the reply there is only room for one.
+            true => layout.iter().any(|byte| *byte != 0),
             false => flags.has(OpenFlags::WRITE),
         };
         inode.is_regular()

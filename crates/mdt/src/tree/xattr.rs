@@ -8,9 +8,10 @@ use fulmar_lustre_wire::xattr::{Lma, LmaCompat, LmaIncompat};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_store::StoreError;
 
-use crate::access::{Caller, Capabilities, Wanted, check};
+use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::{Changed, ComponentChange, changed};
 use crate::names::NAME_MAX;
 use crate::records::{Failure, XATTRS, fid_key};
 use crate::{Mdt, acl, mode};
@@ -131,6 +132,36 @@ impl Change<'_> {
             Some(extra) => self.set_extra(&mut inode, extra, set, caller)?,
             None => self.set_named(fid, set)?,
         }
+        inode.attributes.ctime = inode.attributes.ctime.max(set.time);
+        self.set(fid, inode.clone())?;
+        Ok(inode)
+    }
+
+    /// Adds, removes or marks components of the layout of a file.
+    pub(crate) fn change_components(
+        &mut self,
+        fid: Fid,
+        components: ComponentChange,
+        set: &SetXattr<'_>,
+        caller: &Caller,
+    ) -> Result<Inode, Failure> {
+        let mut inode = self.existing(fid)?;
+        check_setxattr(&inode, set.name, caller)?;
+        if inode.attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
+            return Err(Errno::EPERM.into());
+        }
+        let Some(asked) = set.value.filter(|_| inode.is_regular()) else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let before = (fid, inode.extra(Extra::Layout));
+        let Changed { layout, gone } =
+            changed(before, components, asked, set.time, &*self.mdt.objects)?;
+        self.mdt.objects.destroy(&mut self.transaction, &gone);
+        if layout.is_empty() {
+            inode.attributes.size = 0;
+            inode.set_extra(Extra::Som, vec![]);
+        }
+        inode.set_extra(Extra::Layout, layout);
         inode.attributes.ctime = inode.attributes.ctime.max(set.time);
         self.set(fid, inode.clone())?;
         Ok(inode)

@@ -240,6 +240,8 @@ impl Link {
         // The numbers of removed objects are not used again.
         state.used = state.used.max(last);
         state.created = state.used;
+        // They may be gone with the OST.
+        state.given_back.clear();
         Ok(())
     }
 

@@ -59,6 +59,8 @@ struct State {
     used: u32,
     /// The last object that exists.
     created: u32,
+    /// Objects before it that no file got after all.
+    given_back: Vec<Fid>,
     /// How many are created at once.
     count: u32,
     statfs: Statfs,
@@ -71,6 +73,9 @@ const OSTS_MAX: usize = 1 << 16;
 /// The objects that are created at once: at first, and at most.
 const COUNT_MIN: u32 = 32;
 const COUNT_MAX: u32 = 10_000;
+/// Counts of stripes from `MANY` on mean several on each OST, as many as it takes to `NO_MORE`.
+const MANY: usize = 0xffe0;
+const NO_MORE: usize = 0x1_0000;
 
 impl Osts {
     /// Returns the OSTs that an MDT knows, with the time of its start in seconds. They have no objects
@@ -155,18 +160,19 @@ impl Osts {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the OSTs in the order in which a file gets its stripes.
+    /// Returns the OSTs in the order in which a file gets its stripes, and how many stripes there are to be.
     fn candidates(&self, plan: &Plan) -> Result<(Vec<Arc<Ost>>, usize), Errno> {
         let osts = self.osts();
         // The client tries again.
         if osts.is_empty() {
             return Err(Errno::EINPROGRESS);
         }
+        let most = usize::from(plan.stripes_max);
         if !plan.osts.is_empty() {
             let wanted: Option<Vec<_>> =
                 plan.osts.iter().map(|index| osts.get(index).cloned()).collect();
             let wanted = wanted.ok_or(Errno::EINVAL)?;
-            let count = wanted.len();
+            let count = wanted.len().min(most);
             return Ok((wanted, count));
         }
         let mut all: Vec<Arc<Ost>> = osts.values().cloned().collect();
@@ -175,8 +181,15 @@ impl Osts {
             None => self.next.fetch_add(1, Ordering::Relaxed) as usize % all.len(),
         };
         all.rotate_left(start);
-        let count = usize::from(plan.stripe_count).min(all.len());
-        Ok((all, count))
+        let count = match usize::from(plan.stripe_count) {
+            count if !plan.is_overstriped => count.min(all.len()),
+            count if count >= MANY => all.len() * (NO_MORE - count),
+            count => count,
+        };
+        let count = count.min(most);
+        let rounds = count.div_ceil(all.len()).max(1);
+        let turns = all.len() * rounds;
+        Ok((all.into_iter().cycle().take(turns).collect(), count))
     }
 
     fn add_tasks(&self, transaction: &mut Transaction<'_>, objects: &[Object], task: OstTask) {
@@ -214,12 +227,30 @@ impl Objects for Osts {
             }
         }
         // With a little less than was wanted a file is still useful. Spec: mdt-ost §11.5.
-        match taken.len() * 4 >= count * 3 && !taken.is_empty() {
-            true => Ok(taken),
-            false if is_late => Err(Errno::EAGAIN),
-            false if is_away => Err(Errno::EINPROGRESS),
-            false => Err(Errno::ENOSPC),
+        // With other OSTs than the wanted ones it is not.
+        let needed = if plan.osts.is_empty() { (count * 3).div_ceil(4) } else { count };
+        match taken.len() >= needed && !taken.is_empty() {
+            true => return Ok(taken),
+            false => self.give_back(&taken),
         }
+        Err(match () {
+            () if is_late => Errno::EAGAIN,
+            () if is_away => Errno::EINPROGRESS,
+            () => Errno::ENOSPC,
+        })
+    }
+
+    fn give_back(&self, objects: &[Object]) {
+        for &(index, object) in objects {
+            if let Some(ost) = self.get(index) {
+                ost.state().given_back.push(object);
+            }
+        }
+    }
+
+    fn exists(&self, ost: u32) -> bool {
+        let osts = self.osts();
+        osts.is_empty() || osts.contains_key(&ost)
     }
 
     fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]) {
@@ -256,6 +287,11 @@ impl Ost {
         let mut state = self.state();
         if !state.is_ready {
             return Err(Errno::ENOTCONN);
+        }
+        while let Some(object) = state.given_back.pop() {
+            if object.seq == state.seq {
+                return Ok(object);
+            }
         }
         let left = state.created - state.used;
         if left <= state.count / 2 {
@@ -322,3 +358,6 @@ impl State {
 fn read_task(value: &Value) -> Result<OstTask, StoreError> {
     records::decode(value, "what an OST has to do")
 }
+
+#[cfg(test)]
+mod tests;
