@@ -165,40 +165,56 @@ impl Mgs {
     /// As [`Mgs::register`].
     pub fn add(&mut self, now: i64, name: &TargetName, target: Target) -> Result<(), Errno> {
         let fs = &name.file_system;
-        let step = self.next_step(fs);
-        let client = format!("{fs}-client");
         // Nodes look for this log, and report that it is missing.
         self.make_log("params", now);
-        if self.log_named(&client).is_none() {
-            for group in records::client(fs)? {
-                self.append(&client, &group, step, now)?;
-            }
-        }
-        self.replace(&client, &records::client_member(name, &target), step, now)?;
-        let mdts = self.mdts_of(fs);
-        for mdt in mdts.iter().filter(|mdt| *mdt != name) {
-            let group = records::mdt_member(mdt, name, &target);
-            self.replace(&mdt.to_string(), &group, step, now)?;
-        }
         let own = name.to_string();
         self.remove_log(&own);
         match name.kind {
             TargetKind::Mdt => {
                 for group in records::mdt(name)? {
-                    self.append(&own, &group, step, now)?;
+                    self.append(&own, &group, now)?;
                 }
+                self.add_to_client(now, name, &target)?;
                 let others: Vec<_> = self.targets_of(fs).filter(|(of, _)| *of != name).collect();
                 let groups: Vec<_> = others
                     .into_iter()
                     .map(|(other, target)| records::mdt_member(name, other, target))
                     .collect();
                 for group in groups {
-                    self.append(&own, &group, step, now)?;
+                    self.append(&own, &group, now)?;
                 }
+                self.add_to_mdts(now, name, &target)?;
             }
-            _ => self.append(&own, &records::ost(name), step, now)?,
+            _ => {
+                self.append(&own, &records::ost(name), now)?;
+                self.add_to_mdts(now, name, &target)?;
+                self.add_to_client(now, name, &target)?;
+            }
         }
         self.set_target(name.clone(), target);
+        Ok(())
+    }
+
+    fn add_to_client(
+        &mut self,
+        now: i64,
+        name: &TargetName,
+        target: &Target,
+    ) -> Result<(), Errno> {
+        let client = format!("{}-client", name.file_system);
+        if self.log_named(&client).is_none() {
+            for group in records::client(&name.file_system)? {
+                self.append(&client, &group, now)?;
+            }
+        }
+        self.replace(&client, &records::client_member(name, target), now)
+    }
+
+    fn add_to_mdts(&mut self, now: i64, name: &TargetName, target: &Target) -> Result<(), Errno> {
+        for mdt in self.mdts_of(&name.file_system).iter().filter(|mdt| *mdt != name) {
+            let group = records::mdt_member(mdt, name, target);
+            self.replace(&mdt.to_string(), &group, now)?;
+        }
         Ok(())
     }
 }

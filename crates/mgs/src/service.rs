@@ -110,10 +110,10 @@ impl Mgs {
         self.restore_target(name, target);
     }
 
-    /// Counts a change of a file system.
-    pub(crate) fn next_step(&mut self, file_system: &str) -> u32 {
+    /// Counts the groups of a file system. A kernel MGS begins with 2.
+    fn next_step(&mut self, file_system: &str) -> u32 {
         let counters = self.counters.entry(file_system.to_owned()).or_default();
-        counters.step += 1;
+        counters.step = counters.step.max(1) + 1;
         self.changes.push(keep::put_counters(file_system, *counters));
         counters.step
     }
@@ -168,10 +168,10 @@ impl Mgs {
         &mut self,
         name: &str,
         group: &Group,
-        step: u32,
         now: i64,
     ) -> Result<(), Errno> {
         self.make_log(name, now);
+        let step = self.next_step(file_system_of(name));
         let log = self.log_mut(name).ok_or(Errno::ENOENT)?;
         log.append_group(group, step, RELEASE, now)
     }
@@ -181,13 +181,12 @@ impl Mgs {
         &mut self,
         name: &str,
         group: &Group,
-        step: u32,
         now: i64,
     ) -> Result<(), Errno> {
         if let Some(log) = self.log_mut(name) {
             log.cancel(&group.target, &group.comment, now);
         }
-        self.append(name, group, step, now)
+        self.append(name, group, now)
     }
 
     pub(crate) fn restore_log(&mut self, name: &str, object: u64, log: Log) {
@@ -309,6 +308,11 @@ impl Mgs {
     fn log(&self, id: LogId) -> Result<&Log, Errno> {
         self.by_object.get(&id.object).filter(|_| id.seq == LOG_NAMES).ok_or(Errno::ENOENT)
     }
+}
+
+/// Returns the file system of a log, by the name of the log.
+pub(crate) fn file_system_of(log: &str) -> &str {
+    log.rsplit_once('-').map_or(log, |(file_system, _)| file_system)
 }
 
 /// Returns which log a request is about, of the configuration.

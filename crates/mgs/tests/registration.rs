@@ -67,7 +67,7 @@ fn file_system(osts: u16) -> Mgs {
     mgs
 }
 
-/// What the records of a log say, without the numbers and times of markers; `None` of a group that is
+/// What the records of a log say, without the times of markers; `None` of a group that is
 /// cancelled.
 fn contents(block: &LogBlock) -> Vec<Option<Config>> {
     let mut is_cancelled = false;
@@ -78,7 +78,7 @@ fn contents(block: &LogBlock) -> Vec<Option<Config>> {
                 is_cancelled = marker.flags.has(MarkerFlags::SKIP);
                 let text = |text: Text<64>| Text::new(&text.to_string()).unwrap();
                 let (target, comment) = (text(marker.target), text(marker.comment));
-                let marker = Marker { step: 0, created: 0, version: 0, target, comment, ..marker };
+                let marker = Marker { created: 0, version: 0, target, comment, ..marker };
                 Config::Marker { device, marker }
             }
             config => config,
