@@ -7,6 +7,7 @@
 mod keep;
 mod log;
 mod nodemap;
+mod parameters;
 mod records;
 mod register;
 mod service;

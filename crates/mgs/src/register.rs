@@ -9,6 +9,7 @@ use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNidsFlags};
 use fulmar_lustre_wire::{Status, Text};
 use fulmar_rpc::import::TargetKind;
 
+use crate::parameters::PARAMS;
 use crate::records;
 use crate::service::Mgs;
 use crate::table::Start;
@@ -154,6 +155,7 @@ impl Mgs {
         }
         let nodes = nodes(info, nids)?;
         self.add(now, &name, Target { nodes })?;
+        self.set_registered(now, &name, &info.parameters.to_string())?;
         info.flags = TargetFlags(info.flags.0 & !DONE.0) | TargetFlags::REWRITE_LDD;
         Ok(vec![Changed::Configuration(fs)])
     }
@@ -166,7 +168,7 @@ impl Mgs {
     pub fn add(&mut self, now: i64, name: &TargetName, target: Target) -> Result<(), Errno> {
         let fs = &name.file_system;
         // Nodes look for this log, and report that it is missing.
-        self.make_log("params", now);
+        self.make_log(PARAMS, now);
         let own = name.to_string();
         self.remove_log(&own);
         match name.kind {
@@ -195,12 +197,7 @@ impl Mgs {
         Ok(())
     }
 
-    fn add_to_client(
-        &mut self,
-        now: i64,
-        name: &TargetName,
-        target: &Target,
-    ) -> Result<(), Errno> {
+    fn add_to_client(&mut self, now: i64, name: &TargetName, target: &Target) -> Result<(), Errno> {
         let client = format!("{}-client", name.file_system);
         if self.log_named(&client).is_none() {
             for group in records::client(&name.file_system)? {

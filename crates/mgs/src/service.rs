@@ -143,6 +143,15 @@ impl Mgs {
         self.by_object.get(&self.logs.get(name)?.object)
     }
 
+    pub(crate) fn log_names(&self) -> impl Iterator<Item = &str> {
+        self.logs.keys().map(String::as_str)
+    }
+
+    /// Returns the file systems that have targets.
+    pub(crate) fn file_systems(&self) -> BTreeSet<String> {
+        self.targets.keys().map(|name| name.file_system.clone()).collect()
+    }
+
     pub(crate) fn log_mut(&mut self, name: &str) -> Option<&mut Log> {
         self.by_object.get_mut(&self.logs.get(name)?.object)
     }
@@ -164,12 +173,7 @@ impl Mgs {
     }
 
     /// Appends a group to a log, which is made if there is none.
-    pub(crate) fn append(
-        &mut self,
-        name: &str,
-        group: &Group,
-        now: i64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn append(&mut self, name: &str, group: &Group, now: i64) -> Result<(), Errno> {
         self.make_log(name, now);
         let step = self.next_step(file_system_of(name));
         let log = self.log_mut(name).ok_or(Errno::ENOENT)?;
@@ -177,12 +181,7 @@ impl Mgs {
     }
 
     /// The same, and cancels earlier groups about the same.
-    pub(crate) fn replace(
-        &mut self,
-        name: &str,
-        group: &Group,
-        now: i64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn replace(&mut self, name: &str, group: &Group, now: i64) -> Result<(), Errno> {
         if let Some(log) = self.log_mut(name) {
             log.cancel(&group.target, &group.comment, now);
         }

@@ -90,8 +90,7 @@ impl Log {
                     open = None;
                 }
                 Some(Config::Marker { marker, .. }) if marker.flags.has(MarkerFlags::START) => {
-                    let (target, comment) =
-                        (marker.target.to_string(), marker.comment.to_string());
+                    let (target, comment) = (marker.target.to_string(), marker.comment.to_string());
                     let markers = [place, place];
                     open = Some(LiveGroup { target, comment, records: Vec::new(), markers });
                 }
