@@ -8,6 +8,7 @@ mod keep;
 mod log;
 mod nodemap;
 mod parameters;
+mod pools;
 mod records;
 mod register;
 mod service;
@@ -16,6 +17,7 @@ mod target;
 
 pub use keep::{Change, Damaged};
 pub use log::{Block, Log};
+pub use pools::{PoolChange, Pools};
 pub use register::{Changed, Registered};
 pub use service::Mgs;
 pub use table::{Start, Table};

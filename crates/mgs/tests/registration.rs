@@ -271,3 +271,25 @@ fn a_restarted_service_has_what_was_stored() {
     stored.insert(b"x".to_vec(), vec![]);
     assert!(Mgs::load(stored).is_err());
 }
+
+#[test]
+fn a_target_registers_with_parameters() {
+    let mut mgs = file_system(1);
+    let new = request(&name(TargetKind::Ost, 1), NEW, &["10.0.0.1@tcp"]);
+    let parameters = "mgsnode=10.0.0.5@tcp osc.max_dirty_mb=64 unknown.one=1 ost.degraded=1";
+    let new = with(&new, |info| info.parameters = Text::new(parameters).unwrap());
+    mgs.register(NOW, &new).unwrap();
+    for (log_name, device, parameter) in [
+        ("lv-client", "lv-OST0001-osc", "osc.max_dirty_mb=64"),
+        ("lv-MDT0000", "lv-OST0001-osc-MDT0000", "osc.max_dirty_mb=64"),
+        ("lv-OST0001", "lv-OST0001", "ost.degraded=1"),
+    ] {
+        let set = Config::Param { device: device.into(), parameters: vec![parameter.into()] };
+        assert!(log(&mgs, log_name).contains(&Some(set)), "{log_name}");
+    }
+    let wrong = with(&new, |info| {
+        info.flags = Flags::OPC_REG | Flags::OST | Flags::WRITECONF;
+        info.parameters = Text::new("sys.timeout=x").unwrap();
+    });
+    assert_eq!(errno(&mgs, &wrong), Some(Errno::EINVAL));
+}
