@@ -15,7 +15,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Error, FsTarget, Session, SessionOptions};
+use fulmar_client::{Address, Error, FileSystem, FsTarget, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_INFO, TARGET_NIDS, TARGET_REG,
@@ -223,7 +223,8 @@ impl Joiner {
             session.renew(PATIENCE);
             // Clients say first what they had before a restart.
             if !mdt.recovers() {
-                let found = session.file_system(mgs, address)?.osts;
+                let FileSystem { osts: found, pools, .. } = session.file_system(mgs, address)?;
+                osts.set_pools(pools);
                 let is_used =
                     |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
                 links.retain(|link| is_used(link.index()));

@@ -19,6 +19,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
+mod administration;
 mod context;
 mod join;
 mod locks;
@@ -35,8 +36,9 @@ mod target;
 mod targets;
 mod tasks;
 
+pub use administration::Administration;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
-pub use fulmar_mgs::TargetName;
+pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use locks::enqueue;
 pub use mdt::MdtTarget;
 pub use memory::{Memories, Memory, Moved, Part};

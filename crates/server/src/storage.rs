@@ -129,7 +129,7 @@ pub fn parts_of(directory: &Path) -> Vec<PathBuf> {
 /// Makes the storage of a management service and of an MDT in one directory.
 ///
 /// # Errors
-/// As [`format`].
+/// As [`format()`].
 pub fn format_both(directory: &Path, mdt: &TargetLabel) -> Result<(), StorageError> {
     let [mgs_part, mdt_part] = PARTS.map(|part| directory.join(part));
     format(&mgs_part, &Label::Mgs)?;

@@ -1,6 +1,11 @@
 //! Targets that a node serves from their directories.
 
-use super::lab::{Lab, fulmar, ran};
+use std::time::{Duration, Instant};
+
+use super::lab::{Lab, Node, fulmar, ran};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_management_service_is_made_served_and_examined() {
@@ -63,4 +68,75 @@ fn a_directory_that_is_no_target_is_explained() {
         assert_eq!(status, 2, "{words}: {err}");
         assert!(err.contains(part), "{words}: {err}");
     }
+}
+
+#[test]
+fn an_administrator_changes_the_configuration_for_good() {
+    let lab = Lab::new("administrator");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let nid = "127.0.0.53@tcp";
+    assert_eq!(run("mkfs --mgs --mdt --fsname lv mdt").0, 0);
+    let made = run(&format!("mkfs --ost --fsname lv --index 1 --mgsnode {nid} ost"));
+    assert_eq!(made.0, 0, "{made:?}");
+    let args = ["--networks", "tcp(127.0.0.53)", "--target", "mdt", "--target", "ost"];
+    let node = lab.node_with(53, &args);
+    let ok = |node: &Node, words: &str| {
+        let (status, out, err) = node.run(&format!("lctl {words}"));
+        assert_eq!((status, err.as_str()), (0, ""), "{words}");
+        out
+    };
+    let refused = |node: &Node, words: &str, errno: i32, part: &str| {
+        let (status, _, err) = node.run(&format!("lctl {words}"));
+        assert_eq!(status, 256 - errno, "{words}: {err}");
+        assert!(err.contains(part), "{words}: {err}");
+    };
+    // The targets register by themselves.
+    let begun = Instant::now();
+    while node.run("lctl conf_param lv-OST0001.osc.max_dirty_mb=64").0 != 0 {
+        assert!(begun.elapsed() < PATIENCE, "the OST does not register");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ok(&node, "conf_param lv.sys.timeout=40");
+    ok(&node, "set_param -P osc.*.max_dirty_mb=64 llite.*.max_read_ahead_mb=32");
+    ok(&node, "set_param -P -d llite.*.max_read_ahead_mb");
+    refused(&node, "set_param -P -d llite.*.max_read_ahead_mb", 2, "cannot delete");
+    refused(&node, "conf_param lv.sys.nonsense=40", 22, "cannot set lv.sys.nonsense=40");
+    refused(&node, "conf_param other.sys.timeout=40", 22, "cannot set");
+    assert_eq!(ok(&node, "pool_new lv.flash"), "Pool lv.flash created\n");
+    let added = ok(&node, "pool_add lv.flash OST[1]");
+    assert_eq!(added, "OST lv-OST0001_UUID added to pool lv.flash\n");
+    refused(&node, "pool_new lv.flash", 17, "pool lv.flash already exists");
+    refused(&node, "pool_add lv.flash OST0001", 17, "lv-OST0001_UUID is already in pool lv.flash");
+    refused(&node, "pool_add lv.flash OST0002", 19, "lv-OST0002_UUID is not part of the 'lv' fs.");
+    refused(&node, "pool_add lv.slow OST0001", 123, "pool lv.slow not found");
+    refused(&node, "pool_destroy lv.flash", 39, "not empty");
+    refused(&node, "pool_new lv", 22, "is not FSNAME.POOL");
+    refused(&node, "pool_add lv.flash MDT0000", 22, "Wrong format for OST list");
+    assert_eq!(node.terminate().0, Some(0));
+
+    let node = lab.node_with(53, &args);
+    assert_eq!(ok(&node, "pool_list lv"), "Pools from lv:\nlv.flash\n");
+    assert_eq!(ok(&node, "pool_list lv.flash"), "Pool: lv.flash\nlv-OST0001_UUID\n");
+    refused(&node, "pool_list lv.slow", 2, "pool lv.slow not found");
+    let removed = ok(&node, "pool_remove lv.flash lv-OST0001");
+    assert_eq!(removed, "OST lv-OST0001_UUID removed from pool lv.flash\n");
+    assert_eq!(ok(&node, "pool_destroy lv.flash"), "Pool lv.flash destroyed\n");
+    ok(&node, "conf_param -d lv.sys.timeout");
+    assert_eq!(node.terminate().0, Some(0));
+}
+
+#[test]
+fn a_node_without_a_management_service_says_so() {
+    let lab = Lab::new("no-mgs");
+    let node = lab.node(54);
+    for words in
+        ["conf_param lv.sys.timeout=40", "pool_new lv.a", "pool_add lv.a OST0000", "pool_list lv"]
+    {
+        let (status, _, err) = node.run(&format!("lctl {words}"));
+        assert_eq!(status, 256 - 19, "{words}: {err}");
+        assert!(err.contains("run the command on the node that serves the MGS"), "{err}");
+    }
+    let (status, _, err) = node.run("lctl set_param osc.*.max_dirty_mb=64");
+    assert_ne!(status, 0);
+    assert!(err.contains("--perm"), "{err}");
 }
