@@ -93,6 +93,15 @@ pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     run_observed(config, None)
 }
 
+/// Returns the NIDs that a node of this configuration has.
+///
+/// # Errors
+/// If an interface or a name is not found.
+pub fn nids(config: &NodeConfig) -> Result<Vec<Nid>, DaemonError> {
+    let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+    Ok(specs.iter().map(|spec| spec.nid).collect())
+}
+
 /// Like [`run`], with an observer of the node, for tests.
 ///
 /// # Errors

@@ -64,16 +64,19 @@ pub enum Extra {
     Symlink = 6,
     /// `trusted.som`: the size, as far as it is known.
     Som = 7,
+    /// `trusted.hsm`: the state with respect to an archive.
+    Hsm = 8,
 }
 
 /// Those that clients read by a name.
-const NAMED: [(Extra, &[u8]); 6] = [
+const NAMED: [(Extra, &[u8]); 7] = [
     (Extra::Layout, b"trusted.lov"),
     (Extra::Links, b"trusted.link"),
     (Extra::Acl, b"system.posix_acl_access"),
     (Extra::DefaultAcl, b"system.posix_acl_default"),
     (Extra::DefaultLmv, b"trusted.dmv"),
     (Extra::Som, b"trusted.som"),
+    (Extra::Hsm, b"trusted.hsm"),
 ];
 
 impl Extra {

@@ -109,7 +109,8 @@ impl Ost {
             Ok(reply(end))
         })?;
         match committed {
-            Some((reply, _)) => Ok(Answer::new(reply)),
+            // Files get these objects without another request. After a crash they must still be there.
+            Some((reply, number)) => Ok(Answer { durable: Some(number), ..Answer::new(reply) }),
             None => {
                 let mut reply = reply(self.last(seq)?);
                 reply.body.transno = call.message.body.transno;

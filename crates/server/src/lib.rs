@@ -47,6 +47,8 @@ pub use ost::OstTarget;
 pub use osts::Osts;
 pub use run::{Served, TargetHost};
 pub use serve::{ServeError, ServeOptions, Serving, with_locks};
-pub use storage::{Label, StorageError, TargetLabel, format, format_both, parts_of, verify};
+pub use storage::{
+    Label, StorageError, TargetLabel, file_system_of, format, format_both, ost_of, parts_of, verify,
+};
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

@@ -115,14 +115,32 @@ impl fmt::Display for Label {
     }
 }
 
-/// Returns the directories of the targets in `directory`: itself, or those that a node has one of beside
-/// each other in it.
+/// Returns the directories of the targets in `directory`: itself, or those that a node has beside each
+/// other in it, of a management service, an MDT and perhaps OSTs.
 #[must_use]
 pub fn parts_of(directory: &Path) -> Vec<PathBuf> {
     let parts = PARTS.map(|part| directory.join(part));
-    match parts.iter().all(|part| part.is_dir()) {
-        true => parts.to_vec(),
-        false => vec![directory.to_owned()],
+    if !parts.iter().all(|part| part.is_dir()) {
+        return vec![directory.to_owned()];
+    }
+    let osts = (0..).map(|index| ost_of(directory, index)).take_while(|ost| ost.is_dir());
+    parts.into_iter().chain(osts).collect()
+}
+
+/// Returns where an OST of a directory with several targets is.
+#[must_use]
+pub fn ost_of(directory: &Path, index: u16) -> PathBuf {
+    directory.join(format!("ost{index}"))
+}
+
+/// Returns the name of the file system of a directory with several targets.
+///
+/// # Errors
+/// As [`verify`].
+pub fn file_system_of(directory: &Path) -> Result<String, StorageError> {
+    match open(&directory.join(PARTS[1]))? {
+        (Label::Target(label), _) => Ok(label.address.name),
+        (Label::Mgs, _) => Ok(String::new()),
     }
 }
 

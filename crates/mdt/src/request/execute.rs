@@ -32,9 +32,12 @@ impl Mdt {
         Opcode::MDS_SET_INFO,
         Opcode::MDS_QUOTACTL,
         Opcode::MDS_GETXATTR,
+        Opcode::MDS_HSM_STATE_GET,
+        Opcode::MDS_HSM_STATE_SET,
         Opcode::MDS_GET_INFO,
         Opcode::SEQ_QUERY,
         Opcode::FLD_QUERY,
+        Opcode::FLD_READ,
     ];
 
     /// Executes a request that is no intent, no read of a directory and no change. The locks that it needs
@@ -58,8 +61,11 @@ impl Mdt {
                     Opcode::MDS_GET_INFO => self.get_info(call),
                     Opcode::MDS_SET_INFO => self.set_info(call, export),
                     Opcode::MDS_QUOTACTL => self.quotactl(call),
+                    Opcode::MDS_HSM_STATE_GET => self.hsm_state(call),
+                    Opcode::MDS_HSM_STATE_SET => self.set_hsm_state(call),
                     Opcode::SEQ_QUERY => self.allocate_sequences(call),
                     Opcode::FLD_QUERY => self.locate(call),
+                    Opcode::FLD_READ => self.read_locations(call),
                     _ => Err(Errno::EOPNOTSUPP.into()),
                 })
             }

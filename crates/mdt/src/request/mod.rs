@@ -5,6 +5,7 @@ mod close;
 mod connect;
 mod execute;
 mod getattr;
+mod hsm;
 mod info;
 mod layout;
 mod open;

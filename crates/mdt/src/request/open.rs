@@ -273,7 +273,8 @@ impl Opening<'_, '_> {
         let flags = self.record.flags.0;
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         match () {
-            () if flags.has(OpenFlags::HAS_OBJS) => WantedLayout::Repeated(layout),
+            // It was in the reply that the client had.
+            () if self.call.is_replay() => WantedLayout::Repeated(layout),
             () if flags.has(OpenFlags::HAS_EA) => WantedLayout::Wanted(layout),
             () => WantedLayout::Wanted(b""),
         }
@@ -287,10 +288,15 @@ impl Opening<'_, '_> {
     /// Returns whether the open gives a file its layout.
     fn needs_layout(&self, inode: &Inode) -> bool {
         let flags = self.record.flags.0;
-        let is_replayed = flags.has(OpenFlags::HAS_OBJS);
+        let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+        // A replay never takes new objects: there are none while the MDT recovers.
+        let is_wanted = match self.call.is_replay() {
+            true => !layout.is_empty(),
+            false => flags.has(OpenFlags::WRITE),
+        };
         inode.is_regular()
             && inode.extra(Extra::Layout).is_empty()
-            && (flags.has(OpenFlags::WRITE) || is_replayed)
+            && is_wanted
             && !flags.has(OpenFlags::DELAY_CREATE)
             && !flags.has(OpenFlags::LEASE)
     }

@@ -3,11 +3,11 @@
 use std::ops::Bound;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::Status;
-use fulmar_lustre_wire::fld::FldOp;
-use fulmar_lustre_wire::format::{FLD_OP, SEQ_OP, SEQ_RANGE};
+use fulmar_lustre_wire::fld::{FldOp, SeqRanges};
+use fulmar_lustre_wire::format::{FLD_OP, SEQ_OP, SEQ_RANGE, SEQ_RANGES};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::seq::{Seq, SeqKind, SeqOp, SeqRange};
+use fulmar_lustre_wire::{Bytes, Status};
 use fulmar_store::StoreError;
 
 use super::Answer;
@@ -21,6 +21,9 @@ const NEXT: &[u8] = b"sequences";
 const SUPER: u64 = 1 << 30;
 /// The first sequences are those of this target's clients.
 const FIRST_SUPER: u64 = Seq::NORMAL.0 + (1 << 30) - 0x400;
+
+/// The most ranges of servers.
+const SERVERS_MAX: usize = 1 << 17;
 
 impl Mdt {
     /// Executes SEQ_QUERY: one sequence for a client, or many for a server.
@@ -91,6 +94,35 @@ impl Mdt {
             seq => self.range_of(seq)?.ok_or(Errno::ENOENT)?,
         };
         let reply = Message::reply(call.message.format(), Status::OK).with(&SEQ_RANGE, &found);
+        Ok(Answer::new(reply))
+    }
+
+    /// Executes FLD_READ: the ranges of a server that starts, as many as fit. EAGAIN with ranges: there are
+    /// more, after the last of them.
+    pub(crate) fn read_locations(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        /// The bytes of the reply, and the ranges that they have room for.
+        const ROOM: usize = 4096;
+        const RANGES_MAX: usize = (ROOM - 8) / 24;
+        let asked: SeqRange = call.message.require(&SEQ_RANGE).map_err(|_| Errno::EPROTO)?;
+        let first = encode(&asked.end);
+        let all =
+            self.store.scan(LOCATIONS, Bound::Included(&first), Bound::Unbounded, SERVERS_MAX)?;
+        let (mut ranges, mut status) = (vec![], Status::OK);
+        for (_, value) in all {
+            let range: SeqRange = decode(&value, "the range of a server")?;
+            let is_own = range.index == asked.index && range.kind == asked.kind;
+            if !is_own || range.start <= asked.start {
+                continue;
+            }
+            if ranges.len() == RANGES_MAX {
+                status = Status::failed(Errno::EAGAIN);
+                break;
+            }
+            ranges.push(range);
+        }
+        let rest = Bytes(vec![0; ROOM - 8 - 24 * ranges.len()]);
+        let found = SeqRanges { ranges, rest, ..SeqRanges::default() };
+        let reply = Message::reply(call.message.format(), status).with(&SEQ_RANGES, &found);
         Ok(Answer::new(reply))
     }
 

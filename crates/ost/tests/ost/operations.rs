@@ -307,6 +307,14 @@ fn objects_are_created_in_advance() {
 }
 
 #[test]
+fn objects_that_an_mdt_gives_to_files_are_durable() {
+    let mut rig = Rig::with_objects(1);
+    let wanted = Obdo { valid: Valid::FLGROUP, id: id(32), ..Obdo::default() };
+    let answer = rig.send(1, &Message::request(&OST_CREATE).with(&OST_BODY, &wanted)).unwrap();
+    assert_eq!(answer.durable, Some(rig.store.applied()));
+}
+
+#[test]
 fn objects_are_destroyed() {
     let mut rig = Rig::with_objects(10);
     rig.write(&owned(3, 5), &[range(0, 4096, CACHED)], &[7; 4096]).unwrap();

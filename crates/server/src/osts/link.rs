@@ -31,6 +31,8 @@ use super::{COUNT_MAX, Ost, Osts, read_task};
 
 /// How often the OST is asked for its state.
 const PERIOD: Duration = Duration::from_secs(5);
+/// When an OST that recovers is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long the OST is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many things to do are sent at once.
@@ -140,7 +142,7 @@ impl Link {
                 }
                 Err(_) => {}
             }
-            if !ost.wait(PERIOD) {
+            if !ost.pause(PERIOD) {
                 return;
             }
         }
@@ -155,30 +157,45 @@ impl Link {
         loop {
             session.renew(PATIENCE);
             let seen = session.connections(import);
-            if seen != connections {
-                ost.state().is_ready = false;
-                self.clean(&session, import, ost)?;
-                connections = seen;
-                ost.state().is_ready = true;
-                info!("{name} has objects for new files");
+            match self.work(&mut session, import, ost, (seen != connections, &mut asked)) {
+                Ok(()) if seen != connections => {
+                    connections = seen;
+                    info!("{name} has objects for new files");
+                }
+                Ok(()) => {}
+                // It waits for its clients after a restart.
+                Err(Failure::Errno(Errno::EAGAIN)) if ost.pause(PAUSE) => continue,
+                Err(Failure::Errno(Errno::EAGAIN)) => return Ok(()),
+                Err(failure) => return Err(failure),
             }
-            if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
-                self.ask_statfs(&session, import, ost)?;
-                asked = Some(Instant::now());
-            }
-            if ost.state().is_low() {
-                self.create(&session, import, ost)?;
-            }
-            // Whatever was created may be gone with the OST.
-            if session.connections(import) != connections {
-                continue;
-            }
-            self.osts.notify();
-            self.send_tasks(&mut session, import, ost)?;
             if !ost.wait(PERIOD) {
                 return Ok(());
             }
         }
+    }
+
+    /// Does what there is to do. `is_new`: whether the connection is new.
+    fn work(
+        &self,
+        session: &mut Session,
+        import: ImportId,
+        ost: &Ost,
+        (is_new, asked): (bool, &mut Option<Instant>),
+    ) -> Result<(), Failure> {
+        if is_new {
+            ost.state().is_ready = false;
+            self.clean(session, import, ost)?;
+            ost.state().is_ready = true;
+        }
+        if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
+            self.ask_statfs(session, import, ost)?;
+            *asked = Some(Instant::now());
+        }
+        if ost.state().is_low() {
+            self.create(session, import, ost)?;
+        }
+        self.osts.notify();
+        self.send_tasks(session, import, ost).inspect_err(|_| ost.state().has_tasks = true)
     }
 
     /// The UUID of the MDT as a client of the OST.

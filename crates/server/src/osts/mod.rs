@@ -305,6 +305,13 @@ impl Ost {
         !state.stops
     }
 
+    /// Waits for a time, whatever there is to do. Returns whether to go on.
+    fn pause(&self, time: Duration) -> bool {
+        let waited = self.work.wait_timeout_while(self.state(), time, |state| !state.stops);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.stops
+    }
+
     /// Returns the sequence of its objects, and the last one that a file got.
     fn known(&self) -> (u64, u32) {
         let state = self.state();

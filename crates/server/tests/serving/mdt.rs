@@ -21,7 +21,7 @@ use fulmar_lustre_wire::mdt::{
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, OstId};
 use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
-use fulmar_lustre_wire::{Fid, Handle, Name, portal};
+use fulmar_lustre_wire::{Fid, Handle, Name, Status, portal};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, TargetKind};
@@ -97,8 +97,17 @@ fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle,
         .with(&INTENT, &Intent { ops: IntentOps::OPEN | IntentOps::CREAT })
         .with(&REINT, &record(ReintOp::OPEN, parent, ReintChange::Create(new)))
         .with(&NAME, &name("file"));
-    let reply = ask(session, mdt, message);
-    let answer: LockReply = reply.require(&LOCK_REPLY).unwrap();
+    let begun = Instant::now();
+    let (reply, answer) = loop {
+        let reply = ask(session, mdt, message.clone());
+        let answer: LockReply = reply.require(&LOCK_REPLY).unwrap();
+        // The MDT may not have met its OST yet.
+        if Status(answer.result2 as i32).errno() != Some(Errno::EINPROGRESS) {
+            break (reply, answer);
+        }
+        assert!(begun.elapsed() < PATIENCE, "there are no objects");
+        std::thread::sleep(Duration::from_millis(50));
+    };
     let done = Disposition(answer.result1);
     assert!(done.has(Disposition::OPEN_CREATE) && done.has(Disposition::OPEN_OPEN), "{answer:?}");
     let body: MdtBody = reply.require(&MDT_BODY).unwrap();

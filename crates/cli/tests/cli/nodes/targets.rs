@@ -74,12 +74,12 @@ fn a_directory_that_is_no_target_is_explained() {
 fn an_administrator_changes_the_configuration_for_good() {
     let lab = Lab::new("administrator");
     let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
-    let nid = "127.0.0.53@tcp";
+    let nid = "127.0.0.58@tcp";
     assert_eq!(run("mkfs --mgs --mdt --fsname lv mdt").0, 0);
     let made = run(&format!("mkfs --ost --fsname lv --index 1 --mgsnode {nid} ost"));
     assert_eq!(made.0, 0, "{made:?}");
-    let args = ["--networks", "tcp(127.0.0.53)", "--target", "mdt", "--target", "ost"];
-    let node = lab.node_with(53, &args);
+    let args = ["--networks", "tcp(127.0.0.58)", "--target", "mdt", "--target", "ost"];
+    let node = lab.node_with(58, &args);
     let ok = |node: &Node, words: &str| {
         let (status, out, err) = node.run(&format!("lctl {words}"));
         assert_eq!((status, err.as_str()), (0, ""), "{words}");
@@ -114,7 +114,7 @@ fn an_administrator_changes_the_configuration_for_good() {
     refused(&node, "pool_add lv.flash MDT0000", 22, "Wrong format for OST list");
     assert_eq!(node.terminate().0, Some(0));
 
-    let node = lab.node_with(53, &args);
+    let node = lab.node_with(58, &args);
     assert_eq!(ok(&node, "pool_list lv"), "Pools from lv:\nlv.flash\n");
     assert_eq!(ok(&node, "pool_list lv.flash"), "Pool: lv.flash\nlv-OST0001_UUID\n");
     refused(&node, "pool_list lv.slow", 2, "pool lv.slow not found");
@@ -139,4 +139,27 @@ fn a_node_without_a_management_service_says_so() {
     let (status, _, err) = node.run("lctl set_param osc.*.max_dirty_mb=64");
     assert_ne!(status, 0);
     assert!(err.contains("--perm"), "{err}");
+}
+
+#[test]
+fn a_file_system_is_started_again_with_more_osts() {
+    let lab = Lab::new("up");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let df = format!("lfs df 127.0.0.53@tcp:/lustre --port {}", lab.port);
+    for osts in ["1", "2"] {
+        let node = lab.up(53, &["fs", "--osts", osts, "--networks", "tcp(127.0.0.53)"]);
+        let count = || run(&df).1.lines().filter(|line| line.contains("lustre-OST")).count();
+        let begun = Instant::now();
+        while count().to_string() != osts {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", run(&df));
+        }
+        assert_eq!(node.terminate().0, Some(0));
+    }
+    let (status, out, err) = run("fsck fs");
+    assert_eq!((status, out.matches("no damage").count(), err.as_str()), (0, 4, ""), "{out}");
+    let (status, out, _) = run("up fs --check --networks tcp(127.0.0.53)");
+    assert_eq!((status, out.as_str()), (0, ""));
+    let (status, _, err) = run("up new --fsname toolongname --networks tcp(127.0.0.53)");
+    assert_eq!(status, 1);
+    assert!(err.contains("toolongname"), "{err}");
 }
