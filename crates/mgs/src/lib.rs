@@ -18,7 +18,7 @@ mod target;
 pub use keep::{Change, Damaged};
 pub use log::{Block, Log};
 pub use pools::{PoolChange, Pools};
-pub use register::{Changed, Registered};
+pub use register::{Changed, Registered, split_nodes};
 pub use service::Mgs;
 pub use table::{Start, Table};
 pub use target::{Target, TargetName, is_file_system_name};

@@ -256,10 +256,8 @@ fn nids(request: &Message<'_>, info: &TargetInfo) -> Result<Vec<Nid>, Errno> {
 
 /// Returns the nodes that may run a target: its own, and those of `failover.node`.
 fn nodes(info: &TargetInfo, own: Vec<Nid>) -> Result<Vec<Vec<Nid>>, Errno> {
-    let mut nodes = Vec::new();
-    if !info.flags.has(TargetFlags::NO_PRIMNODE) {
-        nodes.push(own);
-    }
+    // Of service nodes it is the one that registers, which is also among the others.
+    let mut nodes = vec![own];
     let parameters = info.parameters.to_string();
     let values = parameters.split_whitespace().filter_map(|one| one.strip_prefix("failover.node="));
     for value in values {
@@ -269,14 +267,14 @@ fn nodes(info: &TargetInfo, own: Vec<Nid>) -> Result<Vec<Vec<Nid>>, Errno> {
         }
     }
     let count: usize = nodes.iter().map(Vec::len).sum();
-    if nodes.is_empty() || count > NIDS_MAX {
+    if count > NIDS_MAX {
         return Err(Errno::EINVAL);
     }
     Ok(nodes)
 }
 
 /// Splits nodes at the colons that are not within an IPv6 address.
-fn split_nodes(value: &str) -> Vec<&str> {
+pub fn split_nodes(value: &str) -> Vec<&str> {
     let (mut nodes, mut start, mut is_net) = (Vec::new(), 0, false);
     for (at, c) in value.char_indices() {
         match c {

@@ -225,8 +225,14 @@ fn failover_nodes_follow_the_own_one() {
     let services = with(&new, |info| {
         info.flags = Flags::OPC_REG | Flags::WRITECONF | Flags::OST | Flags::NO_PRIMNODE
     });
+    let services = with(&services, |info| {
+        let parameters = format!("{parameters} failover.node=10.0.0.1@tcp");
+        info.parameters = Text::new(&parameters).unwrap();
+    });
     mgs.register(NOW, &services).unwrap();
-    assert_eq!(mgs.target(&name(TargetKind::Ost, 0)).unwrap().nodes, expected.nodes[1..]);
+    // The node that registers is named twice.
+    let twice = [&expected.nodes[..], &expected.nodes[..1]].concat();
+    assert_eq!(mgs.target(&name(TargetKind::Ost, 0)).unwrap().nodes, twice);
     // The earlier group is cancelled.
     let client = log(&mgs, "lv-client");
     let osts = client.iter().flatten().filter(|one| matches!(one, Config::AddOst(_)));

@@ -28,6 +28,7 @@ use crate::memory::Memories;
 use crate::mgs::{MgsError, MgsTarget};
 use crate::ost::OstTarget;
 use crate::osts::Osts;
+use crate::placement::Placement;
 use crate::run::Served;
 use crate::storage::{self, Label, StorageError, TargetLabel};
 use crate::targets::{Targets, TargetsConfig};
@@ -140,7 +141,9 @@ impl Serving {
             this.targets.push(one.label.to_string());
             if let (Label::Target(label), Some(member)) = (one.label, one.member) {
                 let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
-                let joiner = Joiner { node, nids, port, label, member, store: one.store };
+                let placement = Placement::load(&one.store).map_err(StorageError::from)?;
+                let joiner =
+                    Joiner { node, nids, port, label, placement, member, store: one.store };
                 this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
             }
         }

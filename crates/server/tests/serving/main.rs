@@ -3,4 +3,5 @@
 
 mod mdt;
 mod ost;
+mod placement;
 mod rig;

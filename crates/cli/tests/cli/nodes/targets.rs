@@ -62,6 +62,16 @@ fn a_directory_that_is_no_target_is_explained() {
         ("mkfs --mgs --index 1 one", "--fsname"),
         ("mkfs --mgs --mdt one", "--fsname"),
         ("mkfs --mdt --fsname lv one", "--mgsnode"),
+        ("mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.1@tcp --network x? one", "--network"),
+        (
+            "mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.1@tcp --failnode x one",
+            "\"x\" is not a node",
+        ),
+        (
+            "mkfs --mdt --mgs --fsname lv --failnode 10.0.0.2@tcp --servicenode 10.0.0.1@tcp one",
+            "--servicenode",
+        ),
+        ("mkfs --mgs --network tcp1 one", "--fsname"),
         ("mkfs --mdt --ost --fsname lv --index 0 --mgsnode 10.0.0.1@tcp one", "--ost"),
     ] {
         let (status, _, err) = ran(fulmar(&lab.path("")).args(words.split_whitespace()));
@@ -162,4 +172,39 @@ fn a_file_system_is_started_again_with_more_osts() {
     let (status, _, err) = run("up new --fsname toolongname --networks tcp(127.0.0.53)");
     assert_eq!(status, 1);
     assert!(err.contains("toolongname"), "{err}");
+}
+
+#[test]
+fn clients_learn_where_a_target_may_be() {
+    let lab = Lab::new("placement");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let nid = "127.0.0.55@tcp";
+    for words in [
+        "mkfs --mgs --mdt --fsname lv mdt".to_owned(),
+        format!("mkfs --ost --fsname lv --index 0 --mgsnode {nid} --network tcp7 ost0"),
+        format!(
+            "mkfs --ost --fsname lv --index 1 --mgsnode {nid} --servicenode 127.0.0.56@tcp7 \
+             --servicenode 127.0.0.57@tcp7,127.0.0.57@tcp ost1"
+        ),
+        format!("mkfs --ost --fsname lv --index 2 --mgsnode {nid} --failnode 127.0.0.57@tcp ost2"),
+        format!("mkfs --ost --fsname lv --index 3 --mgsnode {nid} --network tcp9 ost3"),
+    ] {
+        let made = run(&words);
+        assert_eq!(made.0, 0, "{made:?}");
+    }
+    let mut args = vec!["--networks", "tcp(127.0.0.55),tcp7(127.0.0.56)"];
+    args.extend(["mdt", "ost0", "ost1", "ost2", "ost3"].iter().flat_map(|dir| ["--target", dir]));
+    let node = lab.node_with(55, &args);
+    let begun = Instant::now();
+    let log = || std::fs::read_to_string(lab.path("55.log")).unwrap();
+    while (0..3).any(|index| !log().contains(&format!("lv-OST000{index} has joined"))) {
+        assert!(begun.elapsed() < PATIENCE, "{}", log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(
+        log().contains("lv-OST0003 has not joined its file system: the node has no NID"),
+        "{}",
+        log()
+    );
+    assert_eq!(node.terminate().0, Some(0));
 }
