@@ -1,6 +1,7 @@
 //! Targets that a node serves from their directories, and a client on another node.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod administration;
 mod mdt;
 mod ost;
 mod placement;
