@@ -1,7 +1,9 @@
-//! `fulmar lctl`: the network commands of Lustre's `lctl`, and `dl`. Spec: lnet-admin §19, §20.
+//! `fulmar lctl`: the network commands of Lustre's `lctl`, `dl`, and those for the management service.
+//! Spec: lnet-admin §19, §20.
 
 mod devices;
 mod faults;
+mod mgs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ use crate::shell;
 /// The longest wait for an answer to a ping, in seconds.
 const TIMEOUT_MAX: u32 = 120;
 
-/// Show and change a node's network with the commands of Lustre's lctl
+/// Show and change a node's network, and file systems of its MGS, with the commands of Lustre's lctl
 ///
 /// Without a command, lctl reads commands line by line from standard input.
 #[derive(Debug, Parser)]
@@ -109,6 +111,8 @@ enum Command {
     },
     #[command(flatten)]
     Fault(faults::Command),
+    #[command(flatten)]
+    Mgs(mgs::Command),
     /// Print statistics: nis, peers, stats, routers, routes, buffers
     GetParam {
         /// Table to print
@@ -197,6 +201,7 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
         }
         Command::Fail { nid, count } => faults::fail(&nid, count, context),
         Command::Fault(command) => command.run(context),
+        Command::Mgs(command) => command.run(context),
         Command::GetParam { names } => {
             for name in names {
                 let table = context.client.get(&format!("/v1/table/{name}")).map_err(failed)?;

@@ -8,10 +8,10 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd, PeerDel, PeerSet, PeerShow,
-    Ping, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain,
-    RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd,
-    UdspDel, UdspShow, WhichNid, WhichReply,
+    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd,
+    PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow,
+    RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
+    StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -21,6 +21,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
+use fulmar_server::Administration;
 
 use crate::Host;
 use crate::networks::Networks;
@@ -39,6 +40,7 @@ pub(crate) struct Daemon {
     pub(super) node: fulmar_net::Admin,
     networks: Networks,
     selftest: Option<Selftest>,
+    pub(super) mgs: Option<Administration>,
 }
 
 impl Daemon {
@@ -47,7 +49,7 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
     ) -> Self {
-        Self { node, networks, selftest }
+        Self { node, networks, selftest, mgs: None }
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -487,6 +489,18 @@ impl Admin for Daemon {
 
     fn fail_nid(&self, request: FailNid) -> Result<()> {
         self.make_fail(&request)
+    }
+
+    fn mgs_set(&self, request: MgsSet) -> Result<()> {
+        self.set_parameter(&request)
+    }
+
+    fn mgs_pool(&self, request: MgsPool) -> Result<()> {
+        self.change_pool(&request)
+    }
+
+    fn mgs_pools(&self, request: MgsPools) -> Result<Pools> {
+        self.pools(&request)
     }
 
     fn lst(&self, request: Lst) -> Result<LstReply> {

@@ -8,6 +8,7 @@
 
 mod admin;
 mod failure;
+mod mgs;
 mod networks;
 mod routing;
 mod rules;
@@ -122,8 +123,11 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     let node = Node::start(&runtime, options)?;
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
-    let started = configured(&node, config, networks, &own)
-        .and_then(|daemon| Ok((Arc::new(daemon), targets(&node, config, own, port)?)));
+    let started = configured(&node, config, networks, &own).and_then(|mut daemon| {
+        let mut serving = targets(&node, config, own, port)?;
+        daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
+        Ok((Arc::new(daemon), serving))
+    });
     let (daemon, serving) = match started {
         Ok(started) => started,
         Err(error) => {

@@ -19,6 +19,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
+mod administration;
 mod context;
 mod join;
 mod locks;
@@ -27,6 +28,7 @@ mod memory;
 mod mgs;
 mod ost;
 mod osts;
+mod placement;
 mod pool;
 mod run;
 mod serve;
@@ -35,18 +37,21 @@ mod target;
 mod targets;
 mod tasks;
 
+pub use administration::Administration;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
-pub use fulmar_mgs::TargetName;
+pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use locks::enqueue;
 pub use mdt::MdtTarget;
 pub use memory::{Memories, Memory, Moved, Part};
 pub use mgs::{MgsError, MgsTarget};
 pub use ost::OstTarget;
 pub use osts::Osts;
+pub use placement::{NodeError, Partners, Placement, nodes_of};
 pub use run::{Served, TargetHost};
 pub use serve::{ServeError, ServeOptions, Serving, with_locks};
 pub use storage::{
-    Label, StorageError, TargetLabel, file_system_of, format, format_both, ost_of, parts_of, verify,
+    Label, StorageError, TargetLabel, file_system_of, format, format_both, ost_of, parts_of, place,
+    verify,
 };
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

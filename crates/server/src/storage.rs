@@ -10,6 +10,8 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_store::{Policy, Report, Store, StoreError};
 use thiserror::Error;
 
+use crate::placement::Placement;
+
 /// What the directory of a target is for. It does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
@@ -147,7 +149,7 @@ pub fn file_system_of(directory: &Path) -> Result<String, StorageError> {
 /// Makes the storage of a management service and of an MDT in one directory.
 ///
 /// # Errors
-/// As [`format`].
+/// As [`format()`].
 pub fn format_both(directory: &Path, mdt: &TargetLabel) -> Result<(), StorageError> {
     let [mgs_part, mdt_part] = PARTS.map(|part| directory.join(part));
     format(&mgs_part, &Label::Mgs)?;
@@ -164,6 +166,18 @@ pub fn format(directory: &Path, label: &Label) -> Result<(), StorageError> {
         why: error.to_string().into(),
     })?;
     Store::create(directory, &label.encode(), policy())?;
+    Ok(())
+}
+
+/// Keeps where clients find the target in a directory, which was made before and has not been served.
+///
+/// # Errors
+/// As [`verify`].
+pub fn place(directory: &Path, placement: &Placement) -> Result<(), StorageError> {
+    // A management service may be beside an MDT, but is not placed.
+    let mdt = directory.join(PARTS[1]);
+    let (_, store) = open(if mdt.is_dir() { &mdt } else { directory })?;
+    placement.save(&store)?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@
 mod link;
 mod records;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,6 +30,8 @@ use records::{OstTask, TASKS, TaskKind, USED, Used, encode, task_key};
 /// The OSTs of an MDT.
 pub struct Osts {
     osts: Mutex<BTreeMap<u32, Arc<Ost>>>,
+    /// The pools of the file system.
+    pools: Mutex<OstPools>,
     /// Where the next file begins.
     next: AtomicU32,
     /// The name of the next thing to do, above those of earlier starts.
@@ -68,6 +70,9 @@ struct State {
     stops: bool,
 }
 
+/// The pools of a file system, each with the indices of its OSTs.
+type OstPools = BTreeMap<String, BTreeSet<u32>>;
+
 /// The most OSTs of a file system.
 const OSTS_MAX: usize = 1 << 16;
 /// The objects that are created at once: at first, and at most.
@@ -86,6 +91,7 @@ impl Osts {
     pub fn load(store: &Store, now: i64) -> Result<Arc<Self>, StoreError> {
         let this = Self {
             osts: Mutex::default(),
+            pools: Mutex::default(),
             next: AtomicU32::new(0),
             // What is to be done is named by the time, so that names are not used twice.
             next_task: AtomicU64::new((now as u64) << 28),
@@ -104,6 +110,22 @@ impl Osts {
     pub(crate) fn on_change(&self, resume: impl Fn() + Send + Sync + 'static) {
         // It is said once, at the start.
         let _ = self.resume.set(Box::new(resume));
+    }
+
+    /// Says which pools the file system has.
+    pub(crate) fn set_pools(&self, pools: OstPools) {
+        *self.pools.lock().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// Returns the OSTs that a file may have: those of its pool, or all if there is no such pool or it is
+    /// empty. Spec: mdt-ost §11.5.
+    fn members(&self, plan: &Plan, osts: &BTreeMap<u32, Arc<Ost>>) -> Vec<Arc<Ost>> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = plan.pool.and_then(|pool| pools.get(&pool.to_string()));
+        match pool.filter(|pool| !pool.is_empty()) {
+            Some(pool) => pool.iter().filter_map(|index| osts.get(index).cloned()).collect(),
+            None => osts.values().cloned().collect(),
+        }
     }
 
     /// Waits until an OST may have objects, or does not answer.
@@ -175,7 +197,11 @@ impl Osts {
             let count = wanted.len().min(most);
             return Ok((wanted, count));
         }
-        let mut all: Vec<Arc<Ost>> = osts.values().cloned().collect();
+        let mut all = self.members(plan, &osts);
+        // The OSTs of the pool are not connected yet.
+        if all.is_empty() {
+            return Err(Errno::EINPROGRESS);
+        }
         let start = match plan.first {
             Some(first) => all.iter().position(|ost| ost.index == first).ok_or(Errno::EINVAL)?,
             None => self.next.fetch_add(1, Ordering::Relaxed) as usize % all.len(),

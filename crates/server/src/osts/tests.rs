@@ -1,3 +1,6 @@
+//! Which OSTs a file gets.
+
+use fulmar_lustre_wire::Text;
 use fulmar_store::Policy;
 
 use super::*;
@@ -31,6 +34,16 @@ fn plan(stripe_count: u16) -> Plan {
 
 fn indices(taken: Result<Vec<Object>, Errno>) -> Result<Vec<u32>, Errno> {
     Ok(taken?.into_iter().map(|(ost, _)| ost).collect())
+}
+
+/// The OSTs for a plan, in order, and how many are wanted.
+fn candidates(osts: &Osts, plan: &Plan) -> Result<(Vec<u32>, usize), Errno> {
+    let (found, count) = osts.candidates(plan)?;
+    let mut indices: Vec<u32> = found.iter().map(|ost| ost.index).collect();
+    if plan.first.is_none() {
+        indices.sort_unstable();
+    }
+    Ok((indices, count))
 }
 
 #[test]
@@ -72,4 +85,22 @@ fn objects_that_no_file_got_are_used_again() {
     // Those of an earlier sequence are not.
     osts.give_back(&[(0, Fid { seq: SEQ - 1, oid: 1, version: 0 })]);
     assert_eq!(osts.take(&plan(1)), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn a_file_gets_osts_of_its_pool() {
+    let osts = osts(&[9; 4]);
+    osts.set_pools([("fast".to_owned(), [1, 3].into()), ("new".to_owned(), [].into())].into());
+    let plan = |pool| Plan { first: None, pool: Text::new(pool), ..plan(0xffff) };
+    assert_eq!(candidates(&osts, &plan("fast")), Ok((vec![1, 3], 2)));
+    let at_three = Plan { first: Some(3), ..plan("fast") };
+    assert_eq!(candidates(&osts, &at_three), Ok((vec![3, 1], 2)));
+    let outside = Plan { first: Some(2), ..plan("fast") };
+    assert_eq!(candidates(&osts, &outside), Err(Errno::EINVAL));
+    // As in a kernel MDT, a pool without OSTs does not keep anybody from creating files.
+    for other in ["new", "unknown"] {
+        assert_eq!(candidates(&osts, &plan(other)), Ok((vec![0, 1, 2, 3], 4)), "{other}");
+    }
+    osts.set_pools([("fast".to_owned(), [7].into())].into());
+    assert_eq!(candidates(&osts, &plan("fast")), Err(Errno::EINPROGRESS));
 }
