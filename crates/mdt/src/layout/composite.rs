@@ -205,7 +205,7 @@ impl Composite {
     /// were any.
     ///
     /// # Errors
-    /// ERANGE if the layout has no room for an object; others as [`Objects::take`](crate::Objects::take).
+    /// ERANGE if the layout has no room for an object; others as [`Objects::take`].
     pub(super) fn instantiate(
         &mut self,
         file: Fid,

@@ -106,7 +106,7 @@ impl Design {
 ///
 /// # Errors
 /// EINVAL if the layout that the creator wants is not allowed, EOPNOTSUPP if it is of a kind that there is
-/// not; others as [`Objects::take`](crate::Objects::take).
+/// not; others as [`Objects::take`].
 pub(crate) fn new_layout(
     (file, size): (Fid, u64),
     wanted: &[u8],
@@ -126,7 +126,7 @@ pub(crate) fn new_layout(
 ///
 /// # Errors
 /// EINVAL if the layout has only one component, or ends before `end`; others as
-/// [`Objects::take`](crate::Objects::take).
+/// [`Objects::take`].
 pub(crate) fn instantiated(
     file: Fid,
     layout: &[u8],
