@@ -85,6 +85,7 @@ impl Mdt {
         let Opening { call, parent, record, .. } = *opening;
         let flags = record.flags.0;
         if flags.has(OpenFlags::VOLATILE) && self.inode_if_any(record.child)?.is_none() {
+            opening.disposition = opening.disposition | Disposition::LOOKUP_NEG;
             return self.create_and_open(opening);
         }
         // What a replay created may be on disk, with another name by now.

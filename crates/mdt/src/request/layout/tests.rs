@@ -248,6 +248,23 @@ fn a_client_repeats_the_creation_of_a_file_without_a_layout() {
     assert_eq!(rig.layout(FILE), b"");
 }
 
+/// A kernel client that is not told that nothing had the name looks for an inode under it, and crashes.
+#[test]
+fn a_file_without_a_name_is_new_like_any_other() {
+    let mut rig = Rig::new();
+    let flags = OpenFlags::CREAT | OpenFlags::WRITE | OpenFlags::VOLATILE;
+    let flags = SplitOpenFlags(flags);
+    let new = Create { child: FILE, mode: 0o100_600, flags, ..Create::default() };
+    let request = Message::request(&ENQUEUE_OPEN)
+        .with(&REINT, &record(ReintOp::OPEN, Fid::ROOT, ReintChange::Create(new)))
+        .with(&NAME, &name("\u{c}VOLATILE:0000:00000000:"))
+        .with_bytes(&NEW_LAYOUT, vec![]);
+    let done = rig.open(&request);
+    let looked_up = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD | Disposition::LOOKUP_NEG;
+    let opened = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN | Disposition::OPEN_STRIPE;
+    assert_eq!((done.result, done.disposition), (Ok(()), looked_up | opened));
+}
+
 #[test]
 fn an_intent_gives_objects_once_and_only_to_components() {
     let mut rig = Rig::new();
