@@ -30,6 +30,7 @@ mod ost;
 mod osts;
 mod placement;
 mod pool;
+mod recovering;
 mod run;
 mod serve;
 mod storage;

@@ -80,9 +80,11 @@ const CANCEL_MAX: u32 = 5 << 10;
 /// The longest requests to an OST, and those with data or many ranges.
 const OST_MAX: u32 = 16 << 10;
 const OST_IO_MAX: u32 = 64 << 10;
-
 /// The longest requests to an MDT: with a layout, or an extended attribute.
 const MDT_MAX: u32 = 128 << 10;
+/// How many tenths of its usual window a target recovers: clients know from the management service
+/// that it is back. Spec: ptlrpc-ldlm-mgs §15.1.
+const IR_FACTOR: u8 = 5;
 
 /// Where targets are served.
 #[derive(Clone, Debug)]
@@ -124,7 +126,8 @@ impl Serving {
                     let opened = MgsTarget::open(one.store.clone(), memories.clone(), seconds)?;
                     mgs = Some((TargetId(place), opened.clone()));
                     let (kind, locks) = (TargetKind::Mgs, LockConfig::mgs());
-                    TargetsConfig { target: opened, kind, locks, key }
+                    let name = one.label.to_string();
+                    TargetsConfig { name, target: opened, kind, locks, key }
                 }
             });
             opened.push(one);
@@ -164,7 +167,8 @@ impl Serving {
                 Some(Member::Ost(ost)) => ost.known_clients(),
                 None => &[],
             };
-            let exports = targets.recover(now, target, known, Window::default());
+            let exports =
+                targets.recover(now, target, known, Window::default().imperative(IR_FACTOR));
             for (export, known) in exports.into_iter().zip(known) {
                 let restored = match &opened.member {
                     Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
@@ -254,16 +258,16 @@ impl Opened {
         key: u128,
     ) -> TargetsConfig {
         let (store, memories) = (self.store.clone(), memories.clone());
-        let kind = self.kind();
+        let (kind, name) = (self.kind(), self.label.to_string());
         match member {
             Member::Mdt(mdt, osts) => {
                 let parts = (mdt.clone(), osts.clone(), store);
                 let target = MdtTarget::new(parts, memories, seconds);
-                TargetsConfig { target, kind, locks: LockConfig::mdt(), key }
+                TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
             }
             Member::Ost(ost) => {
                 let target = OstTarget::new(ost.clone(), store, memories, seconds);
-                TargetsConfig { target, kind, locks: LockConfig::ost(), key }
+                TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
             }
         }
     }
