@@ -1,7 +1,9 @@
 //! An MDT as its clients see it.
 
+mod crash;
 mod opens;
 mod operations;
 mod requests;
 mod rig;
+mod tree;
 mod xattrs;
