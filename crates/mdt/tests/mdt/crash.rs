@@ -109,6 +109,7 @@ impl<'a> Run<'a> {
             let crash_at = Some(self.disk.counts().changes + self.rng.between(1, 40));
             self.disk.set_faults(Faults { crash_at, ..Faults::default() });
         }
+        let mut has_failed = false;
         for _ in 0..self.rng.between(5, 60) {
             let client = self.rng.between(1, 2);
             let is_own = |open: &OpenFile| open.client == client && open.closed.is_none();
@@ -119,8 +120,9 @@ impl<'a> Run<'a> {
             if !self.ask(client, xid, op) {
                 return;
             }
-            // After a failure of the disk the next request is not answered.
-            if !self.rng.one_in(6) || self.rig.store.commit().is_ok() {
+            has_failed |= self.rng.one_in(6) && self.rig.store.commit().is_err();
+            // After a failure of the disk the next change is not answered.
+            if !has_failed {
                 self.settle();
             }
         }

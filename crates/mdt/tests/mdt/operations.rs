@@ -23,8 +23,20 @@ fn a_new_file_system_has_a_root() {
     let hidden = rig.find((TOP, ".lustre")).unwrap();
     assert_eq!(rig.find((hidden, "..")), Some(TOP));
     assert_eq!(rig.find((TOP, "..")), Some(TOP));
-    assert_eq!(rig.fails(&rmdir(&ROOT, (TOP, ".lustre"))), Errno::EBUSY);
-    assert_eq!(rig.fails(&getattr(fid(1))), Errno::ENOENT);
+    let file = rig.touch(&ROOT, (TOP, "file"));
+    let new = rig.next_fid();
+    let refused = [
+        rmdir(&ROOT, (TOP, ".lustre")),
+        rename(&ROOT, (TOP, ".lustre"), (TOP, "new")),
+        rename(&ROOT, (TOP, "file"), (TOP, ".lustre")),
+        rename(&ROOT, (TOP, "file"), (hidden, "file")),
+        link(&ROOT, file, (hidden, "file")),
+        mkdir(&ROOT, (hidden, "new"), new),
+        open(&ROOT, (hidden, "new"), new, OpenFlags::CREAT | OpenFlags::WRITE),
+        unlink(&ROOT, (hidden, "fid")),
+    ];
+    assert!(refused.iter().all(|request| rig.fails(request) == Errno::EPERM));
+    assert_eq!(rig.fails(&getattr(fid(99))), Errno::ENOENT);
     rig.mdt.check().unwrap();
 }
 
@@ -64,6 +76,10 @@ fn creations_fail_as_in_a_kernel() {
     assert_eq!(rig.fails(&make((file, "new"), new)), Errno::ENOTDIR);
     assert_eq!(rig.fails(&make((TOP, &longest), new)), Errno::ENAMETOOLONG);
     assert_eq!(rig.fails(&create(&USER, (TOP, "new"), new, mode::REGULAR)), Errno::EACCES);
+    assert_eq!(rig.fails(&mkdir(&USER, (TOP, "file"), new)), Errno::EEXIST, "users see that");
+    let versioned = Fid { version: 1, ..TOP };
+    assert_eq!(rig.fails(&make((versioned, "new"), new)), Errno::EINVAL);
+    assert_eq!(rig.fails(&make((TOP, "new"), Fid { version: 1, ..new })), Errno::EINVAL);
     rig.must(&make((TOP, &longest[1..]), new));
     rig.mdt.check().unwrap();
 }
@@ -77,6 +93,8 @@ fn a_file_has_all_its_names() {
     assert_eq!(rig.getattr(file).unwrap().nlink, 2);
     assert_eq!(rig.fails(&link(&ROOT, file, (directory, "b"))), Errno::EEXIST);
     assert_eq!(rig.fails(&link(&ROOT, directory, (TOP, "c"))), Errno::EPERM);
+    assert_eq!(rig.fails(&link(&ROOT, directory, (directory, "c"))), Errno::EPERM);
+    assert_eq!(rig.fails(&link(&USER, directory, (TOP, "a"))), Errno::EEXIST);
     assert_eq!(rig.fails(&link(&ROOT, fid(99), (TOP, "c"))), Errno::ENOENT);
     assert_eq!(rig.fails(&link(&USER, file, (TOP, "c"))), Errno::EACCES);
     let object = rig.object(file).unwrap();
@@ -146,6 +164,9 @@ fn renamings_fail_as_in_a_kernel() {
     assert_eq!(fails(&mut rig, (TOP, "a"), (inner, "a")), Errno::EINVAL, "below itself");
     assert_eq!(fails(&mut rig, (TOP, "a"), (a, "a")), Errno::EINVAL);
     assert_eq!(fails(&mut rig, (TOP, "b"), (TOP, "a")), Errno::ENOTEMPTY);
+    assert_eq!(fails(&mut rig, (a, "inner"), (TOP, "a")), Errno::EINVAL, "the source is in it");
+    rig.mkdir((inner, "below"));
+    assert_eq!(fails(&mut rig, (inner, "below"), (TOP, "a")), Errno::EINVAL);
     assert_eq!(fails(&mut rig, (TOP, "file"), (TOP, "b")), Errno::EISDIR);
     assert_eq!(fails(&mut rig, (TOP, "b"), (TOP, "file")), Errno::ENOTDIR);
     assert_eq!(fails(&mut rig, (TOP, "file"), (file, "new")), Errno::ENOTDIR);

@@ -125,15 +125,16 @@ impl Tree {
     }
 
     fn link(&mut self, fid: Fid, (parent, name): Place) -> Result<(), Errno> {
-        let node = self.nodes.get(&fid).ok_or(Errno::ENOENT)?.clone();
-        if node.is_directory() {
+        if fid == parent {
             return Err(Errno::EPERM);
         }
+        let node = self.nodes.get(&fid).ok_or(Errno::ENOENT)?.clone();
         let directory = self.directory(parent)?;
-        match (node.nlink, directory.entries.contains_key(name)) {
-            (0, _) => return Err(Errno::ENOENT),
-            (_, true) => return Err(Errno::EEXIST),
-            _ => directory.entries.insert(name, fid),
+        match () {
+            () if directory.entries.contains_key(name) => return Err(Errno::EEXIST),
+            () if node.is_directory() => return Err(Errno::EPERM),
+            () if node.nlink == 0 => return Err(Errno::ENOENT),
+            () => directory.entries.insert(name, fid),
         };
         self.nodes.entry(fid).and_modify(|node| node.nlink += 1);
         Ok(())
@@ -171,16 +172,14 @@ impl Tree {
             return Ok(());
         }
         let is_directory = self.nodes[&fid].is_directory();
-        let mut above = to.0;
-        while is_directory && above != Fid::ROOT {
-            if above == fid {
-                return Err(Errno::EINVAL);
-            }
-            above = self.nodes[&above].parent;
+        if is_directory && self.is_below(to.0, fid) {
+            return Err(Errno::EINVAL);
         }
         if let Some(replaced) = replaced {
             let node = &self.nodes[&replaced];
             match (is_directory, node.is_directory()) {
+                _ if replaced == from.0 || replaced == to.0 => return Err(Errno::EINVAL),
+                (true, true) if self.is_below(from.0, replaced) => return Err(Errno::EINVAL),
                 (true, false) => return Err(Errno::ENOTDIR),
                 (false, true) => return Err(Errno::EISDIR),
                 _ if !node.entries.is_empty() => return Err(Errno::ENOTEMPTY),
@@ -195,6 +194,13 @@ impl Tree {
         target.nlink += u32::from(is_directory);
         self.nodes.get_mut(&fid).unwrap().parent = to.0;
         Ok(())
+    }
+
+    fn is_below(&self, mut below: Fid, above: Fid) -> bool {
+        while below != above && below != Fid::ROOT {
+            below = self.nodes[&below].parent;
+        }
+        below == above
     }
 
     /// Opens a file, and creates it if that is wanted. Returns it; `None` if there is none.
