@@ -1,6 +1,7 @@
 //! An MDT as its clients see it.
 
 mod crash;
+mod damaged;
 mod opens;
 mod operations;
 mod requests;

@@ -3,10 +3,13 @@
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{
     CLIENT_UUID, CLOSE, CONNECT_DATA, EA_DATA, ENQUEUE_GETATTR, ENQUEUE_OPEN, GETATTR, GETXATTR,
-    INTENT, IO_EPOCH, MDS_CONNECT, MDT_BODY, NAME, READPAGE, REINT, REINT_CREATE, REINT_LINK,
-    REINT_RENAME, REINT_SETATTR, REINT_SETXATTR, REINT_SYMLINK, REINT_UNLINK, SYMLINK, TARGET_NAME,
+    INTENT, IO_EPOCH, LOCK_REQUEST, MDS_CONNECT, MDT_BODY, NAME, READPAGE, REINT, REINT_CREATE,
+    REINT_LINK, REINT_RENAME, REINT_SETATTR, REINT_SETXATTR, REINT_SYMLINK, REINT_UNLINK, SYMLINK,
+    TARGET_NAME,
 };
-use fulmar_lustre_wire::ldlm::{Intent, IntentOps};
+use fulmar_lustre_wire::ldlm::{
+    Intent, IntentOps, LockDesc, LockFlags, LockRequest, LockType, ResourceDesc, ResourceId,
+};
 use fulmar_lustre_wire::mdt::{
     AttrValid, Create, IoEpoch, Link, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp,
     Rename, SetAttr, SetXattr, SplitOpenFlags, Unlink, Valid, XattrFlags,
@@ -197,10 +200,22 @@ pub(crate) fn getattr(file: Fid) -> Message<'static> {
     Message::request(&GETATTR).with(&MDT_BODY, &asked)
 }
 
+/// Returns the lock of an intent about a file.
+pub(crate) fn lock(file: Fid) -> LockRequest {
+    let resource = ResourceDesc {
+        kind: LockType::IBITS,
+        id: ResourceId::of_fid(file),
+        ..ResourceDesc::default()
+    };
+    let lock = LockDesc { resource, ..LockDesc::default() };
+    LockRequest { flags: LockFlags::HAS_INTENT, count: 1, lock, handles: vec![Handle(1); 2] }
+}
+
 /// Returns the intent to look up a name.
 pub(crate) fn lookup(who: &Caller, (parent, wanted): (Fid, &str)) -> Message<'static> {
     let asked = MdtBody { ea_size: 4096, ..body(who, parent, Valid::FLEASIZE | Valid::FLACL) };
     Message::request(&ENQUEUE_GETATTR)
+        .with(&LOCK_REQUEST, &lock(parent))
         .with(&INTENT, &Intent { ops: IntentOps::GETATTR })
         .with(&MDT_BODY, &asked)
         .with(&NAME, &name(wanted))
@@ -226,6 +241,7 @@ pub(crate) fn open_as(
     let ops = if creates { IntentOps::OPEN | IntentOps::CREAT } else { IntentOps::OPEN };
     let record = reint(ReintOp::OPEN, who, parent, ReintChange::Create(record));
     Message::request(&ENQUEUE_OPEN)
+        .with(&LOCK_REQUEST, &lock(parent))
         .with(&INTENT, &Intent { ops })
         .with(&REINT, &record)
         .with(&NAME, &name(wanted))

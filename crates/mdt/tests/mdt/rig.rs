@@ -59,17 +59,21 @@ impl Fate {
 
 impl Objects for Osts {
     fn take(&self, plan: &Plan) -> Result<Vec<Object>, Errno> {
-        assert_eq!(plan.stripe_count, 1);
-        let oid = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(vec![(0, Fid { seq: OBJECTS_SEQ, oid, version: 0 })])
+        let object = |_| {
+            let oid = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+            (0, Fid { seq: OBJECTS_SEQ, oid, version: 0 })
+        };
+        Ok((0..plan.stripe_count.clamp(1, 4)).map(object).collect())
     }
 
     fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]) {
-        objects.iter().for_each(|&object| Fate::change(transaction, object, |fate| fate.used += 1));
+        objects.iter().for_each(|&object| {
+            Fate::change(transaction, object, |fate| fate.used = fate.used.saturating_add(1))
+        });
     }
 
     fn destroy(&self, transaction: &mut Transaction<'_>, objects: &[Object]) {
-        let destroy = |fate: &mut Fate| fate.destroyed += 1;
+        let destroy = |fate: &mut Fate| fate.destroyed = fate.destroyed.saturating_add(1);
         objects.iter().for_each(|&object| Fate::change(transaction, object, destroy));
     }
 
