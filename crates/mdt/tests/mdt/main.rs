@@ -2,6 +2,7 @@
 
 mod crash;
 mod damaged;
+mod directories;
 mod opens;
 mod operations;
 mod requests;
