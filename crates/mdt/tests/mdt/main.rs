@@ -1,5 +1,6 @@
 //! An MDT as its clients see it.
 
+mod attributes;
 mod crash;
 mod damaged;
 mod directories;
