@@ -8,5 +8,6 @@ mod opens;
 mod operations;
 mod requests;
 mod rig;
+mod sequences;
 mod tree;
 mod xattrs;
