@@ -3,22 +3,25 @@
 use std::collections::BTreeSet;
 
 use fulmar_base::{Errno, Rng};
+use fulmar_lustre_wire::fld::FldOp;
 use fulmar_lustre_wire::format::{
-    ENQUEUE_GETXATTR, ENQUEUE_LAYOUT, GET_ROOT, GETXATTR, HSM_STATE_SET, INTENT, LAYOUT_INTENT,
-    LOCK_REQUEST, MDS_HSM_STATE_GET, MDS_HSM_STATE_SET, MDS_STATFS, MDS_SYNC, MDT_BODY, NAME,
-    NEW_LAYOUT,
+    ENQUEUE_GETXATTR, ENQUEUE_LAYOUT, FID2PATH_KEY, FLD_OP, FLD_QUERY, FLD_READ, GET_ROOT,
+    GETXATTR, HSM_STATE_SET, INTENT, LAYOUT_INTENT, LOCK_REQUEST, MDS_FID2PATH, MDS_HSM_STATE_GET,
+    MDS_HSM_STATE_SET, MDS_STATFS, MDS_SYNC, MDT_BODY, NAME, NEW_LAYOUT, SEQ_OP, SEQ_QUERY,
+    SEQ_RANGE, VALUE_LEN,
 };
 use fulmar_lustre_wire::ldlm::{
     Intent, IntentOps, LayoutIntent, LayoutIntentFlags, LayoutIntentOp,
 };
 use fulmar_lustre_wire::mdt::{
-    AttrValid, HsmStateSet, MdtBody, OpenFlags, SetAttr, Valid, XattrFlags,
+    AttrValid, Fid2Path, Fid2PathKey, HsmStateSet, MdtBody, OpenFlags, SetAttr, Valid, XattrFlags,
 };
 use fulmar_lustre_wire::message::{Container, Message, MessageFlags};
-use fulmar_lustre_wire::{Fid, Handle};
+use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
+use fulmar_lustre_wire::{Fid, Handle, Text};
 use fulmar_mdt::Call;
 
-use crate::requests::{self, ROOT, USER, fid, name};
+use crate::requests::{self, ROOT, SEQ, USER, fid, name};
 use crate::rig::{NOW, Rig};
 
 /// How many requests are played.
@@ -117,7 +120,7 @@ fn intent(rng: &mut Rng) -> Message<'static> {
 fn question(rng: &mut Rng, handles: &[Handle]) -> Message<'static> {
     let a = any_fid(rng);
     let asked = requests::body(&USER, a, Valid(rng.u64()));
-    match rng.below(10) {
+    match rng.below(15) {
         0 => requests::getattr(a),
         1 => requests::readpage(a, rng.u64(), rng.below(16_384) as u32),
         2 => requests::getxattr(a, one(rng, &XATTRS), rng.below(100) as u32),
@@ -132,6 +135,29 @@ fn question(rng: &mut Rng, handles: &[Handle]) -> Message<'static> {
             request.with(&HSM_STATE_SET, &set)
         }
         8 => Message::request(&GETXATTR).with(&MDT_BODY, &asked),
+        9 => {
+            let (link, path_len) = (rng.below(3) as u32, rng.below(5000) as u32);
+            let question = Fid2Path { fid: a, record: u64::MAX, link, path_len };
+            let root = rng.one_in(2).then(|| any_fid(rng));
+            let key = Fid2PathKey { name: Text::new("fid2path").unwrap(), question, root };
+            let request = Message::request(&MDS_FID2PATH).with(&FID2PATH_KEY, &key);
+            request.with(&VALUE_LEN, &(rng.below(5000) as u32))
+        }
+        10 => {
+            let (op, start, end) = (SeqOp(rng.below(3) as u32), rng.u64(), rng.u64());
+            let range = SeqRange { start, end, ..SeqRange::default() };
+            Message::request(&SEQ_QUERY).with(&SEQ_OP, &op).with(&SEQ_RANGE, &range)
+        }
+        11 => {
+            let start = one(rng, &[0, 1, SEQ, u64::MAX]);
+            let range = SeqRange { start, ..SeqRange::default() };
+            let request = Message::request(&FLD_QUERY).with(&FLD_OP, &FldOp::LOOKUP);
+            request.with(&SEQ_RANGE, &range)
+        }
+        12 => {
+            let range = SeqRange { start: rng.u64(), end: rng.u64(), ..SeqRange::default() };
+            Message::request(&FLD_READ).with(&SEQ_RANGE, &range)
+        }
         _ => {
             let handle = if handles.is_empty() { Handle(7) } else { one(rng, handles) };
             let valid = AttrValid(rng.u64() & 0x7_ffff);

@@ -107,6 +107,28 @@ fn a_file_has_all_its_names() {
 }
 
 #[test]
+fn a_file_has_more_names_than_are_noted() {
+    let mut rig = Rig::new();
+    let (file, directory) = (rig.touch(&ROOT, (TOP, "0")), rig.mkdir((TOP, "d")));
+    let name = |number: u32| format!("{number}-{}", "x".repeat(200));
+    for number in 1..100 {
+        rig.must(&link(&ROOT, file, (directory, &name(number))));
+    }
+    rig.mdt.check().unwrap();
+    rig.must(&rename(&ROOT, (directory, &name(99)), (TOP, "99")));
+    rig.must(&rename(&ROOT, (directory, &name(1)), (TOP, "1")));
+    rig.mdt.check().unwrap();
+    for number in 2..99 {
+        rig.must(&unlink(&ROOT, (directory, &name(number))));
+    }
+    rig.mdt.check().unwrap();
+    let object = rig.object(file).unwrap();
+    let last = ["0", "1", "99"].map(|name| rig.must(&unlink(&ROOT, (TOP, name))).body().nlink);
+    assert_eq!((last, rig.fates()[&object].destroyed), ([2, 1, 0], 1));
+    rig.mdt.check().unwrap();
+}
+
+#[test]
 fn removals_fail_as_in_a_kernel() {
     let mut rig = Rig::new();
     let directory = rig.mkdir((TOP, "d"));
