@@ -66,6 +66,9 @@ impl Mdt {
             return Err(Errno::EPROTO);
         }
         let export = self.export(call.export)?;
+        if create.flags.0.has(OpenFlags::WRITE) && export.is_read_only() {
+            return Err(Errno::EROFS);
+        }
         if !self.opens().has_room(call.export) {
             return Err(Errno::EMFILE);
         }

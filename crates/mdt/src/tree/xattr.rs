@@ -147,9 +147,6 @@ impl Change<'_> {
     ) -> Result<Inode, Failure> {
         let mut inode = self.existing(fid)?;
         check_setxattr(&inode, set.name, caller)?;
-        if inode.attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
-            return Err(Errno::EPERM.into());
-        }
         let Some(asked) = set.value.filter(|_| inode.is_regular()) else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -221,9 +218,13 @@ impl Change<'_> {
 /// Checks that a caller may set an attribute of this name.
 fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Errno> {
     let has_prefix = |prefix: &[u8]| name.starts_with(prefix) && name.len() > prefix.len();
+    if inode.attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
+        return Err(Errno::EPERM);
+    }
     if has_prefix(b"user.") {
-        let kind = inode.kind();
-        if ![mode::REGULAR, mode::DIRECTORY].contains(&kind) {
+        let is_sticky = inode.is_directory() && inode.attributes.mode & mode::STICKY != 0;
+        let has_data = inode.is_directory() || inode.is_regular();
+        if !has_data || is_sticky && !caller.owns(inode) {
             return Err(Errno::EPERM);
         }
         return check(inode, caller, Wanted::WRITE);
@@ -236,16 +237,16 @@ fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Err
         };
     }
     match () {
-        () if has_prefix(b"trusted.") || has_prefix(b"lustre.") => {
-            match caller.has(Capabilities::SYS_ADMIN) || caller.owns(inode) {
+        () if has_prefix(b"trusted.") && !caller.has(Capabilities::SYS_ADMIN) => Err(Errno::EPERM),
+        () if [&b"trusted."[..], b"lustre.", b"security."]
+            .iter()
+            .any(|prefix| has_prefix(prefix)) =>
+        {
+            match caller.owns(inode) {
                 true => Ok(()),
                 false => Err(Errno::EPERM),
             }
         }
-        () if has_prefix(b"security.") => match caller.owns(inode) {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
-        },
         () => Err(Errno::EOPNOTSUPP),
     }
 }
