@@ -222,31 +222,28 @@ impl Joiner {
         &self,
         session: &mut Session,
         (mgs, address): (ImportId, &Address),
-        (mdt, osts): (&Mdt, &Arc<Osts>),
+        (mdt, osts): (&Arc<Mdt>, &Arc<Osts>),
         stopped: &mpsc::Receiver<()>,
     ) -> Result<(), Missing> {
         let mut links: Vec<Linking> = vec![];
         loop {
             session.renew(PATIENCE);
-            // Clients say first what they had before a restart.
-            if !mdt.recovers() {
-                let FileSystem { osts: found, pools, .. } = session.file_system(mgs, address)?;
-                osts.set_pools(pools);
-                let is_used =
-                    |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
-                links.retain(|link| is_used(link.index()));
-                for target in found.into_iter().filter(|ost| ost.is_active) {
-                    if links.iter().all(|link| link.index() != target.index) {
-                        let link = self.link(osts.clone(), target);
-                        links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
-                    }
+            let FileSystem { osts: found, pools, .. } = session.file_system(mgs, address)?;
+            osts.set_pools(pools);
+            let is_used =
+                |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
+            links.retain(|link| is_used(link.index()));
+            for target in found.into_iter().filter(|ost| ost.is_active) {
+                if links.iter().all(|link| link.index() != target.index) {
+                    let link = self.link((mdt.clone(), osts.clone()), target);
+                    links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
                 }
             }
             wait(stopped, PAUSE)?;
         }
     }
 
-    fn link(&self, osts: Arc<Osts>, target: FsTarget) -> Link {
+    fn link(&self, (mdt, osts): (Arc<Mdt>, Arc<Osts>), target: FsTarget) -> Link {
         Link {
             node: self.node.clone(),
             nids: self.nids.clone(),
@@ -254,7 +251,8 @@ impl Joiner {
             osts,
             store: self.store.clone(),
             file_system: self.label.address.name.clone(),
-            mdt: self.label.index,
+            mdt,
+            index: self.label.index,
             target,
         }
     }

@@ -19,6 +19,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{FlagWord, Obdo, ObdoFlags, OstId};
 use fulmar_lustre_wire::seq::{SeqKind, SeqOp, SeqRange};
 use fulmar_lustre_wire::{Fid, Uuid, portal};
+use fulmar_mdt::Mdt;
 use fulmar_net::Node;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
@@ -52,8 +53,9 @@ pub(crate) struct Link {
     pub(crate) store: Arc<Store>,
     /// The name of the file system.
     pub(crate) file_system: String,
+    pub(crate) mdt: Arc<Mdt>,
     /// The index of the MDT.
-    pub(crate) mdt: u16,
+    pub(crate) index: u16,
     pub(crate) target: FsTarget,
 }
 
@@ -156,6 +158,13 @@ impl Link {
         let (mut connections, mut asked) = (0, None);
         loop {
             session.renew(PATIENCE);
+            // Clients of the MDT say first which objects they have. The OST does not wait for that.
+            if self.mdt.recovers() {
+                match ost.pause(PAUSE) {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
             let seen = session.connections(import);
             match self.work(&mut session, import, ost, (seen != connections, &mut asked)) {
                 Ok(()) if seen != connections => {
@@ -200,7 +209,7 @@ impl Link {
 
     /// The UUID of the MDT as a client of the OST.
     fn uuid(&self) -> Uuid {
-        let text = format!("{}-MDT{:04x}-mdtlov_UUID", self.file_system, self.mdt);
+        let text = format!("{}-MDT{:04x}-mdtlov_UUID", self.file_system, self.index);
         Uuid::new(&text).expect("it has at most 33 characters")
     }
 
@@ -221,7 +230,7 @@ impl Link {
             flags2: ConnectFlags2::REP_MBITS,
             version: RELEASE,
             index: self.target.index,
-            group: self.mdt.into(),
+            group: self.index.into(),
             ..ConnectData::default()
         }
     }
