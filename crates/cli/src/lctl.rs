@@ -1,7 +1,9 @@
-//! `fulmar lctl`: the network commands of Lustre's `lctl`, and `dl`. Spec: lnet-admin §19, §20.
+//! `fulmar lctl`: the network commands of Lustre's `lctl`, `dl`, and those for the management service.
+//! Spec: lnet-admin §19, §20.
 
 mod devices;
 mod faults;
+mod mgs;
 mod parameters;
 
 use std::ffi::OsString;
@@ -23,7 +25,7 @@ use crate::shell;
 /// The longest wait for an answer to a ping, in seconds.
 const TIMEOUT_MAX: u32 = 120;
 
-/// Show and change a node's network with the commands of Lustre's lctl
+/// Show and change a node's network, and file systems of its MGS, with the commands of Lustre's lctl
 ///
 /// Without a command, lctl reads commands line by line from standard input.
 #[derive(Debug, Parser)]
@@ -111,6 +113,8 @@ enum Command {
     #[command(flatten)]
     Fault(faults::Command),
     #[command(flatten)]
+    Mgs(mgs::Command),
+    #[command(flatten)]
     Parameters(parameters::Command),
     #[command(visible_alias = "device_list")]
     Dl(devices::Args),
@@ -193,6 +197,7 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
         }
         Command::Fail { nid, count } => faults::fail(&nid, count, context),
         Command::Fault(command) => command.run(context),
+        Command::Mgs(command) => command.run(context),
         Command::Parameters(command) => command.run(context),
         Command::Dl(args) => Ok(devices::run(&args)),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),

@@ -25,6 +25,7 @@ mod reach;
 mod shell;
 mod sim;
 mod tune;
+mod up;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -42,6 +43,7 @@ pub(crate) struct Fulmar {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Args),
     Node(node::Args),
     Mkfs(mkfs::Args),
     Fsck(fsck::Args),
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         _ => {}
     }
     match Fulmar::parse_from(args).command {
+        Command::Up(args) => up::main(args),
         Command::Node(args) => node::main(args),
         Command::Mkfs(args) => mkfs::main(&args),
         Command::Fsck(args) => fsck::main(&args),

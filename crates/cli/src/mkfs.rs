@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fulmar_client::AddressError;
-use fulmar_lnet_wire::Nid;
+use fulmar_lnet_wire::{Net, Nid};
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Label, StorageError, TargetLabel, TargetName};
+use fulmar_server::{Label, Partners, Placement, StorageError, TargetLabel, TargetName, nodes_of};
 
 use crate::context::complain;
 
@@ -47,6 +47,16 @@ pub(crate) struct Args {
     /// NIDs of the node of the MGS, with commas; once for each node that may run it
     #[arg(long, value_name = "NIDS", conflicts_with = "mgs")]
     mgsnode: Vec<String>,
+    /// Register only the NIDs of these networks, with commas: clients reach the target there
+    #[arg(long, value_name = "NETS", requires = "fsname", value_delimiter = ',')]
+    network: Vec<Net>,
+    /// NIDs of another node that may run the target, with commas; once for each node
+    #[arg(long, value_name = "NIDS", requires = "fsname", conflicts_with = "servicenode")]
+    failnode: Vec<String>,
+    /// NIDs of a node that may run the target, with commas; once for each node, with the one that runs
+    /// it first
+    #[arg(long, value_name = "NIDS", requires = "fsname")]
+    servicenode: Vec<String>,
     /// Directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -58,6 +68,9 @@ const INDEX_MAX: i64 = TargetName::INDEX_MAX as i64;
 const EXAMPLES: &str = "Examples:
   fulmar mkfs --mgs --mdt --fsname lustre /srv/mdt0
   fulmar mkfs --ost --fsname lustre --index 1 --mgsnode 10.0.0.1@tcp /srv/ost1
+  fulmar mkfs --ost --fsname lustre --index 2 --mgsnode 10.0.0.1@tcp --network tcp1 /srv/ost2
+  fulmar mkfs --ost --fsname lustre --index 3 --mgsnode 10.0.0.1@tcp \\
+      --servicenode 10.0.0.3@tcp --servicenode 10.0.0.4@tcp /srv/ost3
   fulmar node --target /srv/mdt0 --target /srv/ost1 --networks 'tcp(eth0)'";
 
 /// What is to be made.
@@ -68,14 +81,14 @@ enum Wanted {
 }
 
 pub(crate) fn main(args: &Args) -> ExitCode {
-    let wanted = match wanted(args) {
+    let wanted = match wanted(args).and_then(|wanted| Ok((wanted, placement(args)?))) {
         Ok(wanted) => wanted,
         Err(error) => {
             complain(&format!("fulmar mkfs: {error}\n"));
             return ExitCode::from(2);
         }
     };
-    match make(&args.directory, &wanted) {
+    match make(&args.directory, &wanted.0, &wanted.1) {
         Ok(made) => {
             println!("{}: made {made}", args.directory.display());
             ExitCode::SUCCESS
@@ -87,17 +100,21 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     }
 }
 
-fn make(directory: &Path, wanted: &Wanted) -> Result<String, StorageError> {
-    match wanted {
+fn make(directory: &Path, wanted: &Wanted, placement: &Placement) -> Result<String, StorageError> {
+    let made = match wanted {
         Wanted::One(label) => {
             fulmar_server::format(directory, label)?;
-            Ok(label.to_string())
+            label.to_string()
         }
         Wanted::Both(mdt) => {
             fulmar_server::format_both(directory, mdt)?;
-            Ok(format!("MGS and {}", mdt.name()))
+            format!("MGS and {}", mdt.name())
         }
+    };
+    if *placement != Placement::default() {
+        fulmar_server::place(directory, placement)?;
     }
+    Ok(made)
 }
 
 fn wanted(args: &Args) -> Result<Wanted, String> {
@@ -121,4 +138,21 @@ fn wanted(args: &Args) -> Result<Wanted, String> {
         true => Wanted::Both(target),
         false => Wanted::One(Label::Target(target)),
     })
+}
+
+fn placement(args: &Args) -> Result<Placement, String> {
+    let nodes = |given: &[String]| -> Result<Vec<Vec<Nid>>, String> {
+        let nodes = given.iter().map(|text| nodes_of(text).map_err(|error| error.to_string()));
+        Ok(nodes.collect::<Result<Vec<_>, _>>()?.concat())
+    };
+    let partners = match (args.failnode.is_empty(), args.servicenode.is_empty()) {
+        (true, true) => Partners::None,
+        (false, _) => Partners::FailNodes(nodes(&args.failnode)?),
+        (true, false) => Partners::ServiceNodes(nodes(&args.servicenode)?),
+    };
+    let placement = Placement { networks: args.network.clone(), partners };
+    match placement.is_short() {
+        true => Ok(placement),
+        false => Err("there are too many networks and nodes".to_owned()),
+    }
 }

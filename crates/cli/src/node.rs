@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
+use fulmar_lnet_wire::Nid;
 
 use crate::context::complain;
 
@@ -57,11 +58,34 @@ pub(crate) struct Args {
 /// Exit status for an invalid request.
 const INVALID: u8 = 2;
 
+impl Args {
+    /// Adds a directory of targets to serve.
+    pub(crate) fn add_target(&mut self, directory: PathBuf) {
+        self.targets.push(directory);
+    }
+
+    /// Returns whether the configuration is only checked.
+    pub(crate) fn only_checks(&self) -> bool {
+        self.check
+    }
+}
+
 pub(crate) fn main(args: Args) -> ExitCode {
+    run_as(args, |_| {})
+}
+
+/// Runs a node; `announce` gets its NIDs before it starts.
+pub(crate) fn run_as(args: Args, announce: impl FnOnce(&[Nid])) -> ExitCode {
     let check = args.check;
     match configure(args) {
         Ok(_) if check => ExitCode::SUCCESS,
-        Ok(config) => run(&config),
+        Ok(config) => {
+            // The start explains why there are none.
+            if let Ok(nids) = fulmar_daemon::nids(&config) {
+                announce(&nids);
+            }
+            run(&config)
+        }
         Err(message) => {
             complain(&format!("{message}\n"));
             ExitCode::from(INVALID)

@@ -1,10 +1,10 @@
 //! The targets of a file system, by the records of its client log. Spec: ptlrpc-ldlm-mgs §30, §31.1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::Uuid;
-use fulmar_lustre_wire::llog::config::{Config, MarkerFlags, Member, SetupArguments};
+use fulmar_lustre_wire::llog::config::{Config, MarkerFlags, Member, Pool, SetupArguments};
 use fulmar_rpc::import::TargetKind;
 
 use crate::parameters;
@@ -18,6 +18,8 @@ pub struct FileSystem {
     pub mdts: Vec<FsTarget>,
     /// Its object targets, by index.
     pub osts: Vec<FsTarget>,
+    /// Its pools, each with the indices of its object targets.
+    pub pools: BTreeMap<String, BTreeSet<u32>>,
 }
 
 /// A target of a file system.
@@ -60,6 +62,7 @@ impl FileSystem {
             name: name.to_owned(),
             mdts: targets(&reader.mdts, TargetKind::Mdt),
             osts: targets(&reader.osts, TargetKind::Ost),
+            pools: reader.pools,
         }
     }
 
@@ -96,6 +99,7 @@ struct Reader {
     devices: BTreeMap<String, Device>,
     mdts: BTreeMap<u32, Listed>,
     osts: BTreeMap<u32, Listed>,
+    pools: BTreeMap<String, BTreeSet<u32>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,6 +199,22 @@ impl Reader {
                     }
                 }
             }
+            _ => self.apply_to_pools(record),
+        }
+    }
+
+    fn apply_to_pools(&mut self, record: &Config) {
+        match record {
+            Config::NewPool(pool) => drop(self.pools.entry(pool.pool.clone()).or_default()),
+            Config::AddToPool(pool) => {
+                self.pools.entry(pool.pool.clone()).or_default().extend(member_of(pool));
+            }
+            Config::RemoveFromPool(pool) => {
+                if let (Some(osts), Some(ost)) = (self.pools.get_mut(&pool.pool), member_of(pool)) {
+                    osts.remove(&ost);
+                }
+            }
+            Config::DestroyPool(pool) => drop(self.pools.remove(&pool.pool)),
             _ => {}
         }
     }
@@ -217,6 +237,12 @@ impl Reader {
         let device = name.to_owned();
         Some(FsTarget { kind, index, uuid, device, nids, is_active })
     }
+}
+
+/// Returns the index of the OST that a record about a pool names: `lv-OST0001_UUID`.
+fn member_of(pool: &Pool) -> Option<u32> {
+    let (_, digits) = pool.ost.as_ref()?.strip_suffix("_UUID")?.rsplit_once("-OST")?;
+    u32::from_str_radix(digits, 16).ok()
 }
 
 fn list(members: &mut BTreeMap<u32, Listed>, member: &Member, is_active: bool) {

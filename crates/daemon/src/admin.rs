@@ -1,6 +1,6 @@
 //! The administration API of a running node.
 
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterShow, PeerAdd, PeerDel, PeerSet,
-    PeerShow, Ping, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow,
-    RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow,
-    UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
+    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterShow,
+    PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel,
+    RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
+    StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -21,7 +21,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::Parameters;
+use fulmar_server::{Administration, Parameters};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -40,8 +40,9 @@ pub(crate) struct Daemon {
     pub(super) node: fulmar_net::Admin,
     networks: Networks,
     selftest: Option<Selftest>,
+    pub(super) mgs: Option<Administration>,
     /// The statistics of the targets, when they are served.
-    targets: OnceLock<Arc<Parameters>>,
+    targets: Option<Arc<Parameters>>,
 }
 
 impl Daemon {
@@ -50,13 +51,12 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
     ) -> Self {
-        Self { node, networks, selftest, targets: OnceLock::new() }
+        Self { node, networks, selftest, mgs: None, targets: None }
     }
 
-    /// Takes the targets, which are started after the node is configured.
-    pub(crate) fn set_targets(&self, parameters: Arc<Parameters>) {
-        // They are started once.
-        let _ = self.targets.set(parameters);
+    /// Takes the statistics of the targets, which are started after the node is configured.
+    pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
+        self.targets = parameters;
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -328,7 +328,7 @@ impl Admin for Daemon {
     }
 
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
-        let all = self.targets.get().map(|targets| targets.all()).unwrap_or_default();
+        let all = self.targets.as_ref().map(|targets| targets.all()).unwrap_or_default();
         let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
         let all: Vec<show::Parameter> = all.collect();
         let selected = request.patterns.iter().flat_map(|pattern| {
@@ -506,6 +506,18 @@ impl Admin for Daemon {
 
     fn fail_nid(&self, request: FailNid) -> Result<()> {
         self.make_fail(&request)
+    }
+
+    fn mgs_set(&self, request: MgsSet) -> Result<()> {
+        self.set_parameter(&request)
+    }
+
+    fn mgs_pool(&self, request: MgsPool) -> Result<()> {
+        self.change_pool(&request)
+    }
+
+    fn mgs_pools(&self, request: MgsPools) -> Result<Pools> {
+        self.pools(&request)
     }
 
     fn lst(&self, request: Lst) -> Result<LstReply> {

@@ -8,6 +8,7 @@
 
 mod admin;
 mod failure;
+mod mgs;
 mod networks;
 mod routing;
 mod rules;
@@ -92,6 +93,15 @@ pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
     run_observed(config, None)
 }
 
+/// Returns the NIDs that a node of this configuration has.
+///
+/// # Errors
+/// If an interface or a name is not found.
+pub fn nids(config: &NodeConfig) -> Result<Vec<Nid>, DaemonError> {
+    let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+    Ok(specs.iter().map(|spec| spec.nid).collect())
+}
+
 /// Like [`run`], with an observer of the node, for tests.
 ///
 /// # Errors
@@ -113,8 +123,12 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     let node = Node::start(&runtime, options)?;
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
-    let started = configured(&node, config, networks, &own)
-        .and_then(|daemon| Ok((Arc::new(daemon), targets(&node, config, own, port)?)));
+    let started = configured(&node, config, networks, &own).and_then(|mut daemon| {
+        let mut serving = targets(&node, config, own, port)?;
+        daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
+        daemon.set_targets(serving.as_ref().map(Serving::parameters));
+        Ok((Arc::new(daemon), serving))
+    });
     let (daemon, serving) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -122,9 +136,6 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
             return Err(error);
         }
     };
-    if let Some(serving) = &serving {
-        daemon.set_targets(serving.parameters());
-    }
     for spec in &specs {
         tracing::info!("{} on {} listens at port {port}", spec.nid, spec.interface);
     }

@@ -48,8 +48,11 @@ impl<'a> Change<'a> {
     /// Returns a file that must exist.
     ///
     /// # Errors
-    /// ENOENT.
+    /// ENOENT, and EINVAL if its FID is not one of a file.
     pub(crate) fn existing(&mut self, fid: Fid) -> Result<Inode, Failure> {
+        if fid.version != 0 {
+            return Err(Errno::EINVAL.into());
+        }
         Ok(self.inode(fid)?.ok_or(Errno::ENOENT)?)
     }
 

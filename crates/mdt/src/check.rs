@@ -11,7 +11,7 @@ use crate::Mdt;
 use crate::change::charge;
 use crate::inode::Inode;
 use crate::names::{Entry, split};
-use crate::records::{INODES, KeptFid, NAMES, ORPHANS, decode};
+use crate::records::{INODES, KeptFid, NAMES, ORPHANS, XATTRS, decode};
 
 /// How many keys are read at once.
 const PAGE: usize = 1024;
@@ -43,6 +43,9 @@ impl Mdt {
             files.entry(entry.fid).or_default().names.push((directory, name.to_vec()));
             Ok(())
         })?;
+        for (space, what) in [(XATTRS, "an extended attribute"), (ORPHANS, "a note of an orphan")] {
+            self.each(space, |key, _| self.check_owner(key, what))?;
+        }
         let mut deltas = Deltas::default();
         self.each(INODES, |key, value| {
             let fid: KeptFid = decode(key, "a FID").map_err(|error| error.to_string())?;
@@ -55,6 +58,18 @@ impl Mdt {
             return Err(format!("{fid} has {} names and does not exist", found.names.len()));
         }
         self.usage.check(&deltas)
+    }
+
+    /// Checks that the file exists that a record belongs to.
+    fn check_owner(&self, key: &[u8], what: &str) -> Result<(), String> {
+        let fid: KeptFid = decode(key, what).map_err(|error| error.to_string())?;
+        let fid = Fid::from(fid);
+        match self.inode(fid) {
+            Ok(_) => Ok(()),
+            Err(failure) => {
+                Err(format!("{what} is of {fid}, of which there is no inode: {}", failure.errno()))
+            }
+        }
     }
 
     fn check_inode(&self, fid: Fid, inode: &Inode, found: &Found) -> Result<(), String> {

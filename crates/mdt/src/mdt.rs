@@ -204,8 +204,12 @@ impl Mdt {
     /// Returns a file.
     ///
     /// # Errors
-    /// ENOENT if there is none, EIO if the store does not give it.
+    /// EINVAL if its FID is not one of a file, ENOENT if there is none, EIO if the store does not give it.
     pub fn inode(&self, fid: Fid) -> Result<Inode, Failure> {
+        // The keys of records have no versions.
+        if fid.version != 0 {
+            return Err(Errno::EINVAL.into());
+        }
         let value = self.store.get(INODES, &fid_key(fid))?.ok_or(Errno::ENOENT)?;
         Ok(Inode::decode(&value)?)
     }

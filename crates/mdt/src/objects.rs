@@ -29,6 +29,14 @@ pub trait Objects: Send + Sync {
     /// created: the request is repeated then.
     fn take(&self, plan: &Plan) -> Result<Vec<Object>, Errno>;
 
+    /// Takes back objects that no file got after all.
+    fn give_back(&self, _objects: &[Object]) {}
+
+    /// Returns whether there is an OST with this index. If none is known yet, any may be.
+    fn exists(&self, _ost: u32) -> bool {
+        true
+    }
+
     /// Adds to a transaction that these objects belong to a file.
     fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]);
 

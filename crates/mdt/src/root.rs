@@ -46,11 +46,6 @@ impl Mdt {
         })
     }
 
-    /// Returns whether a file belongs to the file system itself.
-    pub(crate) fn is_special(&self, fid: Fid) -> bool {
-        [Fid::ROOT, Fid::DOT_LUSTRE, Fid::BY_FID, LOST_FOUND].contains(&fid)
-    }
-
     /// Returns whether an entry is not listed.
     pub(crate) fn is_hidden(directory: Fid, name: &[u8]) -> bool {
         directory == Fid::ROOT && name == DOT_LUSTRE

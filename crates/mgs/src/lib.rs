@@ -7,6 +7,8 @@
 mod keep;
 mod log;
 mod nodemap;
+mod parameters;
+mod pools;
 mod records;
 mod register;
 mod service;
@@ -15,7 +17,8 @@ mod target;
 
 pub use keep::{Change, Damaged};
 pub use log::{Block, Log};
-pub use register::{Changed, Registered};
+pub use pools::{PoolChange, Pools};
+pub use register::{Changed, Registered, split_nodes};
 pub use service::Mgs;
 pub use table::{Start, Table};
 pub use target::{Target, TargetName, is_file_system_name};

@@ -4,16 +4,17 @@
 //! 0 header, 8192 bytes   8192 records: none crosses a multiple of 8192; a pad fills the rest before it
 //! ```
 
+mod groups;
+
 use std::collections::BTreeSet;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::connect::Release;
-use fulmar_lustre_wire::llog::config::{Config, ConfigRecord, Marker, MarkerFlags};
+use fulmar_lustre_wire::llog::config::Config;
 use fulmar_lustre_wire::llog::{LogBlock, LogFlags, LogHeader, LogRecord, RecordKind};
 use fulmar_lustre_wire::{Bytes, Content, Text};
 use fulmar_wire::{Order, Writer};
 
-use crate::records::Group;
+pub(crate) use groups::LiveGroup;
 
 /// A log. Records are appended and never change.
 #[derive(Clone, Debug)]
@@ -49,49 +50,6 @@ impl Log {
     pub fn new(time: i64) -> Self {
         let (records, changed) = (Vec::new(), BTreeSet::new());
         Self { time, records, len: LogHeader::LEN_MIN, changed }
-    }
-
-    /// Appends records that belong together, between markers of this time in seconds. `step` counts
-    /// the changes of a file system.
-    ///
-    /// # Errors
-    /// As [`Log::append`]; EINVAL if a name is too long for a marker. Some records may be appended.
-    pub(crate) fn append_group(
-        &mut self,
-        group: &Group,
-        step: u32,
-        release: Release,
-        now: i64,
-    ) -> Result<(), Errno> {
-        let start = Marker {
-            step,
-            flags: MarkerFlags::START,
-            version: release.0,
-            created: now,
-            target: Text::new(&group.target).ok_or(Errno::EINVAL)?,
-            comment: Text::new(&group.comment).ok_or(Errno::EINVAL)?,
-            ..Marker::default()
-        };
-        let end = Marker { flags: MarkerFlags::END, ..start };
-        let marker = |marker| Config::Marker { device: String::new(), marker };
-        self.append(&marker(start))?;
-        group.records.iter().try_for_each(|record| self.append(record))?;
-        self.append(&marker(end))
-    }
-
-    /// Cancels the groups about a target with this comment: readers ignore them.
-    pub(crate) fn cancel(&mut self, target: &str, comment: &str, now: i64) {
-        for (_, record) in &mut self.records {
-            let Some(mut marker) = marker_of(record) else { continue };
-            let is_it = marker.target.as_bytes() == target.as_bytes()
-                && marker.comment.as_bytes() == comment.as_bytes();
-            if is_it && !marker.flags.has(MarkerFlags::SKIP) {
-                marker.flags = marker.flags | MarkerFlags::SKIP;
-                marker.cancelled = now;
-                record.body = encode(&Config::Marker { device: String::new(), marker });
-                self.changed.insert(record.index);
-            }
-        }
     }
 
     /// Returns what is new or changed since the last call: the index, the kind and the content.
@@ -203,14 +161,6 @@ fn encode(config: &Config) -> Bytes {
     let mut body = Vec::new();
     config.record(ORDER).encode(&mut Writer::new(&mut body, ORDER));
     Bytes(body)
-}
-
-fn marker_of(record: &LogRecord) -> Option<Marker> {
-    let record = ConfigRecord::decode(&record.body.0, ORDER).ok()?;
-    match Config::of(&record, ORDER) {
-        Config::Marker { marker, .. } => Some(marker),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

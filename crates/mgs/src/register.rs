@@ -9,6 +9,7 @@ use fulmar_lustre_wire::mgs::{TargetFlags, TargetInfo, TargetNidsFlags};
 use fulmar_lustre_wire::{Status, Text};
 use fulmar_rpc::import::TargetKind;
 
+use crate::parameters::PARAMS;
 use crate::records;
 use crate::service::Mgs;
 use crate::table::Start;
@@ -154,6 +155,7 @@ impl Mgs {
         }
         let nodes = nodes(info, nids)?;
         self.add(now, &name, Target { nodes })?;
+        self.set_registered(now, &name, &info.parameters.to_string())?;
         info.flags = TargetFlags(info.flags.0 & !DONE.0) | TargetFlags::REWRITE_LDD;
         Ok(vec![Changed::Configuration(fs)])
     }
@@ -165,40 +167,51 @@ impl Mgs {
     /// As [`Mgs::register`].
     pub fn add(&mut self, now: i64, name: &TargetName, target: Target) -> Result<(), Errno> {
         let fs = &name.file_system;
-        let step = self.next_step(fs);
-        let client = format!("{fs}-client");
         // Nodes look for this log, and report that it is missing.
-        self.make_log("params", now);
-        if self.log_named(&client).is_none() {
-            for group in records::client(fs)? {
-                self.append(&client, &group, step, now)?;
-            }
-        }
-        self.replace(&client, &records::client_member(name, &target), step, now)?;
-        let mdts = self.mdts_of(fs);
-        for mdt in mdts.iter().filter(|mdt| *mdt != name) {
-            let group = records::mdt_member(mdt, name, &target);
-            self.replace(&mdt.to_string(), &group, step, now)?;
-        }
+        self.make_log(PARAMS, now);
         let own = name.to_string();
         self.remove_log(&own);
         match name.kind {
             TargetKind::Mdt => {
                 for group in records::mdt(name)? {
-                    self.append(&own, &group, step, now)?;
+                    self.append(&own, &group, now)?;
                 }
+                self.add_to_client(now, name, &target)?;
                 let others: Vec<_> = self.targets_of(fs).filter(|(of, _)| *of != name).collect();
                 let groups: Vec<_> = others
                     .into_iter()
                     .map(|(other, target)| records::mdt_member(name, other, target))
                     .collect();
                 for group in groups {
-                    self.append(&own, &group, step, now)?;
+                    self.append(&own, &group, now)?;
                 }
+                self.add_to_mdts(now, name, &target)?;
             }
-            _ => self.append(&own, &records::ost(name), step, now)?,
+            _ => {
+                self.append(&own, &records::ost(name), now)?;
+                self.add_to_mdts(now, name, &target)?;
+                self.add_to_client(now, name, &target)?;
+            }
         }
         self.set_target(name.clone(), target);
+        Ok(())
+    }
+
+    fn add_to_client(&mut self, now: i64, name: &TargetName, target: &Target) -> Result<(), Errno> {
+        let client = format!("{}-client", name.file_system);
+        if self.log_named(&client).is_none() {
+            for group in records::client(&name.file_system)? {
+                self.append(&client, &group, now)?;
+            }
+        }
+        self.replace(&client, &records::client_member(name, target), now)
+    }
+
+    fn add_to_mdts(&mut self, now: i64, name: &TargetName, target: &Target) -> Result<(), Errno> {
+        for mdt in self.mdts_of(&name.file_system).iter().filter(|mdt| *mdt != name) {
+            let group = records::mdt_member(mdt, name, target);
+            self.replace(&mdt.to_string(), &group, now)?;
+        }
         Ok(())
     }
 }
@@ -243,10 +256,8 @@ fn nids(request: &Message<'_>, info: &TargetInfo) -> Result<Vec<Nid>, Errno> {
 
 /// Returns the nodes that may run a target: its own, and those of `failover.node`.
 fn nodes(info: &TargetInfo, own: Vec<Nid>) -> Result<Vec<Vec<Nid>>, Errno> {
-    let mut nodes = Vec::new();
-    if !info.flags.has(TargetFlags::NO_PRIMNODE) {
-        nodes.push(own);
-    }
+    // Of service nodes it is the one that registers, which is also among the others.
+    let mut nodes = vec![own];
     let parameters = info.parameters.to_string();
     let values = parameters.split_whitespace().filter_map(|one| one.strip_prefix("failover.node="));
     for value in values {
@@ -256,14 +267,14 @@ fn nodes(info: &TargetInfo, own: Vec<Nid>) -> Result<Vec<Vec<Nid>>, Errno> {
         }
     }
     let count: usize = nodes.iter().map(Vec::len).sum();
-    if nodes.is_empty() || count > NIDS_MAX {
+    if count > NIDS_MAX {
         return Err(Errno::EINVAL);
     }
     Ok(nodes)
 }
 
 /// Splits nodes at the colons that are not within an IPv6 address.
-fn split_nodes(value: &str) -> Vec<&str> {
+pub fn split_nodes(value: &str) -> Vec<&str> {
     let (mut nodes, mut start, mut is_net) = (Vec::new(), 0, false);
     for (at, c) in value.char_indices() {
         match c {

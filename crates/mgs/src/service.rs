@@ -110,10 +110,10 @@ impl Mgs {
         self.restore_target(name, target);
     }
 
-    /// Counts a change of a file system.
-    pub(crate) fn next_step(&mut self, file_system: &str) -> u32 {
+    /// Counts the groups of a file system. A kernel MGS begins with 2.
+    fn next_step(&mut self, file_system: &str) -> u32 {
         let counters = self.counters.entry(file_system.to_owned()).or_default();
-        counters.step += 1;
+        counters.step = counters.step.max(1) + 1;
         self.changes.push(keep::put_counters(file_system, *counters));
         counters.step
     }
@@ -143,6 +143,15 @@ impl Mgs {
         self.by_object.get(&self.logs.get(name)?.object)
     }
 
+    pub(crate) fn log_names(&self) -> impl Iterator<Item = &str> {
+        self.logs.keys().map(String::as_str)
+    }
+
+    /// Returns the file systems that have targets.
+    pub(crate) fn file_systems(&self) -> BTreeSet<String> {
+        self.targets.keys().map(|name| name.file_system.clone()).collect()
+    }
+
     pub(crate) fn log_mut(&mut self, name: &str) -> Option<&mut Log> {
         self.by_object.get_mut(&self.logs.get(name)?.object)
     }
@@ -164,30 +173,19 @@ impl Mgs {
     }
 
     /// Appends a group to a log, which is made if there is none.
-    pub(crate) fn append(
-        &mut self,
-        name: &str,
-        group: &Group,
-        step: u32,
-        now: i64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn append(&mut self, name: &str, group: &Group, now: i64) -> Result<(), Errno> {
         self.make_log(name, now);
+        let step = self.next_step(file_system_of(name));
         let log = self.log_mut(name).ok_or(Errno::ENOENT)?;
         log.append_group(group, step, RELEASE, now)
     }
 
     /// The same, and cancels earlier groups about the same.
-    pub(crate) fn replace(
-        &mut self,
-        name: &str,
-        group: &Group,
-        step: u32,
-        now: i64,
-    ) -> Result<(), Errno> {
+    pub(crate) fn replace(&mut self, name: &str, group: &Group, now: i64) -> Result<(), Errno> {
         if let Some(log) = self.log_mut(name) {
             log.cancel(&group.target, &group.comment, now);
         }
-        self.append(name, group, step, now)
+        self.append(name, group, now)
     }
 
     pub(crate) fn restore_log(&mut self, name: &str, object: u64, log: Log) {
@@ -309,6 +307,11 @@ impl Mgs {
     fn log(&self, id: LogId) -> Result<&Log, Errno> {
         self.by_object.get(&id.object).filter(|_| id.seq == LOG_NAMES).ok_or(Errno::ENOENT)
     }
+}
+
+/// Returns the file system of a log, by the name of the log.
+pub(crate) fn file_system_of(log: &str) -> &str {
+    log.rsplit_once('-').map_or(log, |(file_system, _)| file_system)
 }
 
 /// Returns which log a request is about, of the configuration.

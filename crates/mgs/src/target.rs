@@ -28,6 +28,21 @@ impl TargetName {
     /// The largest index. Higher ones name no single target in layouts.
     pub const INDEX_MAX: u16 = 0xffef;
 
+    /// Reads the name of a target, such as `lv-OST0001`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (file_system, suffix) = text.rsplit_once('-')?;
+        let (kind, digits) = suffix.split_at_checked(3)?;
+        let kind = match kind {
+            "MDT" => TargetKind::Mdt,
+            "OST" => TargetKind::Ost,
+            _ => return None,
+        };
+        let is_hex = digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let index = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        let file_system = Some(file_system).filter(|name| is_file_system_name(name))?.to_owned();
+        Some(Self { file_system, kind, index })
+    }
+
     /// Returns the end of the name, such as `OST0001`.
     pub fn suffix(&self) -> String {
         let kind = if self.kind == TargetKind::Mdt { "MDT" } else { "OST" };

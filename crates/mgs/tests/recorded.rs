@@ -38,7 +38,7 @@ fn with_calls(name: &str, check: impl FnOnce(&[Rpc<'_>])) {
     check(&Calls::of(&items).rpcs);
 }
 
-/// What the records say, without the numbers, times and versions of markers, and what follows a text in its
+/// What the records say, without the times and versions of markers, and what follows a text in its
 /// field: a kernel node does not always clear it.
 fn contents(block: &LogBlock) -> Vec<Config> {
     let config = |body: &[u8]| {
@@ -46,7 +46,7 @@ fn contents(block: &LogBlock) -> Vec<Config> {
         match Config::of(&record, Order::Little) {
             Config::Marker { device, marker } => {
                 let (target, comment) = (clean(marker.target), clean(marker.comment));
-                let marker = Marker { step: 0, created: 0, version: 0, target, comment, ..marker };
+                let marker = Marker { created: 0, version: 0, target, comment, ..marker };
                 Config::Marker { device, marker }
             }
             config => config,

@@ -67,7 +67,7 @@ fn file_system(osts: u16) -> Mgs {
     mgs
 }
 
-/// What the records of a log say, without the numbers and times of markers; `None` of a group that is
+/// What the records of a log say, without the times of markers; `None` of a group that is
 /// cancelled.
 fn contents(block: &LogBlock) -> Vec<Option<Config>> {
     let mut is_cancelled = false;
@@ -78,7 +78,7 @@ fn contents(block: &LogBlock) -> Vec<Option<Config>> {
                 is_cancelled = marker.flags.has(MarkerFlags::SKIP);
                 let text = |text: Text<64>| Text::new(&text.to_string()).unwrap();
                 let (target, comment) = (text(marker.target), text(marker.comment));
-                let marker = Marker { step: 0, created: 0, version: 0, target, comment, ..marker };
+                let marker = Marker { created: 0, version: 0, target, comment, ..marker };
                 Config::Marker { device, marker }
             }
             config => config,
@@ -225,8 +225,14 @@ fn failover_nodes_follow_the_own_one() {
     let services = with(&new, |info| {
         info.flags = Flags::OPC_REG | Flags::WRITECONF | Flags::OST | Flags::NO_PRIMNODE
     });
+    let services = with(&services, |info| {
+        let parameters = format!("{parameters} failover.node=10.0.0.1@tcp");
+        info.parameters = Text::new(&parameters).unwrap();
+    });
     mgs.register(NOW, &services).unwrap();
-    assert_eq!(mgs.target(&name(TargetKind::Ost, 0)).unwrap().nodes, expected.nodes[1..]);
+    // The node that registers is named twice.
+    let twice = [&expected.nodes[..], &expected.nodes[..1]].concat();
+    assert_eq!(mgs.target(&name(TargetKind::Ost, 0)).unwrap().nodes, twice);
     // The earlier group is cancelled.
     let client = log(&mgs, "lv-client");
     let osts = client.iter().flatten().filter(|one| matches!(one, Config::AddOst(_)));
@@ -270,4 +276,26 @@ fn a_restarted_service_has_what_was_stored() {
     assert!(!format!("{:?}", log(&fourth, "lv-client")).contains("OST0001"));
     stored.insert(b"x".to_vec(), vec![]);
     assert!(Mgs::load(stored).is_err());
+}
+
+#[test]
+fn a_target_registers_with_parameters() {
+    let mut mgs = file_system(1);
+    let new = request(&name(TargetKind::Ost, 1), NEW, &["10.0.0.1@tcp"]);
+    let parameters = "mgsnode=10.0.0.5@tcp osc.max_dirty_mb=64 unknown.one=1 ost.degraded=1";
+    let new = with(&new, |info| info.parameters = Text::new(parameters).unwrap());
+    mgs.register(NOW, &new).unwrap();
+    for (log_name, device, parameter) in [
+        ("lv-client", "lv-OST0001-osc", "osc.max_dirty_mb=64"),
+        ("lv-MDT0000", "lv-OST0001-osc-MDT0000", "osc.max_dirty_mb=64"),
+        ("lv-OST0001", "lv-OST0001", "ost.degraded=1"),
+    ] {
+        let set = Config::Param { device: device.into(), parameters: vec![parameter.into()] };
+        assert!(log(&mgs, log_name).contains(&Some(set)), "{log_name}");
+    }
+    let wrong = with(&new, |info| {
+        info.flags = Flags::OPC_REG | Flags::OST | Flags::WRITECONF;
+        info.parameters = Text::new("sys.timeout=x").unwrap();
+    });
+    assert_eq!(errno(&mgs, &wrong), Some(Errno::EINVAL));
 }

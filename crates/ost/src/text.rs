@@ -122,7 +122,8 @@ fn quoted(name: &[u8]) -> String {
             }
         }
     }
-    let needs_quotes = !name.iter().all(is_plain) || name.contains(&b':') || name.starts_with(b"@");
+    let begins_plain = name.first().is_some_and(|byte| !b"@-".contains(byte));
+    let needs_quotes = !name.iter().all(is_plain) || name.contains(&b':') || !begins_plain;
     if needs_quotes { format!("\"{text}\"") } else { text }
 }
 
@@ -218,6 +219,8 @@ mod tests {
             (b"a b\n", r#""a\x20b\x0A""#),
             (b"a:1", r#""a:1""#),
             (b"@x", r#""@x""#),
+            (b"-", r#""-""#),
+            (b"", r#""""#),
         ] {
             assert_eq!(quoted(name), expected);
         }

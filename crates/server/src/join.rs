@@ -15,7 +15,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Error, FsTarget, Session, SessionOptions};
+use fulmar_client::{Address, Error, FileSystem, FsTarget, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_INFO, TARGET_NIDS, TARGET_REG,
@@ -34,10 +34,11 @@ use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
 use crate::osts::{Link, Linking, Osts};
+use crate::placement::Placement;
 use crate::storage::TargetLabel;
 
-/// Whether the target has registered.
-const JOINED: Space = Space::new(0xd0);
+/// Whether the target has registered, and its placement.
+pub(crate) const JOINED: Space = Space::new(0xd0);
 const REGISTERED: &[u8] = b"registered";
 /// How long servers are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,6 +60,7 @@ pub(crate) struct Joiner {
     pub(crate) nids: Vec<Nid>,
     pub(crate) port: u16,
     pub(crate) label: TargetLabel,
+    pub(crate) placement: Placement,
     pub(crate) member: Member,
     pub(crate) store: Arc<Store>,
 }
@@ -74,6 +76,7 @@ pub(crate) enum Member {
 enum Missing {
     Server(Error),
     Registration(Errno),
+    Nids,
     Mdt,
     Connection(Errno),
     Sequences(Errno),
@@ -108,6 +111,10 @@ impl fmt::Display for Missing {
                 "the MGS knows another target of this index; make it with another --index",
             ),
             Self::Registration(errno) => write!(f, "the MGS does not register it: {errno}"),
+            Self::Nids => f.write_str(
+                "the node has no NID that it may register: it was made with another --network or \
+                 --servicenode",
+            ),
             Self::Mdt => f.write_str("the file system has no MDT yet"),
             Self::Connection(errno) => write!(f, "MDT0000 does not answer: {errno}"),
             Self::Sequences(errno) => write!(f, "MDT0000 gives no sequences: {errno}"),
@@ -215,30 +222,28 @@ impl Joiner {
         &self,
         session: &mut Session,
         (mgs, address): (ImportId, &Address),
-        (mdt, osts): (&Mdt, &Arc<Osts>),
+        (mdt, osts): (&Arc<Mdt>, &Arc<Osts>),
         stopped: &mpsc::Receiver<()>,
     ) -> Result<(), Missing> {
         let mut links: Vec<Linking> = vec![];
         loop {
             session.renew(PATIENCE);
-            // Clients say first what they had before a restart.
-            if !mdt.recovers() {
-                let found = session.file_system(mgs, address)?.osts;
-                let is_used =
-                    |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
-                links.retain(|link| is_used(link.index()));
-                for target in found.into_iter().filter(|ost| ost.is_active) {
-                    if links.iter().all(|link| link.index() != target.index) {
-                        let link = self.link(osts.clone(), target);
-                        links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
-                    }
+            let FileSystem { osts: found, pools, .. } = session.file_system(mgs, address)?;
+            osts.set_pools(pools);
+            let is_used =
+                |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
+            links.retain(|link| is_used(link.index()));
+            for target in found.into_iter().filter(|ost| ost.is_active) {
+                if links.iter().all(|link| link.index() != target.index) {
+                    let link = self.link((mdt.clone(), osts.clone()), target);
+                    links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
                 }
             }
             wait(stopped, PAUSE)?;
         }
     }
 
-    fn link(&self, osts: Arc<Osts>, target: FsTarget) -> Link {
+    fn link(&self, (mdt, osts): (Arc<Mdt>, Arc<Osts>), target: FsTarget) -> Link {
         Link {
             node: self.node.clone(),
             nids: self.nids.clone(),
@@ -246,7 +251,8 @@ impl Joiner {
             osts,
             store: self.store.clone(),
             file_system: self.label.address.name.clone(),
-            mdt: self.label.index,
+            mdt,
+            index: self.label.index,
             target,
         }
     }
@@ -291,35 +297,45 @@ impl Joiner {
         mgs: ImportId,
         flags: TargetFlags,
     ) -> Result<(), Missing> {
-        let request = self.registration(flags | TargetFlags::OPC_REG, 0);
+        // The start is reported with all of them: they are where the target is now.
+        let own = self.placement.registered(&self.nids);
+        if own.is_empty() {
+            return Err(Missing::Nids);
+        }
+        let request = self.registration(flags | TargetFlags::OPC_REG, 0, &own);
         session.call(mgs, request).map_err(Missing::Registration)?;
         Ok(())
     }
 
     /// Reports the start, so that clients of the last start connect at once.
     fn report_start(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
-        let request = self.registration(TargetFlags::OPC_READY, self.member.instance());
+        let request = self.registration(TargetFlags::OPC_READY, self.member.instance(), &self.nids);
         session.call(mgs, request).map_err(Missing::Registration)?;
         Ok(())
     }
 
-    fn registration(&self, flags: TargetFlags, instance: u32) -> Request {
-        let name = self.label.name();
+    fn registration(&self, flags: TargetFlags, instance: u32, own: &[Nid]) -> Request {
+        let (name, placement) = (self.label.name(), &self.placement);
+        let primary = match placement.has_service_nodes() {
+            true => TargetFlags::NO_PRIMNODE,
+            false => TargetFlags::NONE,
+        };
         let mut nids = [0; 32];
-        let small = self.nids.iter().filter_map(|nid| nid.to_small());
+        let small = own.iter().filter_map(|nid| nid.to_small());
         nids.iter_mut().zip(small).for_each(|(place, nid)| *place = nid);
         let info = TargetInfo {
             version: RELEASE.0,
             index: name.index.into(),
-            flags: flags | self.member.kind() | TargetFlags::LARGE_NID,
-            nid_count: self.nids.len() as u32,
+            flags: flags | primary | self.member.kind() | TargetFlags::LARGE_NID,
+            nid_count: own.len() as u32,
             instance,
             file_system: Text::new(&name.file_system).expect("it has at most 8 characters"),
             name: Text::new(&name.to_string()).expect("it has at most 16 characters"),
             nids,
+            parameters: Text::new(&placement.parameter()).expect("mkfs allows what fits"),
             ..TargetInfo::default()
         };
-        let texts = self.nids.iter().filter_map(|nid| Text::new(&nid.to_string())).collect();
+        let texts = own.iter().filter_map(|nid| Text::new(&nid.to_string())).collect();
         let list = TargetNids { count: info.nid_count, nids: texts, ..TargetNids::default() };
         let message = Message::request(&TARGET_REG);
         Request::new(message.with(&TARGET_INFO, &info).with(&TARGET_NIDS, &list), REPLY)

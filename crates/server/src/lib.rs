@@ -19,6 +19,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
 
+mod administration;
 mod context;
 mod join;
 mod locks;
@@ -28,7 +29,9 @@ mod mgs;
 mod ost;
 mod osts;
 mod parameters;
+mod placement;
 mod pool;
+mod recovering;
 mod run;
 mod serve;
 mod storage;
@@ -36,8 +39,9 @@ mod target;
 mod targets;
 mod tasks;
 
+pub use administration::Administration;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
-pub use fulmar_mgs::TargetName;
+pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use locks::enqueue;
 pub use mdt::MdtTarget;
 pub use memory::{Memories, Memory, Moved, Part};
@@ -45,8 +49,12 @@ pub use mgs::{MgsError, MgsTarget};
 pub use ost::OstTarget;
 pub use osts::Osts;
 pub use parameters::Parameters;
+pub use placement::{NodeError, Partners, Placement, nodes_of};
 pub use run::{Served, TargetHost};
 pub use serve::{ServeError, ServeOptions, Serving, with_locks};
-pub use storage::{Label, StorageError, TargetLabel, format, format_both, parts_of, verify};
+pub use storage::{
+    Label, StorageError, TargetLabel, file_system_of, format, format_both, ost_of, parts_of, place,
+    verify,
+};
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

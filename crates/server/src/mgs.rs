@@ -107,6 +107,11 @@ impl<M: Memory> MgsTarget<M> {
         })
     }
 
+    /// Returns what `read` finds in the configurations.
+    pub fn read<T>(&self, read: impl FnOnce(&Mgs) -> T) -> T {
+        read(&self.mgs())
+    }
+
     fn mgs(&self) -> MutexGuard<'_, Mgs> {
         self.mgs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +168,7 @@ impl From<Errno> for Refused {
 }
 
 /// Calls the locks of those back who have read something: they read it again.
-async fn call_back(context: Context, changed: Changed) {
+pub(crate) async fn call_back(context: Context, changed: Changed) {
     let resource: ResourceId = changed.resource();
     let (kind, mode) = (LockType::PLAIN, LockMode::EX);
     let (policy, discards_data) = (Policy::default(), false);

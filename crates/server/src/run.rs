@@ -11,9 +11,10 @@ use fulmar_ost::Room;
 use fulmar_rpc::export::TargetId;
 use fulmar_store::{OnCommit, Sink, Source};
 
-use crate::context::Work;
+use crate::context::{Context, Work};
 use crate::memory::{Memories, Memory, Part};
 use crate::pool::{Pool, Queue};
+use crate::target::Operation;
 use crate::targets::Targets;
 
 impl Memory for Buffer {
@@ -167,6 +168,20 @@ impl Served {
     pub fn resume(&self) -> impl Fn() + Send + Sync + 'static {
         let queue = self.pool.queue();
         move || queue.send(Work::new(|| {}))
+    }
+
+    /// Returns what begins operations of a target, until the end.
+    pub(crate) fn begin(
+        &self,
+        target: TargetId,
+    ) -> impl Fn(Box<dyn FnOnce(Context) -> Operation<()>>) + Send + Sync + 'static {
+        let machine = self.machine.clone();
+        move |operation| {
+            call(&machine, |targets, now| {
+                let context = targets.context(target);
+                targets.spawn(now, operation(context));
+            });
+        }
     }
 
     /// Returns the machine.

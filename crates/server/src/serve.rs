@@ -21,6 +21,7 @@ use fulmar_store::{Committer, Store};
 use thiserror::Error;
 use tracing::info;
 
+use crate::administration::Administration;
 use crate::join::{Joiner, Joining, Member};
 use crate::mdt::MdtTarget;
 use crate::memory::Memories;
@@ -28,6 +29,7 @@ use crate::mgs::{MgsError, MgsTarget};
 use crate::ost::OstTarget;
 use crate::osts::Osts;
 use crate::parameters::Parameters;
+use crate::placement::Placement;
 use crate::run::Served;
 use crate::storage::{self, Label, StorageError, TargetLabel};
 use crate::targets::{Targets, TargetsConfig};
@@ -37,6 +39,7 @@ pub struct Serving {
     joining: Vec<Joining>,
     served: Served,
     targets: Vec<String>,
+    administration: Option<Administration>,
     parameters: Arc<Parameters>,
     /// They commit what is left when they are dropped, after the service has ended.
     committers: Vec<Committer>,
@@ -79,9 +82,11 @@ const CANCEL_MAX: u32 = 5 << 10;
 /// The longest requests to an OST, and those with data or many ranges.
 const OST_MAX: u32 = 16 << 10;
 const OST_IO_MAX: u32 = 64 << 10;
-
 /// The longest requests to an MDT: with a layout, or an extended attribute.
 const MDT_MAX: u32 = 128 << 10;
+/// How many tenths of its usual window a target recovers: clients know from the management service
+/// that it is back. Spec: ptlrpc-ldlm-mgs §15.1.
+const IR_FACTOR: u8 = 5;
 
 /// Where targets are served.
 #[derive(Clone, Debug)]
@@ -110,19 +115,32 @@ impl Serving {
         let memories = Memories::new(MOVING_MAX, Buffer::new);
         let key = random().map_err(ServeError::Random)?;
         let (mut configs, mut targets, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+        let mut mgs = None;
         for directory in options.directories.iter().flat_map(|one| storage::parts_of(one)) {
             let one = Opened::open(&directory, &opened)?;
             info!("serving {} from {}", one.label, directory.display());
             configs.push(one.config()?);
-            targets.push(one.target(&memories, key ^ (targets.len() as u128 + 1))?);
+            let place = targets.len() as u32;
+            let key = key ^ (u128::from(place) + 1);
+            targets.push(match &one.member {
+                Some(member) => one.target(member, &memories, key),
+                None => {
+                    let opened = MgsTarget::open(one.store.clone(), memories.clone(), seconds)?;
+                    mgs = Some((TargetId(place), opened.clone()));
+                    let (kind, locks) = (TargetKind::Mgs, LockConfig::mgs());
+                    let name = one.label.to_string();
+                    TargetsConfig { name, target: opened, kind, locks, key }
+                }
+            });
             opened.push(one);
         }
         let targets = Targets::new(server(key, configs), targets);
         let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
+        let administration = mgs.map(|(place, mgs)| Administration::new(&mgs, &served, place));
         let osts = (0..).zip(&opened).filter_map(|(place, one)| one.ost(TargetId(place)));
         let parameters = Arc::new(Parameters::new(served.running().clone(), osts));
-        let (joining, targets, committers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut this = Self { joining, served, targets, parameters, committers };
+        let (joining, targets, committers) = (vec![], vec![], vec![]);
+        let mut this = Self { joining, served, targets, administration, parameters, committers };
         for (place, one) in (0..).zip(&opened) {
             this.begin(TargetId(place), one)?;
         }
@@ -130,7 +148,9 @@ impl Serving {
             this.targets.push(one.label.to_string());
             if let (Label::Target(label), Some(member)) = (one.label, one.member) {
                 let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
-                let joiner = Joiner { node, nids, port, label, member, store: one.store };
+                let placement = Placement::load(&one.store).map_err(StorageError::from)?;
+                let joiner =
+                    Joiner { node, nids, port, label, placement, member, store: one.store };
                 this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
             }
         }
@@ -151,7 +171,8 @@ impl Serving {
                 Some(Member::Ost(ost)) => ost.known_clients(),
                 None => &[],
             };
-            let exports = targets.recover(now, target, known, Window::default());
+            let exports =
+                targets.recover(now, target, known, Window::default().imperative(IR_FACTOR));
             for (export, known) in exports.into_iter().zip(known) {
                 let restored = match &opened.member {
                     Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
@@ -169,6 +190,11 @@ impl Serving {
         Ok(())
     }
 
+    /// Returns the management service for its administrator, once, if the node has one.
+    pub fn administration(&mut self) -> Option<Administration> {
+        self.administration.take()
+    }
+
     /// Returns the names of the targets, such as `MGS`.
     pub fn targets(&self) -> &[String] {
         &self.targets
@@ -181,7 +207,8 @@ impl Serving {
 
     /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
     pub fn stop(self) {
-        let Self { joining, served, targets, committers, .. } = self;
+        let Self { joining, served, targets, administration, parameters: _, committers } = self;
+        drop(administration);
         // They disconnect from other servers.
         drop(joining);
         // A node that has failed serves nothing any more.
@@ -245,26 +272,23 @@ impl Opened {
 
     fn target(
         &self,
+        member: &Member,
         memories: &Arc<Memories<Buffer>>,
         key: u128,
-    ) -> Result<TargetsConfig, ServeError> {
+    ) -> TargetsConfig {
         let (store, memories) = (self.store.clone(), memories.clone());
-        let kind = self.kind();
-        Ok(match &self.member {
-            None => {
-                let target = MgsTarget::open(store, memories, seconds)?;
-                TargetsConfig { target, kind, locks: LockConfig::mgs(), key }
-            }
-            Some(Member::Mdt(mdt, osts)) => {
+        let (kind, name) = (self.kind(), self.label.to_string());
+        match member {
+            Member::Mdt(mdt, osts) => {
                 let parts = (mdt.clone(), osts.clone(), store);
                 let target = MdtTarget::new(parts, memories, seconds);
-                TargetsConfig { target, kind, locks: LockConfig::mdt(), key }
+                TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
             }
-            Some(Member::Ost(ost)) => {
+            Member::Ost(ost) => {
                 let target = OstTarget::new(ost.clone(), store, memories, seconds);
-                TargetsConfig { target, kind, locks: LockConfig::ost(), key }
+                TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
             }
-        })
+        }
     }
 }
 

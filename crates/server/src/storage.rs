@@ -10,6 +10,8 @@ use fulmar_rpc::import::TargetKind;
 use fulmar_store::{Policy, Report, Store, StoreError};
 use thiserror::Error;
 
+use crate::placement::Placement;
+
 /// What the directory of a target is for. It does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
@@ -115,21 +117,39 @@ impl fmt::Display for Label {
     }
 }
 
-/// Returns the directories of the targets in `directory`: itself, or those that a node has one of beside
-/// each other in it.
+/// Returns the directories of the targets in `directory`: itself, or those that a node has beside each
+/// other in it, of a management service, an MDT and perhaps OSTs.
 #[must_use]
 pub fn parts_of(directory: &Path) -> Vec<PathBuf> {
     let parts = PARTS.map(|part| directory.join(part));
-    match parts.iter().all(|part| part.is_dir()) {
-        true => parts.to_vec(),
-        false => vec![directory.to_owned()],
+    if !parts.iter().all(|part| part.is_dir()) {
+        return vec![directory.to_owned()];
+    }
+    let osts = (0..).map(|index| ost_of(directory, index)).take_while(|ost| ost.is_dir());
+    parts.into_iter().chain(osts).collect()
+}
+
+/// Returns where an OST of a directory with several targets is.
+#[must_use]
+pub fn ost_of(directory: &Path, index: u16) -> PathBuf {
+    directory.join(format!("ost{index}"))
+}
+
+/// Returns the name of the file system of a directory with several targets.
+///
+/// # Errors
+/// As [`verify`].
+pub fn file_system_of(directory: &Path) -> Result<String, StorageError> {
+    match open(&directory.join(PARTS[1]))? {
+        (Label::Target(label), _) => Ok(label.address.name),
+        (Label::Mgs, _) => Ok(String::new()),
     }
 }
 
 /// Makes the storage of a management service and of an MDT in one directory.
 ///
 /// # Errors
-/// As [`format`].
+/// As [`format()`].
 pub fn format_both(directory: &Path, mdt: &TargetLabel) -> Result<(), StorageError> {
     let [mgs_part, mdt_part] = PARTS.map(|part| directory.join(part));
     format(&mgs_part, &Label::Mgs)?;
@@ -146,6 +166,18 @@ pub fn format(directory: &Path, label: &Label) -> Result<(), StorageError> {
         why: error.to_string().into(),
     })?;
     Store::create(directory, &label.encode(), policy())?;
+    Ok(())
+}
+
+/// Keeps where clients find the target in a directory, which was made before and has not been served.
+///
+/// # Errors
+/// As [`verify`].
+pub fn place(directory: &Path, placement: &Placement) -> Result<(), StorageError> {
+    // A management service may be beside an MDT, but is not placed.
+    let mdt = directory.join(PARTS[1]);
+    let (_, store) = open(if mdt.is_dir() { &mdt } else { directory })?;
+    placement.save(&store)?;
     Ok(())
 }
 

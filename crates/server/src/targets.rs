@@ -13,9 +13,11 @@ use fulmar_rpc::export::{Eviction, TargetId};
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, Task, Window};
 use futures_channel::oneshot;
+use tracing::{info, warn};
 
 use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::locks::{Locks, Wanted};
+use crate::recovering::{self, Recovering};
 use crate::target::{Answer, Target};
 use crate::tasks::Tasks;
 
@@ -36,16 +38,20 @@ pub struct Targets {
 
 /// A target, and what the machine has of it.
 struct Entry {
+    name: String,
     target: Arc<dyn Target>,
     kind: TargetKind,
     locks: Locks,
     /// The last transaction of its store that is on disk, and who waits for later ones.
     committed: u64,
     durable: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    recovering: Option<Recovering>,
 }
 
 /// How a target takes part.
 pub struct TargetsConfig {
+    /// Its name in the log.
+    pub name: String,
     /// What executes its requests.
     pub target: Arc<dyn Target>,
     /// Its kind.
@@ -62,12 +68,14 @@ impl Targets {
 
     /// Returns the machine of these targets, in the order of the server's.
     pub fn new(server: Server, targets: impl IntoIterator<Item = TargetsConfig>) -> Self {
-        let entry = |TargetsConfig { target, kind, locks, key }| Entry {
+        let entry = |TargetsConfig { name, target, kind, locks, key }| Entry {
+            name,
             target,
             kind,
             locks: Locks::new(locks, key),
             committed: 0,
             durable: BTreeMap::new(),
+            recovering: None,
         };
         Self {
             server,
@@ -153,6 +161,9 @@ impl Targets {
         }
         if !clients.is_empty() {
             entry.locks.namespace().begin_recovery();
+            let recovering = Recovering::new(now, clients.len());
+            info!("{} {}", entry.name, recovering.begins(window));
+            entry.recovering = Some(recovering);
         }
         let exports = self.server.recover(now, target, clients, window);
         self.follow(now);
@@ -252,13 +263,21 @@ impl Targets {
                 }
             }
             Task::Confirmed { request } => drop(self.protected.remove(&request)),
-            Task::Evicted { target, export, why, .. } => {
+            Task::Evicted { target, export, client, why } => {
+                let entry = &mut self.targets[target.0 as usize];
+                warn!("{} has evicted {client}: {}", entry.name, recovering::reason(why));
+                if let Some(recovering) = &mut entry.recovering {
+                    recovering.evicted();
+                }
                 self.gone(now, target, export, Some(why));
             }
             Task::Recovered { target } => {
                 self.locks(target).namespace().end_recovery(now);
                 let context = self.context(target);
-                let entry = &self.targets[target.0 as usize];
+                let entry = &mut self.targets[target.0 as usize];
+                if let Some(recovering) = entry.recovering.take() {
+                    info!("{} {}", entry.name, recovering.ended(now));
+                }
                 self.tasks.spawn(entry.target.clone().recovered(context));
             }
             Task::PortalFailed { .. } => {}

@@ -48,10 +48,11 @@ enum Form {
 
 impl Command {
     pub(super) fn run(self, context: &Context) -> Ran {
-        let (form, names) = match self {
-            Self::GetParam { values_only: true, names, .. } => (Form::Value, names),
-            Self::GetParam { names_only: false, names, .. } => (Form::Both, names),
-            Self::GetParam { names, .. } | Self::ListParam { names } => (Form::Name, names),
+        let (command, form, names) = match self {
+            Self::GetParam { values_only: true, names, .. } => ("get_param", Form::Value, names),
+            Self::GetParam { names_only: false, names, .. } => ("get_param", Form::Both, names),
+            Self::GetParam { names, .. } => ("get_param", Form::Name, names),
+            Self::ListParam { names } => ("list_param", Form::Name, names),
         };
         let mut status = Ok(0);
         for name in names {
@@ -59,7 +60,7 @@ impl Command {
             if found.is_empty() {
                 let path = name.replace('.', "/");
                 let what = "No such file or directory";
-                complain(&format!("error: get_param: param_path '{path}': {what}\n"));
+                complain(&format!("error: {command}: param_path '{path}': {what}\n"));
                 status = Err(exit::of_errno(-Errno::ENOENT.0));
             }
             let is_table = TABLES.contains(&name.as_str());

@@ -158,18 +158,36 @@ fn parameters_for_all_clients_switch_targets_off() {
     assert_eq!(with(&[set("mdc.*.active=0")]), "");
 }
 
+fn pool(name: &str, ost: Option<&str>) -> Pool {
+    let (device, file_system) = ("lv-clilov".to_owned(), "lv".to_owned());
+    Pool { device, file_system, pool: name.to_owned(), ost: ost.map(str::to_owned) }
+}
+
+#[test]
+fn a_file_system_has_pools() {
+    let mut groups = vec![
+        group(vec![Config::NewPool(pool("fast", None))]),
+        group(vec![Config::NewPool(pool("slow", None))]),
+        group(vec![Config::AddToPool(pool("fast", Some("lv-OST0000_UUID")))]),
+        group(vec![Config::AddToPool(pool("fast", Some("lv-OST001f_UUID")))]),
+        group(vec![Config::AddToPool(pool("slow", Some("nonsense")))]),
+    ];
+    let pools = |groups: &[Vec<Config>]| {
+        let pools = read(groups).pools.into_iter();
+        pools.map(|(name, osts)| format!("{name}: {osts:?}")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(pools(&groups), "fast: {0, 31} slow: {}");
+    let removed = Config::RemoveFromPool(pool("fast", Some("lv-OST0000_UUID")));
+    groups.push(group(vec![removed, Config::DestroyPool(pool("slow", None))]));
+    assert_eq!(pools(&groups), "fast: {31}");
+}
+
 #[test]
 fn what_a_client_of_the_targets_does_not_need_is_ignored() {
-    let pool = Config::NewPool(Pool {
-        device: "lv-clilov".to_owned(),
-        file_system: "lv".to_owned(),
-        pool: "fast".to_owned(),
-        ost: None,
-    });
     let timeout = Config::SetTimeout { device: String::new(), seconds: 20 };
     let mut damaged = ost(1);
     damaged[4] = Config::AddOst(Member { index: "one".to_owned(), ..member(1) });
-    let lv = read(&[group(vec![pool, timeout, param(5, "osc.active=0")]), ost(0), damaged]);
+    let lv = read(&[group(vec![timeout, param(5, "osc.active=0")]), ost(0), damaged]);
     assert_eq!((lv.osts.len(), lv.mdts.len(), lv.name.as_str()), (1, 0, "lv"));
     // Without a device, nothing is known of a target.
     let unknown = group(vec![setup(2, "10.0.0.2@tcp", &[]), Config::AddOst(member(2))]);

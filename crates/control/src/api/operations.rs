@@ -1,6 +1,8 @@
 //! The operations of a node. One table defines the trait that a node implements, the paths of HTTP,
 //! and the types of requests and replies.
 
+use std::collections::BTreeMap;
+
 use fulmar_base::Errno;
 use fulmar_lnet_wire::{Net, Nid, NidMatch};
 use fulmar_selftest::console::{self, Keyed};
@@ -52,6 +54,12 @@ impl AdminError {
 
     fn unsupported(what: &str) -> Self {
         Self::new(Errno::EOPNOTSUPP, format!("{what} is not supported by this node yet"))
+    }
+
+    /// Returns the error of a node without a management service.
+    pub fn no_mgs() -> Self {
+        Self::new(Errno::ENODEV, "this node has no management service (MGS)")
+            .with_hint("run the command on the node that serves the MGS")
     }
 
     /// Returns the error of a node without the selftest role.
@@ -214,8 +222,28 @@ operations! {
     /// The parameters of targets whose names are selected by any of the patterns, in the order of the
     /// patterns.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
+    /// Sets a parameter for good in the configurations of the node's management service, or deletes it.
+    "mgs/set" mgs_set(MgsSet) -> () { Err(AdminError::no_mgs()) };
+    /// Changes a pool of OSTs.
+    "mgs/pool" mgs_pool(MgsPool) -> () { Err(AdminError::no_mgs()) };
+    /// The pools of a file system.
+    "mgs/pools" mgs_pools(MgsPools) -> Pools { Err(AdminError::no_mgs()) };
     /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
+}
+
+/// A change of a pool of OSTs, which are given by their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolChange {
+    /// Make it.
+    New,
+    /// Add an OST.
+    Add(String),
+    /// Remove an OST.
+    Remove(String),
+    /// Destroy it.
+    Destroy,
 }
 
 macro_rules! requests {
@@ -410,6 +438,28 @@ requests! {
     }
     /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
     ParameterShow { patterns: Vec<String>, }
+    /// See [`Admin::mgs_set`].
+    MgsSet {
+        /// For a target or a file system `lv-OST0000.osc.max_dirty_mb=64`, for all nodes
+        /// `osc.*.max_dirty_mb=64`.
+        parameter: String,
+        /// Whether it is for all nodes that it fits.
+        #[serde(default)]
+        all: bool,
+        #[serde(default)]
+        delete: bool,
+    }
+    /// See [`Admin::mgs_pool`].
+    MgsPool {
+        fsname: String,
+        pool: String,
+        change: PoolChange,
+    }
+    /// See [`Admin::mgs_pools`].
+    MgsPools { fsname: String, }
+    /// The pools of a file system, each with the names of its OSTs.
+    #[derive(Default)]
+    Pools { pools: BTreeMap<String, Vec<String>>, }
     /// See [`Admin::lst`].
     Lst { keyed: Keyed, }
     /// The answer of the console. It includes refusals, whose texts `lst` has.

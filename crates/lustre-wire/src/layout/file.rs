@@ -86,6 +86,20 @@ impl LovMd {
     /// As many stripes as possible.
     #[doc(alias = "LOV_ALL_STRIPES")]
     pub const ALL_STRIPES: u16 = 0xffff;
+    /// The bytes of the place of an object.
+    pub const OBJECT_LEN: usize = 24;
+
+    /// Returns the places of the objects, also of those without a number: who wants certain OSTs sends
+    /// only these. There may be fewer than stripes.
+    pub fn places(&self) -> Vec<LovObject> {
+        let mut places = self.objects.clone();
+        let r = &mut Reader::new(&self.rest.0, Order::Little);
+        while places.len() < usize::from(self.header.stripe_count) {
+            let Ok(place) = LovObject::read(r, "LovMd.place") else { break };
+            places.push(place);
+        }
+        places
+    }
 
     fn has_pool(magic: LayoutMagic) -> Result<bool, DecodeError> {
         match magic {
@@ -160,6 +174,20 @@ mod tests {
         bytes.extend([0; 60]);
         let layout: LovMd = check_example(&bytes);
         assert_eq!((layout.objects.len(), layout.rest.0.len()), (1, 60));
+    }
+
+    #[test]
+    fn a_layout_may_want_osts_and_have_no_objects() {
+        let mut bytes = hex(CREATED)[..32].to_vec();
+        (bytes[28], bytes[2]) = (3, 0xd5);
+        bytes.extend([0; 16]);
+        for ost in [4, 2] {
+            let place = LovObject { ost, ..LovObject::default() };
+            place.write(&mut Writer::new(&mut bytes, Order::Little));
+        }
+        let layout: LovMd = check_example(&bytes);
+        assert_eq!(layout.objects, []);
+        assert_eq!(layout.places().iter().map(|place| place.ost).collect::<Vec<_>>(), [4, 2]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fulmar_base::Errno;
 use fulmar_wire::{DecodeError, Field, Reader, Writer, wire_enum, wire_flags};
 use serde::Serialize;
 
@@ -171,9 +172,22 @@ impl Body {
         Self { status, ..Self::new(Kind::REPLY, opcode) }
     }
 
-    /// Returns the body of a reply to a request that was not processed.
+    /// Returns the body of a reply to a request that was not processed. Failures that are part of the
+    /// work are ordinary replies: kernel clients write all others to their log. Spec:
+    /// ptlrpc-ldlm-mgs §6.4.
     pub fn error(opcode: Opcode, status: Status) -> Self {
-        Self { status, ..Self::new(Kind::ERROR, opcode) }
+        const ORDINARY: [Errno; 7] = [
+            Errno::ENOSPC,
+            Errno::EACCES,
+            Errno::EPERM,
+            Errno::ENOENT,
+            Errno::EINPROGRESS,
+            Errno::EDQUOT,
+            Errno::EROFS,
+        ];
+        let is_ordinary = status.errno().is_some_and(|errno| ORDINARY.contains(&errno));
+        let kind = if is_ordinary { Kind::REPLY } else { Kind::ERROR };
+        Self { status, ..Self::new(kind, opcode) }
     }
 
     fn new(kind: Kind, opcode: Opcode) -> Self {

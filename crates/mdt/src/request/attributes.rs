@@ -82,15 +82,15 @@ impl Mdt {
     ) -> Message<'static> {
         let mut body = body(fid, inode);
         let mut reply = reply;
-        if asked.valid.has(Valid::FLMODEASIZE) {
-            body.valid = body.valid | Valid::FLMODEASIZE;
-            body.max_md_size = self.layout_max().max(LAYOUT_MIN);
-        }
         if let Some((valid, value)) = shown_layout(inode, asked) {
             body.valid = body.valid | valid;
             body.ea_size = value.len() as u32;
             self.note_layout(value.len());
             reply = reply.with_bytes(&LAYOUT, value);
+        }
+        if asked.valid.has(Valid::FLMODEASIZE) {
+            body.valid = body.valid | Valid::FLMODEASIZE;
+            body.max_md_size = self.layout_max().max(LAYOUT_MIN);
         }
         let default = inode.extra(Extra::DefaultLmv);
         if inode.is_directory() && asked.valid.has(Valid::DEFAULT_MEA) && !default.is_empty() {

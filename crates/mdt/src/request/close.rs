@@ -79,11 +79,13 @@ impl Mdt {
         let attributes = &mut inode.attributes;
         let has = |bit, set| asked.valid.has(bit) && asked.valid.has(set);
         let writes = open.flags.has(OpenFlags::WRITE);
-        if writes && has(A::MTIME, A::MTIME_SET) {
-            attributes.mtime = attributes.mtime.max(asked.mtime);
-        }
-        if writes && has(A::CTIME, A::CTIME_SET) {
-            attributes.ctime = attributes.ctime.max(asked.ctime);
+        // What somebody has set after the last write stays.
+        let is_later = has(A::CTIME, A::CTIME_SET) && asked.ctime > attributes.ctime;
+        if writes && is_later {
+            attributes.ctime = asked.ctime;
+            if has(A::MTIME, A::MTIME_SET) {
+                attributes.mtime = attributes.mtime.max(asked.mtime);
+            }
         }
         let is_newer = asked.atime > attributes.atime.saturating_add(self.settings.atime_diff);
         if has(A::ATIME, A::ATIME_SET) && is_newer {

@@ -1,6 +1,7 @@
 //! Attributes of files. Spec: mdt-ost §7.3, §7.4, §8.2.
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::connect::ConnectFlags2;
 use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
@@ -12,14 +13,29 @@ use super::execute::body_of;
 use super::{Answer, Done};
 use crate::Mdt;
 use crate::access::{Caller, Wanted, check};
+use crate::inode::{Extra, Inode};
+use crate::layout::is_overstriped;
 use crate::mdt::{Call, Export};
 use crate::names::NAME_MAX;
 use crate::records::Failure;
+
+/// Checks that a client can read the layout of a file.
+///
+/// # Errors
+/// EOPNOTSUPP if not.
+pub(crate) fn check_shown(export: &Export, inode: &Inode) -> Result<(), Errno> {
+    let knows_all = export.client.flags2.has(ConnectFlags2::OVERSTRIPING);
+    match !knows_all && inode.is_regular() && is_overstriped(inode.extra(Extra::Layout)) {
+        true => Err(Errno::EOPNOTSUPP),
+        false => Ok(()),
+    }
+}
 
 impl Mdt {
     pub(crate) fn getattr(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
         let inode = self.inode(asked.fid)?;
+        check_shown(export, &inode)?;
         let reply = Message::reply(call.message.format(), Status::OK);
         let wanted =
             Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
@@ -37,6 +53,7 @@ impl Mdt {
             return Ok(Answer::new(reply.with(&MDT_BODY, &body)));
         }
         let inode = self.inode(fid)?;
+        check_shown(export, &inode)?;
         let wanted =
             Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
         Ok(Answer::new(self.fill(reply, fid, &inode, wanted)))
@@ -110,8 +127,10 @@ impl Mdt {
         let disposition = executed | Disposition::LOOKUP_POS;
         let filled = || {
             let asked = body_of(call)?;
-            let flags = self.export(call.export)?.client.flags;
+            let export = self.export(call.export)?;
             let inode = self.inode(fid)?;
+            check_shown(&export, &inode)?;
+            let flags = export.client.flags;
             let wanted = Asked { valid: asked.valid, ea_size: asked.ea_size, flags };
             Ok(self.fill(reply.clone(), fid, &inode, wanted))
         };

@@ -1,16 +1,17 @@
 //! Layouts for those who are about to read or write. Spec: mdt-ost §8.5.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{LAYOUT, LAYOUT_INTENT, LOCK_REPLY};
+use fulmar_lustre_wire::format::{LAYOUT, LAYOUT_INTENT, LOCK_REPLY, NEW_LAYOUT};
 use fulmar_lustre_wire::ldlm::{Disposition, LayoutIntentOp, LockReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Status};
+use fulmar_target::transactions::Numbering;
 
 use super::Done;
 use crate::Mdt;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
-use crate::layout::{Plan, objects_of, repeated};
+use crate::layout::{instantiated, new_layout, objects_of, repeated};
 use crate::mdt::Call;
 use crate::records::Failure;
 
@@ -27,15 +28,15 @@ pub(crate) enum WantedLayout<'a> {
 }
 
 impl Mdt {
-    /// Returns the layout of a file that has none, with objects that nobody else has.
+    /// Returns the layout of a file of `size` bytes that has none, with objects that nobody else has.
     pub(crate) fn new_layout(
         &self,
-        fid: Fid,
+        (fid, size): (Fid, u64),
         parent: Fid,
         wanted: WantedLayout<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let wanted = match wanted {
-            WantedLayout::Repeated(layout) => return Ok(repeated(layout)?),
+            WantedLayout::Repeated(layout) => return Ok(repeated(fid, layout, b"")?),
             WantedLayout::Wanted(wanted) => wanted,
         };
         let default = |fid| {
@@ -44,9 +45,8 @@ impl Mdt {
             Ok::<_, Failure>(layout.unwrap_or_default())
         };
         let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
-        let plan = Plan::new(wanted, [&of_parent, &of_root])?;
-        let objects = self.objects.take(&plan)?;
-        Ok(plan.layout(fid, &objects))
+        let defaults = [&of_parent[..], &of_root];
+        Ok(new_layout((fid, size), wanted, defaults, &*self.objects)?)
     }
 
     /// Executes the intent LAYOUT about a file.
@@ -82,17 +82,28 @@ impl Mdt {
                 }
                 let _locked = self.lock(&[fid]);
                 let inode = self.inode(fid)?;
-                // All components of a layout have their objects.
-                if !inode.is_regular() || !inode.extra(Extra::Layout).is_empty() {
-                    return Ok(with(inode.extra(Extra::Layout)));
-                }
-                let parent = inode.parent_or(Fid::ROOT);
-                let layout = self.new_layout(fid, parent, WantedLayout::Wanted(b""))?;
+                let again = || {
+                    let mut reply = with(inode.extra(Extra::Layout));
+                    if call.is_replay() {
+                        reply.body.transno = call.message.body.transno;
+                    }
+                    reply
+                };
+                let Some(layout) = self.with_objects(call, fid, &inode, intent.end)? else {
+                    return Ok(again());
+                };
                 let committed = self.commit(call, |change| {
                     change.set_layout(fid, layout.clone())?;
                     Ok((with(&layout), ()))
-                })?;
-                Ok(committed.map_or_else(|| with(&layout), |(reply, ())| reply))
+                });
+                // If the store has failed, nobody knows whether they are used.
+                if matches!(committed, Err(Failure::Refused(_))) && !call.is_replay() {
+                    let before = objects_of(inode.extra(Extra::Layout));
+                    let mut new = objects_of(&layout);
+                    new.retain(|object| !before.contains(object));
+                    self.objects.give_back(&new);
+                }
+                Ok(committed?.map_or_else(again, |(reply, ())| reply))
             }
             LayoutIntentOp::READ
             | LayoutIntentOp::GLIMPSE
@@ -106,6 +117,32 @@ impl Mdt {
     }
 }
 
+impl Mdt {
+    /// Returns the layout of a file with objects for all that is before `end`; `None` if it has them.
+    fn with_objects(
+        &self,
+        call: &Call<'_>,
+        fid: Fid,
+        inode: &Inode,
+        end: u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        if !inode.is_regular() {
+            return Err(Errno::EINVAL.into());
+        }
+        let before = inode.extra(Extra::Layout);
+        // After a restart it gets those that it had.
+        let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+        if call.is_replay() && !layout.is_empty() {
+            let numbering = self.transactions.numbering(call.message.body.transno);
+            if matches!(numbering, Numbering::Applied(_)) {
+                return Ok(None);
+            }
+            return Ok(Some(repeated(fid, layout, before)?));
+        }
+        Ok(instantiated(fid, before, end, &*self.objects)?)
+    }
+}
+
 impl Change<'_> {
     /// Gives a file its layout.
     pub(crate) fn set_layout(&mut self, fid: Fid, layout: Vec<u8>) -> Result<Inode, Failure> {
@@ -116,3 +153,6 @@ impl Change<'_> {
         Ok(inode)
     }
 }
+
+#[cfg(test)]
+mod tests;

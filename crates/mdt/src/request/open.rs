@@ -10,11 +10,13 @@ use fulmar_lustre_wire::{Fid, Handle, Status};
 
 use super::Done;
 use super::attributes::Asked;
+use super::getattr::check_shown;
 use super::layout::WantedLayout;
 use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::objects_of;
 use crate::mdt::{Call, Export};
 use crate::mode;
 use crate::opens::Open;
@@ -64,6 +66,9 @@ impl Mdt {
             return Err(Errno::EPROTO);
         }
         let export = self.export(call.export)?;
+        if create.flags.0.has(OpenFlags::WRITE) && export.is_read_only() {
+            return Err(Errno::EROFS);
+        }
         if !self.opens().has_room(call.export) {
             return Err(Errno::EMFILE);
         }
@@ -83,6 +88,7 @@ impl Mdt {
         let Opening { call, parent, record, .. } = *opening;
         let flags = record.flags.0;
         if flags.has(OpenFlags::VOLATILE) && self.inode_if_any(record.child)?.is_none() {
+            opening.disposition = opening.disposition | Disposition::LOOKUP_NEG;
             return self.create_and_open(opening);
         }
         // What a replay created may be on disk, with another name by now.
@@ -149,6 +155,7 @@ impl Mdt {
         let (call, flags) = (opening.call, opening.record.flags.0);
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
+        check_shown(&opening.export, &inode)?;
         let filled = self.fill(empty(call), fid, &inode, opening.asked());
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
@@ -223,7 +230,11 @@ impl Mdt {
             if this.needs_layout(&inode) {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
-                    new_layout = Some(self.new_layout(fid, parent, this.wanted_layout())?);
+                    new_layout = Some(self.new_layout(
+                        (fid, inode.attributes.size),
+                        parent,
+                        this.wanted_layout(),
+                    )?);
                 }
                 striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
@@ -243,6 +254,12 @@ impl Mdt {
         };
         if reply.is_err() {
             self.opens().close(handle);
+            // If the store has failed, nobody knows whether they are used.
+            if let (Err(Failure::Refused(_)), WantedLayout::Wanted(_)) =
+                (&reply, this.wanted_layout())
+            {
+                self.objects.give_back(&objects_of(&new_layout.unwrap_or_default()));
+            }
         }
         let reply = reply?;
         opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
@@ -273,7 +290,8 @@ impl Opening<'_, '_> {
         let flags = self.record.flags.0;
         let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         match () {
-            () if flags.has(OpenFlags::HAS_OBJS) => WantedLayout::Repeated(layout),
+            // It was in the reply that the client had.
+            () if self.call.is_replay() => WantedLayout::Repeated(layout),
             () if flags.has(OpenFlags::HAS_EA) => WantedLayout::Wanted(layout),
             () => WantedLayout::Wanted(b""),
         }
@@ -287,10 +305,16 @@ impl Opening<'_, '_> {
     /// Returns whether the open gives a file its layout.
     fn needs_layout(&self, inode: &Inode) -> bool {
         let flags = self.record.flags.0;
-        let is_replayed = flags.has(OpenFlags::HAS_OBJS);
+        let layout = self.call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
+        // A replay never takes new objects: there are none while the MDT recovers.
+        let is_wanted = match self.call.is_replay() {
+            // Without a layout in the reply there is only room for one.
+            true => layout.iter().any(|byte| *byte != 0),
+            false => flags.has(OpenFlags::WRITE),
+        };
         inode.is_regular()
             && inode.extra(Extra::Layout).is_empty()
-            && (flags.has(OpenFlags::WRITE) || is_replayed)
+            && is_wanted
             && !flags.has(OpenFlags::DELAY_CREATE)
             && !flags.has(OpenFlags::LEASE)
     }

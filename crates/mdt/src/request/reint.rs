@@ -16,7 +16,7 @@ use crate::Mdt;
 use crate::access::Caller;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
-use crate::layout::default_layout;
+use crate::layout::{ComponentChange, default_layout};
 use crate::mdt::Call;
 use crate::mode;
 use crate::records::Failure;
@@ -96,19 +96,15 @@ impl Mdt {
     ) -> Result<Message<'static>, Failure> {
         let &Context { call, ref caller, fid } = context;
         let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
-        let new_default = match layout.is_empty() {
-            true => None,
-            false => Some(default_layout(layout)?),
-        };
         let valid = asked.valid;
         if valid.has(fulmar_lustre_wire::mdt::AttrValid::SIZE) && self.opens().is_executed(fid) {
             return Err(Errno::ETXTBSY.into());
         }
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
-            let inode = match &new_default {
-                Some(default) => change.set_default_layout(fid, default, layout, caller)?,
-                None => change.setattr(fid, asked, caller)?,
+            let inode = match layout.is_empty() {
+                false => change.set_default_layout(fid, layout, caller)?,
+                true => change.setattr(fid, asked, caller)?,
             };
             let reply = Message::reply(call.message.format(), Status::OK);
             Ok(reply.with(&MDT_BODY, &body(fid, &inode)))
@@ -212,20 +208,19 @@ impl Mdt {
         let removes = asked.valid.has(Valid::FLXATTRRM);
         let value = (!removes).then_some(value);
         let set = Set { name: &name, value, flags: asked.flags, time: asked.time };
-        let default = match (&name[..], value) {
-            (b"lustre.lov" | b"trusted.lov", Some(value)) => Some((value, false)),
-            (b"lustre.lov" | b"trusted.lov", None) => Some((&b""[..], true)),
+        let default = match &name[..] {
+            b"lustre.lov" | b"trusted.lov" => Some(value.unwrap_or_default()),
             _ => None,
         };
+        let components = ComponentChange::of_name(&name)?;
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
-            match default {
-                Some((value, _)) if change.existing(fid)?.is_directory() => {
-                    let kept = match value {
-                        b"" => vec![],
-                        value => default_layout(value)?,
-                    };
-                    change.set_default_layout(fid, &kept, value, caller)?;
+            match (components, default) {
+                (Some(components), _) => {
+                    change.change_components(fid, components, &set, caller)?;
+                }
+                (_, Some(value)) if change.existing(fid)?.is_directory() => {
+                    change.set_default_layout(fid, value, caller)?;
                 }
                 _ => drop(change.setxattr(fid, &set, caller)?),
             }
@@ -237,11 +232,10 @@ impl Mdt {
 }
 
 impl Change<'_> {
-    /// Sets the layout that new files, or new directories, of a directory get.
+    /// Sets the layout that new files, or new directories, of a directory get; no bytes for none.
     fn set_default_layout(
         &mut self,
         fid: Fid,
-        kept: &[u8],
         asked: &[u8],
         caller: &Caller,
     ) -> Result<Inode, Failure> {
@@ -257,7 +251,11 @@ impl Change<'_> {
             true => Extra::DefaultLmv,
             false => Extra::Layout,
         };
-        inode.set_extra(extra, kept.to_vec());
+        let kept = match asked {
+            b"" => vec![],
+            asked => default_layout(asked, inode.extra(Extra::Layout), &*self.mdt.objects)?,
+        };
+        inode.set_extra(extra, kept);
         self.set(fid, inode.clone())?;
         Ok(inode)
     }

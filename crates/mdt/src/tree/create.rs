@@ -7,7 +7,7 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
 use super::{check_name, touch};
-use crate::access::Caller;
+use crate::access::{Caller, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Attributes, Extra, Inode};
 use crate::names::Entry;
@@ -41,10 +41,7 @@ impl Change<'_> {
         caller: &Caller,
     ) -> Result<Inode, Failure> {
         check_name(name)?;
-        let mut parent = self.directory(parent_fid, caller)?;
-        if self.entry(parent_fid, name)?.is_some() {
-            return Err(Errno::EEXIST.into());
-        }
+        let mut parent = self.directory_for(parent_fid, name, caller)?;
         let mut inode = self.make(&parent, new, caller)?;
         inode.add_link(parent_fid, name, new.time);
         touch(&mut parent, new.time);
@@ -64,7 +61,8 @@ impl Change<'_> {
         new: &New<'_>,
         caller: &Caller,
     ) -> Result<Inode, Failure> {
-        let parent = self.directory(parent, caller)?;
+        let parent = self.searched(parent, caller)?;
+        check(&parent, caller, Wanted::CHANGE_ENTRIES)?;
         let mut inode = self.make(&parent, new, caller)?;
         inode.attributes.nlink = 0;
         self.keep_orphan(new.fid);

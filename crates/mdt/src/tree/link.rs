@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 
-use super::{check_name, touch};
+use super::{check_name, check_ordinary, touch};
 use crate::access::{APPEND_ONLY, Caller, IMMUTABLE};
 use crate::change::Change;
 use crate::inode::Inode;
@@ -24,19 +24,20 @@ impl Change<'_> {
         time: i64,
     ) -> Result<Inode, Failure> {
         check_name(name)?;
+        check_ordinary(fid)?;
+        if fid == parent_fid {
+            return Err(Errno::EPERM.into());
+        }
         let mut inode = self.existing(fid)?;
+        let mut parent = self.directory_for(parent_fid, name, caller)?;
         if inode.is_directory() {
             return Err(Errno::EPERM.into());
         }
-        let mut parent = self.directory(parent_fid, caller)?;
         if inode.attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
             return Err(Errno::EPERM.into());
         }
         if inode.attributes.nlink == 0 {
             return Err(Errno::ENOENT.into());
-        }
-        if self.entry(parent_fid, name)?.is_some() {
-            return Err(Errno::EEXIST.into());
         }
         if inode.attributes.nlink >= LINKS_MAX {
             return Err(Errno::EMLINK.into());

@@ -9,6 +9,7 @@ mod xattr;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::seq::Seq;
 
 use crate::access::{Caller, Wanted, check};
 use crate::change::Change;
@@ -33,18 +34,44 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Checks that a file may get names, or lose them: not those of `.lustre`. Only root could try.
+///
+/// # Errors
+/// EPERM.
+pub(crate) fn check_ordinary(fid: Fid) -> Result<(), Errno> {
+    match fid.seq == Fid::ROOT.seq || fid.seq >= Seq::NORMAL.0 {
+        true => Ok(()),
+        false => Err(Errno::EPERM),
+    }
+}
+
 impl Change<'_> {
-    /// Returns a directory in which entries may be made.
+    /// Returns a directory in which names may be looked up.
     ///
     /// # Errors
     /// ENOENT if it does not exist any more, ENOTDIR, EACCES.
-    fn directory(&mut self, fid: Fid, caller: &Caller) -> Result<Inode, Failure> {
+    fn searched(&mut self, fid: Fid, caller: &Caller) -> Result<Inode, Failure> {
         let inode = self.existing(fid)?;
         if !inode.is_directory() {
             return Err(Errno::ENOTDIR.into());
         }
         if inode.attributes.nlink == 0 {
             return Err(Errno::ENOENT.into());
+        }
+        check(&inode, caller, Wanted::EXECUTE)?;
+        Ok(inode)
+    }
+
+    /// Returns a directory in which a name may be made that does not exist.
+    ///
+    /// # Errors
+    /// EPERM if it is one of `.lustre`, EEXIST, and as [`Change::searched`].
+    fn directory_for(&mut self, fid: Fid, name: &[u8], caller: &Caller) -> Result<Inode, Failure> {
+        check_ordinary(fid)?;
+        let inode = self.searched(fid, caller)?;
+        // Whoever may only look sees that it exists.
+        if self.entry(fid, name)?.is_some() {
+            return Err(Errno::EEXIST.into());
         }
         check(&inode, caller, Wanted::CHANGE_ENTRIES)?;
         Ok(inode)

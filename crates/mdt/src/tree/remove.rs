@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 
-use super::{check_name, touch};
+use super::{check_name, check_ordinary, touch};
 use crate::access::{Caller, check_removal};
 use crate::change::Change;
 use crate::inode::Inode;
@@ -29,11 +29,13 @@ impl Change<'_> {
         time: i64,
     ) -> Result<Removed, Failure> {
         check_name(name)?;
+        check_ordinary(parent_fid)?;
         let mut parent = self.existing(parent_fid)?;
         if !parent.is_directory() {
             return Err(Errno::ENOTDIR.into());
         }
         let fid = self.entry(parent_fid, name)?.ok_or(Errno::ENOENT)?.fid;
+        check_ordinary(fid)?;
         let inode = self.existing(fid)?;
         check_removal(&parent, &inode, caller)?;
         match (is_directory, inode.is_directory()) {
@@ -56,9 +58,6 @@ impl Change<'_> {
     pub(super) fn check_empty(&mut self, fid: Fid, inode: &Inode) -> Result<(), Failure> {
         if !inode.is_directory() {
             return Ok(());
-        }
-        if self.mdt.is_special(fid) {
-            return Err(Errno::EBUSY.into());
         }
         // Whoever makes an entry changes the inode of the directory, which this change has read.
         match names::list(&self.mdt.store, fid, 0, 1)?.is_empty() {

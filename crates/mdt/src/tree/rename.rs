@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 
-use super::{Removed, check_name, touch};
+use super::{Removed, check_name, check_ordinary, touch};
 use crate::access::{Caller, Wanted, check, check_removal};
 use crate::change::Change;
 use crate::inode::Inode;
@@ -24,11 +24,15 @@ impl Change<'_> {
     ) -> Result<Option<Removed>, Failure> {
         check_name(source.1)?;
         check_name(target.1)?;
+        check_ordinary(source.0)?;
+        check_ordinary(target.0)?;
         let source_parent = self.existing(source.0)?;
         let fid = self.entry(source.0, source.1)?.ok_or(Errno::ENOENT)?.fid;
+        check_ordinary(fid)?;
         let inode = self.existing(fid)?;
         check_removal(&source_parent, &inode, caller)?;
-        let target_parent = self.directory(target.0, caller)?;
+        let target_parent = self.searched(target.0, caller)?;
+        check(&target_parent, caller, Wanted::CHANGE_ENTRIES)?;
         let replaced = self.entry(target.0, target.1)?.map(|entry| entry.fid);
         if replaced == Some(fid) {
             return Ok(None);
@@ -41,13 +45,23 @@ impl Change<'_> {
         }
         let removed = match replaced {
             Some(replaced) => {
-                let old = self.existing(replaced)?;
-                check_removal(&target_parent, &old, caller)?;
-                match (inode.is_directory(), old.is_directory()) {
-                    (true, false) => return Err(Errno::ENOTDIR.into()),
-                    (false, true) => return Err(Errno::EISDIR.into()),
-                    _ => self.check_empty(replaced, &old)?,
+                check_ordinary(replaced)?;
+                if replaced == source.0 || replaced == target.0 {
+                    return Err(Errno::EINVAL.into());
                 }
+                let old = self.existing(replaced)?;
+                match (inode.is_directory(), old.is_directory()) {
+                    (false, true) => return Err(Errno::EISDIR.into()),
+                    (true, true) if self.is_below(source.0, replaced)? => {
+                        return Err(Errno::EINVAL.into());
+                    }
+                    (true, false) => {
+                        check_removal(&target_parent, &old, caller)?;
+                        return Err(Errno::ENOTDIR.into());
+                    }
+                    _ => check_removal(&target_parent, &old, caller)?,
+                }
+                self.check_empty(replaced, &old)?;
                 let inode = self.drop_link(replaced, old, target.0, target.1, time)?;
                 Some(Removed { fid: replaced, inode })
             }
@@ -69,24 +83,29 @@ impl Change<'_> {
         if !inode.is_directory() {
             return Ok(());
         }
-        if self.mdt.is_special(fid) {
-            return Err(Errno::EPERM.into());
-        }
         if from != to {
             check(inode, caller, Wanted::WRITE)?;
         }
-        // The parents do not change meanwhile: one directory is moved at a time.
-        let mut above = Some(to);
-        while let Some(ancestor) = above {
-            if ancestor == fid {
-                return Err(Errno::EINVAL.into());
+        match self.is_below(to, fid)? {
+            true => Err(Errno::EINVAL.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether a directory is another one, or below it. The parents do not change meanwhile: one
+    /// directory is moved at a time.
+    fn is_below(&self, below: Fid, above: Fid) -> Result<bool, Failure> {
+        let mut at = Some(below);
+        while let Some(fid) = at {
+            if fid == above {
+                return Ok(true);
             }
-            above = match ancestor == Fid::ROOT {
+            at = match fid == Fid::ROOT {
                 true => None,
-                false => self.mdt.inode(ancestor)?.parent(),
+                false => self.mdt.inode(fid)?.parent(),
             };
         }
-        Ok(())
+        Ok(false)
     }
 
     fn move_entry(

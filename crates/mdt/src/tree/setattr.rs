@@ -84,7 +84,9 @@ fn check_setattr(inode: &Inode, asked: &SetAttr, caller: &Caller) -> Result<(), 
         return Err(Errno::EPERM);
     }
     let changes_project = wants(A::PROJID) && asked.projid != attributes.projid;
-    if changes_project && !caller.has(Capabilities::SYS_RESOURCE) {
+    let changed_flags = if wants(A::ATTR_FLAG) { attributes.flags ^ asked.flags } else { 0 };
+    let changes_heirs = changed_flags & Inode::PROJECT_INHERIT != 0;
+    if (changes_project || changes_heirs) && !caller.has(Capabilities::SYS_RESOURCE) {
         return Err(Errno::EPERM);
     }
     // Whoever has the file open for writing was checked then.
@@ -103,7 +105,8 @@ fn apply(before: &Inode, asked: &SetAttr, caller: &Caller) -> Inode {
     let attributes = &mut inode.attributes;
     if valid.has(A::MODE) {
         let mut bits = asked.mode & mode::PERMISSIONS;
-        if !caller.is_in(attributes.gid) && !caller.has(Capabilities::FSETID) {
+        let gid = if valid.has(A::GID) { asked.gid } else { attributes.gid };
+        if !caller.is_in(gid) && !caller.has(Capabilities::FSETID) {
             bits &= !mode::SGID;
         }
         attributes.mode = attributes.mode & mode::FORMAT | bits;
@@ -120,13 +123,14 @@ fn apply(before: &Inode, asked: &SetAttr, caller: &Caller) -> Inode {
     if valid.has(A::ATTR_FLAG) {
         attributes.flags = asked.flags & FLAGS_SET;
     }
-    let is_given = !before.is_directory()
-        && (attributes.uid, attributes.gid) != (before.attributes.uid, before.attributes.gid);
-    let kills = |flag| valid.has(flag) || is_given && !valid.has(A::MODE);
-    if kills(A::KILL_SUID) {
+    // A new mode of the client says itself what is left, but for a file that is given away.
+    let group_executes = before.attributes.mode & mode::GROUP_EXECUTE != 0;
+    let is_given = |flag| valid.has(flag) && !before.is_directory();
+    if valid.has(A::KILL_SUID) || is_given(A::UID) {
         attributes.mode &= !mode::SUID;
     }
-    if kills(A::KILL_SGID) && attributes.mode & mode::GROUP_EXECUTE != 0 {
+    let kills_sgid = valid.has(A::KILL_SGID) && (valid.has(A::MODE) || group_executes);
+    if kills_sgid || is_given(A::GID) && group_executes {
         attributes.mode &= !mode::SGID;
     }
     if valid.has(A::SIZE) {

@@ -8,9 +8,10 @@ use fulmar_lustre_wire::xattr::{Lma, LmaCompat, LmaIncompat};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_store::StoreError;
 
-use crate::access::{Caller, Capabilities, Wanted, check};
+use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
+use crate::layout::{Changed, ComponentChange, changed};
 use crate::names::NAME_MAX;
 use crate::records::{Failure, XATTRS, fid_key};
 use crate::{Mdt, acl, mode};
@@ -136,6 +137,33 @@ impl Change<'_> {
         Ok(inode)
     }
 
+    /// Adds, removes or marks components of the layout of a file.
+    pub(crate) fn change_components(
+        &mut self,
+        fid: Fid,
+        components: ComponentChange,
+        set: &SetXattr<'_>,
+        caller: &Caller,
+    ) -> Result<Inode, Failure> {
+        let mut inode = self.existing(fid)?;
+        check_setxattr(&inode, set.name, caller)?;
+        let Some(asked) = set.value.filter(|_| inode.is_regular()) else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let before = (fid, inode.extra(Extra::Layout));
+        let Changed { layout, gone } =
+            changed(before, components, asked, set.time, &*self.mdt.objects)?;
+        self.mdt.objects.destroy(&mut self.transaction, &gone);
+        if layout.is_empty() {
+            inode.attributes.size = 0;
+            inode.set_extra(Extra::Som, vec![]);
+        }
+        inode.set_extra(Extra::Layout, layout);
+        inode.attributes.ctime = inode.attributes.ctime.max(set.time);
+        self.set(fid, inode.clone())?;
+        Ok(inode)
+    }
+
     fn set_named(&mut self, fid: Fid, set: &SetXattr<'_>) -> Result<(), Failure> {
         let key = xattr_key(fid, set.name);
         let exists = self.transaction.get(XATTRS, &key)?.is_some();
@@ -190,9 +218,13 @@ impl Change<'_> {
 /// Checks that a caller may set an attribute of this name.
 fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Errno> {
     let has_prefix = |prefix: &[u8]| name.starts_with(prefix) && name.len() > prefix.len();
+    if inode.attributes.flags & (IMMUTABLE | APPEND_ONLY) != 0 {
+        return Err(Errno::EPERM);
+    }
     if has_prefix(b"user.") {
-        let kind = inode.kind();
-        if ![mode::REGULAR, mode::DIRECTORY].contains(&kind) {
+        let is_sticky = inode.is_directory() && inode.attributes.mode & mode::STICKY != 0;
+        let has_data = inode.is_directory() || inode.is_regular();
+        if !has_data || is_sticky && !caller.owns(inode) {
             return Err(Errno::EPERM);
         }
         return check(inode, caller, Wanted::WRITE);
@@ -205,16 +237,16 @@ fn check_setxattr(inode: &Inode, name: &[u8], caller: &Caller) -> Result<(), Err
         };
     }
     match () {
-        () if has_prefix(b"trusted.") || has_prefix(b"lustre.") => {
-            match caller.has(Capabilities::SYS_ADMIN) || caller.owns(inode) {
+        () if has_prefix(b"trusted.") && !caller.has(Capabilities::SYS_ADMIN) => Err(Errno::EPERM),
+        () if [&b"trusted."[..], b"lustre.", b"security."]
+            .iter()
+            .any(|prefix| has_prefix(prefix)) =>
+        {
+            match caller.owns(inode) {
                 true => Ok(()),
                 false => Err(Errno::EPERM),
             }
         }
-        () if has_prefix(b"security.") => match caller.owns(inode) {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
-        },
         () => Err(Errno::EOPNOTSUPP),
     }
 }

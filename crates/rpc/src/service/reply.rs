@@ -127,9 +127,6 @@ impl Server {
         let (format, status) = (Format::of(pending.opcode), Status::failed(errno));
         let mut error = Message::error(format, status);
         error.body.opcode = pending.opcode;
-        if is_plain_failure(errno) {
-            error.body.kind = Kind::REPLY;
-        }
         self.answer(now, id, error);
     }
 
@@ -322,21 +319,6 @@ fn granted(asked: &ConnectData, data: ConnectData) -> ConnectData {
         flags2: ConnectFlags2(data.flags2.0 & asked.flags2.0),
         ..data
     }
-}
-
-/// Returns whether a request that fails so is answered as one that was processed.
-/// Spec: ptlrpc-ldlm-mgs §6.4.
-fn is_plain_failure(errno: Errno) -> bool {
-    [
-        Errno::ENOSPC,
-        Errno::EACCES,
-        Errno::EPERM,
-        Errno::ENOENT,
-        Errno::EINPROGRESS,
-        Errno::EDQUOT,
-        Errno::EROFS,
-    ]
-    .contains(&errno)
 }
 
 /// Returns the seconds since the arrival, at least 1.

@@ -165,7 +165,9 @@ impl<M: Memory> MdtTarget<M> {
             }
             Some(_) => {}
         }
-        let mut done = self.clone().open_when_ready(&context, &request).await?;
+        let (this, asked) = (self.clone(), request.clone());
+        let execute = move || this.mdt.open(&this.call(&asked));
+        let mut done = self.clone().when_ready(&context, execute).await?;
         drop(entries);
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
@@ -185,16 +187,15 @@ impl<M: Memory> MdtTarget<M> {
         })
     }
 
-    /// Opens a file. If it is to have objects that are not there yet, it waits for them.
-    async fn open_when_ready(
+    /// Executes an intent. If its file is to have objects that are not there yet, it waits for them.
+    async fn when_ready(
         self: Arc<Self>,
         context: &Context,
-        request: &Arc<Request>,
+        execute: impl Fn() -> Done + Clone + Send + 'static,
     ) -> Result<Done, Errno> {
         let mut patience = PATIENCE;
         loop {
-            let (this, asked) = (self.clone(), request.clone());
-            let done = context.run(move || this.mdt.open(&this.call(&asked))).await?;
+            let done = context.run(execute.clone()).await?;
             match done.result {
                 Err(Errno::EAGAIN) if patience > 0 => self.osts.changed().await,
                 // The client tries again.
@@ -214,15 +215,13 @@ impl<M: Memory> MdtTarget<M> {
     ) -> Result<Answer, Errno> {
         let intent = request.message.require(&LAYOUT_INTENT).map_err(|_| Errno::EPROTO)?;
         let changes = matches!(intent.op, LayoutIntentOp::WRITE | LayoutIntentOp::TRUNC);
-        let run = async |this: Arc<Self>| {
-            let asked = request.clone();
-            context.run(move || this.mdt.layout_intent(&this.call(&asked), fid)).await
-        };
+        let (this, asked) = (self.clone(), request.clone());
+        let execute = move || this.mdt.layout_intent(&this.call(&asked), fid);
         if !changes {
             let executed = IntentResult { disposition: Disposition::IT_EXECD.0, status: 0 };
             let answer = context.enqueue(&request, Outcome::Executed(executed)).await?;
             let is_granted = answer.reply.lock.granted != LockMode::default();
-            let done = run(self.clone()).await?;
+            let done = context.run(execute).await?;
             let reply = match is_granted && done.result.is_ok() {
                 true => done.reply,
                 false => Message::reply(request.message.format(), answer.status),
@@ -231,7 +230,7 @@ impl<M: Memory> MdtTarget<M> {
         }
         let wanted = locks::bits(fid, LockMode::EX, InodeBits::LAYOUT);
         let exclusive = context.lock(wanted).await?;
-        let done = run(self.clone()).await?;
+        let done = self.clone().when_ready(&context, execute).await?;
         drop(exclusive);
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;

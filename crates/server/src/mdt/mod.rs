@@ -12,7 +12,8 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CONNECT_DATA, MDT_BODY};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
 use fulmar_lustre_wire::mdt::MdtBody;
-use fulmar_lustre_wire::{Handle, Opcode, portal};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Handle, Opcode, Status, portal};
 use fulmar_mdt::{Call, Mdt};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::Eviction;
@@ -23,6 +24,10 @@ use crate::context::Context;
 use crate::memory::{Memories, Memory};
 use crate::osts::Osts;
 use crate::target::{Answer, Operation, Target};
+
+/// How requests fail that are not processed. All other failures are ordinary replies.
+const NOT_PROCESSED: [Errno; 5] =
+    [Errno::EPROTO, Errno::EFAULT, Errno::EOPNOTSUPP, Errno::ENOTCONN, Errno::EIO];
 
 /// An MDT, with memory for pages of directories.
 pub struct MdtTarget<M: Memory> {
@@ -63,7 +68,16 @@ impl<M: Memory> MdtTarget<M> {
                     _ => None,
                 };
                 let (this, asked) = (self.clone(), request);
-                let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await??;
+                let format = asked.message.format();
+                let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
+                let answer = match answer {
+                    Ok(answer) => answer,
+                    Err(errno) if NOT_PROCESSED.contains(&errno) => return Err(errno),
+                    Err(errno) => {
+                        let reply = Message::reply(format, Status::failed(errno));
+                        return Ok(Answer::Reply(reply));
+                    }
+                };
                 if let Some(number) = answer.durable {
                     context.durable(&self.store, number).await?;
                 }

@@ -19,6 +19,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{FlagWord, Obdo, ObdoFlags, OstId};
 use fulmar_lustre_wire::seq::{SeqKind, SeqOp, SeqRange};
 use fulmar_lustre_wire::{Fid, Uuid, portal};
+use fulmar_mdt::Mdt;
 use fulmar_net::Node;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
@@ -31,6 +32,8 @@ use super::{COUNT_MAX, Ost, Osts, read_task};
 
 /// How often the OST is asked for its state.
 const PERIOD: Duration = Duration::from_secs(5);
+/// When an OST that recovers is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long the OST is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many things to do are sent at once.
@@ -50,8 +53,9 @@ pub(crate) struct Link {
     pub(crate) store: Arc<Store>,
     /// The name of the file system.
     pub(crate) file_system: String,
+    pub(crate) mdt: Arc<Mdt>,
     /// The index of the MDT.
-    pub(crate) mdt: u16,
+    pub(crate) index: u16,
     pub(crate) target: FsTarget,
 }
 
@@ -140,7 +144,7 @@ impl Link {
                 }
                 Err(_) => {}
             }
-            if !ost.wait(PERIOD) {
+            if !ost.pause(PERIOD) {
                 return;
             }
         }
@@ -154,36 +158,58 @@ impl Link {
         let (mut connections, mut asked) = (0, None);
         loop {
             session.renew(PATIENCE);
+            // Clients of the MDT say first which objects they have. The OST does not wait for that.
+            if self.mdt.recovers() {
+                match ost.pause(PAUSE) {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
             let seen = session.connections(import);
-            if seen != connections {
-                ost.state().is_ready = false;
-                self.clean(&session, import, ost)?;
-                connections = seen;
-                ost.state().is_ready = true;
-                info!("{name} has objects for new files");
+            match self.work(&mut session, import, ost, (seen != connections, &mut asked)) {
+                Ok(()) if seen != connections => {
+                    connections = seen;
+                    info!("{name} has objects for new files");
+                }
+                Ok(()) => {}
+                // It waits for its clients after a restart.
+                Err(Failure::Errno(Errno::EAGAIN)) if ost.pause(PAUSE) => continue,
+                Err(Failure::Errno(Errno::EAGAIN)) => return Ok(()),
+                Err(failure) => return Err(failure),
             }
-            if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
-                self.ask_statfs(&session, import, ost)?;
-                asked = Some(Instant::now());
-            }
-            if ost.state().is_low() {
-                self.create(&session, import, ost)?;
-            }
-            // Whatever was created may be gone with the OST.
-            if session.connections(import) != connections {
-                continue;
-            }
-            self.osts.notify();
-            self.send_tasks(&mut session, import, ost)?;
             if !ost.wait(PERIOD) {
                 return Ok(());
             }
         }
     }
 
+    /// Does what there is to do. `is_new`: whether the connection is new.
+    fn work(
+        &self,
+        session: &mut Session,
+        import: ImportId,
+        ost: &Ost,
+        (is_new, asked): (bool, &mut Option<Instant>),
+    ) -> Result<(), Failure> {
+        if is_new {
+            ost.state().is_ready = false;
+            self.clean(session, import, ost)?;
+            ost.state().is_ready = true;
+        }
+        if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
+            self.ask_statfs(session, import, ost)?;
+            *asked = Some(Instant::now());
+        }
+        if ost.state().is_low() {
+            self.create(session, import, ost)?;
+        }
+        self.osts.notify();
+        self.send_tasks(session, import, ost).inspect_err(|_| ost.state().has_tasks = true)
+    }
+
     /// The UUID of the MDT as a client of the OST.
     fn uuid(&self) -> Uuid {
-        let text = format!("{}-MDT{:04x}-mdtlov_UUID", self.file_system, self.mdt);
+        let text = format!("{}-MDT{:04x}-mdtlov_UUID", self.file_system, self.index);
         Uuid::new(&text).expect("it has at most 33 characters")
     }
 
@@ -204,7 +230,7 @@ impl Link {
             flags2: ConnectFlags2::REP_MBITS,
             version: RELEASE,
             index: self.target.index,
-            group: self.mdt.into(),
+            group: self.index.into(),
             ..ConnectData::default()
         }
     }
@@ -223,6 +249,8 @@ impl Link {
         // The numbers of removed objects are not used again.
         state.used = state.used.max(last);
         state.created = state.used;
+        // They may be gone with the OST.
+        state.given_back.clear();
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 mod link;
 mod records;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,6 +30,8 @@ use records::{OstTask, TASKS, TaskKind, USED, Used, encode, task_key};
 /// The OSTs of an MDT.
 pub struct Osts {
     osts: Mutex<BTreeMap<u32, Arc<Ost>>>,
+    /// The pools of the file system.
+    pools: Mutex<OstPools>,
     /// Where the next file begins.
     next: AtomicU32,
     /// The name of the next thing to do, above those of earlier starts.
@@ -59,6 +61,8 @@ struct State {
     used: u32,
     /// The last object that exists.
     created: u32,
+    /// Objects before it that no file got after all.
+    given_back: Vec<Fid>,
     /// How many are created at once.
     count: u32,
     statfs: Statfs,
@@ -66,11 +70,17 @@ struct State {
     stops: bool,
 }
 
+/// The pools of a file system, each with the indices of its OSTs.
+type OstPools = BTreeMap<String, BTreeSet<u32>>;
+
 /// The most OSTs of a file system.
 const OSTS_MAX: usize = 1 << 16;
 /// The objects that are created at once: at first, and at most.
 const COUNT_MIN: u32 = 32;
 const COUNT_MAX: u32 = 10_000;
+/// Counts of stripes from `MANY` on mean several on each OST, as many as it takes to `NO_MORE`.
+const MANY: usize = 0xffe0;
+const NO_MORE: usize = 0x1_0000;
 
 impl Osts {
     /// Returns the OSTs that an MDT knows, with the time of its start in seconds. They have no objects
@@ -81,6 +91,7 @@ impl Osts {
     pub fn load(store: &Store, now: i64) -> Result<Arc<Self>, StoreError> {
         let this = Self {
             osts: Mutex::default(),
+            pools: Mutex::default(),
             next: AtomicU32::new(0),
             // What is to be done is named by the time, so that names are not used twice.
             next_task: AtomicU64::new((now as u64) << 28),
@@ -99,6 +110,22 @@ impl Osts {
     pub(crate) fn on_change(&self, resume: impl Fn() + Send + Sync + 'static) {
         // It is said once, at the start.
         let _ = self.resume.set(Box::new(resume));
+    }
+
+    /// Says which pools the file system has.
+    pub(crate) fn set_pools(&self, pools: OstPools) {
+        *self.pools.lock().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// Returns the OSTs that a file may have: those of its pool, or all if there is no such pool or it is
+    /// empty. Spec: mdt-ost §11.5.
+    fn members(&self, plan: &Plan, osts: &BTreeMap<u32, Arc<Ost>>) -> Vec<Arc<Ost>> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = plan.pool.and_then(|pool| pools.get(&pool.to_string()));
+        match pool.filter(|pool| !pool.is_empty()) {
+            Some(pool) => pool.iter().filter_map(|index| osts.get(index).cloned()).collect(),
+            None => osts.values().cloned().collect(),
+        }
     }
 
     /// Waits until an OST may have objects, or does not answer.
@@ -155,28 +182,40 @@ impl Osts {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the OSTs in the order in which a file gets its stripes.
+    /// Returns the OSTs in the order in which a file gets its stripes, and how many stripes there are to be.
     fn candidates(&self, plan: &Plan) -> Result<(Vec<Arc<Ost>>, usize), Errno> {
         let osts = self.osts();
         // The client tries again.
         if osts.is_empty() {
             return Err(Errno::EINPROGRESS);
         }
+        let most = usize::from(plan.stripes_max);
         if !plan.osts.is_empty() {
             let wanted: Option<Vec<_>> =
                 plan.osts.iter().map(|index| osts.get(index).cloned()).collect();
             let wanted = wanted.ok_or(Errno::EINVAL)?;
-            let count = wanted.len();
+            let count = wanted.len().min(most);
             return Ok((wanted, count));
         }
-        let mut all: Vec<Arc<Ost>> = osts.values().cloned().collect();
+        let mut all = self.members(plan, &osts);
+        // The OSTs of the pool are not connected yet.
+        if all.is_empty() {
+            return Err(Errno::EINPROGRESS);
+        }
         let start = match plan.first {
             Some(first) => all.iter().position(|ost| ost.index == first).ok_or(Errno::EINVAL)?,
             None => self.next.fetch_add(1, Ordering::Relaxed) as usize % all.len(),
         };
         all.rotate_left(start);
-        let count = usize::from(plan.stripe_count).min(all.len());
-        Ok((all, count))
+        let count = match usize::from(plan.stripe_count) {
+            count if !plan.is_overstriped => count.min(all.len()),
+            count if count >= MANY => all.len() * (NO_MORE - count),
+            count => count,
+        };
+        let count = count.min(most);
+        let rounds = count.div_ceil(all.len()).max(1);
+        let turns = all.len() * rounds;
+        Ok((all.into_iter().cycle().take(turns).collect(), count))
     }
 
     fn add_tasks(&self, transaction: &mut Transaction<'_>, objects: &[Object], task: OstTask) {
@@ -214,12 +253,30 @@ impl Objects for Osts {
             }
         }
         // With a little less than was wanted a file is still useful. Spec: mdt-ost §11.5.
-        match taken.len() * 4 >= count * 3 && !taken.is_empty() {
-            true => Ok(taken),
-            false if is_late => Err(Errno::EAGAIN),
-            false if is_away => Err(Errno::EINPROGRESS),
-            false => Err(Errno::ENOSPC),
+        // With other OSTs than the wanted ones it is not.
+        let needed = if plan.osts.is_empty() { (count * 3).div_ceil(4) } else { count };
+        match taken.len() >= needed && !taken.is_empty() {
+            true => return Ok(taken),
+            false => self.give_back(&taken),
         }
+        Err(match () {
+            () if is_late => Errno::EAGAIN,
+            () if is_away => Errno::EINPROGRESS,
+            () => Errno::ENOSPC,
+        })
+    }
+
+    fn give_back(&self, objects: &[Object]) {
+        for &(index, object) in objects {
+            if let Some(ost) = self.get(index) {
+                ost.state().given_back.push(object);
+            }
+        }
+    }
+
+    fn exists(&self, ost: u32) -> bool {
+        let osts = self.osts();
+        osts.is_empty() || osts.contains_key(&ost)
     }
 
     fn used(&self, transaction: &mut Transaction<'_>, objects: &[Object]) {
@@ -257,6 +314,11 @@ impl Ost {
         if !state.is_ready {
             return Err(Errno::ENOTCONN);
         }
+        while let Some(object) = state.given_back.pop() {
+            if object.seq == state.seq {
+                return Ok(object);
+            }
+        }
         let left = state.created - state.used;
         if left <= state.count / 2 {
             self.work.notify_all();
@@ -273,6 +335,13 @@ impl Ost {
         let state = self.state();
         let idle = |state: &mut State| !state.stops && !state.has_tasks && !state.is_low();
         let waited = self.work.wait_timeout_while(state, time, idle);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.stops
+    }
+
+    /// Waits for a time, whatever there is to do. Returns whether to go on.
+    fn pause(&self, time: Duration) -> bool {
+        let waited = self.work.wait_timeout_while(self.state(), time, |state| !state.stops);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !state.stops
     }
@@ -315,3 +384,6 @@ impl State {
 fn read_task(value: &Value) -> Result<OstTask, StoreError> {
     records::decode(value, "what an OST has to do")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! Targets that a node serves from their directories, and a client on another node.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod administration;
+mod layout;
 mod mdt;
 mod ost;
+mod placement;
 mod rig;

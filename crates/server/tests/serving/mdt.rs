@@ -21,7 +21,7 @@ use fulmar_lustre_wire::mdt::{
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, OstId};
 use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
-use fulmar_lustre_wire::{Fid, Handle, Name, portal};
+use fulmar_lustre_wire::{Fid, Handle, Name, Status, portal};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, TargetKind};
@@ -45,14 +45,14 @@ fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
     (connect(&mdts[0]), connect(&osts[0]))
 }
 
-fn root(session: &Session, mdt: ImportId) -> Fid {
+pub(crate) fn root(session: &Session, mdt: ImportId) -> Fid {
     let reply = ask(session, mdt, Message::request(&GET_ROOT).with(&MDT_BODY, &MdtBody::default()));
     let body: MdtBody = reply.require(&MDT_BODY).unwrap();
     body.fid
 }
 
 /// Asks for a sequence, and returns the first FID of it.
-fn new_fid(session: &Session, mdt: ImportId) -> Fid {
+pub(crate) fn new_fid(session: &Session, mdt: ImportId) -> Fid {
     let message = Message::request(&SEQ_QUERY)
         .with(&SEQ_OP, &SeqOp::ALLOC_META)
         .with(&SEQ_RANGE, &SeqRange::default());
@@ -62,7 +62,7 @@ fn new_fid(session: &Session, mdt: ImportId) -> Fid {
 }
 
 /// Returns a change of a file, or of a name in a directory.
-fn record(op: ReintOp, fid: Fid, change: ReintChange) -> Reint {
+pub(crate) fn record(op: ReintOp, fid: Fid, change: ReintChange) -> Reint {
     let all = ReintHead {
         capability: u32::MAX,
         suppgid1: u32::MAX,
@@ -97,8 +97,17 @@ fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle,
         .with(&INTENT, &Intent { ops: IntentOps::OPEN | IntentOps::CREAT })
         .with(&REINT, &record(ReintOp::OPEN, parent, ReintChange::Create(new)))
         .with(&NAME, &name("file"));
-    let reply = ask(session, mdt, message);
-    let answer: LockReply = reply.require(&LOCK_REPLY).unwrap();
+    let begun = Instant::now();
+    let (reply, answer) = loop {
+        let reply = ask(session, mdt, message.clone());
+        let answer: LockReply = reply.require(&LOCK_REPLY).unwrap();
+        // The MDT may not have met its OST yet.
+        if Status(answer.result2 as i32).errno() != Some(Errno::EINPROGRESS) {
+            break (reply, answer);
+        }
+        assert!(begun.elapsed() < PATIENCE, "there are no objects");
+        std::thread::sleep(Duration::from_millis(50));
+    };
     let done = Disposition(answer.result1);
     assert!(done.has(Disposition::OPEN_CREATE) && done.has(Disposition::OPEN_OPEN), "{answer:?}");
     let body: MdtBody = reply.require(&MDT_BODY).unwrap();
@@ -108,7 +117,7 @@ fn create(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> (Handle,
     (body.open_handle, layout.objects[0].id)
 }
 
-fn close(session: &Session, mdt: ImportId, (fid, handle): (Fid, Handle)) {
+pub(crate) fn close(session: &Session, mdt: ImportId, (fid, handle): (Fid, Handle)) {
     let change = ReintChange::SetAttr(SetAttr::default());
     let message = Message::request(&CLOSE)
         .with(&IO_EPOCH, &IoEpoch { handle, ..IoEpoch::default() })
@@ -126,7 +135,7 @@ fn lookup(session: &Session, mdt: ImportId, parent: Fid) -> Result<Fid, Errno> {
 }
 
 /// Returns the size of an object.
-fn size(session: &Session, ost: ImportId, id: OstId) -> Result<u64, Errno> {
+pub(crate) fn size(session: &Session, ost: ImportId, id: OstId) -> Result<u64, Errno> {
     let body = Obdo { valid: Valid::FLID | Valid::FLGROUP, id, ..Obdo::default() };
     let message = Message::request(&OST_GETATTR).with(&OST_BODY, &body);
     let reply = session.call(ost, Request::new(message, 4096))?;
@@ -134,7 +143,7 @@ fn size(session: &Session, ost: ImportId, id: OstId) -> Result<u64, Errno> {
     Ok(found.size)
 }
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 

@@ -45,9 +45,10 @@ pub fn targets(
     memories: &Arc<Memories<Buffer>>,
     options: TargetOptions,
 ) -> Result<Targets, Errno> {
-    let server = server(key, ost)?;
+    let (server, name) = (server(key, ost)?, ost);
     let times = options.times();
     let mgs = TargetsConfig {
+        name: "MGS".to_owned(),
         target: options.printed("mgs", mgs),
         kind: TargetKind::Mgs,
         locks: Config { times, ..Config::mgs() },
@@ -55,6 +56,7 @@ pub fn targets(
     };
     let ost = Arc::new(OstTarget { ost: Mutex::default(), memories: memories.clone() });
     let ost = TargetsConfig {
+        name: name.to_owned(),
         target: options.printed("ost", ost),
         kind: TargetKind::Ost,
         locks: Config { times, ..Config::ost() },

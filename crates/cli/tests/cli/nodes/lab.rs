@@ -50,6 +50,11 @@ impl Lab {
         self.start(host, self.command(args))
     }
 
+    /// Starts a node that serves a whole file system from a directory.
+    pub(crate) fn up(&self, host: u8, args: &[&str]) -> Node {
+        self.start(host, self.command_of("up", args))
+    }
+
     /// The same for a node that may open this number of files.
     pub(crate) fn node_with_files(&self, host: u8, files: u32, args: &[&str]) -> Node {
         let node = self.command(args);
@@ -86,9 +91,13 @@ impl Lab {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.command_of("node", args)
+    }
+
+    fn command_of(&self, name: &str, args: &[&str]) -> Command {
         let mut command = fulmar(&self.directory);
         let port = self.port.to_string();
-        command.args(["node", "--accept", "all", "--accept-port", &port]).args(args);
+        command.args([name, "--accept", "all", "--accept-port", &port]).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }

@@ -1,6 +1,11 @@
 //! Targets that a node serves from their directories.
 
-use super::lab::{Lab, fulmar, ran};
+use std::time::{Duration, Instant};
+
+use super::lab::{Lab, Node, fulmar, ran};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_management_service_is_made_served_and_examined() {
@@ -57,10 +62,149 @@ fn a_directory_that_is_no_target_is_explained() {
         ("mkfs --mgs --index 1 one", "--fsname"),
         ("mkfs --mgs --mdt one", "--fsname"),
         ("mkfs --mdt --fsname lv one", "--mgsnode"),
+        ("mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.1@tcp --network x? one", "--network"),
+        (
+            "mkfs --ost --fsname lv --index 1 --mgsnode 10.0.0.1@tcp --failnode x one",
+            "\"x\" is not a node",
+        ),
+        (
+            "mkfs --mdt --mgs --fsname lv --failnode 10.0.0.2@tcp --servicenode 10.0.0.1@tcp one",
+            "--servicenode",
+        ),
+        ("mkfs --mgs --network tcp1 one", "--fsname"),
         ("mkfs --mdt --ost --fsname lv --index 0 --mgsnode 10.0.0.1@tcp one", "--ost"),
     ] {
         let (status, _, err) = ran(fulmar(&lab.path("")).args(words.split_whitespace()));
         assert_eq!(status, 2, "{words}: {err}");
         assert!(err.contains(part), "{words}: {err}");
     }
+}
+
+#[test]
+fn an_administrator_changes_the_configuration_for_good() {
+    let lab = Lab::new("administrator");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let nid = "127.0.0.58@tcp";
+    assert_eq!(run("mkfs --mgs --mdt --fsname lv mdt").0, 0);
+    let made = run(&format!("mkfs --ost --fsname lv --index 1 --mgsnode {nid} ost"));
+    assert_eq!(made.0, 0, "{made:?}");
+    let args = ["--networks", "tcp(127.0.0.58)", "--target", "mdt", "--target", "ost"];
+    let node = lab.node_with(58, &args);
+    let ok = |node: &Node, words: &str| {
+        let (status, out, err) = node.run(&format!("lctl {words}"));
+        assert_eq!((status, err.as_str()), (0, ""), "{words}");
+        out
+    };
+    let refused = |node: &Node, words: &str, errno: i32, part: &str| {
+        let (status, _, err) = node.run(&format!("lctl {words}"));
+        assert_eq!(status, 256 - errno, "{words}: {err}");
+        assert!(err.contains(part), "{words}: {err}");
+    };
+    // The targets register by themselves.
+    let begun = Instant::now();
+    while node.run("lctl conf_param lv-OST0001.osc.max_dirty_mb=64").0 != 0 {
+        assert!(begun.elapsed() < PATIENCE, "the OST does not register");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ok(&node, "conf_param lv.sys.timeout=40");
+    ok(&node, "set_param -P osc.*.max_dirty_mb=64 llite.*.max_read_ahead_mb=32");
+    ok(&node, "set_param -P -d llite.*.max_read_ahead_mb");
+    refused(&node, "set_param -P -d llite.*.max_read_ahead_mb", 2, "cannot delete");
+    refused(&node, "conf_param lv.sys.nonsense=40", 22, "cannot set lv.sys.nonsense=40");
+    refused(&node, "conf_param other.sys.timeout=40", 22, "cannot set");
+    assert_eq!(ok(&node, "pool_new lv.flash"), "Pool lv.flash created\n");
+    let added = ok(&node, "pool_add lv.flash OST[1]");
+    assert_eq!(added, "OST lv-OST0001_UUID added to pool lv.flash\n");
+    refused(&node, "pool_new lv.flash", 17, "pool lv.flash already exists");
+    refused(&node, "pool_add lv.flash OST0001", 17, "lv-OST0001_UUID is already in pool lv.flash");
+    refused(&node, "pool_add lv.flash OST0002", 19, "lv-OST0002_UUID is not part of the 'lv' fs.");
+    refused(&node, "pool_add lv.slow OST0001", 123, "pool lv.slow not found");
+    refused(&node, "pool_destroy lv.flash", 39, "not empty");
+    refused(&node, "pool_new lv", 22, "is not FSNAME.POOL");
+    refused(&node, "pool_add lv.flash MDT0000", 22, "Wrong format for OST list");
+    assert_eq!(node.terminate().0, Some(0));
+
+    let node = lab.node_with(58, &args);
+    assert_eq!(ok(&node, "pool_list lv"), "Pools from lv:\nlv.flash\n");
+    assert_eq!(ok(&node, "pool_list lv.flash"), "Pool: lv.flash\nlv-OST0001_UUID\n");
+    refused(&node, "pool_list lv.slow", 2, "pool lv.slow not found");
+    let removed = ok(&node, "pool_remove lv.flash lv-OST0001");
+    assert_eq!(removed, "OST lv-OST0001_UUID removed from pool lv.flash\n");
+    assert_eq!(ok(&node, "pool_destroy lv.flash"), "Pool lv.flash destroyed\n");
+    ok(&node, "conf_param -d lv.sys.timeout");
+    assert_eq!(node.terminate().0, Some(0));
+}
+
+#[test]
+fn a_node_without_a_management_service_says_so() {
+    let lab = Lab::new("no-mgs");
+    let node = lab.node(54);
+    for words in
+        ["conf_param lv.sys.timeout=40", "pool_new lv.a", "pool_add lv.a OST0000", "pool_list lv"]
+    {
+        let (status, _, err) = node.run(&format!("lctl {words}"));
+        assert_eq!(status, 256 - 19, "{words}: {err}");
+        assert!(err.contains("run the command on the node that serves the MGS"), "{err}");
+    }
+    let (status, _, err) = node.run("lctl set_param osc.*.max_dirty_mb=64");
+    assert_ne!(status, 0);
+    assert!(err.contains("--perm"), "{err}");
+}
+
+#[test]
+fn a_file_system_is_started_again_with_more_osts() {
+    let lab = Lab::new("up");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let df = format!("lfs df 127.0.0.53@tcp:/lustre --port {}", lab.port);
+    for osts in ["1", "2"] {
+        let node = lab.up(53, &["fs", "--osts", osts, "--networks", "tcp(127.0.0.53)"]);
+        let count = || run(&df).1.lines().filter(|line| line.contains("lustre-OST")).count();
+        let begun = Instant::now();
+        while count().to_string() != osts {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", run(&df));
+        }
+        assert_eq!(node.terminate().0, Some(0));
+    }
+    let (status, out, err) = run("fsck fs");
+    assert_eq!((status, out.matches("no damage").count(), err.as_str()), (0, 4, ""), "{out}");
+    let (status, out, _) = run("up fs --check --networks tcp(127.0.0.53)");
+    assert_eq!((status, out.as_str()), (0, ""));
+    let (status, _, err) = run("up new --fsname toolongname --networks tcp(127.0.0.53)");
+    assert_eq!(status, 1);
+    assert!(err.contains("toolongname"), "{err}");
+}
+
+#[test]
+fn clients_learn_where_a_target_may_be() {
+    let lab = Lab::new("placement");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let nid = "127.0.0.55@tcp";
+    for words in [
+        "mkfs --mgs --mdt --fsname lv mdt".to_owned(),
+        format!("mkfs --ost --fsname lv --index 0 --mgsnode {nid} --network tcp7 ost0"),
+        format!(
+            "mkfs --ost --fsname lv --index 1 --mgsnode {nid} --servicenode 127.0.0.56@tcp7 \
+             --servicenode 127.0.0.57@tcp7,127.0.0.57@tcp ost1"
+        ),
+        format!("mkfs --ost --fsname lv --index 2 --mgsnode {nid} --failnode 127.0.0.57@tcp ost2"),
+        format!("mkfs --ost --fsname lv --index 3 --mgsnode {nid} --network tcp9 ost3"),
+    ] {
+        let made = run(&words);
+        assert_eq!(made.0, 0, "{made:?}");
+    }
+    let mut args = vec!["--networks", "tcp(127.0.0.55),tcp7(127.0.0.56)"];
+    args.extend(["mdt", "ost0", "ost1", "ost2", "ost3"].iter().flat_map(|dir| ["--target", dir]));
+    let node = lab.node_with(55, &args);
+    let begun = Instant::now();
+    let log = || std::fs::read_to_string(lab.path("55.log")).unwrap();
+    while (0..3).any(|index| !log().contains(&format!("lv-OST000{index} has joined"))) {
+        assert!(begun.elapsed() < PATIENCE, "{}", log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(
+        log().contains("lv-OST0003 has not joined its file system: the node has no NID"),
+        "{}",
+        log()
+    );
+    assert_eq!(node.terminate().0, Some(0));
 }

@@ -65,11 +65,11 @@ fn a_request_with_bulk_data_ends_when_they_are_moved_and_the_reply_is_there() {
 fn an_error_ends_it_when_the_memory_is_released() {
     let mut rig = Rig::full();
     let (id, sent) = rig.read();
-    rig.refuse(&sent, Errno::ENOENT);
+    rig.refuse(&sent, Errno::ESTALE);
     assert_eq!(rig.next(), Output::Withdraw(sent.id));
     assert!(rig.is_quiet() && !rig.import.is_released());
     rig.moved(sent.id, MIB, Err(Errno::ECANCELED));
-    let (result, keeps_data) = (Err(Errno::ENOENT), false);
+    let (result, keeps_data) = (Err(Errno::ESTALE), false);
     let done = Output::Done { request: id, result, moved: MIB, keeps_data };
     assert_eq!(rig.next(), done);
 }

@@ -122,12 +122,12 @@ fn an_error_is_the_result_and_nonsense_is_one_too() {
     let mut rig = Rig::full();
     let requests = [rig.request(), rig.request(), rig.request()];
     let sent = [rig.sent(), rig.sent(), rig.sent()];
-    rig.refuse(&sent[0], Errno::ENOSPC);
+    rig.refuse(&sent[0], Errno::EOPNOTSUPP);
     let failed = Message::reply(&format::OST_STATFS, Status::failed(Errno::EIO));
     rig.reply(&sent[1], EARLY_LEN, &failed.to_bytes());
     let other = Message::reply(&format::PING, Status::OK);
     rig.reply(&sent[2], EARLY_LEN, &other.to_bytes());
-    let results = [Err(Errno::ENOSPC), Ok(Status(-5)), Err(Errno::EPROTO)];
+    let results = [Err(Errno::EOPNOTSUPP), Ok(Status(-5)), Err(Errno::EPROTO)];
     let expected: Vec<_> = requests.into_iter().zip(results).collect();
     assert_eq!(rig.ended(), expected);
     rig.answer(&sent[0]);

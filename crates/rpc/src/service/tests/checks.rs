@@ -146,7 +146,7 @@ fn the_host_may_refuse_a_connect_and_grants_only_what_is_requested() {
     );
     let id = rig.request().id;
     let refused = Message::error(&MGS_CONNECT, Status::failed(Errno::EACCES));
-    assert_eq!(rig.reply(id, refused).status(), (Kind::ERROR, -13));
+    assert_eq!(rig.reply(id, refused).status(), (Kind::REPLY, -13));
     assert!(rig.server.exports().is_empty());
     rig.send(node(1), 384, &connect("one"));
     let id = rig.request().id;

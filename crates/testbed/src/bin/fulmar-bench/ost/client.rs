@@ -18,6 +18,7 @@ use fulmar_lustre_wire::ost::{
 use fulmar_lustre_wire::{Fid, List, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Running, Service};
 use fulmar_ost::Checksum;
+use fulmar_rpc::XidSource;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::import::{Request, RequestId, State, Target, TargetKind};
@@ -56,7 +57,7 @@ pub(crate) fn run(port: u16, load: Load, duration: Duration) -> Result<(), Failu
     };
     let (unchecked, queue) = channel();
     let host = ClientHost { state: Mutex::new(progress), filled, unchecked };
-    let machine = Client::new(fulmar_net::wall_clock() / 1_000_000_000);
+    let machine = Client::new(XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
     let client = Running::start(&node, Client::CONFIG, machine, host, [])
         .map_err(|errno| Failure(format!("cannot start the client: {errno}")))?;
     let of_thread = client.clone();

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_server::{Label, OstLabel, ServeOptions, Serving};
+use fulmar_rpc::import::TargetKind;
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
 
 use crate::Failure;
 use crate::lnet::{runtime, start, wait_for_end_of_input};
@@ -18,7 +19,8 @@ pub(crate) fn run(port: u16, root: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let nid = Nid::of_ip(Net::TCP, IpAddr::V4(ADDRESS));
     let address = format!("{nid}:/{FILE_SYSTEM}").parse().expect("it is an address");
-    let labels = [("mgs", Label::Mgs), ("ost", Label::Ost(OstLabel { index: 0, address }))];
+    let label = TargetLabel { kind: TargetKind::Ost, index: 0, address };
+    let labels = [("mgs", Label::Mgs), ("ost", Label::Target(label))];
     for (name, label) in &labels {
         if !root.join(name).exists() {
             fulmar_server::format(&root.join(name), label).map_err(|error| failed(&error))?;

@@ -1,0 +1,228 @@
+//! Layouts of files: what somebody wants, what is the default, and what becomes of both.
+//! Spec: mdt-ost §11.1 to §11.6.
+
+mod change;
+mod composite;
+mod plan;
+mod wanted;
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::layout::{Layout, LovMd, LovObject, Pattern};
+use fulmar_lustre_wire::{Content, Fid};
+use fulmar_wire::Order;
+
+pub(crate) use change::{Changed, ComponentChange, changed};
+use composite::{Composite, WantedPart};
+pub use plan::Plan;
+use wanted::{Pool, Wanted};
+
+use crate::objects::{Object, Objects};
+
+/// The most bytes of a layout.
+const LAYOUT_LEN_MAX: usize = 65_536;
+/// No end.
+const NO_END: u64 = u64::MAX;
+
+/// What a new file is to be.
+#[derive(Debug, PartialEq, Eq)]
+enum Design {
+    Plain(Plan),
+    Composite(Composite),
+}
+
+/// The layout that new files of a directory get.
+enum OfDirectory {
+    Plain(Wanted),
+    Composite(Vec<WantedPart>),
+}
+
+impl OfDirectory {
+    /// Reads a default. One that is not allowed any more is none.
+    fn of(bytes: &[u8], objects: &dyn Objects) -> Option<Self> {
+        match Layout::decode(bytes, Order::Little) {
+            Ok(Layout::File(layout)) => Wanted::of(&layout, objects).ok().map(Self::Plain),
+            Ok(Layout::Composite(layout)) => {
+                WantedPart::all(&layout, None, objects).ok().map(Self::Composite)
+            }
+            _ => None,
+        }
+    }
+
+    fn pool(&self) -> Option<Pool> {
+        match self {
+            Self::Plain(wanted) => wanted.pool,
+            Self::Composite(parts) => WantedPart::pool(parts),
+        }
+    }
+}
+
+impl Design {
+    /// Returns what its creator wants, in the pool of a default if he does not say; or what the default of
+    /// the directory says, and what that does not say from the default of the file system.
+    fn new(wanted: &[u8], defaults: [&[u8]; 2], objects: &dyn Objects) -> Result<Self, Errno> {
+        let [first, second] = defaults.map(|default| OfDirectory::of(default, objects));
+        if !wanted.is_empty() {
+            let pool = match (&first, &second) {
+                (Some(OfDirectory::Plain(first)), Some(second)) => first.pool.or(second.pool()),
+                (Some(default), _) | (None, Some(default)) => default.pool(),
+                (None, None) => None,
+            };
+            return Self::wanted(wanted, pool, objects);
+        }
+        let plain = |wanted: Wanted| Self::Plain(wanted.plan(0, NO_END));
+        Ok(match (first, second) {
+            (Some(OfDirectory::Plain(first)), Some(OfDirectory::Plain(second))) => {
+                plain(first.or(second))
+            }
+            (Some(OfDirectory::Plain(only)), _) | (None, Some(OfDirectory::Plain(only))) => {
+                plain(only)
+            }
+            (Some(OfDirectory::Composite(parts)), _)
+            | (None, Some(OfDirectory::Composite(parts))) => {
+                Self::Composite(Composite::new(parts, None))
+            }
+            (None, None) => plain(Wanted::default()),
+        })
+    }
+
+    fn wanted(wanted: &[u8], pool: Option<Pool>, objects: &dyn Objects) -> Result<Self, Errno> {
+        match Layout::decode(wanted, Order::Little) {
+            Ok(Layout::File(layout)) => {
+                Ok(Self::Plain(Wanted::of(&layout, objects)?.or_in(pool).plan(0, NO_END)))
+            }
+            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None, objects) {
+                // A server says so of a default, and not of a file.
+                Err(Errno::EFBIG) => Err(Errno::EINVAL),
+                parts => Ok(Self::Composite(Composite::new(parts?, pool))),
+            },
+            Ok(Layout::Foreign(_)) => Err(Errno::EOPNOTSUPP),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// Returns the layout of a new file of `size` bytes: as its creator wants, else as the default of its
+/// directory says, else as that of the file system. The components up to its size have objects.
+///
+/// # Errors
+/// EINVAL if the layout that the creator wants is not allowed, EOPNOTSUPP if it is of a kind that there is
+/// not; others as [`Objects::take`].
+pub(crate) fn new_layout(
+    (file, size): (Fid, u64),
+    wanted: &[u8],
+    defaults: [&[u8]; 2],
+    objects: &dyn Objects,
+) -> Result<Vec<u8>, Errno> {
+    match Design::new(wanted, defaults, objects)? {
+        Design::Plain(plan) => Ok(plan.made(file, &objects.take(&plan)?).to_bytes()),
+        Design::Composite(mut composite) => {
+            composite.instantiate(file, size.saturating_add(1), objects)?;
+            Ok(composite.encode(file))
+        }
+    }
+}
+
+/// Returns a layout with objects for all components that begin before `end`; `None` if they have them.
+///
+/// # Errors
+/// EINVAL if the layout has only one component, or ends before `end`; others as
+/// [`Objects::take`].
+pub(crate) fn instantiated(
+    file: Fid,
+    layout: &[u8],
+    end: u64,
+    objects: &dyn Objects,
+) -> Result<Option<Vec<u8>>, Errno> {
+    let mut composite = Composite::decode(layout)?;
+    if composite.parts.len() > 1 && composite.end() < end && composite.end() != NO_END {
+        return Err(Errno::EINVAL);
+    }
+    if !composite.instantiate(file, end, objects)? {
+        return Ok(None);
+    }
+    composite.changed();
+    Ok(Some(composite.encode(file)))
+}
+
+/// Returns the objects of a layout, each with the index of its OST.
+pub(crate) fn objects_of(layout: &[u8]) -> Vec<Object> {
+    let layouts = match Layout::decode(layout, Order::Little) {
+        Ok(Layout::File(layout)) => vec![layout],
+        Ok(Layout::Composite(layout)) => layout.initialised(),
+        _ => vec![],
+    };
+    let objects = layouts.into_iter().flat_map(|layout| layout.objects);
+    let object = |object: LovObject| {
+        let index = u16::try_from(object.ost).ok()?;
+        Some((object.ost, object.id.fid(index)?))
+    };
+    objects.filter_map(object).collect()
+}
+
+/// Returns whether an OST has several stripes of a file.
+pub(crate) fn is_overstriped(layout: &[u8]) -> bool {
+    let has = |layout: &LovMd| layout.header.pattern.has(Pattern::OVERSTRIPING);
+    match Layout::decode(layout, Order::Little) {
+        Ok(Layout::File(layout)) => has(&layout),
+        Ok(Layout::Composite(layout)) => {
+            let layouts = layout.components.iter().map(|component| layout.layout(component));
+            layouts.flatten().any(|layout| has(&layout))
+        }
+        _ => false,
+    }
+}
+
+/// Checks a layout that somebody wants for the new files of a directory, and returns what is kept: no bytes
+/// if it says nothing. It keeps the pool of the default `before` if it does not say another.
+///
+/// # Errors
+/// EINVAL and others if it is not allowed.
+pub(crate) fn default_layout(
+    wanted: &[u8],
+    before: &[u8],
+    objects: &dyn Objects,
+) -> Result<Vec<u8>, Errno> {
+    let pool = OfDirectory::of(before, objects).and_then(|default| default.pool());
+    let mut layout = match Layout::decode(wanted, Order::Little) {
+        Ok(Layout::DirectoryDefault(_)) => return Ok(wanted.to_vec()),
+        Ok(Layout::File(layout)) => layout,
+        Ok(Layout::Composite(layout)) => {
+            let parts = WantedPart::all(&layout, None, objects)?;
+            let kept = WantedPart::default_layout(parts, pool);
+            return if kept.len() > LAYOUT_LEN_MAX { Err(Errno::E2BIG) } else { Ok(kept) };
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    if Wanted::of(&layout, objects)?.is_nothing() {
+        return Ok(vec![]);
+    }
+    plan::keep_wanted(&mut layout, pool);
+    Ok(layout.to_bytes())
+}
+
+/// Returns a layout whose objects exist, as a client repeats it after a restart. It has all objects of
+/// the layout `before`.
+///
+/// # Errors
+/// EINVAL if it is none, or lacks objects.
+pub(crate) fn repeated(file: Fid, layout: &[u8], before: &[u8]) -> Result<Vec<u8>, Errno> {
+    let repeated = match Layout::decode(layout, Order::Little) {
+        Ok(Layout::File(mut layout))
+            if layout.objects.len() == usize::from(layout.header.stripe_count) =>
+        {
+            layout.rest.0.clear();
+            plan::restore_generation(&mut layout);
+            layout.to_bytes()
+        }
+        Ok(Layout::Composite(_)) => Composite::decode(layout)?.encode(file),
+        _ => return Err(Errno::EINVAL),
+    };
+    let objects = objects_of(&repeated);
+    match objects_of(before).iter().all(|object| objects.contains(object)) {
+        true => Ok(repeated),
+        false => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Attributes: who may set them, and what else changes with them.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr};
+use fulmar_mdt::{Caller, mode};
+
+use crate::requests::{
+    OTHER, ROOT, USER, chmod, close, create, create_as, link, rename, setattr, unlink,
+};
+use crate::rig::{NOW, Rig};
+
+const TOP: Fid = Fid::ROOT;
+type A = AttrValid;
+const IMMUTABLE: u32 = 0x10;
+const PROJECT_INHERIT: u32 = 0x2000_0000;
+
+fn with(valid: AttrValid) -> SetAttr {
+    SetAttr { valid, ..SetAttr::default() }
+}
+
+impl Rig {
+    /// Returns a file of the user with this mode.
+    fn file(&mut self, name: &str, bits: u32) -> Fid {
+        let file = self.touch(&ROOT, (TOP, name));
+        let owner = SetAttr { uid: USER.uid, gid: USER.gid, ..with(A::UID | A::GID) };
+        self.must(&setattr(&ROOT, file, owner));
+        self.must(&chmod(&ROOT, file, bits));
+        file
+    }
+
+    fn mode(&mut self, file: Fid) -> u32 {
+        self.getattr(file).unwrap().mode & mode::PERMISSIONS
+    }
+}
+
+#[test]
+fn only_owners_and_root_change_modes_and_owners() {
+    let mut rig = Rig::new();
+    let file = rig.file("file", 0o644);
+    let object = rig.object(file).unwrap();
+    rig.must(&chmod(&USER, file, 0o600));
+    assert_eq!(rig.fails(&chmod(&OTHER, file, 0o666)), Errno::EPERM);
+    let owner = |uid| SetAttr { uid, ..with(A::UID) };
+    let group = |gid| SetAttr { gid, ..with(A::GID) };
+    assert_eq!(rig.fails(&setattr(&USER, file, owner(OTHER.uid))), Errno::EPERM);
+    assert_eq!(rig.fails(&setattr(&USER, file, group(77))), Errno::EPERM);
+    let member = Caller { groups: [77, u32::MAX], ..USER };
+    rig.must(&setattr(&member, file, group(77)));
+    assert_eq!(rig.fails(&setattr(&Caller { gid: 77, ..OTHER }, file, group(77))), Errno::EPERM);
+    rig.must(&setattr(&ROOT, file, owner(OTHER.uid)));
+    assert_eq!(rig.fates()[&object].uid, OTHER.uid, "its object has the same owner");
+    assert_eq!(rig.getattr(file).unwrap().gid, 77);
+    assert_eq!(rig.fails(&chmod(&ROOT, Fid { oid: 99, ..file }, 0o600)), Errno::ENOENT);
+    rig.mdt.check().unwrap();
+}
+
+#[test]
+fn a_file_that_is_given_away_loses_what_it_executes_with() {
+    let mut rig = Rig::new();
+    let owner = SetAttr { uid: OTHER.uid, ..with(A::UID) };
+    let group = SetAttr { gid: OTHER.gid, ..with(A::GID) };
+    for (bits, change, expected) in [
+        (0o6755, owner, 0o2755),
+        (0o6755, group, 0o4755),
+        (0o6745, group, 0o6745),
+        (0o6755, SetAttr { mode: 0o6755, valid: A::UID | A::MODE, ..owner }, 0o2755),
+        (0o6755, with(A::KILL_SUID), 0o2755),
+        (0o6755, with(A::KILL_SGID), 0o4755),
+        (0o6745, with(A::KILL_SGID), 0o6745),
+    ] {
+        let file = rig.file(&format!("{bits:o}-{:x}-{}", change.valid.0, change.mode), bits);
+        rig.must(&setattr(&ROOT, file, change));
+        assert_eq!(rig.mode(file), expected, "{bits:o} after {change:?}");
+    }
+    let file = rig.file("of the owner", 0o644);
+    let foreign = Caller { gid: 5, ..USER };
+    rig.must(&chmod(&foreign, file, 0o2755));
+    assert_eq!(rig.mode(file), 0o755, "the owner is not in its group");
+    rig.must(&chmod(&USER, file, 0o2755));
+    assert_eq!(rig.mode(file), 0o2755);
+}
+
+#[test]
+fn times_are_set_by_owners_and_now_by_writers() {
+    let mut rig = Rig::new();
+    let file = rig.file("file", 0o622);
+    let past = A::MTIME | A::MTIME_SET | A::ATIME | A::ATIME_SET;
+    let past = SetAttr { mtime: 10, atime: 20, ..with(past) };
+    rig.must(&setattr(&USER, file, past));
+    let body = rig.getattr(file).unwrap();
+    assert_eq!((body.mtime, body.atime, body.ctime), (10, 20, NOW));
+    rig.must(&setattr(&OTHER, file, SetAttr { mtime: NOW, ..past }));
+    rig.must(&chmod(&USER, file, 0o644));
+    assert_eq!(rig.fails(&setattr(&OTHER, file, past)), Errno::EACCES);
+    let earlier = A::CTIME | A::CTIME_SET;
+    rig.must(&setattr(&USER, file, SetAttr { ctime: 5, ..with(earlier) }));
+    assert_eq!(rig.getattr(file).unwrap().ctime, NOW, "it never goes back");
+}
+
+#[test]
+fn a_close_does_not_undo_times_that_were_set() {
+    let mut rig = Rig::new();
+    let file = rig.file("file", 0o644);
+    let written = A::MTIME | A::MTIME_SET | A::CTIME | A::CTIME_SET;
+    let closed = |time| SetAttr { mtime: time, ctime: time, ..with(written) };
+    let first = rig.open((TOP, "file"), OpenFlags::WRITE);
+    let second = rig.open((TOP, "file"), OpenFlags::WRITE);
+    let reader = rig.open((TOP, "file"), OpenFlags::READ);
+    rig.must(&setattr(&USER, file, SetAttr { mtime: 10, ..with(A::MTIME | A::MTIME_SET) }));
+    rig.must(&close(file, first, closed(NOW - 5)));
+    assert_eq!(rig.getattr(file).unwrap().mtime, 10);
+    rig.must(&close(file, reader, closed(NOW + 9)));
+    assert_eq!(rig.getattr(file).unwrap().mtime, 10, "it was not open for writing");
+    rig.must(&close(file, second, closed(NOW + 5)));
+    let body = rig.getattr(file).unwrap();
+    assert_eq!((body.mtime, body.ctime), (NOW + 5, NOW + 5));
+}
+
+#[test]
+fn an_immutable_file_does_not_change() {
+    let mut rig = Rig::new();
+    let file = rig.file("file", 0o666);
+    let flags = |flags| SetAttr { flags, ..with(A::ATTR_FLAG) };
+    assert_eq!(rig.fails(&setattr(&USER, file, flags(IMMUTABLE))), Errno::EPERM);
+    rig.must(&setattr(&ROOT, file, flags(IMMUTABLE)));
+    assert_eq!(rig.fails(&chmod(&ROOT, file, 0o600)), Errno::EPERM);
+    assert_eq!(rig.fails(&link(&ROOT, file, (TOP, "other"))), Errno::EPERM);
+    assert_eq!(rig.fails(&unlink(&ROOT, (TOP, "file"))), Errno::EPERM);
+    assert_eq!(rig.fails(&rename(&ROOT, (TOP, "file"), (TOP, "other"))), Errno::EPERM);
+    rig.must(&setattr(&ROOT, file, flags(0)));
+    rig.must(&unlink(&ROOT, (TOP, "file")));
+}
+
+#[test]
+fn new_files_have_the_project_of_their_directory() {
+    let mut rig = Rig::new();
+    let directory = rig.mkdir((TOP, "d"));
+    let project = SetAttr { projid: 7, flags: PROJECT_INHERIT, ..with(A::PROJID | A::ATTR_FLAG) };
+    rig.must(&setattr(&ROOT, directory, project));
+    let (file, inner) = (rig.touch(&ROOT, (directory, "file")), rig.mkdir((directory, "inner")));
+    assert_eq!([file, inner].map(|fid| rig.getattr(fid).unwrap().projid), [7, 7]);
+    assert_eq!(rig.getattr(inner).unwrap().flags & PROJECT_INHERIT, PROJECT_INHERIT);
+    let outside = rig.file("outside", 0o644);
+    assert_eq!(rig.fails(&link(&ROOT, outside, (directory, "new"))), Errno::EXDEV);
+    let moved = rename(&ROOT, (TOP, "outside"), (directory, "new"));
+    assert_eq!(rig.fails(&moved), Errno::EXDEV);
+    assert_eq!(
+        rig.fails(&setattr(&USER, outside, SetAttr { projid: 9, ..with(A::PROJID) })),
+        Errno::EPERM
+    );
+    let heirs = SetAttr { flags: PROJECT_INHERIT, ..with(A::ATTR_FLAG) };
+    assert_eq!(rig.fails(&setattr(&USER, outside, heirs)), Errno::EPERM);
+    rig.mdt.check().unwrap();
+}
+
+#[test]
+fn new_files_have_the_mode_and_the_group_that_they_should() {
+    let mut rig = Rig::new();
+    let directory = rig.mkdir((TOP, "d"));
+    rig.must(&setattr(&ROOT, directory, SetAttr { gid: 50, ..with(A::GID) }));
+    rig.must(&chmod(&ROOT, directory, 0o2777));
+    let (file, inner) = (rig.next_fid(), rig.next_fid());
+    let umask = 0o027;
+    let new =
+        Create { child: file, mode: mode::REGULAR | 0o666, umask, time: NOW, ..Create::default() };
+    rig.must(&create_as(&USER, (directory, "file"), new));
+    let body = rig.getattr(file).unwrap();
+    assert_eq!((body.mode, body.uid, body.gid), (mode::REGULAR | 0o640, USER.uid, 50));
+    rig.must(&create(&USER, (directory, "inner"), inner, mode::DIRECTORY | 0o755));
+    let body = rig.getattr(inner).unwrap();
+    assert_eq!((body.mode, body.gid), (mode::DIRECTORY | 0o2755, 50));
+}

@@ -1,0 +1,13 @@
+//! An MDT as its clients see it.
+
+mod attributes;
+mod crash;
+mod damaged;
+mod directories;
+mod opens;
+mod operations;
+mod requests;
+mod rig;
+mod sequences;
+mod tree;
+mod xattrs;

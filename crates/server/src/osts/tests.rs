@@ -1,0 +1,106 @@
+//! Which OSTs a file gets.
+
+use fulmar_lustre_wire::Text;
+use fulmar_store::Policy;
+
+use super::*;
+
+const SEQ: u64 = 0x2_4000_0400;
+
+/// Returns OSTs with so many objects each.
+fn osts(objects: &[u32]) -> Arc<Osts> {
+    let store = Store::memory(b"MDT", Policy::default());
+    let osts = Osts::load(&store, 0).unwrap();
+    for (index, &created) in (0..).zip(objects) {
+        let ost = osts.get_or_add(index, Used { seq: SEQ, oid: 0 });
+        let mut state = ost.state();
+        (state.is_ready, state.created) = (true, created);
+    }
+    osts
+}
+
+fn plan(stripe_count: u16) -> Plan {
+    let (first, pool) = (Some(0), None);
+    Plan {
+        stripe_size: 1 << 20,
+        stripe_count,
+        stripes_max: 2000,
+        first,
+        osts: vec![],
+        pool,
+        is_overstriped: false,
+    }
+}
+
+fn indices(taken: Result<Vec<Object>, Errno>) -> Result<Vec<u32>, Errno> {
+    Ok(taken?.into_iter().map(|(ost, _)| ost).collect())
+}
+
+/// The OSTs for a plan, in order, and how many are wanted.
+fn candidates(osts: &Osts, plan: &Plan) -> Result<(Vec<u32>, usize), Errno> {
+    let (found, count) = osts.candidates(plan)?;
+    let mut indices: Vec<u32> = found.iter().map(|ost| ost.index).collect();
+    if plan.first.is_none() {
+        indices.sort_unstable();
+    }
+    Ok((indices, count))
+}
+
+#[test]
+fn a_file_has_a_stripe_on_each_ost_or_several() {
+    let osts = osts(&[100, 100, 100]);
+    let take = |plan: Plan| indices(osts.take(&plan));
+    assert_eq!(take(plan(2)), Ok(vec![0, 1]));
+    assert_eq!(take(Plan { first: Some(2), ..plan(0xffff) }), Ok(vec![2, 0, 1]));
+    let several = |count| Plan { is_overstriped: true, ..plan(count) };
+    assert_eq!(take(several(5)), Ok(vec![0, 1, 2, 0, 1]));
+    assert_eq!(take(several(0xfffe)), Ok(vec![0, 1, 2, 0, 1, 2]), "two on each");
+    assert_eq!(take(Plan { stripes_max: 4, ..several(0xfff0) }), Ok(vec![0, 1, 2, 0]));
+    assert_eq!(take(Plan { first: Some(3), ..plan(1) }), Err(Errno::EINVAL));
+    assert!(osts.exists(2) && !osts.exists(3));
+}
+
+#[test]
+fn certain_osts_are_all_needed() {
+    let osts = osts(&[100, 100, 100, 0]);
+    let take = |wanted: &[u32]| {
+        let stripe_count = wanted.len() as u16;
+        indices(osts.take(&Plan { osts: wanted.to_vec(), ..plan(stripe_count) }))
+    };
+    assert_eq!(take(&[2, 0]), Ok(vec![2, 0]));
+    assert_eq!(take(&[0, 1, 2, 3]), Err(Errno::EAGAIN));
+    assert_eq!(take(&[0, 4]), Err(Errno::EINVAL));
+    assert_eq!(indices(osts.take(&plan(4))), Ok(vec![0, 1, 2]), "nearly all are enough");
+}
+
+#[test]
+fn objects_that_no_file_got_are_used_again() {
+    let osts = osts(&[2, 0]);
+    assert_eq!(osts.take(&plan(2)), Err(Errno::EAGAIN));
+    let first = osts.take(&plan(1)).unwrap();
+    assert_eq!(first[0].1.oid, 1);
+    osts.give_back(&first);
+    assert_eq!(osts.take(&plan(1)), Ok(first));
+    assert_eq!(osts.take(&plan(1)).unwrap()[0].1.oid, 2);
+    // Those of an earlier sequence are not.
+    osts.give_back(&[(0, Fid { seq: SEQ - 1, oid: 1, version: 0 })]);
+    assert_eq!(osts.take(&plan(1)), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn a_file_gets_osts_of_its_pool() {
+    let osts = osts(&[9; 4]);
+    osts.set_pools([("fast".to_owned(), [1, 3].into()), ("new".to_owned(), [].into())].into());
+    let plan = |pool| Plan { first: None, pool: Text::new(pool), ..plan(0xffff) };
+    assert_eq!(candidates(&osts, &plan("fast")), Ok((vec![1, 3], 2)));
+    let at_three = Plan { first: Some(3), ..plan("fast") };
+    assert_eq!(candidates(&osts, &at_three), Ok((vec![3, 1], 2)));
+    let outside = Plan { first: Some(2), ..plan("fast") };
+    assert_eq!(candidates(&osts, &outside), Err(Errno::EINVAL));
+    // As in a kernel MDT, a pool without OSTs does not keep anybody from creating files.
+    for other in ["new", "unknown"] {
+        assert_eq!(candidates(&osts, &plan(other)), Ok((vec![0, 1, 2, 3], 4)), "{other}");
+    }
+    osts.set_pools([("fast".to_owned(), [7].into())].into());
+    assert_eq!(candidates(&osts, &plan("fast")), Err(Errno::EINPROGRESS));
+}
