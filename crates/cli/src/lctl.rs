@@ -4,6 +4,7 @@
 mod devices;
 mod faults;
 mod mgs;
+mod parameters;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -113,13 +114,8 @@ enum Command {
     Fault(faults::Command),
     #[command(flatten)]
     Mgs(mgs::Command),
-    /// Print statistics: nis, peers, stats, routers, routes, buffers
-    GetParam {
-        /// Table to print
-        #[arg(required = true,
-            value_parser = ["nis", "peers", "stats", "routers", "routes", "buffers"])]
-        names: Vec<String>,
-    },
+    #[command(flatten)]
+    Parameters(parameters::Command),
     #[command(visible_alias = "device_list")]
     Dl(devices::Args),
     /// List every command
@@ -202,13 +198,7 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
         Command::Fail { nid, count } => faults::fail(&nid, count, context),
         Command::Fault(command) => command.run(context),
         Command::Mgs(command) => command.run(context),
-        Command::GetParam { names } => {
-            for name in names {
-                let table = context.client.get(&format!("/v1/table/{name}")).map_err(failed)?;
-                print(&format!("{name}=\n{table}"));
-            }
-            Ok(0)
-        }
+        Command::Parameters(command) => command.run(context),
         Command::Dl(args) => Ok(devices::run(&args)),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),
     }

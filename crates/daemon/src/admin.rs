@@ -1,6 +1,6 @@
 //! The administration API of a running node.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, PeerAdd,
-    PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow,
-    RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
+    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterShow,
+    PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel,
+    RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
     StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
@@ -21,7 +21,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::Administration;
+use fulmar_server::{Administration, Parameters};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -41,6 +41,8 @@ pub(crate) struct Daemon {
     networks: Networks,
     selftest: Option<Selftest>,
     pub(super) mgs: Option<Administration>,
+    /// The statistics of the targets, when they are served.
+    targets: Option<Arc<Parameters>>,
 }
 
 impl Daemon {
@@ -49,7 +51,12 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
     ) -> Self {
-        Self { node, networks, selftest, mgs: None }
+        Self { node, networks, selftest, mgs: None, targets: None }
+    }
+
+    /// Takes the statistics of the targets, which are started after the node is configured.
+    pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
+        self.targets = parameters;
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -318,6 +325,16 @@ impl Admin for Daemon {
         config::set(&mut globals, request.key, request.value)
             .map_err(|error| AdminError::new(Errno::EINVAL, error))?;
         self.set_globals(globals)
+    }
+
+    fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
+        let all = self.targets.as_ref().map(|targets| targets.all()).unwrap_or_default();
+        let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
+        let all: Vec<show::Parameter> = all.collect();
+        let selected = request.patterns.iter().flat_map(|pattern| {
+            all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
+        });
+        Ok(selected.collect())
     }
 
     fn export(&self, _: ExportAll) -> Result<Export> {

@@ -126,6 +126,7 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     let started = configured(&node, config, networks, &own).and_then(|mut daemon| {
         let mut serving = targets(&node, config, own, port)?;
         daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
+        daemon.set_targets(serving.as_ref().map(Serving::parameters));
         Ok((Arc::new(daemon), serving))
     });
     let (daemon, serving) = match started {

@@ -282,7 +282,7 @@ impl Ost {
         }
         drop(grants);
         let mut stats = self.stats();
-        stats.count(call.export, call.message.body.job, call.message.body.opcode, transfer.len());
+        stats.count_bytes(call, is_write, transfer.len());
         stats.count_bulk(is_write, &transfer.ranges);
         Ok(transfer)
     }

@@ -1,5 +1,7 @@
 //! Requests to an OST, each to what executes it. Spec: mdt-ost §16.1 to §16.11.
 
+use std::time::Duration;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::OST_BODY;
@@ -11,7 +13,7 @@ use fulmar_target::usage::Used;
 use crate::Ost;
 use crate::grants::Total;
 use crate::ost::{Answer, Call, Failure, errno_of};
-use crate::stats::{BrwStats, Counters};
+use crate::stats::{BrwStats, Tally};
 
 impl Ost {
     /// The requests that it executes, without those about connections and locks.
@@ -48,9 +50,6 @@ impl Ost {
         let export = self.export(call.export)?;
         if export.client.flags.has(ConnectFlags::RDONLY) && changes(opcode) {
             return Err(Errno::EROFS);
-        }
-        if !matches!(opcode, Opcode::OST_READ | Opcode::OST_WRITE) {
-            self.stats().count(call.export, call.message.body.job, opcode, 0);
         }
         let result = match opcode {
             Opcode::OST_DISCONNECT => {
@@ -103,13 +102,24 @@ impl Ost {
         self.grants().total()
     }
 
+    /// Takes how long a request took from its arrival to its reply. The bytes of reads and writes are
+    /// counted anyway.
+    pub fn spent(&self, call: &Call<'_>, took: Duration) {
+        self.stats().count(call, took);
+    }
+
+    /// Returns what all clients have done.
+    pub fn total_stats(&self) -> Tally {
+        self.stats().all()
+    }
+
     /// Returns what a client has done.
-    pub fn client_stats(&self, export: Handle) -> Counters {
+    pub fn client_stats(&self, export: Handle) -> Tally {
         self.stats().of_export(export)
     }
 
     /// Returns what each job has done, by its name.
-    pub fn job_stats(&self) -> Vec<(Vec<u8>, Counters)> {
+    pub fn job_stats(&self) -> Vec<(Vec<u8>, Tally)> {
         self.stats().of_jobs()
     }
 

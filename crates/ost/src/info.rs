@@ -35,6 +35,12 @@ impl Ost {
 
     /// Answers STATFS. Spec: mdt-ost §7.2.
     pub(crate) fn statfs(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let reply = Message::reply(call.message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&STATFS, &self.size()?)))
+    }
+
+    /// Returns how large it is, and what is free.
+    pub(crate) fn size(&self) -> Result<Statfs, StoreError> {
         let (room, free) = (self.store.room()?, self.free()?);
         let granted = self.grants().total();
         let pending = granted.dirty.saturating_add(granted.pending);
@@ -47,7 +53,7 @@ impl Ost {
         ];
         let used_up = used_up.iter().filter(|(is, _)| *is);
         let state = used_up.fold(StatfsState::NONE, |state, (_, bit)| state | *bit);
-        let statfs = Statfs {
+        Ok(Statfs {
             kind: FS_KIND,
             blocks: room.total / BLOCK,
             free: room.free / BLOCK,
@@ -60,9 +66,7 @@ impl Ost {
             granted: u32::try_from(granted.granted / BLOCK).unwrap_or(u32::MAX),
             state,
             ..Statfs::default()
-        };
-        let reply = Message::reply(call.message.format(), Status::OK);
-        Ok(Answer::new(reply.with(&STATFS, &statfs)))
+        })
     }
 
     /// Answers GET_INFO.

@@ -23,6 +23,7 @@ mod records;
 mod sequences;
 mod space;
 mod stats;
+mod text;
 mod times;
 
 pub use brw::{Reading, Room, Transfer};
@@ -30,4 +31,4 @@ pub use checksum::Checksum;
 pub use fulmar_target::usage::Used;
 pub use grants::Total;
 pub use ost::{Answer, Call, Ost, Settings};
-pub use stats::{BrwStats, Counter, Counters, Sizes};
+pub use stats::{BrwStats, Counter, Counters, Sizes, Tally};

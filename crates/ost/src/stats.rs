@@ -1,11 +1,13 @@
 //! What clients and jobs have done, in the shapes of `stats`, `job_stats` and `brw_stats`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fulmar_lustre_wire::message::Job;
 use fulmar_lustre_wire::ost::Niobuf;
 use fulmar_lustre_wire::{Handle, Opcode};
 
+use crate::ost::Call;
 use crate::space::BLOCK;
 
 /// The most jobs that are remembered. The one that did nothing for the longest time is forgotten.
@@ -31,10 +33,53 @@ impl Counter {
         self.sum = self.sum.saturating_add(value);
         self.squares = self.squares.saturating_add(u128::from(value) * u128::from(value));
     }
+
+    fn merge(&mut self, other: &Self) {
+        self.min = if self.samples == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.samples += other.samples;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
 }
 
-/// Counters by their names in `stats`: `read_bytes`, `write_bytes`, and operations such as `punch`.
+/// Counters by their names in `stats`: bytes of `read_bytes` and `write_bytes`, microseconds of operations
+/// such as `punch`.
 pub type Counters = BTreeMap<&'static str, Counter>;
+
+/// What a client or a job has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// When it did something first, in seconds since 1970.
+    pub begun: i64,
+    /// When it did something last.
+    pub last: i64,
+    /// What.
+    pub counters: Counters,
+}
+
+impl Tally {
+    fn add(&mut self, now: i64, name: &'static str, value: u64) {
+        if self.counters.is_empty() {
+            self.begun = now;
+        }
+        self.last = self.last.max(now);
+        self.counters.entry(name).or_default().add(value);
+    }
+
+    /// Adds what another client of the same node has done.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.counters.is_empty() {
+            return;
+        }
+        let is_first = self.counters.is_empty() || other.begun < self.begun;
+        self.begun = if is_first { other.begun } else { self.begun };
+        self.last = self.last.max(other.last);
+        for (name, counter) in &other.counters {
+            self.counters.entry(name).or_default().merge(counter);
+        }
+    }
+}
 
 /// How many reads and writes there were of each size: up to 1, 2, 4, and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,9 +92,12 @@ pub struct Sizes {
 
 impl Sizes {
     fn add(&mut self, writes: bool, value: u64) {
-        let power = value.max(1).next_power_of_two().trailing_zeros() as usize;
+        self.count(writes, value.max(1).next_power_of_two().trailing_zeros().into());
+    }
+
+    fn count(&mut self, writes: bool, place: u64) {
         let of_kind = if writes { &mut self.writes } else { &mut self.reads };
-        of_kind[power.min(31)] += 1;
+        of_kind[place.min(31) as usize] += 1;
     }
 }
 
@@ -58,7 +106,7 @@ impl Sizes {
 pub struct BrwStats {
     /// Pages per bulk.
     pub pages: Sizes,
-    /// Ranges per bulk, less one: discontiguous pages.
+    /// Ranges per bulk, less one: discontiguous pages. These are counts, not powers of two.
     pub gaps: Sizes,
     /// Bytes of each range.
     pub bytes: Sizes,
@@ -67,28 +115,39 @@ pub struct BrwStats {
 /// The counters of an OST.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
-    exports: BTreeMap<Handle, Counters>,
-    jobs: BTreeMap<Vec<u8>, (u64, Counters)>,
-    /// Counts operations: the order of jobs.
+    all: Tally,
+    exports: BTreeMap<Handle, Tally>,
+    jobs: BTreeMap<Vec<u8>, (u64, Tally)>,
+    /// Counts samples: the order of jobs.
     clock: u64,
     brw: BrwStats,
 }
 
 impl Stats {
+    /// Counts the bytes of a read or a write.
+    pub(crate) fn count_bytes(&mut self, call: &Call<'_>, is_write: bool, bytes: u64) {
+        self.add(call, if is_write { "write_bytes" } else { "read_bytes" }, bytes);
+    }
+
     /// Counts an operation.
-    pub(crate) fn count(&mut self, export: Handle, job: Option<Job>, opcode: Opcode, bytes: u64) {
-        let Some(name) = name_of(opcode) else { return };
-        let add = |counters: &mut Counters| counters.entry(name).or_default().add(bytes);
-        add(self.exports.entry(export).or_default());
-        let Some(Job(name)) = job else { return };
-        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-        if name.is_empty() {
+    pub(crate) fn count(&mut self, call: &Call<'_>, took: Duration) {
+        if let Some(name) = name_of(call.message.body.opcode) {
+            self.add(call, name, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn add(&mut self, call: &Call<'_>, name: &'static str, value: u64) {
+        self.all.add(call.now, name, value);
+        self.exports.entry(call.export).or_default().add(call.now, name, value);
+        let Some(Job(job)) = call.message.body.job else { return };
+        let job = job.split(|&byte| byte == 0).next().unwrap_or_default();
+        if job.is_empty() {
             return;
         }
         self.clock += 1;
-        let job = self.jobs.entry(name.to_vec()).or_default();
-        job.0 = self.clock;
-        add(&mut job.1);
+        let (clock, tally) = self.jobs.entry(job.to_vec()).or_default();
+        *clock = self.clock;
+        tally.add(call.now, name, value);
         if self.jobs.len() > JOBS_MAX {
             let oldest = self.jobs.iter().min_by_key(|(_, (last, _))| *last);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
@@ -101,7 +160,7 @@ impl Stats {
     pub(crate) fn count_bulk(&mut self, writes: bool, ranges: &[Niobuf]) {
         let pages = ranges.iter().map(|range| u64::from(range.len).div_ceil(BLOCK)).sum();
         self.brw.pages.add(writes, pages);
-        self.brw.gaps.add(writes, ranges.len() as u64 - 1);
+        self.brw.gaps.count(writes, ranges.len() as u64 - 1);
         ranges.iter().for_each(|range| self.brw.bytes.add(writes, range.len.into()));
     }
 
@@ -109,12 +168,16 @@ impl Stats {
         self.exports.remove(&export);
     }
 
-    pub(crate) fn of_export(&self, export: Handle) -> Counters {
+    pub(crate) fn all(&self) -> Tally {
+        self.all.clone()
+    }
+
+    pub(crate) fn of_export(&self, export: Handle) -> Tally {
         self.exports.get(&export).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn of_jobs(&self) -> Vec<(Vec<u8>, Counters)> {
-        self.jobs.iter().map(|(name, (_, counters))| (name.clone(), counters.clone())).collect()
+    pub(crate) fn of_jobs(&self) -> Vec<(Vec<u8>, Tally)> {
+        self.jobs.iter().map(|(name, (_, tally))| (name.clone(), tally.clone())).collect()
     }
 
     pub(crate) fn brw(&self) -> BrwStats {
@@ -125,8 +188,8 @@ impl Stats {
 /// Returns the name of an operation in `stats`.
 fn name_of(opcode: Opcode) -> Option<&'static str> {
     Some(match opcode {
-        Opcode::OST_READ => "read_bytes",
-        Opcode::OST_WRITE => "write_bytes",
+        Opcode::OST_READ => "read",
+        Opcode::OST_WRITE => "write",
         Opcode::OST_GETATTR => "getattr",
         Opcode::OST_SETATTR => "setattr",
         Opcode::OST_PUNCH => "punch",
@@ -142,20 +205,55 @@ fn name_of(opcode: Opcode) -> Option<&'static str> {
     })
 }
 
+/// All names, in the order in which they are shown, with their units.
+pub(crate) const NAMES: [(&str, &str); 15] = [
+    ("read_bytes", "bytes"),
+    ("write_bytes", "bytes"),
+    ("read", "usecs"),
+    ("write", "usecs"),
+    ("getattr", "usecs"),
+    ("setattr", "usecs"),
+    ("punch", "usecs"),
+    ("sync", "usecs"),
+    ("destroy", "usecs"),
+    ("create", "usecs"),
+    ("statfs", "usecs"),
+    ("get_info", "usecs"),
+    ("set_info", "usecs"),
+    ("quotactl", "usecs"),
+    ("prealloc", "usecs"),
+];
+
 #[cfg(test)]
 mod tests {
+    use fulmar_lustre_wire::format::{Format, LDLM_SET_INFO, OST_PUNCH, OST_SYNC, OST_WRITE};
+    use fulmar_lustre_wire::message::Message;
+
     use super::*;
+
+    fn request(format: &'static Format, job: &[u8]) -> Message<'static> {
+        let mut name = [0; 32];
+        name[..job.len()].copy_from_slice(job);
+        let mut message = Message::request(format);
+        message.body.job = (!job.is_empty()).then_some(Job(name));
+        message
+    }
+
+    fn call<'a>(export: u64, message: &'a Message<'a>) -> Call<'a> {
+        Call { export: Handle(export), xid: 1, now: 100 + export as i64, message }
+    }
 
     #[test]
     fn operations_are_counted_by_client_and_by_job() {
         let mut stats = Stats::default();
-        let mut job = [0; 32];
-        job[..4].copy_from_slice(b"dd.0");
+        let took = Duration::from_micros(30);
+        let write = request(&OST_WRITE, b"dd.0");
         for bytes in [4096, 1 << 20] {
-            stats.count(Handle(1), Some(Job(job)), Opcode::OST_WRITE, bytes);
+            stats.count_bytes(&call(1, &write), true, bytes);
+            stats.count(&call(1, &write), took);
         }
-        stats.count(Handle(2), None, Opcode::OST_PUNCH, 0);
-        stats.count(Handle(2), None, Opcode::LDLM_ENQUEUE, 0);
+        stats.count(&call(2, &request(&OST_PUNCH, b"")), took);
+        stats.count(&call(2, &request(&LDLM_SET_INFO, b"")), took);
         let wrote = Counter {
             samples: 2,
             min: 4096,
@@ -163,22 +261,29 @@ mod tests {
             sum: 4096 + (1 << 20),
             squares: (1 << 24) + (1 << 40),
         };
-        assert_eq!(stats.of_export(Handle(1)), Counters::from([("write_bytes", wrote)]));
-        assert_eq!(stats.of_jobs(), [(b"dd.0".to_vec(), Counters::from([("write_bytes", wrote)]))]);
-        assert_eq!(stats.of_export(Handle(2)).len(), 1);
+        let time = Counter { samples: 2, min: 30, max: 30, sum: 60, squares: 1800 };
+        let counters = Counters::from([("write_bytes", wrote), ("write", time)]);
+        let tally = Tally { begun: 101, last: 101, counters };
+        assert_eq!(stats.of_export(Handle(1)), tally);
+        assert_eq!(stats.of_jobs(), [(b"dd.0".to_vec(), tally)]);
+        assert_eq!(stats.of_export(Handle(2)).counters.len(), 1);
+        let all = stats.all();
+        assert_eq!((all.begun, all.last, all.counters.len()), (101, 102, 3));
+        assert!(all.counters.keys().all(|name| NAMES.iter().any(|(known, _)| known == name)));
+        let mut node = stats.of_export(Handle(1));
+        node.merge(&Tally::default());
+        node.merge(&stats.of_export(Handle(2)));
+        assert_eq!(node, all);
         stats.forget(Handle(1));
-        assert!(stats.of_export(Handle(1)).is_empty());
+        assert!(stats.of_export(Handle(1)).counters.is_empty());
     }
 
     #[test]
     fn jobs_are_bounded() {
         let mut stats = Stats::default();
-        for number in 0..=JOBS_MAX as u64 {
-            let mut job = [b'a'; 32];
-            for (at, bit) in job.iter_mut().zip(0..16) {
-                *at = if number >> bit & 1 == 1 { b'1' } else { b'0' };
-            }
-            stats.count(Handle(1), Some(Job(job)), Opcode::OST_SYNC, 0);
+        for number in 0..=JOBS_MAX {
+            let message = request(&OST_SYNC, format!("{number:016b}").as_bytes());
+            stats.count(&call(1, &message), Duration::ZERO);
         }
         let jobs = stats.of_jobs();
         assert_eq!(jobs.len(), JOBS_MAX);
@@ -194,6 +299,6 @@ mod tests {
         let brw = stats.brw();
         assert_eq!((brw.pages.writes[8], brw.pages.reads[1]), (1, 1));
         assert_eq!((brw.bytes.writes[20], brw.bytes.reads[12], brw.bytes.reads[7]), (1, 1, 1));
-        assert_eq!((brw.gaps.writes[0], brw.gaps.reads[0]), (1, 1));
+        assert_eq!((brw.gaps.writes[0], brw.gaps.reads[1]), (1, 1));
     }
 }

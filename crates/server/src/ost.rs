@@ -2,6 +2,7 @@
 //! Spec: mdt-ost §16.1 to §16.11, §17.1 to §17.8.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
@@ -297,6 +298,10 @@ impl<M: Memory> Target for OstTarget<M> {
                 let _ = context.run(move || self.ost.forget(export)).await;
             }
         })
+    }
+
+    fn answered(&self, request: &Request, took: Duration) {
+        self.ost.spent(&self.call(request), took);
     }
 
     fn last_committed(&self) -> Option<u64> {

@@ -28,6 +28,7 @@ use crate::memory::Memories;
 use crate::mgs::{MgsError, MgsTarget};
 use crate::ost::OstTarget;
 use crate::osts::Osts;
+use crate::parameters::Parameters;
 use crate::placement::Placement;
 use crate::run::Served;
 use crate::storage::{self, Label, StorageError, TargetLabel};
@@ -39,6 +40,7 @@ pub struct Serving {
     served: Served,
     targets: Vec<String>,
     administration: Option<Administration>,
+    parameters: Arc<Parameters>,
     /// They commit what is left when they are dropped, after the service has ended.
     committers: Vec<Committer>,
 }
@@ -135,8 +137,10 @@ impl Serving {
         let targets = Targets::new(server(key, configs), targets);
         let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
         let administration = mgs.map(|(place, mgs)| Administration::new(&mgs, &served, place));
-        let (targets, committers) = (vec![], vec![]);
-        let mut this = Self { joining: vec![], served, targets, administration, committers };
+        let osts = (0..).zip(&opened).filter_map(|(place, one)| one.ost(TargetId(place)));
+        let parameters = Arc::new(Parameters::new(served.running().clone(), osts));
+        let (joining, targets, committers) = (vec![], vec![], vec![]);
+        let mut this = Self { joining, served, targets, administration, parameters, committers };
         for (place, one) in (0..).zip(&opened) {
             this.begin(TargetId(place), one)?;
         }
@@ -196,9 +200,14 @@ impl Serving {
         &self.targets
     }
 
+    /// Returns the statistics of the targets.
+    pub fn parameters(&self) -> Arc<Parameters> {
+        self.parameters.clone()
+    }
+
     /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
     pub fn stop(self) {
-        let Self { joining, served, targets, administration, committers } = self;
+        let Self { joining, served, targets, administration, parameters: _, committers } = self;
         drop(administration);
         // They disconnect from other servers.
         drop(joining);
@@ -242,6 +251,16 @@ impl Opened {
         };
         let operations = with_locks(operations);
         Ok(TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations })
+    }
+
+    /// Returns the OST with its name, if it is one.
+    fn ost(&self, target: TargetId) -> Option<(TargetId, String, Arc<Ost>)> {
+        match (&self.label, &self.member) {
+            (Label::Target(label), Some(Member::Ost(ost))) => {
+                Some((target, label.name().to_string(), ost.clone()))
+            }
+            _ => None,
+        }
     }
 
     fn kind(&self) -> TargetKind {

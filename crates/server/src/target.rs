@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
@@ -41,6 +42,11 @@ pub trait Target: Send + Sync + 'static {
     ) -> Operation<()> {
         let _ = (context, export, why);
         Box::pin(async {})
+    }
+
+    /// Takes how long the answer to a request took from the time at which it came. No answer counts not.
+    fn answered(&self, request: &Request, took: Duration) {
+        let _ = (request, took);
     }
 
     /// Returns the last transaction on disk as clients know it; `None` if its clients replay nothing.

@@ -27,8 +27,8 @@ pub struct Targets {
     targets: Vec<Entry>,
     tasks: Tasks,
     commands: Arc<Commands>,
-    /// Requests whose operations are under way.
-    requests: BTreeMap<RequestId, Arc<Request>>,
+    /// Requests whose operations are under way, with when these began.
+    requests: BTreeMap<RequestId, (Time, Arc<Request>)>,
     transfers: BTreeMap<RequestId, oneshot::Sender<Result<u64, Errno>>>,
     /// The locks that protect difficult replies.
     protected: BTreeMap<RequestId, Vec<Lock>>,
@@ -292,7 +292,7 @@ impl Targets {
             return targets[target.0 as usize].locks.execute(now, server, request);
         }
         let (id, request) = (request.id, Arc::new(*request));
-        self.requests.insert(id, request.clone());
+        self.requests.insert(id, (now, request.clone()));
         let context = self.context(target);
         let entry = &mut self.targets[target.0 as usize];
         if request.message.body.opcode.is_connect() {
@@ -350,7 +350,11 @@ impl Targets {
     }
 
     fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
-        let Some(request) = self.requests.remove(&id) else { return };
+        let Some((begun, request)) = self.requests.remove(&id) else { return };
+        if !matches!(answer, Answer::None) {
+            let took = now.since(begun);
+            self.targets[target.0 as usize].target.answered(&request, took);
+        }
         let opcode = request.message.body.opcode;
         match answer {
             Answer::Reply(reply) => {

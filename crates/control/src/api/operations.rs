@@ -219,6 +219,9 @@ operations! {
     };
     /// Makes messages to and from a NID fail.
     "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// The parameters of targets whose names are selected by any of the patterns, in the order of the
+    /// patterns.
+    "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
     /// Sets a parameter for good in the configurations of the node's management service, or deletes it.
     "mgs/set" mgs_set(MgsSet) -> () { Err(AdminError::no_mgs()) };
     /// Changes a pool of OSTs.
@@ -433,6 +436,8 @@ requests! {
         #[serde(default)]
         times: Option<u32>,
     }
+    /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
+    ParameterShow { patterns: Vec<String>, }
     /// See [`Admin::mgs_set`].
     MgsSet {
         /// For a target or a file system `lv-OST0000.osc.max_dirty_mb=64`, for all nodes

@@ -5,6 +5,7 @@ mod export;
 mod fault;
 mod model;
 mod net;
+mod parameters;
 mod peer;
 mod query;
 mod route;
@@ -26,6 +27,7 @@ pub use model::{
     Answer, Connection, Globals, LndTunables, Net, Ni, Reply, SocklndCounters, SocklndInterface,
     SocklndPeer, globals,
 };
+pub use parameters::{Parameter, parameter};
 pub use query::{Answers, answers, cpt_of_nid};
 pub use route::POOLS;
 

@@ -1,5 +1,8 @@
 //! Each operation, with the statuses of a kernel OST.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{
@@ -429,9 +432,25 @@ fn where_the_data_of_an_object_are() {
 fn clients_and_jobs_are_counted() {
     let mut rig = Rig::with_objects(1);
     rig.write(&about(1), &[range(0, 5000, CACHED)], &[7; 5000]).unwrap();
-    rig.ask(2, &OST_PUNCH, &cut(1, 0));
-    let counters = rig.ost.client_stats(Handle(2));
-    assert_eq!((counters["write_bytes"].sum, counters["punch"].samples), (5000, 1));
+    let message = Message::request(&OST_PUNCH);
+    let call = Call { export: Handle(2), xid: 9, now: NOW, message: &message };
+    rig.ost.spent(&call, Duration::from_micros(7));
+    let counters = rig.ost.client_stats(Handle(2)).counters;
+    assert_eq!((counters["write_bytes"].sum, counters["punch"].sum), (5000, 7));
+    let now = Duration::from_secs(NOW as u64);
+    let files: BTreeMap<_, _> = rig.ost.files(now, now, 2).unwrap().into_iter().collect();
+    assert!(
+        files["stats"]
+            .contains("write_bytes                         1 samples [bytes] 5000 5000 5000")
+    );
+    assert_eq!((files["num_exports"].as_str(), files["brw_size"].as_str()), ("2\n", "4\n"));
+    assert_eq!(files["tot_granted"], format!("{}\n", rig.ost.granted().granted));
+    assert!(
+        rig.ost
+            .client_file(&[Handle(2)], now)
+            .contains("punch                               1 samples [usecs]")
+    );
+    assert!(!rig.ost.client_file(&[Handle(1)], now).contains("samples"));
     assert_eq!(rig.ost.brw_stats().pages.writes[1], 1);
     assert!(rig.ost.job_stats().is_empty());
 }

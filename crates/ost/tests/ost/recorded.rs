@@ -1,7 +1,7 @@
 //! The requests of kernel nodes to kernel OSTs, played to ours: status, buffers, valid bits and data must
 //! be those of the recorded replies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fulmar_lustre_wire::connect::ConnectFlags;
@@ -69,12 +69,13 @@ fn index_of(request: &Message<'_>) -> Option<u16> {
 
 struct Played {
     rigs: BTreeMap<u16, Rig>,
+    connected: BTreeSet<(u16, Handle)>,
     counts: BTreeMap<String, usize>,
 }
 
 impl Played {
     fn new() -> Self {
-        Self { rigs: BTreeMap::new(), counts: BTreeMap::new() }
+        Self { rigs: BTreeMap::new(), connected: BTreeSet::new(), counts: BTreeMap::new() }
     }
 
     /// Returns an OST that has the client with this export, and objects.
@@ -94,7 +95,7 @@ impl Played {
             rig.send(1, &request).unwrap();
             rig
         });
-        if rig.ost.client_stats(export).is_empty() {
+        if self.connected.insert((index, export)) {
             rig.connect(export.0, &format!("client-{:x}", export.0), rig::asked()).unwrap();
         }
         rig

@@ -1,8 +1,10 @@
 //! An OST without an MDT: this test is its MDT.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fulmar_client::{Address, FileSystem, Session};
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_CREATE, OST_READ, OST_WRITE, SHORT_IO,
 };
@@ -13,7 +15,7 @@ use fulmar_lustre_wire::{Bytes, Fid, List, Uuid};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Label, TargetLabel};
+use fulmar_server::{Label, Serving, TargetLabel};
 
 use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 
@@ -58,6 +60,22 @@ pub(crate) fn object(
         .with(&SHORT_IO, &Bytes(data.to_vec()))
 }
 
+/// Checks the statistics of an OST after the write of the test.
+fn check_parameters(serving: &Serving, client: Nid) {
+    let all: BTreeMap<_, _> = serving.parameters().all().into_iter().collect();
+    let of = |parts: &[&str]| {
+        let parts = ["obdfilter", "lv-OST0003"].iter().chain(parts);
+        all[&parts.map(|part| (*part).to_owned()).collect::<Vec<_>>()].as_str()
+    };
+    let wrote = format!("\n{:35} 1 samples [bytes] 16 16 16 256\n", "write_bytes");
+    let took = format!("\n{:35} 1 samples [usecs] ", "write");
+    let client = client.to_string();
+    for stats in [of(&["stats"]), of(&["exports", &client, "stats"])] {
+        assert!(stats.contains(&wrote) && stats.contains(&took), "{stats}");
+    }
+    assert_eq!(of(&["blocksize"]), "4096\n");
+}
+
 #[test]
 fn an_ost_registers_and_keeps_its_data_over_a_restart() {
     let scratch = Scratch::new("serving");
@@ -80,12 +98,15 @@ fn an_ost_registers_and_keeps_its_data_over_a_restart() {
             ask(&session, ost, object(&OST_CREATE, OBJECT, &[], 0));
             let written = ask(&session, ost, object(&OST_WRITE, OBJECT, &data, data.len() as u32));
             assert!(written.body.transno > 0);
+            check_parameters(&serving, own);
         }
         let read = ask(&session, ost, object(&OST_READ, OBJECT, &[], 4096));
         let Bytes(found) = read.require(&SHORT_IO).unwrap();
         assert_eq!(&found[..data.len()], data);
         drop(session);
+        let parameters = serving.parameters();
         serving.stop();
+        assert_eq!(parameters.all(), []);
     }
     for directory in ["mgs", "ost"] {
         let (_, report) = fulmar_server::verify(&scratch.0.join(directory)).unwrap();
