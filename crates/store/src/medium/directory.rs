@@ -28,8 +28,8 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// Directories with names that are not durable yet.
     unsynced: Mutex<BTreeSet<PathBuf>>,
-    /// Holds the lock as long as it is open.
-    _lock: fs::File,
+    /// Holds the lock.
+    lock: fs::File,
 }
 
 impl Directory {
@@ -74,7 +74,7 @@ impl Directory {
             Err(error) => return Err(of_io(error.into())),
         }
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(of_io)?;
-        Ok(Self { root: root.to_owned(), unsynced: Mutex::default(), _lock: lock })
+        Ok(Self { root: root.to_owned(), unsynced: Mutex::default(), lock })
     }
 
     fn path(&self, name: Name) -> PathBuf {
@@ -97,6 +97,13 @@ impl Directory {
     /// Held while directories are created, so that nobody syncs a name in one without its own.
     fn unsynced(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Directory {
+    /// A process that is being started has all open files until it is executed, and would keep the lock.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -267,5 +274,23 @@ impl File for fs::File {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_being_started_does_not_keep_the_lock() {
+        let root = std::env::temp_dir().join(format!("fulmar-lock-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let directory = Directory::lock(&root).unwrap();
+        assert!(matches!(Directory::lock(&root), Err(StoreError::Locked { .. })));
+        let inherited = directory.lock.try_clone().unwrap();
+        drop(directory);
+        drop(Directory::lock(&root).unwrap());
+        drop(inherited);
+        fs::remove_dir_all(&root).unwrap();
     }
 }
