@@ -218,7 +218,7 @@ impl Namespace {
         flags: LockFlags,
     ) -> Result<(), Errno> {
         let is_immediate = flags.has(LockFlags::BLOCK_NOWAIT)
-            && (claim.kind != Kind::Extent || claim.mode == Mode::GROUP);
+            && (claim.kind != Kind::Extent || self.waits_for_group(place, claim));
         if claim.kind == Kind::Extent && !(claim.part.is_all() && claim.mode == Mode::PR) {
             let resource = &mut self.resources[place];
             let conflicts = resource.count_conflicts(&self.locks, claim, Contention::COUNT_MAX);
@@ -238,6 +238,15 @@ impl Namespace {
             true => Err(Errno::EINPROGRESS),
             false => Ok(()),
         }
+    }
+
+    /// Returns whether a group lock is in the way of a claim, or is behind the same as it.
+    fn waits_for_group(&self, place: u32, claim: &Claim) -> bool {
+        let resource = &self.resources[place];
+        let granted = resource.groups.iter().map(|group| &self.locks[group.root]);
+        let waiting = resource.waiting().map(|waiter| &self.locks[waiter.lock]);
+        let mut groups = granted.chain(waiting).filter(|lock| lock.requested == Mode::GROUP);
+        groups.any(|lock| claim.mode == Mode::GROUP || claim.conflicts(&lock.claim(resource.kind)))
     }
 
     pub(super) fn add_new(

@@ -121,8 +121,10 @@ fn members_of_a_group_share_and_others_wait() {
     // They join although others wait.
     let second = world.granted(2, group(7)).handle;
     assert!(world.callbacks.is_empty(), "groups are not asked back");
-    let (status, _) = world.enqueue(5, group(9), Flags::BLOCK_NOWAIT);
-    assert_eq!(status, Status::failed(Errno::EAGAIN));
+    for without_wait in [group(8), group(9), range(Modes::PW, 0, 10)] {
+        let (status, _) = world.enqueue(5, without_wait, Flags::BLOCK_NOWAIT);
+        assert_eq!(status, Status::failed(Errno::EAGAIN));
+    }
     let late = world.waits(5, group(8)).handle;
     world.cancel(1, first);
     assert!(world.callbacks.is_empty());
@@ -133,6 +135,18 @@ fn members_of_a_group_share_and_others_wait() {
     world.cancel(5, late);
     world.expect_completions(&[(4, reader)]);
     assert_eq!(world.enqueue(1, group(0), NONE).0, Status::failed(Errno::EINVAL));
+}
+
+/// The clients of the others give them back soon: that is no wait for the work of a group.
+#[test]
+fn a_group_without_wait_asks_others_back() {
+    let mut world = World::ost();
+    let reader = world.granted(1, range(Modes::PR, 0, 10)).handle;
+    let (status, reply) = world.enqueue(1, group(7), Flags::BLOCK_NOWAIT);
+    assert_eq!(status, Status::OK);
+    world.expect_blocking(&[(1, reader)]);
+    world.cancel(1, reader);
+    world.expect_completions(&[(1, reply.handle)]);
 }
 
 #[test]
