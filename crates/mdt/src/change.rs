@@ -9,6 +9,7 @@ use fulmar_target::transactions::Numbering;
 use fulmar_target::usage::{Charge, Deltas, Used};
 
 use crate::Mdt;
+use crate::access::{Caller, Capabilities};
 use crate::inode::{Extra, Inode};
 use crate::layout::objects_of;
 use crate::names::Entry;
@@ -20,6 +21,8 @@ pub(crate) struct Change<'a> {
     pub(crate) transaction: Transaction<'a>,
     numbering: Numbering,
     inodes: BTreeMap<Fid, Loaded>,
+    /// Whether the limits of owners apply.
+    is_limited: bool,
 }
 
 /// A file that the change has looked at.
@@ -31,7 +34,8 @@ struct Loaded {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
-        Self { mdt, transaction: mdt.store.begin(), numbering, inodes: BTreeMap::new() }
+        let (transaction, inodes) = (mdt.store.begin(), BTreeMap::new());
+        Self { mdt, transaction, numbering, inodes, is_limited: false }
     }
 
     /// Returns a file, if it exists.
@@ -104,16 +108,41 @@ impl<'a> Change<'a> {
         self.transaction.delete(NAMES, &self.mdt.names.key(directory, name));
     }
 
+    /// Takes who makes the change: the limits of owners apply unless it may exceed them.
+    pub(crate) fn limit(&mut self, caller: &Caller) {
+        self.is_limited |= !caller.has(Capabilities::SYS_RESOURCE);
+    }
+
+    /// Checks that owners may have what they get. What is repeated after a restart was allowed before.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn check_limits(&mut self, now: i64) -> Result<(), Errno> {
+        if !self.is_limited || self.numbering != Numbering::New {
+            return Ok(());
+        }
+        let deltas = self.deltas();
+        self.mdt.limits.check(&mut self.transaction, &self.mdt.usage, &deltas, now)
+    }
+
+    /// Returns by how much the use of owners changes.
+    fn deltas(&self) -> Deltas {
+        let mut deltas = Deltas::default();
+        for Loaded { before, now } in self.inodes.values() {
+            before.iter().for_each(|inode| deltas.subtract(&charge(inode)));
+            now.iter().for_each(|inode| deltas.add(&charge(inode)));
+        }
+        deltas
+    }
+
     /// Returns the transaction with all that has changed.
     pub(crate) fn finish(self) -> Transaction<'a> {
-        let Self { mdt, mut transaction, numbering, inodes } = self;
-        let mut deltas = Deltas::default();
+        let deltas = self.deltas();
+        let Self { mdt, mut transaction, numbering, inodes, .. } = self;
         for (fid, Loaded { before, now }) in inodes {
             if before == now {
                 continue;
             }
-            before.iter().for_each(|inode| deltas.subtract(&charge(inode)));
-            now.iter().for_each(|inode| deltas.add(&charge(inode)));
             match now {
                 Some(mut inode) => {
                     transaction.put_numbered(INODES, &fid_key(fid), move |number| {
@@ -124,6 +153,7 @@ impl<'a> Change<'a> {
                 None => transaction.delete(INODES, &fid_key(fid)),
             }
         }
+        mdt.limits.end_graces(&mut transaction, &mdt.usage, &deltas);
         mdt.usage.record(&mut transaction, &deltas);
         transaction
     }

@@ -14,6 +14,7 @@ mod change;
 mod check;
 mod inode;
 mod layout;
+mod limits;
 mod mdt;
 pub mod mode;
 mod names;

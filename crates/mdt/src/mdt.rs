@@ -17,6 +17,7 @@ use fulmar_target::usage::Usage;
 use crate::access::Caller;
 use crate::change::Change;
 use crate::inode::Inode;
+use crate::limits::Limits;
 use crate::names::{Entry, Names};
 use crate::objects::Objects;
 use crate::opens::Opens;
@@ -68,6 +69,7 @@ pub struct Mdt {
     pub(crate) transactions: Transactions,
     pub(crate) names: Names,
     pub(crate) usage: Usage,
+    pub(crate) limits: Limits,
     pub(crate) objects: Arc<dyn Objects>,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
@@ -120,6 +122,7 @@ impl Mdt {
         let transactions = Transactions::start(&store, !known.is_empty())?;
         let names = Names::load(&store, settings.random)?;
         let usage = Usage::load(&store, USAGE)?;
+        let limits = Limits::load(&store)?;
         let opens = Opens::new(transactions.instance());
         let mdt = Self {
             store,
@@ -127,6 +130,7 @@ impl Mdt {
             transactions,
             names,
             usage,
+            limits,
             objects,
             known,
             exports: Mutex::default(),
@@ -304,6 +308,7 @@ impl Mdt {
         loop {
             let mut change = Change::new(self, numbering);
             let (mut reply, value) = build(&mut change)?;
+            change.check_limits(call.now)?;
             let mut transaction = change.finish();
             if export.client.number != 0 {
                 let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };

@@ -9,6 +9,7 @@
 //! 24 "sequences"          → the first sequence that nobody has
 //! 25 sequence u64         → the range that begins with it, and the target that has it
 //! 26 kind u8 id u32       → what a user, a group or a project uses
+//! 27 kind u8 id u32       → how many files it may have
 //! ```
 //!
 //! A FID is its sequence, u64, and its object number, u32.
@@ -32,6 +33,8 @@ pub(crate) const STATE: Space = Space::new(0x24);
 pub(crate) const LOCATIONS: Space = Space::new(0x25);
 /// What is used by whom.
 pub(crate) const USAGE: Space = Space::new(0x26);
+/// How many files somebody may have.
+pub(crate) const LIMITS: Space = Space::new(0x27);
 
 wire_struct! {
     /// A FID as it is kept.

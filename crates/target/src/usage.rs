@@ -140,6 +140,13 @@ impl Deltas {
         self.change(charge, 1);
     }
 
+    /// Returns by how much the number of objects of each owner changes.
+    pub fn objects(&self) -> impl Iterator<Item = (QuotaKind, u32, i64)> + '_ {
+        self.0
+            .iter()
+            .map(|(owner, &(_, objects))| (QuotaKind(owner.kind.into()), owner.id, objects))
+    }
+
     /// Removes something that existed before.
     pub fn subtract(&mut self, charge: &Charge) {
         self.change(charge, -1);

@@ -4,6 +4,7 @@
 mod change;
 mod composite;
 mod plan;
+mod swap;
 mod wanted;
 
 use fulmar_base::Errno;
@@ -14,6 +15,7 @@ use fulmar_wire::Order;
 pub(crate) use change::{Changed, ComponentChange, changed};
 use composite::{Composite, WantedPart};
 pub use plan::Plan;
+pub(crate) use swap::swapped;
 use wanted::{Pool, Wanted};
 
 use crate::objects::{Object, Objects};

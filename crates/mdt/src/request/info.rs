@@ -1,10 +1,9 @@
-//! Values by their keys: paths of files, quota. Spec: mdt-ost §7.9 to §7.11.
+//! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, QUOTACTL, VALUE, VALUE_LEN};
+use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
 use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
 
 use super::Answer;
@@ -14,8 +13,6 @@ use crate::records::Failure;
 
 /// The longest path.
 const PATH_MAX: usize = 4096;
-/// The default grace of quotas, in seconds.
-const GRACE: u64 = 7 * 24 * 3600;
 /// The most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
@@ -91,35 +88,5 @@ impl Mdt {
             false => flags.without(ConnectFlags::RDONLY),
         };
         self.exports().insert(handle, export);
-    }
-
-    /// Executes QUOTACTL: what somebody uses on this target. Clients add what they use on OSTs. There are
-    /// no limits.
-    pub(crate) fn quotactl(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        /// Which of the fields of the limits are set: those of blocks and inodes with their times, and the
-        /// use of both.
-        const LIMITS: u32 = 0x1 | 0x4 | 0x10 | 0x20;
-        const USED: u32 = 0x2 | 0x8;
-        let asked = call.message.require(&QUOTACTL).map_err(|_| Errno::EPROTO)?;
-        if !QuotaKind::KNOWN.contains(&asked.kind) {
-            return Err(Errno::EINVAL.into());
-        }
-        let used = self.usage.of(asked.kind, asked.id);
-        let limits = QuotaLimits::default();
-        let (times, limits) = match asked.command {
-            QuotaCommand::GETINFO | QuotaCommand::GETOINFO => {
-                let (block_grace, inode_grace) = (GRACE, GRACE);
-                (QuotaTimes { block_grace, inode_grace, ..asked.times }, asked.limits)
-            }
-            QuotaCommand::GETQUOTA => (asked.times, QuotaLimits { valid: LIMITS, ..limits }),
-            QuotaCommand::GETDEFAULT => (asked.times, limits),
-            QuotaCommand::GETOQUOTA => {
-                let (space, inodes) = (used.bytes, used.objects);
-                (asked.times, QuotaLimits { space, inodes, valid: USED, ..limits })
-            }
-            _ => return Err(Errno::EOPNOTSUPP.into()),
-        };
-        let reply = Message::reply(call.message.format(), Status::OK);
-        Ok(Answer::new(reply.with(&QUOTACTL, &QuotaControl { times, limits, ..asked })))
     }
 }

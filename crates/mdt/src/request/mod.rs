@@ -10,9 +10,11 @@ mod info;
 mod layout;
 mod open;
 mod plan;
+mod quota;
 mod readdir;
 mod reint;
 mod sequences;
+mod swap;
 mod xattr;
 
 use fulmar_base::Errno;

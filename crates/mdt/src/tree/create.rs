@@ -79,6 +79,7 @@ impl Change<'_> {
         if self.inode(new.fid)?.is_some() {
             return Err(Errno::EEXIST.into());
         }
+        self.limit(caller);
         let kind = new.mode & mode::FORMAT;
         let is_directory = kind == mode::DIRECTORY;
         let of_parent = &parent.attributes;

@@ -34,6 +34,7 @@ impl Change<'_> {
         if asked.valid.has(AttrValid::SIZE) && before.is_directory() {
             return Err(Errno::EISDIR.into());
         }
+        self.limit(caller);
         let after = apply(&before, asked, caller);
         let owner = |inode: &Inode| {
             let attributes = &inode.attributes;

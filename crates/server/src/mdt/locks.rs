@@ -1,8 +1,8 @@
 //! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
 
-use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId};
-use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr};
+use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr};
+use fulmar_lustre_wire::{Fid, Opcode};
 
 use crate::context::LockWanted;
 
@@ -40,6 +40,21 @@ fn of_resource(
 ) -> LockWanted {
     let policy = InodebitsPolicy { bits, try_bits, gid: 0, initiator: 0 }.into();
     LockWanted { resource, kind: LockType::IBITS, mode, policy, discards_data: false }
+}
+
+/// Returns the locks for a request that is no change of the tree, in the order in which they are taken.
+pub(super) fn of_request(opcode: Opcode, body: &MdtBody) -> Vec<LockWanted> {
+    match opcode {
+        Opcode::MDS_HSM_STATE_SET => {
+            vec![bits(body.fid, LockMode::PW, InodeBits::LOOKUP | InodeBits::XATTR)]
+        }
+        Opcode::MDS_SWAP_LAYOUTS if body.fid != body.child => {
+            let files = [body.fid.min(body.child), body.fid.max(body.child)];
+            let parts = InodeBits::LAYOUT | InodeBits::XATTR;
+            files.map(|fid| bits(fid, LockMode::EX, parts)).into()
+        }
+        _ => vec![],
+    }
 }
 
 /// Returns the lock for a change of attributes.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CONNECT_DATA, MDT_BODY};
-use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
+use fulmar_lustre_wire::format::{CONNECT_DATA, LOCK_REQUEST, MDT_BODY};
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status, portal};
@@ -59,14 +58,13 @@ impl<M: Memory> MdtTarget<M> {
             Opcode::MDS_REINT => self.reint(context, request).await,
             Opcode::MDS_READPAGE => self.readpage(context, request).await,
             opcode => {
-                let body: Option<MdtBody> = request.message.get(&MDT_BODY).ok().flatten();
-                let lock = match (opcode, body) {
-                    (Opcode::MDS_HSM_STATE_SET, Some(body)) => {
-                        let parts = InodeBits::LOOKUP | InodeBits::XATTR;
-                        Some(context.lock(locks::bits(body.fid, LockMode::PW, parts)).await?)
-                    }
-                    _ => None,
-                };
+                give_up(&context, &request);
+                let body = request.message.get(&MDT_BODY).ok().flatten();
+                let mut held = Vec::new();
+                for wanted in body.map(|body| locks::of_request(opcode, &body)).unwrap_or_default()
+                {
+                    held.push(context.lock(wanted).await?);
+                }
                 let (this, asked) = (self.clone(), request);
                 let format = asked.message.format();
                 let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
@@ -81,8 +79,10 @@ impl<M: Memory> MdtTarget<M> {
                 if let Some(number) = answer.durable {
                     context.durable(&self.store, number).await?;
                 }
-                drop(lock);
-                Ok(Answer::Reply(answer.reply))
+                Ok(match answer.reply.body.transno == 0 || held.is_empty() {
+                    true => Answer::Reply(answer.reply),
+                    false => Answer::Difficult(answer.reply, held),
+                })
             }
         }
     }
@@ -115,6 +115,14 @@ impl<M: Memory> MdtTarget<M> {
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, xid, ref message, .. } = *request;
         Call { export, xid, now: (self.clock)(), message }
+    }
+}
+
+/// Takes back the locks that a client gives up with a request.
+fn give_up(context: &Context, request: &Request) {
+    if let Ok(Some(given_up)) = request.message.get(&LOCK_REQUEST) {
+        let count = (given_up.count as usize).min(given_up.handles.len());
+        context.give_up(request, given_up.handles[..count].to_vec());
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
-use fulmar_lustre_wire::format::{LOCK_REQUEST, NAME, NEW_LAYOUT, REINT, TARGET_NAME};
+use fulmar_lustre_wire::format::{NAME, NEW_LAYOUT, REINT, TARGET_NAME};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
 use fulmar_lustre_wire::mdt::{Reint, ReintChange};
 use fulmar_rpc::service::Request;
 
-use super::{MdtTarget, locks};
+use super::{MdtTarget, give_up, locks};
 use crate::context::{Context, Lock};
 use crate::memory::Memory;
 use crate::target::Answer;
@@ -31,10 +31,7 @@ impl<M: Memory> MdtTarget<M> {
     ) -> Result<Answer, Errno> {
         let message = &request.message;
         let record: Reint = message.require(&REINT).map_err(|_| Errno::EPROTO)?;
-        if let Ok(Some(given_up)) = message.get(&LOCK_REQUEST) {
-            let count = (given_up.count as usize).min(given_up.handles.len());
-            context.give_up(&request, given_up.handles[..count].to_vec());
-        }
+        give_up(&context, &request);
         let held = self.clone().lock_for(&context, &request, &record).await?;
         let (this, asked) = (self.clone(), request.clone());
         let answer = context.run(move || this.mdt.reint(&this.call(&asked))).await??;

@@ -33,7 +33,7 @@ fn lock(session: &Session, mgs: ImportId, (log, kind): (&str, ConfigLock), handl
 fn readers_of_a_changed_configuration_are_called_back() {
     let scratch = Scratch::new("administration");
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, nid) = node(&runtime, 74);
+    let (server, nid) = node(&runtime);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let label = TargetLabel { kind: TargetKind::Mdt, index: 0, address: address.clone() };
     fulmar_server::format_both(&scratch.0, &label).unwrap();
@@ -41,7 +41,7 @@ fn readers_of_a_changed_configuration_are_called_back() {
     let administration = serving.administration().unwrap();
     assert!(serving.administration().is_none());
 
-    let (client, own) = node(&runtime, 75);
+    let (client, own) = node(&runtime);
     let mut known = session(&client, own);
     let mgs = known.connect_mgs(&address).unwrap();
     let begun = Instant::now();

@@ -169,7 +169,7 @@ fn create_on_both(session: &Session, mdt: ImportId, parent: Fid, child: Fid) {
 fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
     let scratch = Scratch::new("components");
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, nid) = node(&runtime, 65);
+    let (server, nid) = node(&runtime);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let directories = ["mdt", "ost0", "ost1"].map(|target| scratch.0.join(target));
     let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
@@ -178,7 +178,7 @@ fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
         let label = Label::Target(label(TargetKind::Ost, index));
         fulmar_server::format(directory, &label).unwrap();
     }
-    let (client, own) = node(&runtime, 66);
+    let (client, own) = node(&runtime);
 
     let serving = serve(&server, nid, directories.to_vec());
     let mut known = session(&client, own);

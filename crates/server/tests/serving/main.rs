@@ -6,4 +6,5 @@ mod layout;
 mod mdt;
 mod ost;
 mod placement;
+mod quota;
 mod rig;

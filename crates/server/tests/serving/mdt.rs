@@ -31,7 +31,7 @@ use crate::ost::object;
 use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 
 /// Waits until the file system has an MDT and an OST, and connects to both.
-fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
+pub(crate) fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
     let mgs = session.connect_mgs(address).unwrap();
     let begun = Instant::now();
     let FileSystem { mdts, osts, .. } = loop {
@@ -151,13 +151,13 @@ pub(crate) fn name(text: &str) -> Name {
 fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
     let scratch = Scratch::new("file-system");
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, nid) = node(&runtime, 63);
+    let (server, nid) = node(&runtime);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let directories = [scratch.0.join("mdt"), scratch.0.join("ost")];
     let label = |kind| TargetLabel { kind, index: 0, address: address.clone() };
     fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt)).unwrap();
     fulmar_server::format(&directories[1], &Label::Target(label(TargetKind::Ost))).unwrap();
-    let (client, own) = node(&runtime, 64);
+    let (client, own) = node(&runtime);
 
     let serving = serve(&server, nid, directories.to_vec());
     assert_eq!(serving.targets(), ["MGS", "lv-MDT0000", "lv-OST0000"]);

@@ -80,13 +80,13 @@ fn check_parameters(serving: &Serving, client: Nid) {
 fn an_ost_registers_and_keeps_its_data_over_a_restart() {
     let scratch = Scratch::new("serving");
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, nid) = node(&runtime, 61);
+    let (server, nid) = node(&runtime);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     fulmar_server::format(&scratch.0.join("mgs"), &Label::Mgs).unwrap();
     let label =
         Label::Target(TargetLabel { kind: TargetKind::Ost, index: 3, address: address.clone() });
     fulmar_server::format(&scratch.0.join("ost"), &label).unwrap();
-    let (client, own) = node(&runtime, 62);
+    let (client, own) = node(&runtime);
     let data = b"what was written".to_vec();
     for is_first in [true, false] {
         let serving = serve(&server, nid, vec![scratch.0.join("mgs"), scratch.0.join("ost")]);

@@ -14,12 +14,12 @@ use crate::rig::{PATIENCE, Scratch, node, serve, session};
 fn clients_learn_of_the_nodes_that_may_run_a_target() {
     let scratch = Scratch::new("placement");
     let runtime = Runtime::new(Some(2)).unwrap();
-    let (server, nid) = node(&runtime, 71);
+    let (server, nid) = node(&runtime);
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let directory = |name: &str| scratch.0.join(name);
     let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
     fulmar_server::format_both(&directory("mdt"), &label(TargetKind::Mdt, 0)).unwrap();
-    let other: Nid = "127.0.0.73@tcp".parse().unwrap();
+    let other: Nid = "127.0.0.99@tcp".parse().unwrap();
     let placements = [
         Placement::default(),
         Placement { partners: Partners::FailNodes(vec![vec![other]]), ..Placement::default() },
@@ -38,7 +38,7 @@ fn clients_learn_of_the_nodes_that_may_run_a_target() {
     fulmar_server::place(&directories[0], &placements[1]).unwrap();
     let serving = serve(&server, nid, directories);
 
-    let (client, own) = node(&runtime, 72);
+    let (client, own) = node(&runtime);
     let mut known = session(&client, own);
     let mgs = known.connect_mgs(&address).unwrap();
     let begun = Instant::now();

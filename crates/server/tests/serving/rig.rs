@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use fulmar_client::{Session, SessionOptions};
@@ -34,8 +35,10 @@ impl Drop for Scratch {
     }
 }
 
-pub(crate) fn node(runtime: &Runtime, host: u8) -> (Node, Nid) {
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, host));
+/// Starts a node at a loopback address that no other test has, as tests run at once.
+pub(crate) fn node(runtime: &Runtime) -> (Node, Nid) {
+    static HOST: AtomicU8 = AtomicU8::new(61);
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, HOST.fetch_add(1, Ordering::Relaxed)));
     let mut options = Options::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = PORT;

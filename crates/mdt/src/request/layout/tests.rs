@@ -4,7 +4,8 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags2};
 use fulmar_lustre_wire::format::{
     CLIENT_UUID, CONNECT_DATA, EA_DATA, ENQUEUE_LAYOUT, ENQUEUE_OPEN, GETATTR, MDS_CONNECT,
-    MDT_BODY, NAME, REINT, REINT_CREATE, REINT_SETATTR, REINT_SETXATTR, REINT_UNLINK,
+    MDS_SWAP_LAYOUTS, MDT_BODY, NAME, REINT, REINT_CREATE, REINT_SETATTR, REINT_SETXATTR,
+    REINT_UNLINK, SWAP_LAYOUTS,
 };
 use fulmar_lustre_wire::layout::{
     Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd,
@@ -12,8 +13,8 @@ use fulmar_lustre_wire::layout::{
 };
 use fulmar_lustre_wire::ldlm::{LayoutIntent, LayoutIntentFlags};
 use fulmar_lustre_wire::mdt::{
-    Create, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp, SetAttr, SetXattr,
-    SplitOpenFlags, Unlink, Valid,
+    AttrValid, Create, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp, SetAttr,
+    SetXattr, SplitOpenFlags, SwapLayouts, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::MessageFlags;
 use fulmar_lustre_wire::{Bytes, Content, Handle, Name, Padding, Uuid};
@@ -75,7 +76,10 @@ impl Rig {
         let osts = Arc::new(Osts::default());
         let mdt = Mdt::start(store, Settings::default(), osts.clone(), NOW).unwrap();
         let mut this = Self { mdt, osts, xid: 0x6b00_5767_0000_0000 };
-        let flags = ConnectFlags::FID.with(ConnectFlags::IBITS).with(ConnectFlags::FLAGS2);
+        let flags = ConnectFlags::FID
+            .with(ConnectFlags::IBITS)
+            .with(ConnectFlags::LAYOUTLOCK)
+            .with(ConnectFlags::FLAGS2);
         for (export, flags2) in
             [(CLIENT, ConnectFlags2::OVERSTRIPING), (OLD_CLIENT, ConnectFlags2::NONE)]
         {
@@ -366,4 +370,76 @@ fn a_client_does_not_get_layouts_that_it_does_not_know() {
         let done = rig.send(export, &open, |mdt, call| mdt.open(call));
         assert_eq!(done.result, expected);
     }
+}
+
+fn swap(rig: &mut Rig, first: Fid, second: Fid) -> Result<(), Errno> {
+    let body = MdtBody {
+        fid: first,
+        child: second,
+        capability: u32::MAX,
+        suppgid: u32::MAX,
+        ..MdtBody::default()
+    };
+    let request = Message::request(&MDS_SWAP_LAYOUTS)
+        .with(&MDT_BODY, &body)
+        .with(&SWAP_LAYOUTS, &SwapLayouts::default());
+    rig.send(CLIENT, &request, |mdt, call| mdt.execute(call)).map(drop)
+}
+
+#[test]
+fn files_exchange_their_layouts() {
+    let mut rig = Rig::new();
+    rig.open(&creation((Fid::ROOT, FILE, "file"), &growing()));
+    rig.intent(&write_to(u64::MAX));
+    rig.open(&creation((Fid::ROOT, OTHER, "other"), &wanted(2, Pattern::NONE).to_bytes()));
+    let before = [FILE, OTHER].map(|fid| rig.layout(fid));
+    assert_eq!(swap(&mut rig, FILE, OTHER), Ok(()));
+    let after = [FILE, OTHER].map(|fid| rig.layout(fid));
+    assert_eq!(objects_of(&after[0]), objects_of(&before[1]));
+    assert_eq!(objects_of(&after[1]), objects_of(&before[0]));
+    let plain = LovMd::decode(&after[0], Order::Little).unwrap();
+    let of_parts = CompositeMd::decode(&after[1], Order::Little).unwrap();
+    let generation = CompositeMd::decode(&before[0], Order::Little).unwrap().header.generation + 1;
+    assert_eq!(u32::from(plain.header.generation), generation);
+    assert_eq!(of_parts.header.generation, generation);
+    // Each layout names the file that has it.
+    assert_eq!(plain.header.object, u64::from(FILE.oid));
+    for component in &of_parts.components {
+        assert_eq!(of_parts.layout(component).unwrap().header.object, u64::from(OTHER.oid));
+    }
+    assert!(rig.osts.destroyed.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_file_without_a_layout_takes_that_of_another() {
+    let mut rig = Rig::new();
+    rig.open(&creation((Fid::ROOT, FILE, "file"), b""));
+    let flags = SplitOpenFlags(OpenFlags::CREAT | OpenFlags::READ);
+    let new = Create { child: OTHER, mode: 0o100_644, flags, ..Create::default() };
+    let create = Message::request(&ENQUEUE_OPEN)
+        .with(&REINT, &record(ReintOp::OPEN, Fid::ROOT, ReintChange::Create(new)))
+        .with(&NAME, &name("other"))
+        .with_bytes(&NEW_LAYOUT, vec![]);
+    assert_eq!(rig.open(&create).result, Ok(()));
+    let objects = objects_of(&rig.layout(FILE));
+    assert_eq!(swap(&mut rig, FILE, OTHER), Ok(()));
+    assert_eq!((rig.layout(FILE), objects_of(&rig.layout(OTHER))), (vec![], objects));
+}
+
+#[test]
+fn only_files_of_one_owner_exchange_their_layouts() {
+    let mut rig = Rig::new();
+    rig.open(&creation((Fid::ROOT, FILE, "file"), b""));
+    rig.open(&creation((Fid::ROOT, OTHER, "other"), b""));
+    let layout = rig.layout(FILE);
+    assert_eq!(swap(&mut rig, FILE, FILE), Ok(()));
+    assert_eq!(swap(&mut rig, FILE, Fid { oid: 77, ..FILE }), Err(Errno::ENOENT));
+    assert_eq!(swap(&mut rig, FILE, Fid::ROOT), Err(Errno::ENOTDIR));
+    let owner = SetAttr { valid: AttrValid::UID, uid: 1000, ..SetAttr::default() };
+    let chown = Message::request(&REINT_SETATTR)
+        .with(&REINT, &record(ReintOp::SETATTR, OTHER, ReintChange::SetAttr(owner)))
+        .with_bytes(&NEW_LAYOUT, vec![]);
+    assert_eq!(rig.reint(&chown), Ok(()));
+    assert_eq!(swap(&mut rig, FILE, OTHER), Err(Errno::EPERM));
+    assert_eq!(rig.layout(FILE), layout);
 }
