@@ -7,6 +7,7 @@ use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Target, TargetKind};
 
+use crate::parameters::{self, Setting};
 use crate::{Address, Error, FileSystem, Session};
 
 impl Session {
@@ -49,6 +50,15 @@ impl Session {
         };
         let parameters = self.log(mgs, "params")?;
         Ok(FileSystem::of(&name, &records, &parameters))
+    }
+
+    /// Reads the parameters of a target, such as `lv-MDT0000`, in the order in which they count.
+    ///
+    /// # Errors
+    /// Why a log could not be read.
+    pub fn settings(&self, mgs: ImportId, target: &str) -> Result<Vec<Setting>, Error> {
+        let (own, all) = (self.log(mgs, target)?, self.log(mgs, "params")?);
+        Ok(parameters::settings(target, &own, &all))
     }
 }
 

@@ -35,5 +35,6 @@ pub use file_system::{FileSystem, FsTarget};
 pub use inbox::Reply;
 pub use members::{Member, Members};
 pub use networks::{networks_of, route};
+pub use parameters::Setting;
 pub use session::{Session, SessionOptions};
 pub use usage::Usage;

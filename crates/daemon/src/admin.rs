@@ -8,10 +8,11 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterShow,
-    PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel,
-    RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
-    StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
+    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterSet,
+    ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
+    RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
+    WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -21,7 +22,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Administration, Parameters};
+use fulmar_server::{Administration, Parameters, Unset};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -41,7 +42,7 @@ pub(crate) struct Daemon {
     networks: Networks,
     selftest: Option<Selftest>,
     pub(super) mgs: Option<Administration>,
-    /// The statistics of the targets, when they are served.
+    /// The parameters of the targets, when they are served.
     targets: Option<Arc<Parameters>>,
 }
 
@@ -54,7 +55,7 @@ impl Daemon {
         Self { node, networks, selftest, mgs: None, targets: None }
     }
 
-    /// Takes the statistics of the targets, which are started after the node is configured.
+    /// Takes the parameters of the targets, which are started after the node is configured.
     pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
         self.targets = parameters;
     }
@@ -335,6 +336,23 @@ impl Admin for Daemon {
             all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
         });
         Ok(selected.collect())
+    }
+
+    fn parameter_set(&self, request: ParameterSet) -> Result<Vec<String>> {
+        let ParameterSet { pattern, value } = request;
+        let none = || Unset::Unknown(pattern.clone());
+        let targets = self.targets.as_ref().ok_or_else(none);
+        let set = targets.and_then(|targets| targets.set(&pattern, &value));
+        let set = set.map_err(|error| {
+            let errno = match error {
+                Unset::Unknown(_) => Errno::ENOENT,
+                Unset::ReadOnly(_) => Errno::EACCES,
+                Unset::Invalid { .. } => Errno::EINVAL,
+            };
+            AdminError::new(errno, error.to_string())
+        })?;
+        tracing::info!("the administrator has set {} to {value}", set.join(", "));
+        Ok(set)
     }
 
     fn export(&self, _: ExportAll) -> Result<Export> {

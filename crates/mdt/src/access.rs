@@ -72,6 +72,16 @@ impl Caller {
         }
     }
 
+    /// Returns the same without capabilities that only root may have.
+    #[must_use]
+    pub(crate) fn limited(self, mask: Capabilities) -> Self {
+        let capabilities = match self.uid {
+            0 => self.capabilities,
+            _ => Capabilities(self.capabilities.0 & mask.0),
+        };
+        Self { capabilities, ..self }
+    }
+
     /// Returns whether it is in a group.
     pub fn is_in(&self, group: u32) -> bool {
         self.gid == group || self.groups.contains(&group) && group != NO_GROUP

@@ -122,7 +122,8 @@ impl<'a> Change<'a> {
             return Ok(());
         }
         let deltas = self.deltas();
-        self.mdt.limits.check(&mut self.transaction, &self.mdt.usage, &deltas, now)
+        let (usage, kinds) = (&self.mdt.usage, &self.mdt.tuning().limited);
+        self.mdt.limits.check(&mut self.transaction, (usage, &deltas), kinds, now)
     }
 
     /// Returns by how much the use of owners changes.

@@ -20,10 +20,13 @@ pub mod mode;
 mod names;
 mod objects;
 mod opens;
+mod parameters;
 mod records;
 mod request;
 mod root;
+mod stats;
 mod tree;
+mod tuning;
 
 pub use access::{Caller, Capabilities, Wanted};
 pub use inode::{Attributes, Extra, Inode};

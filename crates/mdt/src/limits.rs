@@ -132,20 +132,20 @@ impl Limits {
         self.change(transaction, owner(kind, 0), move |kept| kept.grace = grace);
     }
 
-    /// Checks that owners may get more files. Adds to the transaction which graces begin.
+    /// Checks that owners of some kinds may get more files. Adds to the transaction which graces begin.
     ///
     /// # Errors
     /// EDQUOT.
     pub(crate) fn check(
         &self,
         transaction: &mut Transaction<'_>,
-        usage: &Usage,
-        deltas: &Deltas,
+        (usage, deltas): (&Usage, &Deltas),
+        kinds: &[QuotaKind],
         now: i64,
     ) -> Result<(), Errno> {
         for (kind, id, added) in deltas.objects() {
             // Root has no limits.
-            if added <= 0 || id == 0 || self.all().is_empty() {
+            if added <= 0 || id == 0 || self.all().is_empty() || !kinds.contains(&kind) {
                 continue;
             }
             let (Limit { hard, soft }, end) = self.of(kind, id);

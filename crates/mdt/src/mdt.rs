@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Uuid};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
 use fulmar_target::replies::{self, Asked};
+use fulmar_target::stats::Stats;
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::Usage;
 
@@ -22,6 +24,7 @@ use crate::names::{Entry, Names};
 use crate::objects::Objects;
 use crate::opens::Opens;
 use crate::records::{Failure, INODES, NAMES, USAGE, fid_key};
+use crate::tuning::Tuning;
 
 /// How many locks the files share. Two files of the same lock wait for each other without need.
 const LOCKS: usize = 1024;
@@ -33,10 +36,6 @@ pub struct Settings {
     pub index: u16,
     /// Two random numbers: the key of hashes that clients must not guess.
     pub random: [u64; 2],
-    /// Who root of a client is here; `None`: root.
-    pub root_squash: Option<(u32, u32)>,
-    /// How much newer an access must be than the last one, in seconds, to be noted.
-    pub atime_diff: i64,
     /// How long after its change an inode is left to its changer, in seconds. Spec: mdt-ost §5.6.
     pub ctime_age_limit: i64,
     /// How many changes a client may have under way.
@@ -52,8 +51,6 @@ impl Default for Settings {
         Self {
             index: 0,
             random: [0; 2],
-            root_squash: None,
-            atime_diff: 60,
             ctime_age_limit: 10,
             changes_max: 8,
             brw_size: 4 << 20,
@@ -70,6 +67,8 @@ pub struct Mdt {
     pub(crate) names: Names,
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
+    tuning: RwLock<Arc<Tuning>>,
+    stats: Mutex<Stats>,
     pub(crate) objects: Arc<dyn Objects>,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
@@ -96,6 +95,8 @@ pub(crate) struct Export {
 pub struct Call<'a> {
     /// The client's export.
     pub export: Handle,
+    /// Its primary NID.
+    pub nid: Nid,
     /// Its XID.
     pub xid: u64,
     /// The time in seconds since 1970.
@@ -131,6 +132,8 @@ impl Mdt {
             names,
             usage,
             limits,
+            tuning: RwLock::default(),
+            stats: Mutex::default(),
             objects,
             known,
             exports: Mutex::default(),
@@ -197,6 +200,7 @@ impl Mdt {
     /// If the store has ended. The client is gone in any case.
     pub fn forget(&self, export: Handle, now: i64) -> Result<(), StoreError> {
         self.close_all(export, now)?;
+        self.stats().forget(export);
         let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };
         let is_again = self.exports().values().any(|other| other.uuid == uuid);
         if client.number == 0 || is_again {
@@ -224,9 +228,25 @@ impl Mdt {
         value.map(|value| Entry::decode(&value)).transpose()
     }
 
-    /// Returns the caller as it is known here.
-    pub fn caller(&self, caller: Caller) -> Caller {
-        caller.squashed(self.settings.root_squash)
+    /// Returns the caller of a request as it is known here.
+    pub fn caller(&self, call: &Call<'_>, caller: Caller) -> Caller {
+        let tuning = self.tuning();
+        caller.squashed(tuning.squash_of(call.nid)).limited(tuning.cap_mask)
+    }
+
+    /// Returns what an administrator has set.
+    pub(crate) fn tuning(&self) -> Arc<Tuning> {
+        self.tuning.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets something.
+    pub(crate) fn tune(&self, set: impl FnOnce(&mut Tuning)) {
+        let mut tuning = self.tuning.write().unwrap_or_else(PoisonError::into_inner);
+        set(Arc::make_mut(&mut tuning));
+    }
+
+    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the size of a layout that a client gets: others reserve as much room.

@@ -6,6 +6,7 @@ use fulmar_lustre_wire::llog::config::{
     Config, ConfigBuffer, ConfigCommand, ConfigRecord, MarkerFlags,
 };
 use fulmar_rpc::import::TargetKind;
+use fulmar_text::integer;
 
 use crate::log::LiveGroup;
 use crate::records::Group;
@@ -201,7 +202,8 @@ impl Mgs {
         let record = value.map(|value| {
             let mut texts = vec![ConfigBuffer::default(), ConfigBuffer::text(setting.text)];
             texts.extend(is_text.then(|| ConfigBuffer::text(value)));
-            let number = if is_text { 0 } else { number(value)? };
+            let number = integer(value).and_then(|number| u32::try_from(number).ok());
+            let number = if is_text { 0 } else { number.ok_or(Errno::EINVAL)? };
             Ok(Config::Other(ConfigRecord { number, ..ConfigRecord::new(command, texts) }))
         });
         let logs = self.logs_of(&subject.file_system);
@@ -446,14 +448,4 @@ fn has_value(group: &LiveGroup, value: &str) -> bool {
     });
     let old = text.and_then(|text| text.split_once('='));
     old.is_some_and(|(_, old)| words(old) == words(value))
-}
-
-/// Reads a number, as decimal, hexadecimal with `0x` or octal with `0`.
-fn number(text: &str) -> Result<u32, Errno> {
-    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(&text[1..], 8),
-        None => text.parse(),
-    };
-    number.map_err(|_| Errno::EINVAL)
 }

@@ -8,12 +8,13 @@ use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::QuotaKind;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_target::stats::Tally;
 use fulmar_target::usage::Used;
 
 use crate::Ost;
 use crate::grants::Total;
 use crate::ost::{Answer, Call, Failure, errno_of};
-use crate::stats::{BrwStats, Tally};
+use crate::stats::BrwStats;
 
 impl Ost {
     /// The requests that it executes, without those about connections and locks.
@@ -110,22 +111,22 @@ impl Ost {
 
     /// Returns what all clients have done.
     pub fn total_stats(&self) -> Tally {
-        self.stats().all()
+        self.stats().operations.all()
     }
 
     /// Returns what a client has done.
     pub fn client_stats(&self, export: Handle) -> Tally {
-        self.stats().of_export(export)
+        self.stats().operations.of_export(export)
     }
 
-    /// Returns what each job has done, by its name.
-    pub fn job_stats(&self) -> Vec<(Vec<u8>, Tally)> {
-        self.stats().of_jobs()
+    /// Returns what each job has done, by its name. `now`: seconds since 1970.
+    pub fn job_stats(&self, now: i64) -> Vec<(Vec<u8>, Tally)> {
+        self.stats().operations.of_jobs(now)
     }
 
     /// Returns the histograms of reads and writes.
     pub fn brw_stats(&self) -> BrwStats {
-        self.stats().brw()
+        self.stats().brw
     }
 }
 

@@ -1,5 +1,7 @@
 //! Questions about the OST: its size, its last objects, maps of objects, quotas. Spec: mdt-ost §16.1, §16.11.
 
+use std::sync::atomic::Ordering;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{
     FIEMAP, FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS,
@@ -47,12 +49,13 @@ impl Ost {
         let objects = self.usage.objects();
         // An object needs a record, and a file when it is written.
         let free_files = free / BLOCK;
-        let used_up = [
+        let states = [
             (free <= room.total >> 10, StatfsState::ENOSPC),
             (free_files < 32, StatfsState::ENOINO),
+            (self.creates_nothing.load(Ordering::Relaxed), StatfsState::NOCREATE),
         ];
-        let used_up = used_up.iter().filter(|(is, _)| *is);
-        let state = used_up.fold(StatfsState::NONE, |state, (_, bit)| state | *bit);
+        let states = states.iter().filter(|(is, _)| *is);
+        let state = states.fold(StatfsState::NONE, |state, (_, bit)| state | *bit);
         Ok(Statfs {
             kind: FS_KIND,
             blocks: room.total / BLOCK,

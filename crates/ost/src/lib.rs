@@ -28,7 +28,8 @@ mod times;
 
 pub use brw::{Reading, Room, Transfer};
 pub use checksum::Checksum;
+pub use fulmar_target::stats::{Counter, Counters, Tally};
 pub use fulmar_target::usage::Used;
 pub use grants::Total;
 pub use ost::{Answer, Call, Ost, Settings};
-pub use stats::{BrwStats, Counter, Counters, Sizes, Tally};
+pub use stats::{BrwStats, Sizes};

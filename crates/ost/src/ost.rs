@@ -1,6 +1,7 @@
 //! The OST as a whole: its parts, its clients, and how a change becomes a transaction.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::Errno;
@@ -68,6 +69,8 @@ pub struct Ost {
     grants: Mutex<Grants>,
     stats: Mutex<Stats>,
     times: Mutex<Times>,
+    /// MDTs are asked to create no objects.
+    pub(crate) creates_nothing: AtomicBool,
     /// Whoever changes an object has its lock from reading its attributes on, so that two changes of
     /// one object do not conflict in the store.
     locks: Vec<Mutex<()>>,
@@ -199,6 +202,7 @@ impl Ost {
             grants: Mutex::default(),
             stats: Mutex::default(),
             times: Mutex::default(),
+            creates_nothing: AtomicBool::new(false),
             locks: std::iter::repeat_with(Mutex::default).take(LOCKS).collect(),
         })
     }
@@ -245,7 +249,7 @@ impl Ost {
     /// If the store has ended. The client is gone in any case.
     pub fn forget(&self, export: Handle) -> Result<(), StoreError> {
         self.grants().disconnect(export);
-        self.stats().forget(export);
+        self.stats().operations.forget(export);
         let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };
         let is_again = self.exports().values().any(|other| other.uuid == uuid);
         if client.number == 0 || is_again {

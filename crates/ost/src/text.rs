@@ -1,136 +1,115 @@
-//! The statistics as text: the files that a kernel node has for an OST.
+//! What an administrator reads and sets of an OST while it runs, as the files of a kernel node.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fulmar_lustre_wire::Handle;
-use fulmar_store::StoreError;
+use fulmar_lustre_wire::mdt::Statfs;
+use fulmar_target::parameters::{Parameter, line, number, switch};
+use fulmar_target::stats::{self, Tally};
 
 use crate::Ost;
-use crate::stats::{BrwStats, Counters, NAMES, Sizes, Tally};
+use crate::stats::{BrwStats, NAMES, Sizes};
 
 impl Ost {
-    /// Returns the files of the OST itself by their names, such as `stats`. `now`: since 1970. `started`:
-    /// the same when the OST was started. `exports`: how many clients are connected.
-    ///
-    /// # Errors
-    /// If the store has ended, or its medium does not say how large it is.
-    pub fn files(
-        &self,
-        now: Duration,
-        started: Duration,
-        exports: usize,
-    ) -> Result<Vec<(&'static str, String)>, StoreError> {
-        let (size, granted) = (self.size()?, self.granted());
-        let kib = |blocks: u64| blocks.saturating_mul(u64::from(size.block_size)) >> 10;
-        let line = |value: u64| format!("{value}\n");
-        Ok(vec![
-            ("blocksize", line(size.block_size.into())),
-            ("brw_size", line(u64::from(self.settings.brw_size) >> 20)),
-            ("brw_stats", brw_stats(&self.brw_stats(), now, started)),
-            ("filesfree", line(size.free_files)),
-            ("filestotal", line(size.files)),
-            ("instance", line(self.instance().into())),
-            ("job_stats", job_stats(&self.job_stats())),
-            ("kbytesavail", line(kib(size.available))),
-            ("kbytesfree", line(kib(size.free))),
-            ("kbytestotal", line(kib(size.blocks))),
-            ("num_exports", line(exports as u64)),
-            ("stats", stats(&self.total_stats().counters, now, started)),
-            ("tot_dirty", line(granted.dirty)),
-            ("tot_granted", line(granted.granted)),
-            ("tot_pending", line(granted.pending)),
-        ])
-    }
+    /// Its parameters, in the order of their names.
+    pub const PARAMETERS: &[Parameter<Self>] = &[
+        Parameter::shown("obdfilter.*.blocksize", |ost, _| line(ost.size().ok()?.block_size)),
+        Parameter::shown("obdfilter.*.brw_size", |ost, _| line(ost.settings.brw_size >> 20)),
+        Parameter::set(
+            "obdfilter.*.brw_stats",
+            |ost, moment| Some(brw_stats(&ost.brw_stats(), moment.now, moment.started)),
+            |ost, value| {
+                ost.stats().brw = clear(value).map(|()| BrwStats::default())?;
+                Ok(())
+            },
+        ),
+        Parameter::shown("obdfilter.*.filesfree", |ost, _| line(ost.size().ok()?.free_files)),
+        Parameter::shown("obdfilter.*.filestotal", |ost, _| line(ost.size().ok()?.files)),
+        Parameter::shown("obdfilter.*.instance", |ost, _| line(ost.instance())),
+        Parameter::set(
+            "obdfilter.*.job_cleanup_interval",
+            |ost, _| line(ost.stats().operations.jobs_kept()),
+            |ost, value| {
+                ost.stats().operations.keep_jobs(number(value)?);
+                Ok(())
+            },
+        ),
+        Parameter::set(
+            "obdfilter.*.job_stats",
+            |ost, moment| {
+                Some(stats::job_stats(NAMES, &ost.job_stats(moment.now.as_secs() as i64)))
+            },
+            |ost, value| {
+                ost.stats().operations.clear_jobs(value.trim().as_bytes());
+                Ok(())
+            },
+        ),
+        Parameter::shown("obdfilter.*.kbytesavail", |ost, _| kib(ost, |size| size.available)),
+        Parameter::shown("obdfilter.*.kbytesfree", |ost, _| kib(ost, |size| size.free)),
+        Parameter::shown("obdfilter.*.kbytestotal", |ost, _| kib(ost, |size| size.blocks)),
+        Parameter::set(
+            "obdfilter.*.no_create",
+            |ost, _| line(u8::from(ost.creates_nothing.load(Ordering::Relaxed))),
+            |ost, value| {
+                ost.creates_nothing.store(switch(value)?, Ordering::Relaxed);
+                Ok(())
+            },
+        ),
+        Parameter::shown("obdfilter.*.num_exports", |_, moment| line(moment.exports)),
+        Parameter::set(
+            "obdfilter.*.stats",
+            |ost, moment| {
+                let counters = ost.total_stats().counters;
+                Some(stats::stats(NAMES, &counters, moment.now, moment.started))
+            },
+            |ost, value| {
+                clear(value)?;
+                ost.stats().operations.clear_all();
+                Ok(())
+            },
+        ),
+        Parameter::shown("obdfilter.*.tot_dirty", |ost, _| line(ost.granted().dirty)),
+        Parameter::shown("obdfilter.*.tot_granted", |ost, _| line(ost.granted().granted)),
+        Parameter::shown("obdfilter.*.tot_pending", |ost, _| line(ost.granted().pending)),
+        Parameter::set(
+            "quota.ost",
+            |_, _| None,
+            |_, value| match value.trim() {
+                "none" => Ok(()),
+                _ => Err("an OST knows no limits of blocks: only none is accepted".to_owned()),
+            },
+        ),
+    ];
 
-    /// Returns the file `stats` of a node with these exports.
+    /// Returns the file `stats` of a node with these exports. `now`: since 1970.
     pub fn client_file(&self, exports: &[Handle], now: Duration) -> String {
         let mut all = Tally::default();
         for export in exports {
             all.merge(&self.client_stats(*export));
         }
-        let begun = if all.counters.is_empty() { now } else { seconds(all.begun) };
-        stats(&all.counters, now, begun)
+        all.text(NAMES, now)
     }
 }
 
-fn seconds(since: i64) -> Duration {
-    Duration::from_secs(since.try_into().unwrap_or(0))
+fn kib(ost: &Ost, of: fn(&Statfs) -> u64) -> Option<String> {
+    let size = ost.size().ok()?;
+    line(of(&size).saturating_mul(u64::from(size.block_size)) >> 10)
 }
 
-/// Appends the times with which each file begins.
-fn times(
-    out: &mut String,
-    now: Duration,
-    begun: Duration,
-    width: usize,
-    colon: &str,
-    indent: &str,
-) {
-    let elapsed = now.saturating_sub(begun);
-    for (name, time) in [("snapshot_time", now), ("start_time", begun), ("elapsed_time", elapsed)] {
-        let (name, secs, nanos) = (format!("{name}{colon}"), time.as_secs(), time.subsec_nanos());
-        let _ = writeln!(out, "{indent}{name:width$} {secs}.{nanos:09} secs.nsecs");
+/// Checks what is written to a file of counters.
+fn clear(value: &str) -> Result<(), String> {
+    match value.trim() {
+        "clear" | "0" => Ok(()),
+        value => Err(format!("{value:?} is not clear: only that is written")),
     }
-}
-
-/// Returns the counters that have samples.
-fn stats(counters: &Counters, now: Duration, begun: Duration) -> String {
-    let mut out = String::new();
-    times(&mut out, now, begun, 35, "", "");
-    for (name, unit) in NAMES {
-        if let Some(counter) = counters.get(name) {
-            let _ = writeln!(
-                out,
-                "{name:35} {} samples [{unit}] {} {} {} {}",
-                counter.samples, counter.min, counter.max, counter.sum, counter.squares
-            );
-        }
-    }
-    out
-}
-
-/// Returns the counters of jobs, as YAML.
-fn job_stats(jobs: &[(Vec<u8>, Tally)]) -> String {
-    let mut out = "job_stats:\n".to_owned();
-    for (name, tally) in jobs {
-        let _ = writeln!(out, "- {:16} {}", "job_id:", quoted(name));
-        times(&mut out, seconds(tally.last), seconds(tally.begun), 16, ":", "  ");
-        for (name, unit) in NAMES {
-            let counter = tally.counters.get(name).copied().unwrap_or_default();
-            let width = 15_usize.saturating_sub(name.len());
-            let _ = writeln!(
-                out,
-                "  {name}:{:width$} {{ samples: {:11}, unit: {unit:>5}, min: {:8}, max: {:8}, \
-                 sum: {:16}, sumsq: {:18} }}",
-                "", counter.samples, counter.min, counter.max, counter.sum, counter.squares
-            );
-        }
-    }
-    out
-}
-
-/// Returns the name of a job, which a client chooses, as a scalar of YAML on one line.
-fn quoted(name: &[u8]) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".@-_:/".contains(byte);
-    let mut text = String::new();
-    for byte in name {
-        match is_plain(byte) {
-            true => text.push(char::from(*byte)),
-            false => {
-                let _ = write!(text, "\\x{byte:02X}");
-            }
-        }
-    }
-    let begins_plain = name.first().is_some_and(|byte| !b"@-".contains(byte));
-    let needs_quotes = !name.iter().all(is_plain) || name.contains(&b':') || !begins_plain;
-    if needs_quotes { format!("\"{text}\"") } else { text }
 }
 
 /// Returns the histograms.
 fn brw_stats(brw: &BrwStats, now: Duration, begun: Duration) -> String {
     let mut out = String::new();
-    times(&mut out, now, begun, 25, ":", "");
+    stats::times(&mut out, now, begun, 25, ":", "");
     histogram(&mut out, "pages per bulk r/w", "rpcs", &brw.pages, power);
     histogram(&mut out, "discontiguous pages", "rpcs", &brw.gaps, |place| place.to_string());
     histogram(&mut out, "disk I/O size", "ios", &brw.bytes, power);
@@ -178,53 +157,8 @@ fn histogram(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Counter;
 
     const BEGUN: Duration = Duration::from_secs(1_795_000_000);
-
-    fn wrote() -> Counters {
-        let bytes = Counter { samples: 2, min: 4096, max: 8192, sum: 12288, squares: 83_886_080 };
-        let time = Counter { samples: 1, min: 30, max: 30, sum: 30, squares: 900 };
-        Counters::from([("write_bytes", bytes), ("punch", time)])
-    }
-
-    #[test]
-    fn counters_are_shown_as_by_a_kernel_ost() {
-        let now = BEGUN + Duration::from_micros(2_500_000);
-        assert_eq!(
-            stats(&wrote(), now, BEGUN),
-            "snapshot_time                       1795000002.500000000 secs.nsecs\n\
-             start_time                          1795000000.000000000 secs.nsecs\n\
-             elapsed_time                        2.500000000 secs.nsecs\n\
-             write_bytes                         2 samples [bytes] 4096 8192 12288 83886080\n\
-             punch                               1 samples [usecs] 30 30 30 900\n"
-        );
-    }
-
-    #[test]
-    fn jobs_are_shown_as_yaml_whatever_their_names_are() {
-        assert_eq!(job_stats(&[]), "job_stats:\n");
-        let tally = Tally { begun: 1_795_000_000, last: 1_795_000_002, counters: wrote() };
-        let text = job_stats(&[(b"dd.0".to_vec(), tally)]);
-        let mut lines = text.lines();
-        assert_eq!(lines.nth(1), Some("- job_id:          dd.0"));
-        assert_eq!(lines.next(), Some("  snapshot_time:   1795000002.000000000 secs.nsecs"));
-        let line = lines.find(|line| line.starts_with("  write_bytes:")).unwrap();
-        let expected = "  write_bytes:     { samples:           2, unit: bytes, min:     4096, max:     \
-                        8192, sum:            12288, sumsq:           83886080 }";
-        assert_eq!(line, expected);
-        assert_eq!(text.matches("samples:").count(), NAMES.len());
-        for (name, expected) in [
-            (&b"cp.0"[..], "cp.0"),
-            (b"a b\n", r#""a\x20b\x0A""#),
-            (b"a:1", r#""a:1""#),
-            (b"@x", r#""@x""#),
-            (b"-", r#""-""#),
-            (b"", r#""""#),
-        ] {
-            assert_eq!(quoted(name), expected);
-        }
-    }
 
     #[test]
     fn histograms_end_with_the_last_that_was_counted() {

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use fulmar_base::Time;
 
-/// How long before the deadline of a request its server sends an early reply.
-pub const EARLY_MARGIN: Duration = Duration::from_secs(5);
+/// How long before the deadline of a request its server sends an early reply, unless it is set.
+const EARLY_MARGIN: Duration = Duration::from_secs(5);
 
-/// The seconds that an early reply asks for.
-pub const EARLY_EXTRA: u32 = 30;
+/// The seconds that an early reply asks for, unless they are set.
+const EARLY_EXTRA: u32 = 30;
 
 /// The seconds that a server has to reply to a connect, and between two attempts.
 pub const CONNECT_TIMEOUT: u32 = 5;
@@ -28,11 +28,24 @@ pub struct Limits {
     pub max: u32,
     /// For how long a measurement counts.
     pub history: Duration,
+    /// How long before the deadline of a request its server sends an early reply.
+    pub early_margin: Duration,
+    /// The seconds that an early reply asks for.
+    pub early_extra: u32,
+    /// The seconds from which the time of a recovery is derived.
+    pub base: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { min: 5, max: 600, history: Duration::from_secs(600) }
+        Self {
+            min: 5,
+            max: 600,
+            history: Duration::from_secs(600),
+            early_margin: EARLY_MARGIN,
+            early_extra: EARLY_EXTRA,
+            base: 100,
+        }
     }
 }
 
@@ -57,6 +70,12 @@ impl Estimate {
     pub fn new(limits: Limits, seconds: u32) -> Self {
         let current = limits.clamp(seconds);
         Self { limits, current, bins: [0; Self::BINS], began: None }
+    }
+
+    /// Changes the limits. The estimate stays as far as they allow it.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.current = limits.clamp(self.current);
     }
 
     /// Returns the estimate in seconds.
@@ -198,7 +217,24 @@ impl Timeouts {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { min: 5, max: 600, history: Duration::from_secs(600) };
+    const LIMITS: Limits = Limits {
+        min: 5,
+        max: 600,
+        history: Duration::from_secs(600),
+        early_margin: EARLY_MARGIN,
+        early_extra: EARLY_EXTRA,
+        base: 100,
+    };
+
+    #[test]
+    fn an_estimate_follows_new_limits() {
+        let mut estimate = Estimate::new(LIMITS, 0);
+        estimate.set_limits(Limits { min: 20, ..LIMITS });
+        assert_eq!(estimate.seconds(), 20);
+        estimate.measure(Time::from_secs(10), 40);
+        estimate.set_limits(Limits { max: 30, ..LIMITS });
+        assert_eq!(estimate.seconds(), 30);
+    }
 
     #[test]
     fn an_estimate_is_the_maximum_of_its_history() {

@@ -29,12 +29,15 @@ use fulmar_net::Node;
 use fulmar_ost::Ost;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
+use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::Request;
 use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
 use crate::osts::{Link, Linking, Osts};
+use crate::parameters::Parameters;
 use crate::placement::Placement;
+use crate::settings;
 use crate::storage::TargetLabel;
 
 /// Whether the target has registered, and its placement.
@@ -63,6 +66,9 @@ pub(crate) struct Joiner {
     pub(crate) placement: Placement,
     pub(crate) member: Member,
     pub(crate) store: Arc<Store>,
+    /// The number of the target on its node, and the parameters of all.
+    pub(crate) target: TargetId,
+    pub(crate) parameters: Arc<Parameters>,
 }
 
 /// The target itself.
@@ -211,10 +217,22 @@ impl Joiner {
         self.report_start(&session, mgs)?;
         info!("{} has joined its file system", self.label.name());
         loop {
-            wait(stopped, PAUSE)?;
             session.renew(PATIENCE);
             self.get_sequences(&session, mdt)?;
+            self.follow_settings(&session, mgs)?;
+            wait(stopped, PAUSE)?;
         }
+    }
+
+    /// Applies what an administrator has set for good since it was read last.
+    fn follow_settings(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
+        let found = session.settings(mgs, &self.label.name().to_string())?;
+        let before = settings::load(&self.store)?;
+        if found != before {
+            self.parameters.apply(self.target, &settings::changed(&before, &found));
+            settings::save(&self.store, &found)?;
+        }
+        Ok(())
     }
 
     /// Connects to the OSTs of the configuration, as they come and go.
@@ -239,6 +257,7 @@ impl Joiner {
                     links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
                 }
             }
+            self.follow_settings(session, mgs)?;
             wait(stopped, PAUSE)?;
         }
     }

@@ -10,6 +10,7 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{CONNECT_DATA, OST_BODY};
 use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockType, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, Opcode, portal};
 use fulmar_ost::{Call, Checksum, Ost, Reading, Room, Transfer};
@@ -300,7 +301,7 @@ impl<M: Memory> Target for OstTarget<M> {
         })
     }
 
-    fn answered(&self, request: &Request, took: Duration) {
+    fn answered(&self, request: &Request, _: &Message<'_>, took: Duration) {
         self.ost.spent(&self.call(request), took);
     }
 

@@ -1,55 +1,157 @@
-//! The statistics of targets, as the files of a kernel node.
+//! The parameters of targets and of the node: as the files of a kernel node, and as an administrator has set
+//! them for good.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fulmar_client::Setting;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::Handle;
+use fulmar_mdt::Mdt;
 use fulmar_net::{Running, wall_clock};
 use fulmar_ost::Ost;
 use fulmar_rpc::export::TargetId;
+use fulmar_target::parameters::{Moment, Parameter};
+use fulmar_text::pattern::selects;
+use thiserror::Error;
+use tracing::{info, warn};
 
+use crate::join::Member;
 use crate::run::TargetHost;
+use crate::timing;
 
-/// The statistics of the targets of a node, which are empty after its end.
+/// The parameters of the targets of a node, which has none of them after its end.
 pub struct Parameters {
     running: Running<TargetHost>,
     /// When the targets were started, since 1970.
     started: Duration,
-    osts: Vec<(TargetId, String, Weak<Ost>)>,
+    members: Vec<(TargetId, String, WeakMember)>,
 }
 
+#[derive(Clone)]
+enum WeakMember {
+    Mdt(Weak<Mdt>),
+    Ost(Weak<Ost>),
+}
+
+/// Why a parameter is not set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unset {
+    /// There is none of this name.
+    #[error("there is no parameter {0}")]
+    Unknown(String),
+    /// It is only read.
+    #[error("{0} cannot be set")]
+    ReadOnly(String),
+    /// The value is wrong.
+    #[error("{name}: {why}")]
+    Invalid {
+        /// The parameter.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The name of a parameter, and its text.
+pub type Named = (Vec<String>, String);
+
 impl Parameters {
-    /// `osts`: each with its name.
+    /// `members`: the targets, each with its name.
     pub(crate) fn new(
         running: Running<TargetHost>,
-        osts: impl IntoIterator<Item = (TargetId, String, Arc<Ost>)>,
+        members: impl IntoIterator<Item = (TargetId, String, Member)>,
     ) -> Self {
-        let osts = osts.into_iter().map(|(id, name, ost)| (id, name, Arc::downgrade(&ost)));
-        Self { running, started: now(), osts: osts.collect() }
+        let weak = |(id, name, member)| {
+            let member = match member {
+                Member::Mdt(mdt, _) => WeakMember::Mdt(Arc::downgrade(&mdt)),
+                Member::Ost(ost) => WeakMember::Ost(Arc::downgrade(&ost)),
+            };
+            (id, name, member)
+        };
+        Self { running, started: now(), members: members.into_iter().map(weak).collect() }
     }
 
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
-    /// and its text. The order is that of the targets, and of names.
-    pub fn all(&self) -> Vec<(Vec<String>, String)> {
-        let mut all = Vec::new();
-        for (target, name, ost) in &self.osts {
-            let Some(ost) = ost.upgrade() else { continue };
+    /// and its text. Those of the node come first, then those of each target, by their names.
+    pub fn all(&self) -> Vec<Named> {
+        let mut all = vec![];
+        for (target, name, member) in &self.members {
             let exports = self.exports(*target);
             let count = exports.values().map(Vec::len).sum();
-            // A store that has ended has no statistics.
-            let files = ost.files(now(), self.started, count).unwrap_or_default();
-            let named = |parts: &[&str]| -> Vec<String> {
-                ["obdfilter", name].iter().chain(parts).map(|part| (*part).to_owned()).collect()
-            };
-            for (nid, exports) in &exports {
-                let text = ost.client_file(exports, now());
-                all.push((named(&["exports", &nid.to_string(), "stats"]), text));
+            let moment = Moment { now: now(), started: self.started, exports: count };
+            match member {
+                WeakMember::Mdt(mdt) => {
+                    let Some(mdt) = mdt.upgrade() else { continue };
+                    let of_client = |exports: &[Handle]| mdt.client_file(exports, moment.now);
+                    all.extend(of_clients(("mdt", name), &exports, of_client));
+                    all.extend(read_all(Mdt::PARAMETERS, &*mdt, name, &moment));
+                }
+                WeakMember::Ost(ost) => {
+                    let Some(ost) = ost.upgrade() else { continue };
+                    let of_client = |exports: &[Handle]| ost.client_file(exports, moment.now);
+                    all.extend(of_clients(("obdfilter", name), &exports, of_client));
+                    all.extend(read_all(Ost::PARAMETERS, &*ost, name, &moment));
+                }
             }
-            all.extend(files.into_iter().map(|(file, text)| (named(&[file]), text)));
         }
-        all
+        let has_ended = all.is_empty() && !self.members.is_empty();
+        let of_node = if has_ended { vec![] } else { timing::all(&self.running) };
+        [of_node, all].concat()
+    }
+
+    /// Sets the parameters whose names a pattern such as `mdt.*.root_squash` selects, until the targets end.
+    /// Returns their names.
+    ///
+    /// # Errors
+    /// Why one is not set. Those before it are.
+    pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
+        let mut set = timing::set(&self.running, pattern, value)?;
+        for (target, _, _) in &self.members {
+            set.extend(self.set_of(*target, pattern, value)?);
+        }
+        match set.is_empty() {
+            true => Err(Unset::Unknown(pattern.to_owned())),
+            false => Ok(set),
+        }
+    }
+
+    /// The same for one target.
+    fn set_of(&self, target: TargetId, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
+        let found = self.members.iter().find(|(id, ..)| *id == target);
+        let Some((_, name, member)) = found else { return Ok(vec![]) };
+        match member {
+            WeakMember::Mdt(mdt) => mdt
+                .upgrade()
+                .map_or(Ok(vec![]), |mdt| set_all((Mdt::PARAMETERS, &mdt, name), pattern, value)),
+            WeakMember::Ost(ost) => ost
+                .upgrade()
+                .map_or(Ok(vec![]), |ost| set_all((Ost::PARAMETERS, &ost, name), pattern, value)),
+        }
+    }
+
+    /// Applies what an administrator has set for good for a target. What is unknown or wrong is reported.
+    pub(crate) fn apply(&self, target: TargetId, settings: &[Setting]) {
+        let found = self.members.iter().find(|(id, ..)| *id == target);
+        let Some((_, name, member)) = found else { return };
+        for Setting { name: pattern, value, is_for_all } in settings {
+            let of_node = timing::set(&self.running, pattern, value);
+            let set = of_node.and_then(|set| match set.is_empty() {
+                true => self.set_of(target, pattern, value),
+                false => Ok(set),
+            });
+            match set {
+                Ok(set) if !set.is_empty() => info!("{name}: {pattern} is {value}"),
+                // That for all nodes is for those that have it.
+                Ok(_) if *is_for_all && !member.has_area(pattern) => {}
+                Ok(_) => {
+                    let known = member.known();
+                    warn!("{name} has no parameter {pattern} (set to {value}). It has {known}");
+                }
+                Err(error) => warn!("{name} does not take {pattern}={value}: {error}"),
+            }
+        }
     }
 
     /// Returns the exports of a target by the nodes of its clients.
@@ -66,6 +168,69 @@ impl Parameters {
         // The node has failed.
         found.unwrap_or_default()
     }
+}
+
+impl WeakMember {
+    fn names(&self) -> Vec<&'static str> {
+        match self {
+            Self::Mdt(_) => settable(Mdt::PARAMETERS),
+            Self::Ost(_) => settable(Ost::PARAMETERS),
+        }
+    }
+
+    /// Returns whether parameters of the area of a pattern are of such a target.
+    fn has_area(&self, pattern: &str) -> bool {
+        let area = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        self.names().iter().any(|name| area(name) == area(pattern))
+    }
+
+    /// Returns the names of what is set.
+    fn known(&self) -> String {
+        let of_node = timing::NAMES.iter().map(|name| format!("sys.{name}"));
+        let own = self.names().into_iter().map(str::to_owned);
+        own.chain(of_node).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn settable<T>(table: &'static [Parameter<T>]) -> Vec<&'static str> {
+    table.iter().filter(|one| one.write.is_some()).map(|one| one.name).collect()
+}
+
+fn read_all<T>(
+    table: &'static [Parameter<T>],
+    target: &T,
+    name: &str,
+    moment: &Moment,
+) -> Vec<Named> {
+    let read = |one: &Parameter<T>| Some((one.parts(name), (one.read)(target, moment)?));
+    table.iter().filter_map(read).collect()
+}
+
+fn set_all<T>(
+    (table, target, name): (&'static [Parameter<T>], &T, &str),
+    pattern: &str,
+    value: &str,
+) -> Result<Vec<String>, Unset> {
+    let mut set = vec![];
+    for one in table.iter().filter(|one| selects(pattern, &one.parts(name))) {
+        let full = one.parts(name).join(".");
+        let write = one.write.ok_or_else(|| Unset::ReadOnly(full.clone()))?;
+        write(target, value).map_err(|why| Unset::Invalid { name: full.clone(), why })?;
+        set.push(full);
+    }
+    Ok(set)
+}
+
+/// Returns the statistics of clients by their nodes.
+fn of_clients(
+    (area, name): (&str, &str),
+    exports: &BTreeMap<Nid, Vec<Handle>>,
+    file: impl Fn(&[Handle]) -> String,
+) -> Vec<Named> {
+    let named = |nid: &Nid| -> Vec<String> {
+        [area, name, "exports", &nid.to_string(), "stats"].map(str::to_owned).to_vec()
+    };
+    exports.iter().map(|(nid, exports)| (named(nid), file(exports))).collect()
 }
 
 fn now() -> Duration {

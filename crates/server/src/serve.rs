@@ -31,6 +31,7 @@ use crate::osts::Osts;
 use crate::parameters::Parameters;
 use crate::placement::Placement;
 use crate::run::Served;
+use crate::settings;
 use crate::storage::{self, Label, StorageError, TargetLabel};
 use crate::targets::{Targets, TargetsConfig};
 
@@ -137,20 +138,33 @@ impl Serving {
         let targets = Targets::new(server(key, configs), targets);
         let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
         let administration = mgs.map(|(place, mgs)| Administration::new(&mgs, &served, place));
-        let osts = (0..).zip(&opened).filter_map(|(place, one)| one.ost(TargetId(place)));
-        let parameters = Arc::new(Parameters::new(served.running().clone(), osts));
+        let members = (0..).zip(&opened).filter_map(|(place, one)| one.named(TargetId(place)));
+        let parameters = Arc::new(Parameters::new(served.running().clone(), members));
         let (joining, targets, committers) = (vec![], vec![], vec![]);
         let mut this = Self { joining, served, targets, administration, parameters, committers };
         for (place, one) in (0..).zip(&opened) {
+            let known = settings::load(&one.store).map_err(StorageError::from)?;
+            this.parameters.apply(TargetId(place), &known);
             this.begin(TargetId(place), one)?;
         }
-        for one in opened {
+        for (place, one) in (0..).zip(opened) {
             this.targets.push(one.label.to_string());
             if let (Label::Target(label), Some(member)) = (one.label, one.member) {
                 let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
                 let placement = Placement::load(&one.store).map_err(StorageError::from)?;
-                let joiner =
-                    Joiner { node, nids, port, label, placement, member, store: one.store };
+                let (target, parameters) = (TargetId(place), this.parameters.clone());
+                let store = one.store;
+                let joiner = Joiner {
+                    node,
+                    nids,
+                    port,
+                    label,
+                    placement,
+                    member,
+                    store,
+                    target,
+                    parameters,
+                };
                 this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
             }
         }
@@ -171,8 +185,8 @@ impl Serving {
                 Some(Member::Ost(ost)) => ost.known_clients(),
                 None => &[],
             };
-            let exports =
-                targets.recover(now, target, known, Window::default().imperative(IR_FACTOR));
+            let window = Window::of(targets.server().timeouts().base).imperative(IR_FACTOR);
+            let exports = targets.recover(now, target, known, window);
             for (export, known) in exports.into_iter().zip(known) {
                 let restored = match &opened.member {
                     Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
@@ -200,7 +214,7 @@ impl Serving {
         &self.targets
     }
 
-    /// Returns the statistics of the targets.
+    /// Returns the parameters of the targets.
     pub fn parameters(&self) -> Arc<Parameters> {
         self.parameters.clone()
     }
@@ -253,11 +267,11 @@ impl Opened {
         Ok(TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations })
     }
 
-    /// Returns the OST with its name, if it is one.
-    fn ost(&self, target: TargetId) -> Option<(TargetId, String, Arc<Ost>)> {
+    /// Returns the MDT or OST with its name, if it is one.
+    fn named(&self, target: TargetId) -> Option<(TargetId, String, Member)> {
         match (&self.label, &self.member) {
-            (Label::Target(label), Some(Member::Ost(ost))) => {
-                Some((target, label.name().to_string(), ost.clone()))
+            (Label::Target(label), Some(member)) => {
+                Some((target, label.name().to_string(), member.clone()))
             }
             _ => None,
         }

@@ -44,9 +44,9 @@ pub trait Target: Send + Sync + 'static {
         Box::pin(async {})
     }
 
-    /// Takes how long the answer to a request took from the time at which it came. No answer counts not.
-    fn answered(&self, request: &Request, took: Duration) {
-        let _ = (request, took);
+    /// Takes how long the reply to a request took from the time at which it came.
+    fn answered(&self, request: &Request, reply: &Message<'_>, took: Duration) {
+        let _ = (request, reply, took);
     }
 
     /// Returns the last transaction on disk as clients know it; `None` if its clients replay nothing.

@@ -351,9 +351,9 @@ impl Targets {
 
     fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
         let Some((begun, request)) = self.requests.remove(&id) else { return };
-        if !matches!(answer, Answer::None) {
+        if let Answer::Reply(reply) | Answer::Difficult(reply, _) = &answer {
             let took = now.since(begun);
-            self.targets[target.0 as usize].target.answered(&request, took);
+            self.targets[target.0 as usize].target.answered(&request, reply, took);
         }
         let opcode = request.message.body.opcode;
         match answer {

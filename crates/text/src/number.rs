@@ -3,6 +3,18 @@
 /// The most digits after the point.
 const DECIMALS_MAX: i32 = 6;
 
+/// Reads a number in the notation of C: decimal, hexadecimal with `0x`, or octal with `0`.
+pub fn integer(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
+        None => (text, 10),
+    };
+    // The standard library also takes a sign.
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    u64::from_str_radix(digits, radix).ok().filter(|_| is_plain)
+}
+
 /// Returns a number with its digits in groups of three, such as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     group(&number.to_string())
@@ -60,6 +72,16 @@ fn group(number: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_are_read_as_in_c() {
+        for (text, number) in [("0", 0), ("17", 17), ("0x1f", 31), ("0X10", 16), ("017", 15)] {
+            assert_eq!(integer(text), Some(number), "{text}");
+        }
+        for text in ["", "+1", "-1", "0x", "08", "1k", " 1", "18446744073709551616"] {
+            assert_eq!(integer(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn digits_are_grouped_in_threes() {

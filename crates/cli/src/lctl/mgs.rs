@@ -1,4 +1,5 @@
-//! `lctl conf_param`, `set_param -P` and `pool_*`: what is changed at the management service, on its node.
+//! `lctl conf_param`, `set_param` and `pool_*`: what is changed at the management service on its node, or
+//! with `set_param` at the targets of the node.
 
 use clap::Subcommand;
 use fulmar_base::Errno;
@@ -29,17 +30,20 @@ pub(super) enum Command {
         /// TARGET.PARAMETER=VALUE or FSNAME.PARAMETER=VALUE
         parameter: String,
     },
-    /// Set parameters of all nodes for good: -P osc.*.max_dirty_mb=64
+    /// Set parameters of targets of this node, or with -P those of all nodes for good
     ///
-    /// The command is for the node that serves the MGS. Clients and targets that have such a parameter
-    /// apply it within seconds.
+    /// Without -P they hold until the node ends: mdt.*.root_squash=99:99. With -P the command is for the node
+    /// that serves the MGS: clients and targets that have such a parameter apply it within seconds.
     SetParam {
         /// For good, on all nodes
-        #[arg(short = 'P', long = "perm", required = true)]
+        #[arg(short = 'P', long = "perm")]
         permanent: bool,
         /// Delete it; nodes have their default again when they start
-        #[arg(short = 'd')]
+        #[arg(short = 'd', requires = "permanent")]
         delete: bool,
+        /// Print nothing
+        #[arg(short = 'n', conflicts_with = "permanent")]
+        quiet: bool,
         /// PARAMETER=VALUE, where * stands for any device
         #[arg(required = true)]
         parameters: Vec<String>,
@@ -85,6 +89,11 @@ impl Command {
         match self {
             Self::ConfParam { delete, parameter } => {
                 set(context, MgsSet { parameter, all: false, delete })
+            }
+            Self::SetParam { permanent: false, quiet, parameters, .. } => {
+                let set = |parameter: &String| super::parameters::set(parameter, quiet, context);
+                let all: Vec<Ran> = parameters.iter().map(set).collect();
+                all.into_iter().find(Result::is_err).unwrap_or(Ok(0))
             }
             Self::SetParam { delete, parameters, .. } => {
                 let mut last = Ok(0);

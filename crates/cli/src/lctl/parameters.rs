@@ -1,9 +1,9 @@
-//! `lctl get_param` and `list_param`: statistics of the network and of targets, as the files of a
-//! kernel node. Spec: lnet-admin §20.
+//! `lctl get_param`, `set_param` and `list_param`: statistics of the network, and parameters of targets, as
+//! the files of a kernel node. Spec: lnet-admin §20.
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::ParameterShow;
+use fulmar_control::api::{CallError, ParameterSet, ParameterShow};
 use fulmar_control::show::{self, Parameter, exit};
 
 use super::{Ran, failed};
@@ -12,10 +12,10 @@ use crate::context::{Context, Status, complain, print};
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Print statistics of the network or of targets
+    /// Print statistics of the network, or parameters of targets
     ///
     /// Of the network: nis, peers, stats, routers, routes, buffers. Of targets: patterns such as
-    /// 'obdfilter.*.stats', in which * stands for any characters between two dots.
+    /// 'mdt.*.md_stats', in which * stands for any characters between two dots.
     GetParam {
         /// Print values without names
         #[arg(short = 'n')]
@@ -82,6 +82,29 @@ impl Form {
             Self::Both => show::parameter(parameter),
         }
     }
+}
+
+/// Sets parameters of targets of the node, given as `mdt.*.root_squash=99:99`.
+pub(super) fn set(parameter: &str, quiet: bool, context: &Context) -> Ran {
+    let Some((pattern, value)) = parameter.split_once('=') else {
+        complain(&format!("error: set_param: {parameter} is not PARAMETER=VALUE\n"));
+        return Err(exit::BAD_PARAM);
+    };
+    let (pattern, value) = (pattern.to_owned(), value.to_owned());
+    let path = pattern.replace('.', "/");
+    let called = context.client.call(&ParameterSet { pattern, value: value.clone() });
+    let set = called.map_err(|error| match error {
+        CallError::Refused(error) if error.errno == -Errno::ENOENT.0 => {
+            let what = "No such file or directory";
+            complain(&format!("error: set_param: param_path '{path}': {what}\n"));
+            exit::of_errno(error.errno)
+        }
+        other => failed(other),
+    })?;
+    for name in set.iter().filter(|_| !quiet) {
+        print(&format!("{name}={value}\n"));
+    }
+    Ok(0)
 }
 
 /// Returns what a table or a pattern selects.

@@ -222,6 +222,11 @@ operations! {
     /// The parameters of targets whose names are selected by any of the patterns, in the order of the
     /// patterns.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
+    /// Sets the parameters of targets whose names are selected by the pattern, until the node ends. Returns
+    /// their names.
+    "parameter/set" parameter_set(ParameterSet) -> Vec<String> {
+        Err(AdminError::unsupported("setting parameters"))
+    };
     /// Sets a parameter for good in the configurations of the node's management service, or deletes it.
     "mgs/set" mgs_set(MgsSet) -> () { Err(AdminError::no_mgs()) };
     /// Changes a pool of OSTs.
@@ -438,6 +443,8 @@ requests! {
     }
     /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
     ParameterShow { patterns: Vec<String>, }
+    /// See [`Admin::parameter_set`]: a pattern such as `mdt.*.root_squash`.
+    ParameterSet { pattern: String, value: String, }
     /// See [`Admin::mgs_set`].
     MgsSet {
         /// For a target or a file system `lv-OST0000.osc.max_dirty_mb=64`, for all nodes

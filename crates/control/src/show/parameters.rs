@@ -1,5 +1,6 @@
 //! Parameters as `lctl get_param` and `list_param` print them.
 
+use fulmar_text::pattern;
 use serde::{Deserialize, Serialize};
 
 /// A parameter with its value, as the text of the file that a kernel node has for it.
@@ -12,10 +13,9 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Returns whether its name is selected by a pattern such as `obdfilter.*.stats`: `*` stands for any
-    /// characters of one part, `?` for one of them. Slashes count as dots.
+    /// Returns whether its name is selected by a [pattern] such as `obdfilter.*.stats`.
     pub fn is_selected(&self, pattern: &str) -> bool {
-        selects(pattern.replace('/', ".").as_bytes(), &self.name)
+        pattern::selects(pattern, &self.name)
     }
 
     /// Returns its name with dots.
@@ -32,41 +32,6 @@ pub fn parameter(parameter: &Parameter) -> String {
     format!("{}{separator}{value}", parameter.full_name())
 }
 
-fn selects(pattern: &[u8], parts: &[String]) -> bool {
-    let Some((part, rest)) = parts.split_first() else { return false };
-    let ends = (0..=pattern.len()).filter(|&end| pattern.get(end).is_none_or(|byte| *byte == b'.'));
-    ends.into_iter().any(|end| {
-        let (now, later) = pattern.split_at(end);
-        is_like(now, part.as_bytes())
-            && match later.split_first() {
-                Some((_, later)) => selects(later, rest),
-                None => rest.is_empty(),
-            }
-    })
-}
-
-/// Returns whether a text is like a pattern. The time is at most the product of their lengths.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    // The last star, and where what it stands for ends.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == text[t] => (p, t) = (p + 1, t + 1),
-            _ => {
-                let Some((at, end)) = star else { return false };
-                star = Some((at, end + 1));
-                (p, t) = (at + 1, end + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,36 +39,6 @@ mod tests {
     fn of(parts: &[&str], value: &str) -> Parameter {
         let name = parts.iter().map(|part| (*part).to_owned()).collect();
         Parameter { name, value: value.to_owned() }
-    }
-
-    #[test]
-    fn a_star_stands_for_one_part_of_a_name() {
-        let stats = of(&["obdfilter", "lv-OST0000", "stats"], "");
-        let client = of(&["obdfilter", "lv-OST0000", "exports", "10.0.0.1@tcp", "stats"], "");
-        for (pattern, selects_stats, selects_client) in [
-            ("obdfilter.lv-OST0000.stats", true, false),
-            ("obdfilter/lv-OST0000/stats", true, false),
-            ("obdfilter.*.stats", true, false),
-            ("*.*.*", true, false),
-            ("obdfilter.lv-OST000?.st*s", true, false),
-            ("obdfilter.*.exports.*.stats", false, true),
-            ("obdfilter.*.exports.10.0.0.1@tcp.stats", false, true),
-            ("obdfilter.*.exports.10.*@tcp.stats", false, true),
-            ("obdfilter.*", false, false),
-            ("obdfilter.lv-OST0000", false, false),
-            ("stats", false, false),
-            ("", false, false),
-        ] {
-            assert_eq!(stats.is_selected(pattern), selects_stats, "{pattern}");
-            assert_eq!(client.is_selected(pattern), selects_client, "{pattern}");
-        }
-    }
-
-    #[test]
-    fn patterns_with_many_stars_end_soon() {
-        let long = of(&["a".repeat(10_000).as_str()], "");
-        assert!(!long.is_selected(&("*a".repeat(1000) + "b")));
-        assert!(long.is_selected(&"*a".repeat(1000)));
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Mdt {
                 attributes.mtime = attributes.mtime.max(asked.mtime);
             }
         }
-        let is_newer = asked.atime > attributes.atime.saturating_add(self.settings.atime_diff);
+        let diff = self.tuning().atime_diff;
+        let is_newer = asked.atime > attributes.atime.saturating_add(diff);
         if has(A::ATIME, A::ATIME_SET) && is_newer {
             attributes.atime = asked.atime;
         }

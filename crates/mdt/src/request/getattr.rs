@@ -44,7 +44,7 @@ impl Mdt {
 
     pub(crate) fn getattr_name(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
-        let caller = self.caller(Caller::of_body(&asked));
+        let caller = self.caller(call, Caller::of_body(&asked));
         let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
         let fid = self.lookup(asked.fid, name.as_bytes(), &caller)?.ok_or(Errno::ENOENT)?;
         let reply = Message::reply(call.message.format(), Status::OK);

@@ -75,7 +75,7 @@ impl Mdt {
     pub(crate) fn set_hsm_state(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
         let set = call.message.require(&HSM_STATE_SET).map_err(|_| Errno::EPROTO)?;
-        let caller = self.caller(Caller::of_body(&asked));
+        let caller = self.caller(call, Caller::of_body(&asked));
         let result = self.change_hsm_state(call, asked.fid, set, &caller);
         let status = match result {
             Ok(()) => Status::OK,

@@ -76,7 +76,7 @@ impl Mdt {
         Ok(Opening {
             call,
             export,
-            caller: self.caller(Caller::of_reint(&record.head)),
+            caller: self.caller(call, Caller::of_reint(&record.head)),
             parent: record.head.fid,
             record: create,
             name: name.as_bytes().to_vec(),

@@ -41,7 +41,7 @@ impl Mdt {
         if self.export(call.export)?.is_read_only() {
             return Err(Errno::EROFS);
         }
-        let caller = self.caller(Caller::of_reint(&record.head));
+        let caller = self.caller(call, Caller::of_reint(&record.head));
         let context = Context { call, caller, fid: record.head.fid };
         let done = match &record.change {
             ReintChange::SetAttr(asked) => self.reint_setattr(&context, asked),

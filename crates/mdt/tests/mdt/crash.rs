@@ -14,7 +14,7 @@ use fulmar_mdt::{Call, Settings, mode};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Store};
 
 use crate::requests::{self, ROOT};
-use crate::rig::{NOW, Reply, Rig, object_of};
+use crate::rig::{NID, NOW, Reply, Rig, object_of};
 use crate::tree::{Op, Tree};
 
 const SEEDS: u64 = 500;
@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
 
     /// Returns the reply; `None` if the store has ended.
     fn send(&mut self, client: u64, xid: u64, message: &Message<'_>) -> Option<Reply> {
-        let call = Call { export: Handle(client), xid, now: NOW, message };
+        let call = Call { export: Handle(client), nid: NID, xid, now: NOW, message };
         match self.rig.execute(&call) {
             Err(Errno::EIO) | Ok(Reply { result: Err(Errno::EIO), .. }) => None,
             reply => Some(reply.unwrap()),

@@ -22,7 +22,7 @@ use fulmar_lustre_wire::{Fid, Handle, Text};
 use fulmar_mdt::Call;
 
 use crate::requests::{self, ROOT, SEQ, USER, fid, name};
-use crate::rig::{NOW, Rig};
+use crate::rig::{NID, NOW, Rig};
 
 /// How many requests are played.
 const ROUNDS: usize = 30_000;
@@ -208,7 +208,7 @@ fn damaged_requests_are_answered_or_refused() {
         }
         let xid = rig.next_xid();
         let export = Handle(rng.between(1, 3));
-        let call = Call { export, xid, now: NOW, message: &message };
+        let call = Call { export, nid: NID, xid, now: NOW, message: &message };
         match rig.execute(&call).and_then(|reply| reply.result.map(|()| reply)) {
             Ok(reply) => {
                 done += 1;

@@ -6,6 +6,7 @@ mod damaged;
 mod directories;
 mod opens;
 mod operations;
+mod parameters;
 mod quota;
 mod requests;
 mod rig;

@@ -9,7 +9,7 @@ use fulmar_lustre_wire::{Bytes, Fid, Handle};
 use fulmar_mdt::{Caller, mode};
 
 use crate::requests::{ROOT, USER, create, open, rmdir, setattr, unlink};
-use crate::rig::{NOW, Rig};
+use crate::rig::{NID, NOW, Rig};
 
 const TOP: Fid = Fid::ROOT;
 const INODE_LIMITS: u32 = 0x4;
@@ -65,7 +65,7 @@ impl Rig {
         let fid = self.next_fid();
         let request = create(who, (TOP, name), fid, mode::REGULAR | 0o644);
         let xid = self.next_xid();
-        let call = fulmar_mdt::Call { export: Handle(1), xid, now, message: &request };
+        let call = fulmar_mdt::Call { export: Handle(1), nid: NID, xid, now, message: &request };
         self.execute(&call)?.result.map(|()| fid)
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::directory::DirectoryEntry;
 use fulmar_lustre_wire::format::{INTENT, LAYOUT, MDT_BODY, NAME};
 use fulmar_lustre_wire::layout::Layout;
@@ -15,10 +17,13 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Fid, Handle, Opcode, Status, directory};
 use fulmar_mdt::{Call, Caller, Done, Mdt, Object, Objects, Owner, Plan, Settings};
 use fulmar_store::{Policy, Space, Store, Transaction};
+use fulmar_target::parameters::Moment;
 use fulmar_wire::Order;
 
 use crate::requests::{self, ROOT, asked, fid};
 
+/// The node of most requests.
+pub(crate) const NID: Nid = Nid::LOOPBACK;
 /// The time of all requests.
 pub(crate) const NOW: i64 = 1_795_184_574;
 /// The sequence of the objects.
@@ -185,8 +190,32 @@ impl Rig {
 
     /// Sends a request. An error says that the reply has no buffers.
     pub(crate) fn send(&mut self, export: u64, request: &Message<'_>) -> Result<Reply, Errno> {
+        self.send_from(NID, export, request)
+    }
+
+    /// Sends a request from a node.
+    pub(crate) fn send_from(
+        &mut self,
+        nid: Nid,
+        export: u64,
+        request: &Message<'_>,
+    ) -> Result<Reply, Errno> {
         let xid = self.next_xid();
-        self.execute(&Call { export: Handle(export), xid, now: NOW, message: request })
+        self.execute(&Call { export: Handle(export), nid, xid, now: NOW, message: request })
+    }
+
+    /// Sets a parameter, such as `mdt.*.root_squash`.
+    pub(crate) fn tune(&self, name: &str, value: &str) -> Result<(), String> {
+        let found = Mdt::PARAMETERS.iter().find(|one| one.name == name).unwrap();
+        found.write.unwrap()(&self.mdt, value)
+    }
+
+    /// Returns the text of a parameter.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        let now = Duration::from_secs(NOW as u64);
+        let moment = Moment { now, started: now, exports: 2 };
+        let found = Mdt::PARAMETERS.iter().find(|one| one.name == name).unwrap();
+        (found.read)(&self.mdt, &moment).unwrap()
     }
 
     /// Executes a request as the host of an MDT does, without its locks.
@@ -217,7 +246,7 @@ impl Rig {
     fn execute_lookup(&self, call: &Call<'_>) -> Result<Reply, Errno> {
         let body = call.message.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
         let name = call.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
-        let caller = self.mdt.caller(Caller::of_body(&body));
+        let caller = self.mdt.caller(call, Caller::of_body(&body));
         let found = match name.as_bytes() {
             b"" | b"/" => Some(if body.child == Fid::default() { body.fid } else { body.child }),
             name => match self.mdt.lookup(body.fid, name, &caller) {
@@ -314,7 +343,7 @@ impl Rig {
     ) -> Result<Vec<directory::DirectoryPage>, Errno> {
         let request = requests::readpage(directory, hash, bytes);
         let xid = self.next_xid();
-        let call = Call { export: Handle(1), xid, now: NOW, message: &request };
+        let call = Call { export: Handle(1), nid: NID, xid, now: NOW, message: &request };
         let pages = self.mdt.readpage(&call)?;
         assert_eq!(pages.reply.body.status, Status::OK);
         assert_eq!(pages.bytes.len() % directory::DirectoryPage::LEN, 0);

@@ -11,14 +11,15 @@ use fulmar_lustre_wire::format::{
     OST_SEEK, OST_SET_INFO, OST_SETATTR, OST_STATFS, OST_SYNC, OST_WRITE, QUOTACTL, RESULTS,
     SHORT_IO, STATFS,
 };
-use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::mdt::{StatfsState, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{
     AdviceList, ChecksumKind, ChecksumTypes, FlagWord, NiobufFlags, Obdo, ObdoFlags, OstId,
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
 use fulmar_lustre_wire::{Bytes, Fid, Handle, Key, Status};
-use fulmar_ost::Call;
+use fulmar_ost::{Call, Ost};
+use fulmar_target::parameters::{Moment, Parameter};
 
 use crate::rig::{NOW, Rig, about, asked, asked_by_mdt, id, range, transfer};
 
@@ -438,7 +439,15 @@ fn clients_and_jobs_are_counted() {
     let counters = rig.ost.client_stats(Handle(2)).counters;
     assert_eq!((counters["write_bytes"].sum, counters["punch"].sum), (5000, 7));
     let now = Duration::from_secs(NOW as u64);
-    let files: BTreeMap<_, _> = rig.ost.files(now, now, 2).unwrap().into_iter().collect();
+    let moment = Moment { now, started: now, exports: 2 };
+    let files = || -> BTreeMap<&str, String> {
+        let read = |one: &Parameter<Ost>| Some((one.name, (one.read)(&rig.ost, &moment)?));
+        let files = Ost::PARAMETERS.iter().filter_map(read);
+        files.map(|(name, text)| (name.trim_start_matches("obdfilter.*."), text)).collect()
+    };
+    assert!(Ost::PARAMETERS.is_sorted_by_key(|one| one.name));
+    let before = files;
+    let files = before();
     assert!(
         files["stats"]
             .contains("write_bytes                         1 samples [bytes] 5000 5000 5000")
@@ -452,7 +461,23 @@ fn clients_and_jobs_are_counted() {
     );
     assert!(!rig.ost.client_file(&[Handle(1)], now).contains("samples"));
     assert_eq!(rig.ost.brw_stats().pages.writes[1], 1);
-    assert!(rig.ost.job_stats().is_empty());
+    assert!(rig.ost.job_stats(NOW).is_empty());
+    let set = |name: &str, value: &str| {
+        let one = Ost::PARAMETERS.iter().find(|one| one.name.ends_with(name)).unwrap();
+        one.write.unwrap()(&rig.ost, value)
+    };
+    set(".stats", "clear").unwrap();
+    set(".brw_stats", "clear").unwrap();
+    set(".no_create", "1").unwrap();
+    set(".job_cleanup_interval", "30").unwrap();
+    assert!(set(".stats", "1").is_err() && set(".no_create", "2").is_err());
+    assert!(set("quota.ost", "ug").is_err());
+    let files = before();
+    assert!(!files["stats"].contains("samples"));
+    assert_eq!((&*files["no_create"], &*files["job_cleanup_interval"]), ("1\n", "30\n"));
+    assert_eq!(rig.ost.brw_stats().pages.writes[1], 0);
+    let reply = rig.send(2, &Message::request(&OST_STATFS)).unwrap().reply;
+    assert!(reply.require(&STATFS).unwrap().state.has(StatfsState::NOCREATE));
 }
 
 #[test]

@@ -14,7 +14,6 @@ use super::replays::is_of_recovery;
 use super::server::{Pending, ReplyTo, Server, Stage};
 use super::{Dropped, RequestId, TargetState};
 use crate::export::Eviction;
-use crate::timeouts::EARLY_MARGIN;
 
 /// What becomes of a request that arrives.
 enum Arrival {
@@ -93,7 +92,7 @@ impl Server {
             self.in_progress.insert((export, xid), id);
         }
         if reply_to.has_room {
-            self.early.set(id, deadline - EARLY_MARGIN);
+            self.early.set(id, deadline - self.timeouts.early_margin);
         }
         self.partitions[partition].queue.push(peer.nid, id, is_urgent);
     }
@@ -172,7 +171,7 @@ impl Server {
         pending.connection_count = message.body.connection_count;
         pending.reply_to = reply_to;
         match reply_to.has_room {
-            true => self.early.set(id, pending.deadline - EARLY_MARGIN),
+            true => self.early.set(id, pending.deadline - self.timeouts.early_margin),
             false => self.early.clear(id),
         }
         self.repeat_transfer(id);

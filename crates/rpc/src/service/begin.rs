@@ -69,10 +69,10 @@ impl Server {
         message: Message<'static>,
     ) {
         let Some(pending) = self.requests.get(id.0) else { return };
-        let (from, xid) = (pending.reply_to.target, pending.xid);
+        let (from, peer, xid) = (pending.reply_to.target, pending.peer, pending.xid);
         let recovery = self.targets[target.0 as usize].recovery.as_ref();
         let checks_versions = recovery.is_some_and(Recovery::checks_versions);
-        let request = Request { id, target, export, xid, from, checks_versions, message };
+        let request = Request { id, target, export, xid, from, peer, checks_versions, message };
         self.push_task(Task::Execute(Box::new(request)));
     }
 

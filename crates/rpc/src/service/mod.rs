@@ -197,6 +197,8 @@ pub struct Request {
     pub xid: u64,
     /// Where it came from, which is where bulk data are.
     pub from: ProcessId,
+    /// The primary NID of its node.
+    pub peer: ProcessId,
     /// For a replay, whether its versions are compared with those of the objects: it depends perhaps on
     /// changes of a client that is missing. If they differ, it fails with EOVERFLOW. Spec:
     /// ptlrpc-ldlm-mgs §14.6.

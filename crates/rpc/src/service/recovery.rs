@@ -29,13 +29,19 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { soft: Duration::from_secs(300), hard: Duration::from_secs(900) }
+        Self::of(100)
     }
 }
 
 impl Window {
     /// Within which time every client connects again that is able to.
     const RECONNECT: Duration = Duration::from_secs(60);
+
+    /// Returns the window for a `timeout` in seconds, of which the default is 100.
+    pub fn of(timeout: u32) -> Self {
+        let time = Duration::from_secs(timeout.into());
+        Self { soft: 3 * time, hard: 9 * time }
+    }
 
     /// Returns the window if the management service tells the clients about the restart: `factor` tenths
     /// of it.

@@ -13,7 +13,6 @@ use fulmar_lustre_wire::{Opcode, Status};
 use super::server::{Connecting, REPLY, ReplyTo, Server, Stage};
 use super::{Dropped, RequestId, Task};
 use crate::import::TargetKind;
-use crate::timeouts::{EARLY_EXTRA, EARLY_MARGIN};
 
 impl Server {
     /// Takes the host's reply to a request, and sends it. The server fills in what it knows: times,
@@ -283,9 +282,11 @@ impl Server {
         let recovery = recovers.and_then(|target| target.recovery.as_ref());
         let part = &mut self.partitions[pending.partition];
         let timeout = match recovery {
-            Some(recovery) => elapsed.saturating_add(recovery.extra().min(EARLY_EXTRA)),
+            Some(recovery) => {
+                elapsed.saturating_add(recovery.extra().min(self.timeouts.early_extra))
+            }
             None => {
-                part.estimate.measure(now, elapsed.saturating_add(EARLY_EXTRA));
+                part.estimate.measure(now, elapsed.saturating_add(self.timeouts.early_extra));
                 part.estimate.seconds()
             }
         };
@@ -298,7 +299,7 @@ impl Server {
         part.stats.early += 1;
         let flavor = pending.reply_to.flavor;
         let early = Message::early_reply(flavor, pending.opcode, timeout, elapsed);
-        self.early.set(id, deadline - EARLY_MARGIN);
+        self.early.set(id, deadline - self.timeouts.early_margin);
         self.put(id, early.to_bytes().into(), 0, true);
     }
 }

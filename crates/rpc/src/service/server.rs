@@ -44,6 +44,7 @@ pub struct Server {
     pub(super) difficult: Difficult,
     pub(super) reverse: Reverse,
     pub(super) outputs: Outputs<Task>,
+    pub(super) timeouts: Limits,
 }
 
 #[derive(Debug)]
@@ -186,6 +187,7 @@ impl Server {
             difficult: Difficult::default(),
             reverse: calls::reverse(key, timeouts),
             outputs: Outputs::new(),
+            timeouts,
         };
         for buffer in 0..this.buffers.len() {
             this.attach(buffer);
@@ -209,6 +211,17 @@ impl Server {
     /// If there is no such target.
     pub fn set_flavor(&mut self, target: TargetId, flavor: Option<Flavor>) {
         self.targets[target.0 as usize].flavor = flavor.map(Flavor::word);
+    }
+
+    /// Changes the limits of the estimates of service times.
+    pub fn set_timeouts(&mut self, timeouts: Limits) {
+        self.timeouts = timeouts;
+        self.partitions.iter_mut().for_each(|partition| partition.estimate.set_limits(timeouts));
+    }
+
+    /// Returns the limits of the estimates of service times.
+    pub fn timeouts(&self) -> Limits {
+        self.timeouts
     }
 
     /// Says which transaction of a target is the last on disk. Replies carry it from now on, and

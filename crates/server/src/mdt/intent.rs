@@ -70,7 +70,7 @@ impl<M: Memory> MdtTarget<M> {
             let resource = self.mdt.name_resource(body.fid, name.as_bytes());
             named = Some(context.lock(locks::name(resource, LockMode::PR)).await?);
             let this = self.clone();
-            let caller = this.mdt.caller(Caller::of_body(&body));
+            let caller = this.mdt.caller(&this.call(&request), Caller::of_body(&body));
             let found =
                 context.run(move || this.mdt.lookup(body.fid, name.as_bytes(), &caller)).await?;
             match found {
@@ -135,7 +135,7 @@ impl<M: Memory> MdtTarget<M> {
             let resource = self.mdt.name_resource(parent, name.as_bytes());
             named = Some(context.lock(locks::name(resource, mode)).await?);
         }
-        let caller = self.mdt.caller(Caller::of_reint(&record.head));
+        let caller = self.mdt.caller(&self.call(&request), Caller::of_reint(&record.head));
         let (this, searched) = (self.clone(), (!by_fid).then(|| name.as_bytes().to_vec()));
         let found = context
             .run(move || {

@@ -5,6 +5,7 @@ mod locks;
 mod reint;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
@@ -113,8 +114,8 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
-        let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        let Request { export, peer, xid, ref message, .. } = *request;
+        Call { export, nid: peer.nid, xid, now: (self.clock)(), message }
     }
 }
 
@@ -157,6 +158,10 @@ impl<M: Memory> Target for MdtTarget<M> {
                 let _ = context.run(move || self.mdt.forget(export, now)).await;
             }
         })
+    }
+
+    fn answered(&self, request: &Request, reply: &Message<'_>, took: Duration) {
+        self.mdt.spent(&self.call(request), reply, took);
     }
 
     fn last_committed(&self) -> Option<u64> {

@@ -375,7 +375,9 @@ impl State {
     }
 
     fn take_statfs(&mut self, statfs: Statfs) {
-        self.is_full = statfs.state.has(StatfsState::ENOSPC) || statfs.available == 0;
+        let takes_none = [StatfsState::ENOSPC, StatfsState::NOCREATE];
+        let takes_none = takes_none.iter().any(|state| statfs.state.has(*state));
+        self.is_full = takes_none || statfs.available == 0;
         self.statfs = statfs;
     }
 }

@@ -8,3 +8,4 @@ mod ost;
 mod placement;
 mod quota;
 mod rig;
+mod settings;

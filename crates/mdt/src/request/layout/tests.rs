@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags2};
 use fulmar_lustre_wire::format::{
@@ -99,7 +100,10 @@ impl Rig {
         execute: impl FnOnce(&Mdt, &Call<'_>) -> T,
     ) -> T {
         self.xid += 128;
-        execute(&self.mdt, &Call { export, xid: self.xid, now: NOW, message: request })
+        execute(
+            &self.mdt,
+            &Call { export, nid: Nid::LOOPBACK, xid: self.xid, now: NOW, message: request },
+        )
     }
 
     fn open(&mut self, request: &Message<'_>) -> Done {

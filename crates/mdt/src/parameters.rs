@@ -1,0 +1,106 @@
+//! What an administrator reads and sets of an MDT while it runs, as the files of a kernel node.
+
+use fulmar_target::parameters::{Moment, Parameter, line, number};
+use fulmar_target::stats;
+
+use crate::Mdt;
+use crate::stats::NAMES;
+use crate::tuning::{cap_mask, caps_text, kinds, kinds_text, nids, nids_text, squash, squash_text};
+
+impl Mdt {
+    /// Its parameters, in the order of their names.
+    pub const PARAMETERS: &[Parameter<Self>] = &[
+        Parameter::set(
+            "mdd.*.atime_diff",
+            |mdt, _| line(mdt.tuning().atime_diff),
+            |mdt, value| {
+                let seconds = number(value)?.into();
+                mdt.tune(|tuning| tuning.atime_diff = seconds);
+                Ok(())
+            },
+        ),
+        Parameter::set(
+            "mdt.*.enable_cap_mask",
+            |mdt, _| line(caps_text(mdt.tuning().cap_mask)),
+            |mdt, value| {
+                let mask = cap_mask(value)?;
+                mdt.tune(|tuning| tuning.cap_mask = mask);
+                Ok(())
+            },
+        ),
+        Parameter::set(
+            "mdt.*.identity_upcall",
+            |_, _| line("NONE"),
+            |_, value| match value.trim() {
+                "NONE" => Ok(()),
+                value => Err(format!(
+                    "{value:?} is not NONE: the groups of a user are those that its client says, of \
+                     which a request has at most two"
+                )),
+            },
+        ),
+        Parameter::shown("mdt.*.instance", |mdt, _| line(mdt.instance())),
+        Parameter::set(
+            "mdt.*.job_cleanup_interval",
+            |mdt, _| line(mdt.stats().jobs_kept()),
+            |mdt, value| {
+                mdt.stats().keep_jobs(number(value)?);
+                Ok(())
+            },
+        ),
+        Parameter::set(
+            "mdt.*.job_stats",
+            |mdt, moment| {
+                let jobs = mdt.stats().of_jobs(moment.now.as_secs() as i64);
+                Some(stats::job_stats(NAMES, &jobs))
+            },
+            |mdt, value| {
+                mdt.stats().clear_jobs(value.trim().as_bytes());
+                Ok(())
+            },
+        ),
+        Parameter::set("mdt.*.md_stats", md_stats, |mdt, value| match value.trim() {
+            "clear" | "0" => {
+                mdt.stats().clear_all();
+                Ok(())
+            }
+            value => Err(format!("{value:?} is not clear: only that is written")),
+        }),
+        Parameter::set(
+            "mdt.*.nosquash_nids",
+            |mdt, _| line(nids_text(mdt.tuning().nosquash.as_ref())),
+            |mdt, value| {
+                let nids = nids(value)?;
+                mdt.tune(|tuning| tuning.nosquash = nids);
+                Ok(())
+            },
+        ),
+        Parameter::shown("mdt.*.num_exports", |_, moment| line(moment.exports)),
+        Parameter::set(
+            "mdt.*.root_squash",
+            |mdt, _| line(squash_text(mdt.tuning().root_squash)),
+            |mdt, value| {
+                let to = squash(value)?;
+                mdt.tune(|tuning| tuning.root_squash = to);
+                Ok(())
+            },
+        ),
+        Parameter::shown("osd-fulmar.*.quota_slave.enabled", |mdt, _| {
+            line(kinds_text(&mdt.tuning().limited))
+        }),
+        Parameter::set(
+            "quota.mdt",
+            |_, _| None,
+            |mdt, value| {
+                let limited = kinds(value)?;
+                mdt.tune(|tuning| tuning.limited = limited);
+                Ok(())
+            },
+        ),
+    ];
+}
+
+fn md_stats(mdt: &Mdt, moment: &Moment) -> Option<String> {
+    let counters = mdt.stats().all().counters;
+    Some(stats::stats(NAMES, &counters, moment.now, moment.started))
+}
