@@ -4,6 +4,7 @@
 mod devices;
 mod faults;
 mod mgs;
+mod nodemap;
 mod parameters;
 
 use std::ffi::OsString;
@@ -115,6 +116,8 @@ enum Command {
     #[command(flatten)]
     Mgs(mgs::Command),
     #[command(flatten)]
+    Nodemap(nodemap::Command),
+    #[command(flatten)]
     Parameters(parameters::Command),
     #[command(visible_alias = "device_list")]
     Dl(devices::Args),
@@ -198,6 +201,7 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
         Command::Fail { nid, count } => faults::fail(&nid, count, context),
         Command::Fault(command) => command.run(context),
         Command::Mgs(command) => command.run(context),
+        Command::Nodemap(command) => command.run(context),
         Command::Parameters(command) => command.run(context),
         Command::Dl(args) => Ok(devices::run(&args)),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),
@@ -290,5 +294,15 @@ fn ping(target: ProcessId, timeout: Option<u32>, context: &Context) -> Ran {
             Err(exit::of_errno(-errno))
         }
         None => Err(exit::FAILED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_all_commands_are_consistent() {
+        Args::command().debug_assert();
     }
 }

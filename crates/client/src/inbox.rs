@@ -1,12 +1,12 @@
 //! What the imports have reported, for the callers that wait for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use fulmar_base::{BufferId, Errno};
 use fulmar_lustre_wire::message::Message;
-use fulmar_net::{Host, Job, Memory, Service};
+use fulmar_net::{Buffer, Host, Job, Memory, Service};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::import::{RequestId, State};
 
@@ -15,6 +15,8 @@ use fulmar_rpc::import::{RequestId, State};
 pub(crate) struct Inbox {
     reports: Mutex<Reports>,
     changed: Condvar,
+    /// Where bulk data go, by its name. The next name is above all.
+    memory: Mutex<BTreeMap<BufferId, Arc<Buffer>>>,
 }
 
 /// The reply to a request, or why there is none.
@@ -64,6 +66,23 @@ impl Seen {
 }
 
 impl Inbox {
+    /// Gives memory for bulk data a name.
+    pub(crate) fn lend(&self, buffer: Arc<Buffer>) -> BufferId {
+        let mut memory = self.memory();
+        let id = memory.last_key_value().map_or(BufferId(1), |(last, _)| BufferId(last.0 + 1));
+        memory.insert(id, buffer);
+        id
+    }
+
+    /// Takes a name back.
+    pub(crate) fn take_back(&self, id: BufferId) {
+        self.memory().remove(&id);
+    }
+
+    fn memory(&self) -> MutexGuard<'_, BTreeMap<BufferId, Arc<Buffer>>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn reports(&self) -> MutexGuard<'_, Reports> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,13 +135,13 @@ impl Inbox {
 
 /// The host of the client machine.
 #[derive(Debug)]
-pub(crate) struct ClientHost(pub(crate) std::sync::Arc<Inbox>);
+pub(crate) struct ClientHost(pub(crate) Arc<Inbox>);
 
 impl Host for ClientHost {
     type Service = Client;
 
-    fn memory(&self, _: BufferId) -> Option<Memory> {
-        None
+    fn memory(&self, buffer: BufferId) -> Option<Memory> {
+        self.0.memory().get(&buffer).map(|buffer| Memory::from(&**buffer))
     }
 
     fn handle(&self, _: &Service, _: &mut Client, notice: Notice) -> Option<Job<Client>> {

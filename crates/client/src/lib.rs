@@ -23,6 +23,7 @@ mod inbox;
 mod logs;
 mod members;
 mod networks;
+mod nodemaps;
 mod parameters;
 #[cfg(test)]
 mod recorded;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use fulmar_base::{Errno, Rng};
+use fulmar_base::{BufferId, Errno, Rng};
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_lustre_wire::connect::ConnectData;
 use fulmar_lustre_wire::{Handle, Uuid};
 use fulmar_net::exchange::Exchange;
-use fulmar_net::{NiAddress, NiOptions, Node, Options, Running, Runtime, StartError};
+use fulmar_net::{Buffer, NiAddress, NiOptions, Node, Options, Running, Runtime, StartError};
 use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId};
 use fulmar_rpc::import::{Request, RequestId, Sender, Target};
@@ -253,6 +253,16 @@ impl Session {
     pub fn call(&self, import: ImportId, request: Request) -> Reply {
         let request = self.request(import, request)?;
         self.reply(import, request)
+    }
+
+    /// Lets bulk data go to a buffer, and returns its name.
+    pub(crate) fn lend(&self, buffer: Arc<Buffer>) -> BufferId {
+        self.inbox.lend(buffer)
+    }
+
+    /// Ends that.
+    pub(crate) fn take_back(&self, id: BufferId) {
+        self.inbox.take_back(id);
     }
 
     /// Waits before a request is repeated. Returns false if no time is left for that.

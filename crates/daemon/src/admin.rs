@@ -8,11 +8,11 @@ use fulmar_base::Errno;
 use fulmar_control::api::{
     Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
     FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterSet,
-    ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
-    RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
-    WhichReply,
+    Lst, LstReply, MgsNodemap, MgsNodemapTest, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet,
+    NetShow, Nids, NodemapTested, ParameterSet, ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow,
+    Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain,
+    RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd,
+    UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -331,11 +331,19 @@ impl Admin for Daemon {
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
         let all = self.targets.as_ref().map(|targets| targets.all()).unwrap_or_default();
         let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
-        let all: Vec<show::Parameter> = all.collect();
+        let all: Vec<show::Parameter> = all.chain(self.nodemap_files()).collect();
         let selected = request.patterns.iter().flat_map(|pattern| {
             all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
         });
         Ok(selected.collect())
+    }
+
+    fn mgs_nodemap(&self, request: MgsNodemap) -> Result<()> {
+        self.change_nodemap(&request)
+    }
+
+    fn mgs_nodemap_test(&self, request: MgsNodemapTest) -> Result<NodemapTested> {
+        self.test_nodemap(&request)
     }
 
     fn parameter_set(&self, request: ParameterSet) -> Result<Vec<String>> {

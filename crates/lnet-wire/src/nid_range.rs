@@ -149,6 +149,30 @@ impl Addresses {
         }
     }
 
+    /// Returns the first and the last address of 4 bytes, if all between them match.
+    fn bounds(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::All => Some((0, u32::MAX)),
+            Self::Numbers(list) => list.bounds(u32::MAX),
+            Self::Prefix { ip: IpAddr::V4(ip), len } => {
+                Some((u32::from(*ip), u32::from(*ip) | !prefix_mask_v4(*len)))
+            }
+            Self::Prefix { .. } => None,
+            Self::Ipv4(parts) => {
+                let (mut first, mut last) = (0, 0);
+                for part in parts {
+                    let (low, high) = part.bounds(255)?;
+                    // Where the part before has several values, this one has all.
+                    if first != last && (low, high) != (0, 255) {
+                        return None;
+                    }
+                    (first, last) = (first << 8 | low, last << 8 | high);
+                }
+                Some((first, last))
+            }
+        }
+    }
+
     /// Returns the first `max` NIDs on `net`, or `None` if a `*` matches too many to list.
     fn nids(&self, net: Net, max: usize) -> Option<Vec<Nid>> {
         match self {
@@ -213,6 +237,26 @@ impl NidRange {
     /// Returns whether the pattern matches `nid`. It does not match the wildcard.
     pub fn matches(&self, nid: Nid) -> bool {
         self.nets.contains(nid.net()) && self.addresses.contains(nid)
+    }
+
+    /// Returns the first and the last NID, if they have 4-byte addresses on one network, and the pattern
+    /// matches all between them.
+    pub fn bounds(&self) -> Option<(Nid, Nid)> {
+        let (number, last) = self.nets.numbers.bounds(u16::MAX.into())?;
+        let net = Net::new(self.nets.kind, number as u16);
+        let (first, last) = (number == last).then(|| self.addresses.bounds()).flatten()?;
+        Some((Nid::small(net, first), Nid::small(net, last)))
+    }
+
+    /// Returns the NID and the length of a pattern for 16-byte addresses with the same first bits.
+    pub fn prefix(&self) -> Option<(Nid, u8)> {
+        let (number, last) = self.nets.numbers.bounds(u16::MAX.into())?;
+        match self.addresses {
+            Addresses::Prefix { ip: IpAddr::V6(ip), len } if number == last => {
+                Some((Nid::of_ip(Net::new(self.nets.kind, number as u16), ip.into()), len))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the NIDs, if they are at most `max`.

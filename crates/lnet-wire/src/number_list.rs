@@ -238,6 +238,15 @@ impl NumberList {
         self.is_all() || self.ranges.iter().any(|range| range.contains(number))
     }
 
+    /// Returns the first and the last number if the list has all between them; `max`: the last of all.
+    pub(crate) fn bounds(&self, max: u32) -> Option<(u32, u32)> {
+        match self.ranges.as_slice() {
+            [] => Some((0, max)),
+            [range] if range.stride == 1 => Some((range.low, range.high)),
+            _ => None,
+        }
+    }
+
     /// Returns the first `max` different numbers in the order of the text, or `None` for `*`.
     pub fn values(&self, max: usize) -> Option<Vec<u32>> {
         let mut seen = BTreeSet::new();

@@ -4,6 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::acl::Acl;
 use fulmar_lustre_wire::mdt::{MdtBody, ReintHead};
+use fulmar_nodemap::{IdKind, View};
 use fulmar_wire::{Order, wire_flags};
 
 use crate::inode::{Extra, Inode};
@@ -72,14 +73,30 @@ impl Caller {
         }
     }
 
-    /// Returns the same without capabilities that only root may have.
+    /// Returns the same as it is in the file system. Who is not known has neither groups nor capabilities.
+    ///
+    /// # Errors
+    /// EACCES if it is not known and unknown ones are refused, EPERM if its node is banned.
+    pub(crate) fn mapped(self, view: &View) -> Result<Self, Errno> {
+        view.check()?;
+        let user = view.to_fs(IdKind::User, self.uid);
+        let group = view.to_fs(IdKind::Group, self.gid);
+        if user.is_squashed && view.denies_unknown() {
+            return Err(Errno::EACCES);
+        }
+        let is_known = !user.is_squashed && !group.is_squashed;
+        let further = |group| match is_known && group != NO_GROUP {
+            true => view.to_fs(IdKind::Group, group).id,
+            false => NO_GROUP,
+        };
+        let capabilities = if is_known { self.capabilities } else { Capabilities::NONE };
+        Ok(Self { uid: user.id, gid: group.id, groups: self.groups.map(further), capabilities })
+    }
+
+    /// Returns the same with no capabilities but these.
     #[must_use]
     pub(crate) fn limited(self, mask: Capabilities) -> Self {
-        let capabilities = match self.uid {
-            0 => self.capabilities,
-            _ => Capabilities(self.capabilities.0 & mask.0),
-        };
-        Self { capabilities, ..self }
+        Self { capabilities: Capabilities(self.capabilities.0 & mask.0), ..self }
     }
 
     /// Returns whether it is in a group.

@@ -8,6 +8,7 @@ use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Uuid};
+use fulmar_nodemap::{Nodemaps, View};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
@@ -68,6 +69,7 @@ pub struct Mdt {
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
     tuning: RwLock<Arc<Tuning>>,
+    nodemaps: RwLock<Arc<Nodemaps>>,
     stats: Mutex<Stats>,
     pub(crate) objects: Arc<dyn Objects>,
     known: Vec<KnownClient>,
@@ -133,6 +135,7 @@ impl Mdt {
             usage,
             limits,
             tuning: RwLock::default(),
+            nodemaps: RwLock::default(),
             stats: Mutex::default(),
             objects,
             known,
@@ -229,9 +232,27 @@ impl Mdt {
     }
 
     /// Returns the caller of a request as it is known here.
-    pub fn caller(&self, call: &Call<'_>, caller: Caller) -> Caller {
-        let tuning = self.tuning();
-        caller.squashed(tuning.squash_of(call.nid)).limited(tuning.cap_mask)
+    ///
+    /// # Errors
+    /// EACCES if it is not known and unknown ones are refused, EPERM if its node is banned.
+    pub fn caller(&self, call: &Call<'_>, caller: Caller) -> Result<Caller, Errno> {
+        let (tuning, view) = (self.tuning(), self.view(call));
+        let mapped = caller.mapped(&view)?.squashed(tuning.squash_of(call.nid));
+        Ok(match view.is_local_root(mapped.uid) {
+            true => mapped,
+            false => mapped.limited(tuning.cap_mask),
+        })
+    }
+
+    /// Takes the nodemaps, which hold for requests from now on.
+    pub fn set_nodemaps(&self, nodemaps: Nodemaps) {
+        *self.nodemaps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(nodemaps);
+    }
+
+    /// Returns how the client of a request sees ids.
+    pub(crate) fn view(&self, call: &Call<'_>) -> View {
+        let nodemaps = self.nodemaps.read().unwrap_or_else(PoisonError::into_inner).clone();
+        nodemaps.view(call.nid)
     }
 
     /// Returns what an administrator has set.

@@ -5,10 +5,13 @@
 //! l NAME 0 INDEX        a record: its kind, its content
 //! t FS 0 KIND INDEX     a target: its nodes
 //! f FS                  the last step, the version of the table of started targets
+//! n KEY                 a record of the nodemaps
 //! ```
 
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::llog::RecordKind;
+use fulmar_lustre_wire::mgs::{NodemapEntry, NodemapKey, NodemapRecord};
+use fulmar_nodemap::Nodemaps;
 use fulmar_rpc::import::TargetKind;
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer};
 
@@ -41,6 +44,7 @@ impl Mgs {
     /// What is damaged.
     pub fn load(stored: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Self, Damaged> {
         let mut this = Self::default();
+        let mut nodemaps = vec![];
         for (key, value) in stored {
             let damaged = |why: String| Damaged(format!("key {}: {why}", key.escape_ascii()));
             let name = key.get(1..).unwrap_or_default();
@@ -48,10 +52,13 @@ impl Mgs {
                 Some(b'l') => this.load_log(name, &value),
                 Some(b't') => this.load_target(name, &value),
                 Some(b'f') => this.load_counters(name, &value),
+                Some(b'n') => nodemap(name, &value).map(|entry| nodemaps.push(entry)),
                 _ => Err("it is of no known kind".to_owned()),
             }
             .map_err(damaged)?;
         }
+        this.nodemaps =
+            Nodemaps::of(&nodemaps).map_err(|why| Damaged(format!("the nodemaps: {why}")))?;
         Ok(this)
     }
 
@@ -110,6 +117,13 @@ fn split(key: &[u8]) -> Result<(String, &[u8]), String> {
 
 fn header(r: &mut Reader<'_>) -> Result<(i64, u64), DecodeError> {
     Ok((Field::read(r, "time")?, r.u64("object")?))
+}
+
+fn nodemap(key: &[u8], value: &[u8]) -> Result<NodemapEntry, String> {
+    let bytes = [key, value].concat();
+    let r = &mut Reader::new(&bytes, ORDER);
+    let entry = Field::read(r, "nodemap").and_then(|entry| r.finish("nodemap").map(|()| entry));
+    entry.map_err(|error| error.to_string())
 }
 
 fn counters(r: &mut Reader<'_>) -> Result<Counters, DecodeError> {
@@ -177,4 +191,13 @@ pub(crate) fn put_counters(file_system: &str, counters: Counters) -> Change {
         w.u64(counters.table);
     });
     ([b"f", file_system.as_bytes()].concat(), Some(value))
+}
+
+/// A record of the nodemaps, or its removal.
+pub(crate) fn put_nodemap(key: NodemapKey, record: Option<&NodemapRecord>) -> Change {
+    let name = bytes(|w| key.write(w));
+    let value = |record: &NodemapRecord| {
+        bytes(|w| NodemapEntry { key, record: *record }.write(w)).split_off(name.len())
+    };
+    ([b"n", &name[..]].concat(), record.map(value))
 }

@@ -24,6 +24,8 @@ pub enum Changed {
     Starts(String),
     /// The parameters of all nodes.
     Parameters,
+    /// The nodemaps.
+    Nodemaps,
 }
 
 impl Changed {
@@ -35,6 +37,7 @@ impl Changed {
             }
             Self::Starts(fs) => ResourceId::of_log(&format!("{fs}-cliir"), ConfigLock::RECOVER),
             Self::Parameters => ResourceId::of_log("params", ConfigLock::PARAMS),
+            Self::Nodemaps => ResourceId::of_log("nodemap", ConfigLock::NODEMAP),
         }
     }
 }

@@ -10,12 +10,12 @@ use fulmar_lustre_wire::llog::{LogContext, LogId, LogRequest};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::mgs::{ConfigRead, ConfigReadKind, ConfigReadReply};
 use fulmar_lustre_wire::{Content, Opcode, Status};
+use fulmar_nodemap::Nodemaps;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::export::Offer;
 use fulmar_rpc::import::TargetKind;
 
 use crate::keep::{self, Change, Counters};
-use crate::nodemap;
 use crate::records::Group;
 use crate::table::Room;
 use crate::target::{Target, TargetName};
@@ -32,8 +32,11 @@ pub struct Mgs {
     /// Where the targets of each file system have started.
     tables: BTreeMap<String, Table>,
     counters: BTreeMap<String, Counters>,
+    pub(crate) nodemaps: Nodemaps,
+    /// Counts their changes.
+    pub(crate) nodemap_version: u32,
     /// What is to be stored, beside records of logs.
-    changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// The sizes of units that are used, as logarithms: pages of 4 KiB to 64 KiB.
@@ -213,10 +216,7 @@ impl Mgs {
         let asked = request.require(&CONFIG_BODY).map_err(|_| Errno::EPROTO)?;
         let (result, data) = match asked.kind {
             ConfigReadKind::RECOVER => self.read_table(&asked)?,
-            ConfigReadKind::NODEMAP => {
-                let result = ConfigReadReply { offset: nodemap::END, size: 1 };
-                (result, nodemap::index().to_bytes())
-            }
+            ConfigReadKind::NODEMAP => self.read_nodemaps(&asked),
             ConfigReadKind::CONFIG => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };

@@ -108,7 +108,7 @@ pub(crate) struct Target<'c, 'a> {
 impl Ost {
     /// Answers GETATTR.
     pub(crate) fn getattr(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = named(&asked)?;
         // Clients write their data first, also if there is no object.
         let flags = FlagWord { flags: ObdoFlags::FLUSH, ..FlagWord::default() };
@@ -129,7 +129,7 @@ impl Ost {
 
     /// Executes SETATTR.
     pub(crate) fn setattr(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = named(&asked)?;
         if asked.valid.has(Valid::FLSIZE) && asked.size != EOF {
             let empty = Obdo { valid: NAME, id: asked.id, ..Obdo::default() };
@@ -150,7 +150,7 @@ impl Ost {
 
     /// Executes PUNCH, which cuts an object.
     pub(crate) fn punch(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         if !asked.valid.has(Valid::FLSIZE | Valid::FLBLOCKS) {
             return Err(Errno::EPROTO.into());
         }
@@ -188,7 +188,7 @@ impl Ost {
 
     /// Executes FALLOCATE.
     pub(crate) fn fallocate(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = named(&asked)?;
         let is_old = self.export(call.export)?.client.flags.has(ConnectFlags::OLD_FALLOC);
         let (range, mode) = (asked.size..asked.blocks, FallocateMode(asked.nlink));
@@ -227,7 +227,7 @@ impl Ost {
 
     /// Answers SYNC: the reply waits until everything is durable.
     pub(crate) fn sync(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let durable = Some(self.store.applied());
         if ids::any_object(asked.id)?.1 == 0 {
             return Ok(Answer { durable, ..Answer::new(reply_with(call, &Obdo::default())) });
@@ -245,7 +245,7 @@ impl Ost {
     pub(crate) fn seek(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         const DATA: u32 = 3;
         const HOLE: u32 = 4;
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = named(&asked)?;
         let what = match asked.mode {
             DATA => Seek::Data,
@@ -266,7 +266,7 @@ impl Ost {
 
     /// Answers LADVISE. The store has no cache of its own that advice could change.
     pub(crate) fn advise(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = named(&asked)?;
         let list = call.message.require(&ADVICE_LIST).map_err(|_| Errno::EPROTO)?;
         if list.magic != AdviceList::MAGIC {

@@ -118,7 +118,7 @@ impl Ost {
     /// EPROTO if the request is not whole or inconsistent, ENOENT if there is no such object, ESTALE if
     /// the layout is old, EROFS if the client may not write, EIO.
     pub fn prepare(&self, call: &Call<'_>) -> Result<Option<Transfer>, Errno> {
-        let body = call.body()?;
+        let body = self.body(call)?;
         if body.valid.has(Valid::FLFLAGS) && body.flags.flags.has(ObdoFlags::SHORT_IO) {
             return Ok(None);
         }
@@ -230,7 +230,7 @@ impl Ost {
 
     /// Checks a read or a write.
     fn prepare_any(&self, call: &Call<'_>) -> Result<Transfer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let object = attributes::named(&asked)?;
         let is_write = call.message.body.opcode == Opcode::OST_WRITE;
         let export = self.export(call.export)?;

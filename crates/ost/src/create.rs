@@ -51,7 +51,7 @@ impl Ost {
 
     /// Executes CREATE: creates objects up to the requested one, or removes those after it.
     pub(crate) fn create(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let export = self.export(call.export)?;
         if !asked.valid.has(Valid::FLGROUP) {
             return Err(Errno::EPROTO.into());
@@ -121,7 +121,7 @@ impl Ost {
 
     /// Executes DESTROY. That there is no such object is said, but the others are removed.
     pub(crate) fn destroy(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let ObjectId(seq, id) = crate::attributes::named(&asked)?;
         let counted = asked.valid.has(Valid::FLOBJCOUNT);
         let count = if counted { u64::from(asked.misc) } else { 1 };

@@ -11,6 +11,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Fiemap, FiemapExtent, FiemapHeader, Obdo, OstId};
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind, QuotaLimits};
 use fulmar_lustre_wire::{Status, Text};
+use fulmar_nodemap::IdKind;
 use fulmar_store::{ObjectId, Seek, StoreError};
 
 use crate::Ost;
@@ -106,7 +107,7 @@ impl Ost {
         if key.as_bytes() != b"grant_shrink" {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let asked = call.body()?;
+        let asked = self.body(call)?;
         let free = self.free()?;
         self.grants().shrink(call.export, asked.grant, free);
         let body = Obdo { grant: 0, ..asked };
@@ -120,7 +121,13 @@ impl Ost {
         match control.command {
             QuotaCommand::GETOINFO => {}
             QuotaCommand::GETOQUOTA if QuotaKind::KNOWN.contains(&control.kind) => {
-                let used = self.usage.of(control.kind, control.id);
+                let kind = match control.kind {
+                    QuotaKind::USER => IdKind::User,
+                    QuotaKind::GROUP => IdKind::Group,
+                    _ => IdKind::Project,
+                };
+                let id = self.view(call).to_fs(kind, control.id).id;
+                let used = self.usage.of(control.kind, id);
                 let (space, inodes) = (used.bytes, used.objects);
                 /// Which of the fields of the limits are set: the use of blocks and of inodes.
                 const USED: u32 = 0x2 | 0x8;

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::ldlm::{Nanoseconds, OstLvb, ResourceId};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::ost::{ChecksumTypes, Obdo};
 use fulmar_lustre_wire::{Handle, Status, Uuid};
+use fulmar_nodemap::{IdKind, Nodemaps, View};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{ObjectId, Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
@@ -69,6 +71,7 @@ pub struct Ost {
     grants: Mutex<Grants>,
     stats: Mutex<Stats>,
     times: Mutex<Times>,
+    nodemaps: RwLock<Arc<Nodemaps>>,
     /// MDTs are asked to create no objects.
     pub(crate) creates_nothing: AtomicBool,
     /// Whoever changes an object has its lock from reading its attributes on, so that two changes of
@@ -89,6 +92,8 @@ pub(crate) struct Export {
 pub struct Call<'a> {
     /// The client's export.
     pub export: Handle,
+    /// Its primary NID.
+    pub nid: Nid,
     /// Its XID.
     pub xid: u64,
     /// The time in seconds since 1970, for attributes whose times the client does not say.
@@ -202,6 +207,7 @@ impl Ost {
             grants: Mutex::default(),
             stats: Mutex::default(),
             times: Mutex::default(),
+            nodemaps: RwLock::default(),
             creates_nothing: AtomicBool::new(false),
             locks: std::iter::repeat_with(Mutex::default).take(LOCKS).collect(),
         })
@@ -305,6 +311,30 @@ impl Ost {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the body of a request, with the ids of the file system.
+    pub(crate) fn body(&self, call: &Call<'_>) -> Result<Obdo, Errno> {
+        let body: Obdo = call.message.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+        let view = self.view(call);
+        let to_fs = |kind, id| view.to_fs(kind, id).id;
+        Ok(Obdo {
+            uid: to_fs(IdKind::User, body.uid),
+            gid: to_fs(IdKind::Group, body.gid),
+            projid: to_fs(IdKind::Project, body.projid),
+            ..body
+        })
+    }
+
+    /// Takes the nodemaps, which hold for requests from now on.
+    pub fn set_nodemaps(&self, nodemaps: Nodemaps) {
+        *self.nodemaps.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(nodemaps);
+    }
+
+    /// Returns how the client of a request sees ids.
+    pub(crate) fn view(&self, call: &Call<'_>) -> View {
+        let nodemaps = self.nodemaps.read().unwrap_or_else(PoisonError::into_inner).clone();
+        nodemaps.view(call.nid)
+    }
+
     /// Takes the lock of an object.
     pub(crate) fn lock(&self, object: ObjectId) -> MutexGuard<'_, ()> {
         let spread = (object.0 ^ object.1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -372,11 +402,6 @@ impl Call<'_> {
     pub(crate) fn is_again(&self) -> bool {
         let flags = self.message.body.flags;
         flags.has(MessageFlags::RESENT) || flags.has(MessageFlags::REPLAY)
-    }
-
-    /// Returns the body of the request.
-    pub(crate) fn body(&self) -> Result<Obdo, Errno> {
-        self.message.require(&OST_BODY).map_err(|_| Errno::EPROTO)
     }
 }
 

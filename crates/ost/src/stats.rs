@@ -115,6 +115,7 @@ pub(crate) const NAMES: Names = &[
 
 #[cfg(test)]
 mod tests {
+    use fulmar_lnet_wire::Nid;
     use fulmar_lustre_wire::Handle;
     use fulmar_lustre_wire::format::{Format, LDLM_SET_INFO, OST_PUNCH, OST_WRITE};
     use fulmar_lustre_wire::message::Message;
@@ -128,7 +129,8 @@ mod tests {
         let took = Duration::from_micros(30);
         for format in [&OST_WRITE, &OST_PUNCH, &LDLM_SET_INFO] {
             let message = call(format);
-            let call = Call { export: Handle(1), xid: 1, now: 100, message: &message };
+            let call =
+                Call { export: Handle(1), nid: Nid::LOOPBACK, xid: 1, now: 100, message: &message };
             stats.count(&call, took);
             stats.count_bytes(&call, true, 4096);
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use fulmar_base::Errno;
 use fulmar_mgs::{Changed, Mgs, PoolChange, Pools};
 use fulmar_net::Buffer;
+use fulmar_nodemap::{Change, Nodemaps};
 use fulmar_rpc::export::TargetId;
 
 use crate::context::Context;
@@ -60,6 +61,31 @@ impl Administration {
     pub fn pools(&self, file_system: &str) -> Result<Pools, Errno> {
         let mgs = self.mgs.upgrade().ok_or(Errno::ENODEV)?;
         mgs.read(|mgs| mgs.pools(file_system)).ok_or(Errno::ENOENT)
+    }
+
+    /// Uses the nodemaps, or not.
+    ///
+    /// # Errors
+    /// As [`Administration::set_parameter`].
+    pub fn activate_nodemaps(&self, is_active: bool) -> Result<(), Errno> {
+        self.change(|mgs, _| Ok(mgs.activate_nodemaps(is_active)))
+    }
+
+    /// Changes the nodemap of a name.
+    ///
+    /// # Errors
+    /// As [`Nodemaps::change`], and as [`Administration::set_parameter`].
+    pub fn change_nodemap(&self, name: &str, change: &Change) -> Result<(), Errno> {
+        self.change(|mgs, _| mgs.change_nodemap(name, change))
+    }
+
+    /// Returns the nodemaps.
+    ///
+    /// # Errors
+    /// ENODEV if the service has ended.
+    pub fn nodemaps(&self) -> Result<Nodemaps, Errno> {
+        let mgs = self.mgs.upgrade().ok_or(Errno::ENODEV)?;
+        Ok(mgs.read(|mgs| mgs.nodemaps().clone()))
     }
 
     fn change(

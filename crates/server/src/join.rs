@@ -34,6 +34,7 @@ use fulmar_rpc::import::Request;
 use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
+use crate::nodemaps;
 use crate::osts::{Link, Linking, Osts};
 use crate::parameters::Parameters;
 use crate::placement::Placement;
@@ -224,13 +225,17 @@ impl Joiner {
         }
     }
 
-    /// Applies what an administrator has set for good since it was read last.
+    /// Applies what an administrator has changed since it was read last: parameters, and nodemaps.
     fn follow_settings(&self, session: &Session, mgs: ImportId) -> Result<(), Missing> {
         let found = session.settings(mgs, &self.label.name().to_string())?;
         let before = settings::load(&self.store)?;
         if found != before {
             self.parameters.apply(self.target, &settings::changed(&before, &found));
             settings::save(&self.store, &found)?;
+        }
+        let read = session.nodemaps(mgs)?;
+        if nodemaps::take(&self.store, &self.member, &read)? {
+            self.parameters.forget_cached(self.target);
         }
         Ok(())
     }

@@ -267,8 +267,8 @@ impl<M: Memory> OstTarget<M> {
     }
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
-        let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        let Request { export, peer, xid, ref message, .. } = *request;
+        Call { export, nid: peer.nid, xid, now: (self.clock)(), message }
     }
 }
 

@@ -154,6 +154,12 @@ impl Parameters {
         }
     }
 
+    /// Asks the clients of a target for all their locks back: what they have cached was of other nodemaps.
+    pub(crate) fn forget_cached(&self, target: TargetId) {
+        // A node that has failed has no clients.
+        let _ = self.running.call(|targets, now| targets.call_back_all(now, target));
+    }
+
     /// Returns the exports of a target by the nodes of its clients.
     fn exports(&self, target: TargetId) -> BTreeMap<Nid, Vec<Handle>> {
         let found = self.running.call(|targets, _| {

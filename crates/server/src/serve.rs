@@ -26,6 +26,7 @@ use crate::join::{Joiner, Joining, Member};
 use crate::mdt::MdtTarget;
 use crate::memory::Memories;
 use crate::mgs::{MgsError, MgsTarget};
+use crate::nodemaps;
 use crate::ost::OstTarget;
 use crate::osts::Osts;
 use crate::parameters::Parameters;
@@ -145,6 +146,9 @@ impl Serving {
         for (place, one) in (0..).zip(&opened) {
             let known = settings::load(&one.store).map_err(StorageError::from)?;
             this.parameters.apply(TargetId(place), &known);
+            if let Some(member) = &one.member {
+                nodemaps::restore(&one.store, member).map_err(StorageError::from)?;
+            }
             this.begin(TargetId(place), one)?;
         }
         for (place, one) in (0..).zip(opened) {

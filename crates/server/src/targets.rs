@@ -114,6 +114,12 @@ impl Targets {
         result
     }
 
+    /// Asks the clients of a target for all their locks back.
+    pub fn call_back_all(&mut self, now: Time, target: TargetId) {
+        self.locks(target).namespace().handle_revocation(now);
+        self.follow(now);
+    }
+
     /// Returns what an operation that no client has requested needs.
     pub fn context(&self, target: TargetId) -> Context {
         Context::new(self.commands.clone(), target)

@@ -13,7 +13,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["wire", "tune"],
     &["lnet-wire", "store"],
     &["lustre-wire"],
-    &["lnd"],
+    &["lnd", "nodemap"],
     &["socklnd", "lnet", "trace"],
     &["selftest", "rpc", "ldlm"],
     &["target"],

@@ -17,6 +17,7 @@ pub const PURE: &[&str] = &[
     "rpc",
     "ldlm",
     "mgs",
+    "nodemap",
     "trace",
     "node",
     "sim",

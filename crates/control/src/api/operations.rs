@@ -233,6 +233,12 @@ operations! {
     "mgs/pool" mgs_pool(MgsPool) -> () { Err(AdminError::no_mgs()) };
     /// The pools of a file system.
     "mgs/pools" mgs_pools(MgsPools) -> Pools { Err(AdminError::no_mgs()) };
+    /// Changes the nodemaps.
+    "mgs/nodemap" mgs_nodemap(MgsNodemap) -> () { Err(AdminError::no_mgs()) };
+    /// Which nodemap a NID has, and what becomes of an id.
+    "mgs/nodemap/test" mgs_nodemap_test(MgsNodemapTest) -> NodemapTested {
+        Err(AdminError::no_mgs())
+    };
     /// Executes a command of the selftest console; some take half a minute.
     "lst" lst(Lst) -> LstReply { Err(AdminError::no_selftest()) };
 }
@@ -249,6 +255,30 @@ pub enum PoolChange {
     Remove(String),
     /// Destroy it.
     Destroy,
+}
+
+/// A change of nodemaps. All but the first are of the one with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum NodemapChange {
+    /// Use them, or not.
+    Activate(bool),
+    Add,
+    Del,
+    /// NIDs such as `10.0.0.[1-9]@tcp`.
+    AddRange(String),
+    DelRange(String),
+    /// A property and its value.
+    Modify(String, String),
+    /// `uid`, `gid` or `projid`, and `CLIENT[-CLIENT]:FS`.
+    AddIdmap(String, String),
+    DelIdmap(String, String),
+    /// The first id in the file system, and how many there are.
+    AddOffset(u32, u32),
+    DelOffset,
+    /// The root of the clients; empty for that of the file system.
+    SetFileset(String),
 }
 
 macro_rules! requests {
@@ -467,6 +497,25 @@ requests! {
     /// The pools of a file system, each with the names of its OSTs.
     #[derive(Default)]
     Pools { pools: BTreeMap<String, Vec<String>>, }
+    /// See [`Admin::mgs_nodemap`].
+    MgsNodemap {
+        #[serde(default)]
+        name: String,
+        change: NodemapChange,
+    }
+    /// See [`Admin::mgs_nodemap_test`].
+    MgsNodemapTest {
+        nid: Nid,
+        /// `uid`, `gid` or `projid`, and an id of the client.
+        #[serde(default)]
+        id: Option<(String, u32)>,
+    }
+    /// The name of a nodemap, and the id in the file system.
+    NodemapTested {
+        name: String,
+        #[serde(default)]
+        id: Option<u32>,
+    }
     /// See [`Admin::lst`].
     Lst { keyed: Keyed, }
     /// The answer of the console. It includes refusals, whose texts `lst` has.

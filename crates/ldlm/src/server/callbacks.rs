@@ -8,7 +8,7 @@ use fulmar_lustre_wire::ldlm::{Extent, LockFlags, LockMode, LockRequest, OstLvb,
 use fulmar_lustre_wire::{Handle, Status};
 
 use super::api::{Answer, Callback, CallbackId, CallbackKind, EvictReason, Output};
-use super::lock::{Flags, Kind, Mode, Part};
+use super::lock::{Flags, Kind, Lock, Mode, Part};
 use super::namespace::{LOCAL, Namespace, Timer};
 
 /// A callback without an answer.
@@ -81,6 +81,23 @@ impl Namespace {
                 self.timers.set(timer, until);
             }
         }
+    }
+
+    /// Asks all clients for all their locks back, but those of applications on files: what they cover has
+    /// become something else. While the target recovers nothing is called back.
+    pub fn handle_revocation(&mut self, now: Time) {
+        if self.is_recovering {
+            return;
+        }
+        let is_cached = |lock: &Lock| {
+            let kind = self.resources[lock.resource].kind;
+            lock.is_granted && lock.export != LOCAL && kind != Kind::Flock
+        };
+        let cached = self.locks.iter().filter(|(_, lock)| is_cached(lock)).map(|(id, _)| id);
+        for id in cached.collect::<Vec<u32>>() {
+            self.block(now, id, id);
+        }
+        self.settle(now);
     }
 
     /// Tells the holder of `id` that the lock `waiter` waits for it, unless it knows.

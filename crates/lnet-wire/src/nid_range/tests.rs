@@ -173,3 +173,28 @@ proptest! {
         let _ = text.parse::<NidList>().map(|list| list.expand(100));
     }
 }
+
+#[test]
+fn a_pattern_without_gaps_has_a_first_and_a_last_nid() {
+    let bounds = |text: &str| {
+        let range: NidRange = text.parse().unwrap();
+        range.bounds().map(|(first, last)| format!("{first} {last}"))
+    };
+    for (text, expected) in [
+        ("10.0.0.7@tcp", "10.0.0.7@tcp 10.0.0.7@tcp"),
+        ("10.0.[1-2].*@tcp3", "10.0.1.0@tcp3 10.0.2.255@tcp3"),
+        ("10.0.0.0/23@tcp", "10.0.0.0@tcp 10.0.1.255@tcp"),
+        ("*@o2ib", "0.0.0.0@o2ib 255.255.255.255@o2ib"),
+        ("[3-9]@gni", "3@gni 9@gni"),
+    ] {
+        assert_eq!(bounds(text).as_deref(), Some(expected), "{text}");
+    }
+    for text in
+        ["10.0.[1-2].[1-9]@tcp", "10.0.0.[1-9/2]@tcp", "10.0.0.1@tcp[0-1]", "*@tcp*", "fd00::1"]
+    {
+        assert_eq!(bounds(text), None, "{text}");
+    }
+    let prefix = |text: &str| text.parse::<NidRange>().unwrap().prefix();
+    assert_eq!(prefix("fd00::/64@tcp"), Some(("fd00::@tcp".parse().unwrap(), 64)));
+    assert_eq!((prefix("10.0.0.0/8@tcp"), prefix("fd00::1@tcp[0-1]")), (None, None));
+}

@@ -8,7 +8,8 @@ mod target;
 pub use config::{ConfigRead, ConfigReadKind, ConfigReadReply, SetParam};
 pub use nid_table::{NidTable, NidTableEntry, NidTableNids};
 pub use nodemap::{
-    Nodemap, NodemapEntry, NodemapFlags, NodemapFlags2, NodemapId, NodemapKey, NodemapKind,
-    NodemapNetmask, NodemapRange, NodemapRecord,
+    Nodemap, NodemapEntry, NodemapFilesetHead, NodemapFilesetPart, NodemapFlags, NodemapFlags2,
+    NodemapId, NodemapKey, NodemapKind, NodemapNetmask, NodemapOffset, NodemapRange, NodemapRecord,
+    NodemapRoles,
 };
 pub use target::{TargetFlags, TargetInfo, TargetNids, TargetNidsFlags};

@@ -96,6 +96,66 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// What the clients of a nodemap may do: part 1 of it.
+    #[doc(alias = "nodemap_cluster_roles_rec")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[allow(missing_docs)]
+    pub struct NodemapRoles {
+        pub roles: u64,
+        /// What nodemaps below it may allow.
+        pub privileges: u64,
+        /// The roles that nodemaps below it may add.
+        pub raised: u64,
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<8>,
+    }
+}
+
+wire_struct! {
+    /// Where the ids of the clients of a nodemap begin, and how many there are: part 2 of it.
+    #[doc(alias = "nodemap_offset_rec")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[allow(missing_docs)]
+    pub struct NodemapOffset {
+        pub start_uid: u32,
+        pub limit_uid: u32,
+        pub start_gid: u32,
+        pub limit_gid: u32,
+        pub start_projid: u32,
+        pub limit_projid: u32,
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<8>,
+    }
+}
+
+wire_struct! {
+    /// A directory that the clients of a nodemap may mount: the first of its 256 parts, from part 512 on.
+    #[doc(alias = "nodemap_fileset_header_rec")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[allow(missing_docs)]
+    pub struct NodemapFilesetHead {
+        /// 1: nothing may be changed in it.
+        pub flags: u8,
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<31>,
+    }
+}
+
+wire_struct! {
+    /// A piece of the path of such a directory, in the parts after the first.
+    #[doc(alias = "nodemap_fileset_rec")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[allow(missing_docs)]
+    pub struct NodemapFilesetPart {
+        pub text: Text<28>,
+        /// Which piece, from 0 on.
+        pub number: u16,
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<2>,
+    }
+}
+
+wire_struct! {
     /// NIDs of 4 bytes, from the first to the last.
     #[doc(alias = "nodemap_range_rec")]
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -140,6 +200,10 @@ wire_struct! {
 #[allow(missing_docs)]
 pub enum NodemapRecord {
     Nodemap(Nodemap),
+    Roles(NodemapRoles),
+    Offset(NodemapOffset),
+    FilesetHead(NodemapFilesetHead),
+    FilesetPart(NodemapFilesetPart),
     Range(NodemapRange),
     Netmask(NodemapNetmask),
     Id(NodemapId),
@@ -166,7 +230,14 @@ impl Field for NodemapEntry {
         let key = NodemapKey::read(r, "NodemapEntry.key")?;
         let name = "NodemapEntry.record";
         let record = match key.kind {
-            NodemapKind::CLUSTER if key.part == 0 => NodemapRecord::Nodemap(Field::read(r, name)?),
+            NodemapKind::CLUSTER => match key.part {
+                0 => NodemapRecord::Nodemap(Field::read(r, name)?),
+                1 => NodemapRecord::Roles(Field::read(r, name)?),
+                2 => NodemapRecord::Offset(Field::read(r, name)?),
+                3..512 => NodemapRecord::Other(Field::read(r, name)?),
+                part if part % 256 == 0 => NodemapRecord::FilesetHead(Field::read(r, name)?),
+                _ => NodemapRecord::FilesetPart(Field::read(r, name)?),
+            },
             NodemapKind::RANGE => NodemapRecord::Range(Field::read(r, name)?),
             NodemapKind::NID_MASK => NodemapRecord::Netmask(Field::read(r, name)?),
             NodemapKind::UID | NodemapKind::GID | NodemapKind::PROJID => {
@@ -185,6 +256,10 @@ impl Field for NodemapEntry {
         self.key.write(w);
         match &self.record {
             NodemapRecord::Nodemap(record) => record.write(w),
+            NodemapRecord::Roles(record) => record.write(w),
+            NodemapRecord::Offset(record) => record.write(w),
+            NodemapRecord::FilesetHead(record) => record.write(w),
+            NodemapRecord::FilesetPart(record) => record.write(w),
             NodemapRecord::Range(record) => record.write(w),
             NodemapRecord::Netmask(record) => record.write(w),
             NodemapRecord::Id(record) => record.write(w),
@@ -210,12 +285,34 @@ mod tests {
         check_fixed::<NodemapRange>(32);
         check_fixed::<NodemapNetmask>(32);
         check_fixed::<NodemapId>(32);
+        check_fixed::<NodemapRoles>(32);
+        check_fixed::<NodemapOffset>(32);
+        check_fixed::<NodemapFilesetHead>(32);
+        check_fixed::<NodemapFilesetPart>(32);
         for kind in 0..16 {
             let mut bytes = vec![0x11; 40];
             bytes[3] = kind << 4;
             let entry: NodemapEntry = check_example(&bytes);
             assert_eq!(entry.key.kind, NodemapKind(kind));
         }
+    }
+
+    #[test]
+    fn the_part_of_a_nodemap_says_what_its_record_is() {
+        let read = |part: u16| {
+            let mut bytes = vec![0x11; 40];
+            bytes[3] = 0x10;
+            let [low, high] = part.to_le_bytes();
+            bytes[4..8].copy_from_slice(&[low, high, 0, 0]);
+            check_example::<NodemapEntry>(&bytes).record
+        };
+        assert!(matches!(read(0), NodemapRecord::Nodemap(_)));
+        assert!(matches!(read(1), NodemapRecord::Roles(_)));
+        assert!(matches!(read(2), NodemapRecord::Offset(_)));
+        assert!(matches!(read(3), NodemapRecord::Other(_)));
+        assert!(matches!(read(512), NodemapRecord::FilesetHead(_)));
+        assert!(matches!(read(513), NodemapRecord::FilesetPart(_)));
+        assert!(matches!(read(768), NodemapRecord::FilesetHead(_)));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The attributes of files in replies. Spec: mdt-ost §3.3.
 
-use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::acl::Acl;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{ACL, DEFAULT_LAYOUT, LAYOUT, MDT_BODY};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Content, Fid};
+use fulmar_nodemap::{IdKind, View};
+use fulmar_wire::Order;
 
 use crate::Mdt;
 use crate::inode::{Extra, Inode};
@@ -23,8 +26,8 @@ pub(crate) struct Asked {
     pub(crate) flags: ConnectFlags,
 }
 
-/// Returns the attributes that all files have.
-pub(crate) fn body(fid: Fid, inode: &Inode) -> MdtBody {
+/// Returns the attributes that all files have, as a client sees them.
+pub(crate) fn body(fid: Fid, inode: &Inode, view: &View) -> MdtBody {
     let of = &inode.attributes;
     let mut body = MdtBody {
         fid,
@@ -47,12 +50,12 @@ pub(crate) fn body(fid: Fid, inode: &Inode) -> MdtBody {
         ctime: of.ctime,
         btime: of.btime,
         mode: of.mode,
-        uid: of.uid,
-        gid: of.gid,
+        uid: view.to_client(IdKind::User, of.uid),
+        gid: view.to_client(IdKind::Group, of.gid),
         flags: of.flags,
         rdev: of.rdev,
         nlink: of.nlink,
-        projid: of.projid,
+        projid: view.to_client(IdKind::Project, of.projid),
         ..MdtBody::default()
     };
     let sizes = Valid::FLSIZE | Valid::FLBLOCKS;
@@ -78,9 +81,9 @@ impl Mdt {
         reply: Message<'static>,
         fid: Fid,
         inode: &Inode,
-        asked: Asked,
+        (asked, view): (Asked, &View),
     ) -> Message<'static> {
-        let mut body = body(fid, inode);
+        let mut body = body(fid, inode, view);
         let mut reply = reply;
         if let Some((valid, value)) = shown_layout(inode, asked) {
             body.valid = body.valid | valid;
@@ -104,12 +107,20 @@ impl Mdt {
             };
         }
         if asked.valid.has(Valid::FLACL) && asked.flags.has(ConnectFlags::ACL) {
-            let acl = inode.extra(Extra::Acl);
+            let acl = acl_to_client(inode.extra(Extra::Acl), view);
             body.valid = body.valid | Valid::FLACL;
             body.acl_size = acl.len() as u32;
-            reply = reply.with_bytes(&ACL, acl.to_vec());
+            reply = reply.with_bytes(&ACL, acl);
         }
         reply.with(&MDT_BODY, &body)
+    }
+}
+
+/// Returns a list as a client sees it.
+pub(crate) fn acl_to_client(acl: &[u8], view: &View) -> Vec<u8> {
+    match Acl::decode(acl, Order::Little) {
+        Ok(acl) if !view.is_plain() => view.acl_to_client(&acl).to_bytes(),
+        _ => acl.to_vec(),
     }
 }
 

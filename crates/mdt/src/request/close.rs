@@ -8,6 +8,7 @@ use fulmar_lustre_wire::mdt::{
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::xattr::{Som, SomState};
 use fulmar_lustre_wire::{Content, Handle, Status};
+use fulmar_nodemap::View;
 use fulmar_store::StoreError;
 
 use super::Answer;
@@ -37,10 +38,11 @@ impl Mdt {
             true => Status::failed(Errno::EOPNOTSUPP),
             false => Status::OK,
         };
+        let view = self.view(call);
         let _locked = self.lock(&[open.fid]);
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
-            let body = self.closed(change, open, &asked, is_last)?;
+            let body = self.closed(change, open, &asked, (is_last, &view))?;
             Ok((reply(status, &body), ()))
         });
         let Some((reply, ())) = committed? else {
@@ -57,12 +59,12 @@ impl Mdt {
         change: &mut Change<'_>,
         open: Open,
         asked: &SetAttr,
-        is_last: bool,
+        (is_last, view): (bool, &View),
     ) -> Result<MdtBody, Failure> {
         let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
         let inode = self.after_close(&before, open, asked);
         let is_gone = is_last && inode.attributes.nlink == 0;
-        let body = if is_gone { body(open.fid, &inode) } else { MdtBody::default() };
+        let body = if is_gone { body(open.fid, &inode, view) } else { MdtBody::default() };
         if inode != before {
             change.set(open.fid, inode)?;
         }

@@ -74,6 +74,11 @@ impl Mdt {
         let asked = call.message.require(&CONNECT_DATA).map_err(|_| Errno::EPROTO)?;
         let known = clients::get(&self.store, uuid)?;
         self.check_connect(&asked)?;
+        let view = self.view(call);
+        view.check()?;
+        if view.is_read_only() && !asked.flags.has(ConnectFlags::RDONLY) {
+            return Err(Errno::EROFS.into());
+        }
         let granted = self.offer(&asked);
         let (flags, flags2, group) = (granted.flags, granted.flags2, asked.group);
         let mut client = Client { number: 0, flags, flags2, group };

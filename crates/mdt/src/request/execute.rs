@@ -84,8 +84,19 @@ impl Mdt {
     fn get_root(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let name = call.message.get(&fulmar_lustre_wire::format::NAME);
         let name = name.map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        let view = self.view(call);
+        view.check()?;
+        let (mut path, mut is_read_only) = (name.as_bytes().to_vec(), false);
+        if !view.is_plain() {
+            let wanted = str::from_utf8(&path).map_err(|_| Errno::ENOENT)?;
+            let root = view.root_of(wanted)?;
+            (path, is_read_only) = (root.path.into_bytes(), root.is_read_only);
+        }
+        if is_read_only && !self.export(call.export)?.is_read_only() {
+            return Err(Errno::EROFS.into());
+        }
         let mut fid = Fid::ROOT;
-        for part in name.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        for part in path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
             fid = self.entry(fid, part)?.ok_or(Errno::ENOENT)?.fid;
         }
         if !self.inode(fid)?.is_directory() {
@@ -127,7 +138,8 @@ impl Mdt {
         reply = match asked.fid == Fid::default() {
             true => reply.with(&MDT_BODY, &MdtBody::default()),
             false => {
-                let body = super::attributes::body(asked.fid, &self.inode(asked.fid)?);
+                let body =
+                    super::attributes::body(asked.fid, &self.inode(asked.fid)?, &self.view(call));
                 reply.with(&MDT_BODY, &body)
             }
         };

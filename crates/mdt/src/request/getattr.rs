@@ -34,17 +34,18 @@ pub(crate) fn check_shown(export: &Export, inode: &Inode) -> Result<(), Errno> {
 impl Mdt {
     pub(crate) fn getattr(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
+        self.caller(call, Caller::of_body(&asked))?;
         let inode = self.inode(asked.fid)?;
         check_shown(export, &inode)?;
         let reply = Message::reply(call.message.format(), Status::OK);
         let wanted =
             Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
-        Ok(Answer::new(self.fill(reply, asked.fid, &inode, wanted)))
+        Ok(Answer::new(self.fill(reply, asked.fid, &inode, (wanted, &self.view(call)))))
     }
 
     pub(crate) fn getattr_name(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
-        let caller = self.caller(call, Caller::of_body(&asked));
+        let caller = self.caller(call, Caller::of_body(&asked))?;
         let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
         let fid = self.lookup(asked.fid, name.as_bytes(), &caller)?.ok_or(Errno::ENOENT)?;
         let reply = Message::reply(call.message.format(), Status::OK);
@@ -56,7 +57,7 @@ impl Mdt {
         check_shown(export, &inode)?;
         let wanted =
             Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
-        Ok(Answer::new(self.fill(reply, fid, &inode, wanted)))
+        Ok(Answer::new(self.fill(reply, fid, &inode, (wanted, &self.view(call)))))
     }
 
     /// Returns the file of a name; `None` if there is none.
@@ -127,12 +128,13 @@ impl Mdt {
         let disposition = executed | Disposition::LOOKUP_POS;
         let filled = || {
             let asked = body_of(call)?;
+            self.caller(call, Caller::of_body(&asked))?;
             let export = self.export(call.export)?;
             let inode = self.inode(fid)?;
             check_shown(&export, &inode)?;
             let flags = export.client.flags;
             let wanted = Asked { valid: asked.valid, ea_size: asked.ea_size, flags };
-            Ok(self.fill(reply.clone(), fid, &inode, wanted))
+            Ok(self.fill(reply.clone(), fid, &inode, (wanted, &self.view(call))))
         };
         match filled() {
             Ok(reply) => Done { reply, disposition, result: Ok(()) },

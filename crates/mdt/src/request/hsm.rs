@@ -67,7 +67,9 @@ impl Mdt {
         let HsmAttributes { states, archive, .. } = HsmAttributes::of(&inode);
         let state = HsmUserState { states, archive: archive as u32, ..HsmUserState::default() };
         let reply = Message::reply(call.message.format(), Status::OK);
-        Ok(Answer::new(reply.with(&MDT_BODY, &body(fid, &inode)).with(&HSM_STATE, &state)))
+        Ok(Answer::new(
+            reply.with(&MDT_BODY, &body(fid, &inode, &self.view(call))).with(&HSM_STATE, &state),
+        ))
     }
 
     /// Executes HSM_STATE_SET. Clients say of each file that they cut that it is dirty; without a copy that is
@@ -75,7 +77,7 @@ impl Mdt {
     pub(crate) fn set_hsm_state(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
         let set = call.message.require(&HSM_STATE_SET).map_err(|_| Errno::EPROTO)?;
-        let caller = self.caller(call, Caller::of_body(&asked));
+        let caller = self.caller(call, Caller::of_body(&asked))?;
         let result = self.change_hsm_state(call, asked.fid, set, &caller);
         let status = match result {
             Ok(()) => Status::OK,

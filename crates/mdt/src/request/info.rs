@@ -5,6 +5,7 @@ use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
 use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
+use fulmar_nodemap::Role;
 
 use super::Answer;
 use crate::Mdt;
@@ -21,6 +22,9 @@ impl Mdt {
         let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
         if key.name.as_bytes() != b"fid2path" {
             return Err(Errno::EOPNOTSUPP.into());
+        }
+        if !self.view(call).has_role(Role::BYFID_OPS) {
+            return Err(Errno::EPERM.into());
         }
         let len = call.message.require(&VALUE_LEN).map_err(|_| Errno::EPROTO)? as usize;
         let question = key.question;
@@ -73,6 +77,9 @@ impl Mdt {
             b"read-only" => {
                 let value = call.message.require(&VALUE).map_err(|_| Errno::EPROTO)?;
                 let is_set = value.0.first().is_some_and(|byte| *byte != 0);
+                if !is_set && self.view(call).is_read_only() {
+                    return Err(Errno::EROFS.into());
+                }
                 self.set_read_only(call.export, export, is_set);
                 Ok(reply)
             }

@@ -7,6 +7,7 @@ use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Status};
+use fulmar_nodemap::View;
 
 use super::Done;
 use super::attributes::Asked;
@@ -31,6 +32,7 @@ struct Opening<'a, 'b> {
     call: &'a Call<'b>,
     export: Export,
     caller: Caller,
+    view: View,
     parent: Fid,
     record: Create,
     name: Vec<u8>,
@@ -76,7 +78,8 @@ impl Mdt {
         Ok(Opening {
             call,
             export,
-            caller: self.caller(call, Caller::of_reint(&record.head)),
+            view: self.view(call),
+            caller: self.caller(call, Caller::of_reint(&record.head))?,
             parent: record.head.fid,
             record: create,
             name: name.as_bytes().to_vec(),
@@ -156,7 +159,7 @@ impl Mdt {
         let _locked = self.lock(&[fid]);
         let inode = self.inode(fid)?;
         check_shown(&opening.export, &inode)?;
-        let filled = self.fill(empty(call), fid, &inode, opening.asked());
+        let filled = self.fill(empty(call), fid, &inode, (opening.asked(), &opening.view));
         let has_handle = inode.is_regular() || inode.is_directory();
         // Symbolic links are never opened, special files by the client alone.
         if !has_handle {
@@ -277,7 +280,7 @@ impl Mdt {
         inode: &Inode,
         handle: Handle,
     ) -> Message<'static> {
-        let reply = self.fill(empty(opening.call), fid, inode, opening.asked());
+        let reply = self.fill(empty(opening.call), fid, inode, (opening.asked(), &opening.view));
         let mut body = reply.get(&MDT_BODY).ok().flatten().unwrap_or_default();
         body.open_handle = handle;
         reply.with(&MDT_BODY, &body)

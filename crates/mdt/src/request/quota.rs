@@ -7,6 +7,7 @@ use fulmar_lustre_wire::Status;
 use fulmar_lustre_wire::format::QUOTACTL;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
+use fulmar_nodemap::IdKind;
 
 use super::Answer;
 use crate::Mdt;
@@ -29,7 +30,10 @@ impl Mdt {
         if !QuotaKind::KNOWN.contains(&asked.kind) {
             return Err(Errno::EINVAL.into());
         }
-        let (kind, id) = (asked.kind, asked.id);
+        let view = self.view(call);
+        view.check()?;
+        let kind = asked.kind;
+        let id = view.to_fs(id_kind(kind), asked.id).id;
         let mut durable = None;
         let (times, limits) = match asked.command {
             QuotaCommand::GETINFO | QuotaCommand::GETOINFO => {
@@ -48,7 +52,12 @@ impl Mdt {
             | QuotaCommand::SETQUOTA
             | QuotaCommand::SETDEFAULT
             | QuotaCommand::DELETEQID => {
-                self.set_quota(call, &asked)?;
+                let project = (kind == QuotaKind::PROJECT).then_some(asked.id);
+                let is_default = asked.command == QuotaCommand::SETDEFAULT;
+                if !view.may_set_quota(project, is_default) {
+                    return Err(Errno::EPERM.into());
+                }
+                self.set_quota(call, &asked, id)?;
                 durable = Some(self.store.applied());
                 (asked.times, asked.limits)
             }
@@ -70,11 +79,11 @@ impl Mdt {
         }
     }
 
-    fn set_quota(&self, call: &Call<'_>, asked: &QuotaControl) -> Result<(), Failure> {
+    fn set_quota(&self, call: &Call<'_>, asked: &QuotaControl, id: u32) -> Result<(), Failure> {
         if self.export(call.export)?.is_read_only() {
             return Err(Errno::EROFS.into());
         }
-        let (kind, id, limits) = (asked.kind, asked.id, asked.limits);
+        let (kind, limits) = (asked.kind, asked.limits);
         let has = |bit| limits.valid & bit != 0;
         // Clients say also for graces which fields are set in those of the limits.
         if asked.command == QuotaCommand::SETINFO {
@@ -125,5 +134,13 @@ impl Mdt {
             Ok(())
         })?;
         Ok(())
+    }
+}
+
+fn id_kind(kind: QuotaKind) -> IdKind {
+    match kind {
+        QuotaKind::USER => IdKind::User,
+        QuotaKind::GROUP => IdKind::Group,
+        _ => IdKind::Project,
     }
 }

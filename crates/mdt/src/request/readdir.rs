@@ -9,6 +9,7 @@ use fulmar_lustre_wire::{Content, Fid, Status};
 
 use super::execute::body_of;
 use crate::Mdt;
+use crate::access::Caller;
 use crate::mdt::Call;
 use crate::names::{self, DOT, DOT_DOT, Entry, Listed};
 use crate::records::Failure;
@@ -37,6 +38,7 @@ impl Mdt {
     fn read_pages(&self, call: &Call<'_>) -> Result<Pages, Failure> {
         let asked = body_of(call)?;
         self.export(call.export)?;
+        self.caller(call, Caller::of_body(&asked))?;
         let room = asked.nlink.min(self.settings.brw_size) as usize / DirectoryPage::LEN;
         if room == 0 {
             return Err(Errno::EINVAL.into());

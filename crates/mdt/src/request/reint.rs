@@ -1,13 +1,17 @@
 //! Changes. Spec: mdt-ost §7.6.
 
+use std::borrow::Cow;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{EA_DATA, MDT_BODY, NAME, NEW_LAYOUT, SYMLINK, TARGET_NAME};
 use fulmar_lustre_wire::layout::Layout;
 use fulmar_lustre_wire::mdt::{
-    Create, Link, MdtBody, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr, Unlink, Valid,
+    AttrValid, Create, Link, MdtBody, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr,
+    Unlink, Valid,
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Fid, Status};
+use fulmar_nodemap::{IdKind, View};
 use fulmar_wire::Order;
 
 use super::Answer;
@@ -18,14 +22,15 @@ use crate::change::Change;
 use crate::inode::{Extra, Inode};
 use crate::layout::{ComponentChange, default_layout};
 use crate::mdt::Call;
-use crate::mode;
 use crate::records::Failure;
 use crate::tree::{New, SetXattr as Set};
+use crate::{acl, mode};
 
 /// What a change needs to know of its request.
 struct Context<'a, 'b> {
     call: &'a Call<'b>,
     caller: Caller,
+    view: View,
     /// The first file of the record.
     fid: Fid,
 }
@@ -41,8 +46,8 @@ impl Mdt {
         if self.export(call.export)?.is_read_only() {
             return Err(Errno::EROFS);
         }
-        let caller = self.caller(call, Caller::of_reint(&record.head));
-        let context = Context { call, caller, fid: record.head.fid };
+        let caller = self.caller(call, Caller::of_reint(&record.head))?;
+        let context = Context { call, caller, view: self.view(call), fid: record.head.fid };
         let done = match &record.change {
             ReintChange::SetAttr(asked) => self.reint_setattr(&context, asked),
             ReintChange::Create(asked) if record.head.op == ReintOp::CREATE => {
@@ -85,8 +90,8 @@ impl Mdt {
     }
 
     /// Returns the attributes of a file for a reply that is given again.
-    fn body_again(&self, fid: Fid) -> MdtBody {
-        self.inode(fid).map_or_else(|_| MdtBody::default(), |inode| body(fid, &inode))
+    fn body_again(&self, fid: Fid, view: &View) -> MdtBody {
+        self.inode(fid).map_or_else(|_| MdtBody::default(), |inode| body(fid, &inode, view))
     }
 
     fn reint_setattr(
@@ -94,22 +99,23 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &SetAttr,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid } = context;
+        let &Context { call, ref caller, ref view, fid } = context;
+        let asked = &asked_in_fs(asked, view);
         let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
         let valid = asked.valid;
-        if valid.has(fulmar_lustre_wire::mdt::AttrValid::SIZE) && self.opens().is_executed(fid) {
+        if valid.has(AttrValid::SIZE) && self.opens().is_executed(fid) {
             return Err(Errno::ETXTBSY.into());
         }
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
             let inode = match layout.is_empty() {
                 false => change.set_default_layout(fid, layout, caller)?,
-                true => change.setattr(fid, asked, caller)?,
+                true => change.setattr(fid, asked, (caller, view))?,
             };
             let reply = Message::reply(call.message.format(), Status::OK);
-            Ok(reply.with(&MDT_BODY, &body(fid, &inode)))
+            Ok(reply.with(&MDT_BODY, &body(fid, &inode, view)))
         };
-        self.change(call, build, || self.body_again(fid))
+        self.change(call, build, || self.body_again(fid, view))
     }
 
     fn reint_create(
@@ -117,7 +123,7 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &Create,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid: parent } = context;
+        let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let symlink = call.message.get(&SYMLINK).ok().flatten().unwrap_or_default();
         let is_symlink = asked.mode & mode::FORMAT == mode::SYMLINK;
@@ -138,9 +144,9 @@ impl Mdt {
         let build = |change: &mut Change<'_>| {
             let inode = change.create(parent, &name, &new, caller)?;
             let reply = Message::reply(call.message.format(), Status::OK);
-            Ok(self.fill(reply, asked.child, &inode, wanted))
+            Ok(self.fill(reply, asked.child, &inode, (wanted, view)))
         };
-        self.change(call, build, || self.body_again(asked.child))
+        self.change(call, build, || self.body_again(asked.child, view))
     }
 
     fn reint_link(
@@ -148,7 +154,7 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &Link,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid } = context;
+        let &Context { call, ref caller, fid, .. } = context;
         let name = name_of(call)?;
         let _locked = self.lock(&[fid, asked.parent]);
         let build = |change: &mut Change<'_>| {
@@ -164,14 +170,14 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &Unlink,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid: parent } = context;
+        let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let is_directory = asked.mode & mode::FORMAT == mode::DIRECTORY;
         let _locked = self.lock_with_entries(&[(parent, &name)])?;
         let build = |change: &mut Change<'_>| {
             let removed = change.unlink(parent, &name, is_directory, caller, asked.time)?;
             let reply = Message::reply(call.message.format(), Status::OK);
-            Ok(reply.with(&MDT_BODY, &body(removed.fid, &removed.inode)))
+            Ok(reply.with(&MDT_BODY, &body(removed.fid, &removed.inode, view)))
         };
         self.change(call, build, MdtBody::default)
     }
@@ -181,7 +187,7 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &Rename,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid: parent } = context;
+        let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let new_name = call.message.require(&TARGET_NAME).map_err(|_| Errno::EPROTO)?;
         let (source, target) = ((parent, &name[..]), (asked.target, new_name.as_bytes()));
@@ -190,7 +196,7 @@ impl Mdt {
         let _locked = self.lock_with_entries(&[source, target])?;
         let build = |change: &mut Change<'_>| {
             let removed = change.rename(source, target, caller, asked.time)?;
-            let body = removed.map(|removed| body(removed.fid, &removed.inode));
+            let body = removed.map(|removed| body(removed.fid, &removed.inode, view));
             let reply = Message::reply(call.message.format(), Status::OK);
             Ok(reply.with(&MDT_BODY, &body.unwrap_or_default()))
         };
@@ -202,9 +208,10 @@ impl Mdt {
         context: &Context<'_, '_>,
         asked: &SetXattr,
     ) -> Result<Message<'static>, Failure> {
-        let &Context { call, ref caller, fid } = context;
+        let &Context { call, ref caller, ref view, fid } = context;
         let name = name_of(call)?;
         let value = call.message.bytes(&EA_DATA).unwrap_or_default();
+        let value = &acl_to_fs(&name, value, view)?[..];
         let removes = asked.valid.has(Valid::FLXATTRRM);
         let value = (!removes).then_some(value);
         let set = Set { name: &name, value, flags: asked.flags, time: asked.time };
@@ -259,6 +266,30 @@ impl Change<'_> {
         self.set(fid, inode.clone())?;
         Ok(inode)
     }
+}
+
+/// Returns attributes that are to be set with the ids of the file system.
+fn asked_in_fs(asked: &SetAttr, view: &View) -> SetAttr {
+    let id = |bit, kind, id| match asked.valid.has(bit) {
+        true => view.to_fs(kind, id).id,
+        false => id,
+    };
+    SetAttr {
+        uid: id(AttrValid::UID, IdKind::User, asked.uid),
+        gid: id(AttrValid::GID, IdKind::Group, asked.gid),
+        projid: id(AttrValid::PROJID, IdKind::Project, asked.projid),
+        ..*asked
+    }
+}
+
+/// Returns the value of an extended attribute with the ids of the file system.
+fn acl_to_fs<'a>(name: &[u8], value: &'a [u8], view: &View) -> Result<Cow<'a, [u8]>, Errno> {
+    let is_list = matches!(Extra::of_name(name), Some(Extra::Acl | Extra::DefaultAcl));
+    // Four bytes are a list without entries.
+    if view.is_plain() || !is_list || value.len() <= 4 {
+        return Ok(value.into());
+    }
+    Ok(view.acl_to_fs(&acl::decode(value)?).to_bytes().into())
 }
 
 /// Returns the name of a request.

@@ -29,7 +29,7 @@ impl Mdt {
         if export.is_read_only() {
             return Err(Errno::EROFS.into());
         }
-        let caller = self.caller(call, Caller::of_body(&asked));
+        let caller = self.caller(call, Caller::of_body(&asked))?;
         let files = [asked.fid, asked.child];
         let mut reply = Message::reply(call.message.format(), Status::OK);
         if files[0] == files[1] {

@@ -8,10 +8,14 @@ use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{List, Status};
+use fulmar_nodemap::View;
 
+use super::attributes::acl_to_client;
 use super::execute::body_of;
 use super::{Answer, Done};
 use crate::Mdt;
+use crate::access::Caller;
+use crate::inode::Extra;
 use crate::mdt::Call;
 use crate::records::Failure;
 use crate::tree::NAMES_LEN_MAX;
@@ -22,11 +26,14 @@ const UNUSED: (usize, usize) = (56, 260);
 impl Mdt {
     pub(crate) fn getxattr(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
+        self.caller(call, Caller::of_body(&asked))?;
+        let view = self.view(call);
         let inode = self.inode(asked.fid)?;
         let value = match asked.valid.has(Valid::FLXATTR) {
             true => {
                 let name = call.message.require(&NAME).map_err(|_| Errno::EPROTO)?;
-                self.xattr(asked.fid, &inode, name.as_bytes())?
+                let value = self.xattr(asked.fid, &inode, name.as_bytes())?;
+                shown(name.as_bytes(), value, &view)
             }
             false if asked.valid.has(Valid::FLXATTRLS) => {
                 let mut names = Vec::new();
@@ -70,9 +77,12 @@ impl Mdt {
         reply: Message<'static>,
     ) -> Result<Message<'static>, Failure> {
         let asked = body_of(call)?;
+        self.caller(call, Caller::of_body(&asked))?;
+        let view = self.view(call);
         let inode = self.inode(asked.fid)?;
         let (mut names, mut values, mut lens) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in self.xattrs(asked.fid, &inode)? {
+            let value = shown(&name, value, &view);
             names.extend(name);
             names.push(0);
             lens.push(value.len() as u32);
@@ -96,5 +106,13 @@ impl Mdt {
             .with_bytes(&XATTR_NAMES, names)
             .with_bytes(&XATTR_VALUES, values)
             .with(&XATTR_LENS, &List(lens)))
+    }
+}
+
+/// Returns the value of an extended attribute as a client sees it.
+fn shown(name: &[u8], value: Vec<u8>, view: &View) -> Vec<u8> {
+    match Extra::of_name(name) {
+        Some(Extra::Acl | Extra::DefaultAcl) => acl_to_client(&value, view),
+        _ => value,
     }
 }

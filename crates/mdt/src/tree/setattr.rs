@@ -5,6 +5,7 @@ use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::acl::Acl;
 use fulmar_lustre_wire::mdt::{AttrValid, Bias, SetAttr};
+use fulmar_nodemap::{Role, View};
 use fulmar_wire::Order;
 
 use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
@@ -24,9 +25,10 @@ impl Change<'_> {
         &mut self,
         fid: Fid,
         asked: &SetAttr,
-        caller: &Caller,
+        (caller, view): (&Caller, &View),
     ) -> Result<Inode, Failure> {
         let before = self.existing(fid)?;
+        check_roles(&before, asked, view)?;
         let bypasses = asked.bias.has(Bias::PERM_BYPASS);
         if !bypasses {
             check_setattr(&before, asked, caller)?;
@@ -48,6 +50,23 @@ impl Change<'_> {
         self.set(fid, after.clone())?;
         Ok(after)
     }
+}
+
+/// Checks that the nodemap of a client allows it to set attributes, whoever the caller is.
+fn check_roles(inode: &Inode, asked: &SetAttr, view: &View) -> Result<(), Errno> {
+    type A = AttrValid;
+    let wants = |bits: A| asked.valid.0 & bits.0 != 0;
+    if wants(A::MODE | A::UID | A::GID | A::PROJID) && !view.has_role(Role::FILE_PERMS) {
+        return Err(Errno::EPERM);
+    }
+    if wants(A::PROJID) && !view.has_role(Role::PROJID_SET) {
+        return Err(Errno::EACCES);
+    }
+    let changed = (inode.attributes.flags ^ asked.flags) & (IMMUTABLE | APPEND_ONLY);
+    if wants(A::ATTR_FLAG) && changed != 0 && !view.has_role(Role::IMMUTABLE_FLAGS) {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
 }
 
 /// Checks that a caller may set attributes.

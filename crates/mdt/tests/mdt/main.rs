@@ -4,6 +4,7 @@ mod attributes;
 mod crash;
 mod damaged;
 mod directories;
+mod nodemaps;
 mod opens;
 mod operations;
 mod parameters;

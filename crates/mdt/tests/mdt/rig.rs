@@ -246,7 +246,7 @@ impl Rig {
     fn execute_lookup(&self, call: &Call<'_>) -> Result<Reply, Errno> {
         let body = call.message.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
         let name = call.message.get(&NAME).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
-        let caller = self.mdt.caller(call, Caller::of_body(&body));
+        let caller = self.mdt.caller(call, Caller::of_body(&body))?;
         let found = match name.as_bytes() {
             b"" | b"/" => Some(if body.child == Fid::default() { body.fid } else { body.child }),
             name => match self.mdt.lookup(body.fid, name, &caller) {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fulmar_base::{Errno, Rng};
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     Format, OST_BODY, OST_CREATE, OST_DESTROY, OST_FALLOCATE, OST_GETATTR, OST_PUNCH, OST_READ,
     OST_SETATTR, OST_WRITE, SHORT_IO,
@@ -275,7 +276,8 @@ impl<'a> Run<'a> {
         if transno != 0 {
             message.body.flags = message.body.flags | MessageFlags::REPLAY;
         }
-        let call = Call { export: Handle(client), xid, now: NOW, message: &message };
+        let call =
+            Call { export: Handle(client), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
         let is_bulk = matches!(op, Op::Write { is_short: false, .. });
         let result = match op {
             Op::Write { data, .. } if is_bulk => self.rig.write_call(&call, data),
@@ -402,7 +404,7 @@ impl<'a> Run<'a> {
         let request = transfer(&OST_READ, &about(object as u32), &ranges);
         assert_eq!(request.body.opcode, Opcode::OST_READ);
         let xid = self.rig.next_xid();
-        let call = Call { export: Handle(2), xid, now: NOW, message: &request };
+        let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid, now: NOW, message: &request };
         let (_, mut data) = self.rig.read_call(&call).unwrap();
         data.truncate(len);
         data

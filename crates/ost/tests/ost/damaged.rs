@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fulmar_base::{Errno, Rng};
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::{Container, Message};
 use fulmar_lustre_wire::{Handle, Opcode};
 use fulmar_ost::{Call, Ost, Settings};
@@ -43,7 +44,8 @@ fn damage(rng: &mut Rng, bytes: &mut [u8]) {
 
 fn play(rig: &mut Rig, rng: &mut Rng, message: &Message<'_>) -> Result<(), Errno> {
     let xid = rig.next_xid();
-    let call = Call { export: Handle(rng.between(1, 3)), xid, now: NOW, message };
+    let call =
+        Call { export: Handle(rng.between(1, 3)), nid: Nid::LOOPBACK, xid, now: NOW, message };
     let is_io = matches!(message.body.opcode, Opcode::OST_READ | Opcode::OST_WRITE);
     let transfer = if is_io { rig.ost.prepare(&call)? } else { None };
     match transfer {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fulmar_base::{Errno, Rng};
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{
     KEY, OST_BODY, OST_DISCONNECT, OST_GRANT_SHRINK, OST_STATFS, OST_WRITE, RESULTS, STATFS,
@@ -72,7 +73,8 @@ fn write(
     let message = transfer(&OST_WRITE, body, ranges);
     let xid = rig.next_xid();
     let len = ranges.iter().map(|range| range.len as usize).sum();
-    let call = Call { export: Handle(export), xid, now: NOW, message: &message };
+    let call =
+        Call { export: Handle(export), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
     let answer = rig.write_call(&call, &vec![7; len])?;
     rig.ost.check().unwrap();
     let reply = answer.reply.require(&OST_BODY).unwrap();
@@ -119,7 +121,7 @@ fn what_a_client_repeats_is_not_paid_twice() {
     let mut message = transfer(&OST_WRITE, &body(1, says), &[range(0, 4096, CACHED)]);
     message.body.flags = message.body.flags | MessageFlags::RESENT;
     let xid = rig.next_xid();
-    let call = Call { export: Handle(2), xid, now: NOW, message: &message };
+    let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
     let answer = rig.write_call(&call, &[7; 4096]).unwrap();
     assert!(!answer.reply.require(&OST_BODY).unwrap().valid.has(Valid::FLGRANT));
     assert_eq!(rig.ost.granted().granted, CHUNK - 4096);
@@ -289,7 +291,8 @@ impl Mix {
         let oid = rng.between(1, 16) as u32;
         let message = transfer(&OST_WRITE, &body(oid, says), &ranges);
         let xid = self.rig.next_xid();
-        let call = Call { export: Handle(export), xid, now: NOW, message: &message };
+        let call =
+            Call { export: Handle(export), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
         match self.rig.ost.prepare(&call) {
             Ok(transfer) => {
                 let transfer = transfer.unwrap();
@@ -311,7 +314,8 @@ impl Mix {
     fn write(&mut self) -> &'static str {
         let UnderWay { export, message, transfer } = self.take();
         let xid = self.rig.next_xid();
-        let call = Call { export: Handle(export), xid, now: NOW, message: &message };
+        let call =
+            Call { export: Handle(export), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
         let lens = transfer.ranges().iter().map(|range| range.len as usize);
         let memories: Vec<Memory> = lens.map(|len| Memory(vec![7; len])).collect();
         let sources: Vec<&dyn Source> = memories.iter().map(|one| one as _).collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{
     ADVICE_LIST, KEY, LAST_ID, OST_BODY, OST_CREATE, OST_DESTROY, OST_FALLOCATE, OST_GET_INFO,
@@ -107,8 +108,11 @@ fn times_are_set_and_older_writes_do_not_undo_it() {
     assert_eq!(rig.ask(2, &OST_SETATTR, &set).0, OK);
     let body = Obdo { valid: about(1).valid | times, mtime: 1, atime: 2, ctime: 3, ..about(1) };
     let message = transfer(&OST_WRITE, &body, &[range(0, 4, CACHED)]);
-    rig.write_call(&Call { export: Handle(2), xid: old, now: NOW, message: &message }, b"data")
-        .unwrap();
+    rig.write_call(
+        &Call { export: Handle(2), nid: Nid::LOOPBACK, xid: old, now: NOW, message: &message },
+        b"data",
+    )
+    .unwrap();
     let found = getattr(&mut rig, 1);
     assert_eq!((found.mtime, found.atime, found.ctime, found.size), (5, 6, 7, 4));
     let size = Obdo { valid: about(1).valid | Valid::FLSIZE, size: 1, ..about(1) };
@@ -268,7 +272,7 @@ fn ranges_that_no_client_sends_are_refused() {
     let far = [range(1 << 60, 10, CACHED)];
     assert_eq!(rig.write(&about(1), &far, &[0; 10]).unwrap_err(), Errno::EFBIG);
     let request = Message::request(&OST_WRITE).with(&OST_BODY, &about(1));
-    let call = Call { export: Handle(2), xid: 1, now: NOW, message: &request };
+    let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid: 1, now: NOW, message: &request };
     assert_eq!(rig.ost.prepare(&call).unwrap_err(), Errno::EPROTO);
     rig.ost.check().unwrap();
 }
@@ -434,7 +438,7 @@ fn clients_and_jobs_are_counted() {
     let mut rig = Rig::with_objects(1);
     rig.write(&about(1), &[range(0, 5000, CACHED)], &[7; 5000]).unwrap();
     let message = Message::request(&OST_PUNCH);
-    let call = Call { export: Handle(2), xid: 9, now: NOW, message: &message };
+    let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid: 9, now: NOW, message: &message };
     rig.ost.spent(&call, Duration::from_micros(7));
     let counters = rig.ost.client_stats(Handle(2)).counters;
     assert_eq!((counters["write_bytes"].sum, counters["punch"].sum), (5000, 7));

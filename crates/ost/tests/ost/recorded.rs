@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{
     CONNECT_DATA, LAST_FID, OST_BODY, OST_CREATE, RESULTS, SEQ_RANGE, STATFS, TARGET_UUID,
@@ -112,7 +113,8 @@ impl Played {
         let asked = request.require(&OST_BODY).unwrap();
         let export = request.body.handle;
         let rig = self.rig(index, export);
-        let call = Call { export, xid: rpc.xid, now: rig::NOW, message: request };
+        let call =
+            Call { export, nid: Nid::LOOPBACK, xid: rpc.xid, now: rig::NOW, message: request };
         let bulk: Vec<u8> = rpc.bulk.iter().flat_map(|part| part.bytes.to_vec()).collect();
         let is_short = asked.flags.flags.has(ObdoFlags::SHORT_IO);
         let answer = match opcode {
@@ -185,7 +187,15 @@ fn two_kernel_clients_share_objects() {
 /// Returns the reply of an OST to a recorded request.
 fn answer(rig: &Rig, rpc: &Rpc<'_>, export: u64) -> Answer {
     let message = &rpc.request.message;
-    rig.ost.execute(&Call { export: Handle(export), xid: rpc.xid, now: rig::NOW, message }).unwrap()
+    rig.ost
+        .execute(&Call {
+            export: Handle(export),
+            nid: Nid::LOOPBACK,
+            xid: rpc.xid,
+            now: rig::NOW,
+            message,
+        })
+        .unwrap()
 }
 
 #[test]
@@ -213,8 +223,11 @@ fn a_kernel_mdt_takes_a_new_ost_into_use() {
             let own = if opcode == Opcode::OST_WRITE {
                 let bulk: Vec<u8> = rpc.bulk.iter().flat_map(|part| part.bytes.to_vec()).collect();
                 let (export, xid) = (Handle(export), rpc.xid);
-                rig.write_call(&Call { export, xid, now: rig::NOW, message: request }, &bulk)
-                    .unwrap()
+                rig.write_call(
+                    &Call { export, nid: Nid::LOOPBACK, xid, now: rig::NOW, message: request },
+                    &bulk,
+                )
+                .unwrap()
             } else {
                 answer(&rig, rpc, export)
             };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use fulmar_base::Errno;
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{
     CLIENT_UUID, CONNECT_DATA, Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_CONNECT, OST_CREATE,
@@ -187,7 +188,13 @@ impl Rig {
 
     pub(crate) fn send(&mut self, export: u64, request: &Message<'_>) -> Result<Answer, Errno> {
         let xid = self.next_xid();
-        self.ost.execute(&Call { export: Handle(export), xid, now: NOW, message: request })
+        self.ost.execute(&Call {
+            export: Handle(export),
+            nid: Nid::LOOPBACK,
+            xid,
+            now: NOW,
+            message: request,
+        })
     }
 
     /// Sends a request with a body, and returns status and body of the reply.
@@ -213,7 +220,10 @@ impl Rig {
     ) -> Result<Answer, Errno> {
         let request = transfer(&OST_WRITE, body, ranges);
         let xid = self.next_xid();
-        self.write_call(&Call { export: Handle(2), xid, now: NOW, message: &request }, data)
+        self.write_call(
+            &Call { export: Handle(2), nid: Nid::LOOPBACK, xid, now: NOW, message: &request },
+            data,
+        )
     }
 
     pub(crate) fn write_call(&self, call: &Call<'_>, data: &[u8]) -> Result<Answer, Errno> {
@@ -245,7 +255,13 @@ impl Rig {
     ) -> Result<(Answer, Vec<u8>), Errno> {
         let request = transfer(&OST_READ, body, ranges);
         let xid = self.next_xid();
-        self.read_call(&Call { export: Handle(2), xid, now: NOW, message: &request })
+        self.read_call(&Call {
+            export: Handle(2),
+            nid: Nid::LOOPBACK,
+            xid,
+            now: NOW,
+            message: &request,
+        })
     }
 
     pub(crate) fn read_call(&self, call: &Call<'_>) -> Result<(Answer, Vec<u8>), Errno> {

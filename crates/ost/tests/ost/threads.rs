@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
+use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{OST_BODY, OST_GETATTR, OST_PUNCH, OST_WRITE};
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
@@ -34,7 +35,7 @@ fn writes_of_many_threads_are_all_there_and_all_counted() {
     let write = |oid, offset, xid| {
         let ranges = [range(offset, 4096, NiobufFlags::ASYNC)];
         let message = transfer(&OST_WRITE, &body(oid), &ranges);
-        let call = Call { export: Handle(2), xid, now: NOW, message: &message };
+        let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid, now: NOW, message: &message };
         let answer = rig.write_call(&call, &[oid as u8; 4096]).unwrap();
         assert_eq!(answer.reply.body.status, Status::OK);
         answer.reply.body.transno
@@ -43,7 +44,15 @@ fn writes_of_many_threads_are_all_there_and_all_counted() {
         let valid = about(31).valid | Valid::FLSIZE | Valid::FLBLOCKS;
         let cut = Obdo { valid, blocks: u64::MAX, size: xid * 1000, ..about(31) };
         let message = Message::request(&OST_PUNCH).with(&OST_BODY, &cut);
-        rig.ost.execute(&Call { export: Handle(2), xid, now: NOW, message: &message }).unwrap();
+        rig.ost
+            .execute(&Call {
+                export: Handle(2),
+                nid: Nid::LOOPBACK,
+                xid,
+                now: NOW,
+                message: &message,
+            })
+            .unwrap();
         rig.store.commit().unwrap();
     };
     let mut numbers: Vec<u64> = thread::scope(|scope| {
@@ -67,7 +76,7 @@ fn writes_of_many_threads_are_all_there_and_all_counted() {
     let used = rig.ost.used(QuotaKind::PROJECT, 7);
     assert_eq!((used.bytes, used.objects), (2 * THREADS * WRITES * 4096, THREADS + 1));
     let message = Message::request(&OST_GETATTR).with(&OST_BODY, &about(30));
-    let call = Call { export: Handle(2), xid: 1, now: NOW, message: &message };
+    let call = Call { export: Handle(2), nid: Nid::LOOPBACK, xid: 1, now: NOW, message: &message };
     let found = rig.ost.execute(&call).unwrap().reply.require(&OST_BODY).unwrap();
     assert_eq!((found.size, found.blocks), (THREADS * WRITES * 4096, THREADS * WRITES * 8));
 }

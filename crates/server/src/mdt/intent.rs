@@ -71,12 +71,14 @@ impl<M: Memory> MdtTarget<M> {
             named = Some(context.lock(locks::name(resource, LockMode::PR)).await?);
             let this = self.clone();
             let caller = this.mdt.caller(&this.call(&request), Caller::of_body(&body));
-            let found =
-                context.run(move || this.mdt.lookup(body.fid, name.as_bytes(), &caller)).await?;
-            match found {
+            let find = move || {
+                let found = this.mdt.lookup(body.fid, name.as_bytes(), &caller?);
+                found.map_err(|failure| failure.errno())
+            };
+            match context.run(find).await? {
                 Ok(found) => child = found,
-                Err(failure) => {
-                    let done = self.failed_lookup(&request, failure.errno());
+                Err(errno) => {
+                    let done = self.failed_lookup(&request, errno);
                     return self.without_lock(&context, &request, done).await;
                 }
             }
@@ -140,7 +142,7 @@ impl<M: Memory> MdtTarget<M> {
         let found = context
             .run(move || {
                 let place = (parent, searched.as_deref());
-                this.mdt.find_target(place, create.child, flags, &caller)
+                this.mdt.find_target(place, create.child, flags, &caller?)
             })
             .await?;
         // What is wrong with the name is found again.

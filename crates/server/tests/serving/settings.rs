@@ -1,13 +1,18 @@
 //! What an administrator sets for good, applied by the targets of the node, also after a restart.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use fulmar_base::Errno;
 use fulmar_client::Address;
+use fulmar_lustre_wire::format::{GETATTR, MDT_BODY};
+use fulmar_lustre_wire::mdt::MdtBody;
+use fulmar_lustre_wire::message::Message;
 use fulmar_net::Runtime;
-use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Parameters, TargetLabel, Unset};
+use fulmar_rpc::import::{Request, TargetKind};
+use fulmar_server::{NodemapChange, Parameters, Property, TargetLabel, Unset};
 
-use crate::rig::{PATIENCE, Scratch, node, serve};
+use crate::mdt::root;
+use crate::rig::{PATIENCE, Scratch, node, serve, session};
 
 fn value(parameters: &Parameters, name: &str) -> Option<String> {
     let all = parameters.all().into_iter();
@@ -19,7 +24,7 @@ fn wait(parameters: &Parameters, name: &str, expected: &str) {
     let begun = Instant::now();
     while value(parameters, name).as_deref() != Some(expected) {
         assert!(begun.elapsed() < PATIENCE, "{name} is {:?}", value(parameters, name));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -40,7 +45,7 @@ fn targets_apply_what_an_administrator_sets_for_good() {
     let begun = Instant::now();
     while administration.pools("lv").is_err() {
         assert!(begun.elapsed() < PATIENCE, "the MDT does not register");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     for text in ["lv.mdt.root_squash=99:98", "lv.sys.at_max=300", "lv.sys.timeout=40"] {
         administration.set_parameter(text, false).unwrap();
@@ -67,5 +72,60 @@ fn targets_apply_what_an_administrator_sets_for_good() {
     assert_eq!(value(&parameters, "mdt.lv-MDT0000.root_squash").as_deref(), Some("99:98"));
     assert_eq!(value(&parameters, "timeout").as_deref(), Some("40"));
     serving.stop();
+    server.stop();
+}
+
+#[test]
+fn targets_use_the_nodemaps_of_their_mgs() {
+    let scratch = Scratch::new("nodemaps");
+    let runtime = Runtime::new(Some(2)).unwrap();
+    let (server, nid) = node(&runtime);
+    let address: Address = format!("{nid}:/lv").parse().unwrap();
+    let label = TargetLabel { kind: TargetKind::Mdt, index: 0, address: address.clone() };
+    fulmar_server::format_both(&scratch.0, &label).unwrap();
+    let mut serving = serve(&server, nid, vec![scratch.0.clone()]);
+    let administration = serving.administration().unwrap();
+
+    let (client, own) = node(&runtime);
+    let mut session = session(&client, own);
+    let mgs = session.connect_mgs(&address).unwrap();
+    let begun = Instant::now();
+    let mdt = loop {
+        let found = session.file_system(mgs, &address).ok().and_then(|fs| fs.mdts.first().cloned());
+        if let Some(found) = found {
+            break session.connect_as(Default::default(), &found).unwrap();
+        }
+        assert!(begun.elapsed() < PATIENCE, "the MDT does not register");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let top = root(&session, mdt);
+    let owner = || {
+        let asked = MdtBody { fid: top, ..MdtBody::default() };
+        let message = Message::request(&GETATTR).with(&MDT_BODY, &asked);
+        let reply = session.call(mdt, Request::new(message, 8192));
+        reply.map(|reply| reply.require(&MDT_BODY).unwrap().uid)
+    };
+    let wait = |expected: Result<u32, Errno>| {
+        let begun = Instant::now();
+        while owner() != expected {
+            assert!(begun.elapsed() < PATIENCE, "the owner of the root is {:?}", owner());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait(Ok(0));
+    let change = |change| administration.change_nodemap("site", &change).unwrap();
+    change(NodemapChange::Add);
+    change(NodemapChange::AddNids(NodemapChange::nids(&own.to_string()).unwrap()));
+    change(NodemapChange::Set(Property::parse("squash_uid", "99").unwrap()));
+    administration.activate_nodemaps(true).unwrap();
+    wait(Ok(99));
+    change(NodemapChange::Set(Property::parse("deny_unknown", "1").unwrap()));
+    wait(Err(Errno::EACCES));
+    assert!(session.nodemaps(mgs).unwrap().len() >= 4);
+    administration.activate_nodemaps(false).unwrap();
+    wait(Ok(0));
+    drop(session);
+    serving.stop();
+    client.stop();
     server.stop();
 }

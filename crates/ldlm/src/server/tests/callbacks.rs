@@ -31,6 +31,21 @@ fn a_holder_that_does_not_cancel_is_evicted_and_others_are_served() {
 }
 
 #[test]
+fn all_locks_are_called_back_when_what_they_cover_is_another() {
+    let mut world = World::ost();
+    world.granted(1, range(Modes::PR, 0, 4095));
+    world.granted(2, range(Modes::PR, 0, 4095));
+    world.namespace.handle_revocation(world.now);
+    world.advance(0);
+    let called = world.called_back();
+    let who: Vec<(u64, CallbackKind)> = called.iter().map(|one| (one.0, one.1)).collect();
+    assert_eq!(who, [(1, CallbackKind::Blocking), (2, CallbackKind::Blocking)]);
+    world.namespace.handle_revocation(world.now);
+    world.advance(0);
+    assert!(world.called_back().is_empty(), "they know it");
+}
+
+#[test]
 fn a_holder_that_writes_gets_more_time_but_not_for_ever() {
     let (mut world, _, callback) = blocked();
     world.answer(callback.id, Answer::Answered(Status::OK, None));

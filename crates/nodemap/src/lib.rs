@@ -1,0 +1,33 @@
+//! Nodemaps: who the users of a client are in the file system, by the NID of the client.
+//! Spec: ptlrpc-ldlm-mgs §32.4.
+//!
+//! ```text
+//! Nodemaps   all nodemaps, the NIDs of each, whether they are used     changes of an administrator
+//!   │ view(NID)                                                         index: records of the MGS
+//!   ▼
+//! View       what a target asks for one client: ids to the file system and back, access control lists,
+//!            what the client may do, and its root directory
+//! ```
+//!
+//! The management service changes them and serves their index; targets read it and make views. A view is
+//! found by NID, and an id by a map, each in logarithmic time.
+#![forbid(unsafe_code)]
+
+mod change;
+mod fileset;
+mod index;
+mod map;
+mod nodemap;
+mod nodemaps;
+mod ranges;
+mod text;
+mod view;
+
+pub use change::{Change, NotUnderstood, Property};
+pub use fileset::Fileset;
+pub use index::Inconsistent;
+pub use map::{IdKind, Mapped};
+pub use nodemap::{Nodemap, Role};
+pub use nodemaps::Nodemaps;
+pub use ranges::Nids;
+pub use view::View;
