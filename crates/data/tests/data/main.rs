@@ -1,0 +1,7 @@
+//! The cache in virtual time, against targets behind a long line.
+
+mod fsx;
+mod host;
+mod image;
+mod speed;
+mod world;
