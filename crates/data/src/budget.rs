@@ -53,6 +53,12 @@ impl Budget {
         self.used[Class::Speculation as usize] += bytes;
     }
 
+    /// Changes the total. What is used beyond it stays so until it is given back.
+    pub fn resize(&mut self, total: u64) {
+        let Self { used, peak, .. } = *self;
+        *self = Self { used, peak, ..Self::new(total) };
+    }
+
     /// Returns how much a class can take now.
     pub fn room(&self, class: Class) -> u64 {
         let kept = |other: usize| self.minimum[other].saturating_sub(self.used[other]);
@@ -95,6 +101,8 @@ mod tests {
         budget.demote(Class::Demand, 100);
         assert_eq!(CLASSES.map(|class| budget.used(class)), [0, 400, 200]);
         assert_eq!(budget.peak(), 1600);
+        budget.resize(160);
+        assert_eq!((budget.room(Class::Demand), budget.used(Class::WriteBack)), (0, 400));
     }
 
     proptest! {

@@ -57,6 +57,10 @@ impl Buffers {
         &self.budget
     }
 
+    pub(crate) fn resize(&mut self, total: u64) {
+        self.budget.resize(total);
+    }
+
     /// Returns a new buffer with one pin, unless the budget has no room for it.
     pub(crate) fn allocate(&mut self, class: Class, len: u64, object: Object) -> Option<BufferId> {
         if !self.budget.take(class, len) {

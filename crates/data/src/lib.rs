@@ -13,6 +13,7 @@
 //! | a lock on an object is granted, has to go | [`handle_lock`](Cache::handle_lock), [`handle_cancel`](Cache::handle_cancel) |
 //! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_truncate`](Cache::handle_truncate), [`handle_interrupt`](Cache::handle_interrupt) |
 //! | bytes are copied out of, or into, memory | [`handle_read_end`](Cache::handle_read_end), [`handle_filled`](Cache::handle_filled) |
+//! | an administrator sets something, or looks | [`configure`](Cache::configure), [`target`](Cache::target), [`gauges`](Cache::gauges) |
 //! | an RPC has ended, or its memory is free | [`handle_done`](Cache::handle_done), [`handle_released`](Cache::handle_released) |
 //!
 //! After each call, and when the time of [`Cache::poll_timeout`] has come, it does all that
@@ -91,6 +92,6 @@ pub mod window;
 mod writer;
 
 pub use cache::{
-    Bytes, Cache, Direction, FileId, Flags, Gauges, LockKey, OpId, OpenId, Output, Reply, Rpc,
-    RpcId, Settings, WriteError,
+    Bytes, Cache, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, Reply,
+    Rpc, RpcId, Settings, TargetView, WriteError,
 };

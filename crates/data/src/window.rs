@@ -60,6 +60,11 @@ impl Window {
         }
     }
 
+    /// The administrator sets a number, or leaves it to what is measured.
+    pub fn fix(&mut self, fixed: Option<u32>) {
+        self.fixed = fixed;
+    }
+
     /// The path is another one. What is in flight stays so.
     pub fn forget(&mut self, rpc_size: u64) {
         self.rpc_size = rpc_size;
@@ -133,6 +138,11 @@ impl Window {
     fn held(&self, rate: u64) -> u64 {
         let round_trip = self.round_trip.unwrap_or_default().as_nanos();
         (u128::from(rate) * round_trip / 1_000_000_000) as u64
+    }
+
+    /// Returns the measured rate in bytes for each second, and the time of the shortest RPC.
+    pub fn measured(&self) -> (u64, Option<Duration>) {
+        (self.rate.bytes, self.round_trip)
     }
 
     /// Returns how many RPCs are in flight.

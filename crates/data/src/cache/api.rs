@@ -208,6 +208,36 @@ pub enum WriteError {
     TooLarge,
 }
 
+/// A target, for those who look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetView {
+    /// Dirty, being written, or about to be filled, in bytes.
+    #[doc(alias = "cur_dirty_bytes")]
+    pub dirty: u64,
+    /// The most that may be dirty.
+    pub dirty_max: u64,
+    /// The grant that is not used, in bytes.
+    #[doc(alias = "cur_grant_bytes")]
+    pub grant: u64,
+    /// The reads: how it goes.
+    pub reads: Flow,
+    /// The writes.
+    pub writes: Flow,
+}
+
+/// The RPCs of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// How many are in flight.
+    pub in_flight: u64,
+    /// How many may be.
+    pub window: u64,
+    /// The measured rate, in bytes for each second.
+    pub rate: u64,
+    /// The time of the shortest RPC.
+    pub round_trip: Option<Duration>,
+}
+
 /// What a cache has and does at the moment. All are zero when it is idle and all files are forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {

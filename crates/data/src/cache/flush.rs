@@ -25,8 +25,8 @@ impl Cache {
         id
     }
 
-    /// A lock has to go: what is dirty under it is written, or dropped with `discard`; then all that no
-    /// other lock covers is dropped. The lock may be given back after [`Output::Done`].
+    /// A lock has to go: what is dirty under it, and under no other lock for writing, is written, or
+    /// dropped with `discard`; then all that no other lock covers is dropped. The lock may be given back after [`Output::Done`].
     /// The reads and writes that need it are done before. Spec: mdt-ost §21.2.
     pub fn handle_cancel(
         &mut self,
@@ -40,16 +40,17 @@ impl Cache {
             self.outputs.push_back(Output::Done { op: id, result: Ok(()) });
             return id;
         };
-        let range = cached.locks.remove(&lock).unwrap_or(0..0);
-        if discard {
-            for part in self.uncovered(object, range.clone()) {
-                self.drop_dirty(object, part);
-            }
+        let range = cached.locks.remove(&lock).map_or(0..0, |lock| lock.range);
+        // What another lock for writing covers may stay dirty.
+        let parts = cached.uncovered(range.clone(), true);
+        let objects = if parts.is_empty() { Vec::new() } else { vec![object] };
+        for part in parts.into_iter().filter(|_| discard) {
+            self.drop_dirty(object, part);
         }
         self.revoke_reads(object);
         self.drop_uncovered(object, range.clone());
         let flush = Flush { then: Then::Drop(object, range), pending: BTreeSet::new() };
-        self.begin_flush(id, flush, vec![object], Priority::High);
+        self.begin_flush(id, flush, objects, Priority::High);
         self.pump(now);
         id
     }
@@ -162,25 +163,8 @@ impl Cache {
     }
 
     fn drop_uncovered(&mut self, object: Object, range: Range<u64>) {
-        for part in self.uncovered(object, range) {
+        for part in self.objects[&object].uncovered(range, false) {
             self.drop_clean(object, part);
         }
-    }
-
-    /// Returns the parts of a range that no lock covers.
-    fn uncovered(&self, object: Object, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut locks: Vec<_> = self.objects[&object].locks.values().cloned().collect();
-        locks.sort_by_key(|lock| lock.start);
-        let (mut at, mut parts) = (range.start, Vec::new());
-        for lock in locks {
-            if at < lock.start.min(range.end) {
-                parts.push(at..lock.start.min(range.end));
-            }
-            at = at.max(lock.end);
-        }
-        if at < range.end {
-            parts.push(at..range.end);
-        }
-        parts
     }
 }

@@ -13,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use fulmar_base::{Errno, Time, Timers};
+use fulmar_lustre_wire::Fid;
 
 pub use api::{
-    Bytes, Direction, FileId, Flags, Gauges, LockKey, OpId, OpenId, Output, Reply, Rpc, RpcId,
-    Settings, WriteError,
+    Bytes, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, Reply, Rpc,
+    RpcId, Settings, TargetView, WriteError,
 };
 use state::{Cached, File, Op, Open, Pending, Server, Timer};
 
@@ -88,6 +89,22 @@ impl Cache {
         }
     }
 
+    /// Changes what an administrator may set.
+    ///
+    /// # Panics
+    /// If there is less than the least memory.
+    pub fn configure(&mut self, now: Time, settings: Settings) {
+        assert!(settings.memory >= Settings::MEMORY_MIN, "{} bytes are too few", settings.memory);
+        self.settings = settings;
+        self.buffers.resize(settings.memory);
+        for (target, server) in &mut self.targets {
+            server.reads.fix(settings.rpcs_in_flight);
+            server.writes.fix(settings.rpcs_in_flight);
+            self.active.insert(*target);
+        }
+        self.pump(now);
+    }
+
     /// Returns what a client says about grant when it connects to a target. Spec: mdt-ost §19.2.
     pub fn wanted_grant(&self, target: Target) -> u64 {
         let new = Server::new(None);
@@ -117,8 +134,9 @@ impl Cache {
     /// A target has forgotten this client: its locks are lost, and so is what was not written. The
     /// errors are reported as those of writes. RPCs in flight end by themselves.
     pub fn handle_evicted(&mut self, now: Time, target: Target) {
-        let objects: Vec<_> =
-            self.objects.keys().filter(|object| object.target == target).copied().collect();
+        let first = Object { target, fid: Fid::default() };
+        let objects = self.objects.range(first..).map(|(object, _)| *object);
+        let objects: Vec<_> = objects.take_while(|object| object.target == target).collect();
         for object in objects {
             let cached = self.objects.get_mut(&object).expect("listed above");
             cached.locks.clear();
@@ -135,10 +153,7 @@ impl Cache {
     /// Begins to cache a file. `size`: as far as it is known.
     pub fn add_file(&mut self, layout: Layout, size: u64) -> FileId {
         let id = FileId(self.id());
-        let (layout_before, targets) = (Layout::none(), BTreeSet::new());
-        let failed = (0, None);
-        let file = File { layout: layout_before, targets, size, is_synchronous: false, failed };
-        self.files.insert(id, file);
+        self.files.insert(id, File::new(size));
         self.set_layout(id, layout);
         id
     }
@@ -152,7 +167,9 @@ impl Cache {
             self.server(object.target);
             targets.insert(object.target);
         }
+        let objects = layout.objects(0..u64::MAX).into_iter().map(|(object, _)| object);
         let file = self.file_mut(file);
+        file.objects.extend(objects);
         (file.layout, file.targets) = (layout, targets);
     }
 
@@ -175,8 +192,8 @@ impl Cache {
     /// Forgets a file, and drops what is cached of it. False if it is open, or has dirty data, or an
     /// operation: flush it first.
     pub fn forget_file(&mut self, file: FileId) -> bool {
-        let objects: Vec<_> = self.objects_of(file);
-        let is_open = self.opens.values().any(|open| open.file == file);
+        let known = self.file(file);
+        let (is_open, objects) = (known.opens > 0, known.objects.clone());
         if is_open || objects.iter().any(|object| self.objects[object].is_dirty()) {
             return false;
         }
@@ -193,7 +210,9 @@ impl Cache {
     /// Opens a file for reads and writes. Errors of earlier writes are not reported to it.
     pub fn open(&mut self, file: FileId) -> OpenId {
         let id = OpenId(self.id());
-        let seen = self.file(file).failed.0;
+        let known = self.file_mut(file);
+        known.opens += 1;
+        let seen = known.failed.0;
         self.opens.insert(id, Open { file, reader: Reader::default(), seen });
         id
     }
@@ -209,13 +228,21 @@ impl Cache {
             Op::Flush(flush) => matches!(flush.then, state::Then::Report(other) if other == open),
         });
         assert!(!has_op, "the operations of an open file end before it is closed");
-        self.opens.remove(&open);
+        let file = self.opens.remove(&open).expect("a file is closed once").file;
+        self.file_mut(file).opens -= 1;
     }
 
-    /// A lock covers a range of an object from now on: data of it may be read ahead.
-    pub fn handle_lock(&mut self, object: Object, lock: LockKey, range: Range<u64>) {
+    /// A lock covers a range of an object from now on: data of it may be read ahead. `is_write`: whether
+    /// it is one for writing.
+    pub fn handle_lock(
+        &mut self,
+        object: Object,
+        lock: LockKey,
+        range: Range<u64>,
+        is_write: bool,
+    ) {
         if let Some(cached) = self.objects.get_mut(&object) {
-            cached.locks.insert(lock, range);
+            cached.locks.insert(lock, state::Lock { range, is_write });
         }
     }
 
@@ -293,6 +320,22 @@ impl Cache {
         }
     }
 
+    /// Returns a target as it is at the moment.
+    pub fn target(&self, target: Target) -> Option<TargetView> {
+        let server = self.targets.get(&target)?;
+        let flow = |window: &crate::window::Window| {
+            let (rate, round_trip) = window.measured();
+            Flow { in_flight: window.in_flight(), window: window.rpcs(), rate, round_trip }
+        };
+        Some(TargetView {
+            dirty: server.dirty,
+            dirty_max: self.dirty_max(target),
+            grant: server.grants.available(),
+            reads: flow(&server.reads),
+            writes: flow(&server.writes),
+        })
+    }
+
     /// Returns the most memory that was ever used, in bytes.
     pub fn memory_peak(&self) -> u64 {
         self.buffers.budget().peak()
@@ -359,11 +402,6 @@ impl Cache {
         server.dirty -= bytes;
         server.grants.dropped(cost);
         self.settle(object);
-    }
-
-    fn objects_of(&self, file: FileId) -> Vec<Object> {
-        let of_file = self.objects.iter().filter(|(_, cached)| cached.file == file);
-        of_file.map(|(object, _)| *object).collect()
     }
 
     fn id(&mut self) -> u64 {

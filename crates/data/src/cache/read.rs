@@ -137,7 +137,7 @@ impl Cache {
                 read.is_queued = false;
             }
             self.readers.pop_front();
-            if !self.proceed(id) {
+            if !self.proceed(id, true) {
                 self.readers.push_front(id);
                 return;
             }
@@ -146,8 +146,8 @@ impl Cache {
 
     /// Lets a read go on, or wait for memory behind others.
     pub(super) fn try_read(&mut self, id: OpId) {
-        if !self.readers.is_empty() || !self.proceed(id) {
-            self.wait_for_memory(id);
+        let is_first = self.readers.is_empty();
+        if !self.proceed(id, is_first) {
             self.readers.push_back(id);
         }
     }
@@ -158,8 +158,9 @@ impl Cache {
         }
     }
 
-    /// Ends a read, or fetches what it needs. False if there is no memory: nothing is done then.
-    fn proceed(&mut self, id: OpId) -> bool {
+    /// Ends a read, or fetches what it needs. False if it needs memory and there is none, or others wait
+    /// for some before it: nothing is done then.
+    fn proceed(&mut self, id: OpId, is_first: bool) -> bool {
         let Some(Op::Read(read)) = self.ops.get(&id) else { return true };
         let (file, range) = (read.file, read.range.clone());
         let seen = self.look(file, range);
@@ -167,7 +168,7 @@ impl Cache {
         let bytes = missing.values().flatten().map(|range| range.end - range.start).sum();
         // What is here is kept, so that a read with memory needs no more.
         let here = self.pin_found(&seen);
-        if bytes > 0 && !self.make_room(Class::Demand, bytes) {
+        if bytes > 0 && !(is_first && self.make_room(Class::Demand, bytes)) {
             here.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
             self.wait_for_memory(id);
             return false;

@@ -40,9 +40,9 @@ impl Cache {
     /// If the memory of this write is not kept.
     pub fn handle_released(&mut self, now: Time, id: RpcId) {
         let pending = self.rpcs.remove(&id).expect("a kept write is released once");
-        let Kind::Kept { cost, pins } = pending.kind else { panic!("{id:?} is not kept") };
+        let Kind::Kept { cost, bytes, pins } = pending.kind else { panic!("{id:?} is not kept") };
         self.server(pending.object.target).grants.released(cost);
-        self.unstable -= cost;
+        self.unstable -= bytes;
         pins.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
         self.pump(now);
     }
@@ -151,7 +151,7 @@ impl Cache {
         server.used = now;
         let flags = Flags {
             from_grant: extents.iter().all(|(_, extent)| extent.paid),
-            soft_sync: self.unstable > self.settings.memory / 4,
+            soft_sync: self.unstable > self.settings.memory / 8,
             urgent: is_urgent,
         };
         let ticket = Some(server.writes.start(now, bytes));
@@ -174,20 +174,21 @@ impl Cache {
         let cached = self.objects.get_mut(&object).expect("an object with writes is kept");
         let server = self.targets.get_mut(&object.target).expect("its target is known");
         cached.writing.remove(&id);
-        let mut cost = 0;
+        let (mut cost, mut bytes) = (0, 0);
         for (range, extent) in &extents {
             cached.busy.remove(range);
             cached.pages.written(range.clone(), id, is_ok, &mut self.buffers);
-            server.dirty -= range.end - range.start;
+            bytes += range.end - range.start;
             cost += extent.cost;
         }
+        server.dirty -= bytes;
         server.grants.written(cost, keeps);
         if let Err(errno) = reply.result {
             self.failed(object, errno);
         }
         if keeps {
-            self.unstable += cost;
-            let kind = Kind::Kept { cost, pins };
+            self.unstable += bytes;
+            let kind = Kind::Kept { cost, bytes, pins };
             self.rpcs.insert(id, Pending { object, ticket: None, kind });
         } else {
             pins.into_iter().for_each(|buffer| self.buffers.unpin(buffer));

@@ -17,13 +17,31 @@ use crate::writer::Busy;
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) layout: Layout,
+    /// All objects that it has, or has had.
+    pub(super) objects: BTreeSet<Object>,
     /// Where its objects are.
     pub(super) targets: BTreeSet<Target>,
+    /// How many times it is open.
+    pub(super) opens: u32,
     pub(super) size: u64,
     /// Whether writes wait until they are on disk: the owner is over its quota.
     pub(super) is_synchronous: bool,
     /// How many writes have failed, and the last error.
     pub(super) failed: (u64, Option<Errno>),
+}
+
+impl File {
+    pub(super) fn new(size: u64) -> Self {
+        Self {
+            layout: Layout::none(),
+            objects: BTreeSet::new(),
+            targets: BTreeSet::new(),
+            opens: 0,
+            size,
+            is_synchronous: false,
+            failed: (0, None),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +74,7 @@ pub(super) struct Cached {
     pub(super) busy: Busy,
     /// The writes in flight, with the number of the oldest data in each.
     pub(super) writing: BTreeMap<RpcId, u64>,
-    pub(super) locks: BTreeMap<LockKey, Range<u64>>,
+    pub(super) locks: BTreeMap<LockKey, Lock>,
     /// What was written up to these numbers is urgent, or waited for by a lock.
     pub(super) urgent: u64,
     pub(super) high: u64,
@@ -94,14 +112,31 @@ impl Cached {
     pub(super) fn covered(&self, range: Range<u64>) -> Range<u64> {
         let mut end = range.start;
         // Each round extends it by one lock at least.
-        while let Some(more) = self.locks.values().find(|lock| lock.start <= end && end < lock.end)
-        {
-            end = more.end;
+        while let Some(lock) = self.locks.values().find(|lock| lock.range.contains(&end)) {
+            end = lock.range.end;
             if end >= range.end {
                 return range;
             }
         }
         range.start..end
+    }
+
+    /// Returns the parts of a range that no lock covers, or with `writes`, no lock for writing.
+    pub(super) fn uncovered(&self, range: Range<u64>, writes: bool) -> Vec<Range<u64>> {
+        let locks = self.locks.values().filter(|lock| lock.is_write || !writes);
+        let mut locks: Vec<_> = locks.map(|lock| lock.range.clone()).collect();
+        locks.sort_by_key(|lock| lock.start);
+        let (mut at, mut parts) = (range.start, Vec::new());
+        for lock in locks {
+            if at < lock.start.min(range.end) {
+                parts.push(at..lock.start.min(range.end));
+            }
+            at = at.max(lock.end);
+        }
+        if at < range.end {
+            parts.push(at..range.end);
+        }
+        parts
     }
 
     /// Returns whether all that was written up to a number is at the target, or is dropped.
@@ -114,6 +149,14 @@ impl Cached {
     pub(super) fn is_dirty(&self) -> bool {
         !self.writing.is_empty() || self.dirty.oldest().is_some()
     }
+}
+
+/// A lock that covers data.
+#[derive(Clone, Debug)]
+pub(super) struct Lock {
+    pub(super) range: Range<u64>,
+    /// Whether data under it may be dirty.
+    pub(super) is_write: bool,
 }
 
 /// A buffer that small writes fill one after the other, wherever they go in the file.
@@ -255,6 +298,7 @@ pub(super) enum Kind {
     /// A write that is not on disk.
     Kept {
         cost: u64,
+        bytes: u64,
         pins: Vec<BufferId>,
     },
 }

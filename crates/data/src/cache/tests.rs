@@ -33,7 +33,7 @@ impl Rig {
         let mut cache = Cache::new(settings);
         cache.handle_connected(Time(0), OBJECT.target, TERMS, granted);
         let file = cache.add_file(Layout::plain(MIB, vec![OBJECT]), size);
-        cache.handle_lock(OBJECT, LOCK, 0..u64::MAX);
+        cache.handle_lock(OBJECT, LOCK, 0..u64::MAX, true);
         let open = cache.open(file);
         let (done, ready, fills, shrinks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let rpcs = VecDeque::new();
@@ -199,7 +199,7 @@ fn a_lock_goes_when_its_data_are_written_or_at_once_with_discard() {
     rig.reply(&rpc, Ok(0));
     assert_eq!(rig.end(cancel), Some(Ok(())));
     assert_eq!((rig.cache.gauges().speculation, rig.cache.written_end(OBJECT)), (0, 0));
-    rig.cache.handle_lock(OBJECT, LOCK, 0..u64::MAX);
+    rig.cache.handle_lock(OBJECT, LOCK, 0..u64::MAX, true);
     rig.write(0..4096);
     let cancel = rig.cache.handle_cancel(rig.now, OBJECT, LOCK, true);
     rig.drain();
@@ -210,7 +210,7 @@ fn a_lock_goes_when_its_data_are_written_or_at_once_with_discard() {
 #[test]
 fn what_another_lock_covers_stays() {
     let mut rig = Rig::new(8192, 0, |_| {});
-    rig.cache.handle_lock(OBJECT, LockKey(2), 0..4096);
+    rig.cache.handle_lock(OBJECT, LockKey(2), 0..4096, true);
     let op = rig.read(0..8192);
     let rpc = rig.rpc();
     rig.reply(&rpc, Ok(8192));
@@ -251,7 +251,7 @@ fn a_read_that_fails_is_reported_and_one_that_was_ahead_is_repeated() {
 fn a_reader_overtakes_what_is_read_ahead_and_locks_end_that() {
     let mut rig = Rig::new(400 * MIB, 0, |settings| settings.rpcs_in_flight = Some(1));
     rig.cache.handle_cancel(rig.now, OBJECT, LOCK, false);
-    rig.cache.handle_lock(OBJECT, LOCK, 0..6 * MIB);
+    rig.cache.handle_lock(OBJECT, LOCK, 0..6 * MIB, true);
     rig.read(0..MIB);
     rig.read(MIB..2 * MIB);
     // The first and, as more than that, the second; what is ahead waits.
@@ -285,6 +285,21 @@ fn dirty_data_are_written_when_they_are_old_and_idle_grant_goes_back() {
     rig.cache.handle_timeout(rig.now);
     rig.drain();
     assert_eq!(rig.shrinks, [264 * MIB - 4096 - TERMS.tax], "what 9 RPCs need is kept");
+}
+
+#[test]
+fn settings_apply_to_what_is_under_way() {
+    let mut rig = Rig::new(400 * MIB, 0, |settings| settings.rpcs_in_flight = Some(1));
+    for n in 0..4 {
+        rig.read(n * 9 * MIB..(n * 9 + 1) * MIB);
+    }
+    // One more than the window is sent for those who wait.
+    assert_eq!(rig.rpcs.len(), 2);
+    let settings = Settings { rpcs_in_flight: Some(9), dirty_max: Some(7), ..Settings::default() };
+    rig.cache.configure(rig.now, settings);
+    rig.drain();
+    let view = rig.cache.target(OBJECT.target).unwrap();
+    assert_eq!((view.dirty_max, view.reads.window, view.reads.in_flight > 4), (7, 9, true));
 }
 
 #[test]

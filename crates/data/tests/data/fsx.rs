@@ -149,9 +149,9 @@ impl File {
         if !is_flush && (locks.is_empty() || action.changes() && self.writer.is_none()) {
             let lock = LockKey(locks.len() as u64 + 1);
             locks.push(lock);
-            objects
-                .iter()
-                .for_each(|(object, _)| host.cache.handle_lock(*object, lock, 0..u64::MAX));
+            objects.iter().for_each(|(object, _)| {
+                host.cache.handle_lock(*object, lock, 0..u64::MAX, action.changes())
+            });
             host.cache.set_size(*file, self.size);
         }
         if action.changes() {

@@ -250,6 +250,12 @@ impl World {
                     false => self.now + half,
                 };
                 if let Some(commit) = self.line.commit.filter(|_| keeps_data) {
+                    // After the replies that are under way.
+                    let soon = half + Duration::from_millis(10);
+                    let commit = if rpc.flags.soft_sync { soon } else { commit };
+                    if rpc.flags.soft_sync {
+                        self.commit_until(self.now + soon);
+                    }
                     let kept = self.hosts[host].gather(&rpc.memory);
                     self.at(at + commit, Event::Commit(host, rpc.id, kept));
                     self.hosts[host].kept.insert(rpc.id, rpc.memory.clone());
@@ -264,6 +270,17 @@ impl World {
                 assert!(self.hosts[host].gather(&memory) == image, "kept memory is not changed");
                 self.hosts[host].cache.handle_released(self.now, id);
             }
+        }
+    }
+
+    /// The targets write to disk what they would have written later.
+    fn commit_until(&mut self, time: Time) {
+        let later = self.events.range((time, 0)..);
+        let commits = later.filter(|(_, event)| matches!(event, Event::Commit(..)));
+        let keys: Vec<_> = commits.map(|(key, _)| *key).collect();
+        for key in keys {
+            let event = self.events.remove(&key).unwrap();
+            self.at(time, event);
         }
     }
 
