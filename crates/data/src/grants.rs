@@ -29,8 +29,25 @@ impl Terms {
     /// The smallest chunk: a page.
     pub const PAGE: u64 = 4096;
 
+    /// Returns the terms that follow from what a target says when it is connected with GRANT_PARAM: the
+    /// largest read or write, the size of a block as a power of two, what an extent costs in KiB, and the
+    /// largest extent in blocks. Values that make no sense are replaced. Spec: mdt-ost §19.2.
+    pub fn announced(brw_size: u32, block_bits: u8, tax_kib: u16, extent_blocks: u32) -> Self {
+        // Blocks are at most as large as the smallest RPC.
+        let bits = block_bits.min(20);
+        let Self { rpc_size, .. } = Self::pages(brw_size.into());
+        Self {
+            chunk: Self::PAGE.max(1 << bits),
+            tax: u64::from(tax_kib) << 10,
+            extent: u64::from(extent_blocks.max(1)) << bits,
+            rpc_size,
+        }
+    }
+
     /// Returns the terms for a target that has announced none: pages, and no tax.
-    pub fn pages(rpc_size: u64) -> Self {
+    pub fn pages(brw_size: u64) -> Self {
+        let known = if brw_size < RPC_MIN { RPC_MIN } else { brw_size.min(RPC_MAX) };
+        let rpc_size = known / Self::PAGE * Self::PAGE;
         Self { chunk: Self::PAGE, tax: 0, extent: u64::MAX, rpc_size }
     }
 
@@ -44,6 +61,10 @@ impl Terms {
         len + self.tax * len.div_ceil(self.extent)
     }
 }
+
+/// Every target takes reads and writes of 1 MiB, and none of more than 64 MiB. Spec: mdt-ost §17.8.
+const RPC_MIN: u64 = 1 << 20;
+const RPC_MAX: u64 = 64 << 20;
 
 /// What a read or a write says about grants. Spec: mdt-ost §19.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,8 +117,13 @@ impl Grants {
     /// The client is connected, and has been told what the target accounts to it.
     pub fn connect(&mut self, terms: Terms, granted: u64) {
         self.terms = terms;
-        self.available = granted.saturating_sub(self.reserved + self.dirty);
+        self.available = granted.min(GRANT_MAX).saturating_sub(self.reserved + self.dirty);
         self.lost = 0;
+    }
+
+    /// The target has forgotten the client, and what it had granted.
+    pub fn evict(&mut self) {
+        (self.available, self.reserved, self.dirty, self.lost) = (0, 0, 0, 0);
     }
 
     /// Takes what a write may cost, if there is enough.
@@ -144,7 +170,7 @@ impl Grants {
     pub fn granted(&mut self, more: u64) {
         let room = GRANT_MAX.saturating_sub(self.available + self.reserved + self.dirty);
         self.available += more.min(room);
-        self.lost += more.saturating_sub(room);
+        self.lost = self.lost.saturating_add(more.saturating_sub(room));
     }
 
     /// Returns what the next read or write says, and gives back what is lost. `dirty_max` and `window`:
@@ -208,6 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn terms_that_make_no_sense_are_replaced() {
+        assert_eq!(Terms::announced(4 << 20, 12, 24, 16384), TERMS);
+        let wrong = Terms::announced(0, 255, 0, 0);
+        assert_eq!(wrong, Terms { chunk: MIB, tax: 0, extent: MIB, rpc_size: MIB });
+        assert_eq!(Terms::announced(u32::MAX, 9, 0, 1).rpc_size, 64 * MIB);
+        let mut grants = Grants::new(TERMS);
+        grants.connect(TERMS, u64::MAX);
+        (0..3).for_each(|_| grants.granted(u64::MAX));
+        assert_eq!(grants.figures(0, 0, 0).grant, GRANT_MAX);
+    }
+
+    #[test]
     fn a_kernel_client_says_the_same_figures() {
         // 183 MiB of max_dirty_mb, and a tax for each of 3 extents.
         let mut grants = Grants::new(TERMS);
@@ -236,6 +274,19 @@ mod tests {
         assert_eq!((figures.grant, figures.dirty), (MIB - cost + 7, cost));
         grants.released(cost);
         assert!(grants.is_idle());
+    }
+
+    #[test]
+    fn an_eviction_ends_the_account_and_a_reconnect_does_not() {
+        let mut grants = Grants::new(TERMS);
+        grants.connect(TERMS, MIB);
+        assert!(grants.reserve(5000) && grants.reserve(7000));
+        grants.dirty(7000, 7000);
+        grants.connect(TERMS, MIB);
+        assert_eq!(grants.available(), MIB - 12_000);
+        grants.evict();
+        grants.connect(TERMS, MIB);
+        assert_eq!(grants.available(), MIB);
     }
 
     #[test]

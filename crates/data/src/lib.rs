@@ -11,7 +11,7 @@
 //! | a target connects (it says [`Cache::wanted_grant`]), or has evicted the client | [`handle_connected`](Cache::handle_connected), [`handle_evicted`](Cache::handle_evicted) |
 //! | a file is known, has another layout, another size, is no longer needed | [`add_file`](Cache::add_file), [`set_layout`](Cache::set_layout), [`set_size`](Cache::set_size), [`forget_file`](Cache::forget_file) |
 //! | a lock on an object is granted, has to go | [`handle_lock`](Cache::handle_lock), [`handle_cancel`](Cache::handle_cancel) |
-//! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_truncate`](Cache::handle_truncate), [`handle_interrupt`](Cache::handle_interrupt) |
+//! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_truncate`](Cache::handle_truncate), [`handle_punch`](Cache::handle_punch), [`handle_interrupt`](Cache::handle_interrupt) |
 //! | bytes are copied out of, or into, memory | [`handle_read_end`](Cache::handle_read_end), [`handle_filled`](Cache::handle_filled) |
 //! | an administrator sets something, or looks | [`configure`](Cache::configure), [`target`](Cache::target), [`gauges`](Cache::gauges) |
 //! | an RPC has ended, or its memory is free | [`handle_done`](Cache::handle_done), [`handle_released`](Cache::handle_released) |
@@ -63,8 +63,8 @@
 //! * **Sizes.** It knows the size of a file before it reads, from the attributes that come with locks
 //!   ([`Layout::size`](stripes::Layout::size)), and for a glimpse [`Cache::written_end`].
 //! * **RPCs.** It gives [`Rpc`] the rest: the lock, owner and times. It repeats it if that may help
-//!   (Spec: mdt-ost §17.7), and then reports one end. The memory of all spans together is the bulk, or goes into a
-//!   short message. Writes without [`Flags::from_grant`] have SYNC, others ASYNC and FROM_GRANT.
+//!   (Spec: mdt-ost §17.7), and then reports one end. The memory of all spans together is the bulk, which
+//!   begins at the first range's place in its page, or goes into a short message. Writes without [`Flags::from_grant`] have SYNC, others ASYNC and FROM_GRANT.
 //! * **Durability.** A flush is over when the targets have the data. What syncs them is sent by the host.
 //!
 //! # What the cache promises

@@ -59,16 +59,24 @@ impl Cache {
     /// [`Output::Done`] no write of it is under way, and the host cuts the objects.
     /// Spec: mdt-ost §22.6.
     pub fn handle_truncate(&mut self, now: Time, file: FileId, size: u64) -> OpId {
-        let id = OpId(self.id());
-        self.file_mut(file).size = size;
-        let parts = self.file(file).layout.objects(size..u64::MAX);
-        for (object, range) in &parts {
-            self.drop_dirty(*object, range.clone());
-            let cached = self.objects.get_mut(object).expect("the object is known");
+        self.set_size(file, size);
+        for (object, range) in self.file(file).layout.objects(size..u64::MAX) {
+            let cached = self.objects.get_mut(&object).expect("the object is known");
             cached.end = cached.end.min(range.start);
         }
+        self.handle_punch(now, file, size..u64::MAX)
+    }
+
+    /// A range of a file becomes a hole, or is allocated anew, under locks of it: what is cached there is
+    /// dropped. After [`Output::Done`] no write of it is under way, and the host changes the objects.
+    pub fn handle_punch(&mut self, now: Time, file: FileId, range: Range<u64>) -> OpId {
+        let id = OpId(self.id());
+        let parts = self.file(file).layout.objects(range.clone());
+        for (object, range) in &parts {
+            self.drop_dirty(*object, range.clone());
+        }
         let objects = parts.into_iter().map(|(object, _)| object).collect();
-        let flush = Flush { then: Then::Cut(file, size), pending: BTreeSet::new() };
+        let flush = Flush { then: Then::Cut(file, range), pending: BTreeSet::new() };
         self.begin_flush(id, flush, objects, Priority::Full);
         self.pump(now);
         id
@@ -136,9 +144,9 @@ impl Cache {
                 cached.end = if cached.locks.is_empty() { 0 } else { cached.end };
                 Ok(())
             }
-            Then::Cut(file, size) => {
+            Then::Cut(file, range) => {
                 // What was being written is clean now.
-                for (object, range) in self.file(file).layout.objects(size..u64::MAX) {
+                for (object, range) in self.file(file).layout.objects(range) {
                     self.drop_clean(object, range);
                 }
                 Ok(())

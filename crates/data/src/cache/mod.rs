@@ -27,6 +27,9 @@ use crate::grants::Terms;
 use crate::reader::Reader;
 use crate::stripes::{Layout, Object, Target};
 
+/// The largest file, whatever a server says.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
 /// The cached data of a mount. See the doc of the crate.
 #[derive(Debug)]
 pub struct Cache {
@@ -146,14 +149,33 @@ impl Cache {
             self.drop_dirty(object, 0..u64::MAX);
             self.drop_clean(object, 0..u64::MAX);
         }
-        self.server(target).is_connected = false;
+        self.forget_grants(target);
         self.pump(now);
+    }
+
+    /// What was paid with the grant of a target is not any more: that is gone.
+    fn forget_grants(&mut self, target: Target) {
+        for op in self.ops.values_mut() {
+            if let Op::Write(state::Write { filling: Some(part), .. }) = op
+                && part.object.target == target
+            {
+                part.reserved = None;
+            }
+        }
+        for rpc in self.rpcs.values_mut().filter(|rpc| rpc.object.target == target) {
+            if let state::Kind::Write { extents, .. } = &mut rpc.kind {
+                extents.iter_mut().for_each(|(_, extent)| extent.cost = 0);
+            }
+        }
+        let server = self.server(target);
+        server.is_connected = false;
+        server.grants.evict();
     }
 
     /// Begins to cache a file. `size`: as far as it is known.
     pub fn add_file(&mut self, layout: Layout, size: u64) -> FileId {
         let id = FileId(self.id());
-        self.files.insert(id, File::new(size));
+        self.files.insert(id, File::new(size.min(SIZE_MAX)));
         self.set_layout(id, layout);
         id
     }
@@ -175,7 +197,7 @@ impl Cache {
 
     /// The size of a file is known: by a lock or a glimpse, and at least what was written here.
     pub fn set_size(&mut self, file: FileId, size: u64) {
-        self.file_mut(file).size = size;
+        self.file_mut(file).size = size.min(SIZE_MAX);
     }
 
     /// Returns the size of a file: the last that was set, or the end of what was written since.

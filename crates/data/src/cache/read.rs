@@ -168,19 +168,23 @@ impl Cache {
         let bytes = missing.values().flatten().map(|range| range.end - range.start).sum();
         // What is here is kept, so that a read with memory needs no more.
         let here = self.pin_found(&seen);
+        let mut waits = seen.coming();
+        waits.iter().for_each(|rpc| self.want(*rpc));
         if bytes > 0 && !(is_first && self.make_room(Class::Demand, bytes)) {
             here.into_iter().for_each(|buffer| self.buffers.unpin(buffer));
             self.wait_for_memory(id);
             return false;
         }
-        let mut waits = seen.coming();
         for (object, ranges) in missing {
             for range in ranges {
                 waits.extend(self.fetch(object, range, false));
             }
         }
         for rpc in &waits {
-            self.wait_for(*rpc, id);
+            let pending = self.rpcs.get_mut(rpc).expect("what is being read has an RPC");
+            if let state::Kind::Read { waiters, .. } = &mut pending.kind {
+                waiters.push(id);
+            }
         }
         let Some(Op::Read(read)) = self.ops.get_mut(&id) else { return true };
         let before = std::mem::replace(&mut read.pins, here);
@@ -221,12 +225,9 @@ impl Cache {
         self.outputs.push_back(Output::Ready { op: id, bytes });
     }
 
-    /// An operation waits for a read, which so is no longer nobody's.
-    fn wait_for(&mut self, rpc: RpcId, op: OpId) {
-        let pending = self.rpcs.get_mut(&rpc).expect("what is being read has an RPC");
-        let state::Kind::Read { waiters, .. } = &mut pending.kind else { return };
-        waiters.push(op);
-        let target = pending.object.target;
+    /// Somebody wants what was read ahead: it is sent before what nobody wants, and not given up.
+    fn want(&mut self, rpc: RpcId) {
+        let target = self.rpcs[&rpc].object.target;
         let to_read = &mut self.server(target).to_read;
         if to_read.remove(&(true, rpc)) {
             to_read.insert((false, rpc));

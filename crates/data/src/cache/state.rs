@@ -269,8 +269,8 @@ pub(super) enum Then {
     Report(OpenId),
     /// What a lock protected is dropped.
     Drop(Object, Range<u64>),
-    /// What was behind the new end is dropped.
-    Cut(FileId, u64),
+    /// What was in a range of the file is dropped.
+    Cut(FileId, Range<u64>),
 }
 
 /// An RPC.

@@ -208,6 +208,35 @@ fn a_lock_goes_when_its_data_are_written_or_at_once_with_discard() {
 }
 
 #[test]
+fn a_hole_waits_for_what_is_being_written_and_drops_the_rest() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    rig.flush();
+    rig.write(8192..12288);
+    let punch = rig.cache.handle_punch(rig.now, rig.file, 2048..10_000);
+    rig.drain();
+    let rpc = rig.rpc();
+    assert_eq!((rig.end(punch), rig.cache.gauges().dirty), (None, 4096 + 2288));
+    rig.reply(&rpc, Ok(0));
+    assert_eq!((rig.end(punch), rig.cache.size(rig.file)), (Some(Ok(())), 12288));
+    let op = rig.read(0..2048);
+    assert!(rig.is_ready(op));
+    rig.read(2048..4096);
+    assert_eq!(rig.rpc().direction, Direction::Read);
+}
+
+#[test]
+fn what_another_lock_for_writing_covers_stays_dirty() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.cache.handle_lock(OBJECT, LockKey(2), 0..u64::MAX, false);
+    rig.write(0..4096);
+    let cancel = rig.cache.handle_cancel(rig.now, OBJECT, LockKey(2), true);
+    rig.drain();
+    assert_eq!((rig.end(cancel), rig.rpcs.len()), (Some(Ok(())), 0));
+    assert_eq!(rig.cache.gauges().dirty, 4096);
+}
+
+#[test]
 fn what_another_lock_covers_stays() {
     let mut rig = Rig::new(8192, 0, |_| {});
     rig.cache.handle_lock(OBJECT, LockKey(2), 0..4096, true);

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use fulmar_base::{BufferId, Time};
 
-use super::Cache;
 use super::api::{OpId, OpenId, Output, WriteError};
 use super::state::{Arena, Flush, Fragment, Op, Priority, Server, Then, Timer, Write};
+use super::{Cache, SIZE_MAX};
 use crate::budget::Class;
 use crate::buffers::BUFFER_MAX;
 use crate::dirty;
@@ -32,7 +32,7 @@ impl Cache {
     ) -> Result<OpId, WriteError> {
         let file = self.open_mut(open).file;
         let layout = &self.file(file).layout;
-        if range.end > i64::MAX as u64 {
+        if range.end > SIZE_MAX {
             return Err(WriteError::TooLarge);
         }
         if !layout.is_writable() {
@@ -117,7 +117,10 @@ impl Cache {
     /// Gives room to those who wait, in order for each target.
     pub(super) fn admit_writers(&mut self) {
         self.is_short = false;
-        let targets: Vec<Target> = self.waiting.iter().copied().collect();
+        let mut targets: Vec<Target> = self.waiting.iter().copied().collect();
+        // Where memory is short, each target is the first now and then.
+        let first = self.turn as usize % targets.len().max(1);
+        targets.rotate_left(first);
         for target in targets {
             while let Some(&id) = self.server(target).waiters.front() {
                 if !self.admit(id) {

@@ -146,6 +146,8 @@ fn what_cannot_be_read_is_refused() {
     assert_eq!(of(&released), Err(LayoutError::Released));
     let few = plain(Pattern::RAID0, MIB, 3, 2);
     assert!(matches!(of(&few), Err(LayoutError::Damaged(_))));
+    let small = plain(Pattern::RAID0, 512, 2, 2);
+    assert!(matches!(of(&small), Err(LayoutError::Damaged(_))));
     let none = Layout::from_wire(&Wire::Other(Bytes(vec![0; 8])), FILE, 0);
     assert_eq!(none, Ok(Layout::none()));
     let overlap = composite(vec![

@@ -284,6 +284,7 @@ fn two_clients_see_one_file_whatever_they_do() {
         commit: Some(Duration::from_millis(20)),
         space: u64::MAX,
         rpc_size: 64 * KIB,
+        faults: 0,
     };
     let settings = Settings { memory: 64 * MIB, ..Settings::default() };
     let mut sum = Counts { reads: 0, cancels: 0, compared: 0 };

@@ -1,10 +1,10 @@
 //! Virtual time, a line, and the targets behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use fulmar_base::{Rng, Time};
+use fulmar_base::{Errno, Rng, Time};
 use fulmar_data::grants::Terms;
 use fulmar_data::stripes::{Object, Target};
 use fulmar_data::{Direction, Reply, Rpc, RpcId};
@@ -28,6 +28,8 @@ pub(crate) struct Line {
     /// The space that targets can grant.
     pub(crate) space: u64,
     pub(crate) rpc_size: u64,
+    /// One of so many RPCs fails; none with 0.
+    pub(crate) faults: u64,
 }
 
 impl Line {
@@ -39,6 +41,7 @@ impl Line {
         commit: Some(Duration::from_millis(100)),
         space: u64::MAX,
         rpc_size: 4 * MIB,
+        faults: 0,
     };
 
     fn terms(&self) -> Terms {
@@ -56,7 +59,7 @@ enum Event {
     /// A target executes an RPC.
     Execute(usize, Box<Rpc>, Image),
     /// The reply arrives.
-    Reply(usize, RpcId, Reply),
+    Reply(usize, Target, RpcId, Reply),
     /// A write is on disk.
     Commit(usize, RpcId, Image),
 }
@@ -82,6 +85,8 @@ pub(crate) struct World {
     stores: BTreeMap<Object, Store>,
     /// What each target accounts to each client.
     grants: BTreeMap<(usize, Target), u64>,
+    /// RPCs of clients that were evicted.
+    refused: BTreeSet<(usize, RpcId)>,
     /// Pages of objects that are being written: the starts and the ends.
     busy: BTreeMap<(Object, u64), u64>,
     /// The bytes of all reads and of all writes.
@@ -107,18 +112,39 @@ impl World {
             next: 0,
             stores: BTreeMap::new(),
             grants: BTreeMap::new(),
+            refused: BTreeSet::new(),
             busy: BTreeMap::new(),
             moved: [0; 2],
             rpcs: [0; 2],
         };
         for host in 0..world.hosts.len() {
             for target in (0..4).map(Target::Ost) {
-                let first = line.grant().min(line.space);
-                world.grants.insert((host, target), first);
-                world.hosts[host].cache.handle_connected(Time::ZERO, target, line.terms(), first);
+                world.connect(host, target);
             }
         }
         world
+    }
+
+    /// A target knows the client from now on. It executes nothing that the client sent before.
+    pub(crate) fn connect(&mut self, host: usize, target: Target) {
+        let first = self.line.grant().min(self.line.space);
+        self.grants.insert((host, target), first);
+        let under_way = self.events.values().filter_map(|event| match event {
+            Event::Execute(of, rpc, _) if *of == host && rpc.object.target == target => {
+                Some(rpc.id)
+            }
+            _ => None,
+        });
+        self.refused.extend(under_way.map(|rpc| (host, rpc)));
+        for event in self.events.values_mut() {
+            match event {
+                Event::Reply(of, from, _, reply) if (*of, *from) == (host, target) => {
+                    reply.granted = 0
+                }
+                _ => {}
+            }
+        }
+        self.hosts[host].cache.handle_connected(self.now, target, self.line.terms(), first);
     }
 
     /// Fills an object with bytes of a source.
@@ -236,11 +262,16 @@ impl World {
         let half = self.line.round_trip / 2;
         match event {
             Event::Execute(host, rpc, image) => {
-                let granted = self.grant(host, &rpc);
-                let result = Ok(self.execute(host, &rpc, image));
+                let is_refused = self.refused.remove(&(host, rpc.id));
+                let granted = if is_refused { 0 } else { self.grant(host, &rpc) };
+                let is_fault = self.line.faults > 0 && self.rng.one_in(self.line.faults);
+                let is_fault = is_fault || is_refused;
+                let result = self.execute(host, &rpc, image);
+                let result = if is_fault { Err(Errno::EIO) } else { Ok(result) };
                 let len = rpc.ranges.iter().map(|range| range.end - range.start).sum::<u64>();
                 let is_read = rpc.direction == Direction::Read;
-                let keeps_data = !is_read && rpc.flags.from_grant && self.line.commit.is_some();
+                let keeps_data =
+                    !is_read && !is_fault && rpc.flags.from_grant && self.line.commit.is_some();
                 let at = match is_read {
                     true => {
                         let time = Duration::from_nanos(len * 1_000_000_000 / self.line.rate);
@@ -260,9 +291,17 @@ impl World {
                     self.at(at + commit, Event::Commit(host, rpc.id, kept));
                     self.hosts[host].kept.insert(rpc.id, rpc.memory.clone());
                 }
-                self.at(at, Event::Reply(host, rpc.id, Reply { result, granted, keeps_data }));
+                self.at(
+                    at,
+                    Event::Reply(
+                        host,
+                        rpc.object.target,
+                        rpc.id,
+                        Reply { result, granted, keeps_data },
+                    ),
+                );
             }
-            Event::Reply(host, id, reply) => {
+            Event::Reply(host, _, id, reply) => {
                 self.hosts[host].cache.handle_done(self.now, id, reply)
             }
             Event::Commit(host, id, image) => {
