@@ -4,7 +4,7 @@
 //!   comes out of order. A stream is sequential if its reads cover at least a quarter of what it has passed, so
 //!   random reads in a small file are none.
 //! * Reads at equal distances that are not sequential are *strided*.
-//! * A window begins small, or as large as the last one on this mount, doubles when the reader had to wait
+//! * A window begins small at the start of a file, then as large as the last one on this mount, doubles when the reader had to wait
 //!   for something that was requested after it had grown last, and is refilled when half of it is used. A
 //!   small file is read as a whole.
 //! * When memory is refused, or data that were read ahead are gone before they were used, it is halved.
@@ -73,6 +73,8 @@ pub enum Kind {
     Strided,
 }
 
+/// What is read ahead of the first read, if that is at the start of a file: it may only look at its head.
+const HEAD: u64 = 1 << 20;
 /// The most streams of an open file. The one that is unused for longest gives way.
 const STREAMS: usize = 4;
 
@@ -183,16 +185,14 @@ impl Reader {
             Kind::Random => Vec::new(),
             Kind::Sequential(at) => {
                 let stream = &mut self.streams[at];
+                let most = limits.most.max(limits.least);
                 if stream.window == 0 {
-                    let is_sure = stream.hits > 2;
-                    stream.window =
-                        if is_sure || stream.start > 0 { limits.first } else { limits.least };
-                    stream.window =
-                        stream.window.clamp(limits.least, limits.most.max(limits.least));
+                    let is_sure = stream.hits > 2 || stream.start > 0;
+                    let first = if is_sure { limits.first } else { HEAD };
+                    stream.window = first.min(most);
                 } else if stream.hits == 3 && stream.start == 0 {
                     // The second read: it did not only look at the head of the file.
-                    let first = limits.first.min(limits.most);
-                    stream.window = stream.window.max(first);
+                    stream.window = stream.window.max(limits.first.min(most));
                 }
                 if size <= limits.least {
                     let whole = stream.issued..size;
@@ -291,10 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_from_the_start_gets_one_rpc_and_then_a_window() {
+    fn a_reader_from_the_start_gets_a_little_and_then_a_window() {
         let mut reader = Reader::default();
-        assert_eq!(read(&mut reader, 0, 128 * KIB, true), from_ref(&(0..4 * MIB)));
-        assert_eq!(read(&mut reader, 128 * KIB, 128 * KIB, false), from_ref(&(4 * MIB..16 * MIB)));
+        assert_eq!(read(&mut reader, 0, 128 * KIB, true), from_ref(&(0..MIB + 128 * KIB)));
+        assert_eq!(
+            read(&mut reader, 128 * KIB, 128 * KIB, false),
+            from_ref(&(MIB + 128 * KIB..16 * MIB))
+        );
         assert_eq!(read(&mut reader, 256 * KIB, 128 * KIB, false), []);
     }
 
