@@ -223,11 +223,15 @@ impl Mdt {
         let open = Open { export: call.export, fid, flags };
         let handle = self.opens().open(open);
         let mut new_layout = None;
-        let mut striped = false;
+        let is_new = opening.disposition.has(Disposition::OPEN_CREATE);
+        let mut passes_layout = false;
         let this = &*opening;
         let committed = self.commit(call, |change| {
             let mut inode = find(change)?;
-            if this.needs_layout(&inode) {
+            let needs_layout = this.needs_layout(&inode);
+            // A new file gets its layout with its inode.
+            passes_layout = this.is_without_layout(&inode) && !(is_new && needs_layout);
+            if needs_layout {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
                     new_layout = Some(self.new_layout(
@@ -236,7 +240,6 @@ impl Mdt {
                         this.wanted_layout(),
                     )?);
                 }
-                striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
                 inode = change.set_layout(fid, layout)?;
             }
@@ -263,7 +266,7 @@ impl Mdt {
         }
         let reply = reply?;
         opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
-        if striped {
+        if passes_layout {
             opening.disposition = opening.disposition | Disposition::OPEN_STRIPE;
         }
         Ok(Opened { reply, result: Ok(()) })
@@ -300,6 +303,12 @@ impl Opening<'_, '_> {
     fn asked(&self) -> Asked {
         let flags = self.export.client.flags.with(ConnectFlags::NONE);
         Asked { valid: WANTED, ea_size: u32::MAX, flags }
+    }
+
+    /// Returns whether a file that is opened for writing has no layout.
+    fn is_without_layout(&self, inode: &Inode) -> bool {
+        let writes = self.record.flags.0.has(OpenFlags::WRITE);
+        writes && inode.is_regular() && inode.extra(Extra::Layout).is_empty()
     }
 
     /// Returns whether the open gives a file its layout.
