@@ -37,7 +37,6 @@ mod serve;
 mod storage;
 mod target;
 mod targets;
-mod tasks;
 
 pub use administration::Administration;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
