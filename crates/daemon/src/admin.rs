@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
-    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsNodemap, MgsNodemapTest, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet,
-    NetShow, Nids, NodemapTested, ParameterSet, ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow,
-    Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain,
-    RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd,
-    UdspDel, UdspShow, WhichNid, WhichReply,
+    Admin, AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser, Checked, Connections,
+    Counters, DebugCheck, Disconnect, Discover, ExportAll, FailNid, FaultAdd, FaultDel, FaultReset,
+    FaultShow, GlobalSet, GlobalShow, Import, ListNids, Lst, LstReply, MgsNodemap, MgsNodemapTest,
+    MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, NodemapTested, ParameterSet,
+    ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
+    RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
+    WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -22,7 +23,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Administration, Parameters, Unset};
+use fulmar_server::{Administration, Changelogs, Parameters, Unset};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -44,6 +45,7 @@ pub(crate) struct Daemon {
     pub(super) mgs: Option<Administration>,
     /// The parameters of the targets, when they are served.
     targets: Option<Arc<Parameters>>,
+    pub(super) changelogs: Changelogs,
 }
 
 impl Daemon {
@@ -52,12 +54,24 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
     ) -> Self {
-        Self { node, networks, selftest, mgs: None, targets: None }
+        Self {
+            node,
+            networks,
+            selftest,
+            mgs: None,
+            targets: None,
+            changelogs: Changelogs::default(),
+        }
     }
 
     /// Takes the parameters of the targets, which are started after the node is configured.
     pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
         self.targets = parameters;
+    }
+
+    /// Takes the changelogs of the MDTs.
+    pub(crate) fn set_changelogs(&mut self, changelogs: Changelogs) {
+        self.changelogs = changelogs;
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -361,6 +375,14 @@ impl Admin for Daemon {
         })?;
         tracing::info!("the administrator has set {} to {value}", set.join(", "));
         Ok(set)
+    }
+
+    fn changelog_register(&self, request: ChangelogRegister) -> Result<ChangelogUser> {
+        self.register_changelog_user(&request)
+    }
+
+    fn changelog_deregister(&self, request: ChangelogDeregister) -> Result<ChangelogUser> {
+        self.deregister_changelog_user(&request)
     }
 
     fn export(&self, _: ExportAll) -> Result<Export> {

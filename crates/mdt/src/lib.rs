@@ -11,6 +11,7 @@
 mod access;
 mod acl;
 mod change;
+mod changelog;
 mod check;
 mod inode;
 mod layout;
@@ -29,6 +30,7 @@ mod tree;
 mod tuning;
 
 pub use access::{Caller, Capabilities, Wanted};
+pub use changelog::ChangelogUserId;
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;
 pub use mdt::{Call, Mdt, Settings};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::format::{MDT_BODY, REINT};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Uuid};
 use fulmar_nodemap::{Nodemaps, View};
@@ -19,6 +20,7 @@ use fulmar_target::usage::Usage;
 
 use crate::access::Caller;
 use crate::change::Change;
+use crate::changelog::{Changelog, Who};
 use crate::inode::Inode;
 use crate::limits::Limits;
 use crate::names::{Entry, Names};
@@ -71,6 +73,7 @@ pub struct Mdt {
     tuning: RwLock<Arc<Tuning>>,
     nodemaps: RwLock<Arc<Nodemaps>>,
     stats: Mutex<Stats>,
+    pub(crate) changelog: Changelog,
     pub(crate) objects: Arc<dyn Objects>,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
@@ -103,6 +106,8 @@ pub struct Call<'a> {
     pub xid: u64,
     /// The time in seconds since 1970.
     pub now: i64,
+    /// The nanoseconds of the second.
+    pub nanos: u32,
     /// The request.
     pub message: &'a Message<'a>,
 }
@@ -126,6 +131,7 @@ impl Mdt {
         let names = Names::load(&store, settings.random)?;
         let usage = Usage::load(&store, USAGE)?;
         let limits = Limits::load(&store)?;
+        let changelog = Changelog::load(&store)?;
         let opens = Opens::new(transactions.instance());
         let mdt = Self {
             store,
@@ -137,6 +143,7 @@ impl Mdt {
             tuning: RwLock::default(),
             nodemaps: RwLock::default(),
             stats: Mutex::default(),
+            changelog,
             objects,
             known,
             exports: Mutex::default(),
@@ -350,6 +357,7 @@ impl Mdt {
             let mut change = Change::new(self, numbering);
             let (mut reply, value) = build(&mut change)?;
             change.check_limits(call.now)?;
+            let is_noted = change.record_notes(|| self.who(call));
             let mut transaction = change.finish();
             if export.client.number != 0 {
                 let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
@@ -361,10 +369,26 @@ impl Mdt {
                 Err(error) => return Err(error.into()),
                 Ok(number) => {
                     reply.body.transno = self.transactions.applied(number, numbering);
+                    if is_noted {
+                        self.tend_changelog(call.now);
+                    }
                     return Ok(Some((reply, value)));
                 }
             }
         }
+    }
+
+    /// Returns who makes a change.
+    fn who(&self, call: &Call<'_>) -> Who {
+        let message = call.message;
+        let of_record = message.get(&REINT).ok().flatten();
+        let of_body = || message.get(&MDT_BODY).ok().flatten();
+        let caller = match of_record {
+            Some(record) => Caller::of_reint(&record.head),
+            None => Caller::of_body(&of_body().unwrap_or_default()),
+        };
+        // A caller that is refused changes nothing.
+        Who::of(call, &self.caller(call, caller).unwrap_or(caller))
     }
 
     /// Makes a change that no client has requested.

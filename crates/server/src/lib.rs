@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod administration;
+mod changelogs;
 mod context;
 mod join;
 mod locks;
@@ -39,11 +40,12 @@ mod settings;
 mod storage;
 mod target;
 mod targets;
-mod tasks;
 mod timing;
 
 pub use administration::Administration;
+pub use changelogs::Changelogs;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use fulmar_mdt::ChangelogUserId;
 pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use fulmar_nodemap::{Change as NodemapChange, IdKind, Nodemaps, NotUnderstood, Property};
 pub use locks::enqueue;

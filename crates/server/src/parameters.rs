@@ -17,6 +17,7 @@ use fulmar_text::pattern::selects;
 use thiserror::Error;
 use tracing::{info, warn};
 
+use crate::changelogs::Changelogs;
 use crate::join::Member;
 use crate::run::TargetHost;
 use crate::timing;
@@ -27,6 +28,7 @@ pub struct Parameters {
     /// When the targets were started, since 1970.
     started: Duration,
     members: Vec<(TargetId, String, WeakMember)>,
+    changelogs: Changelogs,
 }
 
 #[derive(Clone)]
@@ -62,6 +64,7 @@ impl Parameters {
     pub(crate) fn new(
         running: Running<TargetHost>,
         members: impl IntoIterator<Item = (TargetId, String, Member)>,
+        changelogs: Changelogs,
     ) -> Self {
         let weak = |(id, name, member)| {
             let member = match member {
@@ -70,13 +73,14 @@ impl Parameters {
             };
             (id, name, member)
         };
-        Self { running, started: now(), members: members.into_iter().map(weak).collect() }
+        let members = members.into_iter().map(weak).collect();
+        Self { running, started: now(), members, changelogs }
     }
 
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
     /// and its text. Those of the node come first, then those of each target, by their names.
     pub fn all(&self) -> Vec<Named> {
-        let mut all = vec![];
+        let mut all = self.changelogs.parameters(now().as_secs() as i64);
         for (target, name, member) in &self.members {
             let exports = self.exports(*target);
             let count = exports.values().map(Vec::len).sum();
@@ -122,9 +126,12 @@ impl Parameters {
         let found = self.members.iter().find(|(id, ..)| *id == target);
         let Some((_, name, member)) = found else { return Ok(vec![]) };
         match member {
-            WeakMember::Mdt(mdt) => mdt
-                .upgrade()
-                .map_or(Ok(vec![]), |mdt| set_all((Mdt::PARAMETERS, &mdt, name), pattern, value)),
+            WeakMember::Mdt(mdt) => {
+                let Some(mdt) = mdt.upgrade() else { return Ok(vec![]) };
+                let mut set = set_all((Mdt::PARAMETERS, &mdt, name), pattern, value)?;
+                set.extend(self.changelogs.set(name, pattern, value)?);
+                Ok(set)
+            }
             WeakMember::Ost(ost) => ost
                 .upgrade()
                 .map_or(Ok(vec![]), |ost| set_all((Ost::PARAMETERS, &ost, name), pattern, value)),

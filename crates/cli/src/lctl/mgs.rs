@@ -41,7 +41,7 @@ pub(super) enum Command {
         /// Delete it; nodes have their default again when they start
         #[arg(short = 'd', requires = "permanent")]
         delete: bool,
-        /// Print nothing
+        /// Do not print what was set
         #[arg(short = 'n', conflicts_with = "permanent")]
         quiet: bool,
         /// PARAMETER=VALUE, where * stands for any device
@@ -90,15 +90,13 @@ impl Command {
             Self::ConfParam { delete, parameter } => {
                 set(context, MgsSet { parameter, all: false, delete })
             }
-            Self::SetParam { permanent: false, quiet, parameters, .. } => {
-                let set = |parameter: &String| super::parameters::set(parameter, quiet, context);
-                let all: Vec<Ran> = parameters.iter().map(set).collect();
-                all.into_iter().find(Result::is_err).unwrap_or(Ok(0))
-            }
-            Self::SetParam { delete, parameters, .. } => {
+            Self::SetParam { permanent, delete, quiet, parameters } => {
                 let mut last = Ok(0);
                 for parameter in parameters {
-                    let set = set(context, MgsSet { parameter, all: true, delete });
+                    let set = match permanent {
+                        true => set(context, MgsSet { parameter, all: true, delete }),
+                        false => super::parameters::set(&parameter, quiet, context),
+                    };
                     last = last.and(set);
                 }
                 last

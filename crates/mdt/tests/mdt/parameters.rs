@@ -12,7 +12,7 @@ use fulmar_mdt::{Call, Caller, Capabilities, Mdt, mode};
 use crate::requests::{
     self, ROOT, USER, create, lookup, mkdir, open, rename, setattr, unlink, user,
 };
-use crate::rig::{NID, NOW, Rig};
+use crate::rig::{NOW, Rig, call};
 
 const TOP: Fid = Fid::ROOT;
 
@@ -24,7 +24,7 @@ impl Rig {
     /// Sends a request and counts it, as the host does.
     fn counted(&mut self, request: &Message<'_>) {
         let xid = self.next_xid();
-        let call = Call { export: Handle(1), nid: NID, xid, now: NOW, message: request };
+        let call = call(1, xid, request);
         let reply = self.execute(&call).map(|reply| reply.message);
         let refused = |errno| Message::reply(request.format(), Status::failed(errno));
         let reply = reply.unwrap_or_else(refused);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::changelog::Changelog;
 use fulmar_lustre_wire::directory::DirectoryEntry;
 use fulmar_lustre_wire::format::{INTENT, LAYOUT, MDT_BODY, NAME};
 use fulmar_lustre_wire::layout::Layout;
@@ -22,8 +23,8 @@ use fulmar_wire::Order;
 
 use crate::requests::{self, ROOT, asked, fid};
 
-/// The node of most requests.
-pub(crate) const NID: Nid = Nid::LOOPBACK;
+/// The node of most requests: 10.0.0.9@tcp.
+pub(crate) const NID: Nid = Nid::from_small(0x0002_0000_0a00_0009);
 /// The time of all requests.
 pub(crate) const NOW: i64 = 1_795_184_574;
 /// The sequence of the objects.
@@ -31,11 +32,22 @@ const OBJECTS_SEQ: u64 = 0x2_4000_0400;
 /// What became of objects, by number. No records of an MDT are in it.
 const OBJECTS: Space = Space::new(0x70);
 
+/// The nanoseconds of the time of all requests.
+pub(crate) const NANOS: u32 = 7;
+
+/// Returns a call of a client.
+pub(crate) fn call<'a>(export: u64, xid: u64, message: &'a Message<'a>) -> Call<'a> {
+    Call { export: Handle(export), xid, nid: NID, now: NOW, nanos: NANOS, message }
+}
+
 /// An OST. What becomes of its objects is in the store of the MDT.
 #[derive(Default)]
 pub(crate) struct Osts {
     taken: AtomicU32,
 }
+
+/// The records of the changelog.
+const CHANGES: Space = Space::new(0x28);
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,7 +213,7 @@ impl Rig {
         request: &Message<'_>,
     ) -> Result<Reply, Errno> {
         let xid = self.next_xid();
-        self.execute(&Call { export: Handle(export), nid, xid, now: NOW, message: request })
+        self.execute(&Call { nid, ..call(export, xid, request) })
     }
 
     /// Sets a parameter, such as `mdt.*.root_squash`.
@@ -325,6 +337,18 @@ impl Rig {
         object_of(self.must(&requests::getattr(file)).layout())
     }
 
+    /// Returns the records of the changelog behind a number, as they are kept: a number of a transaction and a
+    /// place are before each.
+    pub(crate) fn changes(&self, after: u64) -> Vec<Changelog> {
+        let from = (after + 1).to_be_bytes();
+        let from = Bound::Included(&from[..]);
+        let kept = self.store.scan(CHANGES, from, Bound::Unbounded, 1 << 20).unwrap();
+        let decode = |(_, value): &(Vec<u8>, fulmar_store::Value)| {
+            Changelog::decode(&value[12..], Order::Little).unwrap()
+        };
+        kept.iter().map(decode).collect()
+    }
+
     /// Returns what became of all objects.
     pub(crate) fn fates(&self) -> BTreeMap<u32, Fate> {
         let all = self.store.scan(OBJECTS, Bound::Unbounded, Bound::Unbounded, 1 << 20).unwrap();
@@ -343,7 +367,7 @@ impl Rig {
     ) -> Result<Vec<directory::DirectoryPage>, Errno> {
         let request = requests::readpage(directory, hash, bytes);
         let xid = self.next_xid();
-        let call = Call { export: Handle(1), nid: NID, xid, now: NOW, message: &request };
+        let call = call(1, xid, &request);
         let pages = self.mdt.readpage(&call)?;
         assert_eq!(pages.reply.body.status, Status::OK);
         assert_eq!(pages.bytes.len() % directory::DirectoryPage::LEN, 0);

@@ -35,8 +35,8 @@ pub struct MdtTarget<M: Memory> {
     osts: Arc<Osts>,
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
-    /// Returns the seconds since 1970.
-    clock: fn() -> i64,
+    /// Returns the time since 1970.
+    clock: fn() -> Duration,
 }
 
 impl<M: Memory> MdtTarget<M> {
@@ -44,7 +44,7 @@ impl<M: Memory> MdtTarget<M> {
     pub fn new(
         (mdt, osts, store): (Arc<Mdt>, Arc<Osts>, Arc<Store>),
         memories: Arc<Memories<M>>,
-        clock: fn() -> i64,
+        clock: fn() -> Duration,
     ) -> Arc<Self> {
         Arc::new(Self { mdt, osts, store, memories, clock })
     }
@@ -115,8 +115,13 @@ impl<M: Memory> MdtTarget<M> {
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, peer, xid, ref message, .. } = *request;
-        Call { export, nid: peer.nid, xid, now: (self.clock)(), message }
+        let (nid, time) = (peer.nid, (self.clock)());
+        Call { export, nid, xid, now: seconds(time), nanos: time.subsec_nanos(), message }
     }
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Takes back the locks that a client gives up with a request.
@@ -154,7 +159,7 @@ impl<M: Memory> Target for MdtTarget<M> {
         Box::pin(async move {
             if why.is_some() {
                 // What a DISCONNECT does itself. If the store has ended, all operations fail.
-                let now = (self.clock)();
+                let now = seconds((self.clock)());
                 let _ = context.run(move || self.mdt.forget(export, now)).await;
             }
         })
@@ -170,7 +175,7 @@ impl<M: Memory> Target for MdtTarget<M> {
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {
         Box::pin(async move {
-            let now = (self.clock)();
+            let now = seconds((self.clock)());
             // If the store has ended, all operations fail.
             let _ = context.run(move || self.mdt.recovered(now)).await;
         })
