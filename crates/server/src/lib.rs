@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod administration;
+mod changelogs;
 mod context;
 mod join;
 mod locks;
@@ -37,10 +38,11 @@ mod serve;
 mod storage;
 mod target;
 mod targets;
-mod tasks;
 
 pub use administration::Administration;
+pub use changelogs::Changelogs;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use fulmar_mdt::ChangelogUserId;
 pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use locks::enqueue;
 pub use mdt::MdtTarget;

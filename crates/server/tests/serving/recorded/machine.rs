@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound as Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::{Errno, Time};
 use fulmar_ldlm::server::Config as LockConfig;
@@ -122,7 +123,9 @@ impl Machine {
         let mut all = vec![
             config(TargetKind::Mgs, "MGS".to_owned(), mgs),
             config(TargetKind::Mdt, name(TargetKind::Mdt, 0).to_string(), {
-                MdtTarget::new(parts, memories.clone(), seconds)
+                MdtTarget::new(parts, memories.clone(), || {
+                    Duration::from_secs(seconds().unsigned_abs())
+                })
             }),
         ];
         for index in 0..osts {
