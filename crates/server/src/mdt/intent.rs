@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{IntentResult, Outcome};
-use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{
     INTENT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST, MDT_BODY, NAME, REINT,
 };
-use fulmar_lustre_wire::ldlm::{Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode};
+use fulmar_lustre_wire::ldlm::{
+    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply,
+};
 use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, ReintChange};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
-use fulmar_mdt::{Caller, Done};
+use fulmar_lustre_wire::{Fid, Status};
+use fulmar_mdt::{Caller, Done, Target};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, locks};
@@ -145,30 +147,29 @@ impl<M: Memory> MdtTarget<M> {
             .await?;
         // What is wrong with the name is found again.
         let found = found.unwrap_or_default();
-        let mut entries = None;
-        let mut child = None;
-        match found {
-            None if creates => entries = Some(context.lock(locks::entries(parent)).await?),
-            None => {}
-            Some(target) if target.needs_layout => {
-                let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
-                child = Some((context.lock(wanted).await?, false));
+        let mut broken = None;
+        if let Some(target) = found.filter(|_| !is_replay) {
+            if flags.has(OpenFlags::LEASE) && self.mdt.is_leased(target.fid) {
+                // Its holder is not asked.
+                let done = refused(&request, Errno::EBUSY);
+                return self.without_lock(&context, &request, done).await;
             }
-            Some(target) if !is_replay => {
-                let wanted = locks::of_open(target.fid, flags, target.is_regular);
-                match context.lock(wanted).await {
-                    Ok(lock) => child = Some((lock, true)),
-                    // Only optional parts were wanted.
-                    Err(Errno::EAGAIN) => {}
-                    Err(errno) => return Err(errno),
-                }
-            }
-            Some(_) => {}
+            broken = self.break_lease(&context, target.fid, flags).await?;
         }
+        let entries = match found {
+            None if creates => Some(context.lock(locks::entries(parent)).await?),
+            _ => None,
+        };
+        let child = match found {
+            Some(target) if target.needs_layout || !is_replay => {
+                lock_target(&context, target, flags).await?
+            }
+            _ => None,
+        };
         let (this, asked) = (self.clone(), request.clone());
         let execute = move || this.mdt.open(&this.call(&asked));
         let mut done = self.clone().when_ready(&context, execute).await?;
-        drop(entries);
+        drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
         let answer = match child {
@@ -185,6 +186,22 @@ impl<M: Memory> MdtTarget<M> {
             (Answer::Reply(reply), Some(lock)) if is_made => Answer::Difficult(reply, vec![lock]),
             (answer, _) => answer,
         })
+    }
+
+    /// Breaks the lease of a file, if there is one, for an open with these flags. Nobody has another one before
+    /// the lock ends.
+    pub(super) async fn break_lease(
+        &self,
+        context: &Context,
+        fid: Fid,
+        flags: OpenFlags,
+    ) -> Result<Option<Lock>, Errno> {
+        if !self.mdt.must_break_lease(fid, flags) {
+            return Ok(None);
+        }
+        let lock = context.lock(locks::to_open(fid, flags)).await?;
+        self.mdt.break_lease(fid);
+        Ok(Some(lock))
     }
 
     /// Executes an intent. If its file is to have objects that are not there yet, it waits for them.
@@ -280,6 +297,33 @@ impl<M: Memory> MdtTarget<M> {
         let answer = context.enqueue(request, outcome).await?;
         Ok(Answer::Reply(locked(done.reply, &answer)))
     }
+}
+
+/// Locks a file that is opened. Returns the lock, if there is one, and whether the client gets it.
+async fn lock_target(
+    context: &Context,
+    target: Target,
+    flags: OpenFlags,
+) -> Result<Option<(Lock, bool)>, Errno> {
+    if target.needs_layout {
+        let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
+        return Ok(Some((context.lock(wanted).await?, false)));
+    }
+    match context.lock(locks::of_open(target.fid, flags, target.is_regular)).await {
+        Ok(lock) => Ok(Some((lock, true))),
+        // Only optional parts were wanted.
+        Err(Errno::EAGAIN) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Returns what is said of a file that exists, but is not opened.
+fn refused(request: &Request, errno: Errno) -> Done {
+    let reply = Message::reply(request.message.format(), Status::OK)
+        .with(&LOCK_REPLY, &LockReply::default())
+        .with(&MDT_BODY, &MdtBody::default());
+    let looked_up = Disposition::LOOKUP_EXECD | Disposition::LOOKUP_POS;
+    Done { reply, disposition: Disposition::IT_EXECD | looked_up, result: Err(errno) }
 }
 
 /// Returns a reply with what the lock manager says.
