@@ -17,6 +17,7 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use fulmar_base::Errno;
+use fulmar_checksum::Checksum;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{IO_OBJECTS, NIOBUFS, OST_BODY, RESULTS, SHORT_IO};
 use fulmar_lustre_wire::mdt::Valid;
@@ -26,7 +27,6 @@ use fulmar_lustre_wire::{Handle, List, Opcode, Status};
 use fulmar_store::{ObjectId, Sink, Source};
 use fulmar_target::transactions::Numbering;
 
-use crate::checksum::Checksum;
 use crate::ost::{Answer, Call, Change, Failure, errno_of};
 use crate::records::Attributes;
 use crate::space::block_end;

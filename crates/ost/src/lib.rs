@@ -11,7 +11,6 @@
 mod attributes;
 mod brw;
 mod check;
-mod checksum;
 mod connect;
 mod create;
 mod execute;
@@ -27,7 +26,6 @@ mod text;
 mod times;
 
 pub use brw::{Reading, Room, Transfer};
-pub use checksum::Checksum;
 pub use fulmar_target::usage::Used;
 pub use grants::Total;
 pub use ost::{Answer, Call, Ost, Settings};

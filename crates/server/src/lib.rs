@@ -38,7 +38,6 @@ mod serve;
 mod storage;
 mod target;
 mod targets;
-mod tasks;
 
 pub use administration::Administration;
 pub use changelogs::Changelogs;

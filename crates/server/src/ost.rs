@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
+use fulmar_checksum::Checksum;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{CONNECT_DATA, OST_BODY};
@@ -12,7 +13,7 @@ use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockType, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::{Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, Opcode, portal};
-use fulmar_ost::{Call, Checksum, Ost, Reading, Room, Transfer};
+use fulmar_ost::{Call, Ost, Reading, Room, Transfer};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::Eviction;
 use fulmar_rpc::service::Request;

@@ -40,7 +40,8 @@ impl Mdt {
             return Err(Errno::EOVERFLOW.into());
         }
         path.resize(len - head, 0);
-        let answer = Fid2Path { link, ..question };
+        // Where the path begins.
+        let answer = Fid2Path { fid: root, link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
         let reply = Message::reply(call.message.format(), Status::OK);
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))

@@ -238,11 +238,15 @@ impl Mdt {
             (opens.open(open), is_first)
         };
         let mut new_layout = None;
-        let mut striped = false;
+        let is_new = opening.disposition.has(Disposition::OPEN_CREATE);
+        let mut passes_layout = false;
         let this = &*opening;
         let committed = self.commit(call, |change| {
             let mut inode = find(change)?;
-            if this.needs_layout(&inode) {
+            let needs_layout = this.needs_layout(&inode);
+            // A new file gets its layout with its inode.
+            passes_layout = this.is_without_layout(&inode) && !(is_new && needs_layout);
+            if needs_layout {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
                     new_layout = Some(self.new_layout(
@@ -251,7 +255,6 @@ impl Mdt {
                         this.wanted_layout(),
                     )?);
                 }
-                striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
                 inode = change.set_layout(fid, layout)?;
                 if !this.disposition.has(Disposition::OPEN_CREATE) {
@@ -283,13 +286,7 @@ impl Mdt {
             }
         }
         let reply = reply?;
-        opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
-        if flags.has(OpenFlags::LEASE) {
-            opening.disposition = opening.disposition | Disposition::OPEN_LEASE;
-        }
-        if striped {
-            opening.disposition = opening.disposition | Disposition::OPEN_STRIPE;
-        }
+        opening.note_opened(passes_layout);
         Ok(Opened { reply, result: Ok(()) })
     }
 
@@ -309,6 +306,18 @@ impl Mdt {
 }
 
 impl Opening<'_, '_> {
+    /// Takes that the file is open.
+    fn note_opened(&mut self, passes_layout: bool) {
+        let mut done = self.disposition | Disposition::OPEN_OPEN;
+        if self.record.flags.0.has(OpenFlags::LEASE) {
+            done = done | Disposition::OPEN_LEASE;
+        }
+        if passes_layout {
+            done = done | Disposition::OPEN_STRIPE;
+        }
+        self.disposition = done;
+    }
+
     /// Returns the layout that the client wants, or, after a restart, had.
     fn wanted_layout(&self) -> WantedLayout<'_> {
         let flags = self.record.flags.0;
@@ -324,6 +333,12 @@ impl Opening<'_, '_> {
     fn asked(&self) -> Asked {
         let flags = self.export.client.flags.with(ConnectFlags::NONE);
         Asked { valid: WANTED, ea_size: u32::MAX, flags }
+    }
+
+    /// Returns whether a file that is opened for writing has no layout.
+    fn is_without_layout(&self, inode: &Inode) -> bool {
+        let writes = self.record.flags.0.has(OpenFlags::WRITE);
+        writes && inode.is_regular() && inode.extra(Extra::Layout).is_empty()
     }
 
     /// Returns whether the open gives a file its layout.

@@ -10,7 +10,7 @@ use fulmar_lustre_wire::format::{
 use fulmar_lustre_wire::ldlm::{
     Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply,
 };
-use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, ReintChange};
+use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Status};
 use fulmar_mdt::{Caller, Done, Target};
@@ -139,14 +139,12 @@ impl<M: Memory> MdtTarget<M> {
         }
         let caller = self.mdt.caller(Caller::of_reint(&record.head));
         let (this, searched) = (self.clone(), (!by_fid).then(|| name.as_bytes().to_vec()));
-        let found = context
-            .run(move || {
-                let place = (parent, searched.as_deref());
-                this.mdt.find_target(place, create.child, flags, &caller)
-            })
-            .await?;
+        let find = move || {
+            let place = (parent, searched.as_deref());
+            this.mdt.find_target(place, create.child, flags, &caller)
+        };
         // What is wrong with the name is found again.
-        let found = found.unwrap_or_default();
+        let found = context.run(find).await?.unwrap_or_default();
         let mut broken = None;
         if let Some(target) = found.filter(|_| !is_replay) {
             if flags.has(OpenFlags::LEASE) && self.mdt.is_leased(target.fid) {
@@ -156,15 +154,13 @@ impl<M: Memory> MdtTarget<M> {
             }
             broken = self.break_lease(&context, target.fid, flags).await?;
         }
-        let entries = match found {
-            None if creates => Some(context.lock(locks::entries(parent)).await?),
-            _ => None,
-        };
-        let child = match found {
-            Some(target) if target.needs_layout || !is_replay => {
-                lock_target(&context, target, flags).await?
-            }
-            _ => None,
+        let mut entries = None;
+        if found.is_none() && creates {
+            entries = Some(context.lock(locks::entries(parent)).await?);
+        }
+        let child = match is_replay && found.is_none_or(|target| !target.needs_layout) {
+            true => None,
+            false => lock_target(&context, found, &create).await?,
         };
         let (this, asked) = (self.clone(), request.clone());
         let execute = move || this.mdt.open(&this.call(&asked));
@@ -252,7 +248,8 @@ impl<M: Memory> MdtTarget<M> {
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;
         }
-        let wanted = locks::bits(fid, LockMode::CR, InodeBits::LAYOUT);
+        let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
+        let wanted = locks::bits(fid, LockMode::CR, parts);
         let lock = context.lock(wanted).await?;
         self.with_lock(&context, &request, done, lock).await
     }
@@ -299,17 +296,29 @@ impl<M: Memory> MdtTarget<M> {
     }
 }
 
-/// Locks a file that is opened. Returns the lock, if there is one, and whether the client gets it.
+/// Locks a file that is opened, or will be created. Returns the lock, if there is one, and whether the client
+/// gets it.
 async fn lock_target(
     context: &Context,
-    target: Target,
-    flags: OpenFlags,
+    found: Option<Target>,
+    create: &Create,
 ) -> Result<Option<(Lock, bool)>, Errno> {
-    if target.needs_layout {
-        let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
-        return Ok(Some((context.lock(wanted).await?, false)));
-    }
-    match context.lock(locks::of_open(target.fid, flags, target.is_regular)).await {
+    let flags = create.flags.0;
+    let creates = flags.has(OpenFlags::CREAT) && !flags.has(OpenFlags::BY_FID);
+    let wanted = match found {
+        Some(target) if target.needs_layout => {
+            let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
+            return Ok(Some((context.lock(wanted).await?, false)));
+        }
+        Some(target) => locks::of_open(target.fid, flags, target.is_regular),
+        // Nobody knows the new file yet, so this is granted at once.
+        None if creates || flags.has(OpenFlags::VOLATILE) => {
+            locks::of_open(create.child, flags, true)
+        }
+        None => None,
+    };
+    let Some(wanted) = wanted else { return Ok(None) };
+    match context.lock(wanted).await {
         Ok(lock) => Ok(Some((lock, true))),
         // Only optional parts were wanted.
         Err(Errno::EAGAIN) => Ok(None),

@@ -8,4 +8,5 @@ mod mdt;
 mod ost;
 mod placement;
 mod quota;
+mod recorded;
 mod rig;

@@ -267,7 +267,7 @@ fn a_file_without_a_name_is_new_like_any_other() {
         .with_bytes(&NEW_LAYOUT, vec![]);
     let done = rig.open(&request);
     let looked_up = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD | Disposition::LOOKUP_NEG;
-    let opened = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN | Disposition::OPEN_STRIPE;
+    let opened = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN;
     assert_eq!((done.result, done.disposition), (Ok(()), looked_up | opened));
 }
 
