@@ -7,7 +7,7 @@ use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Status};
-use fulmar_mdt::{Call, Caller, Capabilities, Mdt, mode};
+use fulmar_mdt::{Caller, Capabilities, Mdt, mode};
 
 use crate::requests::{
     self, ROOT, USER, create, lookup, mkdir, open, rename, setattr, unlink, user,

@@ -18,7 +18,7 @@ use fulmar_lustre_wire::mdt::{
     SetXattr, SplitOpenFlags, SwapLayouts, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::MessageFlags;
-use fulmar_lustre_wire::{Bytes, Content, Handle, LargeNid, Name, Padding, Uuid};
+use fulmar_lustre_wire::{Bytes, Content, Handle, Name, Padding, Uuid};
 use fulmar_store::{Policy, Store, Transaction};
 use fulmar_wire::Order;
 
