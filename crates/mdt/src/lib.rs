@@ -11,6 +11,7 @@
 mod access;
 mod acl;
 mod change;
+mod changelog;
 mod check;
 mod inode;
 mod layout;
@@ -26,6 +27,7 @@ mod root;
 mod tree;
 
 pub use access::{Caller, Capabilities, Wanted};
+pub use changelog::ChangelogUserId;
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;
 pub use mdt::{Call, Mdt, Settings};

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{MDT_BODY, REINT};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Fid, Handle, Uuid};
+use fulmar_lustre_wire::{Fid, Handle, LargeNid, Uuid};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
@@ -16,6 +17,7 @@ use fulmar_target::usage::Usage;
 
 use crate::access::Caller;
 use crate::change::Change;
+use crate::changelog::{Changelog, Who};
 use crate::inode::Inode;
 use crate::limits::Limits;
 use crate::names::{Entry, Names};
@@ -70,6 +72,7 @@ pub struct Mdt {
     pub(crate) names: Names,
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
+    pub(crate) changelog: Changelog,
     pub(crate) objects: Arc<dyn Objects>,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
@@ -98,8 +101,12 @@ pub struct Call<'a> {
     pub export: Handle,
     /// Its XID.
     pub xid: u64,
+    /// The node of the client.
+    pub from: LargeNid,
     /// The time in seconds since 1970.
     pub now: i64,
+    /// The nanoseconds of the second.
+    pub nanos: u32,
     /// The request.
     pub message: &'a Message<'a>,
 }
@@ -123,6 +130,7 @@ impl Mdt {
         let names = Names::load(&store, settings.random)?;
         let usage = Usage::load(&store, USAGE)?;
         let limits = Limits::load(&store)?;
+        let changelog = Changelog::load(&store)?;
         let opens = Opens::new(transactions.instance());
         let mdt = Self {
             store,
@@ -131,6 +139,7 @@ impl Mdt {
             names,
             usage,
             limits,
+            changelog,
             objects,
             known,
             exports: Mutex::default(),
@@ -309,6 +318,7 @@ impl Mdt {
             let mut change = Change::new(self, numbering);
             let (mut reply, value) = build(&mut change)?;
             change.check_limits(call.now)?;
+            let is_noted = change.record_notes(|| self.who(call));
             let mut transaction = change.finish();
             if export.client.number != 0 {
                 let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
@@ -320,10 +330,25 @@ impl Mdt {
                 Err(error) => return Err(error.into()),
                 Ok(number) => {
                     reply.body.transno = self.transactions.applied(number, numbering);
+                    if is_noted {
+                        self.tend_changelog(call.now);
+                    }
                     return Ok(Some((reply, value)));
                 }
             }
         }
+    }
+
+    /// Returns who makes a change.
+    fn who(&self, call: &Call<'_>) -> Who {
+        let message = call.message;
+        let of_record = message.get(&REINT).ok().flatten();
+        let of_body = || message.get(&MDT_BODY).ok().flatten();
+        let caller = match of_record {
+            Some(record) => Caller::of_reint(&record.head),
+            None => Caller::of_body(&of_body().unwrap_or_default()),
+        };
+        Who::of(call, &self.caller(caller))
     }
 
     /// Makes a change that no client has requested.

@@ -17,6 +17,7 @@ pub const PURE: &[&str] = &[
     "selftest",
     "rpc",
     "ldlm",
+    "data",
     "mgs",
     "trace",
     "node",

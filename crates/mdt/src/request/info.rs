@@ -1,8 +1,8 @@
-//! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10.
+//! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10, §14.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
-use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
+use fulmar_lustre_wire::format::{CHANGELOG_CLEAR, FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
+use fulmar_lustre_wire::mdt::{ChangelogClear, Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
 
@@ -34,7 +34,8 @@ impl Mdt {
             return Err(Errno::EOVERFLOW.into());
         }
         path.resize(len - head, 0);
-        let answer = Fid2Path { link, ..question };
+        // Where the path begins.
+        let answer = Fid2Path { fid: root, link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
         let reply = Message::reply(call.message.format(), Status::OK);
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))
@@ -75,6 +76,13 @@ impl Mdt {
                 let is_set = value.0.first().is_some_and(|byte| *byte != 0);
                 self.set_read_only(call.export, export, is_set);
                 Ok(reply)
+            }
+            b"changelog_clear" => {
+                self.check_reader(call)?;
+                let ChangelogClear { record, user } =
+                    call.message.require(&CHANGELOG_CLEAR).map_err(|_| Errno::EINVAL)?;
+                self.clear_changelog(user, record, call.now)?;
+                Ok(Answer { durable: Some(self.store.applied()), ..reply })
             }
             _ => Err(Errno::EINVAL.into()),
         }

@@ -257,6 +257,10 @@ impl Change<'_> {
         };
         inode.set_extra(extra, kept);
         self.set(fid, inode.clone())?;
+        match extra {
+            Extra::Layout => self.note_layout(fid),
+            _ => self.note_xattr(fid, b"trusted.dmv"),
+        }
         Ok(inode)
     }
 }

@@ -15,7 +15,7 @@ use fulmar_mdt::{Caller, Done};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, locks};
-use crate::context::{Context, Lock, LockAnswer};
+use crate::context::{Context, Lock, LockAnswer, LockWanted};
 use crate::locks::enqueue;
 use crate::memory::Memory;
 use crate::target::Answer;
@@ -137,34 +137,33 @@ impl<M: Memory> MdtTarget<M> {
         }
         let caller = self.mdt.caller(Caller::of_reint(&record.head));
         let (this, searched) = (self.clone(), (!by_fid).then(|| name.as_bytes().to_vec()));
-        let found = context
-            .run(move || {
-                let place = (parent, searched.as_deref());
-                this.mdt.find_target(place, create.child, flags, &caller)
-            })
-            .await?;
+        let find = move || {
+            let place = (parent, searched.as_deref());
+            this.mdt.find_target(place, create.child, flags, &caller)
+        };
         // What is wrong with the name is found again.
-        let found = found.unwrap_or_default();
+        let found = context.run(find).await?.unwrap_or_default();
         let mut entries = None;
-        let mut child = None;
-        match found {
-            None if creates => entries = Some(context.lock(locks::entries(parent)).await?),
-            None => {}
+        if found.is_none() && creates {
+            entries = Some(context.lock(locks::entries(parent)).await?);
+        }
+        let child = match found {
             Some(target) if target.needs_layout => {
                 let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
-                child = Some((context.lock(wanted).await?, false));
+                Some((context.lock(wanted).await?, false))
             }
-            Some(target) if !is_replay => {
+            _ if is_replay => None,
+            Some(target) => {
                 let wanted = locks::of_open(target.fid, flags, target.is_regular);
-                match context.lock(wanted).await {
-                    Ok(lock) => child = Some((lock, true)),
-                    // Only optional parts were wanted.
-                    Err(Errno::EAGAIN) => {}
-                    Err(errno) => return Err(errno),
-                }
+                self.lock_opened(&context, wanted).await?.map(|lock| (lock, true))
             }
-            Some(_) => {}
-        }
+            // Nobody knows the new file yet, so this is granted at once.
+            None if creates || flags.has(OpenFlags::VOLATILE) => {
+                let wanted = locks::of_open(create.child, flags, true);
+                self.lock_opened(&context, wanted).await?.map(|lock| (lock, true))
+            }
+            None => None,
+        };
         let (this, asked) = (self.clone(), request.clone());
         let execute = move || this.mdt.open(&this.call(&asked));
         let mut done = self.clone().when_ready(&context, execute).await?;
@@ -185,6 +184,21 @@ impl<M: Memory> MdtTarget<M> {
             (Answer::Reply(reply), Some(lock)) if is_made => Answer::Difficult(reply, vec![lock]),
             (answer, _) => answer,
         })
+    }
+
+    /// Takes the lock that a client gets with an open file, if there is any.
+    async fn lock_opened(
+        &self,
+        context: &Context,
+        wanted: Option<LockWanted>,
+    ) -> Result<Option<Lock>, Errno> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        match context.lock(wanted).await {
+            Ok(lock) => Ok(Some(lock)),
+            // Only optional parts were wanted.
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Executes an intent. If its file is to have objects that are not there yet, it waits for them.
@@ -235,7 +249,8 @@ impl<M: Memory> MdtTarget<M> {
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;
         }
-        let wanted = locks::bits(fid, LockMode::CR, InodeBits::LAYOUT);
+        let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
+        let wanted = locks::bits(fid, LockMode::CR, parts);
         let lock = context.lock(wanted).await?;
         self.with_lock(&context, &request, done, lock).await
     }

@@ -63,7 +63,7 @@ pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
     let wants = |set: A| asked.valid.0 & set.0 != 0;
     let mut parts = InodeBits::UPDATE;
     if wants(A::MODE | A::UID | A::GID) {
-        parts = parts | InodeBits::LOOKUP | InodeBits::PERM;
+        parts = parts | InodeBits::PERM;
     }
     if wants(A::PROJID) {
         parts = parts | InodeBits::XATTR;
@@ -74,7 +74,7 @@ pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
 /// Returns the lock for a change of an extended attribute.
 pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
     let part = match name {
-        b"system.posix_acl_access" => InodeBits::PERM | InodeBits::LOOKUP,
+        b"system.posix_acl_access" => InodeBits::PERM,
         _ if name.starts_with(b"lustre.lov") => InodeBits::LAYOUT | InodeBits::XATTR,
         _ => InodeBits::XATTR,
     };
@@ -82,21 +82,45 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
-pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> LockWanted {
-    let layout = if is_regular { InodeBits::LAYOUT } else { InodeBits::NONE };
-    let attributes = InodeBits::UPDATE | InodeBits::PERM;
-    if !flags.has(OpenFlags::LOCK) {
-        return bits_and(
-            fid,
-            LockMode::PR,
-            InodeBits::NONE,
-            InodeBits::LOOKUP | layout | attributes,
-        );
-    }
-    let open = InodeBits::LOOKUP | InodeBits::OPEN;
-    match () {
-        () if flags.has(OpenFlags::WRITE) => bits_and(fid, LockMode::CW, open, layout),
-        () if flags.has(OpenFlags::EXEC) => bits_and(fid, LockMode::PR, open, layout | attributes),
-        () => bits_and(fid, LockMode::CR, open, layout | attributes),
+pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> Option<LockWanted> {
+    let keeps_open = flags.has(OpenFlags::LOCK);
+    let mode = match () {
+        () if keeps_open && flags.has(OpenFlags::WRITE) => LockMode::CW,
+        () if keeps_open && !flags.has(OpenFlags::EXEC) => LockMode::CR,
+        () => LockMode::PR,
+    };
+    let needed = if keeps_open { InodeBits::LOOKUP | InodeBits::OPEN } else { InodeBits::NONE };
+    let tried = match () {
+        () if !is_regular => InodeBits::NONE,
+        // Every change conflicts with it.
+        () if mode == LockMode::CR => InodeBits::LAYOUT,
+        () if keeps_open => InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM,
+        () => InodeBits::LOOKUP | InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM,
+    };
+    (keeps_open || is_regular).then(|| bits_and(fid, mode, needed, tried))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_gives_a_lock_on_what_the_client_may_keep() {
+        type F = OpenFlags;
+        let of = |flags: F, is_regular| {
+            of_open(Fid::ROOT, flags, is_regular).map(|wanted| {
+                let policy = wanted.policy.inodebits();
+                (wanted.mode, policy.bits, policy.try_bits)
+            })
+        };
+        let (none, open) = (InodeBits::NONE, InodeBits::LOOKUP | InodeBits::OPEN);
+        let attributes = InodeBits::UPDATE | InodeBits::PERM;
+        let all = InodeBits::LAYOUT | attributes;
+        assert_eq!(of(F::WRITE, true), Some((LockMode::PR, none, InodeBits::LOOKUP | all)));
+        assert_eq!(of(F::READ | F::LOCK, true), Some((LockMode::CR, open, InodeBits::LAYOUT)));
+        assert_eq!(of(F::WRITE | F::LOCK, true), Some((LockMode::CW, open, all)));
+        assert_eq!(of(F::EXEC | F::LOCK, true), Some((LockMode::PR, open, all)));
+        assert_eq!(of(F::READ, false), None);
+        assert_eq!(of(F::READ | F::LOCK, false), Some((LockMode::CR, open, none)));
     }
 }

@@ -5,6 +5,7 @@ mod locks;
 mod reint;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
@@ -12,7 +13,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CONNECT_DATA, LOCK_REQUEST, MDT_BODY};
 use fulmar_lustre_wire::mdt::MdtBody;
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Handle, Opcode, Status, portal};
+use fulmar_lustre_wire::{Handle, LargeNid, Opcode, Status, portal};
 use fulmar_mdt::{Call, Mdt};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::Eviction;
@@ -34,8 +35,8 @@ pub struct MdtTarget<M: Memory> {
     osts: Arc<Osts>,
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
-    /// Returns the seconds since 1970.
-    clock: fn() -> i64,
+    /// Returns the time since 1970.
+    clock: fn() -> Duration,
 }
 
 impl<M: Memory> MdtTarget<M> {
@@ -43,7 +44,7 @@ impl<M: Memory> MdtTarget<M> {
     pub fn new(
         (mdt, osts, store): (Arc<Mdt>, Arc<Osts>, Arc<Store>),
         memories: Arc<Memories<M>>,
-        clock: fn() -> i64,
+        clock: fn() -> Duration,
     ) -> Arc<Self> {
         Arc::new(Self { mdt, osts, store, memories, clock })
     }
@@ -114,8 +115,13 @@ impl<M: Memory> MdtTarget<M> {
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        let (time, from) = ((self.clock)(), LargeNid(request.from.nid.to_large()));
+        Call { export, xid, from, now: seconds(time), nanos: time.subsec_nanos(), message }
     }
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Takes back the locks that a client gives up with a request.
@@ -153,7 +159,7 @@ impl<M: Memory> Target for MdtTarget<M> {
         Box::pin(async move {
             if why.is_some() {
                 // What a DISCONNECT does itself. If the store has ended, all operations fail.
-                let now = (self.clock)();
+                let now = seconds((self.clock)());
                 let _ = context.run(move || self.mdt.forget(export, now)).await;
             }
         })
@@ -165,7 +171,7 @@ impl<M: Memory> Target for MdtTarget<M> {
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {
         Box::pin(async move {
-            let now = (self.clock)();
+            let now = seconds((self.clock)());
             // If the store has ended, all operations fail.
             let _ = context.run(move || self.mdt.recovered(now)).await;
         })

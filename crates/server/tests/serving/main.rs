@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod administration;
+mod changelog;
 mod layout;
 mod mdt;
 mod ost;
 mod placement;
 mod quota;
+mod recorded;
 mod rig;
