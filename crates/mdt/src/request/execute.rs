@@ -36,6 +36,7 @@ impl Mdt {
         Opcode::MDS_HSM_STATE_SET,
         Opcode::MDS_GET_INFO,
         Opcode::MDS_SWAP_LAYOUTS,
+        Opcode::MDS_RMFID,
         Opcode::LLOG_CREATE,
         Opcode::LLOG_READ_HEADER,
         Opcode::LLOG_NEXT_BLOCK,

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{IntentResult, Outcome};
-use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{
     INTENT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST, MDT_BODY, NAME, REINT,
 };
-use fulmar_lustre_wire::ldlm::{Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode};
-use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, ReintChange};
+use fulmar_lustre_wire::ldlm::{
+    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply,
+};
+use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
-use fulmar_mdt::{Caller, Done};
+use fulmar_lustre_wire::{Fid, Status};
+use fulmar_mdt::{Caller, Done, Target};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, locks};
-use crate::context::{Context, Lock, LockAnswer, LockWanted};
+use crate::context::{Context, Lock, LockAnswer};
 use crate::locks::enqueue;
 use crate::memory::Memory;
 use crate::target::Answer;
@@ -143,31 +145,27 @@ impl<M: Memory> MdtTarget<M> {
         };
         // What is wrong with the name is found again.
         let found = context.run(find).await?.unwrap_or_default();
+        let mut broken = None;
+        if let Some(target) = found.filter(|_| !is_replay) {
+            if flags.has(OpenFlags::LEASE) && self.mdt.is_leased(target.fid) {
+                // Its holder is not asked.
+                let done = refused(&request, Errno::EBUSY);
+                return self.without_lock(&context, &request, done).await;
+            }
+            broken = self.break_lease(&context, target.fid, flags).await?;
+        }
         let mut entries = None;
         if found.is_none() && creates {
             entries = Some(context.lock(locks::entries(parent)).await?);
         }
-        let child = match found {
-            Some(target) if target.needs_layout => {
-                let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
-                Some((context.lock(wanted).await?, false))
-            }
-            _ if is_replay => None,
-            Some(target) => {
-                let wanted = locks::of_open(target.fid, flags, target.is_regular);
-                self.lock_opened(&context, wanted).await?.map(|lock| (lock, true))
-            }
-            // Nobody knows the new file yet, so this is granted at once.
-            None if creates || flags.has(OpenFlags::VOLATILE) => {
-                let wanted = locks::of_open(create.child, flags, true);
-                self.lock_opened(&context, wanted).await?.map(|lock| (lock, true))
-            }
-            None => None,
+        let child = match is_replay && found.is_none_or(|target| !target.needs_layout) {
+            true => None,
+            false => lock_target(&context, found, &create).await?,
         };
         let (this, asked) = (self.clone(), request.clone());
         let execute = move || this.mdt.open(&this.call(&asked));
         let mut done = self.clone().when_ready(&context, execute).await?;
-        drop(entries);
+        drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
         let answer = match child {
@@ -186,19 +184,20 @@ impl<M: Memory> MdtTarget<M> {
         })
     }
 
-    /// Takes the lock that a client gets with an open file, if there is any.
-    async fn lock_opened(
+    /// Breaks the lease of a file, if there is one, for an open with these flags. Nobody has another one before
+    /// the lock ends.
+    pub(super) async fn break_lease(
         &self,
         context: &Context,
-        wanted: Option<LockWanted>,
+        fid: Fid,
+        flags: OpenFlags,
     ) -> Result<Option<Lock>, Errno> {
-        let Some(wanted) = wanted else { return Ok(None) };
-        match context.lock(wanted).await {
-            Ok(lock) => Ok(Some(lock)),
-            // Only optional parts were wanted.
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(errno) => Err(errno),
+        if !self.mdt.must_break_lease(fid, flags) {
+            return Ok(None);
         }
+        let lock = context.lock(locks::to_open(fid, flags)).await?;
+        self.mdt.break_lease(fid);
+        Ok(Some(lock))
     }
 
     /// Executes an intent. If its file is to have objects that are not there yet, it waits for them.
@@ -295,6 +294,45 @@ impl<M: Memory> MdtTarget<M> {
         let answer = context.enqueue(request, outcome).await?;
         Ok(Answer::Reply(locked(done.reply, &answer)))
     }
+}
+
+/// Locks a file that is opened, or will be created. Returns the lock, if there is one, and whether the client
+/// gets it.
+async fn lock_target(
+    context: &Context,
+    found: Option<Target>,
+    create: &Create,
+) -> Result<Option<(Lock, bool)>, Errno> {
+    let flags = create.flags.0;
+    let creates = flags.has(OpenFlags::CREAT) && !flags.has(OpenFlags::BY_FID);
+    let wanted = match found {
+        Some(target) if target.needs_layout => {
+            let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
+            return Ok(Some((context.lock(wanted).await?, false)));
+        }
+        Some(target) => locks::of_open(target.fid, flags, target.is_regular),
+        // Nobody knows the new file yet, so this is granted at once.
+        None if creates || flags.has(OpenFlags::VOLATILE) => {
+            locks::of_open(create.child, flags, true)
+        }
+        None => None,
+    };
+    let Some(wanted) = wanted else { return Ok(None) };
+    match context.lock(wanted).await {
+        Ok(lock) => Ok(Some((lock, true))),
+        // Only optional parts were wanted.
+        Err(Errno::EAGAIN) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Returns what is said of a file that exists, but is not opened.
+fn refused(request: &Request, errno: Errno) -> Done {
+    let reply = Message::reply(request.message.format(), Status::OK)
+        .with(&LOCK_REPLY, &LockReply::default())
+        .with(&MDT_BODY, &MdtBody::default());
+    let looked_up = Disposition::LOOKUP_EXECD | Disposition::LOOKUP_POS;
+    Done { reply, disposition: Disposition::IT_EXECD | looked_up, result: Err(errno) }
 }
 
 /// Returns a reply with what the lock manager says.

@@ -3,6 +3,7 @@
 mod intent;
 mod locks;
 mod reint;
+mod rmfid;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CONNECT_DATA, LOCK_REQUEST, MDT_BODY};
-use fulmar_lustre_wire::mdt::MdtBody;
+use fulmar_lustre_wire::format::{CLOSE_DATA, CONNECT_DATA, LOCK_REQUEST, MDT_BODY};
+use fulmar_lustre_wire::mdt::{CloseData, MdtBody};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, LargeNid, Opcode, Status, portal};
 use fulmar_mdt::{Call, Mdt};
@@ -58,17 +59,28 @@ impl<M: Memory> MdtTarget<M> {
             Opcode::LDLM_ENQUEUE => self.enqueue(context, request).await,
             Opcode::MDS_REINT => self.reint(context, request).await,
             Opcode::MDS_READPAGE => self.readpage(context, request).await,
+            Opcode::MDS_RMFID => self.rmfid(context, request).await,
             opcode => {
                 give_up(&context, &request);
+                let close_data = request.message.get(&CLOSE_DATA).ok().flatten();
                 let body = request.message.get(&MDT_BODY).ok().flatten();
                 let mut held = Vec::new();
                 for wanted in body.map(|body| locks::of_request(opcode, &body)).unwrap_or_default()
                 {
                     held.push(context.lock(wanted).await?);
                 }
-                let (this, asked) = (self.clone(), request);
+                if let Some(data) = &close_data {
+                    for wanted in locks::of_close(&request.message, data) {
+                        held.push(context.lock(wanted).await?);
+                    }
+                }
+                let (this, asked) = (self.clone(), request.clone());
                 let format = asked.message.format();
                 let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
+                if let Some(CloseData { lease, .. }) = close_data {
+                    // Its client has given it up with the close. Who waits for the file goes on.
+                    context.give_up(&request, vec![lease]);
+                }
                 let answer = match answer {
                     Ok(answer) => answer,
                     Err(errno) if NOT_PROCESSED.contains(&errno) => return Err(errno),

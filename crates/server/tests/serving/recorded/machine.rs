@@ -88,10 +88,6 @@ fn seconds() -> i64 {
     CLOCK.get()
 }
 
-fn clock() -> Duration {
-    Duration::from_secs(seconds().unsigned_abs())
-}
-
 fn name(kind: TargetKind, index: u16) -> TargetName {
     TargetName { file_system: "lv".into(), kind, index }
 }
@@ -127,7 +123,9 @@ impl Machine {
         let mut all = vec![
             config(TargetKind::Mgs, "MGS".to_owned(), mgs),
             config(TargetKind::Mdt, name(TargetKind::Mdt, 0).to_string(), {
-                MdtTarget::new(parts, memories.clone(), clock)
+                MdtTarget::new(parts, memories.clone(), || {
+                    Duration::from_secs(seconds().unsigned_abs())
+                })
             }),
         ];
         for index in 0..osts {
