@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod cp;
 mod decode;
 pub mod demo;
 mod doctor;
@@ -51,6 +52,7 @@ enum Command {
     Lctl(lctl::Args),
     Lst(lst::Args),
     Lfs(lfs::Args),
+    Cp(cp::Args),
     Tune(tune::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Mkfs(args) => mkfs::main(&args),
         Command::Fsck(args) => fsck::main(&args),
         Command::Lfs(args) => lfs::main(args),
+        Command::Cp(args) => cp::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
         Command::Doctor(args) => doctor::main(args),

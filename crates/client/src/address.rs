@@ -86,6 +86,17 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Returns the whole file system, and the path within it that the address names; empty if it is the root.
+    #[must_use]
+    pub fn split(&self) -> (Self, String) {
+        let path = self.subdirectory.clone();
+        let text = self.text.strip_suffix(&path).unwrap_or(&self.text).to_owned();
+        let (mgs, name) = (self.mgs.clone(), self.name.clone());
+        (Self { mgs, name, subdirectory: String::new(), text }, path)
+    }
+}
+
 /// Splits NIDs at commas, and at the colons after their networks: IPv6 addresses contain colons.
 fn split(nids: &str) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -133,6 +144,8 @@ mod tests {
         assert_eq!(nids("10.0.0.1@tcp:/lv/a:/b/"), "10.0.0.1@tcp");
         let within: Address = "10.0.0.1@tcp:/lv/a/b".parse().unwrap();
         assert_eq!((within.name.as_str(), within.subdirectory.as_str()), ("lv", "/a/b"));
+        let whole = "10.0.0.1@tcp:/lv".parse().unwrap();
+        assert_eq!(within.split(), (whole, "/a/b".to_owned()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod check;
 mod df;
+mod files;
 mod mount;
 mod targets;
 
@@ -12,7 +13,7 @@ use fulmar_base::Errno;
 
 use crate::context::{Status, complain};
 
-pub(crate) use mount::{Mount, MountArgs};
+pub(crate) use mount::{Mount, MountArgs, ReachArgs};
 
 /// Show the size, the use and the servers of a Lustre file system that is not mounted
 ///
@@ -36,7 +37,8 @@ const EXAMPLES: &str = "Examples:
   fulmar lfs df 10.0.0.1@tcp:/lustre
   fulmar lfs df -h 10.0.0.1@tcp:10.0.0.2@tcp:/lustre     (an MGS with a failover node)
   fulmar lfs check servers 10.0.0.1@tcp:/lustre --timeout 10
-  fulmar lfs osts 10.0.0.1@tcp:/lustre --json";
+  fulmar lfs osts 10.0.0.1@tcp:/lustre --json
+  fulmar lfs ls 10.0.0.1@tcp:/lustre/projects";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -46,6 +48,9 @@ enum Command {
     /// List the MDTs
     Mdts(MountArgs),
     Check(check::Args),
+    Ls(files::LsArgs),
+    Path2fid(files::PathArgs),
+    Getstripe(files::PathArgs),
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
@@ -54,6 +59,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Command::Osts(mount) => targets::osts(&mount),
         Command::Mdts(mount) => targets::mdts(&mount),
         Command::Check(args) => check::run(&args),
+        Command::Ls(args) => files::ls(&args),
+        Command::Path2fid(args) => files::path2fid(&args),
+        Command::Getstripe(args) => files::getstripe(&args),
     })
 }
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_client::{Address, Configuration, Error, Session, SessionOptions, networks_of};
+use fulmar_client::{
+    Address, Configuration, Error, Session, SessionOptions, blocking, networks_of,
+};
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_net::StartError;
 use fulmar_rpc::client::ImportId;
@@ -18,6 +20,16 @@ pub(crate) struct MountArgs {
     /// NIDs of the MGS and name of the file system, as for mount: 10.0.0.1@tcp:/lustre
     #[arg(value_name = "MGS:/NAME")]
     pub(crate) address: Address,
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How servers are reached.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReachArgs {
     /// Local interface, by name or address; by default the one with the route to the MGS
     #[arg(long, value_name = "IF|ADDR")]
     interface: Option<String>,
@@ -29,9 +41,48 @@ pub(crate) struct MountArgs {
     #[arg(long, default_value_t = ACCEPT_PORT,
         value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+}
+
+impl ReachArgs {
+    pub(crate) fn options(&self) -> SessionOptions {
+        SessionOptions {
+            interface: self.interface.as_deref().map(interface),
+            port: self.port,
+            timeout: Duration::from_secs(self.timeout),
+        }
+    }
+
+    /// Mounts a file system, or reports why that failed, for `command`.
+    pub(crate) fn mount(
+        &self,
+        command: &str,
+        address: &Address,
+    ) -> Result<blocking::FileSystem, Status> {
+        blocking::FileSystem::mount(address, self.options()).map_err(|error| {
+            super::fail(command, &format!("{error}{}", self.remedy(address, &error)))
+        })
+    }
+
+    /// Says what to do about an error.
+    fn remedy(&self, address: &Address, error: &Error) -> String {
+        match error {
+            Error::Unreachable { lnet: Some(nid), .. } => {
+                format!(". LNet of {nid} answers: is the management target (MGT) mounted there?")
+            }
+            Error::Unreachable { lnet: None, .. } => self.hint(address),
+            Error::Start(StartError::PortInUse { .. }) => IN_USE.to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// Says what a plain TCP connection to the management service finds.
+    fn hint(&self, address: &Address) -> String {
+        let first = networks_of(&address.mgs).into_iter().next();
+        let remote = first.and_then(|(_, nid)| Some((nid, SocketAddr::new(nid.ip()?, self.port))));
+        remote.map_or_else(String::new, |(nid, remote)| {
+            format!(". {}", port_report(remote, nid, Duration::from_secs(self.timeout)))
+        })
+    }
 }
 
 /// What to do if another node has the address of this one.
@@ -53,39 +104,15 @@ impl MountArgs {
     /// why that failed, for `command`.
     pub(crate) fn mount(&self, command: &str) -> Result<Mount, Status> {
         self.connect().map_err(|error| {
-            let hint = match &error {
-                Error::Unreachable { lnet: Some(nid), .. } => {
-                    format!(
-                        ". LNet of {nid} answers: is the management target (MGT) mounted there?"
-                    )
-                }
-                Error::Unreachable { lnet: None, .. } => self.hint(),
-                Error::Start(StartError::PortInUse { .. }) => IN_USE.to_owned(),
-                _ => String::new(),
-            };
-            super::fail(command, &format!("{error}{hint}"))
+            super::fail(command, &format!("{error}{}", self.reach.remedy(&self.address, &error)))
         })
     }
 
     fn connect(&self) -> Result<Mount, Error> {
-        let options = SessionOptions {
-            interface: self.interface.as_deref().map(interface),
-            port: self.port,
-            timeout: Duration::from_secs(self.timeout),
-        };
-        let mut session = Session::start(&self.address.mgs, options)?;
+        let mut session = Session::start(&self.address.mgs, self.reach.options())?;
         let mgs = session.connect_mgs(&self.address)?;
         let file_system = session.file_system(mgs, &self.address)?;
         Ok(Mount { session, mgs, file_system })
-    }
-
-    /// Says what a plain TCP connection to the management service finds.
-    fn hint(&self) -> String {
-        let first = networks_of(&self.address.mgs).into_iter().next();
-        let remote = first.and_then(|(_, nid)| Some((nid, SocketAddr::new(nid.ip()?, self.port))));
-        remote.map_or_else(String::new, |(nid, remote)| {
-            format!(". {}", port_report(remote, nid, Duration::from_secs(self.timeout)))
-        })
     }
 
     /// Returns the name of the device for the management service.

@@ -1,11 +1,12 @@
 //! A mounted file system.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::mdt::XattrFlags;
-use fulmar_lustre_wire::{Fid, Uuid};
+use fulmar_lustre_wire::{Fid, Opcode, Uuid};
 use futures_channel::oneshot;
 
 use super::file::File;
@@ -15,7 +16,9 @@ use crate::files::caller::Caller;
 use crate::files::create::New;
 use crate::files::directory::DirectoryItem;
 use crate::files::flock::FileLock;
+use crate::files::inode::is_directory as is_directory_mode;
 use crate::files::layout::FileLayout;
+use crate::files::mount::MountState;
 use crate::files::open::{Closed, OpenOptions};
 use crate::machine::MountId;
 use crate::machine::context::Context;
@@ -57,6 +60,22 @@ impl FileSystem {
     /// Returns the UUID of this client at its servers.
     pub fn uuid(&self) -> Uuid {
         self.0.uuid
+    }
+
+    /// Returns how many requests of each kind this mount has sent to the MDTs and OSTs, and got the replies
+    /// to.
+    pub fn requests(&self) -> BTreeMap<Opcode, u64> {
+        let shared = self.0.node.shared();
+        let mut core = shared.core();
+        let mount = core.mounts.get(&self.0.mount);
+        let mut counts = BTreeMap::new();
+        for import in mount.map(MountState::imports).unwrap_or_default() {
+            let stats = core.client().import(import).map(|one| one.stats());
+            for (opcode, times) in stats.into_iter().flat_map(|stats| &stats.operations) {
+                *counts.entry(*opcode).or_default() += times.count;
+            }
+        }
+        counts
     }
 
     /// Ends the mount: locks are given up and connections end. Open files are not usable any more.
@@ -447,10 +466,15 @@ async fn resolve(
         let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
         parts.map(<[u8]>::to_vec).rev().collect()
     };
-    // The parts that are left, the next one last, and the directories above.
-    let (mut left, mut above, mut links) = (parts(&path), vec![root], 0);
+    // What ends with a slash is a directory.
+    let ends_below = path.last() == Some(&b'/');
+    // The parts that are left, the next one last, and the files above, with whether they are directories.
+    let (mut left, mut above, mut links) = (parts(&path), vec![(root, true)], 0);
     while let Some(part) = left.pop() {
-        let here = *above.last().unwrap_or(&root);
+        let (here, is_directory) = *above.last().unwrap_or(&(root, true));
+        if !is_directory {
+            return Err(Errno::ENOTDIR);
+        }
         match part.as_slice() {
             b"." => continue,
             b".." => {
@@ -463,7 +487,7 @@ async fn resolve(
         let mode = cx.attributes(caller, next).await?.mode;
         let is_link = mode & 0o170_000 == 0o120_000 && (follows || !left.is_empty());
         if !is_link {
-            above.push(next);
+            above.push((next, is_directory_mode(mode)));
             continue;
         }
         links += 1;
@@ -476,7 +500,10 @@ async fn resolve(
         }
         left.extend(parts(&target));
     }
-    Ok(above.pop().unwrap_or(root))
+    match above.pop().unwrap_or((root, true)) {
+        (_, false) if ends_below => Err(Errno::ENOTDIR),
+        (found, _) => Ok(found),
+    }
 }
 
 impl Drop for Mounted {

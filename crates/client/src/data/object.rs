@@ -74,7 +74,7 @@ impl Context {
             }
         }
         for (component, stripe, object) in layout.objects() {
-            let (import, place) = (self.ost(object.ost)?, (component, stripe));
+            let (import, place) = (self.ost(object.ost).await?, (component, stripe));
             all.push(Object { file: fid, import, id: object.id, place, is_on_mdt: false });
         }
         Ok(all)

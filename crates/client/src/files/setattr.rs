@@ -93,7 +93,7 @@ impl Context {
     ) -> Result<(), Errno> {
         let (mtime, atime) = (change.mtime, change.atime);
         let all = layout.objects().map(|(component, stripe, object)| async move {
-            let (ost, id) = (self.ost(object.ost)?, object.id.resource());
+            let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
             let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
             // Nobody may write while a time is set to the past.

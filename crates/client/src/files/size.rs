@@ -15,6 +15,7 @@ use super::mount::Object;
 use super::request::{bits, resource};
 use crate::machine::context::{Acquired, Context};
 use crate::machine::enqueue::plain;
+use crate::{follow, mounting};
 
 /// The size of a file, and the times of its objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Context {
     /// a lock are asked at the same time.
     pub(crate) async fn size(&self, fid: Fid, layout: &FileLayout) -> Result<FileSize, Errno> {
         let of_objects = layout.objects().map(|(component, stripe, object)| async move {
-            let ost = self.ost(object.ost)?;
+            let ost = self.ost(object.ost).await?;
             let lvb = self.object_size(fid, ost, object.id.resource()).await?;
             let size = layout.components[component].file_size(stripe, lvb.size);
             Ok::<_, Errno>((size, lvb))
@@ -92,8 +93,19 @@ impl Context {
         Some((size, blocks))
     }
 
-    /// Returns the import of an OST.
-    pub(crate) fn ost(&self, index: u32) -> Result<ImportId, Errno> {
+    /// Returns the import of an OST. One that is new in the file system may have objects before this client
+    /// was told of it: then the configuration is read at once.
+    pub(crate) async fn ost(&self, index: u32) -> Result<ImportId, Errno> {
+        let mgs = {
+            let core = self.core();
+            let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            match mount.ost(index) {
+                Ok(import) => return Ok(import),
+                Err(errno) => mount.mgs.ok_or(errno)?,
+            }
+        };
+        let configuration = follow::read(self, mgs).await.map_err(|_| Errno::ENXIO)?;
+        mounting::connect_targets(self, configuration);
         self.core().mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?.ost(index)
     }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod files;
+mod model;
 mod mount;
 mod rig;
 mod server;
+mod trips;
