@@ -93,7 +93,7 @@ fn records_give_the_same_nodemaps() {
     let mut missing = entries.clone();
     missing.retain(|entry| !are_first(&entry) || entry.key.nodemap != 2);
     assert!(Nodemaps::of(&missing).is_err());
-    let mut unknown = entries.clone();
+    let mut unknown = entries;
     unknown[first].key.kind = NodemapKind(9);
     assert!(Nodemaps::of(&unknown).is_ok());
     assert_eq!(Nodemaps::of(&[]).unwrap().entries(), Nodemaps::default().entries());

@@ -10,6 +10,7 @@ use crate::context::{Context, complain, print};
 
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "they are the names of lctl's commands")]
 pub(super) enum Command {
     /// Use nodemaps, or not
     ///
