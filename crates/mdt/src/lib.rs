@@ -12,6 +12,7 @@ mod access;
 mod acl;
 mod change;
 mod check;
+mod data;
 mod inode;
 mod layout;
 mod limits;
@@ -26,6 +27,7 @@ mod root;
 mod tree;
 
 pub use access::{Caller, Capabilities, Wanted};
+pub use fulmar_target::data::Holder;
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;
 pub use mdt::{Call, Mdt, Settings};

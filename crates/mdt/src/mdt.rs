@@ -9,13 +9,16 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle, Uuid};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
+pub use fulmar_target::Call;
 use fulmar_target::clients::{self, Client};
+use fulmar_target::data::Data;
 use fulmar_target::replies::{self, Asked};
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::Usage;
 
 use crate::access::Caller;
 use crate::change::Change;
+use crate::data::data_settings;
 use crate::inode::Inode;
 use crate::limits::Limits;
 use crate::names::{Entry, Names};
@@ -41,8 +44,13 @@ pub struct Settings {
     pub ctime_age_limit: i64,
     /// How many changes a client may have under way.
     pub changes_max: u16,
-    /// The largest read of a directory in bytes.
+    /// The largest read of a directory, and the largest read or write of data, in bytes.
     pub brw_size: u32,
+    /// The most bytes of a file that are on the MDT: a multiple of 64 KiB, or 0.
+    #[doc(alias = "dom_stripesize")]
+    pub on_mdt_max: u32,
+    /// Bytes of the medium that data do not get, such as for the keys of the store.
+    pub reserved: u64,
     /// The largest extended attribute.
     pub xattr_max: u32,
 }
@@ -57,6 +65,8 @@ impl Default for Settings {
             ctime_age_limit: 10,
             changes_max: 8,
             brw_size: 4 << 20,
+            on_mdt_max: 1 << 20,
+            reserved: 512 << 20,
             xattr_max: 65_536,
         }
     }
@@ -71,6 +81,7 @@ pub struct Mdt {
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) data: Data,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
     opens: Mutex<Opens>,
@@ -89,19 +100,6 @@ pub(crate) struct Export {
     pub(crate) uuid: Uuid,
     /// What is kept of it. Its number is 0 if nothing is.
     pub(crate) client: Client,
-}
-
-/// A request.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The client's export.
-    pub export: Handle,
-    /// Its XID.
-    pub xid: u64,
-    /// The time in seconds since 1970.
-    pub now: i64,
-    /// The request.
-    pub message: &'a Message<'a>,
 }
 
 /// The locks of some files.
@@ -124,6 +122,7 @@ impl Mdt {
         let usage = Usage::load(&store, USAGE)?;
         let limits = Limits::load(&store)?;
         let opens = Opens::new(transactions.instance());
+        let data = Data::new(store.clone(), data_settings(&settings));
         let mdt = Self {
             store,
             settings,
@@ -132,6 +131,7 @@ impl Mdt {
             usage,
             limits,
             objects,
+            data,
             known,
             exports: Mutex::default(),
             opens: Mutex::new(opens),
@@ -173,6 +173,7 @@ impl Mdt {
     pub fn restore(&self, export: Handle, uuid: Uuid) -> Result<(), StoreError> {
         if let Some(client) = clients::get(&self.store, uuid)? {
             self.exports().insert(export, Export { uuid, client });
+            self.data.restore(export, client.flags);
         }
         Ok(())
     }
@@ -196,6 +197,7 @@ impl Mdt {
     /// # Errors
     /// If the store has ended. The client is gone in any case.
     pub fn forget(&self, export: Handle, now: i64) -> Result<(), StoreError> {
+        self.data.forget(export);
         self.close_all(export, now)?;
         let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };
         let is_again = self.exports().values().any(|other| other.uuid == uuid);

@@ -12,7 +12,7 @@ use fulmar_target::usage::{Charge, Used};
 
 use crate::Ost;
 use crate::ids;
-use crate::ost::{Answer, Call, Change, Failure, reply_with};
+use crate::ost::{Answer, Call, Change, Failure};
 use crate::records::{Attributes, LAST, OBJECTS, decode, encode, object_key, object_of};
 
 /// The most objects that an MDT has in advance. Spec: mdt-ost §16.4.
@@ -63,7 +63,7 @@ impl Ost {
         let reply = |last| {
             let valid = body.valid | Valid::FLID | Valid::FLGROUP;
             let id = OstId::Fid(ids::fid(ObjectId(seq, last), self.settings.index));
-            reply_with(call, &Obdo { valid, id, ..body })
+            call.reply_with(&Obdo { valid, id, ..body })
         };
         if flags.has(ObdoFlags::RECREATE_OBJS) {
             // Replayed writes create their objects.
@@ -139,7 +139,7 @@ impl Ost {
             if removed == 0 && count > 0 {
                 return Err(missing());
             }
-            let mut reply = reply_with(call, &body);
+            let mut reply = call.reply_with(&body);
             if removed < count {
                 reply.body.status = Status::failed(Errno::ENOENT);
             }

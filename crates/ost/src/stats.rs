@@ -6,9 +6,9 @@ use std::time::Duration;
 use fulmar_lustre_wire::message::Job;
 use fulmar_lustre_wire::ost::Niobuf;
 use fulmar_lustre_wire::{Handle, Opcode};
+use fulmar_target::data::BLOCK;
 
 use crate::ost::Call;
-use crate::space::BLOCK;
 
 /// The most jobs that are remembered. The one that did nothing for the longest time is forgotten.
 const JOBS_MAX: usize = 1024;

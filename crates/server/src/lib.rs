@@ -38,6 +38,7 @@ mod storage;
 mod target;
 mod targets;
 mod tasks;
+mod transfers;
 
 pub use administration::Administration;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};

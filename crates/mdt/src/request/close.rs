@@ -41,14 +41,14 @@ impl Mdt {
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
             let body = self.closed(change, open, &asked, is_last)?;
-            Ok((reply(status, &body), ()))
+            Ok((reply(status, &body), change.gone()))
         });
-        let Some((reply, ())) = committed? else {
+        let Some((reply, gone)) = committed? else {
             let mut reply = reply(status, &MdtBody::default());
             reply.body.transno = call.message.body.transno;
             return Ok(Answer::new(reply));
         };
-        Ok(Answer::new(reply))
+        Ok(Answer { gone, ..Answer::new(reply) })
     }
 
     /// Changes a file that was closed. Returns the body of the reply.
@@ -92,7 +92,7 @@ impl Mdt {
             attributes.atime = asked.atime;
         }
         let is_known = asked.valid.0 & (A::LSIZE | A::LBLOCKS).0 != 0;
-        if is_known && inode.is_regular() && !inode.extra(Extra::Layout).is_empty() {
+        if is_known && inode.has_som() {
             inode.note_size(asked);
         }
         inode
@@ -136,9 +136,15 @@ impl Inode {
         self.set_extra(Extra::Som, som.to_bytes());
     }
 
+    /// Returns whether its size is noted: it has objects, whose sizes the MDT does not know.
+    fn has_som(&self) -> bool {
+        let has_layout = self.is_regular() && !self.extra(Extra::Layout).is_empty();
+        has_layout && self.on_mdt().is_none_or(|part| !part.is_all)
+    }
+
     /// Takes the size after a cut. Spec: mdt-ost §7.12.
     pub(crate) fn cut_size(&mut self, size: u64) {
-        if !self.is_regular() || self.extra(Extra::Layout).is_empty() {
+        if !self.has_som() {
             return;
         }
         let before = self.som();

@@ -3,6 +3,7 @@
 mod attributes;
 mod crash;
 mod damaged;
+mod data;
 mod directories;
 mod opens;
 mod operations;

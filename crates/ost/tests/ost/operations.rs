@@ -18,7 +18,7 @@ use fulmar_lustre_wire::ost::{
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
 use fulmar_lustre_wire::{Bytes, Fid, Handle, Key, Status};
-use fulmar_ost::Call;
+use fulmar_ost::{Call, Holder};
 
 use crate::rig::{NOW, Rig, about, asked, asked_by_mdt, id, range, transfer};
 

@@ -1,10 +1,16 @@
 //! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
 
-use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId};
+use fulmar_lustre_wire::ldlm::{
+    Extent, InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId,
+};
 use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr};
 use fulmar_lustre_wire::{Fid, Opcode};
+use fulmar_mdt::Target;
 
 use crate::context::LockWanted;
+
+/// All bytes of a file.
+pub(super) const WHOLE: Extent = Extent { start: 0, end: Extent::EOF, gid: 0 };
 
 /// Returns the lock on parts of a file.
 pub(super) fn bits(fid: Fid, mode: LockMode, bits: InodeBits) -> LockWanted {
@@ -19,6 +25,17 @@ pub(super) fn bits_and(
     try_bits: InodeBits,
 ) -> LockWanted {
     of_resource(ResourceId::of_fid(fid), mode, bits, try_bits)
+}
+
+/// Returns the lock on the data that a file has here: on all of them, whatever part is wanted.
+pub(super) fn data(resource: ResourceId, mode: LockMode, _: Extent) -> LockWanted {
+    of_resource(resource, mode, InodeBits::DOM, InodeBits::NONE)
+}
+
+/// Returns the lock under which clients drop what they have of the data of a file that is gone.
+pub(super) fn discard(resource: ResourceId) -> LockWanted {
+    let whole = of_resource(resource, LockMode::PW, InodeBits::DOM, InodeBits::NONE);
+    LockWanted { discards_data: true, ..whole }
 }
 
 /// Returns the lock on a name, under which an operation finds or changes what it leads to.
@@ -82,16 +99,16 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
-pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> LockWanted {
+pub(super) fn of_open(flags: OpenFlags, target: &Target) -> LockWanted {
+    let &Target { fid, is_regular, has_data, .. } = target;
     let layout = if is_regular { InodeBits::LAYOUT } else { InodeBits::NONE };
     let attributes = InodeBits::UPDATE | InodeBits::PERM;
     if !flags.has(OpenFlags::LOCK) {
-        return bits_and(
-            fid,
-            LockMode::PR,
-            InodeBits::NONE,
-            InodeBits::LOOKUP | layout | attributes,
-        );
+        let writes = has_data && flags.has(OpenFlags::WRITE);
+        let mode = if writes { LockMode::PW } else { LockMode::PR };
+        let data = if has_data { InodeBits::DOM } else { InodeBits::NONE };
+        let optional = InodeBits::LOOKUP | layout | attributes | data;
+        return bits_and(fid, mode, InodeBits::NONE, optional);
     }
     let open = InodeBits::LOOKUP | InodeBits::OPEN;
     match () {
