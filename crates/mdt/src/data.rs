@@ -9,7 +9,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{INLINE_DATA, KEY, MDT_BODY};
 use fulmar_lustre_wire::ldlm::{Nanoseconds, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
-use fulmar_lustre_wire::ost::{Niobuf, Obdo, OstId};
+use fulmar_lustre_wire::ost::{Fiemap, FiemapHeader, Niobuf, Obdo, OstId};
 use fulmar_lustre_wire::{Content, Fid, Handle, List, Opcode};
 use fulmar_store::ObjectId;
 use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, Written, block_end};
@@ -293,6 +293,17 @@ impl Mdt {
         Data::check_seek(&asked)?;
         self.with_data(fid)?;
         Ok(Answer::new(call.reply_with(&self.data.seek(&asked, object_of(fid))?)))
+    }
+
+    /// Returns where a file has data here.
+    pub(crate) fn map(
+        &self,
+        asked: &Obdo,
+        range: FiemapHeader,
+    ) -> Result<Fiemap, records::Failure> {
+        let fid = file_of(asked)?;
+        self.inode(fid)?.on_mdt().ok_or(Errno::ENOENT)?;
+        Ok(self.data.map(object_of(fid), range, self.settings.index)?)
     }
 
     /// Executes SET_INFO: a client gives grant back.

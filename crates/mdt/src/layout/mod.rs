@@ -194,6 +194,11 @@ pub(crate) fn on_mdt(layout: &[u8]) -> Option<OnMdt> {
     (found.end > 0).then_some(found)
 }
 
+/// Returns the generation of a layout of several components.
+pub(crate) fn composite_generation(layout: &[u8]) -> Option<u32> {
+    Some(CompositeMd::decode(layout, Order::Little).ok()?.header.generation)
+}
+
 /// Returns whether an OST has several stripes of a file.
 pub(crate) fn is_overstriped(layout: &[u8]) -> bool {
     let has = |layout: &LovMd| layout.header.pattern.has(Pattern::OVERSTRIPING);

@@ -1,7 +1,9 @@
 //! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
+use fulmar_lustre_wire::format::{
+    FID2PATH, FID2PATH_KEY, FIEMAP, FIEMAP_KEY, KEY, VALUE, VALUE_LEN,
+};
 use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
@@ -18,6 +20,12 @@ const DEPTH_MAX: usize = 4096;
 
 impl Mdt {
     pub(crate) fn get_info(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let reply = Message::reply(call.message.format(), Status::OK);
+        let fiemap = call.message.get(&FIEMAP_KEY).ok().flatten();
+        if let Some(key) = fiemap.filter(|key| key.name.as_bytes() == b"fiemap") {
+            let map = self.map(&key.object, key.range)?;
+            return Ok(Answer::new(reply.with(&FIEMAP, &map)));
+        }
         let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
         if key.name.as_bytes() != b"fid2path" {
             return Err(Errno::EOPNOTSUPP.into());
@@ -36,7 +44,6 @@ impl Mdt {
         path.resize(len - head, 0);
         let answer = Fid2Path { link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
-        let reply = Message::reply(call.message.format(), Status::OK);
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))
     }
 

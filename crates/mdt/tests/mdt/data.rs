@@ -3,8 +3,9 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
 use fulmar_lustre_wire::format::{
-    CONNECT_DATA, Format, INLINE_DATA, IO_OBJECTS, NIOBUFS, OST_BODY, OST_FALLOCATE, OST_PUNCH,
-    OST_READ, OST_SEEK, OST_SYNC, OST_WRITE, RESULTS, SHORT_IO,
+    CONNECT_DATA, FIEMAP, FIEMAP_KEY, Format, GETATTR, INLINE_DATA, IO_OBJECTS, MDS_FIEMAP,
+    MDT_BODY, NIOBUFS, OST_BODY, OST_FALLOCATE, OST_PUNCH, OST_READ, OST_SEEK, OST_SYNC, OST_WRITE,
+    RESULTS, SHORT_IO,
 };
 use fulmar_lustre_wire::layout::{
     Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, MirrorState, Pattern,
@@ -13,10 +14,11 @@ use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr, Valid, XattrFlags};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{
-    ChecksumKind, FlagWord, IoObject, MaxBrw, Niobuf, NiobufFlags, Obdo, ObdoFlags, OstId,
+    ChecksumKind, FiemapHeader, FiemapKey, FlagWord, IoObject, MaxBrw, Niobuf, NiobufFlags, Obdo,
+    ObdoFlags, OstId,
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind};
-use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, List, Padding, Status};
+use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, List, Padding, Status, Text};
 use fulmar_mdt::{Call, Done, Settings};
 use fulmar_wire::Order;
 
@@ -247,6 +249,27 @@ fn ranges_are_allocated_punched_and_found() {
     let answer = rig.mdt.execute(&call).unwrap();
     assert_eq!(answer.durable, Some(rig.store.applied()));
     rig.mdt.check().unwrap();
+}
+
+#[test]
+fn a_map_says_where_data_are_and_a_version_when_they_change() {
+    let (mut rig, file) = rig_with_file();
+    rig.must(&write(about(file), 8192, &[1; 5000]));
+    let range = FiemapHeader { start: 0, len: u64::MAX, count: 10, ..FiemapHeader::default() };
+    let key = FiemapKey { name: Text::new("fiemap").unwrap(), object: about(file), range };
+    let reply = rig.must(&Message::request(&MDS_FIEMAP).with(&FIEMAP_KEY, &key));
+    let found = reply.message.require(&FIEMAP).unwrap().extents;
+    assert_eq!((found.len(), found[0].logical), (1, 8192));
+    let version = |rig: &mut Rig| {
+        let body = requests::body(&ROOT, file, Valid::FLID | Valid::FLDATAVERSION);
+        let body = rig.must(&Message::request(&GETATTR).with(&MDT_BODY, &body)).body();
+        assert!(body.valid.has(Valid::FLDATAVERSION | Valid::LAYOUT_VERSION));
+        (body.version, body.layout_generation)
+    };
+    let before = version(&mut rig);
+    assert_eq!((version(&mut rig), before.1), (before, 2));
+    rig.must(&write(about(file), 0, b"new"));
+    assert!(version(&mut rig).0 > before.0);
 }
 
 #[test]

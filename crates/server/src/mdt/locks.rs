@@ -1,9 +1,12 @@
 //! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
 
+use fulmar_lustre_wire::format::{FIEMAP_KEY, MDT_BODY};
 use fulmar_lustre_wire::ldlm::{
     Extent, InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId,
 };
-use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr};
+use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr, Valid};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::{FiemapKey, ObdoFlags};
 use fulmar_lustre_wire::{Fid, Opcode};
 use fulmar_mdt::Target;
 
@@ -60,8 +63,25 @@ fn of_resource(
 }
 
 /// Returns the locks for a request that is no change of the tree, in the order in which they are taken.
-pub(super) fn of_request(opcode: Opcode, body: &MdtBody) -> Vec<LockWanted> {
-    match opcode {
+pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
+    if let Ok(Some(FiemapKey { object, .. })) = message.get(&FIEMAP_KEY) {
+        let is_locked = object.valid.has(Valid::FLFLAGS);
+        return match is_locked && object.flags.flags.has(ObdoFlags::SRVLOCK) {
+            true => vec![data(object.id.resource(), LockMode::PR, WHOLE)],
+            false => vec![],
+        };
+    }
+    let Ok(Some(body)) = message.get(&MDT_BODY) else { return vec![] };
+    let body: MdtBody = body;
+    let flags = if body.valid.has(Valid::FLFLAGS) { body.flags } else { 0 };
+    match message.body.opcode {
+        Opcode::MDS_GETATTR
+            if body.valid.has(Valid::FLDATAVERSION) && flags & ObdoFlags::SRVLOCK.0 != 0 =>
+        {
+            let flushes = flags & ObdoFlags::FLUSH.0 != 0;
+            let mode = if flushes { LockMode::PW } else { LockMode::PR };
+            vec![data(ResourceId::of_fid(body.fid), mode, WHOLE)]
+        }
         Opcode::MDS_HSM_STATE_SET => {
             vec![bits(body.fid, LockMode::PW, InodeBits::LOOKUP | InodeBits::XATTR)]
         }

@@ -76,12 +76,10 @@ impl<M: Memory> MdtTarget<M> {
                 self.transfers.clone().execute(&*self, context, request).await
             }
             opcode if DATA.contains(&opcode) => self.change_data(context, request).await,
-            opcode => {
+            _ => {
                 give_up(&context, &request);
-                let body = request.message.get(&MDT_BODY).ok().flatten();
                 let mut held = Vec::new();
-                for wanted in body.map(|body| locks::of_request(opcode, &body)).unwrap_or_default()
-                {
+                for wanted in locks::of_request(&request.message) {
                     held.push(context.lock(wanted).await?);
                 }
                 let (this, asked) = (self.clone(), request.clone());
