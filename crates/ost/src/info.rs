@@ -1,9 +1,7 @@
 //! Questions about the OST: its size, its last objects, maps of objects, quotas. Spec: mdt-ost §16.1, §16.11.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{
-    FIEMAP, FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS,
-};
+use fulmar_lustre_wire::format::{FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS};
 use fulmar_lustre_wire::mdt::{Statfs, StatfsState};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{Obdo, OstId};
@@ -75,7 +73,7 @@ impl Ost {
                 let object = crate::attributes::named(&key.object)?;
                 self.attributes(object)?.ok_or(Errno::ENOENT)?;
                 let map = self.data.map(object, key.range, self.settings.index)?;
-                return Ok(Answer::new(reply.with(&FIEMAP, &map)));
+                return Ok(Answer::new(call.reply_with_map(&map)));
             }
             _ => message.require(&KEY).map_err(|_| Errno::EPROTO)?,
         };

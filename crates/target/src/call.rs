@@ -1,11 +1,11 @@
 //! Requests and their replies.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::OST_BODY;
+use fulmar_lustre_wire::format::{FIEMAP, OST_BODY};
 use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_lustre_wire::message::{Message, MessageFlags};
-use fulmar_lustre_wire::ost::Obdo;
-use fulmar_lustre_wire::{Handle, Status};
+use fulmar_lustre_wire::ost::{Fiemap, Obdo};
+use fulmar_lustre_wire::{Content, Handle, Status};
 use fulmar_store::StoreError;
 
 /// A request.
@@ -116,6 +116,14 @@ impl Call<'_> {
             }
             failure => Err(failure.errno()),
         })
+    }
+
+    /// Returns the reply to the question where an object has data. Clients want as many bytes as they sent.
+    pub fn reply_with_map(&self, map: &Fiemap) -> Message<'static> {
+        let mut bytes = map.to_bytes();
+        let room = self.message.bytes(&FIEMAP).map_or(0, <[u8]>::len);
+        bytes.resize(bytes.len().max(room), 0);
+        Message::reply(self.message.format(), Status::OK).with_bytes(&FIEMAP, bytes)
     }
 
     /// Returns the successful reply to a request with only a body.

@@ -1,9 +1,7 @@
 //! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{
-    FID2PATH, FID2PATH_KEY, FIEMAP, FIEMAP_KEY, KEY, VALUE, VALUE_LEN,
-};
+use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, FIEMAP_KEY, KEY, VALUE, VALUE_LEN};
 use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
@@ -24,7 +22,7 @@ impl Mdt {
         let fiemap = call.message.get(&FIEMAP_KEY).ok().flatten();
         if let Some(key) = fiemap.filter(|key| key.name.as_bytes() == b"fiemap") {
             let map = self.map(&key.object, key.range)?;
-            return Ok(Answer::new(reply.with(&FIEMAP, &map)));
+            return Ok(Answer::new(call.reply_with_map(&map)));
         }
         let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
         if key.name.as_bytes() != b"fid2path" {
