@@ -1,6 +1,8 @@
-//! `fulmar lctl`: the network commands of Lustre's `lctl`, `dl`, and those for the management service.
+//! `fulmar lctl`: the network commands of Lustre's `lctl`, `dl`, those for the management service and for
+//! changelogs.
 //! Spec: lnet-admin §19, §20.
 
+mod changelog;
 mod devices;
 mod faults;
 mod mgs;
@@ -39,6 +41,9 @@ pub(crate) struct Args {
     /// List every command
     #[arg(long)]
     list_commands: bool,
+    /// Target that the command is for, such as lustre-MDT0000
+    #[arg(long, global = true)]
+    device: Option<String>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -114,6 +119,11 @@ enum Command {
     Fault(faults::Command),
     #[command(flatten)]
     Mgs(mgs::Command),
+    ChangelogRegister(changelog::Register),
+    ChangelogDeregister(changelog::Deregister),
+    /// Register or forget a user of the changelog of an MDT
+    #[command(subcommand)]
+    Changelog(changelog::Grouped),
     #[command(flatten)]
     Parameters(parameters::Command),
     #[command(visible_alias = "device_list")]
@@ -138,8 +148,9 @@ fn execute(words: Vec<OsString>) -> Status {
                 execute([tool, &options, rest].concat())
             })
         }
-        Ok(Args { which, net, command: Some(command), .. }) => {
-            run(command, net, &Context::new("lctl", &which, &OutputArgs::default()))
+        Ok(Args { which, net, device, command: Some(command), .. }) => {
+            let of = Selected { net, device };
+            run(command, of, &Context::new("lctl", &which, &OutputArgs::default()))
                 .unwrap_or_else(|status| status)
         }
         Err(error) => shell::usage(Args::command(), &error, &words),
@@ -149,7 +160,14 @@ fn execute(words: Vec<OsString>) -> Status {
 /// A status on both sides, so that `?` returns that of a failed call.
 type Ran = Result<Status, Status>;
 
-fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
+/// What the options before a command select.
+struct Selected {
+    net: Option<Net>,
+    device: Option<String>,
+}
+
+fn run(command: Command, of: Selected, context: &Context) -> Ran {
+    let Selected { net, device } = of;
     match command {
         Command::Network { action } => network(&action, context),
         Command::ListNids { all } => {
@@ -198,6 +216,9 @@ fn run(command: Command, net: Option<Net>, context: &Context) -> Ran {
         Command::Fail { nid, count } => faults::fail(&nid, count, context),
         Command::Fault(command) => command.run(context),
         Command::Mgs(command) => command.run(context),
+        Command::ChangelogRegister(args) => args.run(device, context),
+        Command::ChangelogDeregister(args) => args.run(device, context),
+        Command::Changelog(command) => command.run(device, context),
         Command::Parameters(command) => command.run(context),
         Command::Dl(args) => Ok(devices::run(&args)),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{
-    Admin, AdminError, Checked, Connections, Counters, DebugCheck, Disconnect, Discover, ExportAll,
-    FailNid, FaultAdd, FaultDel, FaultReset, FaultShow, GlobalSet, GlobalShow, Import, ListNids,
-    Lst, LstReply, MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, ParameterShow,
-    PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel,
-    RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers,
-    StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
+    Admin, AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser, Checked, Connections,
+    Counters, DebugCheck, Disconnect, Discover, ExportAll, FailNid, FaultAdd, FaultDel, FaultReset,
+    FaultShow, GlobalSet, GlobalShow, Import, ListNids, Lst, LstReply, MgsPool, MgsPools, MgsSet,
+    NetAdd, NetDel, NetSet, NetShow, Nids, ParameterSet, ParameterShow, PeerAdd, PeerDel, PeerSet,
+    PeerShow, Ping, Pools, RecoveryShow, Removed, RouteAdd, RouteDel, RouteShow, RoutersShow,
+    RoutingDrain, RoutingSet, RoutingShow, SocklndInterfaces, SocklndPeers, StatsReset, StatsShow,
+    UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -21,7 +22,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Administration, Parameters};
+use fulmar_server::{Administration, Changelogs, Parameters};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -43,6 +44,7 @@ pub(crate) struct Daemon {
     pub(super) mgs: Option<Administration>,
     /// The statistics of the targets, when they are served.
     targets: Option<Arc<Parameters>>,
+    pub(super) changelogs: Changelogs,
 }
 
 impl Daemon {
@@ -51,12 +53,24 @@ impl Daemon {
         networks: Networks,
         selftest: Option<Selftest>,
     ) -> Self {
-        Self { node, networks, selftest, mgs: None, targets: None }
+        Self {
+            node,
+            networks,
+            selftest,
+            mgs: None,
+            targets: None,
+            changelogs: Changelogs::default(),
+        }
     }
 
     /// Takes the statistics of the targets, which are started after the node is configured.
     pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
         self.targets = parameters;
+    }
+
+    /// Takes the changelogs of the MDTs.
+    pub(crate) fn set_changelogs(&mut self, changelogs: Changelogs) {
+        self.changelogs = changelogs;
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -335,6 +349,32 @@ impl Admin for Daemon {
             all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
         });
         Ok(selected.collect())
+    }
+
+    fn parameter_set(&self, request: ParameterSet) -> Result<Vec<String>> {
+        let targets = self.targets.as_ref();
+        let all = targets.map(|targets| targets.all()).unwrap_or_default().into_iter();
+        let all = all.map(|(name, value)| show::Parameter { name, value });
+        let mut set = Vec::new();
+        for parameter in all.filter(|parameter| parameter.is_selected(&request.pattern)) {
+            let full = parameter.full_name();
+            let changed = targets.map(|targets| targets.set(&parameter.name, &request.value));
+            if let Some(Err(errno)) = changed {
+                let what = format!("setting {full}={}: {errno}", request.value);
+                return Err(AdminError::new(errno, what));
+            }
+            tracing::info!("the administrator has set {full} to {}", request.value.trim());
+            set.push(full);
+        }
+        Ok(set)
+    }
+
+    fn changelog_register(&self, request: ChangelogRegister) -> Result<ChangelogUser> {
+        self.register_changelog_user(&request)
+    }
+
+    fn changelog_deregister(&self, request: ChangelogDeregister) -> Result<ChangelogUser> {
+        self.deregister_changelog_user(&request)
     }
 
     fn export(&self, _: ExportAll) -> Result<Export> {

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod admin;
+mod changelogs;
 mod failure;
 mod mgs;
 mod networks;
@@ -127,6 +128,7 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
         let mut serving = targets(&node, config, own, port)?;
         daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
         daemon.set_targets(serving.as_ref().map(Serving::parameters));
+        daemon.set_changelogs(serving.as_ref().map(Serving::changelogs).unwrap_or_default());
         Ok((Arc::new(daemon), serving))
     });
     let (daemon, serving) = match started {

@@ -11,6 +11,7 @@ use fulmar_target::usage::{Charge, Deltas, Used};
 
 use crate::Mdt;
 use crate::access::{Caller, Capabilities};
+use crate::changelog::{Note, Who};
 use crate::data::object_of;
 use crate::inode::{Extra, Inode};
 use crate::layout::objects_of;
@@ -27,6 +28,8 @@ pub(crate) struct Change<'a> {
     is_limited: bool,
     /// A file with data that goes.
     gone: Option<Fid>,
+    /// What the changelog gets to know.
+    notes: Vec<Note>,
 }
 
 /// A file that the change has looked at.
@@ -39,7 +42,8 @@ struct Loaded {
 impl<'a> Change<'a> {
     pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
         let (transaction, inodes) = (mdt.store.begin(), BTreeMap::new());
-        Self { mdt, transaction, numbering, inodes, is_limited: false, gone: None }
+        let notes = vec![];
+        Self { mdt, transaction, numbering, inodes, is_limited: false, gone: None, notes }
     }
 
     /// Returns a file, if it exists.
@@ -125,6 +129,23 @@ impl<'a> Change<'a> {
     /// Removes an entry of a directory.
     pub(crate) fn remove_entry(&mut self, directory: Fid, name: &[u8]) {
         self.transaction.delete(NAMES, &self.mdt.names.key(directory, name));
+    }
+
+    /// Takes what the changelog is to say of the change.
+    pub(crate) fn note(&mut self, note: Note) {
+        if self.mdt.changelog.wants(note.kind) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Adds what was noted to the transaction. Returns whether there was anything.
+    pub(crate) fn record_notes(&mut self, who: impl FnOnce() -> Who) -> bool {
+        let notes = std::mem::take(&mut self.notes);
+        let is_noted = !notes.is_empty();
+        if is_noted {
+            self.mdt.changelog.append(&mut self.transaction, notes, who());
+        }
+        is_noted
     }
 
     /// Takes who makes the change: the limits of owners apply unless it may exceed them.

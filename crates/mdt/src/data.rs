@@ -13,12 +13,12 @@ use fulmar_lustre_wire::ost::{Fiemap, FiemapHeader, Niobuf, Obdo, OstId};
 use fulmar_lustre_wire::{Content, Fid, Handle, List, Opcode};
 use fulmar_store::ObjectId;
 use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, Written, block_end};
-use fulmar_target::{Answer, Call, Failure};
+use fulmar_target::{Answer, Call as Io, Failure};
 
 use crate::change::Change;
 use crate::inode::Inode;
 use crate::layout::{OnMdt, Rules};
-use crate::mdt::Settings;
+use crate::mdt::{Call, Settings};
 use crate::request::Done;
 use crate::{Mdt, records};
 
@@ -112,7 +112,7 @@ impl Holder for Mdt {
         file_of(asked).map(object_of)
     }
 
-    fn check_transfer(&self, _: &Call<'_>, transfer: &Transfer) -> Result<(), Failure> {
+    fn check_transfer(&self, _: &Io<'_>, transfer: &Transfer) -> Result<(), Failure> {
         let (_, part) = self.with_data(file_of(transfer.asked())?)?;
         match transfer.is_write() && transfer.end() > part.end {
             true => Err(Errno::EFBIG.into()),
@@ -122,7 +122,7 @@ impl Holder for Mdt {
 
     fn commit_write<'a>(
         &'a self,
-        call: &Call<'_>,
+        call: &Io<'_>,
         transfer: &Transfer,
         sources: Sources<'a>,
         checksum: Option<u32>,
@@ -132,7 +132,7 @@ impl Holder for Mdt {
         let fid = file_of(asked)?;
         let sets_times = self.data.may_set_times(call, object);
         let _locked = self.lock(&[fid]);
-        let committed = self.commit(call, |change| {
+        let committed = self.commit(&Call::of_data(call), |change| {
             let mut inode = change.existing(fid)?;
             inode.on_mdt().ok_or(Errno::ENOENT)?;
             if sets_times {
@@ -158,8 +158,8 @@ impl Holder for Mdt {
         Ok(Answer { durable, changed, ..Answer::new(reply) })
     }
 
-    fn execute(&self, call: &Call<'_>) -> Result<Answer, Errno> {
-        Self::execute(self, call)
+    fn execute(&self, call: &Io<'_>) -> Result<Answer, Errno> {
+        Self::execute(self, &Call::of_data(call))
     }
 }
 
@@ -185,6 +185,7 @@ impl Mdt {
 
     /// Executes a request about data whose data, if it has any, are in its message.
     pub(crate) fn execute_data(&self, call: &Call<'_>) -> Result<Answer, Errno> {
+        let call = &call.data();
         let opcode = call.message.body.opcode;
         let export = self.export(call.export)?;
         let changes = [Opcode::OST_WRITE, Opcode::OST_PUNCH, Opcode::OST_FALLOCATE];
@@ -203,7 +204,7 @@ impl Mdt {
     }
 
     /// Executes PUNCH, which cuts a file.
-    fn punch(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn punch(&self, call: &Io<'_>) -> Result<Answer, Failure> {
         let asked = call.body()?;
         if !asked.valid.has(SIZES) || asked.blocks != EOF {
             return Err(Errno::EPROTO.into());
@@ -215,7 +216,7 @@ impl Mdt {
     }
 
     /// Executes FALLOCATE.
-    fn fallocate(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn fallocate(&self, call: &Io<'_>) -> Result<Answer, Failure> {
         let asked = call.body()?;
         let is_old = self.export(call.export)?.client.flags.has(ConnectFlags::OLD_FALLOC);
         let allocation = self.data.allocation(&asked, is_old)?;
@@ -232,7 +233,7 @@ impl Mdt {
     /// Changes the data of a file. `change` gets what they occupy and their size, and returns both afterwards.
     fn change_data<'a>(
         &'a self,
-        call: &Call<'_>,
+        call: &Io<'_>,
         asked: &Obdo,
         change: impl Fn(
             &mut Change<'a>,
@@ -246,7 +247,7 @@ impl Mdt {
         let object = object_of(fid);
         self.data.note_times(call, object);
         let _locked = self.lock(&[fid]);
-        let committed = self.commit(call, |new| {
+        let committed = self.commit(&Call::of_data(call), |new| {
             let mut inode = new.existing(fid)?;
             let part = inode.on_mdt().ok_or(Errno::ENOENT)?;
             take_times(&mut inode, asked, call.now);
@@ -271,7 +272,7 @@ impl Mdt {
     }
 
     /// Answers SYNC: the reply waits until everything is durable.
-    fn sync_data(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn sync_data(&self, call: &Io<'_>) -> Result<Answer, Failure> {
         let asked = call.body()?;
         let durable = Some(self.store.applied());
         let body = match asked.id {
@@ -287,7 +288,7 @@ impl Mdt {
     }
 
     /// Answers SEEK.
-    fn seek(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn seek(&self, call: &Io<'_>) -> Result<Answer, Failure> {
         let asked = call.body()?;
         let fid = file_of(&asked)?;
         Data::check_seek(&asked)?;
@@ -307,7 +308,7 @@ impl Mdt {
     }
 
     /// Executes SET_INFO: a client gives grant back.
-    fn shrink_grant(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn shrink_grant(&self, call: &Io<'_>) -> Result<Answer, Failure> {
         let key = call.message.require(&KEY).map_err(|_| Errno::EPROTO)?;
         if key.as_bytes() != b"grant_shrink" {
             return Err(Errno::EOPNOTSUPP.into());

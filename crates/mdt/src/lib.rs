@@ -11,6 +11,7 @@
 mod access;
 mod acl;
 mod change;
+mod changelog;
 mod check;
 mod data;
 mod inode;
@@ -27,6 +28,7 @@ mod root;
 mod tree;
 
 pub use access::{Caller, Capabilities, Wanted};
+pub use changelog::ChangelogUserId;
 pub use fulmar_target::data::Holder;
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{MDT_BODY, REINT};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Fid, Handle, Uuid};
+use fulmar_lustre_wire::{Fid, Handle, LargeNid, Uuid};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
-pub use fulmar_target::Call;
 use fulmar_target::clients::{self, Client};
 use fulmar_target::data::Data;
 use fulmar_target::replies::{self, Asked};
@@ -18,6 +18,7 @@ use fulmar_target::usage::Usage;
 
 use crate::access::Caller;
 use crate::change::Change;
+use crate::changelog::{Changelog, Who};
 use crate::data::data_settings;
 use crate::inode::Inode;
 use crate::limits::Limits;
@@ -80,6 +81,7 @@ pub struct Mdt {
     pub(crate) names: Names,
     pub(crate) usage: Usage,
     pub(crate) limits: Limits,
+    pub(crate) changelog: Changelog,
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) data: Data,
     known: Vec<KnownClient>,
@@ -102,6 +104,42 @@ pub(crate) struct Export {
     pub(crate) client: Client,
 }
 
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The client's export.
+    pub export: Handle,
+    /// Its XID.
+    pub xid: u64,
+    /// The node of the client.
+    pub from: LargeNid,
+    /// The time in seconds since 1970.
+    pub now: i64,
+    /// The nanoseconds of the second.
+    pub nanos: u32,
+    /// The request.
+    pub message: &'a Message<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// Returns a request about data, of which the changelog says nothing.
+    pub(crate) fn of_data(call: &fulmar_target::Call<'a>) -> Self {
+        let fulmar_target::Call { export, xid, now, message } = *call;
+        Self { export, xid, from: LargeNid::default(), now, nanos: 0, message }
+    }
+
+    /// Returns the request as one about data.
+    pub(crate) fn data(&self) -> fulmar_target::Call<'a> {
+        let Self { export, xid, now, message, .. } = *self;
+        fulmar_target::Call { export, xid, now, message }
+    }
+
+    /// Returns whether the client repeats what it did before a restart.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.data().is_replay()
+    }
+}
+
 /// The locks of some files.
 pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ()>>;
 
@@ -121,6 +159,7 @@ impl Mdt {
         let names = Names::load(&store, settings.random)?;
         let usage = Usage::load(&store, USAGE)?;
         let limits = Limits::load(&store)?;
+        let changelog = Changelog::load(&store)?;
         let opens = Opens::new(transactions.instance());
         let data = Data::new(store.clone(), data_settings(&settings));
         let mdt = Self {
@@ -130,6 +169,7 @@ impl Mdt {
             names,
             usage,
             limits,
+            changelog,
             objects,
             data,
             known,
@@ -311,6 +351,7 @@ impl Mdt {
             let mut change = Change::new(self, numbering);
             let (mut reply, value) = build(&mut change)?;
             change.check_limits(call.now)?;
+            let is_noted = change.record_notes(|| self.who(call));
             let mut transaction = change.finish();
             if export.client.number != 0 {
                 let asked = Asked { client: export.client.number, tag: body.tag, xid: call.xid };
@@ -322,10 +363,25 @@ impl Mdt {
                 Err(error) => return Err(error.into()),
                 Ok(number) => {
                     reply.body.transno = self.transactions.applied(number, numbering);
+                    if is_noted {
+                        self.tend_changelog(call.now);
+                    }
                     return Ok(Some((reply, value)));
                 }
             }
         }
+    }
+
+    /// Returns who makes a change.
+    fn who(&self, call: &Call<'_>) -> Who {
+        let message = call.message;
+        let of_record = message.get(&REINT).ok().flatten();
+        let of_body = || message.get(&MDT_BODY).ok().flatten();
+        let caller = match of_record {
+            Some(record) => Caller::of_reint(&record.head),
+            None => Caller::of_body(&of_body().unwrap_or_default()),
+        };
+        Who::of(call, &self.caller(caller))
     }
 
     /// Makes a change that no client has requested.

@@ -15,7 +15,12 @@ pub(crate) struct Open {
     pub(crate) export: Handle,
     pub(crate) fid: Fid,
     pub(crate) flags: OpenFlags,
+    /// The user and the group of the process.
+    pub(crate) owner: (u32, u32),
 }
+
+/// A file, who has it open, and for what.
+type ByOwner = (Fid, (u32, u32), u64);
 
 /// How often a file is open, and for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +28,8 @@ struct Uses {
     handles: u32,
     writers: u32,
     executers: u32,
+    /// The file was made without a name, for its creator alone.
+    volatile: u32,
 }
 
 /// All files that clients have open.
@@ -34,6 +41,13 @@ pub(crate) struct Opens {
     handles: BTreeMap<Handle, Open>,
     by_export: BTreeMap<Handle, u32>,
     files: BTreeMap<Fid, Uses>,
+    by_owner: BTreeMap<ByOwner, u32>,
+}
+
+impl Open {
+    fn by_owner(&self) -> ByOwner {
+        (self.fid, self.owner, self.flags.0)
+    }
 }
 
 impl Opens {
@@ -44,6 +58,7 @@ impl Opens {
             handles: BTreeMap::new(),
             by_export: BTreeMap::new(),
             files: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
         }
     }
 
@@ -58,6 +73,16 @@ impl Opens {
     /// Returns whether somebody executes a file.
     pub(crate) fn is_executed(&self, fid: Fid) -> bool {
         self.files.get(&fid).is_some_and(|uses| uses.executers > 0)
+    }
+
+    /// Returns whether a file is one that was made without a name.
+    pub(crate) fn is_volatile(&self, fid: Fid) -> bool {
+        self.files.get(&fid).is_some_and(|uses| uses.volatile > 0)
+    }
+
+    /// Returns whether the same user has the file open for the same.
+    pub(crate) fn is_open_by(&self, open: &Open) -> bool {
+        self.by_owner.contains_key(&open.by_owner())
     }
 
     /// Returns whether somebody has a file open.
@@ -87,6 +112,8 @@ impl Opens {
         uses.handles += 1;
         uses.writers += u32::from(open.flags.has(OpenFlags::WRITE));
         uses.executers += u32::from(open.flags.has(OpenFlags::EXEC));
+        uses.volatile += u32::from(open.flags.has(OpenFlags::VOLATILE));
+        *self.by_owner.entry(open.by_owner()).or_default() += 1;
         *self.by_export.entry(open.export).or_default() += 1;
         self.handles.insert(handle, open);
     }
@@ -114,10 +141,17 @@ impl Opens {
                 self.by_export.remove(&open.export);
             }
         }
+        if let Some(count) = self.by_owner.get_mut(&open.by_owner()) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_owner.remove(&open.by_owner());
+            }
+        }
         let Some(uses) = self.files.get_mut(&open.fid) else { return true };
         uses.handles -= 1;
         uses.writers -= u32::from(open.flags.has(OpenFlags::WRITE));
         uses.executers -= u32::from(open.flags.has(OpenFlags::EXEC));
+        uses.volatile -= u32::from(open.flags.has(OpenFlags::VOLATILE));
         if uses.handles > 0 {
             return false;
         }
@@ -135,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_executed_is_not_written() {
         let mut opens = Opens::new(3);
-        let open = |flags| Open { export: Handle(1), fid: FILE, flags };
+        let open = |flags| Open { export: Handle(1), fid: FILE, flags, owner: (0, 0) };
         let writer = opens.open(open(OpenFlags::READ | OpenFlags::WRITE));
         assert_eq!(opens.check(FILE, OpenFlags::EXEC), Err(Errno::ETXTBSY));
         assert_eq!(opens.check(FILE, OpenFlags::WRITE), Ok(()));

@@ -9,7 +9,9 @@
 //! 24 "sequences"          → the first sequence that nobody has
 //! 25 sequence u64         → the range that begins with it, and the target that has it
 //! 26 kind u8 id u32       → what a user, a group or a project uses
+//! 24 "changelog"          → who follows the changelog, and which records are needed no longer
 //! 27 kind u8 id u32       → how many files it may have
+//! 28 number u64           → a record of the changelog
 //! ```
 //!
 //! A FID is its sequence, u64, and its object number, u32.
@@ -35,6 +37,8 @@ pub(crate) const LOCATIONS: Space = Space::new(0x25);
 pub(crate) const USAGE: Space = Space::new(0x26);
 /// How many files somebody may have.
 pub(crate) const LIMITS: Space = Space::new(0x27);
+/// Records of the changelog.
+pub(crate) const CHANGES: Space = Space::new(0x28);
 
 wire_struct! {
     /// A FID as it is kept.

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod administration;
+mod changelogs;
 mod context;
 mod join;
 mod locks;
@@ -41,7 +42,9 @@ mod tasks;
 mod transfers;
 
 pub use administration::Administration;
+pub use changelogs::Changelogs;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use fulmar_mdt::ChangelogUserId;
 pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use locks::enqueue;
 pub use mdt::MdtTarget;

@@ -20,15 +20,15 @@ use crate::context::{Context, Lock, LockWanted};
 use crate::locks::enqueue;
 use crate::memory::{Memories, Memory};
 use crate::target::{Answer, Operation, Target};
-use crate::transfers::{Transfers, finish, resource_of};
+use crate::transfers::{Transfers, finish, resource_of, seconds};
 
 /// An OST, with memory for bulk data.
 pub struct OstTarget<M: Memory> {
     ost: Arc<Ost>,
     store: Arc<Store>,
     transfers: Arc<Transfers<M, Ost>>,
-    /// Returns the seconds since 1970.
-    clock: fn() -> i64,
+    /// Returns the time since 1970.
+    clock: fn() -> Duration,
 }
 
 impl<M: Memory> OstTarget<M> {
@@ -37,7 +37,7 @@ impl<M: Memory> OstTarget<M> {
         ost: Arc<Ost>,
         store: Arc<Store>,
         memories: Arc<Memories<M>>,
-        clock: fn() -> i64,
+        clock: fn() -> Duration,
     ) -> Arc<Self> {
         let holder = (ost.clone(), store.clone());
         let transfers = Transfers::new(holder, memories, clock, wanted);
@@ -81,7 +81,7 @@ impl<M: Memory> OstTarget<M> {
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        Call { export, xid, now: seconds((self.clock)()), message }
     }
 }
 

@@ -1,15 +1,17 @@
-//! The statistics of targets, as the files of a kernel node.
+//! The statistics and parameters of targets, as the files of a kernel node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::Handle;
 use fulmar_net::{Running, wall_clock};
 use fulmar_ost::Ost;
 use fulmar_rpc::export::TargetId;
 
+use crate::changelogs::Changelogs;
 use crate::run::TargetHost;
 
 /// The statistics of the targets of a node, which are empty after its end.
@@ -18,6 +20,7 @@ pub struct Parameters {
     /// When the targets were started, since 1970.
     started: Duration,
     osts: Vec<(TargetId, String, Weak<Ost>)>,
+    changelogs: Changelogs,
 }
 
 impl Parameters {
@@ -25,15 +28,16 @@ impl Parameters {
     pub(crate) fn new(
         running: Running<TargetHost>,
         osts: impl IntoIterator<Item = (TargetId, String, Arc<Ost>)>,
+        changelogs: Changelogs,
     ) -> Self {
         let osts = osts.into_iter().map(|(id, name, ost)| (id, name, Arc::downgrade(&ost)));
-        Self { running, started: now(), osts: osts.collect() }
+        Self { running, started: now(), osts: osts.collect(), changelogs }
     }
 
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
     /// and its text. The order is that of the targets, and of names.
     pub fn all(&self) -> Vec<(Vec<String>, String)> {
-        let mut all = Vec::new();
+        let mut all = self.changelogs.parameters(now().as_secs() as i64);
         for (target, name, ost) in &self.osts {
             let Some(ost) = ost.upgrade() else { continue };
             let exports = self.exports(*target);
@@ -50,6 +54,15 @@ impl Parameters {
             all.extend(files.into_iter().map(|(file, text)| (named(&[file]), text)));
         }
         all
+    }
+
+    /// Sets a parameter by its name, such as `mdd`, `lv-MDT0000`, `changelog_mask`. Most are set until the next
+    /// start.
+    ///
+    /// # Errors
+    /// EACCES if it cannot be set, EINVAL if the value is not valid, ENODEV if the target has ended.
+    pub fn set(&self, name: &[String], value: &str) -> Result<(), Errno> {
+        self.changelogs.set(name, value)
     }
 
     /// Returns the exports of a target by the nodes of its clients.

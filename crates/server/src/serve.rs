@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Config as LockConfig;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use tracing::info;
 
 use crate::administration::Administration;
+use crate::changelogs::Changelogs;
 use crate::join::{Joiner, Joining, Member};
 use crate::mdt::MdtTarget;
 use crate::memory::Memories;
@@ -40,6 +42,7 @@ pub struct Serving {
     served: Served,
     targets: Vec<String>,
     administration: Option<Administration>,
+    changelogs: Changelogs,
     parameters: Arc<Parameters>,
     /// They commit what is left when they are dropped, after the service has ended.
     committers: Vec<Committer>,
@@ -138,9 +141,12 @@ impl Serving {
         let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
         let administration = mgs.map(|(place, mgs)| Administration::new(&mgs, &served, place));
         let osts = (0..).zip(&opened).filter_map(|(place, one)| one.ost(TargetId(place)));
-        let parameters = Arc::new(Parameters::new(served.running().clone(), osts));
+        let changelogs = Changelogs::new(opened.iter().filter_map(Opened::mdt));
+        let running = served.running().clone();
+        let parameters = Arc::new(Parameters::new(running, osts, changelogs.clone()));
         let (joining, targets, committers) = (vec![], vec![], vec![]);
-        let mut this = Self { joining, served, targets, administration, parameters, committers };
+        let mut this =
+            Self { joining, served, targets, administration, changelogs, parameters, committers };
         for (place, one) in (0..).zip(&opened) {
             this.begin(TargetId(place), one)?;
         }
@@ -195,6 +201,11 @@ impl Serving {
         self.administration.take()
     }
 
+    /// Returns the changelogs of the MDTs for their administrator.
+    pub fn changelogs(&self) -> Changelogs {
+        self.changelogs.clone()
+    }
+
     /// Returns the names of the targets, such as `MGS`.
     pub fn targets(&self) -> &[String] {
         &self.targets
@@ -207,7 +218,7 @@ impl Serving {
 
     /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
     pub fn stop(self) {
-        let Self { joining, served, targets, administration, parameters: _, committers } = self;
+        let Self { joining, served, targets, administration, committers, .. } = self;
         drop(administration);
         // They disconnect from other servers.
         drop(joining);
@@ -263,6 +274,16 @@ impl Opened {
         }
     }
 
+    /// Returns the MDT with its name, if it is one.
+    fn mdt(&self) -> Option<(String, Arc<Mdt>)> {
+        match (&self.label, &self.member) {
+            (Label::Target(label), Some(Member::Mdt(mdt, _))) => {
+                Some((label.name().to_string(), mdt.clone()))
+            }
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> TargetKind {
         match &self.label {
             Label::Mgs => TargetKind::Mgs,
@@ -281,11 +302,11 @@ impl Opened {
         match member {
             Member::Mdt(mdt, osts) => {
                 let parts = (mdt.clone(), osts.clone(), store);
-                let target = MdtTarget::new(parts, memories, seconds);
+                let target = MdtTarget::new(parts, memories, now);
                 TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
             }
             Member::Ost(ost) => {
-                let target = OstTarget::new(ost.clone(), store, memories, seconds);
+                let target = OstTarget::new(ost.clone(), store, memories, now);
                 TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
             }
         }
@@ -344,6 +365,11 @@ fn random() -> std::io::Result<u128> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes.iter().fold(0, |key, byte| key << 8 | u128::from(*byte)))
+}
+
+/// Returns the time since 1970.
+fn now() -> Duration {
+    Duration::from_nanos(wall_clock())
 }
 
 /// Returns the seconds since 1970.

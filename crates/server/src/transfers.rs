@@ -2,6 +2,7 @@
 //! Spec: mdt-ost §13.1, §13.2, §17.1 to §17.8.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::OST_BODY;
@@ -22,8 +23,8 @@ pub(crate) struct Transfers<M: Memory, H: Holder> {
     holder: Arc<H>,
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
-    /// Returns the seconds since 1970.
-    clock: fn() -> i64,
+    /// Returns the time since 1970.
+    clock: fn() -> Duration,
     /// Returns the lock for a part of an object.
     lock: fn(ResourceId, LockMode, Extent) -> LockWanted,
 }
@@ -67,7 +68,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
     pub(crate) fn new(
         (holder, store): (Arc<H>, Arc<Store>),
         memories: Arc<Memories<M>>,
-        clock: fn() -> i64,
+        clock: fn() -> Duration,
         lock: fn(ResourceId, LockMode, Extent) -> LockWanted,
     ) -> Arc<Self> {
         Arc::new(Self { holder, store, memories, clock, lock })
@@ -221,7 +222,7 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        Call { export, xid, now: seconds((self.clock)()), message }
     }
 }
 
@@ -240,6 +241,11 @@ pub(crate) async fn finish(
         context.durable(store, number).await?;
     }
     Ok(Answer::Reply(reply))
+}
+
+/// Returns a time in whole seconds.
+pub(crate) fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Returns the resource of the object that a request is about.

@@ -104,6 +104,13 @@ impl Store {
             front.versions.changed(&key, number);
             front.running.change(key, value);
         }
+        for (space, key, value) in
+            transaction.appended.into_iter().flat_map(|entries| entries(number))
+        {
+            let key = space.key(&key);
+            front.versions.changed(&key, number);
+            front.running.change(key, Some(value.into()));
+        }
         for (id, work) in works {
             self.merge_object(&mut front, *id, work);
         }

@@ -74,5 +74,5 @@ pub use medium::{Counts, Faults, Room, Seek, SimulatedDisk};
 pub use policy::Policy;
 pub use records::{ObjectId, Space};
 pub use store::{OnCommit, Store};
-pub use transaction::Transaction;
+pub use transaction::{Entry, Transaction};
 pub use verify::Report;

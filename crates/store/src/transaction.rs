@@ -23,6 +23,7 @@ pub struct Transaction<'a> {
     pub(crate) began: u64,
     pub(crate) read: Vec<Group>,
     pub(crate) changes: BTreeMap<Key, Change>,
+    pub(crate) appended: Vec<Appended>,
     pub(crate) data: Vec<(ObjectId, DataChange<'a>)>,
     pub(crate) releases: bool,
 }
@@ -36,6 +37,11 @@ pub(crate) enum Change {
 
 /// Makes a value from the number of its transaction.
 pub(crate) type Numbered = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+/// Makes keys with their values from the number of their transaction.
+pub(crate) type Appended = Box<dyn FnOnce(u64) -> Vec<Entry> + Send>;
+
+/// A key of a space with its value.
+pub type Entry = (Space, Vec<u8>, Vec<u8>);
 
 /// What happens to an object.
 pub(crate) enum DataChange<'a> {
@@ -48,7 +54,8 @@ pub(crate) enum DataChange<'a> {
 
 impl<'a> Transaction<'a> {
     pub(crate) fn new(store: &'a Store, began: u64) -> Self {
-        Self { store, began, read: vec![], changes: BTreeMap::new(), data: vec![], releases: false }
+        let (changes, appended) = (BTreeMap::new(), vec![]);
+        Self { store, began, read: vec![], changes, appended, data: vec![], releases: false }
     }
 
     /// Returns the value of a key, as this transaction would leave it.
@@ -84,6 +91,13 @@ impl<'a> Transaction<'a> {
         value: impl FnOnce(u64) -> Vec<u8> + Send + 'static,
     ) {
         self.changes.insert(space.key(key), Change::PutNumbered(Box::new(value)));
+    }
+
+    /// Sets keys that have their order from that of the transactions, such as those of a log. `entries` is
+    /// called when the transaction is applied, and must not call the store. Nothing else of this
+    /// transaction may change these keys.
+    pub fn append(&mut self, entries: impl FnOnce(u64) -> Vec<Entry> + Send + 'static) {
+        self.appended.push(Box::new(entries));
     }
 
     /// Removes a key, if it exists.

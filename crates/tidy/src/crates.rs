@@ -15,7 +15,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["lustre-wire"],
     &["lnd"],
     &["socklnd", "lnet", "trace"],
-    &["selftest", "rpc", "ldlm"],
+    &["selftest", "rpc", "ldlm", "data"],
     &["target"],
     &["mgs", "ost", "mdt"],
     &["node"],

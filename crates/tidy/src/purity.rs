@@ -16,6 +16,7 @@ pub const PURE: &[&str] = &[
     "selftest",
     "rpc",
     "ldlm",
+    "data",
     "mgs",
     "trace",
     "node",

@@ -29,17 +29,20 @@ pub(super) enum Command {
         /// TARGET.PARAMETER=VALUE or FSNAME.PARAMETER=VALUE
         parameter: String,
     },
-    /// Set parameters of all nodes for good: -P osc.*.max_dirty_mb=64
+    /// Set parameters of this node's targets, or of all nodes for good: -P osc.*.max_dirty_mb=64
     ///
-    /// The command is for the node that serves the MGS. Clients and targets that have such a parameter
-    /// apply it within seconds.
+    /// With -P the command is for the node that serves the MGS. Clients and targets that have such a
+    /// parameter apply it within seconds.
     SetParam {
         /// For good, on all nodes
-        #[arg(short = 'P', long = "perm", required = true)]
+        #[arg(short = 'P', long = "perm")]
         permanent: bool,
         /// Delete it; nodes have their default again when they start
-        #[arg(short = 'd')]
+        #[arg(short = 'd', requires = "permanent")]
         delete: bool,
+        /// Do not print what was set
+        #[arg(short = 'n')]
+        quiet: bool,
         /// PARAMETER=VALUE, where * stands for any device
         #[arg(required = true)]
         parameters: Vec<String>,
@@ -86,10 +89,13 @@ impl Command {
             Self::ConfParam { delete, parameter } => {
                 set(context, MgsSet { parameter, all: false, delete })
             }
-            Self::SetParam { delete, parameters, .. } => {
+            Self::SetParam { permanent, delete, quiet, parameters } => {
                 let mut last = Ok(0);
                 for parameter in parameters {
-                    let set = set(context, MgsSet { parameter, all: true, delete });
+                    let set = match permanent {
+                        true => set(context, MgsSet { parameter, all: true, delete }),
+                        false => super::parameters::set(context, &parameter, quiet),
+                    };
                     last = last.and(set);
                 }
                 last

@@ -1,9 +1,9 @@
-//! `lctl get_param` and `list_param`: statistics of the network and of targets, as the files of a
+//! `lctl get_param`, `list_param`, and `set_param` without `-P`: statistics of the network and of targets, as the files of a
 //! kernel node. Spec: lnet-admin §20.
 
 use clap::Subcommand;
 use fulmar_base::Errno;
-use fulmar_control::api::ParameterShow;
+use fulmar_control::api::{CallError, ParameterSet, ParameterShow};
 use fulmar_control::show::{self, Parameter, exit};
 
 use super::{Ran, failed};
@@ -70,6 +70,30 @@ impl Command {
         }
         status
     }
+}
+
+/// Sets parameters of the node's targets: a pattern, and a value.
+pub(super) fn set(context: &Context, parameter: &str, quiet: bool) -> Ran {
+    let Some((pattern, value)) = parameter.split_once('=') else {
+        complain(&format!("error: set_param: {parameter} is not NAME=VALUE\n"));
+        return Err(exit::BAD_PARAM);
+    };
+    let (pattern, value) = (pattern.to_owned(), value.to_owned());
+    let request = ParameterSet { pattern: pattern.clone(), value: value.clone() };
+    let set = context.client.call(&request).map_err(|error| match error {
+        CallError::Refused(error) => {
+            complain(&format!("error: set_param: {}\n", error.descr));
+            exit::of_errno(error.errno)
+        }
+        other => failed(other),
+    })?;
+    if set.is_empty() {
+        let path = pattern.replace('.', "/");
+        complain(&format!("error: set_param: param_path '{path}': No such file or directory\n"));
+        return Err(exit::of_errno(-Errno::ENOENT.0));
+    }
+    let lines: String = set.iter().map(|name| format!("{name}={value}\n")).collect();
+    Ok(if quiet { 0 } else { print(&lines) })
 }
 
 impl Form {

@@ -62,6 +62,13 @@ impl AdminError {
             .with_hint("run the command on the node that serves the MGS")
     }
 
+    /// Returns the error of a node without an MDT.
+    pub fn no_mdt(mdt: &str) -> Self {
+        Self::new(Errno::ENODEV, format!("this node does not serve {mdt}")).with_hint(
+            "run the command on the node that serves the MDT, with its name: lustre-MDT0000",
+        )
+    }
+
     /// Returns the error of a node without the selftest role.
     pub fn no_selftest() -> Self {
         Self::new(Errno::EOPNOTSUPP, "this node has no selftest role").with_hint(
@@ -222,6 +229,18 @@ operations! {
     /// The parameters of targets whose names are selected by any of the patterns, in the order of the
     /// patterns.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
+    /// Sets parameters of targets whose names are selected by a pattern, and returns their names.
+    "parameter/set" parameter_set(ParameterSet) -> Vec<String> {
+        Err(AdminError::new(Errno::ENOENT, "this node has no targets"))
+    };
+    /// Registers a user of the changelog of an MDT.
+    "changelog/register" changelog_register(ChangelogRegister) -> ChangelogUser {
+        Err(AdminError::no_mdt("an MDT"))
+    };
+    /// Forgets a user of the changelog of an MDT.
+    "changelog/deregister" changelog_deregister(ChangelogDeregister) -> ChangelogUser {
+        Err(AdminError::no_mdt("an MDT"))
+    };
     /// Sets a parameter for good in the configurations of the node's management service, or deletes it.
     "mgs/set" mgs_set(MgsSet) -> () { Err(AdminError::no_mgs()) };
     /// Changes a pool of OSTs.
@@ -438,6 +457,29 @@ requests! {
     }
     /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
     ParameterShow { patterns: Vec<String>, }
+    /// See [`Admin::parameter_set`]: a pattern such as `mdd.*.changelog_mask`.
+    ParameterSet { pattern: String, value: String, }
+    /// See [`Admin::changelog_register`].
+    ChangelogRegister {
+        /// The MDT, such as `lv-MDT0000`.
+        device: String,
+        /// The name of the user.
+        #[serde(default)]
+        user: Option<String>,
+        /// The kinds of records that it wants, such as `CREAT,UNLNK` or `+ATIME`.
+        #[serde(default)]
+        mask: Option<String>,
+    }
+    /// See [`Admin::changelog_deregister`]: by its number or by its name.
+    ChangelogDeregister {
+        device: String,
+        #[serde(default)]
+        id: Option<u32>,
+        #[serde(default)]
+        user: Option<String>,
+    }
+    /// The number of a user of a changelog.
+    ChangelogUser { id: u32, }
     /// See [`Admin::mgs_set`].
     MgsSet {
         /// For a target or a file system `lv-OST0000.osc.max_dirty_mb=64`, for all nodes

@@ -34,7 +34,7 @@ impl Namespace {
             return Err(Errno::EINVAL);
         }
         let part = Part::of(kind, mode, enqueue.policy)?;
-        let claim = Claim { kind, mode, part, export: LOCAL };
+        let mut claim = Claim { kind, mode, part, export: LOCAL };
         let place = self.resource(enqueue.resource, kind)?;
         let flag = |is_set, flag| if is_set { flag } else { LockFlags::NONE };
         let flags = flag(enqueue.is_immediate, LockFlags::SPECULATIVE)
@@ -48,6 +48,10 @@ impl Namespace {
         if !is_free && let Err(errno) = self.check_wait(now, place, &claim, flags) {
             self.drop_unused(place);
             return Err(errno);
+        }
+        if !is_free && kind == Kind::Inodebits {
+            // Optional bits are those that are free now, not those that holders give back meanwhile.
+            claim.part.more &= !(self.bits_taken(place, &claim) as u32);
         }
         let id = self.add_new(place, &claim, Handle(enqueue.cookie), flags);
         if is_free {

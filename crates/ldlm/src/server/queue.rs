@@ -131,7 +131,7 @@ impl Namespace {
     }
 
     /// Returns the bits that a lock cannot have, because of granted or of waiting locks.
-    fn bits_taken(&self, place: u32, claim: &Claim) -> u64 {
+    pub(super) fn bits_taken(&self, place: u32, claim: &Claim) -> u64 {
         let resource = &self.resources[place];
         let groups = resource.groups.iter().map(|group| &self.locks[group.root]);
         let waiting = resource.waiting().map(|waiter| &self.locks[waiter.lock]);

@@ -1,6 +1,7 @@
 //! Closing files. Spec: mdt-ost §7.12.
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::format::{IO_EPOCH, MDT_BODY, REINT};
 use fulmar_lustre_wire::mdt::{
     AttrValid, Bias, CloseData, MdtBody, OpenFlags, ReintChange, SetAttr,
@@ -14,10 +15,12 @@ use super::Answer;
 use super::attributes::body;
 use crate::Mdt;
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
 use crate::mdt::Call;
 use crate::opens::Open;
 use crate::records::Failure;
+use crate::tree::{ATIME, CTIME, MTIME};
 
 impl Mdt {
     /// Executes CLOSE.
@@ -61,6 +64,9 @@ impl Mdt {
     ) -> Result<MdtBody, Failure> {
         let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
         let inode = self.after_close(&before, open, asked);
+        if !open.flags.has(OpenFlags::VOLATILE) {
+            change.note_close(open, &before, &inode);
+        }
         let is_gone = is_last && inode.attributes.nlink == 0;
         let body = if is_gone { body(open.fid, &inode) } else { MdtBody::default() };
         if inode != before {
@@ -108,6 +114,26 @@ impl Mdt {
             }
         }
         Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Takes what a close has changed, and that a file that could be written is closed.
+    fn note_close(&mut self, open: Open, before: &Inode, after: &Inode) {
+        let (before, times) = (&before.attributes, &after.attributes);
+        let bit = |is_changed, bit| if is_changed { bit } else { 0 };
+        let bits = bit(times.atime != before.atime, ATIME)
+            | bit(times.mtime != before.mtime, MTIME)
+            | bit(times.ctime != before.ctime, CTIME);
+        self.note_attributes(open.fid, after, bits);
+        let changes = OpenFlags::WRITE | OpenFlags::APPEND | OpenFlags::TRUNC;
+        let is_recorded = match self.mdt.changelog.wants(ChangeKind::OPEN) {
+            true => !self.mdt.opens().is_open_by(&open),
+            false => open.flags.0 & changes.0 != 0,
+        };
+        if is_recorded {
+            self.note(Note::new(ChangeKind::CLOSE, open.fid).with_flags(open.flags.0 as u16));
+        }
     }
 }
 

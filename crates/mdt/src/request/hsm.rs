@@ -2,6 +2,7 @@
 //! Spec: mdt-ost §7.15.
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::format::{HSM_STATE, HSM_STATE_SET, MDT_BODY};
 use fulmar_lustre_wire::mdt::{HsmStateSet, HsmStates, HsmUserState};
 use fulmar_lustre_wire::message::Message;
@@ -13,6 +14,7 @@ use super::attributes::body;
 use super::execute::body_of;
 use crate::Mdt;
 use crate::access::{Caller, Capabilities};
+use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
 use crate::mdt::Call;
 use crate::records::Failure;
@@ -56,6 +58,13 @@ impl HsmAttributes {
         let released = has(HsmStates::RELEASED);
         let not_archived = (released || has(HsmStates::LOST)) && !has(HsmStates::ARCHIVED);
         !(without_copy || not_archived || (released && has(HsmStates::DIRTY)))
+    }
+}
+
+impl Inode {
+    /// Returns whether an archive has a copy, or something of one.
+    pub(crate) fn has_copy(&self) -> bool {
+        HsmAttributes::of(self).states.has(HsmStates::EXISTS)
     }
 }
 
@@ -114,8 +123,14 @@ impl Mdt {
             if !hsm.is_consistent() {
                 return Err(Errno::EINVAL.into());
             }
+            let mut flags = 0;
+            if hsm.states != HsmAttributes::of(&inode).states {
+                let is_dirty = hsm.states.has(HsmStates::DIRTY);
+                flags = Note::HSM_STATE | if is_dirty { Note::HSM_DIRTY } else { 0 };
+            }
             inode.set_extra(Extra::Hsm, hsm.to_bytes());
             change.set(fid, inode)?;
+            change.note(Note::new(ChangeKind::HSM, fid).with_flags(flags));
             Ok((Message::reply(call.message.format(), Status::OK), ()))
         })?;
         Ok(())

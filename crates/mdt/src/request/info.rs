@@ -1,8 +1,10 @@
-//! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10.
+//! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10, §14.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{FID2PATH, FID2PATH_KEY, FIEMAP_KEY, KEY, VALUE, VALUE_LEN};
-use fulmar_lustre_wire::mdt::{Fid2Path, Fid2PathReply};
+use fulmar_lustre_wire::format::{
+    CHANGELOG_CLEAR, FID2PATH, FID2PATH_KEY, FIEMAP_KEY, KEY, VALUE, VALUE_LEN,
+};
+use fulmar_lustre_wire::mdt::{ChangelogClear, Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
 
@@ -22,7 +24,7 @@ impl Mdt {
         let fiemap = call.message.get(&FIEMAP_KEY).ok().flatten();
         if let Some(key) = fiemap.filter(|key| key.name.as_bytes() == b"fiemap") {
             let map = self.map(&key.object, key.range)?;
-            return Ok(Answer::new(call.reply_with_map(&map)));
+            return Ok(Answer::new(call.data().reply_with_map(&map)));
         }
         let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
         if key.name.as_bytes() != b"fid2path" {
@@ -40,7 +42,8 @@ impl Mdt {
             return Err(Errno::EOVERFLOW.into());
         }
         path.resize(len - head, 0);
-        let answer = Fid2Path { link, ..question };
+        // Where the path begins.
+        let answer = Fid2Path { fid: root, link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))
     }
@@ -80,6 +83,13 @@ impl Mdt {
                 let is_set = value.0.first().is_some_and(|byte| *byte != 0);
                 self.set_read_only(call.export, export, is_set);
                 Ok(reply)
+            }
+            b"changelog_clear" => {
+                self.check_reader(call)?;
+                let ChangelogClear { record, user } =
+                    call.message.require(&CHANGELOG_CLEAR).map_err(|_| Errno::EINVAL)?;
+                self.clear_changelog(user, record, call.now)?;
+                Ok(Answer { durable: Some(self.store.applied()), ..reply })
             }
             _ => Err(Errno::EINVAL.into()),
         }

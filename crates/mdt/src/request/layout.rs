@@ -94,6 +94,7 @@ impl Mdt {
                 };
                 let committed = self.commit(call, |change| {
                     change.set_layout(fid, layout.clone())?;
+                    change.note_layout(fid);
                     Ok((with(&layout), ()))
                 });
                 // If the store has failed, nobody knows whether they are used.

@@ -8,6 +8,7 @@ mod getattr;
 mod hsm;
 mod info;
 mod layout;
+mod llog;
 mod open;
 mod plan;
 mod quota;

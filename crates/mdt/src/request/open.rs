@@ -1,6 +1,7 @@
 //! Opening files, and creating them. Spec: mdt-ost §5.5, §6.1, §8.3.
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::{INLINE_DATA, LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
@@ -15,6 +16,7 @@ use super::layout::WantedLayout;
 use crate::Mdt;
 use crate::access::{APPEND_ONLY, Caller, Wanted, check};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
 use crate::layout::objects_of;
 use crate::mdt::{Call, Export};
@@ -223,14 +225,23 @@ impl Mdt {
     ) -> Result<Opened, Failure> {
         let Opening { call, ref record, .. } = *opening;
         let flags = record.flags.0;
-        let open = Open { export: call.export, fid, flags };
-        let handle = self.opens().open(open);
+        let owner = (opening.caller.uid, opening.caller.gid);
+        let open = Open { export: call.export, fid, flags, owner };
+        let (handle, is_first) = {
+            let mut opens = self.opens();
+            let is_first = !opens.is_open_by(&open);
+            (opens.open(open), is_first)
+        };
         let mut new_layout = None;
-        let mut striped = false;
+        let is_new = opening.disposition.has(Disposition::OPEN_CREATE);
+        let mut passes_layout = false;
         let this = &*opening;
         let committed = self.commit(call, |change| {
             let mut inode = find(change)?;
-            if this.needs_layout(&inode) {
+            let needs_layout = this.needs_layout(&inode);
+            // A new file gets its layout with its inode.
+            passes_layout = this.is_without_layout(&inode) && !(is_new && needs_layout);
+            if needs_layout {
                 if new_layout.is_none() {
                     let parent = inode.parent_or(this.parent);
                     new_layout = Some(self.new_layout(
@@ -239,9 +250,15 @@ impl Mdt {
                         this.wanted_layout(),
                     )?);
                 }
-                striped = true;
                 let layout = new_layout.clone().unwrap_or_default();
                 inode = change.set_layout(fid, layout)?;
+                if !this.disposition.has(Disposition::OPEN_CREATE) {
+                    change.note_layout(fid);
+                }
+            }
+            if is_first {
+                let note = Note::new(ChangeKind::OPEN, fid).with_flags(flags.0 as u16);
+                change.note(Note { open_flags: Some(flags.0 as u32), ..note });
             }
             Ok((self.opened(this, fid, &inode, handle), ()))
         });
@@ -266,7 +283,7 @@ impl Mdt {
         }
         let reply = reply?;
         opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
-        if striped {
+        if passes_layout {
             opening.disposition = opening.disposition | Disposition::OPEN_STRIPE;
         }
         Ok(Opened { reply, result: Ok(()) })
@@ -303,6 +320,12 @@ impl Opening<'_, '_> {
     fn asked(&self) -> Asked {
         let flags = self.export.client.flags.with(ConnectFlags::NONE);
         Asked { valid: WANTED, ea_size: u32::MAX, flags }
+    }
+
+    /// Returns whether a file that is opened for writing has no layout.
+    fn is_without_layout(&self, inode: &Inode) -> bool {
+        let writes = self.record.flags.0.has(OpenFlags::WRITE);
+        writes && inode.is_regular() && inode.extra(Extra::Layout).is_empty()
     }
 
     /// Returns whether the open gives a file its layout.

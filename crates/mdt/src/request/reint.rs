@@ -98,7 +98,7 @@ impl Mdt {
             return Err(Errno::ETXTBSY.into());
         }
         // A write that is under way does not undo it.
-        self.data.note_times(call, object_of(fid));
+        self.data.note_times(&call.data(), object_of(fid));
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
             let inode = match layout.is_empty() {
@@ -244,6 +244,10 @@ impl Change<'_> {
         };
         inode.set_extra(extra, kept);
         self.set(fid, inode.clone())?;
+        match extra {
+            Extra::Layout => self.note_layout(fid),
+            _ => self.note_xattr(fid, b"trusted.dmv"),
+        }
         Ok(inode)
     }
 }

@@ -59,6 +59,7 @@ impl Change<'_> {
         for ((fid, inode), layout) in files.into_iter().zip(&mut inodes).zip(layouts) {
             inode.set_extra(Extra::Layout, layout);
             self.set(fid, inode.clone())?;
+            self.note_layout(fid);
         }
         Ok(())
     }

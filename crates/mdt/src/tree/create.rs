@@ -2,6 +2,7 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::acl::Acl;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::seq::Seq;
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
@@ -9,6 +10,7 @@ use fulmar_wire::Order;
 use super::{check_name, touch};
 use crate::access::{Caller, Wanted, check};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::{Attributes, Extra, Inode};
 use crate::names::Entry;
 use crate::records::Failure;
@@ -51,6 +53,13 @@ impl Change<'_> {
         self.set(parent_fid, parent)?;
         self.set_entry(parent_fid, name, Entry::new(new.fid, inode.attributes.mode));
         self.set(new.fid, inode.clone())?;
+        let kind = match inode.kind() {
+            mode::DIRECTORY => ChangeKind::MKDIR,
+            mode::REGULAR => ChangeKind::CREAT,
+            mode::SYMLINK => ChangeKind::SLINK,
+            _ => ChangeKind::MKNOD,
+        };
+        self.note(Note::new(kind, new.fid).at(parent_fid, name));
         Ok(inode)
     }
 

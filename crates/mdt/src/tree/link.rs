@@ -2,10 +2,12 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::changelog::ChangeKind;
 
 use super::{check_name, check_ordinary, touch};
 use crate::access::{APPEND_ONLY, Caller, IMMUTABLE};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::Inode;
 use crate::names::Entry;
 use crate::records::Failure;
@@ -52,6 +54,7 @@ impl Change<'_> {
         self.set(parent_fid, parent)?;
         self.set_entry(parent_fid, name, Entry::new(fid, inode.attributes.mode));
         self.set(fid, inode.clone())?;
+        self.note(Note::new(ChangeKind::HLINK, fid).at(parent_fid, name));
         Ok(inode)
     }
 }

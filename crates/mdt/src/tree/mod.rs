@@ -19,6 +19,7 @@ use crate::records::Failure;
 
 pub(crate) use create::New;
 pub(crate) use remove::Removed;
+pub(crate) use setattr::{ATIME, CTIME, MTIME};
 pub(crate) use xattr::{NAMES_LEN_MAX, SetXattr};
 
 /// Checks a name that an entry of a directory may have.

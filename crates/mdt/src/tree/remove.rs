@@ -2,10 +2,12 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::changelog::ChangeKind;
 
 use super::{check_name, check_ordinary, touch};
 use crate::access::{Caller, check_removal};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::Inode;
 use crate::names;
 use crate::records::Failure;
@@ -16,6 +18,17 @@ pub(crate) struct Removed {
     pub(crate) fid: Fid,
     /// The file without the name.
     pub(crate) inode: Inode,
+}
+
+impl Removed {
+    /// Returns what the changelog says of the file.
+    pub(super) fn flags(&self) -> u16 {
+        match self.inode.attributes.nlink {
+            0 if self.inode.has_copy() => Note::LAST | Note::LAST_IN_ARCHIVE,
+            0 => Note::LAST,
+            _ => 0,
+        }
+    }
 }
 
 impl Change<'_> {
@@ -51,7 +64,11 @@ impl Change<'_> {
         self.set(parent_fid, parent)?;
         self.remove_entry(parent_fid, name);
         let inode = self.drop_link(fid, inode, parent_fid, name, time)?;
-        Ok(Removed { fid, inode })
+        let removed = Removed { fid, inode };
+        let kind = if is_directory { ChangeKind::RMDIR } else { ChangeKind::UNLINK };
+        let note = Note::new(kind, fid).with_flags(removed.flags());
+        self.note(note.at(parent_fid, name));
+        Ok(removed)
     }
 
     /// Checks that a directory, if it is one, has no entries.

@@ -2,10 +2,12 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::changelog::{ChangeKind, RenameSource};
 
 use super::{Removed, check_name, check_ordinary, touch};
 use crate::access::{Caller, Wanted, check, check_removal};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::Inode;
 use crate::names::Entry;
 use crate::records::Failure;
@@ -68,6 +70,11 @@ impl Change<'_> {
             None => None,
         };
         self.move_entry((fid, inode), source, target, removed.as_ref(), time)?;
+        let replaced = removed.as_ref().map_or(Fid::default(), |removed| removed.fid);
+        let flags = removed.as_ref().map_or(0, Removed::flags);
+        let names = [target.1, source.1].join(&0);
+        let note = Note::new(ChangeKind::RENAME, replaced).with_flags(flags).at(target.0, &names);
+        self.note(Note { rename: Some(RenameSource { fid, parent: source.0 }), ..note });
         Ok(removed)
     }
 

@@ -4,11 +4,13 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Content;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::acl::Acl;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::mdt::{AttrValid, Bias, SetAttr};
 use fulmar_wire::Order;
 
 use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
 use crate::layout::objects_of;
 use crate::objects::Owner;
@@ -17,6 +19,14 @@ use crate::{acl, mode};
 
 /// The flags that users set: those of `chattr` that an MDT keeps.
 const FLAGS_SET: u32 = 0x2000_00ff;
+
+/// Attributes as the changelog knows them. Spec: mdt-ost §14.10.
+pub(crate) const ATIME: u16 = 0x1;
+pub(crate) const MTIME: u16 = 0x2;
+pub(crate) const CTIME: u16 = 0x4;
+const SIZE: u16 = 0x8;
+const MODE: u16 = 0x10;
+const PROJECT: u16 = 0x8000;
 
 impl Change<'_> {
     /// Sets attributes of a file.
@@ -46,7 +56,49 @@ impl Change<'_> {
             self.mdt.objects.set_owner(&mut self.transaction, &objects, owner(&after));
         }
         self.set(fid, after.clone())?;
+        self.note_attributes(fid, &after, changed(&before, &after, asked));
         Ok(after)
+    }
+
+    /// Takes which attributes of a file have changed, as bits of the changelog.
+    pub(crate) fn note_attributes(&mut self, fid: Fid, inode: &Inode, bits: u16) {
+        let kinds = [
+            (SIZE, ChangeKind::TRUNC),
+            (!(ATIME | MTIME | CTIME), ChangeKind::SATTR),
+            (MTIME, ChangeKind::MTIME),
+            (CTIME, ChangeKind::CTIME),
+            (ATIME, ChangeKind::ATIME),
+        ];
+        let wanted = |(of_kind, kind): &(u16, ChangeKind)| {
+            bits & of_kind != 0 && self.mdt.changelog.wants(*kind)
+        };
+        let Some((_, kind)) = kinds.into_iter().find(wanted) else { return };
+        let with_parent = bits & MTIME != 0 && inode.is_regular();
+        let parent = inode.parent().filter(|_| with_parent).unwrap_or_default();
+        self.note(Note { parent, ..Note::new(kind, fid).with_flags(bits) });
+    }
+}
+
+/// Returns which attributes a request changes, as bits of the changelog.
+fn changed(before: &Inode, after: &Inode, asked: &SetAttr) -> u16 {
+    type A = AttrValid;
+    let of = [
+        (A::ATIME_SET, ATIME),
+        (A::MTIME_SET, MTIME),
+        (A::CTIME_SET, CTIME),
+        (A::SIZE, SIZE),
+        (A::MODE, MODE),
+        (A::UID, 0x20),
+        (A::GID, 0x40),
+        (A::BLOCKS, 0x80),
+        (A::ATTR_FLAG, 0x200),
+        (A::PROJID, PROJECT),
+    ];
+    let asked = of.iter().filter(|(flag, _)| asked.valid.has(*flag));
+    let bits = asked.fold(0, |bits, (_, bit)| bits | bit);
+    match before.attributes.mode == after.attributes.mode {
+        true => bits,
+        false => bits | MODE,
     }
 }
 

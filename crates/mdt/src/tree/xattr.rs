@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::mdt::XattrFlags;
 use fulmar_lustre_wire::xattr::{Lma, LmaCompat, LmaIncompat};
 use fulmar_lustre_wire::{Content, Fid};
@@ -10,6 +11,7 @@ use fulmar_store::StoreError;
 
 use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check};
 use crate::change::Change;
+use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
 use crate::layout::{Changed, ComponentChange, changed, on_mdt};
 use crate::names::NAME_MAX;
@@ -134,7 +136,24 @@ impl Change<'_> {
         }
         inode.attributes.ctime = inode.attributes.ctime.max(set.time);
         self.set(fid, inode.clone())?;
+        let prefixes: [&[u8]; 4] = [b"user.", b"system.posix_acl_", b"trusted.", b"security."];
+        if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+            self.note_xattr(fid, name);
+        }
         Ok(inode)
+    }
+
+    /// Takes that an extended attribute of a file has changed.
+    pub(crate) fn note_xattr(&mut self, fid: Fid, name: &[u8]) {
+        let xattr = Some(name.to_vec());
+        self.note(Note { xattr, ..Note::new(ChangeKind::XATTR, fid) });
+    }
+
+    /// Takes that the layout of a file has changed.
+    pub(crate) fn note_layout(&mut self, fid: Fid) {
+        if !self.mdt.opens().is_volatile(fid) {
+            self.note(Note::new(ChangeKind::LAYOUT, fid));
+        }
     }
 
     /// Adds, removes or marks components of the layout of a file.
@@ -164,6 +183,7 @@ impl Change<'_> {
         inode.set_extra(Extra::Layout, layout);
         inode.attributes.ctime = inode.attributes.ctime.max(set.time);
         self.set(fid, inode.clone())?;
+        self.note_layout(fid);
         Ok(inode)
     }
 

@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fulmar_base::{Errno, Rng};
+use fulmar_lustre_wire::changelog::{ChangeKind, Changelog};
 use fulmar_lustre_wire::format::{EA_DATA, NEW_LAYOUT};
 use fulmar_lustre_wire::mdt::{AttrValid, Create, OpenFlags, SetAttr, SplitOpenFlags, XattrFlags};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Handle};
-use fulmar_mdt::{Call, Settings, mode};
+use fulmar_mdt::{Settings, mode};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Store};
 
 use crate::data;
 use crate::requests::{self, ROOT};
-use crate::rig::{NOW, Reply, Rig, object_of};
+use crate::rig::{NOW, Reply, Rig, call, object_of};
 use crate::tree::{Op, Tree};
 
 const SEEDS: u64 = 500;
@@ -39,6 +40,8 @@ struct Totals {
     destroyed: u64,
     /// Files with data on the MDT that were compared.
     data: u64,
+    records: u64,
+    cleared: u64,
 }
 
 /// A request as its client keeps it until it is durable; an open until its close is.
@@ -75,7 +78,16 @@ struct Run<'a> {
     told: u64,
     /// New files have their data on the MDT.
     keeps_data: bool,
+    /// What the changelog has said of each operation.
+    records: Vec<(ChangeKind, Fid, Vec<u8>)>,
+    /// The records that a user has cleared, perhaps for good.
+    cleared: BTreeSet<u64>,
     totals: &'a mut Totals,
+}
+
+/// Returns what a record says, but for its number.
+fn said(record: Changelog) -> (ChangeKind, Fid, Vec<u8>) {
+    (record.kind, record.target, record.name)
 }
 
 fn policy() -> Policy {
@@ -96,11 +108,26 @@ impl<'a> Run<'a> {
             data::keep_on_mdt(&mut rig, 3);
             rig.mdt.forget(Handle(3), NOW).unwrap();
         }
+        rig.mdt.register_changelog_user(None, None, NOW).unwrap();
         rig.store.commit().unwrap();
         let (rng, tree, open) = (Rng::new(seed), Tree::new(), BTreeMap::new());
         let (kept, answered, unanswered) = (vec![], vec![], None);
-        let told = 0;
-        Self { rng, disk, rig, tree, open, kept, answered, unanswered, told, keeps_data, totals }
+        let (told, records, cleared) = (0, vec![], BTreeSet::from([0]));
+        Self {
+            rng,
+            disk,
+            rig,
+            tree,
+            open,
+            kept,
+            answered,
+            unanswered,
+            told,
+            keeps_data,
+            records,
+            cleared,
+            totals,
+        }
     }
 
     fn go(&mut self) {
@@ -133,6 +160,9 @@ impl<'a> Run<'a> {
             if !self.ask(client, xid, op) {
                 return;
             }
+            if self.rng.one_in(20) {
+                self.clear();
+            }
             has_failed |= self.rng.one_in(6) && self.rig.store.commit().is_err();
             // After a failure of the disk the next change is not answered.
             if !has_failed {
@@ -159,10 +189,40 @@ impl<'a> Run<'a> {
             return true;
         }
         assert!(transno > self.answered.last().map_or(0, |last| last.transno));
+        let new = self.rig.changes(self.records.len() as u64);
+        self.records.extend(new.into_iter().map(said));
         let kept = Kept { client, xid, transno, op };
         self.kept.push(kept.clone());
         self.answered.push(kept);
         true
+    }
+
+    /// The user of the changelog has read some records.
+    fn clear(&mut self) {
+        let (before, last) = (self.cleared.last().copied().unwrap_or(0), self.records.len() as u64);
+        if before >= last {
+            return;
+        }
+        let record = self.rng.between(before + 1, last);
+        let request = requests::changelog_clear(1, record);
+        let xid = self.rig.next_xid();
+        // If the store ends, the records may be gone nevertheless.
+        if self.send(1, xid, &request).is_none_or(|reply| reply.result.is_ok()) {
+            self.cleared.insert(record);
+            self.totals.cleared += 1;
+        }
+    }
+
+    /// Each operation has its records once, in their order, but for those that were cleared.
+    fn compare_records(&mut self) {
+        let found = self.rig.changes(0);
+        let first = found.first().map_or(self.records.len() as u64, |record| record.index - 1);
+        let numbers = found.iter().map(|record| record.index);
+        assert!(numbers.eq(first + 1..=self.records.len() as u64));
+        assert!(self.cleared.contains(&first), "{first} of {:?}", self.cleared);
+        let found: Vec<_> = found.into_iter().map(said).collect();
+        assert_eq!(found, self.records[first as usize..]);
+        self.totals.records += found.len() as u64;
     }
 
     /// Does the same with the model, and notes what the client learns. Returns whether there was
@@ -250,7 +310,7 @@ impl<'a> Run<'a> {
 
     /// Returns the reply; `None` if the store has ended.
     fn send(&mut self, client: u64, xid: u64, message: &Message<'_>) -> Option<Reply> {
-        let call = Call { export: Handle(client), xid, now: NOW, message };
+        let call = call(client, xid, message);
         match self.rig.execute(&call) {
             Err(Errno::EIO) | Ok(Reply { result: Err(Errno::EIO), .. }) => None,
             reply => Some(reply.unwrap()),
@@ -380,6 +440,7 @@ impl<'a> Run<'a> {
 
     fn compare(&mut self) {
         self.rig.mdt.check().unwrap();
+        self.compare_records();
         let mut live = BTreeSet::new();
         for (fid, node) in self.tree.nodes.clone() {
             let body = self.rig.getattr(fid).unwrap_or_else(|_| panic!("{fid} is lost: {node:?}"));
@@ -425,6 +486,7 @@ fn nothing_durable_is_lost_and_replays_are_applied_once() {
     let Totals { requests, refused, replays, reopened, repeated, lost, .. } = totals;
     let many = [requests, refused, replays, reopened, repeated, lost, totals.crashed_recoveries];
     assert!(many.iter().all(|count| *count >= SEEDS), "{totals:?}");
+    assert!(totals.records >= 10 * SEEDS && totals.cleared >= SEEDS / 2, "{totals:?}");
     let some = [totals.resent, totals.saved, totals.evicted, totals.orphans, totals.destroyed];
     assert!(totals.data >= SEEDS, "{totals:?}");
     assert!(some.iter().all(|count| *count >= SEEDS / 10), "{totals:?}");

@@ -19,10 +19,9 @@ use fulmar_lustre_wire::mdt::{
 use fulmar_lustre_wire::message::{Container, Message, MessageFlags};
 use fulmar_lustre_wire::seq::{SeqOp, SeqRange};
 use fulmar_lustre_wire::{Fid, Handle, Text};
-use fulmar_mdt::Call;
 
 use crate::requests::{self, ROOT, SEQ, USER, fid, name};
-use crate::rig::{NOW, Rig};
+use crate::rig::{NOW, Rig, call};
 
 /// How many requests are played.
 const ROUNDS: usize = 30_000;
@@ -207,8 +206,7 @@ fn damaged_requests_are_answered_or_refused() {
             message.body.transno = rig.store.applied() + rng.below(3);
         }
         let xid = rig.next_xid();
-        let export = Handle(rng.between(1, 3));
-        let call = Call { export, xid, now: NOW, message: &message };
+        let call = call(rng.between(1, 3), xid, &message);
         match rig.execute(&call).and_then(|reply| reply.result.map(|()| reply)) {
             Ok(reply) => {
                 done += 1;

@@ -18,13 +18,13 @@ use fulmar_lustre_wire::ost::{
     ObdoFlags, OstId,
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind};
-use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, List, Padding, Status, Text};
-use fulmar_mdt::{Call, Done, Settings};
+use fulmar_lustre_wire::{Bytes, Content, Fid, List, Padding, Status, Text};
+use fulmar_mdt::{Done, Settings};
 use fulmar_wire::Order;
 
 use crate::quota::control;
 use crate::requests::{self, ROOT};
-use crate::rig::{NOW, Reply, Rig};
+use crate::rig::{NOW, Reply, Rig, call};
 
 const MIB: u64 = 1 << 20;
 /// The most data of a short read or write.
@@ -168,14 +168,12 @@ fn a_file_that_is_open_keeps_its_data_without_a_name() {
     let handle = rig.open((Fid::ROOT, "file"), OpenFlags::READ);
     let xid = rig.next_xid();
     let unlink = requests::unlink(&ROOT, (Fid::ROOT, "file"));
-    let call = Call { export: Handle(1), xid, now: NOW, message: &unlink };
-    assert_eq!(rig.mdt.reint(&call).unwrap().gone, None);
+    assert_eq!(rig.mdt.reint(&call(1, xid, &unlink)).unwrap().gone, None);
     rig.must(&write(about(file), 4, b" too"));
     assert_eq!(contents(&mut rig, file), b"kept too");
     rig.mdt.check().unwrap();
     let close = requests::close(file, handle, SetAttr::default());
-    let call = Call { export: Handle(1), xid: xid + 512, now: NOW, message: &close };
-    let gone = rig.mdt.execute(&call).unwrap().gone;
+    let gone = rig.mdt.execute(&call(1, xid + 512, &close)).unwrap().gone;
     assert_eq!(gone, Some(ResourceId::of_fid(file)), "clients may still have some of it");
     assert!(rig.store.objects().unwrap().is_empty());
 }
@@ -245,7 +243,7 @@ fn ranges_are_allocated_punched_and_found() {
     assert_eq!((seek(0, hole), seek(4096, data), seek(9000, data)), (4096, 8192, 9000));
     assert_eq!(seek(16_384, data), -i64::from(Errno::ENXIO.0));
     let sync = Message::request(&OST_SYNC).with(&OST_BODY, &body);
-    let call = Call { export: Handle(1), xid: 1 << 50, now: NOW, message: &sync };
+    let call = call(1, 1 << 50, &sync);
     let answer = rig.mdt.execute(&call).unwrap();
     assert_eq!(answer.durable, Some(rig.store.applied()));
     rig.mdt.check().unwrap();
@@ -312,7 +310,7 @@ fn writes_have_checksums_and_do_not_undo_times_that_were_set_later() {
     let change = SetAttr { valid: times, mtime: 1000, ..SetAttr::default() };
     let (write_xid, set_xid) = (rig.next_xid(), rig.next_xid());
     let set = requests::setattr(&ROOT, file, change);
-    let call = |xid, message| Call { export: Handle(1), xid, now: NOW, message };
+    let call = |xid, message| call(1, xid, message);
     let answer = rig.mdt.reint(&call(set_xid, &set)).unwrap();
     assert_eq!(answer.changed, Some(ResourceId::of_fid(file)), "locks learn of the times");
     let written = write(about(file), 0, b"b");
@@ -332,7 +330,7 @@ fn an_open_brings_what_fits_into_the_reply() {
         let mut request = requests::open(&ROOT, (Fid::ROOT, "file"), Fid::default(), flags);
         request.head.reply_room = room;
         let xid = rig.next_xid();
-        let call = Call { export: Handle(1), xid, now: NOW, message: &request };
+        let call = call(1, xid, &request);
         let mut done: Done = rig.mdt.open(&call);
         assert_eq!(done.reply.bytes(&INLINE_DATA), Some(&[0; 16][..]));
         assert!(rig.mdt.show_data(&call, &mut done, true));
@@ -354,7 +352,7 @@ fn an_open_brings_what_fits_into_the_reply() {
 
     let directory = rig.mkdir((Fid::ROOT, "directory"));
     let request = requests::getattr(directory);
-    let call = Call { export: Handle(1), xid: 1 << 50, now: NOW, message: &request };
+    let call = call(1, 1 << 50, &request);
     let reply = rig.mdt.execute(&call).unwrap().reply;
     let disposition = fulmar_lustre_wire::ldlm::Disposition::NONE;
     let mut done = Done { reply, disposition, result: Ok(()) };

@@ -105,6 +105,7 @@ fn path(rig: &mut Rig, file: Fid, link: u32, root: Option<Fid>) -> Result<(Strin
     let request =
         Message::request(&MDS_FID2PATH).with(&FID2PATH_KEY, &key).with(&VALUE_LEN, &(32 + 4096));
     let found = rig.ask(1, &request)?.message.require(&FID2PATH).unwrap();
+    assert_eq!(found.answer.fid, root.unwrap_or(TOP), "where the path begins");
     Ok((String::from_utf8(found.path().to_vec()).unwrap(), found.answer.link))
 }
 

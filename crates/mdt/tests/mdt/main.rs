@@ -1,6 +1,7 @@
 //! An MDT as its clients see it.
 
 mod attributes;
+mod changelog;
 mod crash;
 mod damaged;
 mod data;

@@ -230,8 +230,8 @@ fn files_are_opened_and_closed() {
     let new = rig.next_fid();
     let flags = OpenFlags::CREAT | OpenFlags::WRITE;
     let made = rig.must(&open(&ROOT, (TOP, "file"), new, flags));
-    let steps = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN | Disposition::OPEN_STRIPE;
-    assert!(made.disposition.has(steps | Disposition::LOOKUP_NEG));
+    let steps = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN | Disposition::LOOKUP_NEG;
+    assert!(made.disposition.has(steps) && !made.disposition.has(Disposition::OPEN_STRIPE));
     assert!(made.transno() > 0 && !made.layout().is_empty());
     let again = rig.must(&open(&ROOT, (TOP, "file"), fid(77), flags));
     assert!(again.disposition.has(Disposition::LOOKUP_POS | Disposition::OPEN_OPEN));
@@ -243,6 +243,10 @@ fn files_are_opened_and_closed() {
         assert_eq!(rig.close(1, new, handle).valid, Valid::NONE);
     }
     assert_eq!(rig.fates().len(), 1);
+    let late = open(&ROOT, (TOP, "late"), fid(49), flags | OpenFlags::DELAY_CREATE);
+    assert!(rig.must(&late).disposition.has(Disposition::OPEN_CREATE | Disposition::OPEN_STRIPE));
+    let now = rig.must(&open(&ROOT, (TOP, "late"), fid(78), flags));
+    assert!(now.disposition.has(Disposition::LOOKUP_POS | Disposition::OPEN_STRIPE));
     rig.must(&mkdir(&ROOT, (TOP, "d"), fid(50)));
     rig.open((TOP, "d"), OpenFlags::READ | OpenFlags::DIRECTORY);
     rig.mdt.check().unwrap();

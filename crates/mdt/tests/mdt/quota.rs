@@ -5,11 +5,11 @@ use fulmar_lustre_wire::format::{MDS_QUOTACTL, QUOTACTL};
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
-use fulmar_lustre_wire::{Bytes, Fid, Handle};
-use fulmar_mdt::{Caller, mode};
+use fulmar_lustre_wire::{Bytes, Fid};
+use fulmar_mdt::{Call, Caller, mode};
 
 use crate::requests::{ROOT, USER, create, open, rmdir, setattr, unlink};
-use crate::rig::{NOW, Rig};
+use crate::rig::{NOW, Rig, call};
 
 const TOP: Fid = Fid::ROOT;
 const INODE_LIMITS: u32 = 0x4;
@@ -65,7 +65,7 @@ impl Rig {
         let fid = self.next_fid();
         let request = create(who, (TOP, name), fid, mode::REGULAR | 0o644);
         let xid = self.next_xid();
-        let call = fulmar_mdt::Call { export: Handle(1), xid, now, message: &request };
+        let call = Call { now, ..call(1, xid, &request) };
         self.execute(&call)?.result.map(|()| fid)
     }
 

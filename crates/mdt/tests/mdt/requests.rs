@@ -2,17 +2,19 @@
 
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{
-    CLIENT_UUID, CLOSE, CONNECT_DATA, EA_DATA, ENQUEUE_GETATTR, ENQUEUE_OPEN, GETATTR, GETXATTR,
-    INTENT, IO_EPOCH, LOCK_REQUEST, MDS_CONNECT, MDT_BODY, NAME, READPAGE, REINT, REINT_CREATE,
-    REINT_LINK, REINT_RENAME, REINT_SETATTR, REINT_SETXATTR, REINT_SYMLINK, REINT_UNLINK, SYMLINK,
-    TARGET_NAME,
+    CHANGELOG_CLEAR, CLIENT_UUID, CLOSE, CONNECT_DATA, EA_DATA, ENQUEUE_GETATTR, ENQUEUE_OPEN,
+    GETATTR, GETXATTR, INTENT, IO_EPOCH, KEY, LLOG_BODY, LLOG_CREATE, LLOG_NEXT_BLOCK,
+    LLOG_READ_HEADER, LOCK_REQUEST, MDS_CHANGELOG_CLEAR, MDS_CONNECT, MDT_BODY, NAME, READPAGE,
+    REINT, REINT_CREATE, REINT_LINK, REINT_RENAME, REINT_SETATTR, REINT_SETXATTR, REINT_SYMLINK,
+    REINT_UNLINK, SYMLINK, TARGET_NAME,
 };
 use fulmar_lustre_wire::ldlm::{
     Intent, IntentOps, LockDesc, LockFlags, LockRequest, LockType, ResourceDesc, ResourceId,
 };
+use fulmar_lustre_wire::llog::{LogContext, LogFlags, LogId, LogRequest};
 use fulmar_lustre_wire::mdt::{
-    AttrValid, Create, IoEpoch, Link, MdtBody, OpenFlags, Reint, ReintChange, ReintHead, ReintOp,
-    Rename, SetAttr, SetXattr, SplitOpenFlags, Unlink, Valid, XattrFlags,
+    AttrValid, ChangelogClear, Create, IoEpoch, Link, MdtBody, OpenFlags, Reint, ReintChange,
+    ReintHead, ReintOp, Rename, SetAttr, SetXattr, SplitOpenFlags, Unlink, Valid, XattrFlags,
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Fid, Handle, Name, Uuid};
@@ -259,4 +261,31 @@ pub(crate) fn close(file: Fid, handle: Handle, change: SetAttr) -> Message<'stat
 pub(crate) fn readpage(directory: Fid, hash: u64, bytes: u32) -> Message<'static> {
     let asked = MdtBody { size: hash, nlink: bytes, ..body(&ROOT, directory, Valid::NONE) };
     Message::request(&READPAGE).with(&MDT_BODY, &asked)
+}
+
+pub(crate) fn changelog_clear(user: u32, record: u64) -> Message<'static> {
+    Message::request(&MDS_CHANGELOG_CLEAR)
+        .with_bytes(&KEY, b"changelog_clear".to_vec())
+        .with(&CHANGELOG_CLEAR, &ChangelogClear { record, user })
+        .with(&MDT_BODY, &body(&ROOT, Fid::default(), Valid::NONE))
+}
+
+/// Returns the opening of a log by its name, or by its identity.
+pub(crate) fn log_open(who: &Caller, log: &str, id: LogId) -> Message<'static> {
+    let asked = LogRequest { id, context: LogContext::CHANGELOG, ..LogRequest::default() };
+    Message::request(&LLOG_CREATE)
+        .with(&LLOG_BODY, &asked)
+        .with(&NAME, &name(log))
+        .with(&MDT_BODY, &body(who, Fid::default(), Valid::NONE))
+}
+
+pub(crate) fn log_header(id: LogId, flags: LogFlags) -> Message<'static> {
+    let asked = LogRequest { id, context: LogContext::CHANGELOG, flags, ..LogRequest::default() };
+    Message::request(&LLOG_READ_HEADER).with(&LLOG_BODY, &asked)
+}
+
+pub(crate) fn log_block(id: LogId, flags: LogFlags, index: u32) -> Message<'static> {
+    let context = LogContext::CHANGELOG;
+    let asked = LogRequest { id, context, flags, index, len: 8192, ..LogRequest::default() };
+    Message::request(&LLOG_NEXT_BLOCK).with(&LLOG_BODY, &asked)
 }

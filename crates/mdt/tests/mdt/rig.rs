@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fulmar_base::Errno;
+use fulmar_lustre_wire::changelog::Changelog;
 use fulmar_lustre_wire::directory::DirectoryEntry;
 use fulmar_lustre_wire::format::{INTENT, LAYOUT, MDT_BODY, NAME};
 use fulmar_lustre_wire::layout::Layout;
 use fulmar_lustre_wire::ldlm::{Disposition, IntentOps};
 use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, SetAttr};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Content, Fid, Handle, Opcode, Status, directory};
+use fulmar_lustre_wire::{Content, Fid, Handle, LargeNid, Opcode, Status, directory};
 use fulmar_mdt::{Call, Caller, Done, Mdt, Object, Objects, Owner, Plan, Settings};
 use fulmar_store::{Policy, Space, Store, Transaction};
 use fulmar_wire::Order;
@@ -26,11 +27,25 @@ const OBJECTS_SEQ: u64 = 0x2_4000_0400;
 /// What became of objects, by number. No records of an MDT are in it.
 const OBJECTS: Space = Space::new(0x70);
 
+/// The node of all clients: 10.0.0.9@tcp.
+pub(crate) const NODE: LargeNid =
+    LargeNid([0, 2, 0, 0, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+/// The nanoseconds of the time of all requests.
+pub(crate) const NANOS: u32 = 7;
+
+/// Returns a call of a client.
+pub(crate) fn call<'a>(export: u64, xid: u64, message: &'a Message<'a>) -> Call<'a> {
+    Call { export: Handle(export), xid, from: NODE, now: NOW, nanos: NANOS, message }
+}
+
 /// An OST. What becomes of its objects is in the store of the MDT.
 #[derive(Default)]
 pub(crate) struct Osts {
     taken: AtomicU32,
 }
+
+/// The records of the changelog.
+const CHANGES: Space = Space::new(0x28);
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,7 +201,7 @@ impl Rig {
     /// Sends a request. An error says that the reply has no buffers.
     pub(crate) fn send(&mut self, export: u64, request: &Message<'_>) -> Result<Reply, Errno> {
         let xid = self.next_xid();
-        self.execute(&Call { export: Handle(export), xid, now: NOW, message: request })
+        self.execute(&call(export, xid, request))
     }
 
     /// Executes a request as the host of an MDT does, without its locks.
@@ -296,6 +311,18 @@ impl Rig {
         object_of(self.must(&requests::getattr(file)).layout())
     }
 
+    /// Returns the records of the changelog behind a number, as they are kept: a number of a transaction and a
+    /// place are before each.
+    pub(crate) fn changes(&self, after: u64) -> Vec<Changelog> {
+        let from = (after + 1).to_be_bytes();
+        let from = Bound::Included(&from[..]);
+        let kept = self.store.scan(CHANGES, from, Bound::Unbounded, 1 << 20).unwrap();
+        let decode = |(_, value): &(Vec<u8>, fulmar_store::Value)| {
+            Changelog::decode(&value[12..], Order::Little).unwrap()
+        };
+        kept.iter().map(decode).collect()
+    }
+
     /// Returns what became of all objects.
     pub(crate) fn fates(&self) -> BTreeMap<u32, Fate> {
         let all = self.store.scan(OBJECTS, Bound::Unbounded, Bound::Unbounded, 1 << 20).unwrap();
@@ -314,7 +341,7 @@ impl Rig {
     ) -> Result<Vec<directory::DirectoryPage>, Errno> {
         let request = requests::readpage(directory, hash, bytes);
         let xid = self.next_xid();
-        let call = Call { export: Handle(1), xid, now: NOW, message: &request };
+        let call = call(1, xid, &request);
         let pages = self.mdt.readpage(&call)?;
         assert_eq!(pages.reply.body.status, Status::OK);
         assert_eq!(pages.bytes.len() % directory::DirectoryPage::LEN, 0);

@@ -150,20 +150,25 @@ impl<M: Memory> MdtTarget<M> {
         }
         let caller = self.mdt.caller(Caller::of_reint(&record.head));
         let (this, searched) = (self.clone(), (!by_fid).then(|| name.as_bytes().to_vec()));
-        let found = context
-            .run(move || {
-                let place = (parent, searched.as_deref());
-                this.mdt.find_target(place, create.child, flags, &caller)
-            })
-            .await?;
-        // What is wrong with the name is found again.
-        let found = found.unwrap_or_default();
-        let entries = match found {
-            None if creates => Some(context.lock(locks::entries(parent)).await?),
-            _ => None,
+        let find = move || {
+            let place = (parent, searched.as_deref());
+            this.mdt.find_target(place, create.child, flags, &caller)
         };
+        // What is wrong with the name is found again.
+        let found = context.run(find).await?.unwrap_or_default();
+        let mut entries = None;
+        if found.is_none() && creates {
+            entries = Some(context.lock(locks::entries(parent)).await?);
+        }
         let child = match found {
             Some(target) => lock_target(&context, flags, &target, is_replay).await?,
+            None if is_replay => None,
+            // Nobody knows the new file yet, so this is granted at once.
+            None if creates || flags.has(OpenFlags::VOLATILE) => {
+                let fid = create.child;
+                let target = Target { fid, is_regular: true, needs_layout: false, has_data: false };
+                lock_target(&context, flags, &target, false).await?
+            }
             None => None,
         };
         let (this, asked) = (self.clone(), request.clone());
@@ -240,7 +245,8 @@ impl<M: Memory> MdtTarget<M> {
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;
         }
-        let wanted = locks::bits(fid, LockMode::CR, InodeBits::LAYOUT);
+        let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
+        let wanted = locks::bits(fid, LockMode::CR, parts);
         let lock = context.lock(wanted).await?;
         self.with_lock(&context, &request, done, lock).await
     }
@@ -339,7 +345,8 @@ async fn lock_target(
     if is_replay {
         return Ok(None);
     }
-    match context.lock(locks::of_open(flags, target)).await {
+    let Some(wanted) = locks::of_open(flags, target) else { return Ok(None) };
+    match context.lock(wanted).await {
         Ok(lock) => Ok(Some((lock, true))),
         // Only optional parts were wanted.
         Err(Errno::EAGAIN) => Ok(None),

@@ -100,7 +100,7 @@ pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
     let wants = |set: A| asked.valid.0 & set.0 != 0;
     let mut parts = InodeBits::UPDATE;
     if wants(A::MODE | A::UID | A::GID) {
-        parts = parts | InodeBits::LOOKUP | InodeBits::PERM;
+        parts = parts | InodeBits::PERM;
     }
     if wants(A::PROJID) {
         parts = parts | InodeBits::XATTR;
@@ -111,7 +111,7 @@ pub(super) fn of_setattr(fid: Fid, asked: &SetAttr) -> LockWanted {
 /// Returns the lock for a change of an extended attribute.
 pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
     let part = match name {
-        b"system.posix_acl_access" => InodeBits::PERM | InodeBits::LOOKUP,
+        b"system.posix_acl_access" => InodeBits::PERM,
         _ if name.starts_with(b"lustre.lov") => InodeBits::LAYOUT | InodeBits::XATTR,
         _ => InodeBits::XATTR,
     };
@@ -119,21 +119,56 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
-pub(super) fn of_open(flags: OpenFlags, target: &Target) -> LockWanted {
+pub(super) fn of_open(flags: OpenFlags, target: &Target) -> Option<LockWanted> {
     let &Target { fid, is_regular, has_data, .. } = target;
-    let layout = if is_regular { InodeBits::LAYOUT } else { InodeBits::NONE };
-    let attributes = InodeBits::UPDATE | InodeBits::PERM;
-    if !flags.has(OpenFlags::LOCK) {
-        let writes = has_data && flags.has(OpenFlags::WRITE);
-        let mode = if writes { LockMode::PW } else { LockMode::PR };
-        let data = if has_data { InodeBits::DOM } else { InodeBits::NONE };
-        let optional = InodeBits::LOOKUP | layout | attributes | data;
-        return bits_and(fid, mode, InodeBits::NONE, optional);
-    }
-    let open = InodeBits::LOOKUP | InodeBits::OPEN;
-    match () {
-        () if flags.has(OpenFlags::WRITE) => bits_and(fid, LockMode::CW, open, layout),
-        () if flags.has(OpenFlags::EXEC) => bits_and(fid, LockMode::PR, open, layout | attributes),
-        () => bits_and(fid, LockMode::CR, open, layout | attributes),
+    let keeps_open = flags.has(OpenFlags::LOCK);
+    let mode = match () {
+        () if keeps_open && flags.has(OpenFlags::WRITE) => LockMode::CW,
+        () if keeps_open && !flags.has(OpenFlags::EXEC) => LockMode::CR,
+        () if !keeps_open && has_data && flags.has(OpenFlags::WRITE) => LockMode::PW,
+        () => LockMode::PR,
+    };
+    let needed = if keeps_open { InodeBits::LOOKUP | InodeBits::OPEN } else { InodeBits::NONE };
+    let tried = match () {
+        () if !is_regular => InodeBits::NONE,
+        // Every change conflicts with it.
+        () if mode == LockMode::CR => InodeBits::LAYOUT,
+        () if keeps_open => InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM,
+        () => {
+            let data = if has_data { InodeBits::DOM } else { InodeBits::NONE };
+            InodeBits::LOOKUP | InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM | data
+        }
+    };
+    (keeps_open || is_regular).then(|| bits_and(fid, mode, needed, tried))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_gives_a_lock_on_what_the_client_may_keep() {
+        type F = OpenFlags;
+        let with = |flags: F, is_regular, has_data| {
+            let target = Target { fid: Fid::ROOT, is_regular, needs_layout: false, has_data };
+            of_open(flags, &target).map(|wanted| {
+                let policy = wanted.policy.inodebits();
+                (wanted.mode, policy.bits, policy.try_bits)
+            })
+        };
+        let of = |flags, is_regular| with(flags, is_regular, false);
+        let (none, open) = (InodeBits::NONE, InodeBits::LOOKUP | InodeBits::OPEN);
+        let attributes = InodeBits::UPDATE | InodeBits::PERM;
+        let all = InodeBits::LAYOUT | attributes;
+        assert_eq!(of(F::WRITE, true), Some((LockMode::PR, none, InodeBits::LOOKUP | all)));
+        assert_eq!(of(F::READ | F::LOCK, true), Some((LockMode::CR, open, InodeBits::LAYOUT)));
+        assert_eq!(of(F::WRITE | F::LOCK, true), Some((LockMode::CW, open, all)));
+        assert_eq!(of(F::EXEC | F::LOCK, true), Some((LockMode::PR, open, all)));
+        assert_eq!(of(F::READ, false), None);
+        let data = InodeBits::LOOKUP | all | InodeBits::DOM;
+        assert_eq!(with(F::READ, true, true), Some((LockMode::PR, none, data)));
+        assert_eq!(with(F::WRITE, true, true), Some((LockMode::PW, none, data)));
+        assert_eq!(with(F::WRITE | F::LOCK, true, true), of(F::WRITE | F::LOCK, true));
+        assert_eq!(of(F::READ | F::LOCK, false), Some((LockMode::CR, open, none)));
     }
 }

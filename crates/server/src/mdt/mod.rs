@@ -5,6 +5,7 @@ mod locks;
 mod reint;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
@@ -14,7 +15,7 @@ use fulmar_lustre_wire::ldlm::{LockMode, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::ObdoFlags;
-use fulmar_lustre_wire::{Handle, Opcode, Status, portal};
+use fulmar_lustre_wire::{Handle, LargeNid, Opcode, Status, portal};
 use fulmar_mdt::{Call, Mdt};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::Eviction;
@@ -25,7 +26,7 @@ use crate::context::Context;
 use crate::memory::{Memories, Memory};
 use crate::osts::Osts;
 use crate::target::{Answer, Operation, Target};
-use crate::transfers::{Transfers, finish};
+use crate::transfers::{Transfers, finish, seconds};
 
 /// How requests fail that are not processed. All other failures are ordinary replies.
 const NOT_PROCESSED: [Errno; 5] =
@@ -47,8 +48,8 @@ pub struct MdtTarget<M: Memory> {
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
     transfers: Arc<Transfers<M, Mdt>>,
-    /// Returns the seconds since 1970.
-    clock: fn() -> i64,
+    /// Returns the time since 1970.
+    clock: fn() -> Duration,
 }
 
 impl<M: Memory> MdtTarget<M> {
@@ -56,7 +57,7 @@ impl<M: Memory> MdtTarget<M> {
     pub fn new(
         (mdt, osts, store): (Arc<Mdt>, Arc<Osts>, Arc<Store>),
         memories: Arc<Memories<M>>,
-        clock: fn() -> i64,
+        clock: fn() -> Duration,
     ) -> Arc<Self> {
         let holder = (mdt.clone(), store.clone());
         let transfers = Transfers::new(holder, memories.clone(), clock, locks::data);
@@ -172,7 +173,8 @@ impl<M: Memory> MdtTarget<M> {
 
     fn call<'a>(&self, request: &'a Request) -> Call<'a> {
         let Request { export, xid, ref message, .. } = *request;
-        Call { export, xid, now: (self.clock)(), message }
+        let (time, from) = ((self.clock)(), LargeNid(request.from.nid.to_large()));
+        Call { export, xid, from, now: seconds(time), nanos: time.subsec_nanos(), message }
     }
 }
 
@@ -211,7 +213,7 @@ impl<M: Memory> Target for MdtTarget<M> {
         Box::pin(async move {
             if why.is_some() {
                 // What a DISCONNECT does itself. If the store has ended, all operations fail.
-                let now = (self.clock)();
+                let now = seconds((self.clock)());
                 let _ = context.run(move || self.mdt.forget(export, now)).await;
             }
         })
@@ -227,7 +229,7 @@ impl<M: Memory> Target for MdtTarget<M> {
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {
         Box::pin(async move {
-            let now = (self.clock)();
+            let now = seconds((self.clock)());
             // If the store has ended, all operations fail.
             let _ = context.run(move || self.mdt.recovered(now)).await;
         })

@@ -142,6 +142,13 @@ impl Osts {
         osts.iter().map(|(index, ost)| (*index, ost.state().statfs)).collect()
     }
 
+    /// Takes an OST into use that has no thread: the host gives its objects, of this sequence
+    /// ([`Objects::give_back`]), and removes those of removed files.
+    pub fn attach(&self, index: u32, sequence: u64) {
+        let ost = self.get_or_add(index, Used { seq: sequence, oid: 0 });
+        ost.state().is_ready = true;
+    }
+
     /// Returns an OST, which is added if it is new.
     fn get_or_add(&self, index: u32, used: Used) -> Arc<Ost> {
         let mut osts = self.osts();

@@ -108,7 +108,7 @@ fn a_file_keeps_its_data_on_the_mdt() {
     let mut writer = session(&client, own);
     let mdt = connect(&mut writer, &address);
     let (parent, child) = (root(&writer, mdt), new_fid(&writer, mdt));
-    let (handle, layout) = create(&writer, mdt, (parent, child, "file"), &on_mdt()).unwrap();
+    let (handle, layout, _) = create(&writer, mdt, (parent, child, "file"), &on_mdt()).unwrap();
     let Layout::Composite(layout) = layout else { panic!("{layout:?}") };
     assert_eq!(layout.components[0].flags, ComponentFlags::INIT);
     let whole = |mode, bits| lock_request((child, mode, bits), Handle(0));
@@ -175,7 +175,7 @@ fn a_lock_on_data_comes_with_a_lookup_only_if_there_are_data() {
     let mut known = session(&client, own);
     let mdt = connect(&mut known, &address);
     let (parent, child) = (root(&known, mdt), new_fid(&known, mdt));
-    let (handle, _) = create(&known, mdt, (parent, child, "file"), &on_mdt()).unwrap();
+    let (handle, _, _) = create(&known, mdt, (parent, child, "file"), &on_mdt()).unwrap();
     close(&known, mdt, (child, handle));
     let lookup = |title: &str| {
         let body =

@@ -78,13 +78,14 @@ pub(crate) fn lock_request(
     LockRequest { flags: LockFlags::HAS_INTENT, count, lock, handles }
 }
 
-/// Creates a file with a layout and opens it. Returns the handle and the layout, or what the MDT says.
+/// Creates a file with a layout and opens it. Returns the handle, the layout and the lock on the file, or what
+/// the MDT says.
 pub(crate) fn create(
     session: &Session,
     mdt: ImportId,
     (parent, child, title): (Fid, Fid, &str),
     layout: &[u8],
-) -> Result<(Handle, Layout), i64> {
+) -> Result<(Handle, Layout, Handle), i64> {
     let flags = OpenFlags::CREAT | OpenFlags::WRITE | OpenFlags::HAS_EA;
     let new = Create { child, mode: 0o100_644, flags: SplitOpenFlags(flags), ..Create::default() };
     let message = Message::request(&ENQUEUE_OPEN)
@@ -99,7 +100,8 @@ pub(crate) fn create(
         return Err(answer.result2);
     }
     let body: MdtBody = reply.require(&MDT_BODY).unwrap();
-    Ok((body.open_handle, reply.require(&LAYOUT).unwrap()))
+    assert_eq!(answer.lock.granted, LockMode::PR);
+    Ok((body.open_handle, reply.require(&LAYOUT).unwrap(), answer.handle))
 }
 
 /// Says that a file is about to be written up to `end`, and gives up a lock on its layout. Returns another
@@ -149,23 +151,36 @@ fn connect(session: &mut Session, address: &Address) -> (ImportId, Vec<ImportId>
     (connect(&mdts[0]), osts.iter().map(connect).collect())
 }
 
-/// Creates a file on both OSTs, the second one first, as soon as the MDT knows them.
-fn create_on_both(session: &Session, mdt: ImportId, parent: Fid, child: Fid) {
+/// Creates a file on both OSTs, the second one first, as soon as the MDT knows them. Returns the lock on it.
+fn create_on_both(session: &Session, mdt: ImportId, parent: Fid, child: Fid) -> Handle {
     let mut layout = wanted(LayoutMagic::LOV_SPECIFIC, 2);
     let place = |ost| LovObject { ost, ..LovObject::default() };
     (layout.pool, layout.objects) = (Text::new(""), vec![place(1), place(0)]);
     let begun = Instant::now();
     loop {
         match create(session, mdt, (parent, child, "on-both"), &layout.to_bytes()) {
-            Ok((handle, Layout::File(made))) => {
+            Ok((handle, Layout::File(made), lock)) => {
                 let osts: Vec<u32> = made.objects.iter().map(|object| object.ost).collect();
                 assert_eq!(osts, [1, 0]);
-                return close(session, mdt, (child, handle));
+                close(session, mdt, (child, handle));
+                return lock;
             }
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Removes a name, and gives up a lock on the file.
+fn unlink(session: &Session, mdt: ImportId, place: (Fid, Fid, &str), lock: Handle) {
+    let (parent, child, title) = place;
+    let given_up = LockRequest { count: 1, handles: vec![lock], ..LockRequest::default() };
+    let change = ReintChange::Unlink(Unlink { child, ..Unlink::default() });
+    let message = Message::request(&REINT_UNLINK)
+        .with(&REINT, &record(ReintOp::UNLINK, parent, change))
+        .with(&NAME, &name(title))
+        .with(&LOCK_REQUEST, &given_up);
+    ask(session, mdt, message);
 }
 
 #[test]
@@ -187,10 +202,10 @@ fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
     let mut known = session(&client, own);
     let (mdt, _) = connect(&mut known, &address);
     let (parent, both) = (root(&known, mdt), new_fid(&known, mdt));
-    create_on_both(&known, mdt, parent, both);
+    let of_both = create_on_both(&known, mdt, parent, both);
     let child = Fid { oid: 2, ..both };
     let place = (parent, child, "file");
-    let (handle, layout) = create(&known, mdt, place, &growing()).unwrap();
+    let (handle, layout, lock) = create(&known, mdt, place, &growing()).unwrap();
     let Layout::Composite(layout) = layout else { panic!("{layout:?}") };
     let shown = |layout: &CompositeMd| -> Vec<_> {
         layout.components.iter().map(|component| (component.id, component.flags)).collect()
@@ -200,13 +215,13 @@ fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
     assert_eq!((layout.header.generation, objects(&layout).len()), (2, 1));
 
     let none = Handle(0);
-    let (lock, whole) = about_to_write(&known, mdt, (child, MIB + 1), none).unwrap();
+    let (lock, whole) = about_to_write(&known, mdt, (child, MIB + 1), lock).unwrap();
     assert_eq!(shown(&whole), [(1, init), (2, init)]);
     assert_eq!((whole.header.generation, objects(&whole).len()), (3, 3));
     let (_, again) = about_to_write(&known, mdt, (child, u64::MAX), lock).unwrap();
     assert_eq!(again, whole);
     let einval = -i64::from(Errno::EINVAL.0);
-    let failed = about_to_write(&known, mdt, (both, 1), none);
+    let failed = about_to_write(&known, mdt, (both, 1), of_both);
     assert_eq!(failed, Err(einval), "it has no components");
     close(&known, mdt, (child, handle));
     drop(known);
@@ -215,14 +230,11 @@ fn components_get_objects_when_they_are_written_and_lose_them_with_the_file() {
     let serving = serve(&server, nid, directories.to_vec());
     let mut known = session(&client, own);
     let (mdt, osts) = connect(&mut known, &address);
-    assert_eq!(about_to_write(&known, mdt, (child, 1), none).unwrap().1, whole);
+    let (lock, again) = about_to_write(&known, mdt, (child, 1), none).unwrap();
+    assert_eq!(again, whole);
     let exists = |(ost, id): (u32, OstId)| size(&known, osts[ost as usize], id).is_ok();
     assert!(objects(&whole).into_iter().all(exists));
-    let change = ReintChange::Unlink(Unlink { child, ..Unlink::default() });
-    let message = Message::request(&REINT_UNLINK)
-        .with(&REINT, &record(ReintOp::UNLINK, parent, change))
-        .with(&NAME, &name("file"));
-    ask(&known, mdt, message);
+    unlink(&known, mdt, (parent, child, "file"), lock);
     let begun = Instant::now();
     while objects(&whole).into_iter().any(exists) {
         assert!(begun.elapsed() < PATIENCE, "objects of a removed file stay");

@@ -2,10 +2,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod administration;
+mod changelog;
 mod data;
 mod layout;
 mod mdt;
 mod ost;
 mod placement;
 mod quota;
+mod recorded;
 mod rig;

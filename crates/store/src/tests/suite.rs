@@ -2,9 +2,10 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::*;
-use crate::{Seek, StoreError};
+use crate::{Seek, StoreError, Transaction};
 
 #[test]
 fn applied_changes_are_seen_at_once_and_committed_later() {
@@ -239,5 +240,46 @@ fn offsets_beyond_every_file_are_refused() {
             assert!(matches!(transaction.apply(), Err(StoreError::Io { .. })));
         }
         assert_eq!((store.size(X).unwrap(), store.get(A, b"k").unwrap()), (0, None));
+    });
+}
+
+#[test]
+fn appended_keys_have_the_order_of_the_transactions() {
+    on_all(|rig, store| {
+        let last = Arc::new(AtomicU64::new(0));
+        let append = |transaction: &mut Transaction<'_>| {
+            let last = last.clone();
+            transaction.append(move |number| {
+                let key = last.fetch_add(1, Ordering::Relaxed) as u8 + 1;
+                vec![(A, vec![key], number.to_string().into_bytes())]
+            });
+        };
+        let (mut first, mut second) = (store.begin(), store.begin());
+        append(&mut first);
+        append(&mut second);
+        let mut dropped = store.begin();
+        append(&mut dropped);
+        drop(dropped);
+        let numbers = [second.apply().unwrap(), first.apply().unwrap()];
+        store.commit().unwrap();
+        let store = rig.reopen(store);
+        for (key, number) in (1..).zip(numbers) {
+            let found = store.get(A, &[key]).unwrap();
+            assert_eq!(found.as_deref(), Some(number.to_string().as_bytes()));
+        }
+        assert_eq!(store.get(A, &[3]).unwrap(), None);
+    });
+}
+
+#[test]
+fn whoever_has_read_an_appended_key_conflicts() {
+    on_all(|_, store| {
+        let mut reader = store.begin();
+        assert_eq!(reader.get(A, b"new").unwrap(), None);
+        reader.put(A, b"other", *b"1");
+        let mut writer = store.begin();
+        writer.append(|_| vec![(A, b"new".to_vec(), vec![1])]);
+        writer.apply().unwrap();
+        assert!(matches!(reader.apply(), Err(StoreError::Conflict)));
     });
 }

@@ -324,3 +324,26 @@ fn the_host_gives_up_bits_that_its_client_must_not_have() {
     assert_eq!(world.namespace.bits(handle), Bits::LOOKUP);
     world.expect_completions(&[(2, waiting.handle)]);
 }
+
+#[test]
+fn optional_parts_for_the_host_are_those_that_are_free_when_it_asks() {
+    let mut world = World::mdt();
+    let client = world.granted(1, bits(Modes::PR, Bits::LOOKUP | Bits::UPDATE, Bits(0))).handle;
+    let lock = bits(Modes::CW, Bits::LOOKUP, Bits::UPDATE | Bits::LAYOUT);
+    let local = LocalEnqueue {
+        cookie: 1,
+        resource: lock.resource.id,
+        kind: LockType::IBITS,
+        mode: lock.requested,
+        policy: lock.policy,
+        is_immediate: false,
+        discards_data: false,
+    };
+    world.namespace.handle_local_enqueue(world.now, local);
+    world.drain();
+    world.expect_blocking(&[(1, client)]);
+    world.cancel(1, client);
+    assert!(world.local.pop().unwrap().1.is_ok());
+    world.granted(2, bits(Modes::PR, Bits::UPDATE, Bits(0)));
+    world.waits(3, bits(Modes::PR, Bits::LAYOUT, Bits(0)));
+}

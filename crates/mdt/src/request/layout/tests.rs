@@ -17,7 +17,7 @@ use fulmar_lustre_wire::mdt::{
     SetXattr, SplitOpenFlags, SwapLayouts, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::MessageFlags;
-use fulmar_lustre_wire::{Bytes, Content, Handle, Name, Padding, Uuid};
+use fulmar_lustre_wire::{Bytes, Content, Handle, LargeNid, Name, Padding, Uuid};
 use fulmar_store::{Policy, Store, Transaction};
 use fulmar_wire::Order;
 
@@ -99,7 +99,9 @@ impl Rig {
         execute: impl FnOnce(&Mdt, &Call<'_>) -> T,
     ) -> T {
         self.xid += 128;
-        execute(&self.mdt, &Call { export, xid: self.xid, now: NOW, message: request })
+        let (xid, from) = (self.xid, LargeNid::default());
+        let call = Call { export, xid, from, now: NOW, nanos: 0, message: request };
+        execute(&self.mdt, &call)
     }
 
     fn open(&mut self, request: &Message<'_>) -> Done {
@@ -265,7 +267,7 @@ fn a_file_without_a_name_is_new_like_any_other() {
         .with_bytes(&NEW_LAYOUT, vec![]);
     let done = rig.open(&request);
     let looked_up = Disposition::IT_EXECD | Disposition::LOOKUP_EXECD | Disposition::LOOKUP_NEG;
-    let opened = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN | Disposition::OPEN_STRIPE;
+    let opened = Disposition::OPEN_CREATE | Disposition::OPEN_OPEN;
     assert_eq!((done.result, done.disposition), (Ok(()), looked_up | opened));
 }
 

@@ -15,6 +15,7 @@ mod ldlm;
 mod link;
 mod lnet;
 mod lst;
+mod mdt;
 mod multirail;
 mod namespaces;
 mod ost;
@@ -89,6 +90,14 @@ enum Command {
     #[command(hide = true)]
     LstClient { port: u16, load: String, seconds: f64 },
     #[command(hide = true)]
+    MdtServer { port: u16, directory: PathBuf },
+    #[command(hide = true)]
+    MdtClient { port: u16, load: String, seconds: f64 },
+    #[command(hide = true)]
+    MdtFill { directory: PathBuf, files: u32 },
+    #[command(hide = true)]
+    MdtStart { directory: PathBuf },
+    #[command(hide = true)]
     OstServer { port: u16, directory: PathBuf },
     #[command(hide = true)]
     OstClient { port: u16, load: String, seconds: f64 },
@@ -122,6 +131,9 @@ const CASES: &[Case] = &[
     ("rpc.echo_", rpc::latency),
     ("rpc.bulk_", rpc::bulk),
     ("rpc.10000_exports", rpc::memory),
+    ("mdt.create_c64", mdt::create),
+    ("mdt.getattr_c64", mdt::getattr),
+    ("mdt.open_10m", mdt::starting),
     ("ost.read_1m", ost::read),
     ("ost.write_1m", ost::write),
     ("multirail.two_rails", multirail::two_rails),
@@ -174,7 +186,14 @@ fn main() -> ExitCode {
             link::send_echoes(to, Duration::from_micros(expected_us))
         }
         Command::LstServer { port } => lst::serve(port),
-        Command::OstServer { port, directory } => ost::run_server(port, &directory),
+        Command::MdtServer { port, directory } => ost::run_server(port, &directory, true),
+        Command::MdtClient { port, load, seconds } => {
+            let seconds = Duration::from_secs_f64(seconds);
+            argument(&load).and_then(|load| mdt::run_client(port, load, seconds))
+        }
+        Command::MdtFill { directory, files } => mdt::fill(&directory, files),
+        Command::MdtStart { directory } => mdt::run_start(&directory),
+        Command::OstServer { port, directory } => ost::run_server(port, &directory, false),
         Command::OstClient { port, load, seconds } => {
             let seconds = Duration::from_secs_f64(seconds);
             argument(&load).and_then(|load| ost::run_client(port, load, seconds))

@@ -84,8 +84,8 @@ fn measure(
     let [mut with, mut without, mut files, mut streams] = [const { Vec::new() }; 4];
     for _ in 0..effort.repeats {
         let scratch = Scratch::new()?;
-        with.push(transfer(&scratch.0, load, effort)?);
-        without.push(transfer(&scratch.0, Load { checksums: false, ..load }, effort)?);
+        with.push(transfer(scratch.path()?, load, effort)?);
+        without.push(transfer(scratch.path()?, Load { checksums: false, ..load }, effort)?);
         files.push(files::run(&scratch.0, load, effort.duration)?);
         drop(scratch);
         streams.push(iperf3::run(effort.duration)?.gigabytes_per_second);
@@ -105,9 +105,8 @@ fn measure(
 }
 
 /// Runs a load from one process to another, and returns its rate in 10^9 bytes per second.
-fn transfer(directory: &Path, load: Load, effort: Effort) -> Result<f64, Failure> {
+fn transfer(directory: &str, load: Load, effort: Effort) -> Result<f64, Failure> {
     let port = iperf3::free_port()?.to_string();
-    let directory = directory.to_str().ok_or_else(|| Failure("a strange path".to_owned()))?;
     let mut server = Worker::start(&["ost-server", &port, directory])?;
     server.line()?;
     let seconds = effort.duration.as_secs_f64().to_string();
@@ -119,16 +118,20 @@ fn transfer(directory: &Path, load: Load, effort: Effort) -> Result<f64, Failure
 }
 
 /// A directory in memory, if the system has that, which is removed with this.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         let shared = Path::new("/dev/shm");
         let root = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let path = root.join(format!("fulmar-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(Failure::io(format!("create {}", path.display())))?;
         Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> Result<&str, Failure> {
+        self.0.to_str().ok_or_else(|| Failure("a strange path".to_owned()))
     }
 }
 

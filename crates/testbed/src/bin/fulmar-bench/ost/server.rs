@@ -1,4 +1,4 @@
-//! The server: an OST and its management service, in directories.
+//! The server: an OST and its management service, and an MDT if it is wanted, in directories.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,12 +15,17 @@ use crate::rpc::server::ADDRESS;
 const FILE_SYSTEM: &str = "bench";
 
 /// Serves until standard input ends. The directories are made if they do not exist.
-pub(crate) fn run(port: u16, root: &Path) -> Result<(), Failure> {
+pub(crate) fn run(port: u16, root: &Path, has_mdt: bool) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let nid = Nid::of_ip(Net::TCP, IpAddr::V4(ADDRESS));
-    let address = format!("{nid}:/{FILE_SYSTEM}").parse().expect("it is an address");
-    let label = TargetLabel { kind: TargetKind::Ost, index: 0, address };
-    let labels = [("mgs", Label::Mgs), ("ost", Label::Target(label))];
+    let target = |kind| {
+        let address = format!("{nid}:/{FILE_SYSTEM}").parse().expect("it is an address");
+        Label::Target(TargetLabel { kind, index: 0, address })
+    };
+    let mut labels = vec![("mgs", Label::Mgs), ("ost", target(TargetKind::Ost))];
+    if has_mdt {
+        labels.push(("mdt", target(TargetKind::Mdt)));
+    }
     for (name, label) in &labels {
         if !root.join(name).exists() {
             fulmar_server::format(&root.join(name), label).map_err(|error| failed(&error))?;

@@ -36,7 +36,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    fn requests_per_second(&self) -> f64 {
+    pub(crate) fn requests_per_second(&self) -> f64 {
         self.requests / self.seconds
     }
 

@@ -1,0 +1,50 @@
+//! The changelogs of the MDTs that the node serves.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fulmar_base::Errno;
+use fulmar_control::api::{AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser};
+use fulmar_server::ChangelogUserId;
+
+use crate::admin::{Daemon, Result};
+
+impl Daemon {
+    pub(super) fn register_changelog_user(
+        &self,
+        request: &ChangelogRegister,
+    ) -> Result<ChangelogUser> {
+        let ChangelogRegister { device, user, mask } = request;
+        let wanted = (user.as_deref(), mask.as_deref());
+        let id = self.changelogs.register(device, wanted, now()).map_err(|errno| match errno {
+            Errno::ENODEV => AdminError::no_mdt(device),
+            Errno::EEXIST => AdminError::new(errno, "User exists"),
+            errno => AdminError::new(errno, errno.to_string()),
+        })?;
+        tracing::info!("cl{id} follows the changelog of {device}");
+        Ok(ChangelogUser { id })
+    }
+
+    pub(super) fn deregister_changelog_user(
+        &self,
+        request: &ChangelogDeregister,
+    ) -> Result<ChangelogUser> {
+        let ChangelogDeregister { device, id, user } = request;
+        let who = match (id, user) {
+            (Some(id), _) => ChangelogUserId::Number(*id),
+            (None, Some(name)) => ChangelogUserId::Name(name.clone()),
+            (None, None) => return Err(AdminError::new(Errno::EINVAL, "which user?")),
+        };
+        let id = self.changelogs.deregister(device, &who).map_err(|errno| match errno {
+            Errno::ENODEV => AdminError::no_mdt(device),
+            Errno::ENOENT => AdminError::new(errno, "User not found"),
+            errno => AdminError::new(errno, errno.to_string()),
+        })?;
+        tracing::info!("cl{id} no longer follows the changelog of {device}");
+        Ok(ChangelogUser { id })
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

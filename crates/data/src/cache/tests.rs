@@ -1,0 +1,384 @@
+//! The cache, with a target that is played RPC by RPC.
+
+use std::time::Duration;
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const TERMS: Terms = Terms { chunk: 4096, tax: 24 << 10, extent: 64 * MIB, rpc_size: 4 * MIB };
+const OBJECT: Object =
+    Object { target: Target::Ost(0), fid: Fid { seq: 0x2_4000_0400, oid: 1, version: 0 } };
+const LOCK: LockKey = LockKey(1);
+
+struct Rig {
+    cache: Cache,
+    now: Time,
+    file: FileId,
+    open: OpenId,
+    rpcs: VecDeque<Rpc>,
+    done: Vec<(OpId, Result<(), Errno>)>,
+    ready: Vec<(OpId, Vec<Bytes>)>,
+    fills: Vec<OpId>,
+    shrinks: Vec<u64>,
+}
+
+impl Rig {
+    /// A file of one object, whose target has granted so much.
+    fn new(size: u64, granted: u64, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings { memory: 64 * MIB, ..Settings::default() };
+        change(&mut settings);
+        let mut cache = Cache::new(settings);
+        cache.handle_connected(Time(0), OBJECT.target, TERMS, granted);
+        let file = cache.add_file(Layout::plain(MIB, vec![OBJECT]), size);
+        cache.handle_lock(OBJECT, LOCK, 0..u64::MAX, true);
+        let open = cache.open(file);
+        let (done, ready, fills, shrinks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let rpcs = VecDeque::new();
+        Self { cache, now: Time(1), file, open, rpcs, done, ready, fills, shrinks }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.cache.poll_output() {
+            match output {
+                Output::Rpc(rpc) => self.rpcs.push_back(*rpc),
+                Output::Fill { op, .. } => self.fills.push(op),
+                Output::Ready { op, bytes } => self.ready.push((op, bytes)),
+                Output::Done { op, result } => self.done.push((op, result)),
+                Output::Shrink { bytes, .. } => self.shrinks.push(bytes),
+                Output::Allocate { .. } | Output::Release { .. } => {}
+            }
+        }
+    }
+
+    /// Begins a write, and fills it as far as there is room.
+    fn write(&mut self, range: Range<u64>) -> OpId {
+        let op = self.cache.handle_write(self.now, self.open, range).unwrap();
+        self.fill();
+        op
+    }
+
+    fn fill(&mut self) {
+        self.drain();
+        while let Some(op) = self.fills.pop() {
+            self.cache.handle_filled(self.now, op);
+            self.drain();
+        }
+    }
+
+    fn read(&mut self, range: Range<u64>) -> OpId {
+        let op = self.cache.handle_read(self.now, self.open, range);
+        self.drain();
+        op
+    }
+
+    fn flush(&mut self) -> OpId {
+        let op = self.cache.handle_flush(self.now, self.open, 0..u64::MAX);
+        self.drain();
+        op
+    }
+
+    /// Takes the next RPC that was sent.
+    fn rpc(&mut self) -> Rpc {
+        self.rpcs.pop_front().expect("an RPC was sent")
+    }
+
+    fn reply(&mut self, rpc: &Rpc, result: Result<u64, Errno>) {
+        let reply = Reply { result, granted: 0, keeps_data: false };
+        self.cache.handle_done(self.now, rpc.id, reply);
+        self.fill();
+    }
+
+    /// Returns the end of an operation, if it has one.
+    fn end(&self, op: OpId) -> Option<Result<(), Errno>> {
+        self.done.iter().find(|(other, _)| *other == op).map(|(_, result)| *result)
+    }
+
+    fn is_ready(&self, op: OpId) -> bool {
+        self.ready.iter().any(|(other, _)| *other == op)
+    }
+}
+
+#[test]
+fn a_failed_write_is_reported_once_to_each_open_file() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    let other = rig.cache.open(rig.file);
+    let op = rig.write(0..4096);
+    assert_eq!((rig.end(op), rig.rpcs.len()), (Some(Ok(())), 0), "it is cached");
+    let flush = rig.flush();
+    let rpc = rig.rpc();
+    assert!(rpc.flags.from_grant && rpc.grant.used == 4096 + TERMS.tax);
+    rig.reply(&rpc, Err(Errno::ENOSPC));
+    assert_eq!(rig.end(flush), Some(Err(Errno::ENOSPC)));
+    let again = rig.flush();
+    assert_eq!(rig.end(again), Some(Ok(())));
+    let late = rig.cache.open(rig.file);
+    for (open, expected) in [(other, Err(Errno::ENOSPC)), (late, Ok(()))] {
+        let op = rig.cache.handle_flush(rig.now, open, 0..1);
+        rig.drain();
+        assert_eq!(rig.end(op), Some(expected));
+    }
+    rig.read(0..4096);
+    assert_eq!(rig.rpc().direction, Direction::Read, "the target says what there is");
+}
+
+#[test]
+fn without_grant_a_write_waits_for_its_target_and_gets_the_error() {
+    let mut rig = Rig::new(0, 0, |_| {});
+    let op = rig.write(0..4096);
+    let rpc = rig.rpc();
+    assert!(!rpc.flags.from_grant && rpc.grant.used == 0);
+    // The next one waits for what this reply grants.
+    let next = rig.write(8192..9000);
+    assert_eq!((rig.end(op), rig.end(next), rig.rpcs.len()), (None, None, 0));
+    let reply = Reply { result: Err(Errno::ENOSPC), granted: MIB, keeps_data: false };
+    rig.cache.handle_done(rig.now, rpc.id, reply);
+    rig.fill();
+    assert_eq!((rig.end(op), rig.end(next)), (Some(Err(Errno::ENOSPC)), Some(Ok(()))));
+    let flush = rig.flush();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.end(flush), Some(Ok(())), "the error was reported");
+}
+
+#[test]
+fn writers_wait_in_order_and_what_is_dirty_is_written_for_them() {
+    let mut rig = Rig::new(0, 16 * MIB, |settings| settings.dirty_max = Some(8192));
+    let ops: Vec<_> = (0..4).map(|n| rig.write(n * 8192..(n + 1) * 8192)).collect();
+    let ends = |rig: &Rig| ops.iter().filter(|op| rig.end(**op).is_some()).count();
+    for done in 1..4 {
+        assert_eq!((ends(&rig), rig.rpcs.len()), (done, 1));
+        assert_eq!(rig.done.last().unwrap().0, ops[done - 1]);
+        let rpc = rig.rpc();
+        rig.reply(&rpc, Ok(0));
+    }
+    assert_eq!((ends(&rig), rig.cache.gauges().waiting), (4, 0));
+}
+
+#[test]
+fn a_page_that_is_written_again_is_sent_again_after_the_first() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    let first = rig.flush();
+    let sent = rig.rpc();
+    rig.write(0..10);
+    let second = rig.flush();
+    assert!(rig.rpcs.is_empty(), "two writes of a page are never under way");
+    rig.reply(&sent, Ok(0));
+    assert_eq!((rig.end(first), rig.end(second)), (Some(Ok(())), None));
+    let again = rig.rpc();
+    assert_eq!(again.ranges, std::slice::from_ref(&(0..10)));
+    assert_ne!(again.memory[0].buffer, sent.memory[0].buffer);
+    rig.reply(&again, Ok(0));
+    assert_eq!(rig.end(second), Some(Ok(())));
+}
+
+#[test]
+fn a_flush_does_not_wait_for_what_is_written_later() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    let flush = rig.flush();
+    rig.write(4096..8192);
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    assert_eq!((rig.end(flush), rig.rpcs.len()), (Some(Ok(())), 0));
+    assert_eq!(rig.cache.gauges().dirty, 4096);
+}
+
+#[test]
+fn a_lock_goes_when_its_data_are_written_or_at_once_with_discard() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    assert_eq!(rig.cache.written_end(OBJECT), 4096);
+    let cancel = rig.cache.handle_cancel(rig.now, OBJECT, LOCK, false);
+    rig.drain();
+    let rpc = rig.rpc();
+    assert!(rpc.flags.urgent && rig.end(cancel).is_none());
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.end(cancel), Some(Ok(())));
+    assert_eq!((rig.cache.gauges().speculation, rig.cache.written_end(OBJECT)), (0, 0));
+    rig.cache.handle_lock(OBJECT, LOCK, 0..u64::MAX, true);
+    rig.write(0..4096);
+    let cancel = rig.cache.handle_cancel(rig.now, OBJECT, LOCK, true);
+    rig.drain();
+    assert_eq!((rig.end(cancel), rig.rpcs.len()), (Some(Ok(())), 0));
+    assert_eq!(rig.cache.gauges(), Gauges::default());
+}
+
+#[test]
+fn a_hole_waits_for_what_is_being_written_and_drops_the_rest() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    rig.flush();
+    rig.write(8192..12288);
+    let punch = rig.cache.handle_punch(rig.now, rig.file, 2048..10_000);
+    rig.drain();
+    let rpc = rig.rpc();
+    assert_eq!((rig.end(punch), rig.cache.gauges().dirty), (None, 4096 + 2288));
+    rig.reply(&rpc, Ok(0));
+    assert_eq!((rig.end(punch), rig.cache.size(rig.file)), (Some(Ok(())), 12288));
+    let op = rig.read(0..2048);
+    assert!(rig.is_ready(op));
+    rig.read(2048..4096);
+    assert_eq!(rig.rpc().direction, Direction::Read);
+}
+
+#[test]
+fn what_another_lock_for_writing_covers_stays_dirty() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.cache.handle_lock(OBJECT, LockKey(2), 0..u64::MAX, false);
+    rig.write(0..4096);
+    let cancel = rig.cache.handle_cancel(rig.now, OBJECT, LockKey(2), true);
+    rig.drain();
+    assert_eq!((rig.end(cancel), rig.rpcs.len()), (Some(Ok(())), 0));
+    assert_eq!(rig.cache.gauges().dirty, 4096);
+}
+
+#[test]
+fn what_another_lock_covers_stays() {
+    let mut rig = Rig::new(8192, 0, |_| {});
+    rig.cache.handle_lock(OBJECT, LockKey(2), 0..4096, true);
+    let op = rig.read(0..8192);
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(8192));
+    rig.cache.handle_read_end(rig.now, op);
+    rig.cache.handle_cancel(rig.now, OBJECT, LOCK, false);
+    let op = rig.read(0..4096);
+    assert!(rig.is_ready(op));
+    rig.read(4096..8192);
+    assert_eq!(rig.rpc().ranges, std::slice::from_ref(&(4096..8192)));
+}
+
+#[test]
+fn after_an_eviction_what_was_not_written_is_lost_and_reported() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    rig.cache.handle_evicted(rig.now, OBJECT.target);
+    rig.cache.handle_connected(rig.now, OBJECT.target, TERMS, MIB);
+    let flush = rig.flush();
+    assert_eq!((rig.end(flush), rig.rpcs.len()), (Some(Err(Errno::EIO)), 0));
+}
+
+#[test]
+fn a_read_that_fails_is_reported_and_one_that_was_ahead_is_repeated() {
+    let mut rig = Rig::new(8192, 0, |_| {});
+    // The whole file is read ahead of the first read.
+    let op = rig.read(0..4096);
+    let ahead = rig.rpc();
+    assert_eq!(ahead.ranges, std::slice::from_ref(&(0..8192)));
+    rig.reply(&ahead, Err(Errno::EIO));
+    let demand = rig.rpc();
+    assert_eq!((rig.end(op), demand.ranges[0].clone()), (None, 0..4096));
+    rig.reply(&demand, Err(Errno::EIO));
+    assert_eq!(rig.end(op), Some(Err(Errno::EIO)));
+    assert_eq!(rig.cache.gauges(), Gauges::default());
+}
+
+#[test]
+fn a_reader_overtakes_what_is_read_ahead_and_locks_end_that() {
+    let mut rig = Rig::new(400 * MIB, 0, |settings| settings.rpcs_in_flight = Some(1));
+    rig.cache.handle_cancel(rig.now, OBJECT, LOCK, false);
+    rig.cache.handle_lock(OBJECT, LOCK, 0..6 * MIB, true);
+    rig.read(0..MIB);
+    rig.read(MIB..2 * MIB);
+    // The first and, as more than that, the second; what is ahead waits.
+    let sent: Vec<_> = rig.rpcs.iter().map(|rpc| rpc.ranges[0].clone()).collect();
+    assert_eq!(sent, [0..MIB, MIB..2 * MIB]);
+    rig.read(100 * MIB..101 * MIB);
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(MIB));
+    let rpc = rig.rpcs.pop_back().unwrap();
+    assert_eq!(rpc.ranges, std::slice::from_ref(&(100 * MIB..101 * MIB)));
+    rig.reply(&rpc, Ok(MIB));
+    while let Some(rpc) = rig.rpcs.pop_front() {
+        assert!(rpc.ranges[0].end <= 6 * MIB, "no lock covers {:?}", rpc.ranges);
+        rig.reply(&rpc, Ok(4 * MIB));
+    }
+}
+
+#[test]
+fn dirty_data_are_written_when_they_are_old_and_idle_grant_goes_back() {
+    let mut rig = Rig::new(0, 300 * MIB, |_| {});
+    rig.write(0..4096);
+    rig.now = rig.now + Duration::from_secs(5);
+    assert_eq!(rig.cache.poll_timeout(), Some(rig.now));
+    rig.cache.handle_timeout(rig.now);
+    rig.drain();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    rig.now = rig.cache.poll_timeout().unwrap();
+    rig.cache.handle_timeout(rig.now);
+    rig.now = rig.cache.poll_timeout().unwrap();
+    rig.cache.handle_timeout(rig.now);
+    rig.drain();
+    assert_eq!(rig.shrinks, [264 * MIB - 4096 - TERMS.tax], "what 9 RPCs need is kept");
+}
+
+#[test]
+fn settings_apply_to_what_is_under_way() {
+    let mut rig = Rig::new(400 * MIB, 0, |settings| settings.rpcs_in_flight = Some(1));
+    for n in 0..4 {
+        rig.read(n * 9 * MIB..(n * 9 + 1) * MIB);
+    }
+    // One more than the window is sent for those who wait.
+    assert_eq!(rig.rpcs.len(), 2);
+    let settings = Settings { rpcs_in_flight: Some(9), dirty_max: Some(7), ..Settings::default() };
+    rig.cache.configure(rig.now, settings);
+    rig.drain();
+    let view = rig.cache.target(OBJECT.target).unwrap();
+    assert_eq!((view.dirty_max, view.reads.window, view.reads.in_flight > 4), (7, 9, true));
+}
+
+#[test]
+fn operations_that_wait_can_be_interrupted() {
+    let mut rig = Rig::new(8192, 16 * MIB, |settings| settings.dirty_max = Some(4096));
+    rig.write(0..4096);
+    let (write, read) = (rig.write(4096..8192), rig.read(8191..8192));
+    let flush = rig.flush();
+    for op in [write, read, flush] {
+        assert!(rig.end(op).is_none() && rig.cache.handle_interrupt(rig.now, op));
+        rig.drain();
+        assert_eq!(rig.end(op), Some(Err(Errno::EINTR)));
+        assert!(!rig.cache.handle_interrupt(rig.now, op));
+    }
+    while let Some(rpc) = rig.rpcs.pop_front() {
+        rig.reply(&rpc, Ok(0));
+    }
+    let gauges = rig.cache.gauges();
+    assert_eq!(gauges, Gauges { speculation: gauges.speculation, ..Gauges::default() });
+}
+
+#[test]
+fn a_file_without_objects_is_zeros_and_gets_them_before_a_write() {
+    let mut rig = Rig::new(0, 0, |_| {});
+    let file = rig.cache.add_file(Layout::none(), 10_000);
+    let open = rig.cache.open(file);
+    let op = rig.cache.handle_read(rig.now, open, 100..20_000);
+    rig.drain();
+    assert_eq!(rig.ready, [(op, vec![Bytes::Zeros(9900)])]);
+    rig.cache.handle_read_end(rig.now, op);
+    let error = rig.cache.handle_write(rig.now, open, 5..9).unwrap_err();
+    assert_eq!(error, WriteError::NoObjects(5..9));
+    let error = rig.cache.handle_write(rig.now, open, 5..u64::MAX).unwrap_err();
+    assert_eq!(error, WriteError::TooLarge);
+    let object = Object { target: Target::Ost(7), ..OBJECT };
+    rig.cache.set_layout(file, Layout::plain(MIB, vec![object]));
+    assert!(rig.cache.handle_write(rig.now, open, 5..9).is_ok());
+}
+
+#[test]
+fn over_quota_writes_are_synchronous_until_the_owner_has_room() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.cache.set_synchronous(rig.file, true);
+    let op = rig.write(0..4096);
+    let rpc = rig.rpc();
+    assert!(rig.end(op).is_none() && !rpc.flags.from_grant);
+    rig.reply(&rpc, Ok(0));
+    assert_eq!(rig.end(op), Some(Ok(())));
+    rig.cache.set_synchronous(rig.file, false);
+    let op = rig.write(0..4096);
+    assert_eq!((rig.end(op), rig.rpcs.len()), (Some(Ok(())), 0));
+    assert!(!rig.cache.forget_file(rig.file), "it has dirty data");
+}

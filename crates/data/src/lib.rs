@@ -1,0 +1,97 @@
+//! The data path of a file system client: what is cached, read ahead, written back, and how much is in flight.
+//!
+//! Pure: lengths, offsets, names of memory and times go in; what the host has to do comes out. It knows no RPC
+//! layer, no lock manager, no names of files, and never sees the bytes.
+//!
+//! A [`Cache`] has all data of a mount. Its host has a [`FileId`] for each file that it knows, an [`OpenId`] for
+//! each time that it is open, and tells it what happens:
+//!
+//! | when | call |
+//! |---|---|
+//! | a target connects (it says [`Cache::wanted_grant`]), or has evicted the client | [`handle_connected`](Cache::handle_connected), [`handle_evicted`](Cache::handle_evicted) |
+//! | a file is known, has another layout, another size, is no longer needed | [`add_file`](Cache::add_file), [`set_layout`](Cache::set_layout), [`set_size`](Cache::set_size), [`forget_file`](Cache::forget_file) |
+//! | a lock on an object is granted, has to go | [`handle_lock`](Cache::handle_lock), [`handle_cancel`](Cache::handle_cancel) |
+//! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_truncate`](Cache::handle_truncate), [`handle_punch`](Cache::handle_punch), [`handle_interrupt`](Cache::handle_interrupt) |
+//! | bytes are copied out of, or into, memory | [`handle_read_end`](Cache::handle_read_end), [`handle_filled`](Cache::handle_filled) |
+//! | an administrator sets something, or looks | [`configure`](Cache::configure), [`target`](Cache::target), [`gauges`](Cache::gauges) |
+//! | an RPC has ended, or its memory is free | [`handle_done`](Cache::handle_done), [`handle_released`](Cache::handle_released) |
+//!
+//! After each call, and when the time of [`Cache::poll_timeout`] has come, it does all that
+//! [`Cache::poll_output`] returns, in order:
+//!
+//! ```
+//! # use fulmar_data::{Bytes, Cache, Output, Reply, Settings};
+//! # use fulmar_base::Time;
+//! # struct Host;
+//! # impl Host {
+//! #     fn allocate(&mut self, _: fulmar_base::BufferId, _: u64) {}
+//! #     fn release(&mut self, _: fulmar_base::BufferId) {}
+//! #     fn send(&mut self, _: fulmar_data::Rpc) {}
+//! #     fn copy_in(&mut self, _: fulmar_data::OpId, _: u64, _: fulmar_base::Span) {}
+//! #     fn copy_out(&mut self, _: fulmar_data::OpId, _: Vec<Bytes>) {}
+//! #     fn wake(&mut self, _: fulmar_data::OpId, _: Result<(), fulmar_base::Errno>) {}
+//! #     fn set_info(&mut self, _: fulmar_data::stripes::Target, _: u64) {}
+//! # }
+//! # let (mut cache, mut host, now) = (Cache::new(Settings::default()), Host, Time(0));
+//! while let Some(output) = cache.poll_output() {
+//!     match output {
+//!         Output::Allocate { buffer, len } => host.allocate(buffer, len),
+//!         Output::Release { buffer } => host.release(buffer),
+//!         // Later: cache.handle_done(now, id, reply), and cache.handle_released(now, id) if it is kept.
+//!         Output::Rpc(rpc) => host.send(*rpc),
+//!         Output::Fill { op, offset, memory } => {
+//!             host.copy_in(op, offset, memory);
+//!             cache.handle_filled(now, op);
+//!         }
+//!         Output::Ready { op, bytes } => {
+//!             host.copy_out(op, bytes);
+//!             cache.handle_read_end(now, op);
+//!         }
+//!         Output::Done { op, result } => host.wake(op, result),
+//!         Output::Shrink { target, bytes } => host.set_info(target, bytes),
+//!     }
+//! }
+//! ```
+//!
+//! Copies may be made later and without a lock of the cache: the memory stays until the call that ends them.
+//!
+//! # What the host does
+//!
+//! * **Locks.** It has a lock that covers a read or a write before it begins it, and until it is done (a page more
+//!   on either side, as locks of clients have). What locks cover besides may be read ahead. A lock is given back
+//!   after the end of `handle_cancel`.
+//! * **Sizes.** It knows the size of a file before it reads, from the attributes that come with locks
+//!   ([`Layout::size`](stripes::Layout::size)), and for a glimpse [`Cache::written_end`].
+//! * **RPCs.** It gives [`Rpc`] the rest: the lock, owner and times. It repeats it if that may help
+//!   (Spec: mdt-ost §17.7), and then reports one end. The memory of all spans together is the bulk, which
+//!   begins at the first range's place in its page, or goes into a short message. Writes without [`Flags::from_grant`] have SYNC, others ASYNC and FROM_GRANT.
+//! * **Durability.** A flush is over when the targets have the data. What syncs them is sent by the host.
+//!
+//! # What the cache promises
+//!
+//! * Bytes of a buffer that an RPC, a replay or a reader has are not changed. Something new gets new memory, so
+//!   nobody waits for the wire and nothing is copied.
+//! * Two writes of one page are never in flight together.
+//! * A cached write has its grant and its memory before its bytes are accepted; who waits is served in order.
+//!   Writes in flight, flushes and lock cancels need no memory, so they always go on.
+//! * A flush waits for what was written before it, not for what is written later.
+//! * Readers come before what nobody waits for, in memory and on the wire.
+//! * The memory never exceeds [`Settings::memory`], and all [`Gauges`] are zero in the end.
+#![forbid(unsafe_code)]
+
+pub mod budget;
+mod buffers;
+mod cache;
+mod dirty;
+pub mod grants;
+mod pages;
+pub mod ranges;
+pub mod reader;
+pub mod stripes;
+pub mod window;
+mod writer;
+
+pub use cache::{
+    Bytes, Cache, Direction, FileId, Flags, Flow, Gauges, LockKey, OpId, OpenId, Output, Reply,
+    Rpc, RpcId, Settings, TargetView, WriteError,
+};
