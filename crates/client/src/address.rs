@@ -8,12 +8,15 @@ use fulmar_lnet_wire::Nid;
 /// The NIDs of a management service and the name of a file system: `10.0.0.1@tcp:/lv`.
 ///
 /// Commas separate the NIDs of a node, colons those of nodes: `10.0.0.1@tcp,10.1.0.1@tcp1:10.0.0.2@tcp:/lv`.
+/// A mount may have a directory of the file system as its root: `10.0.0.1@tcp:/lv/projects/a`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The NIDs of the management service, in the order in which they are tried.
     pub mgs: Vec<Nid>,
     /// The name of the file system.
     pub name: String,
+    /// The directory of the file system that is the root of a mount, such as `/a/b`; empty for the whole.
+    pub subdirectory: String,
     text: String,
 }
 
@@ -50,9 +53,10 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let text = text.trim_end_matches('/');
-        let Some((nids, name)) = text.rsplit_once(":/") else {
+        let Some((nids, name)) = text.split_once(":/") else {
             return Err(AddressError::NoFileSystem { text: text.to_owned() });
         };
+        let (name, subdirectory) = name.split_at(name.find('/').unwrap_or(name.len()));
         let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if !(1..=NAME_MAX).contains(&name.len()) || !name.chars().all(is_valid) {
             return Err(AddressError::Name { name: name.to_owned() });
@@ -65,7 +69,8 @@ impl FromStr for Address {
             });
             mgs.push(parsed?);
         }
-        Ok(Self { mgs, name: name.to_owned(), text: text.to_owned() })
+        let (name, subdirectory) = (name.to_owned(), subdirectory.to_owned());
+        Ok(Self { mgs, name, subdirectory, text: text.to_owned() })
     }
 }
 
@@ -74,9 +79,10 @@ impl Address {
     #[must_use]
     pub fn on(&self, mgs: &[Nid]) -> Self {
         let (mgs, name) = (mgs.to_vec(), self.name.clone());
+        let subdirectory = self.subdirectory.clone();
         let nids: Vec<String> = mgs.iter().map(ToString::to_string).collect();
-        let text = format!("{}:/{name}", nids.join(","));
-        Self { mgs, name, text }
+        let text = format!("{}:/{name}{subdirectory}", nids.join(","));
+        Self { mgs, name, subdirectory, text }
     }
 }
 
@@ -124,6 +130,9 @@ mod tests {
         assert_eq!(nids(failover), "10.0.0.1@tcp 10.1.0.1@tcp1 10.0.0.2@tcp");
         assert_eq!(nids("fd00::1@tcp:fd00::2@tcp:/lv"), "fd00::1@tcp fd00::2@tcp");
         assert_eq!(nids("10.0.0.1:/lv"), "10.0.0.1@tcp");
+        assert_eq!(nids("10.0.0.1@tcp:/lv/a:/b/"), "10.0.0.1@tcp");
+        let within: Address = "10.0.0.1@tcp:/lv/a/b".parse().unwrap();
+        assert_eq!((within.name.as_str(), within.subdirectory.as_str()), ("lv", "/a/b"));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Uuid;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
+use fulmar_lustre_wire::ost::ChecksumTypes;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Target, TargetKind};
 
-use crate::{Address, Error, FileSystem, Session};
+use crate::{Address, Configuration, Error, Session};
 
 impl Session {
     /// Connects to the management service, at the first of its NIDs where it answers.
@@ -37,7 +38,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::NoFileSystem`], or why a log could not be read.
-    pub fn file_system(&self, mgs: ImportId, address: &Address) -> Result<FileSystem, Error> {
+    pub fn file_system(&self, mgs: ImportId, address: &Address) -> Result<Configuration, Error> {
         let (name, nids) = (address.name.clone(), address.mgs.clone());
         let records = match self.log(mgs, &format!("{name}-client")) {
             Ok(records) if records.is_empty() => return Err(Error::NoFileSystem { name, nids }),
@@ -48,7 +49,7 @@ impl Session {
             read => read?,
         };
         let parameters = self.log(mgs, "params")?;
-        Ok(FileSystem::of(&name, &records, &parameters))
+        Ok(Configuration::of(&name, &records, &parameters))
     }
 }
 
@@ -73,5 +74,43 @@ pub(crate) fn requested(kind: TargetKind) -> ConnectData {
         flags2: ConnectFlags2::REP_MBITS | flags2,
         version: RELEASE,
         ..ConnectData::default()
+    }
+}
+
+/// The largest bulk transfers that a mount asks an MDT and an OST for.
+const MDT_BRW_MAX: u32 = 1 << 20;
+const OST_BRW_MAX: u32 = 16 << 20;
+/// The space that a client wants to be granted at first. Spec: mdt-ost §19.2.
+const GRANT: u32 = 128 << 20;
+
+/// Returns what a mount requests of a target: what a kernel client of release 2.17 does, as far as this
+/// client does what it promises. Spec: mdt-ost §1.7, ptlrpc-ldlm-mgs §13.4.
+pub(crate) fn of_mount(kind: TargetKind) -> ConnectData {
+    type F = ConnectFlags;
+    let data = requested(kind);
+    let both = F::GRANT | F::GRANT_PARAM | F::SRVLOCK | F::BRW_SIZE | F::CANCELSET | F::CKSUM;
+    let both = both | F::VBR | F::HASH_64BIT | F::LAYOUTLOCK | F::LVB_TYPE | F::SHORTIO;
+    let (flags, flags2, brw_size) = match kind {
+        TargetKind::Mgs => return data,
+        TargetKind::Mdt => {
+            let names = F::IBITS | F::NODEVOH | F::LOV_V3 | F::MAX_EASIZE | F::DISP_STRIPE;
+            let rights = F::ACL | F::LARGE_ACL | F::XATTR | F::UMASK;
+            let others = F::FLOCK_DEAD | F::OPEN_BY_FID | F::MULTIMODRPCS | F::SUBTREE;
+            let layouts = ConnectFlags2::OVERSTRIPING | ConnectFlags2::FLR | ConnectFlags2::LSOM;
+            let locks = ConnectFlags2::LOCK_CONVERT | ConnectFlags2::DOM_LVB;
+            let flags2 = layouts | locks | ConnectFlags2::SUM_STATFS | ConnectFlags2::ASYNC_DISCARD;
+            (names | rights | others, flags2, MDT_BRW_MAX)
+        }
+        TargetKind::Ost | TargetKind::Client => (F::MAXBYTES, ConnectFlags2::NONE, OST_BRW_MAX),
+    };
+    ConnectData {
+        flags: ConnectFlags((data.flags | both | flags).0 & !F::LIGHTWEIGHT.0),
+        flags2: data.flags2 | flags2 | ConnectFlags2::INC_XID | ConnectFlags2::LSEEK,
+        grant: GRANT,
+        brw_size,
+        ibits_known: 0x7f,
+        grant_block_bits: 12,
+        checksums: ChecksumTypes(0xf7),
+        ..data
     }
 }

@@ -17,7 +17,7 @@ use fulmar_trace::rpc::{Calls, Rpc};
 use crate::connect::requested;
 use crate::inbox::Reply;
 use crate::logs::LogReader;
-use crate::{FileSystem, FsTarget, Usage, members};
+use crate::{Configuration, FsTarget, Usage, members};
 
 /// A real client mounts the file system.
 pub(crate) const MOUNT: &[u8] = include_bytes!("../../../testdata/traces/mount.pcapng.gz");
@@ -173,7 +173,7 @@ fn the_client_makes_a_recorded_conversation_again_byte_for_byte() {
             }
             logs.push(reader.configs);
         }
-        let lv = FileSystem::of("lv", &logs[0], &logs[1]);
+        let lv = Configuration::of("lv", &logs[0], &logs[1]);
         let connect = |target: &FsTarget| (target.kind, replay.connect(target.kind, target.uuid));
         let imports: Vec<_> = lv.targets().map(connect).collect();
         let requests: Vec<_> = imports

@@ -73,10 +73,7 @@ impl Session {
     /// Why it can reach none of them, or why the node does not start.
     pub fn start(nids: &[Nid], options: SessionOptions) -> Result<Self, Error> {
         let deadline = Instant::now() + options.timeout;
-        let nis = interfaces(nids, &options)?;
-        let nets = nis.iter().map(|ni| ni.net).collect();
-        let runtime = Runtime::new(None)?;
-        let node = start_alone(&runtime, &nis, options.port)?;
+        let (runtime, node, nets) = start_session_node(nids, &options)?;
         let begun = Self::begin(&node, nets, options, deadline);
         let mut session = begun.inspect_err(|_| node.stop())?;
         session.own = Some(runtime);
@@ -331,6 +328,18 @@ fn interfaces(nids: &[Nid], options: &SessionOptions) -> Result<Vec<NiOptions>, 
     }
 }
 
+/// Starts a node on each network of these NIDs that this machine can reach.
+pub(crate) fn start_session_node(
+    nids: &[Nid],
+    options: &SessionOptions,
+) -> Result<(Runtime, Node, Vec<Net>), Error> {
+    let nis = interfaces(nids, options)?;
+    let nets = nis.iter().map(|ni| ni.net).collect();
+    let runtime = Runtime::new(None)?;
+    let node = start_alone(&runtime, &nis, options.port)?;
+    Ok((runtime, node, nets))
+}
+
 /// Starts a node with these interfaces, as the only one with their NIDs.
 fn start_alone(runtime: &Runtime, nis: &[NiOptions], port: u16) -> Result<Node, StartError> {
     let limit = Instant::now() + OTHERS;
@@ -361,14 +370,14 @@ fn start_node(
 }
 
 /// Returns the XIDs of this process, which has one source for all sessions.
-fn xids() -> XidSource {
+pub(crate) fn xids() -> XidSource {
     static XIDS: LazyLock<XidSource> =
         LazyLock::new(|| XidSource::new(fulmar_net::wall_clock() / 1_000_000_000));
     XIDS.clone()
 }
 
 /// Returns a random UUID in the usual text form.
-fn random_uuid(random: &mut Rng) -> Uuid {
+pub(crate) fn random_uuid(random: &mut Rng) -> Uuid {
     let (high, low) = (random.u64(), random.u64());
     let text = format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

@@ -22,7 +22,7 @@ mod sequences;
 mod stats;
 mod text;
 
-pub use fulmar_target::data::{Checksum, Holder, Reading, Room, Total, Transfer};
+pub use fulmar_target::data::{Holder, Reading, Room, Total, Transfer};
 pub use fulmar_target::usage::Used;
 pub use ost::{Answer, Call, Ost, Settings};
 pub use stats::{BrwStats, Counter, Counters, Sizes, Tally};

@@ -179,6 +179,11 @@ impl Client {
         self.with(id, |import, _| import.set_in_use(now, is_in_use));
     }
 
+    /// See [`Import::reconnect`].
+    pub fn reconnect(&mut self, now: Time, id: ImportId) {
+        self.with(id, |import, xids| import.reconnect(now, xids));
+    }
+
     /// See [`Import::target_restarted`].
     pub fn target_restarted(&mut self, now: Time, id: ImportId, instance: u32) {
         self.with(id, |import, xids| import.target_restarted(now, xids, instance));
@@ -189,6 +194,12 @@ impl Client {
         let is_over =
             |import: &Import| matches!(import.state(), State::Closed(_)) && import.is_released();
         self.imports.get(&id).is_some_and(is_over) && self.imports.remove(&id).is_some()
+    }
+
+    /// Returns the next notice for the host. A machine that contains the client handles all of them
+    /// before it passes on the posts.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.outputs.pop_request()
     }
 
     /// Calls an import, and turns its outputs into those of the service.

@@ -4,6 +4,7 @@
 //! Pure: events of LNet and times go in; posts to LNet and results come out.
 #![forbid(unsafe_code)]
 
+pub mod both;
 pub mod bulk;
 pub mod client;
 pub mod export;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Error, FileSystem, FsTarget, Session, SessionOptions};
+use fulmar_client::{Address, Configuration, Error, FsTarget, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     SEQ_OP, SEQ_QUERY, SEQ_RANGE, TARGET_INFO, TARGET_NIDS, TARGET_REG,
@@ -228,7 +228,7 @@ impl Joiner {
         let mut links: Vec<Linking> = vec![];
         loop {
             session.renew(PATIENCE);
-            let FileSystem { osts: found, pools, .. } = session.file_system(mgs, address)?;
+            let Configuration { osts: found, pools, .. } = session.file_system(mgs, address)?;
             osts.set_pools(pools);
             let is_used =
                 |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);

@@ -38,7 +38,6 @@ mod serve;
 mod storage;
 mod target;
 mod targets;
-mod tasks;
 mod transfers;
 
 pub use administration::Administration;

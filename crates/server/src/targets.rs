@@ -12,6 +12,7 @@ use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::export::{Eviction, TargetId};
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, Task, Window};
+use fulmar_tasks::Tasks;
 use futures_channel::oneshot;
 use tracing::{info, warn};
 
@@ -19,7 +20,6 @@ use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::locks::{Locks, Wanted};
 use crate::recovering::{self, Recovering};
 use crate::target::{Answer, Target};
-use crate::tasks::Tasks;
 
 /// The targets of a node, as a service of LNet.
 pub struct Targets {

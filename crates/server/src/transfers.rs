@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_base::Errno;
+use fulmar_checksum::Checksum;
 use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::ldlm::{Extent, LockMode, ResourceId};
 use fulmar_lustre_wire::{Opcode, portal};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::service::Request;
 use fulmar_store::{Source, Store};
-use fulmar_target::data::{Checksum, Holder, Reading, Room, Transfer};
+use fulmar_target::data::{Holder, Reading, Room, Transfer};
 use fulmar_target::{Answer as Done, Call};
 
 use crate::context::{Context, LockWanted};

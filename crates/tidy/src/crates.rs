@@ -11,9 +11,9 @@ use crate::repository::read;
 pub const LAYERS: &[&[&str]] = &[
     &["base", "text"],
     &["wire", "tune"],
-    &["lnet-wire", "store"],
+    &["lnet-wire", "store", "tasks"],
     &["lustre-wire"],
-    &["lnd"],
+    &["lnd", "checksum"],
     &["socklnd", "lnet", "trace"],
     &["selftest", "rpc", "ldlm", "data"],
     &["target"],

@@ -10,6 +10,7 @@ pub const PURE: &[&str] = &[
     "wire",
     "lnet-wire",
     "lustre-wire",
+    "checksum",
     "lnd",
     "socklnd",
     "lnet",

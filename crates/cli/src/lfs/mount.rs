@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fulmar_client::{Address, Error, FileSystem, Session, SessionOptions, networks_of};
+use fulmar_client::{Address, Configuration, Error, Session, SessionOptions, networks_of};
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_net::StartError;
 use fulmar_rpc::client::ImportId;
@@ -45,7 +45,7 @@ const TIMEOUT_MAX: u64 = 3600;
 pub(crate) struct Mount {
     pub(crate) session: Session,
     pub(crate) mgs: ImportId,
-    pub(crate) file_system: FileSystem,
+    pub(crate) file_system: Configuration,
 }
 
 impl MountArgs {

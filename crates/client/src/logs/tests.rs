@@ -8,7 +8,7 @@ use fulmar_trace::rpc::Rpc;
 use fulmar_wire::Order;
 
 use super::*;
-use crate::FileSystem;
+use crate::Configuration;
 use crate::recorded::{LFS_DF, MOUNT, with_rpcs};
 
 /// Reads a log as it was read in a trace: the requests are the same, and so are the replies.
@@ -41,7 +41,7 @@ fn recorded(trace: &[u8], name: &str) -> Vec<Config> {
 fn a_log_is_read_as_a_real_client_reads_it() {
     let records = recorded(MOUNT, "lv-client");
     assert_eq!(records.len(), 29);
-    let lv = FileSystem::of("lv", &records, &recorded(MOUNT, "params"));
+    let lv = Configuration::of("lv", &records, &recorded(MOUNT, "params"));
     let found: Vec<String> = lv
         .targets()
         .map(|target| {
@@ -57,7 +57,7 @@ fn a_log_is_read_as_a_real_client_reads_it() {
     assert!(lv.targets().all(|target| target.is_active && target.nids.len() == 1));
     // A file system of the same form.
     let other = recorded(LFS_DF, "lv-client");
-    assert_eq!(FileSystem::of("lv", &other, &recorded(LFS_DF, "params")), lv);
+    assert_eq!(Configuration::of("lv", &other, &recorded(LFS_DF, "params")), lv);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn no_reply_makes_the_reader_panic() {
                     break;
                 }
             }
-            FileSystem::of("lv", &reader.configs, &reader.configs);
+            Configuration::of("lv", &reader.configs, &reader.configs);
         }
         assert!(damaged > 100, "{damaged}");
     });

@@ -1,4 +1,8 @@
 //! A client and servers on one machine, over sockets.
+// They start nodes, and wait for them.
+#![allow(clippy::disallowed_methods)]
 
+mod files;
 mod mount;
+mod rig;
 mod server;

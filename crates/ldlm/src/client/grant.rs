@@ -63,6 +63,9 @@ impl Namespace {
             check_lvb(kind, &extra.lvb)?;
             if reply.flags.has(LockFlags::LOCK_CHANGED) {
                 self.adopt(place, reply.lock.requested, &reply.lock)?;
+            } else if lock.marks.has(Marks::TEST) {
+                // Only what is in the way is described as a change.
+                lock.set_mode(LockMode::NL);
             }
         }
         if reply.flags.has(LockFlags::AST_SENT) {

@@ -1,8 +1,6 @@
 //! Random runs of clients and targets with RPC between them: their locks protect the caches of the
 //! clients, whatever is lost, restarted and evicted.
 
-#[path = "../../../rpc/tests/rpc/both.rs"]
-mod both;
 mod check;
 mod client;
 mod cluster;

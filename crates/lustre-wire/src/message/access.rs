@@ -62,13 +62,30 @@ impl<'a> Message<'a> {
     /// If the format has no such buffer.
     #[must_use]
     pub fn with_bytes<T>(mut self, field: &FieldOf<T>, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        self.set_bytes(field, bytes);
+        self
+    }
+
+    /// Sets a buffer of a message that is kept; see [`Message::with`].
+    ///
+    /// # Panics
+    /// As [`Message::with`].
+    pub fn set<T: Content>(&mut self, field: &FieldOf<T>, value: &T) {
+        assert_eq!(self.order, Order::Little, "this node sends little-endian messages");
+        self.set_bytes(field, value.to_bytes());
+    }
+
+    /// Sets a buffer of a message that is kept to encoded bytes; see [`Message::with_bytes`].
+    ///
+    /// # Panics
+    /// As [`Message::with_bytes`].
+    pub fn set_bytes<T>(&mut self, field: &FieldOf<T>, bytes: impl Into<Cow<'a, [u8]>>) {
         let place = self.place(field.name());
         let place = place.unwrap_or_else(|| panic!("{} has no {}", self.format, field.name()));
         if self.buffers.len() <= place {
             self.buffers.resize(place + 1, Cow::default());
         }
         self.buffers[place] = bytes.into();
-        self
     }
 
     /// Returns the value of a buffer; `None` if the buffer is empty or missing.

@@ -143,6 +143,16 @@ impl Import {
         }
     }
 
+    /// Connects again: the target does not keep to what it has promised.
+    pub fn reconnect(&mut self, now: Time, xids: &mut XidSource) {
+        match self.state {
+            State::New | State::Closed(_) | State::Idle => {}
+            State::Connecting | State::Disconnected(_) => {}
+            _ if self.handshake.is_some() => {}
+            _ => self.lose(now, xids, Errno::ENOTCONN),
+        }
+    }
+
     /// Takes a report of the management service that the target has restarted, and connects at once.
     /// `instance` is that of the target now, see [`ConnectData::instance`]. Spec:
     /// ptlrpc-ldlm-mgs §32.2.

@@ -7,11 +7,11 @@ use fulmar_lustre_wire::format::{Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_READ
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{IoObject, MaxBrw, Niobuf, Obdo};
 use fulmar_lustre_wire::{List, Opcode, Status, portal};
+use fulmar_rpc::both::Both;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::import::{Request, RequestId};
 use fulmar_rpc::service::{self, Server};
 
-use crate::both::Both;
 use crate::node::Node;
 
 /// How a server breaks the rules.

@@ -1,6 +1,5 @@
 //! Servers against the recorded requests of kernel clients, and against our own clients.
 
-mod both;
 mod bulk;
 mod callbacks;
 mod data;

@@ -12,6 +12,7 @@ use fulmar_lustre_wire::format::{CONNECT_DATA, Format};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::XidSource;
+use fulmar_rpc::both::{Both, Wanted};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, Offer, TargetId};
 use fulmar_rpc::import::{RequestId, State, TargetKind};
@@ -20,7 +21,6 @@ use fulmar_rpc::service::{
 };
 use fulmar_rpc::timeouts::Limits;
 
-use crate::both::{Both, Wanted};
 use crate::data::Data;
 use crate::node::Node;
 

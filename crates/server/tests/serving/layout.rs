@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, FileSystem, Session};
+use fulmar_client::{Address, Configuration, Session};
 use fulmar_lustre_wire::format::{
     ENQUEUE_LAYOUT, ENQUEUE_OPEN, INTENT, LAYOUT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST,
     MDT_BODY, NAME, NEW_LAYOUT, REINT, REINT_UNLINK,
@@ -140,7 +140,7 @@ fn objects(layout: &CompositeMd) -> Vec<(u32, OstId)> {
 fn connect(session: &mut Session, address: &Address) -> (ImportId, Vec<ImportId>) {
     let mgs = session.connect_mgs(address).unwrap();
     let begun = Instant::now();
-    let FileSystem { mdts, osts, .. } = loop {
+    let Configuration { mdts, osts, .. } = loop {
         match session.file_system(mgs, address) {
             Ok(found) if found.osts.len() == 2 && !found.mdts.is_empty() => break found,
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),

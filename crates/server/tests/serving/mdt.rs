@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, FileSystem, Session};
+use fulmar_client::{Address, Configuration, Session};
 use fulmar_lustre_wire::format::{
     CLOSE, ENQUEUE_OPEN, GET_ROOT, GETATTR_NAME, INTENT, IO_EPOCH, LAYOUT, LOCK_REPLY,
     LOCK_REQUEST, MDT_BODY, NAME, OST_BODY, OST_GETATTR, OST_WRITE, REINT, REINT_UNLINK, SEQ_OP,
@@ -34,7 +34,7 @@ use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 pub(crate) fn connect(session: &mut Session, address: &Address) -> (ImportId, ImportId) {
     let mgs = session.connect_mgs(address).unwrap();
     let begun = Instant::now();
-    let FileSystem { mdts, osts, .. } = loop {
+    let Configuration { mdts, osts, .. } = loop {
         match session.file_system(mgs, address) {
             Ok(found) if !found.osts.is_empty() && !found.mdts.is_empty() => break found,
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),

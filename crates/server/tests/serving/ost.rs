@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fulmar_client::{Address, FileSystem, Session};
+use fulmar_client::{Address, Configuration, Session};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
     Format, IO_OBJECTS, NIOBUFS, OST_BODY, OST_CREATE, OST_READ, OST_WRITE, SHORT_IO,
@@ -20,7 +20,7 @@ use fulmar_server::{Label, Serving, TargetLabel};
 use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 
 /// Waits until the OST has registered, and connects to it.
-fn connect(session: &mut Session, address: &Address) -> (FileSystem, ImportId) {
+fn connect(session: &mut Session, address: &Address) -> (Configuration, ImportId) {
     let mgs = session.connect_mgs(address).unwrap();
     let begun = Instant::now();
     let file_system = loop {

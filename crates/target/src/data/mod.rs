@@ -6,7 +6,6 @@
 
 mod brw;
 mod change;
-mod checksum;
 mod grants;
 mod space;
 mod times;
@@ -21,7 +20,6 @@ use fulmar_store::{Store, StoreError};
 
 pub use brw::Holder;
 pub use change::{Allocation, EOF};
-pub use checksum::Checksum;
 pub use grants::Total;
 pub use space::{BLOCK, block_end};
 pub use transfer::{Reading, Room, Sources, Transfer, Written};

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 
 use fulmar_base::Errno;
+use fulmar_checksum::Checksum;
 use fulmar_lustre_wire::format::{OST_BODY, RESULTS};
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
@@ -10,7 +11,6 @@ use fulmar_lustre_wire::ost::{FlagWord, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, List, Status};
 use fulmar_store::{ObjectId, Sink, Source, StoreError, Transaction};
 
-use super::checksum::Checksum;
 use super::{Data, block_end};
 use crate::{Answer, Call};
 

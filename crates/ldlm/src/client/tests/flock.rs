@@ -52,12 +52,14 @@ fn locks_of_an_owner_are_joined_cut_and_split() {
 
 #[test]
 fn a_test_reports_who_is_in_the_way() {
-    for conflict in [true, false] {
+    // A server that has found nothing need not say that it has changed the mode.
+    for (conflict, is_changed) in [(true, true), (false, true), (false, false)] {
         let mut world = World::new();
         let wanted = flock(LockMode::PW, 1, 0, 99).with(LockFlags::TEST_LOCK);
         let (lock, request) = world.send(wanted);
         let mut reply = grants(&request, 0);
-        reply.flags = LockFlags::TEST_LOCK | LockFlags::LOCK_CHANGED;
+        let changed = if is_changed { LockFlags::LOCK_CHANGED } else { LockFlags::NONE };
+        reply.flags = LockFlags::TEST_LOCK | changed;
         let other = Flock { start: 50, end: 60, owner: 7, pid: 33 };
         reply.lock.requested = if conflict { LockMode::PR } else { LockMode::NL };
         reply.lock.policy = other.into();

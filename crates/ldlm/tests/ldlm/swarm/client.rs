@@ -15,12 +15,12 @@ use fulmar_lustre_wire::ldlm::{LockMode, LockRequest, LockType};
 use fulmar_lustre_wire::message::{Flavor, Message};
 use fulmar_lustre_wire::{Opcode, Status, Uuid, portal};
 use fulmar_rpc::XidSource;
+use fulmar_rpc::both::{Both, Wanted as Asked};
 use fulmar_rpc::client::{Client, Notice};
 use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::{Request, RequestId, State};
 use fulmar_rpc::service::{self, Task};
 
-use super::both::{Both, Wanted as Asked};
 use super::check::{Key, Ledger, number_of};
 use super::files::{Wish, parts_of};
 use super::mount::{Cached, Flushing, Mount, Purpose, Use, callbacks, connection, target_of};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::MDT_BODY;
-use fulmar_lustre_wire::{Fid, Handle, Opcode};
+use fulmar_lustre_wire::{Fid, Handle, LargeNid, Opcode};
 use fulmar_mdt::{Call, Mdt, Object, Objects, Owner, Plan, Settings};
 use fulmar_store::{Committer, Policy, Store, Transaction};
 
@@ -72,7 +72,8 @@ pub(crate) fn fill(directory: &Path, files: u32) -> Result<(), Failure> {
     let mut xid = 0;
     let mut ask = |message| {
         xid += 128;
-        let call = Call { export: CLIENT, xid, now: NOW, message: &message };
+        let from = LargeNid::default();
+        let call = Call { export: CLIENT, xid, from, now: NOW, nanos: 0, message: &message };
         let answer = match message.body.opcode {
             Opcode::MDS_REINT => mdt.reint(&call),
             _ => mdt.execute(&call),

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fulmar_base::{BufferId, Time};
+use fulmar_checksum::Checksum;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{IO_OBJECTS, NIOBUFS, OST_BODY, OST_CREATE, OST_READ, OST_WRITE};
@@ -17,7 +18,6 @@ use fulmar_lustre_wire::ost::{
 };
 use fulmar_lustre_wire::{Fid, List, Uuid, portal};
 use fulmar_net::{Buffer, Host, Job, Memory, Running, Service};
-use fulmar_ost::Checksum;
 use fulmar_rpc::XidSource;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::client::{Client, ImportId, Notice};

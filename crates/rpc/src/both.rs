@@ -1,25 +1,40 @@
-//! A client node: its imports, and its service of callbacks.
+//! A client node as one service of LNet: its imports, and its service of callbacks.
 
+use crate::client::{Client, Notice};
+use crate::service::{Server, Task};
 use fulmar_base::{Errno, Time};
 use fulmar_lnet::{Bound, Event, Md, MdId, Op, Service, ServiceOutput};
-use fulmar_rpc::client::{Client, Notice};
-use fulmar_rpc::service::{Server, Task};
 
 /// Two machines as one service of LNet.
-pub(crate) struct Both {
-    pub(crate) client: Client,
-    pub(crate) callbacks: Server,
+#[derive(Debug)]
+pub struct Both {
+    /// The imports.
+    pub client: Client,
+    /// The service of callbacks, with a target of the kind
+    /// [`Client`](crate::import::TargetKind::Client).
+    pub callbacks: Server,
 }
 
 /// What one of them wants of its host.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub enum Wanted {
+    /// The imports want this.
     Notice(Notice),
+    /// The service wants this.
     Task(Task),
 }
 
 /// [`Md::user`] of the callbacks has this bit.
 const CALLBACKS: u64 = 1 << 50;
+
+impl Both {
+    /// Returns what one of them wants of its host next. A machine that contains both does all of it
+    /// before it passes on the posts, which is what [`Service::poll_output`] returns then.
+    pub fn poll_wanted(&mut self) -> Option<Wanted> {
+        let notice = self.client.poll_notice().map(Wanted::Notice);
+        notice.or_else(|| self.callbacks.poll_task().map(Wanted::Task))
+    }
+}
 
 impl Service for Both {
     type Request = Wanted;

@@ -1,5 +1,8 @@
-//! The operations that are under way, as futures. They go on in the order in which they became ready,
-//! so a run of the simulator is the same each time.
+//! The operations that a machine has under way, as futures. They go on in the order in which they became
+//! ready, so a run of the simulator is the same each time.
+//!
+//! The machine spawns and polls them where it handles its inputs: there is no thread and no clock.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,10 +13,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::stream::{FuturesUnordered, Stream};
 
 /// An operation.
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The operations that are under way.
-pub(crate) struct Tasks {
+pub struct Tasks {
     tasks: FuturesUnordered<Task>,
     ready: Arc<Ready>,
     waker: Waker,
@@ -23,20 +26,21 @@ pub(crate) struct Tasks {
 struct Ready(AtomicBool);
 
 impl Tasks {
-    pub(crate) fn new() -> Self {
+    /// Returns none.
+    pub fn new() -> Self {
         let ready = Arc::new(Ready(AtomicBool::new(false)));
         let waker = Waker::from(ready.clone());
         Self { tasks: FuturesUnordered::new(), ready, waker }
     }
 
     /// Begins an operation with the next [`Tasks::poll`].
-    pub(crate) fn spawn(&mut self, task: Task) {
+    pub fn spawn(&mut self, task: Task) {
         self.tasks.push(task);
         self.ready.0.store(true, Ordering::Release);
     }
 
     /// Lets operations go on. Returns whether there was one.
-    pub(crate) fn poll(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         if !self.ready.0.swap(false, Ordering::AcqRel) {
             return false;
         }
@@ -46,8 +50,19 @@ impl Tasks {
     }
 
     /// Returns how many operations are under way.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Returns whether no operation is under way.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

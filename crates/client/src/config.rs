@@ -9,9 +9,9 @@ use fulmar_rpc::import::TargetKind;
 
 use crate::parameters;
 
-/// A file system, as its configuration describes it.
+/// The configuration of a file system: its targets and pools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileSystem {
+pub struct Configuration {
     /// Its name.
     pub name: String,
     /// Its metadata targets, by index.
@@ -39,7 +39,7 @@ pub struct FsTarget {
     pub is_active: bool,
 }
 
-impl FileSystem {
+impl Configuration {
     /// Returns the file system that the records of its client log describe, in their order, and those
     /// of the log of parameters for all clients.
     ///

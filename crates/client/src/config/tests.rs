@@ -62,7 +62,7 @@ fn add_conn(index: u32, node: &str) -> Config {
 }
 
 /// Returns the indices of the OSTs that are not active, one after the other.
-fn inactive(lv: &FileSystem) -> String {
+fn inactive(lv: &Configuration) -> String {
     let osts = lv.osts.iter().filter(|ost| !ost.is_active);
     osts.map(|ost| ost.index.to_string()).collect()
 }
@@ -72,8 +72,8 @@ fn param(index: u32, parameter: &str) -> Config {
     Config::Param { device, parameters }
 }
 
-fn read(groups: &[Vec<Config>]) -> FileSystem {
-    FileSystem::of("lv", &groups.concat(), &[])
+fn read(groups: &[Vec<Config>]) -> Configuration {
+    Configuration::of("lv", &groups.concat(), &[])
 }
 
 fn nids(target: &FsTarget) -> String {
@@ -149,7 +149,7 @@ fn parameters_for_all_clients_switch_targets_off() {
         group(vec![Config::SetParam { target, parameter, upcall: Some("lctl".to_owned()) }])
     };
     let with = |parameters: &[Vec<Config>]| {
-        inactive(&FileSystem::of("lv", &[ost(0), ost(1)].concat(), &parameters.concat()))
+        inactive(&Configuration::of("lv", &[ost(0), ost(1)].concat(), &parameters.concat()))
     };
     assert_eq!(with(&[set("osc.*.max_dirty_mb=512")]), "");
     assert_eq!(with(&[set("osc.lv-OST0001-osc-*.active=0")]), "1");

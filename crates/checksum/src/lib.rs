@@ -1,4 +1,5 @@
 //! Checksums of the data of reads and writes. Spec: mdt-ost §18.2.
+#![forbid(unsafe_code)]
 
 use adler2::Adler32;
 use crc_fast::{CrcAlgorithm, Digest};

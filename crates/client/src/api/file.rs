@@ -1,0 +1,196 @@
+//! An open file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::RequestId;
+
+use super::filesystem::FileSystem;
+use crate::data::{Allocate, Seek};
+use crate::files::attributes::{Attributes, Change};
+use crate::files::caller::Caller;
+use crate::files::mount::Open;
+use crate::files::open::{Closed, OpenOptions, Opened};
+
+/// An open file. It is closed by [`File::close`], or in the background when it is dropped.
+///
+/// Reads and writes are under locks that other clients respect; what was written is at the servers when
+/// the write has ended, and on their disks after [`File::sync`].
+#[derive(Debug)]
+pub struct File {
+    file_system: FileSystem,
+    caller: Caller,
+    open: Arc<Open>,
+    key: (ImportId, RequestId),
+    options: OpenOptions,
+    is_new: bool,
+    is_modified: AtomicBool,
+    is_closed: bool,
+}
+
+impl File {
+    pub(super) fn new(
+        file_system: FileSystem,
+        caller: Caller,
+        opened: Opened,
+        options: OpenOptions,
+    ) -> Self {
+        let Opened { open, key, is_new, .. } = opened;
+        let (is_modified, is_closed) = (AtomicBool::new(false), false);
+        Self { file_system, caller, open, key, options, is_new, is_modified, is_closed }
+    }
+
+    /// Returns the file.
+    pub fn fid(&self) -> Fid {
+        self.open.fid
+    }
+
+    /// Returns whether the open has created the file.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Reads a range: as many bytes as the file has there. One round trip for the size, one for locks and
+    /// one for the data; only the last one if locks are held.
+    ///
+    /// # Errors
+    /// EBADF if it is not open to be read, and what the servers say.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, Errno> {
+        if !self.options.read {
+            return Err(Errno::EBADF);
+        }
+        let (caller, fid) = (self.caller.clone(), self.fid());
+        let read = move |cx: crate::machine::context::Context| async move {
+            cx.read_at(&caller, fid, (offset, len)).await
+        };
+        self.file_system.run(read).await
+    }
+
+    /// Writes data at an offset, or at the end of a file that is open to append. Returns where they are.
+    /// One round trip for objects that do not exist yet, one for locks and one for the data.
+    ///
+    /// # Errors
+    /// EBADF if it is not open to be written, ENOSPC, EDQUOT, and what the servers say.
+    pub async fn write(&self, offset: u64, data: impl Into<Arc<[u8]>>) -> Result<u64, Errno> {
+        if !self.options.write {
+            return Err(Errno::EBADF);
+        }
+        self.is_modified.store(true, Ordering::Release);
+        let (caller, fid, data) = (self.caller.clone(), self.fid(), data.into());
+        let appends = self.options.append;
+        self.file_system
+            .run(move |cx| async move {
+                match appends {
+                    true => cx.append(&caller, fid, &data).await,
+                    false => cx.write_at(&caller, fid, offset, &data).await.map(|()| offset),
+                }
+            })
+            .await
+    }
+
+    /// Sets the length. Three round trips.
+    ///
+    /// # Errors
+    /// EBADF if it is not open to be written, and what the servers say.
+    pub async fn set_len(&self, size: u64) -> Result<(), Errno> {
+        if !self.options.write {
+            return Err(Errno::EBADF);
+        }
+        self.is_modified.store(true, Ordering::Release);
+        let change = Change { size: Some(size), ..Change::default() };
+        self.file_system.setattr(&self.caller, self.fid(), change).await.map(drop)
+    }
+
+    /// Allocates the space of a range, or frees it. Two round trips.
+    ///
+    /// # Errors
+    /// EBADF if it is not open to be written, EOPNOTSUPP, ENOSPC, and what the servers say.
+    pub async fn allocate(&self, offset: u64, len: u64, how: Allocate) -> Result<(), Errno> {
+        if !self.options.write {
+            return Err(Errno::EBADF);
+        }
+        self.is_modified.store(true, Ordering::Release);
+        let (caller, fid) = (self.caller.clone(), self.fid());
+        self.file_system
+            .run(move |cx| async move { cx.allocate(&caller, fid, (offset, len), how).await })
+            .await
+    }
+
+    /// Returns where the next data or the next hole is. Two round trips.
+    ///
+    /// # Errors
+    /// ENXIO if there is none.
+    pub async fn seek(&self, offset: u64, what: Seek) -> Result<u64, Errno> {
+        let (caller, fid) = (self.caller.clone(), self.fid());
+        self.file_system
+            .run(move |cx| async move { cx.seek(&caller, fid, offset, what).await })
+            .await
+    }
+
+    /// Returns when what was written is on disk, with the attributes of the file unless only its data are
+    /// wanted. Two round trips.
+    ///
+    /// # Errors
+    /// EIO if it is lost, and what the servers say.
+    pub async fn sync(&self, only_data: bool) -> Result<(), Errno> {
+        let (caller, fid) = (self.caller.clone(), self.fid());
+        self.file_system.run(move |cx| async move { cx.sync(&caller, fid, only_data).await }).await
+    }
+
+    /// Returns the attributes. One round trip, and one for the size.
+    ///
+    /// # Errors
+    /// What the servers say.
+    pub async fn attributes(&self) -> Result<Attributes, Errno> {
+        self.file_system.getattr(&self.caller, self.fid()).await
+    }
+
+    /// Closes the file. One round trip.
+    ///
+    /// # Errors
+    /// EIO if the MDT has lost that it was open.
+    pub async fn close(mut self) -> Result<(), Errno> {
+        self.is_closed = true;
+        let (key, open) = (self.key, self.open.clone());
+        let is_modified = self.is_modified.load(Ordering::Acquire);
+        self.file_system
+            .run(move |cx| async move {
+                let closed = cx.closed(open.fid, is_modified);
+                cx.close(key, &open, closed).await
+            })
+            .await
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
+        let (key, open) = (self.key, self.open.clone());
+        let is_modified = self.is_modified.load(Ordering::Acquire);
+        self.file_system.begin(move |cx| async move {
+            let closed = cx.closed(open.fid, is_modified);
+            // Nobody is there who could be told.
+            let _ = cx.close(key, &open, closed).await;
+        });
+    }
+}
+
+impl crate::machine::context::Context {
+    /// Returns what the MDT is told when a file is closed.
+    pub(crate) fn closed(&self, fid: Fid, is_modified: bool) -> Closed {
+        if !is_modified {
+            return Closed::default();
+        }
+        let size = self.held_size(fid);
+        let core = self.core();
+        let now = core.seconds();
+        let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+        let mode = inode.map_or(0, |inode| inode.body.mode);
+        Closed { is_modified, mode, mtime: now, ctime: now, atime: 0, size }
+    }
+}

@@ -1,0 +1,500 @@
+//! A mounted file system.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::mdt::XattrFlags;
+use fulmar_lustre_wire::{Fid, Uuid};
+use futures_channel::oneshot;
+
+use super::file::File;
+use super::node::ClientNode;
+use crate::files::attributes::{Attributes, Change, Entry};
+use crate::files::caller::Caller;
+use crate::files::create::New;
+use crate::files::directory::DirectoryItem;
+use crate::files::flock::FileLock;
+use crate::files::layout::FileLayout;
+use crate::files::open::{Closed, OpenOptions};
+use crate::machine::MountId;
+use crate::machine::context::Context;
+use crate::{Usage, mounting};
+
+/// A mounted file system. Clones are handles to the same mount, which ends with the last one, or by
+/// [`FileSystem::unmount`].
+///
+/// Files are named by their FIDs, and names are looked up one after the other: what a kernel or a server
+/// of another protocol needs. [`blocking`](super::blocking) has paths. Each operation is on behalf of a
+/// [`Caller`]. Its future only waits: the operation itself goes on when the future is dropped. Round trips
+/// are those without a cache; a lock that another client has costs two more.
+#[derive(Clone)]
+pub struct FileSystem(Arc<Mounted>);
+
+struct Mounted {
+    node: ClientNode,
+    mount: MountId,
+    uuid: Uuid,
+    root: Fid,
+    has_ended: AtomicBool,
+}
+
+/// How long the end of a mount may take that nobody waits for: the servers have 5 s to answer.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(6);
+/// The most symbolic links that are followed in a path.
+const LINKS_MAX: usize = 40;
+
+impl FileSystem {
+    pub(super) fn new(node: ClientNode, mount: MountId, uuid: Uuid, root: Fid) -> Self {
+        Self(Arc::new(Mounted { node, mount, uuid, root, has_ended: AtomicBool::new(false) }))
+    }
+
+    /// Returns the root of the mount.
+    pub fn root(&self) -> Fid {
+        self.0.root
+    }
+
+    /// Returns the UUID of this client at its servers.
+    pub fn uuid(&self) -> Uuid {
+        self.0.uuid
+    }
+
+    /// Ends the mount: locks are given up and connections end. Open files are not usable any more.
+    pub async fn unmount(self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        let end = |cx| async move {
+            mounting::end(&cx).await;
+            Ok::<(), Errno>(())
+        };
+        let _ = self.run(end).await;
+    }
+
+    /// Looks a name up. One round trip for the name, and one for the size of a regular file.
+    ///
+    /// # Errors
+    /// ENOENT, and what the servers say.
+    pub async fn lookup(&self, caller: &Caller, parent: Fid, name: &[u8]) -> Result<Entry, Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.lookup(&caller, parent, &name).await }).await
+    }
+
+    /// Returns the file that a path leads to, from the root of the mount. Symbolic links in it are followed,
+    /// the last one too if `follows`.
+    ///
+    /// # Errors
+    /// ENOENT, ELOOP, and what the servers say.
+    pub async fn resolve(&self, caller: &Caller, path: &[u8], follows: bool) -> Result<Fid, Errno> {
+        let (caller, path, root) = (caller.clone(), path.to_vec(), self.root());
+        self.run(move |cx| async move { resolve(&cx, &caller, root, path, follows).await }).await
+    }
+
+    /// Returns the attributes of a file. One round trip, and one for the size of a regular file.
+    ///
+    /// # Errors
+    /// ESTALE if it does not exist any more, and what the servers say.
+    pub async fn getattr(&self, caller: &Caller, file: Fid) -> Result<Attributes, Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.getattr(&caller, file, true).await }).await
+    }
+
+    /// Changes attributes. One round trip, one more for times of a regular file, and two for its size.
+    ///
+    /// # Errors
+    /// EPERM, EACCES, and what the servers say.
+    pub async fn setattr(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        change: Change,
+    ) -> Result<Attributes, Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.setattr(&caller, file, change).await }).await
+    }
+
+    /// Opens a file by its name, or creates it. One round trip, one to cut it, and now and then one for
+    /// numbers of new files.
+    ///
+    /// # Errors
+    /// ENOENT, EEXIST, EACCES, EISDIR, ENXIO if it is not a regular file, and what the server says.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &[u8],
+        options: OpenOptions,
+    ) -> Result<File, Errno> {
+        let (user, name, wanted) = (caller.clone(), name.to_vec(), options.clone());
+        let opened = self
+            .run(move |cx| async move {
+                let opened = cx.open_name(&user, parent, &name, &wanted).await?;
+                cx.truncated(&user, opened, &wanted).await
+            })
+            .await?;
+        Ok(File::new(self.clone(), caller.clone(), opened, options))
+    }
+
+    /// Opens a file that is known. One round trip, and one to cut it.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`].
+    pub async fn open_file(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        options: OpenOptions,
+    ) -> Result<File, Errno> {
+        let (user, wanted) = (caller.clone(), options.clone());
+        let opened = self
+            .run(move |cx| async move {
+                let opened = cx.open_fid(&user, file, &wanted).await?;
+                cx.truncated(&user, opened, &wanted).await
+            })
+            .await?;
+        Ok(File::new(self.clone(), caller.clone(), opened, options))
+    }
+
+    /// Opens a directory, which keeps its content until it is closed if it is removed. One round trip.
+    /// Reading it needs no open.
+    ///
+    /// # Errors
+    /// ENOTDIR, EACCES, and what the server says.
+    pub async fn open_directory(&self, caller: &Caller, directory: Fid) -> Result<File, Errno> {
+        let user = caller.clone();
+        let opened =
+            self.run(move |cx| async move { cx.open_directory(&user, directory).await }).await?;
+        Ok(File::new(self.clone(), caller.clone(), opened, OpenOptions::read()))
+    }
+
+    /// Returns names of a directory from a position on, 0 for the beginning, and the next position, `None`
+    /// at the end. One round trip for 1 MiB of names.
+    ///
+    /// # Errors
+    /// ENOTDIR, and what the server says.
+    pub async fn read_directory(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        from: u64,
+    ) -> Result<(Vec<DirectoryItem>, Option<u64>), Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.read_directory(&caller, directory, from).await }).await
+    }
+
+    /// Creates a directory. One round trip.
+    ///
+    /// # Errors
+    /// EEXIST, and what the server says.
+    pub async fn mkdir(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Entry, Errno> {
+        self.create(caller, parent, name, New::Directory(mode)).await
+    }
+
+    /// Creates a file of the type and the permissions in `mode`, and for a device of its number. One round
+    /// trip.
+    ///
+    /// # Errors
+    /// EEXIST, and what the server says.
+    pub async fn mknod(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &[u8],
+        (mode, device): (u32, u32),
+    ) -> Result<Entry, Errno> {
+        self.create(caller, parent, name, New::Special(mode, device)).await
+    }
+
+    /// Creates a symbolic link. One round trip.
+    ///
+    /// # Errors
+    /// EEXIST, and what the server says.
+    pub async fn symlink(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        self.create(caller, parent, name, New::Symlink(target.to_vec())).await
+    }
+
+    async fn create(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        name: &[u8],
+        new: New,
+    ) -> Result<Entry, Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.create(&caller, parent, &name, new).await }).await
+    }
+
+    /// Returns what a symbolic link points to. One round trip the first time.
+    ///
+    /// # Errors
+    /// EINVAL if it is not a symbolic link.
+    pub async fn read_link(&self, caller: &Caller, file: Fid) -> Result<Vec<u8>, Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.read_link(&caller, file).await }).await
+    }
+
+    /// Gives a file one more name. One round trip.
+    ///
+    /// # Errors
+    /// EEXIST, EPERM for a directory, and what the server says.
+    pub async fn link(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.link(&caller, file, parent, &name).await }).await
+    }
+
+    /// Removes the name of a file that is not a directory. One round trip.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR, and what the server says.
+    pub async fn unlink(&self, caller: &Caller, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.unlink(&caller, parent, &name, false).await }).await
+    }
+
+    /// Removes an empty directory. One round trip.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, ENOTEMPTY, and what the server says.
+    pub async fn rmdir(&self, caller: &Caller, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.unlink(&caller, parent, &name, true).await }).await
+    }
+
+    /// Renames a file, in place of the one that has the new name. One round trip.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR, ENOTDIR, ENOTEMPTY, EINVAL below itself, and what the server says.
+    pub async fn rename(
+        &self,
+        caller: &Caller,
+        (from, old): (Fid, &[u8]),
+        (to, new): (Fid, &[u8]),
+    ) -> Result<(), Errno> {
+        let (caller, old, new) = (caller.clone(), old.to_vec(), new.to_vec());
+        self.run(move |cx| async move { cx.rename(&caller, (from, &old), (to, &new)).await }).await
+    }
+
+    /// Returns an extended attribute. One round trip for all of a file.
+    ///
+    /// # Errors
+    /// ENODATA if there is none.
+    pub async fn get_xattr(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        name: &[u8],
+    ) -> Result<Vec<u8>, Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.get_xattr(&caller, file, &name).await }).await
+    }
+
+    /// Returns the names of all extended attributes. One round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn list_xattrs(&self, caller: &Caller, file: Fid) -> Result<Vec<Vec<u8>>, Errno> {
+        let caller = caller.clone();
+        let names = self.run(move |cx| async move { cx.list_xattrs(&caller, file).await }).await?;
+        Ok(names.iter().map(|name| name.as_bytes().to_vec()).collect())
+    }
+
+    /// Sets an extended attribute. One round trip. Access control lists are attributes.
+    ///
+    /// # Errors
+    /// EEXIST or ENODATA as the flags demand, and what the server says.
+    pub async fn set_xattr(
+        &self,
+        caller: &Caller,
+        file: Fid,
+        name: &[u8],
+        (value, flags): (&[u8], XattrFlags),
+    ) -> Result<(), Errno> {
+        let (caller, name, value) = (caller.clone(), name.to_vec(), Some((value.to_vec(), flags)));
+        self.run(move |cx| async move { cx.set_xattr(&caller, file, &name, value).await }).await
+    }
+
+    /// Removes an extended attribute. One round trip.
+    ///
+    /// # Errors
+    /// ENODATA if there is none, and what the server says.
+    pub async fn remove_xattr(&self, caller: &Caller, file: Fid, name: &[u8]) -> Result<(), Errno> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.run(move |cx| async move { cx.set_xattr(&caller, file, &name, None).await }).await
+    }
+
+    /// Locks a range of a file for a process. One round trip, or as long as others have it.
+    ///
+    /// # Errors
+    /// EAGAIN if others have it and it is not waited for, EDEADLK, and what the server says.
+    pub async fn lock(&self, file: Fid, lock: FileLock, waits: bool) -> Result<(), Errno> {
+        self.run(move |cx| async move { cx.flock(file, lock, waits).await }).await
+    }
+
+    /// Unlocks a range of a file. One round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn unlock(&self, file: Fid, lock: FileLock) -> Result<(), Errno> {
+        self.run(move |cx| async move { cx.unflock(file, lock).await }).await
+    }
+
+    /// Returns a lock that is in the way of another one. One round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn test_lock(&self, file: Fid, lock: FileLock) -> Result<Option<FileLock>, Errno> {
+        self.run(move |cx| async move { cx.test_flock(file, lock).await }).await
+    }
+
+    /// Returns the layout of a file. One round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn layout(&self, caller: &Caller, file: Fid) -> Result<Arc<FileLayout>, Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.layout(&caller, file).await }).await
+    }
+
+    /// Returns one of the paths of a file, without `/` in front. One round trip.
+    ///
+    /// # Errors
+    /// ENOENT, ENODATA if it has fewer paths, and what the server says.
+    pub async fn path_of(&self, file: Fid, link: u32) -> Result<Vec<u8>, Errno> {
+        self.run(move |cx| async move { cx.path_of(file, link).await }).await
+    }
+
+    /// Returns the size and the use of the file system. One round trip.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn statfs(&self) -> Result<Usage, Errno> {
+        self.run(|cx| async move { cx.statfs().await }).await
+    }
+
+    /// Runs an operation, which goes on if nobody waits for it any more.
+    pub(super) async fn run<T, F>(
+        &self,
+        operation: impl FnOnce(Context) -> F + Send + 'static,
+    ) -> Result<T, Errno>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let (sender, waiting) = oneshot::channel();
+        let operation = operation(Context::new(self.0.node.shared(), self.0.mount));
+        self.0.node.spawn(async move {
+            let _ = sender.send(operation.await);
+        });
+        waiting.await.unwrap_or(Err(Errno::EIO))
+    }
+
+    /// Begins an operation that nobody waits for.
+    pub(super) fn begin<F>(&self, operation: impl FnOnce(Context) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.0.node.spawn(operation(Context::new(self.0.node.shared(), self.0.mount)));
+    }
+}
+
+impl Context {
+    /// Cuts a file that was opened for that.
+    async fn truncated(
+        &self,
+        caller: &Caller,
+        opened: crate::files::open::Opened,
+        options: &OpenOptions,
+    ) -> Result<crate::files::open::Opened, Errno> {
+        if !options.truncate || opened.is_new {
+            return Ok(opened);
+        }
+        let change = Change { size: Some(0), ..Change::default() };
+        match self.setattr(caller, opened.body.fid, change).await {
+            Ok(_) => Ok(opened),
+            Err(errno) => {
+                let _ = self.close(opened.key, &opened.open, Closed::default()).await;
+                Err(errno)
+            }
+        }
+    }
+}
+
+/// Follows a path.
+async fn resolve(
+    cx: &Context,
+    caller: &Caller,
+    root: Fid,
+    path: Vec<u8>,
+    follows: bool,
+) -> Result<Fid, Errno> {
+    let parts = |path: &[u8]| -> Vec<Vec<u8>> {
+        let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        parts.map(<[u8]>::to_vec).rev().collect()
+    };
+    // The parts that are left, the next one last, and the directories above.
+    let (mut left, mut above, mut links) = (parts(&path), vec![root], 0);
+    while let Some(part) = left.pop() {
+        let here = *above.last().unwrap_or(&root);
+        match part.as_slice() {
+            b"." => continue,
+            b".." => {
+                above.pop();
+                continue;
+            }
+            _ => {}
+        }
+        let next = cx.find(caller, here, &part).await?;
+        let mode = cx.attributes(caller, next).await?.mode;
+        let is_link = mode & 0o170_000 == 0o120_000 && (follows || !left.is_empty());
+        if !is_link {
+            above.push(next);
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Errno::ELOOP);
+        }
+        let target = cx.read_link(caller, next).await?;
+        if target.first() == Some(&b'/') {
+            above.truncate(1);
+        }
+        left.extend(parts(&target));
+    }
+    Ok(above.pop().unwrap_or(root))
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.has_ended.swap(true, Ordering::AcqRel) {
+            let cx = Context::new(self.node.shared(), self.mount);
+            let (sender, ended) = std::sync::mpsc::channel();
+            self.node.spawn(async move {
+                mounting::end(&cx).await;
+                let _ = sender.send(());
+            });
+            let _ = ended.recv_timeout(FAREWELL);
+        }
+    }
+}
+
+impl std::fmt::Debug for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FileSystem({})", self.0.uuid)
+    }
+}

@@ -1,0 +1,10 @@
+//! The interface to programs: file systems and open files.
+
+pub mod blocking;
+mod file;
+mod filesystem;
+mod node;
+
+pub use file::File;
+pub use filesystem::FileSystem;
+pub use node::{ClientNode, MountOptions};

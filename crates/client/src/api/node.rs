@@ -1,0 +1,247 @@
+//! An LNet node with the machine of mounts.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fulmar_base::{BufferId, Errno, Rng};
+use fulmar_lnet_wire::{Net, Nid};
+use fulmar_net::{Host, Job, JobDone, Memory, NiOptions, Node, Running, Runtime, Service};
+use fulmar_rpc::import::Sender;
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+
+use super::filesystem::FileSystem;
+use crate::files::mount::MountState;
+use crate::machine::context::Context;
+use crate::machine::{MountId, Mounts, MountsConfig, Shared, Upcall};
+use crate::networks::{interface, networks_of};
+use crate::session::{random_uuid, start_session_node, xids};
+use crate::watch::{Dropped, Watcher};
+use crate::{Address, Error, SessionOptions, mounting};
+
+/// A client of Lustre with an LNet node. It has any number of mounts, and exists as long as one of them or
+/// a handle to it does.
+#[derive(Clone)]
+pub struct ClientNode(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    node: Node,
+    running: Running<MountsHost>,
+    shared: Shared,
+    options: SessionOptions,
+    /// The networks that the node is on.
+    nets: Mutex<Vec<Net>>,
+    /// The threads of the node, if it is the client's own.
+    own: Option<Runtime>,
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Default)]
+pub struct MountOptions {
+    /// Who caches what the mount tells, and has to drop it when it is not valid any more.
+    pub watcher: Option<Arc<dyn Watcher>>,
+}
+
+impl ClientNode {
+    /// Starts a node on each network of these NIDs that this machine can reach. It waits for the node, but
+    /// for no server.
+    ///
+    /// # Errors
+    /// Why it can reach none of them, or why the node does not start.
+    pub fn start(nids: &[Nid], options: SessionOptions) -> Result<Self, Error> {
+        let (runtime, node, nets) = start_session_node(nids, &options)?;
+        let begun = Self::begin(&node, nets, options, Some(runtime));
+        begun.inspect_err(|_| node.stop())
+    }
+
+    /// Uses a node that has these NIDs. A node has at most one `ClientNode`.
+    ///
+    /// # Errors
+    /// If the node has ended.
+    pub fn on(node: &Node, nids: &[Nid], options: SessionOptions) -> Result<Self, Error> {
+        let nets = networks_of(nids).into_iter().map(|(net, _)| net).collect();
+        Self::begin(node, nets, options, None)
+    }
+
+    fn begin(
+        node: &Node,
+        nets: Vec<Net>,
+        options: SessionOptions,
+        own: Option<Runtime>,
+    ) -> Result<Self, Error> {
+        let clock = fulmar_net::wall_clock();
+        let pid = std::process::id();
+        // The machine learns the node's time with its first input.
+        let machine = Mounts::new(MountsConfig {
+            xids: xids(),
+            random: Rng::new(clock ^ (u64::from(pid) << 32)),
+            epoch: Duration::from_nanos(clock),
+            sender: Sender { pid: pid as i32, ..Sender::default() },
+        });
+        let shared = machine.shared();
+        let host = MountsHost { shared: shared.clone(), running: Mutex::default() };
+        let running = Running::start(node, Mounts::CONFIG, machine, host, []);
+        let running = running.map_err(Error::Node)?;
+        let set_epoch = |_: &mut Mounts, now: fulmar_base::Time| {
+            let clock = fulmar_net::wall_clock();
+            shared.core().set_epoch(Duration::from_nanos(clock.saturating_sub(now.0)));
+        };
+        running.call(set_epoch).map_err(Error::Node)?;
+        *running.host().running.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(running.clone());
+        let (node, nets) = (node.clone(), Mutex::new(nets));
+        Ok(Self(Arc::new(Inner { node, running, shared, options, nets, own })))
+    }
+
+    /// Mounts a file system, or a directory of it.
+    ///
+    /// # Errors
+    /// Why that is not possible, ETIMEDOUT if the servers do not answer in the time of the options.
+    pub async fn mount(
+        &self,
+        address: &Address,
+        options: MountOptions,
+    ) -> Result<FileSystem, Error> {
+        let usable = self.reach(&address.mgs);
+        let (id, uuid) = {
+            let mut core = self.0.shared.core();
+            let id = MountId(core.number());
+            let uuid = random_uuid(&mut core.random);
+            core.mounts.insert(id, MountState::new(address.clone(), uuid, options.watcher));
+            (id, uuid)
+        };
+        let mounted = self.mount_as(id, usable).await;
+        if mounted.is_err() {
+            let cx = Context::new(self.0.shared.clone(), id);
+            self.spawn(async move { mounting::end(&cx).await });
+        }
+        mounted.map(|root| FileSystem::new(self.clone(), id, uuid, root))
+    }
+
+    async fn mount_as(
+        &self,
+        id: MountId,
+        usable: Vec<Nid>,
+    ) -> Result<fulmar_lustre_wire::Fid, Error> {
+        let time = self.0.options.timeout;
+        let mgs = self
+            .in_time(id, time, |cx| async move { mounting::configure(&cx, usable).await })
+            .await?;
+        let nids = {
+            let core = self.0.shared.core();
+            let mount = core.mounts.get(&id).ok_or(Error::Node(Errno::ESHUTDOWN))?;
+            let targets = mount.configuration.targets();
+            targets.flat_map(|target| target.nids.clone()).collect::<Vec<Nid>>()
+        };
+        self.reach(&nids);
+        let nets = self.0.nets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.in_time(id, time, |cx| async move { mounting::begin(&cx, mgs, nets).await }).await?;
+        let core = self.0.shared.core();
+        core.mounts.get(&id).map(|mount| mount.root).ok_or(Error::Node(Errno::ESHUTDOWN))
+    }
+
+    /// Runs a part of a mount for a time.
+    async fn in_time<T, F>(
+        &self,
+        id: MountId,
+        time: Duration,
+        operation: impl FnOnce(Context) -> F,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let cx = Context::new(self.0.shared.clone(), id);
+        let (sender, waiting) = oneshot::channel();
+        let operation = Box::pin(operation(cx.clone()));
+        self.spawn(async move {
+            let late = Box::pin(cx.sleep(time));
+            let result = match select(operation, late).await {
+                Either::Left((result, _)) => result,
+                Either::Right(_) => {
+                    let what = "waiting for the servers".to_owned();
+                    Err(Error::Request { what, errno: Errno::ETIMEDOUT })
+                }
+            };
+            let _ = sender.send(result);
+        });
+        waiting.await.unwrap_or(Err(Error::Node(Errno::EIO)))
+    }
+
+    /// Begins an operation.
+    pub(super) fn spawn(&self, operation: impl Future<Output = ()> + Send + 'static) {
+        // Who waits for it learns that the node has failed.
+        let _ = self.0.running.call(|machine, now| machine.spawn(now, Box::pin(operation)));
+    }
+
+    pub(super) fn shared(&self) -> Shared {
+        self.0.shared.clone()
+    }
+
+    /// Takes part in the networks of these NIDs, as far as this machine can reach them. Returns the
+    /// NIDs on networks that it takes part in.
+    fn reach(&self, nids: &[Nid]) -> Vec<Nid> {
+        let mut nets = self.0.nets.lock().unwrap_or_else(PoisonError::into_inner);
+        for (net, nid) in networks_of(nids) {
+            if !nets.contains(&net)
+                && let Ok(ni) = interface(nid, self.0.options.port)
+                && self.0.node.admin().add_ni(NiOptions { ..ni }).is_ok()
+            {
+                nets.push(net);
+            }
+        }
+        nids.iter().copied().filter(|nid| nets.contains(&nid.net())).collect()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        *self.running.host().running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        match self.own {
+            Some(_) => self.node.stop(),
+            None => self.running.close(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClientNode({:?})", self.0.running)
+    }
+}
+
+impl std::fmt::Debug for MountOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MountOptions").field("watcher", &self.watcher.is_some()).finish()
+    }
+}
+
+/// The host of the machine.
+pub(super) struct MountsHost {
+    shared: Shared,
+    /// The machine, as long as the client exists.
+    running: Mutex<Option<Running<Self>>>,
+}
+
+impl Host for MountsHost {
+    type Service = Mounts;
+
+    fn memory(&self, buffer: BufferId) -> Option<Memory> {
+        self.shared.core().buffer(buffer).map(Memory::from)
+    }
+
+    fn handle(&self, _: &Service, _: &mut Mounts, upcall: Upcall) -> Option<Job<Mounts>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Box::new(move || {
+            let lock = upcall.lock;
+            let done = Dropped::new(move || {
+                if let (Some(running), Some((import, lock))) = (running, lock) {
+                    let _ = running.call(|machine, now| machine.flushed(now, import, lock));
+                }
+            });
+            upcall.watcher.stale(upcall.stale, done);
+            let nothing: JobDone<Mounts> = Box::new(|_, _| ());
+            nothing
+        }))
+    }
+}

@@ -1,0 +1,180 @@
+//! Space and holes. Spec: mdt-ost §16.7, §16.9, §22.12.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::connect::ConnectFlags2;
+use fulmar_lustre_wire::format::{OST_BODY, OST_FALLOCATE, OST_SEEK};
+use fulmar_lustre_wire::ldlm::LockMode;
+use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::message::{Body, Message, len_with};
+use fulmar_lustre_wire::ost::{FallocateMode, Obdo};
+use fulmar_rpc::import::Request;
+use futures_util::future::join_all;
+
+use super::object::{OBDO_LEN, Object, described};
+use crate::files::caller::Caller;
+use crate::files::layout::FileLayout;
+use crate::machine::context::Context;
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Data.
+    Data,
+    /// A hole, as which the end of the file counts too.
+    Hole,
+}
+
+/// What is done with the space of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// It is allocated, and the file is as long as the range at least.
+    Grow,
+    /// It is allocated; the size stays.
+    KeepSize,
+    /// It becomes a hole; the size stays.
+    PunchHole,
+    /// It becomes zeros, and the file is as long as the range at least.
+    ZeroRange,
+}
+
+impl Allocate {
+    fn mode(self) -> FallocateMode {
+        match self {
+            Self::Grow => FallocateMode::NONE,
+            Self::KeepSize => FallocateMode::KEEP_SIZE,
+            Self::PunchHole => FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE,
+            Self::ZeroRange => FallocateMode::ZERO_RANGE,
+        }
+    }
+}
+
+impl Context {
+    /// Allocates the space of a range of a file, or frees it. One round trip for objects, if some are
+    /// missing, one for locks, and one for all objects.
+    pub(crate) async fn allocate(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        (offset, len): (u64, u64),
+        how: Allocate,
+    ) -> Result<(), Errno> {
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let layout = match how {
+            Allocate::PunchHole => self.layout(caller, fid).await?,
+            _ => self.writable_layout(caller, fid, offset, len).await?,
+        };
+        let owner = self.attributes(caller, fid).await?;
+        let (layout, owner) = (&layout, &owner);
+        let end = offset.saturating_add(len);
+        let all = self.objects(fid, layout).await?.into_iter().filter_map(|object| {
+            let part = &layout.components[object.place.0];
+            let (from, to) = (offset.max(part.start), end.min(part.end));
+            let range = |at| part.object_offset(object.place.1, at);
+            (from < to && range(from) < range(to)).then(|| (object, (range(from), range(to))))
+        });
+        let all = all.map(|(object, (start, end))| async move {
+            let held = self.lock_range(&object, LockMode::PW, (start, end)).await?;
+            let mut body = described(object.file, layout, object.place, object.id);
+            body.valid = body.valid
+                | Valid::FLSIZE
+                | Valid::FLBLOCKS
+                | Valid::FLUID
+                | Valid::FLGID
+                | Valid::FLPROJID;
+            (body.size, body.blocks, body.nlink) = (start, end, how.mode().0);
+            (body.uid, body.gid, body.projid) = (owner.uid, owner.gid, owner.projid);
+            let message = Message::request(&OST_FALLOCATE).with(&OST_BODY, &body);
+            let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
+            let reply = self.request(object.import, request.at(object.io_portal())).await;
+            self.resized(&object, reply?.require(&OST_BODY).map_err(|_| Errno::EPROTO)?);
+            drop(held);
+            Ok::<(), Errno>(())
+        });
+        join_all(all).await.into_iter().collect()
+    }
+
+    fn resized(&self, object: &Object, body: Obdo) {
+        let mut core = self.core();
+        let mount = core.mounts.get_mut(&self.mount);
+        if let Some(known) = mount.and_then(|mount| mount.objects.get_mut(&object.key()))
+            && body.valid.has(Valid::FLSIZE)
+        {
+            (known.lvb.size, known.lvb.blocks) = (body.size, body.blocks);
+        }
+    }
+
+    /// Returns where the next data, or the next hole, of a file is from an offset on. One round trip for
+    /// locks, and one for all objects.
+    ///
+    /// # Errors
+    /// ENXIO if there are none.
+    pub(crate) async fn seek(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        offset: u64,
+        what: Seek,
+    ) -> Result<u64, Errno> {
+        let layout = self.layout(caller, fid).await?;
+        let size = self.size(fid, &layout).await?.size;
+        if offset >= size {
+            return Err(Errno::ENXIO);
+        }
+        let layout = &layout;
+        let asked = self.objects(fid, layout).await?.into_iter().filter(|object| {
+            let part = &layout.components[object.place.0];
+            part.end > offset && part.start < size
+        });
+        let asked = asked.map(|object| self.seek_object(layout, object, (offset, size), what));
+        let mut found = Vec::new();
+        for place in join_all(asked).await {
+            found.extend(place?);
+        }
+        // A component without objects is a hole.
+        if what == Seek::Hole {
+            let parts = layout.components.iter().filter(|one| !one.has_objects && one.end > offset);
+            found.extend(parts.map(|one| one.start.max(offset)));
+            found.push(size);
+        }
+        let first = found.into_iter().filter(|place| *place >= offset).min();
+        match first {
+            Some(place) if place < size => Ok(place),
+            Some(_) if what == Seek::Hole => Ok(size),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    /// Returns where in the file an object has the next data or the next hole, if it has any.
+    async fn seek_object(
+        &self,
+        layout: &FileLayout,
+        object: Object,
+        (offset, size): (u64, u64),
+        what: Seek,
+    ) -> Result<Option<u64>, Errno> {
+        let part = &layout.components[object.place.0];
+        let from = part.object_offset(object.place.1, offset.max(part.start));
+        if !self.granted(object.import).flags2.has(ConnectFlags2::LSEEK) {
+            return Ok((what == Seek::Data).then_some(offset.max(part.start)));
+        }
+        let held = self.lock_range(&object, LockMode::PR, (from, u64::MAX)).await?;
+        let mut body = described(object.file, layout, object.place, object.id);
+        (body.size, body.mode) = (from, if what == Seek::Data { 3 } else { 4 });
+        let message = Message::request(&OST_SEEK).with(&OST_BODY, &body);
+        let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
+        let reply = self.request(object.import, request.at(object.portal())).await?;
+        drop(held);
+        let found: Obdo = reply.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+        match found.size as i64 {
+            at if at >= 0 => {
+                let place = part.file_size(object.place.1, at as u64 + 1) - 1;
+                Ok((place < size).then_some(place))
+            }
+            errno if errno == -i64::from(Errno::ENXIO.0) => Ok(None),
+            errno => Err(Errno(i32::try_from(-errno).unwrap_or(Errno::EIO.0))),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Writing to disk. Spec: mdt-ost §21.5.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::format::{MDS_SYNC, MDT_BODY, OST_BODY, OST_SYNC};
+use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::message::{Body, Message, len_with};
+use fulmar_rpc::import::Request;
+use futures_util::future::join_all;
+
+use super::object::{OBDO_LEN, described};
+use crate::files::caller::Caller;
+use crate::files::request::body;
+use crate::machine::context::Context;
+use crate::mounting::BODY_LEN;
+
+impl Context {
+    /// Returns when what was written to a file is on disk, with its attributes unless only data are wanted.
+    /// One round trip for the MDT, if this client has changed something there, and one for all objects.
+    pub(crate) async fn sync(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        only_data: bool,
+    ) -> Result<(), Errno> {
+        let is_changed = {
+            let mut core = self.core();
+            let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            let inode = mount.inodes.get_mut(&fid);
+            inode.is_some_and(|inode| std::mem::take(&mut inode.is_changed) && !only_data)
+        };
+        if is_changed {
+            let mdt = self.mdt(fid).await?;
+            let message = Message::request(&MDS_SYNC).with(&MDT_BODY, &body(caller, fid, None));
+            self.request(mdt, Request::new(message, len_with(&[Body::LEN, BODY_LEN]))).await?;
+        }
+        let layout = self.layout(caller, fid).await?;
+        let layout = &layout;
+        let all = self.objects(fid, layout).await?.into_iter().map(|object| async move {
+            let mut body = described(object.file, layout, object.place, object.id);
+            body.valid = body.valid | Valid::FLSIZE | Valid::FLBLOCKS;
+            (body.size, body.blocks) = (0, u64::MAX);
+            let message = Message::request(&OST_SYNC).with(&OST_BODY, &body);
+            let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
+            self.request(object.import, request.at(object.portal())).await.map(drop)
+        });
+        join_all(all).await.into_iter().collect()
+    }
+}

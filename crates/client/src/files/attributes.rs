@@ -1,0 +1,124 @@
+//! The attributes of a file for users.
+
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::mdt::{MdtBody, Valid};
+
+use super::size::FileSize;
+
+/// The attributes of a file. Times are in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// The file.
+    pub fid: Fid,
+    /// Type and permissions, as in `stat`.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The project.
+    pub project: u32,
+    /// The number of names.
+    pub links: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Of the last read.
+    pub atime: i64,
+    /// Of the last write.
+    pub mtime: i64,
+    /// Of the last change.
+    pub ctime: i64,
+    /// Of the creation, if it is known.
+    pub btime: Option<i64>,
+    /// The device of a device file: major << 8 | minor.
+    pub device: u32,
+    /// The flags of the inode, as `lsattr` shows them.
+    pub flags: u32,
+}
+
+/// A name in a directory, and its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The file.
+    pub fid: Fid,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+impl Attributes {
+    /// Returns the attributes that an MDT has sent, with the size that the objects have, if any.
+    pub(crate) fn new(body: &MdtBody, size: Option<FileSize>) -> Self {
+        let own = FileSize {
+            size: body.size,
+            blocks: body.blocks,
+            mtime: body.mtime,
+            atime: body.atime,
+            ctime: body.ctime,
+        };
+        let size = size.map_or(own, |size| size.newest(&own));
+        Self {
+            fid: body.fid,
+            mode: body.mode,
+            uid: body.uid,
+            gid: body.gid,
+            project: body.projid,
+            links: body.nlink,
+            size: size.size,
+            blocks: size.blocks,
+            atime: size.atime,
+            mtime: size.mtime,
+            ctime: size.ctime,
+            btime: body.valid.has(Valid::FLBTIME).then_some(body.btime),
+            device: body.rdev,
+            flags: body.flags,
+        }
+    }
+
+    /// Returns the number of the inode, by which programs know the file. Spec: mdt-ost §2.4.
+    pub fn inode(&self) -> u64 {
+        inode(self.fid)
+    }
+
+    /// Returns whether this is a directory.
+    pub fn is_directory(&self) -> bool {
+        super::inode::is_directory(self.mode)
+    }
+
+    /// Returns whether this is a regular file.
+    pub fn is_regular(&self) -> bool {
+        super::inode::is_regular(self.mode)
+    }
+}
+
+/// Returns the number of the inode of a file. Spec: mdt-ost §2.4.
+pub fn inode(fid: Fid) -> u64 {
+    if fid.is_igif() {
+        return fid.seq;
+    }
+    let high = (fid.seq >> 24) & 0xff_ffff_0000;
+    let number = (fid.seq << 24).wrapping_add(high).wrapping_add(fid.oid.into());
+    if number == 0 { fid.oid.into() } else { number }
+}
+
+/// What is changed of a file. Times are in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The permissions, without the type.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The project.
+    pub project: Option<u32>,
+    /// The length in bytes.
+    pub size: Option<u64>,
+    /// The time of the last read.
+    pub atime: Option<i64>,
+    /// The time of the last write.
+    pub mtime: Option<i64>,
+    /// The flags of the inode.
+    pub flags: Option<u32>,
+}

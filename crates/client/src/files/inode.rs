@@ -1,0 +1,79 @@
+//! What is cached of a file, each part as long as a lock protects it. Spec: mdt-ost §5.2.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fulmar_lustre_wire::ldlm::InodeBits;
+use fulmar_lustre_wire::mdt::MdtBody;
+use fulmar_lustre_wire::{Fid, Name};
+
+use super::layout::FileLayout;
+
+/// What is cached of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inode {
+    /// The bits of which a lock is held.
+    pub(crate) bits: InodeBits,
+    /// Under `UPDATE` and `PERM`.
+    pub(crate) body: MdtBody,
+    /// The access control list as it was sent, under `PERM`.
+    pub(crate) acl: Vec<u8>,
+    /// Under `LAYOUT`; `None` if it is not known.
+    pub(crate) layout: Option<Arc<FileLayout>>,
+    /// The target of a symbolic link, which never changes.
+    pub(crate) link: Option<Vec<u8>>,
+    /// All extended attributes, under `XATTR`.
+    pub(crate) xattrs: Option<Arc<BTreeMap<Name, Vec<u8>>>>,
+    /// Its names, under `LOOKUP`.
+    pub(crate) names: BTreeSet<(Fid, Name)>,
+    /// How often it is open here.
+    pub(crate) opens: u32,
+    /// Whether this client has changed something on the MDT since it last made it durable.
+    pub(crate) is_changed: bool,
+    /// How often `UPDATE` was lost: what was asked before may have changed.
+    pub(crate) updates: u64,
+}
+
+/// What attributes need to be valid.
+pub(crate) const ATTRIBUTES: InodeBits = InodeBits(InodeBits::UPDATE.0 | InodeBits::PERM.0);
+
+const TYPE: u32 = 0o170_000;
+
+impl Inode {
+    /// Drops what these bits protected.
+    pub(crate) fn lose(&mut self, lost: InodeBits) {
+        self.bits = InodeBits(self.bits.0 & !lost.0);
+        if lost.has(InodeBits::LAYOUT) {
+            self.layout = None;
+        }
+        if lost.has(InodeBits::XATTR) {
+            self.xattrs = None;
+        }
+        if lost.has(InodeBits::UPDATE) {
+            self.updates += 1;
+        }
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.bits == InodeBits::NONE && self.opens == 0
+    }
+
+    /// Returns whether the attributes are valid.
+    pub(crate) fn has_attributes(&self) -> bool {
+        self.bits.has(ATTRIBUTES)
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.body.mode & TYPE == 0o040_000
+    }
+}
+
+/// Returns whether a mode is that of a regular file.
+pub(crate) fn is_regular(mode: u32) -> bool {
+    mode & TYPE == 0o100_000
+}
+
+/// Returns whether a mode is that of a directory.
+pub(crate) fn is_directory(mode: u32) -> bool {
+    mode & TYPE == 0o040_000
+}

@@ -1,0 +1,20 @@
+//! The operations on files, and what is cached of them.
+
+pub(crate) mod attributes;
+pub(crate) mod caller;
+pub(crate) mod change;
+pub(crate) mod create;
+pub(crate) mod directory;
+pub(crate) mod flock;
+pub(crate) mod info;
+pub(crate) mod inode;
+pub(crate) mod layout;
+pub(crate) mod layouts;
+pub(crate) mod locate;
+pub(crate) mod lookup;
+pub(crate) mod mount;
+pub(crate) mod open;
+pub(crate) mod request;
+pub(crate) mod setattr;
+pub(crate) mod size;
+pub(crate) mod xattrs;

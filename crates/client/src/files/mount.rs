@@ -1,0 +1,280 @@
+//! What a mount knows: its targets, and what it caches under their locks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fulmar_base::Errno;
+use fulmar_lnet_wire::Net;
+use fulmar_lustre_wire::ldlm::{InodeBits, OstLvb, ResourceId};
+use fulmar_lustre_wire::seq::SeqRange;
+use fulmar_lustre_wire::{Fid, Handle, Name, Uuid};
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::RequestId;
+use futures_channel::oneshot;
+
+use super::inode::Inode;
+use crate::Address;
+use crate::config::Configuration;
+use crate::watch::{Stale, Watcher};
+
+/// The state of a mount.
+pub(crate) struct MountState {
+    pub(crate) address: Address,
+    /// The UUID of this client at its targets.
+    pub(crate) uuid: Uuid,
+    pub(crate) mgs: Option<ImportId>,
+    pub(crate) mdts: BTreeMap<u32, ImportId>,
+    pub(crate) osts: BTreeMap<u32, ImportId>,
+    /// The networks of this node.
+    pub(crate) nets: Vec<Net>,
+    /// What the management service says.
+    pub(crate) configuration: Configuration,
+    /// What of it has changed since it was read, and who waits for that.
+    pub(crate) changed: BTreeSet<ResourceId>,
+    pub(crate) config_waiter: Option<oneshot::Sender<()>>,
+    pub(crate) is_ending: bool,
+    pub(crate) root: Fid,
+    pub(crate) inodes: BTreeMap<Fid, Inode>,
+    /// Names of files: valid as long as the file's LOOKUP bit is.
+    pub(crate) names: BTreeMap<(Fid, Name), Fid>,
+    /// Names that do not exist, by their directories: valid as long as its UPDATE bit is.
+    pub(crate) absent: BTreeMap<Fid, BTreeSet<Name>>,
+    /// The sizes of objects, as locks on them have told.
+    pub(crate) objects: BTreeMap<(ImportId, ResourceId), Object>,
+    pub(crate) sequences: BTreeMap<ImportId, Sequence>,
+    /// Which MDT has which sequences.
+    pub(crate) locations: Vec<SeqRange>,
+    /// The opens that the imports keep for replay.
+    pub(crate) opens: BTreeMap<(ImportId, RequestId), Arc<Open>>,
+    pub(crate) watcher: Option<Arc<dyn Watcher>>,
+}
+
+/// The sequence that new files of an MDT are from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence {
+    pub(crate) seq: u64,
+    /// The last object that was used.
+    pub(crate) last: u32,
+}
+
+/// An object, as far as the locks on it have told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Object {
+    /// The file that it belongs to.
+    pub(crate) file: Fid,
+    pub(crate) lvb: OstLvb,
+}
+
+/// An open file at its MDT.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) fid: Fid,
+    pub(crate) mdt: ImportId,
+    /// How often the MDT had evicted this client when the file was opened.
+    pub(crate) evictions: u64,
+    state: Mutex<OpenState>,
+}
+
+#[derive(Debug)]
+struct OpenState {
+    handle: Handle,
+    /// The request that closes it.
+    close: Option<RequestId>,
+}
+
+impl Open {
+    pub(crate) fn new(fid: Fid, mdt: ImportId, evictions: u64, handle: Handle) -> Self {
+        let state = Mutex::new(OpenState { handle, close: None });
+        Self { fid, mdt, evictions, state }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, OpenState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.state().handle
+    }
+
+    pub(crate) fn set_handle(&self, handle: Handle) {
+        self.state().handle = handle;
+    }
+
+    pub(crate) fn close(&self) -> Option<RequestId> {
+        self.state().close
+    }
+
+    pub(crate) fn set_close(&self, request: RequestId) {
+        self.state().close = Some(request);
+    }
+}
+
+impl MountState {
+    pub(crate) fn new(address: Address, uuid: Uuid, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        Self {
+            address,
+            uuid,
+            mgs: None,
+            mdts: BTreeMap::new(),
+            osts: BTreeMap::new(),
+            nets: Vec::new(),
+            configuration: Configuration::default(),
+            changed: BTreeSet::new(),
+            config_waiter: None,
+            is_ending: false,
+            root: Fid::ROOT,
+            inodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            locations: Vec::new(),
+            opens: BTreeMap::new(),
+            watcher,
+        }
+    }
+
+    /// Returns the imports of all targets.
+    pub(crate) fn imports(&self) -> Vec<ImportId> {
+        let targets = self.mdts.values().chain(self.osts.values());
+        targets.copied().chain(self.mgs).collect()
+    }
+
+    /// Returns the import of an OST.
+    ///
+    /// # Errors
+    /// ENXIO if there is none.
+    pub(crate) fn ost(&self, index: u32) -> Result<ImportId, Errno> {
+        self.osts.get(&index).copied().ok_or(Errno::ENXIO)
+    }
+
+    /// Returns the import of the MDT that has a file, if that is known.
+    pub(crate) fn mdt_of(&self, fid: Fid) -> Option<ImportId> {
+        let first = self.mdts.get(&0).copied();
+        // Files of old releases and those with a meaning of their own are on the first one.
+        if self.mdts.len() <= 1 || fid.seq < fulmar_lustre_wire::seq::Seq::NORMAL.0 {
+            return first;
+        }
+        let location = self.locations.iter().find(|range| range.contains(fid.seq))?;
+        self.mdts.get(&location.index).copied()
+    }
+
+    /// A part of the configuration has changed.
+    pub(crate) fn configuration_changed(&mut self, what: ResourceId) {
+        self.changed.insert(what);
+        if let Some(waiting) = self.config_waiter.take() {
+            let _ = waiting.send(());
+        }
+    }
+
+    /// The management service has forgotten this client: everything may have changed.
+    pub(crate) fn configuration_lost(&mut self) {
+        for what in crate::follow::resources(&self.address.name) {
+            self.configuration_changed(what);
+        }
+    }
+
+    /// Drops what these bits of a file protected. Returns what others may have of it.
+    pub(crate) fn lose_bits(&mut self, fid: Fid, lost: InodeBits) -> Vec<Stale> {
+        let mut stale = Vec::new();
+        let Some(inode) = self.inodes.get_mut(&fid) else { return stale };
+        let lost = InodeBits(inode.bits.0 & lost.0);
+        inode.lose(lost);
+        if lost.has(InodeBits::LOOKUP) {
+            for (parent, name) in std::mem::take(&mut inode.names) {
+                stale.push(Stale::Name { parent, name: name.as_bytes().to_vec() });
+                self.names.remove(&(parent, name));
+            }
+        }
+        let has = |bits: InodeBits| lost.0 & bits.0 != 0;
+        if has(InodeBits::UPDATE | InodeBits::PERM) {
+            stale.push(Stale::Attributes(fid));
+        }
+        let is_directory = inode.is_directory();
+        if lost.has(InodeBits::UPDATE) && is_directory {
+            self.absent.remove(&fid);
+        }
+        if lost.has(InodeBits::UPDATE) && is_directory || lost.has(InodeBits::DOM) {
+            stale.push(Stale::Content { file: fid, start: 0, end: u64::MAX });
+        }
+        self.forget_unused(fid);
+        stale
+    }
+
+    /// Forgets a file of which nothing is valid, and that is not open.
+    pub(crate) fn forget_unused(&mut self, fid: Fid) {
+        if self.inodes.get(&fid).is_some_and(Inode::is_unused) {
+            self.inodes.remove(&fid);
+        }
+    }
+
+    /// A lock on an object is gone; `last` is the last byte that others cover. Returns what others may
+    /// have of it.
+    pub(crate) fn lose_extent(
+        &mut self,
+        import: ImportId,
+        id: ResourceId,
+        last: Option<u64>,
+    ) -> Vec<Stale> {
+        let Some(object) = self.objects.get_mut(&(import, id)) else { return Vec::new() };
+        let file = object.file;
+        match last {
+            // Beyond it the size is not known any more.
+            Some(last) => object.lvb.size = object.lvb.size.min(last.saturating_add(1)),
+            None => drop(self.objects.remove(&(import, id))),
+        }
+        vec![Stale::Attributes(file), Stale::Content { file, start: 0, end: u64::MAX }]
+    }
+
+    /// A target has evicted this client.
+    pub(crate) fn lose_all(&mut self, import: ImportId) {
+        self.objects.retain(|(ost, _), _| *ost != import);
+        self.sequences.remove(&import);
+        self.opens.retain(|(mdt, _), _| *mdt != import);
+        if !self.mdts.values().any(|mdt| *mdt == import) {
+            return;
+        }
+        let here = |this: &Self, fid: Fid| this.mdt_of(fid).is_none_or(|mdt| mdt == import);
+        let fids: Vec<Fid> = self.inodes.keys().copied().filter(|fid| here(self, *fid)).collect();
+        for fid in fids {
+            self.lose_bits(fid, InodeBits(u64::MAX));
+        }
+    }
+
+    /// Notes that a name is that of a file whose LOOKUP lock is held.
+    pub(crate) fn add_name(&mut self, parent: Fid, name: &Name, fid: Fid) {
+        if let Some(absent) = self.absent.get_mut(&parent) {
+            absent.remove(name);
+        }
+        let Some(inode) = self.inodes.get_mut(&fid) else { return };
+        if !inode.bits.has(InodeBits::LOOKUP) {
+            return;
+        }
+        inode.names.insert((parent, name.clone()));
+        if let Some(other) = self.names.insert((parent, name.clone()), fid)
+            && other != fid
+            && let Some(other) = self.inodes.get_mut(&other)
+        {
+            other.names.remove(&(parent, name.clone()));
+        }
+    }
+
+    /// Forgets what a name is.
+    pub(crate) fn remove_name(&mut self, parent: Fid, name: &Name) {
+        if let Some(fid) = self.names.remove(&(parent, name.clone()))
+            && let Some(inode) = self.inodes.get_mut(&fid)
+        {
+            inode.names.remove(&(parent, name.clone()));
+        }
+        if let Some(absent) = self.absent.get_mut(&parent) {
+            absent.remove(name);
+        }
+    }
+}
+
+impl fmt::Debug for MountState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the mount of {}", self.address)
+    }
+}

@@ -1,0 +1,353 @@
+//! Opening and closing files. Spec: mdt-ost §8.3, §7.12, §22.4.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_base::Errno;
+use fulmar_ldlm::client::Wanted;
+use fulmar_lustre_wire::format::{
+    CLOSE, ENQUEUE_OPEN, INTENT, IO_EPOCH, LAYOUT, LOCK_REQUEST, NAME, NEW_LAYOUT, REINT,
+};
+use fulmar_lustre_wire::ldlm::{
+    Disposition, InodeBits, Intent, IntentOps, LockFlags, LockMode, LockRequest,
+};
+use fulmar_lustre_wire::mdt::{
+    AttrValid, Bias, Create, IoEpoch, MdtBody, OpenFlags, Reint, ReintChange, ReintOp, SetAttr,
+    SplitOpenFlags,
+};
+use fulmar_lustre_wire::message::{Body, Message, len_with};
+use fulmar_lustre_wire::{Fid, Name, portal};
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::{Request, RequestId};
+
+use super::caller::Caller;
+use super::lookup::Found;
+use super::mount::Open;
+use super::request::{bits, excludes, intent_room, name, record, resource};
+use crate::machine::context::Context;
+use crate::machine::replay::set_old_handle;
+use crate::mounting::BODY_LEN;
+
+/// How a file is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// To read it.
+    pub read: bool,
+    /// To write it.
+    pub write: bool,
+    /// Each write is at the end of the file.
+    pub append: bool,
+    /// It is cut to nothing.
+    pub truncate: bool,
+    /// It is created if it does not exist, with these permissions, from which the caller's umask is taken.
+    pub create: Option<u32>,
+    /// It must not exist.
+    pub exclusive: bool,
+    /// The layout of a new file, as `lfs setstripe` makes it; by default that of its directory.
+    pub layout: Option<Vec<u8>>,
+}
+
+impl OpenOptions {
+    /// To read a file.
+    pub fn read() -> Self {
+        Self { read: true, ..Self::default() }
+    }
+
+    /// To write a file, which is created if it does not exist.
+    pub fn create(mode: u32) -> Self {
+        Self { write: true, create: Some(mode), ..Self::default() }
+    }
+
+    fn flags(&self) -> OpenFlags {
+        let all = [
+            (self.read, OpenFlags::READ),
+            (self.write, OpenFlags::WRITE),
+            (self.append, OpenFlags::APPEND),
+            (self.truncate, OpenFlags::TRUNC),
+            (self.create.is_some(), OpenFlags::CREAT),
+            (self.create.is_some() && self.exclusive, OpenFlags::EXCL),
+            (self.layout.is_some(), OpenFlags::HAS_EA),
+        ];
+        let set = all.into_iter().filter(|(is_set, _)| *is_set);
+        set.fold(OpenFlags::NONE, |flags, (_, flag)| flags | flag)
+    }
+}
+
+/// What an open has found or made.
+pub(crate) struct Opened {
+    pub(crate) open: Arc<Open>,
+    pub(crate) body: MdtBody,
+    pub(crate) key: (ImportId, RequestId),
+    pub(crate) is_new: bool,
+}
+
+/// What a file is opened by.
+pub(crate) enum Which {
+    /// A name in a directory.
+    Name(Fid, Name),
+    /// A file.
+    Fid(Fid),
+}
+
+/// How often an open that the server has not finished is tried again.
+const TRIES: u64 = 60;
+const REGULAR: u32 = 0o100_000;
+
+impl Context {
+    /// Opens a file by its name, and creates it if that is wanted. One round trip.
+    pub(crate) async fn open_name(
+        &self,
+        caller: &Caller,
+        parent: Fid,
+        text: &[u8],
+        options: &OpenOptions,
+    ) -> Result<Opened, Errno> {
+        let name = name(text)?;
+        let flags = options.flags();
+        let opened = self.open(caller, Which::Name(parent, name.clone()), flags, options).await?;
+        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+            mount.remove_name(parent, &name);
+            mount.add_name(parent, &name, opened.body.fid);
+        }
+        Ok(opened)
+    }
+
+    /// Opens a file that is known. One round trip.
+    pub(crate) async fn open_fid(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        options: &OpenOptions,
+    ) -> Result<Opened, Errno> {
+        let options = OpenOptions { create: None, layout: None, ..options.clone() };
+        let flags = options.flags() | OpenFlags::BY_FID;
+        self.open(caller, Which::Fid(fid), flags, &options).await
+    }
+
+    /// Opens a directory. One round trip.
+    pub(crate) async fn open_directory(&self, caller: &Caller, fid: Fid) -> Result<Opened, Errno> {
+        let flags = OpenFlags::READ | OpenFlags::DIRECTORY | OpenFlags::BY_FID;
+        self.open(caller, Which::Fid(fid), flags, &OpenOptions::read()).await
+    }
+
+    async fn open(
+        &self,
+        caller: &Caller,
+        which: Which,
+        flags: OpenFlags,
+        options: &OpenOptions,
+    ) -> Result<Opened, Errno> {
+        let (parent, known, name) = match which {
+            Which::Name(parent, name) => (parent, Fid::default(), name),
+            Which::Fid(fid) => (fid, fid, Name::default()),
+        };
+        let mdt = self.mdt(parent).await?;
+        let creates = flags.has(OpenFlags::CREAT);
+        let child = if creates { self.new_fid(mdt).await? } else { known };
+        for attempt in 1..=TRIES {
+            let result =
+                self.open_once(caller, mdt, (parent, child, &name), (flags, options)).await;
+            match result {
+                Err(Errno::EINPROGRESS) => self.sleep(Duration::from_secs(attempt)).await,
+                result => return result,
+            }
+        }
+        Err(Errno::EINPROGRESS)
+    }
+
+    async fn open_once(
+        &self,
+        caller: &Caller,
+        mdt: ImportId,
+        (parent, child, name): (Fid, Fid, &Name),
+        (flags, options): (OpenFlags, &OpenOptions),
+    ) -> Result<Opened, Errno> {
+        let creates = flags.has(OpenFlags::CREAT);
+        let (mode, wanted, ops) = match creates {
+            true => (LockMode::CW, InodeBits::UPDATE, IntentOps::OPEN | IntentOps::CREAT),
+            false => (LockMode::CR, InodeBits::LOOKUP, IntentOps::OPEN),
+        };
+        let early = match creates {
+            true => self.early(mdt, &[excludes(parent, InodeBits::UPDATE)]).await,
+            false => Vec::new(),
+        };
+        let wanted = Wanted::new(resource(parent), mode, bits(wanted)).always();
+        let wanted = Wanted { early, ..wanted.with(LockFlags::HAS_INTENT) };
+        let change = ReintChange::Create(Create {
+            child,
+            time: self.core().seconds(),
+            mode: REGULAR | options.create.unwrap_or(0) & 0o7777,
+            flags: SplitOpenFlags(flags),
+            umask: caller.umask,
+            ..Create::default()
+        });
+        let record = record(caller, ReintOp::OPEN, (parent, [self.group_of(parent), None]), change);
+        // Room for the layout, which a replay must name.
+        let layout =
+            options.layout.clone().unwrap_or_else(|| vec![0; if creates { 128 } else { 0 }]);
+        let name = name.clone();
+        let build = move |lock: &LockRequest| {
+            let message = Message::request(&ENQUEUE_OPEN)
+                .with(&LOCK_REQUEST, lock)
+                .with(&INTENT, &Intent { ops })
+                .with(&REINT, &record)
+                .with(&NAME, &name)
+                .with_bytes(&NEW_LAYOUT, layout);
+            Request::new(message, intent_room()).modifying().opening()
+        };
+        let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
+        let found = self.take(acquired)?;
+        self.opened(mdt, found)
+    }
+
+    /// Takes the result of an open.
+    fn opened(&self, mdt: ImportId, found: Found) -> Result<Opened, Errno> {
+        let Found { done, body, acquired } = found;
+        if !done.has(Disposition::OPEN_OPEN) || body.open_handle.is_none() {
+            let is_absent = done.has(Disposition::LOOKUP_NEG);
+            // A device or a symbolic link is not opened at the server.
+            return Err(if is_absent { Errno::ENOENT } else { Errno::ENXIO });
+        }
+        let request = acquired.request.ok_or(Errno::EPROTO)?;
+        let reply = acquired.reply.as_deref().ok_or(Errno::EPROTO)?;
+        let key = (mdt, request);
+        let is_new = done.has(Disposition::OPEN_CREATE);
+        let has_new_layout = is_new || done.has(Disposition::OPEN_STRIPE);
+        let layout = has_new_layout.then(|| reply.bytes(&LAYOUT).unwrap_or_default().to_vec());
+        let mut core = self.core();
+        let evictions = core.peer(mdt).map_or(0, |peer| peer.evictions);
+        let open = Arc::new(Open::new(body.fid, mdt, evictions, body.open_handle));
+        if let Some(message) = core.client().message_mut(mdt, request) {
+            prepare_replay(message, &body, layout);
+        }
+        let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+        mount.opens.insert(key, open.clone());
+        let inode = mount.inodes.entry(body.fid).or_default();
+        inode.opens += 1;
+        inode.is_changed |= is_new;
+        if !inode.has_attributes() {
+            inode.body = body;
+        }
+        drop(core);
+        drop(acquired);
+        Ok(Opened { open, body, key, is_new })
+    }
+
+    /// Closes a file. One round trip, unless the MDT has evicted this client since the file was opened.
+    pub(crate) async fn close(
+        &self,
+        key: (ImportId, RequestId),
+        open: &Open,
+        closed: Closed,
+    ) -> Result<(), Errno> {
+        let caller = Caller::ROOT;
+        let is_lost = self.core().peer(open.mdt).is_none_or(|one| one.evictions != open.evictions);
+        let result = match is_lost {
+            true => Err(Errno::EIO),
+            false => self.send_close(&caller, open, closed, key.1).await,
+        };
+        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+            mount.opens.remove(&key);
+            if let Some(inode) = mount.inodes.get_mut(&open.fid) {
+                inode.opens = inode.opens.saturating_sub(1);
+            }
+            mount.forget_unused(open.fid);
+        }
+        result
+    }
+
+    async fn send_close(
+        &self,
+        caller: &Caller,
+        open: &Open,
+        closed: Closed,
+        open_request: RequestId,
+    ) -> Result<(), Errno> {
+        let change = ReintChange::SetAttr(closed.record());
+        let record = record(caller, ReintOp::SETATTR, (open.fid, [None, None]), change);
+        let message = Message::request(&CLOSE)
+            .with(&IO_EPOCH, &IoEpoch { handle: open.handle(), ..IoEpoch::default() })
+            .with(&REINT, &record);
+        let request = Request::new(message, len_with(&[Body::LEN, BODY_LEN, 0, 0, 0, 0]));
+        let request = request.at(portal::MDS_READPAGE).modifying();
+        let waiting = {
+            let mut core = self.core();
+            let (id, waiting) = core.request(open.mdt, request, None).ok_or(Errno::ENODEV)?;
+            open.set_close(id);
+            waiting
+        };
+        let reply = waiting.await.map_err(|_| Errno::EIO)?.result?;
+        let mut core = self.core();
+        core.client().release(open.mdt, open_request, reply.body.transno);
+        match reply.body.status.errno() {
+            // It was executed before a restart that has lost the reply.
+            None | Some(Errno::ESTALE) => Ok(()),
+            Some(errno) => Err(errno),
+        }
+    }
+}
+
+/// Changes an open that was executed into what a replay must be. Spec: ptlrpc-ldlm-mgs §14.3.
+fn prepare_replay(message: &mut Message<'static>, body: &MdtBody, layout: Option<Vec<u8>>) {
+    if let Ok(mut lock) = message.require(&LOCK_REQUEST) {
+        lock.flags = lock.flags | LockFlags::INTENT_ONLY;
+        message.set(&LOCK_REQUEST, &lock);
+    }
+    if let Ok(mut reint) = message.require::<Reint>(&REINT) {
+        if let ReintChange::Create(create) = &mut reint.change {
+            create.child = body.fid;
+        }
+        set_old_handle(&mut reint, body.open_handle);
+        message.set(&REINT, &reint);
+    }
+    if let Some(layout) = layout {
+        let layout = layout.get(..body.ea_size as usize).unwrap_or(&layout).to_vec();
+        message.set_bytes(&NEW_LAYOUT, layout);
+    }
+}
+
+/// What a close tells the MDT of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closed {
+    /// Whether the data were changed.
+    pub(crate) is_modified: bool,
+    pub(crate) mode: u32,
+    pub(crate) mtime: i64,
+    pub(crate) ctime: i64,
+    pub(crate) atime: i64,
+    /// The size and the blocks, as far as they are known.
+    pub(crate) size: Option<(u64, u64)>,
+}
+
+impl Closed {
+    fn record(&self) -> SetAttr {
+        let mut valid = AttrValid::NONE;
+        if self.mode != 0 {
+            valid = valid | AttrValid::MODE;
+        }
+        for (time, flags) in [
+            (self.atime, AttrValid::ATIME | AttrValid::ATIME_SET),
+            (self.mtime, AttrValid::MTIME | AttrValid::MTIME_SET),
+            (self.ctime, AttrValid::CTIME | AttrValid::CTIME_SET),
+        ] {
+            if time != 0 {
+                valid = valid | flags;
+            }
+        }
+        if self.size.is_some() {
+            valid = valid | AttrValid::LSIZE | AttrValid::LBLOCKS;
+        }
+        let (size, blocks) = self.size.unwrap_or_default();
+        SetAttr {
+            valid,
+            size,
+            blocks,
+            mtime: self.mtime,
+            atime: self.atime,
+            ctime: self.ctime,
+            mode: self.mode,
+            bias: if self.is_modified { Bias::DATA_MODIFIED } else { Bias::NONE },
+            ..SetAttr::default()
+        }
+    }
+}

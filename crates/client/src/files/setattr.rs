@@ -1,0 +1,185 @@
+//! Changes of attributes. Spec: mdt-ost §4.2, §22.6, §22.11.
+
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_ldlm::client::Wanted;
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::format::{
+    LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, OST_BODY, OST_SETATTR, REINT, REINT_SETATTR,
+};
+use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LayoutIntentOp, LockMode};
+use fulmar_lustre_wire::mdt::{AttrValid, Bias, MdtBody, ReintChange, ReintOp, SetAttr, Valid};
+use fulmar_lustre_wire::message::{Body, Message, len_with};
+use fulmar_lustre_wire::ost::Obdo;
+use fulmar_rpc::import::Request;
+use futures_util::future::join_all;
+
+use super::attributes::{Attributes, Change};
+use super::caller::Caller;
+use super::inode::is_regular;
+use super::layout::FileLayout;
+use super::request::{body_room, given_up, record};
+use super::size::extent_resource;
+use crate::data::object::{OBDO_LEN, described};
+use crate::machine::context::Context;
+use crate::machine::enqueue::plain;
+
+impl Context {
+    /// Changes attributes. One round trip; if times of a regular file are set, another one, in which its
+    /// objects get them; for a new size two, for locks on the objects and to cut them.
+    ///
+    /// # Errors
+    /// EPERM, EACCES, and what the servers say.
+    pub(crate) async fn setattr(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        change: Change,
+    ) -> Result<Attributes, Errno> {
+        let body = self.set_on_mdt(caller, fid, &change).await?;
+        if is_regular(body.mode) {
+            if let Some(size) = change.size {
+                self.truncate(caller, fid, size, &body).await?;
+            }
+            if change.atime.is_some() || change.mtime.is_some() {
+                let layout = self.layout(caller, fid).await?;
+                self.set_on_osts(fid, &layout, &change, body.ctime).await?;
+            }
+        }
+        self.getattr(caller, fid, true).await
+    }
+
+    /// Changes attributes at the MDT.
+    async fn set_on_mdt(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        change: &Change,
+    ) -> Result<MdtBody, Errno> {
+        let mdt = self.mdt(fid).await?;
+        let known = self.attributes(caller, fid).await?;
+        let rights = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
+        let mut lost = InodeBits::UPDATE;
+        if rights {
+            lost = lost | InodeBits::LOOKUP | InodeBits::PERM;
+        }
+        let early = self.give_up(mdt, &[(Some(fid), lost)]).await;
+        let set = set_attributes(change, known.mode, self.core().seconds());
+        let change = ReintChange::SetAttr(set);
+        let record = record(caller, ReintOp::SETATTR, (fid, [Some(known.gid), None]), change);
+        let message = Message::request(&REINT_SETATTR)
+            .with(&REINT, &record)
+            .with_bytes(&NEW_LAYOUT, vec![])
+            .with(&LOCK_REQUEST, &given_up(early));
+        let request = Request::new(message, body_room()).modifying();
+        let reply = self.request(mdt, request).await?;
+        let body = reply.get(&MDT_BODY).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        if let Some(mount) = self.core().mounts.get_mut(&self.mount)
+            && let Some(inode) = mount.inodes.get_mut(&fid)
+        {
+            inode.is_changed = true;
+        }
+        Ok(if body.valid.has(Valid::FLMODE) { body } else { known })
+    }
+
+    /// Gives the objects of a file its times: otherwise the newest of them would count.
+    async fn set_on_osts(
+        &self,
+        fid: Fid,
+        layout: &FileLayout,
+        change: &Change,
+        ctime: i64,
+    ) -> Result<(), Errno> {
+        let (mtime, atime) = (change.mtime, change.atime);
+        let all = layout.objects().map(|(component, stripe, object)| async move {
+            let (ost, id) = (self.ost(object.ost)?, object.id.resource());
+            let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
+            let is_past = [mtime, atime].into_iter().flatten().any(|time| time < ctime);
+            // Nobody may write while a time is set to the past.
+            let held = match is_past {
+                true => {
+                    let wanted = Wanted::new(extent_resource(id), LockMode::PW, whole);
+                    let acquired = self.acquire(ost, wanted, Some(Box::new(plain))).await?;
+                    self.object_lvb(fid, (ost, id), &acquired)?;
+                    Some(acquired)
+                }
+                false => None,
+            };
+            let mut obdo = described(fid, layout, (component, stripe), object.id);
+            obdo.valid = obdo.valid | Valid::FLCTIME;
+            obdo.ctime = ctime;
+            if let Some(mtime) = mtime {
+                (obdo.valid, obdo.mtime) = (obdo.valid | Valid::FLMTIME, mtime);
+            }
+            if let Some(atime) = atime {
+                (obdo.valid, obdo.atime) = (obdo.valid | Valid::FLATIME, atime);
+            }
+            let message = Message::request(&OST_SETATTR).with(&OST_BODY, &obdo);
+            let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
+            let reply = self.request(ost, request).await?;
+            let _: Obdo = reply.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+            let key = (ost, id);
+            if let Some(mount) = self.core().mounts.get_mut(&self.mount)
+                && let Some(known) = mount.objects.get_mut(&key)
+            {
+                known.lvb.ctime = ctime;
+                known.lvb.mtime = mtime.unwrap_or(known.lvb.mtime);
+                known.lvb.atime = atime.unwrap_or(known.lvb.atime);
+            }
+            drop(held);
+            Ok::<(), Errno>(())
+        });
+        join_all(all).await.into_iter().collect()
+    }
+
+    /// Cuts the objects of a file, whose MDT has agreed.
+    async fn truncate(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        size: u64,
+        body: &MdtBody,
+    ) -> Result<(), Errno> {
+        let mut layout: Arc<FileLayout> = self.layout(caller, fid).await?;
+        if size > 0 && layout.needs_objects(0, size) {
+            let range = (LayoutIntentOp::TRUNC, 0, size.saturating_add(1));
+            layout = self.instantiate(caller, fid, range).await?;
+        }
+        self.cut(fid, &layout, size, body).await
+    }
+}
+
+/// Returns what a request sets.
+fn set_attributes(change: &Change, mode: u32, now: i64) -> SetAttr {
+    let mut set = SetAttr { ctime: now, ..SetAttr::default() };
+    let mut valid = AttrValid::CTIME | AttrValid::CTIME_SET;
+    if let Some(wanted) = change.mode {
+        set.mode = mode & 0o170_000 | wanted & 0o7777;
+        valid = valid | AttrValid::MODE;
+    }
+    if let Some(uid) = change.uid {
+        (set.uid, valid) = (uid, valid | AttrValid::UID);
+    }
+    if let Some(gid) = change.gid {
+        (set.gid, valid) = (gid, valid | AttrValid::GID);
+    }
+    if let Some(project) = change.project {
+        (set.projid, valid) = (project, valid | AttrValid::PROJID);
+    }
+    if let Some(flags) = change.flags {
+        (set.flags, valid) = (flags, valid | AttrValid::ATTR_FLAG);
+    }
+    if let Some(size) = change.size {
+        set.size = size;
+        set.bias = Bias::DATA_MODIFIED;
+        valid = valid | AttrValid::SIZE | AttrValid::OVERRIDE;
+    }
+    if let Some(atime) = change.atime {
+        (set.atime, valid) = (atime, valid | AttrValid::ATIME | AttrValid::ATIME_SET);
+    }
+    if let Some(mtime) = change.mtime.or(change.size.map(|_| now)) {
+        (set.mtime, valid) = (mtime, valid | AttrValid::MTIME | AttrValid::MTIME_SET);
+    }
+    SetAttr { valid, ..set }
+}

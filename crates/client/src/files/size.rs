@@ -1,0 +1,172 @@
+//! The size of a file: that of its objects. Spec: mdt-ost §11.3, §21.1.
+
+use fulmar_base::Errno;
+use fulmar_ldlm::client::Wanted;
+use fulmar_lustre_wire::ldlm::{
+    Extent, InodeBits, LockFlags, LockMode, LockType, OstLvb, ResourceDesc, ResourceId,
+};
+use fulmar_lustre_wire::{Content, Fid};
+use fulmar_rpc::client::ImportId;
+use fulmar_wire::Order;
+use futures_util::future::join_all;
+
+use super::layout::FileLayout;
+use super::mount::Object;
+use super::request::{bits, resource};
+use crate::machine::context::{Acquired, Context};
+use crate::machine::enqueue::plain;
+
+/// The size of a file, and the times of its objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSize {
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    pub(crate) mtime: i64,
+    pub(crate) atime: i64,
+    pub(crate) ctime: i64,
+}
+
+impl FileSize {
+    /// Returns this with the newest times of both.
+    pub(crate) fn newest(&self, other: &Self) -> Self {
+        Self {
+            mtime: self.mtime.max(other.mtime),
+            atime: self.atime.max(other.atime),
+            ctime: self.ctime.max(other.ctime),
+            ..*self
+        }
+    }
+}
+
+impl Context {
+    /// Returns the size of a file. No round trip if locks on all objects are held, else one: those without
+    /// a lock are asked at the same time.
+    pub(crate) async fn size(&self, fid: Fid, layout: &FileLayout) -> Result<FileSize, Errno> {
+        let of_objects = layout.objects().map(|(component, stripe, object)| async move {
+            let ost = self.ost(object.ost)?;
+            let lvb = self.object_size(fid, ost, object.id.resource()).await?;
+            let size = layout.components[component].file_size(stripe, lvb.size);
+            Ok::<_, Errno>((size, lvb))
+        });
+        let on_mdt = layout.components.iter().filter(|one| one.is_on_mdt()).map(|one| async move {
+            let lvb = self.size_on_mdt(fid).await?;
+            Ok::<_, Errno>((one.file_size(0, lvb.size), lvb))
+        });
+        let (of_objects, on_mdt) =
+            futures_util::future::join(join_all(of_objects), join_all(on_mdt)).await;
+        let mut sum = FileSize::default();
+        for found in of_objects.into_iter().chain(on_mdt) {
+            let (size, lvb) = found?;
+            let times = FileSize {
+                mtime: lvb.mtime,
+                atime: lvb.atime,
+                ctime: lvb.ctime,
+                ..FileSize::default()
+            };
+            sum = FileSize {
+                size: sum.size.max(size),
+                blocks: sum.blocks.saturating_add(lvb.blocks),
+                ..sum.newest(&times)
+            };
+        }
+        Ok(sum)
+    }
+
+    /// Returns the size and the blocks of a file, if locks on all its objects are held.
+    pub(crate) fn held_size(&self, fid: Fid) -> Option<(u64, u64)> {
+        let core = self.core();
+        let mount = core.mounts.get(&self.mount)?;
+        let layout = mount.inodes.get(&fid)?.layout.clone()?;
+        if layout.components.iter().any(|one| one.is_on_mdt()) {
+            return None;
+        }
+        let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
+        let (mut size, mut blocks) = (0, 0);
+        for (component, stripe, object) in layout.objects() {
+            let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
+            core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;
+            let lvb = mount.objects.get(&(ost, id))?.lvb;
+            size = layout.components[component].file_size(stripe, lvb.size).max(size);
+            blocks += lvb.blocks;
+        }
+        Some((size, blocks))
+    }
+
+    /// Returns the import of an OST.
+    pub(crate) fn ost(&self, index: u32) -> Result<ImportId, Errno> {
+        self.core().mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?.ost(index)
+    }
+
+    /// Returns the attributes of an object: what a lock on the whole of it has told, or what the OST says.
+    async fn object_size(&self, fid: Fid, ost: ImportId, id: ResourceId) -> Result<OstLvb, Errno> {
+        let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
+        let wanted = Wanted::new(extent_resource(id), LockMode::PR, whole);
+        let wanted = wanted.with(LockFlags::HAS_INTENT);
+        let acquired = self.acquire(ost, wanted, Some(Box::new(plain))).await?;
+        self.object_lvb(fid, (ost, id), &acquired)
+    }
+
+    /// Takes the attributes of an object from the reply to a request for a lock, or from the lock that was
+    /// held already.
+    pub(crate) fn object_lvb(
+        &self,
+        file: Fid,
+        key: (ImportId, ResourceId),
+        acquired: &Acquired,
+    ) -> Result<OstLvb, Errno> {
+        let mut core = self.core();
+        let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+        let Some(extra) = &acquired.extra else {
+            return Ok(mount.objects.get(&key).map(|object| object.lvb).unwrap_or_default());
+        };
+        // The object is being destroyed.
+        if extra.result1 as i64 == -i64::from(Errno::ENOENT.0) {
+            return Err(Errno::ESTALE);
+        }
+        let lvb = OstLvb::decode(&extra.lvb, Order::Little).map_err(|_| Errno::EPROTO)?;
+        if let Some(errno) = lvb.error() {
+            return Err(Errno(errno as i32));
+        }
+        if acquired.held.is_some() {
+            // What this client has written since the lock was given may be newer.
+            let known = mount.objects.entry(key).or_insert(Object { file, lvb });
+            known.lvb = OstLvb { size: lvb.size, ..lvb };
+        }
+        Ok(lvb)
+    }
+
+    /// Returns the attributes of the data on the MDT: what a lock on them has told, or what the MDT says.
+    async fn size_on_mdt(&self, fid: Fid) -> Result<OstLvb, Errno> {
+        {
+            let core = self.core();
+            let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            if let Some(inode) = mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM)) {
+                let body = &inode.body;
+                return Ok(OstLvb {
+                    size: body.dom_size,
+                    blocks: body.dom_blocks,
+                    mtime: body.mtime,
+                    atime: body.atime,
+                    ctime: body.ctime,
+                    ..OstLvb::default()
+                });
+            }
+        }
+        let mdt = self.mdt(fid).await?;
+        let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));
+        let wanted = wanted.with(LockFlags::HAS_INTENT).always();
+        let acquired = self.acquire(mdt, wanted, Some(Box::new(plain))).await?;
+        let extra = acquired.extra.as_ref().ok_or(Errno::EPROTO)?;
+        let lvb = OstLvb::decode(&extra.lvb, Order::Little).map_err(|_| Errno::EPROTO);
+        // What this lock protects is not cached.
+        if let Some(held) = acquired.held {
+            held.cancel();
+        }
+        lvb
+    }
+}
+
+/// Returns the resource of the data of an object.
+pub(crate) fn extent_resource(id: ResourceId) -> ResourceDesc {
+    ResourceDesc { kind: LockType::EXTENT, id, ..ResourceDesc::default() }
+}

@@ -1,0 +1,71 @@
+//! What others cache of a mount, such as a kernel, and when it is not valid any more.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fulmar_lustre_wire::Fid;
+
+/// What must be dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// The attributes of a file, and its access control list.
+    Attributes(Fid),
+    /// The content of a file from `start` up to `end`, or the names in a directory, also those that
+    /// do not exist.
+    Content {
+        /// The file.
+        file: Fid,
+        /// The first byte.
+        start: u64,
+        /// The byte after the last one.
+        end: u64,
+    },
+    /// What a name in a directory is.
+    Name {
+        /// The directory.
+        parent: Fid,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// Everything: a target has evicted this client.
+    Everything,
+}
+
+/// Somebody who caches what a mount has told.
+///
+/// What was cached under a lock has to be dropped before the target gets the lock back. The calls come from
+/// the threads of the node, without any lock of the mount: they may wait for a short time, and longer work
+/// takes `done` along. Other clients wait meanwhile, and after 100 seconds a server evicts this one.
+pub trait Watcher: Send + Sync + 'static {
+    /// Drops `stale`, and then `done`.
+    fn stale(&self, stale: Vec<Stale>, done: Dropped);
+}
+
+/// To be dropped as soon as nothing stale is cached any more.
+pub struct Dropped(Option<Box<dyn FnOnce() + Send>>);
+
+impl Dropped {
+    pub(crate) fn new(call: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(call)))
+    }
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+impl<W: Watcher> Watcher for Arc<W> {
+    fn stale(&self, stale: Vec<Stale>, done: Dropped) {
+        (**self).stale(stale, done);
+    }
+}
+
+impl fmt::Debug for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dropped")
+    }
+}

@@ -1,0 +1,115 @@
+//! A file system of this machine: an MGS with an MDT, and OSTs, over sockets.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
+use fulmar_lnet_wire::Nid;
+use fulmar_net::{NiOptions, Node, Options, Runtime};
+use fulmar_rpc::import::TargetKind;
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
+use fulmar_socklnd::AcceptMode;
+
+pub(crate) const PORT: u16 = 9973;
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Targets that are served from directories, and nodes of clients.
+pub(crate) struct Rig {
+    pub(crate) address: Address,
+    directories: Vec<PathBuf>,
+    scratch: PathBuf,
+    serving: Option<Serving>,
+    server: Node,
+    nid: Nid,
+    runtime: Runtime,
+}
+
+impl Rig {
+    /// Formats and serves a file system with so many OSTs.
+    pub(crate) fn start(name: &str, osts: u16) -> Self {
+        let name = format!("fulmar-client-{name}-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&scratch).unwrap();
+        let runtime = Runtime::new(Some(2)).unwrap();
+        let (server, nid) = node(&runtime);
+        let address: Address = format!("{nid}:/lv").parse().unwrap();
+        let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
+        let mdt = scratch.join("mdt");
+        fulmar_server::format_both(&mdt, &label(TargetKind::Mdt, 0)).unwrap();
+        let mut directories = vec![mdt];
+        for index in 0..osts {
+            let directory = scratch.join(format!("ost{index}"));
+            let label = Label::Target(label(TargetKind::Ost, index));
+            fulmar_server::format(&directory, &label).unwrap();
+            directories.push(directory);
+        }
+        let serving = None;
+        let mut this = Self { address, directories, scratch, serving, server, nid, runtime };
+        this.serve();
+        this
+    }
+
+    fn serve(&mut self) {
+        let (directories, nids) = (self.directories.clone(), vec![self.nid]);
+        let options = ServeOptions { directories, nids, port: PORT };
+        self.serving = Some(Serving::start(&self.server, &options).unwrap());
+    }
+
+    /// Stops the targets, and serves them again.
+    pub(crate) fn restart(&mut self) {
+        self.serving.take().unwrap().stop();
+        self.serve();
+    }
+
+    /// Mounts the file system on a node of its own.
+    pub(crate) fn mount(&self) -> FileSystem {
+        self.mount_with(MountOptions::default())
+    }
+
+    pub(crate) fn mount_with(&self, options: MountOptions) -> FileSystem {
+        let (node, own) = node(&self.runtime);
+        let settings = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+        let client = ClientNode::on(&node, &[own], settings).unwrap();
+        // The targets may not have registered yet.
+        let begun = std::time::Instant::now();
+        loop {
+            match blocking::wait(client.mount(&self.address, options.clone())) {
+                Ok(mounted) => return mounted,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.stop();
+        }
+        if !std::thread::panicking() {
+            for part in self.directories.iter().flat_map(|one| fulmar_server::parts_of(one)) {
+                let (_, report) = fulmar_server::verify(&part).unwrap();
+                assert_eq!(report.damage, Vec::<String>::new());
+            }
+        }
+        self.server.stop();
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Starts a node at a loopback address that no other test has, as tests run at once.
+fn node(runtime: &Runtime) -> (Node, Nid) {
+    static HOST: AtomicU8 = AtomicU8::new(1);
+    let host = HOST.fetch_add(1, Ordering::Relaxed);
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 7, host));
+    let mut options = Options::default();
+    options.config.socklnd.accept = AcceptMode::All;
+    options.config.socklnd.accept_port = PORT;
+    options.nis.push(NiOptions::at(address));
+    let nid = format!("{address}@tcp").parse().unwrap();
+    (Node::start(runtime, options).unwrap(), nid)
+}
