@@ -1,12 +1,13 @@
 # Every command of the project. `make` alone prints this list.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench fuzz swarm hostile models tsan interop
+.PHONY: help demo test lint fmt bench fuzz swarm hostile kill models tsan interop
 # The steps of a target depend on each other, and cargo itself uses every core.
 .NOTPARALLEL:
 
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 HOSTILE_SECONDS ?= 600
+KILL_POINTS ?= 200
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ swarm: ## simulate SEEDS=10000 random clusters; a failure prints its seed
 
 hostile: ## attack a node in random ways for HOSTILE_SECONDS=600; SEED=7 repeats a failure
 	@HOSTILE_SECONDS=$(HOSTILE_SECONDS) scripts/hostile.sh $(SEED)
+
+kill: ## kill servers under load at KILL_POINTS=200 random points; SEED=7 repeats a failure
+	@KILL_POINTS=$(KILL_POINTS) scripts/kill.sh $(SEED)
 
 models: ## test the communication between the driver's threads in all interleavings
 	@scripts/models.sh

@@ -11,7 +11,7 @@ use fulmar_net::exchange::Exchange;
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Running, Runtime, StartError};
 use fulmar_rpc::XidSource;
 use fulmar_rpc::client::{Client, ImportId};
-use fulmar_rpc::import::{Request, RequestId, Sender, Target};
+use fulmar_rpc::import::{Request, RequestId, Sender, State, Target};
 use fulmar_socklnd::AcceptMode;
 
 use crate::connect::requested;
@@ -195,6 +195,21 @@ impl Session {
     /// Returns how often an import was connected.
     pub fn connections(&self, import: ImportId) -> u64 {
         self.inbox.seen(import).connections
+    }
+
+    /// Returns the state of an import, and how many requests it keeps for replay.
+    pub fn state(&self, import: ImportId) -> Option<(State, usize)> {
+        let state = |client: &mut Client, _| {
+            client.import(import).map(|import| (import.state(), import.kept()))
+        };
+        self.client.call(state).ok().flatten()
+    }
+
+    /// Takes a report of the management service that a target has restarted, for the n-th time: it is connected
+    /// again at once.
+    pub fn target_restarted(&self, import: ImportId, instance: u32) {
+        // A node that has failed connects to nothing.
+        let _ = self.client.call(|client, now| client.target_restarted(now, import, instance));
     }
 
     /// Begins to connect to a target, as this client unless the target names another one.

@@ -9,7 +9,7 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_enum, wire_flags, wire_struct};
 use serde::Serialize;
 
-use crate::{Bytes, Content, Fid, LargeNid, Text};
+use crate::{Bytes, Content, Fid, LargeNid, Padding, Text};
 
 wire_enum! {
     /// What changed.
@@ -113,6 +113,26 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// From which node it was done: 24 bytes.
+    #[doc(alias = "changelog_ext_nid")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct ChangeNid {
+        /// With [`ChangeExtra::NID_BE`] in the large form, else the first 8 bytes are the number of a
+        /// small one.
+        pub nid: LargeNid,
+        /// Unused.
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding: Padding<4>,
+    }
+}
+
+impl From<LargeNid> for ChangeNid {
+    fn from(nid: LargeNid) -> Self {
+        Self { nid, padding: Padding::default() }
+    }
+}
+
 /// A change.
 #[doc(alias = "changelog_rec")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -132,9 +152,8 @@ pub struct Changelog {
     pub job: Option<Text<32>>,
     pub extra: Option<ChangeExtra>,
     pub owner: Option<ChangeOwner>,
-    /// The NID of the client: with [`ChangeExtra::NID_BE`] in the large form, else the first 8
-    /// bytes are the number of a small one.
-    pub nid: Option<LargeNid>,
+    /// The node of the client.
+    pub nid: Option<ChangeNid>,
     pub open_flags: Option<u32>,
     pub xattr: Option<Text<256>>,
     /// The name; of a rename the new name, NUL and the old one.
@@ -227,7 +246,7 @@ mod tests {
     use super::*;
     use crate::testing::{check_any, check_example};
 
-    crate::testing::sizes! { RenameSource = 32, ChangeOwner = 16 }
+    crate::testing::sizes! { RenameSource = 32, ChangeOwner = 16, ChangeNid = 24 }
 
     fn change() -> Changelog {
         let fid = Fid { seq: 0x2_0000_0401, oid: 7, version: 0 };
@@ -270,12 +289,12 @@ mod tests {
             job: Text::new("cp.0"),
             extra: Some(extra),
             owner: Some(ChangeOwner { uid: 500, gid: 501 }),
-            nid: Some(LargeNid([1; 20])),
+            nid: Some(LargeNid([1; 20]).into()),
             open_flags: Some(0o102),
             xattr: Text::new("user.a"),
             ..change()
         };
-        assert_eq!(change.to_bytes().len(), 72 + 32 + 32 + 8 + 16 + 20 + 4 + 256);
+        assert_eq!(change.to_bytes().len(), 72 + 32 + 32 + 8 + 16 + 24 + 4 + 256);
         assert_eq!(check_example::<Changelog>(&change.to_bytes()), change);
         check_any::<Changelog>(&[]);
     }

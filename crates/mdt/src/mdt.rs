@@ -373,7 +373,7 @@ impl Mdt {
     }
 
     /// Returns who makes a change.
-    fn who(&self, call: &Call<'_>) -> Who {
+    pub(crate) fn who(&self, call: &Call<'_>) -> Who {
         let message = call.message;
         let of_record = message.get(&REINT).ok().flatten();
         let of_body = || message.get(&MDT_BODY).ok().flatten();

@@ -30,6 +30,15 @@ struct Uses {
     executers: u32,
     /// The file was made without a name, for its creator alone.
     volatile: u32,
+    lease: Option<Lease>,
+}
+
+/// A file that is open on the condition that nobody else opens it for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lease {
+    handle: Handle,
+    /// Somebody else had to open it.
+    is_broken: bool,
 }
 
 /// All files that clients have open.
@@ -63,11 +72,52 @@ impl Opens {
     }
 
     /// Checks that a file may be opened so: nobody executes what others write.
+    ///
+    /// # Errors
+    /// ETXTBSY; EINPROGRESS if somebody has just got a lease, which is to be broken first.
     pub(crate) fn check(&self, fid: Fid, flags: OpenFlags) -> Result<(), Errno> {
         let uses = self.files.get(&fid).copied().unwrap_or_default();
+        if breaks_lease(flags) && self.is_leased(fid) {
+            return Err(Errno::EINPROGRESS);
+        }
         let is_busy = flags.has(OpenFlags::WRITE) && uses.executers > 0
             || flags.has(OpenFlags::EXEC) && uses.writers > 0;
         if is_busy { Err(Errno::ETXTBSY) } else { Ok(()) }
+    }
+
+    /// Checks that a client may have a lease of a file. `own`: the file as it has it open already.
+    ///
+    /// # Errors
+    /// EBUSY if somebody has one, or somebody else writes the file.
+    pub(crate) fn check_lease(
+        &self,
+        fid: Fid,
+        (export, own): (Handle, Handle),
+    ) -> Result<(), Errno> {
+        let uses = self.files.get(&fid).copied().unwrap_or_default();
+        let own = self.get(export, own).filter(|open| open.fid == fid);
+        let is_writer = |open: Open| open.flags.has(OpenFlags::WRITE);
+        let others = uses.writers - u32::from(own.is_some_and(is_writer));
+        if uses.lease.is_some() || others > 0 { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
+    /// Returns whether somebody has a lease of a file, and nobody has broken it.
+    pub(crate) fn is_leased(&self, fid: Fid) -> bool {
+        let lease = self.files.get(&fid).and_then(|uses| uses.lease);
+        lease.is_some_and(|lease| !lease.is_broken)
+    }
+
+    /// Returns whether a handle is that of a lease that nobody has broken.
+    pub(crate) fn holds_lease(&self, fid: Fid, handle: Handle) -> bool {
+        let lease = self.files.get(&fid).and_then(|uses| uses.lease);
+        lease == Some(Lease { handle, is_broken: false })
+    }
+
+    /// Breaks the lease of a file, if there is one.
+    pub(crate) fn break_lease(&mut self, fid: Fid) {
+        if let Some(lease) = self.files.get_mut(&fid).and_then(|uses| uses.lease.as_mut()) {
+            lease.is_broken = true;
+        }
     }
 
     /// Returns whether somebody executes a file.
@@ -113,6 +163,9 @@ impl Opens {
         uses.writers += u32::from(open.flags.has(OpenFlags::WRITE));
         uses.executers += u32::from(open.flags.has(OpenFlags::EXEC));
         uses.volatile += u32::from(open.flags.has(OpenFlags::VOLATILE));
+        if open.flags.has(OpenFlags::LEASE) {
+            uses.lease = Some(Lease { handle, is_broken: false });
+        }
         *self.by_owner.entry(open.by_owner()).or_default() += 1;
         *self.by_export.entry(open.export).or_default() += 1;
         self.handles.insert(handle, open);
@@ -152,6 +205,7 @@ impl Opens {
         uses.writers -= u32::from(open.flags.has(OpenFlags::WRITE));
         uses.executers -= u32::from(open.flags.has(OpenFlags::EXEC));
         uses.volatile -= u32::from(open.flags.has(OpenFlags::VOLATILE));
+        uses.lease = uses.lease.filter(|lease| lease.handle != handle);
         if uses.handles > 0 {
             return false;
         }
@@ -160,11 +214,37 @@ impl Opens {
     }
 }
 
+/// Returns whether an open with these flags breaks the lease of somebody else.
+pub(crate) fn breaks_lease(flags: OpenFlags) -> bool {
+    let breaking = [OpenFlags::WRITE, OpenFlags::TRUNC, OpenFlags::APPEND, OpenFlags::EXEC];
+    !flags.has(OpenFlags::LEASE) && breaking.into_iter().any(|flag| flags.has(flag))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const FILE: Fid = Fid { seq: 0x2_0000_0400, oid: 1, version: 0 };
+
+    #[test]
+    fn a_lease_is_for_one_and_ends_when_others_write() {
+        let mut opens = Opens::new(3);
+        let open = |export, flags| Open { export: Handle(export), fid: FILE, flags, owner: (0, 0) };
+        let lease = OpenFlags::READ | OpenFlags::LEASE;
+        let own = opens.open(open(1, OpenFlags::READ | OpenFlags::WRITE));
+        assert_eq!(opens.check_lease(FILE, (Handle(2), own)), Err(Errno::EBUSY), "another writes");
+        assert_eq!(opens.check_lease(FILE, (Handle(1), own)), Ok(()));
+        let leased = opens.open(open(1, lease));
+        assert_eq!(opens.check_lease(FILE, (Handle(1), own)), Err(Errno::EBUSY), "there is one");
+        assert_eq!(opens.check(FILE, OpenFlags::READ), Ok(()), "readers do not mind");
+        assert_eq!(opens.check(FILE, OpenFlags::WRITE), Err(Errno::EINPROGRESS));
+        assert!(opens.holds_lease(FILE, leased) && !opens.holds_lease(FILE, own));
+        opens.break_lease(FILE);
+        assert!(!opens.holds_lease(FILE, leased) && !opens.is_leased(FILE));
+        assert_eq!(opens.check(FILE, OpenFlags::WRITE), Ok(()));
+        opens.close(leased);
+        assert_eq!(opens.check_lease(FILE, (Handle(1), own)), Ok(()));
+    }
 
     #[test]
     fn what_is_executed_is_not_written() {

@@ -17,8 +17,11 @@ impl Namespace {
     pub(super) fn reprocess(&mut self, now: Time, place: u32, without_lvb: bool) {
         let Some(resource) = self.resources.get(place) else { return };
         let kind = resource.kind;
-        if self.is_recovering || resource.waiting_len() == 0 {
+        if resource.waiting_len() == 0 {
             return;
+        }
+        if self.is_recovering {
+            return self.grant_local(now, place);
         }
         let (mut ahead, mut granted, mut index) = (Ahead::default(), Vec::new(), 0);
         while let Some(id) = self.waiter(place, index) {
@@ -44,6 +47,23 @@ impl Namespace {
             Kind::Flock if granted.is_empty() => {}
             Kind::Flock => self.end_deadlocks(now, place),
             _ => granted.into_iter().for_each(|id| self.complete(now, place, id)),
+        }
+    }
+
+    /// Grants the waiting locks of the host that are free. While a target recovers nobody else gets what was
+    /// not granted before, but an operation that is replayed may wait for the end of an earlier one.
+    fn grant_local(&mut self, now: Time, place: u32) {
+        let (kind, mut index) = (self.resources[place].kind, 0);
+        while let Some(id) = self.waiter(place, index) {
+            let claim = self.locks[id].claim(kind);
+            let is_free = self.resources[place].conflict(&self.locks, &claim).is_none();
+            if claim.export != LOCAL || kind != Kind::Inodebits || !is_free {
+                index += 1;
+                continue;
+            }
+            self.unwait(id);
+            self.grant_waiting(now, place, id);
+            self.complete(now, place, id);
         }
     }
 

@@ -3,7 +3,7 @@
 use fulmar_wire::{DecodeError, Field, Order, Reader, Writer, wire_struct};
 use serde::Serialize;
 
-use crate::{Bytes, Content, Fid, Text};
+use crate::{Bytes, Content, Fid, Padding, Text};
 
 wire_struct! {
     /// Which path of a file is wanted: 32 bytes. Spec: mdt-ost §7.9.
@@ -92,6 +92,27 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// Which records of the changelog a user wants: the value of `changelog_user`, 48 bytes.
+    /// Spec: mdt-ost §14.10.
+    #[doc(alias = "changelog_filter")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct ChangelogFilter {
+        /// A bit for each kind.
+        pub mask: u64,
+        /// The number of the user; 0: it is known by its name.
+        pub user: u32,
+        /// Unused.
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding1: Padding<4>,
+        /// The name.
+        pub name: Text<30>,
+        /// Unused.
+        #[serde(skip_serializing_if = "Padding::is_zero")]
+        pub padding2: Padding<2>,
+    }
+}
+
 /// Exchange the layouts of two files: 24 bytes, or 8 up to 2.17.0. Spec: mdt-ost §7.13.
 #[doc(alias = "mdc_swap_layouts")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -126,7 +147,7 @@ mod tests {
     use super::*;
     use crate::testing::check_example;
 
-    crate::testing::sizes! { Fid2Path = 32, ChangelogClear = 12 }
+    crate::testing::sizes! { Fid2Path = 32, ChangelogClear = 12, ChangelogFilter = 48 }
 
     const QUESTION: Fid2Path = Fid2Path {
         fid: Fid { seq: 0x2_0000_0401, oid: 5, version: 0 },

@@ -17,7 +17,9 @@ pub use hsm::{
     HsmAction, HsmCurrentAction, HsmExtent, HsmProgress, HsmRequest, HsmRequestFlags, HsmStateSet,
     HsmStates, HsmUserItem, HsmUserState,
 };
-pub use info::{ChangelogClear, Fid2Path, Fid2PathKey, Fid2PathReply, SwapLayouts};
+pub use info::{
+    ChangelogClear, ChangelogFilter, Fid2Path, Fid2PathKey, Fid2PathReply, SwapLayouts,
+};
 pub use open::{Bias, OpenFlags};
 pub use reint::{
     AttrValid, Create, Link, Reint, ReintChange, ReintHead, ReintOp, Rename, Resync, SetAttr,

@@ -338,8 +338,8 @@ fn without_unknown(body: &[u8], asked: LogFlags) -> Vec<u8> {
     }
     if !knows(LogFlags::EXT_NID_BE) && extra.has(ChangeExtra::NID) {
         extra = extra.without(ChangeExtra::NID_BE);
-        match record.nid.and_then(small) {
-            Some(nid) => record.nid = Some(nid),
+        match record.nid.and_then(|of| small(of.nid)) {
+            Some(nid) => record.nid = Some(nid.into()),
             None => extra = extra.without(ChangeExtra::NID),
         }
     }

@@ -88,7 +88,7 @@ impl Note {
             job: who.job,
             extra: Some(extra),
             owner: Some(who.owner),
-            nid: Some(who.nid),
+            nid: Some(who.nid.into()),
             open_flags: self.open_flags,
             xattr: self.xattr.as_deref().map(text),
             name: self.name.clone(),

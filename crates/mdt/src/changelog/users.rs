@@ -145,6 +145,22 @@ impl Mdt {
         self.trim_all()
     }
 
+    /// Returns a user with a name or a mask, by its number or, if that is 0, by its name: its number, and the
+    /// kinds that it wants.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such user.
+    pub(crate) fn changelog_filter(&self, id: u32, name: &[u8]) -> Result<(u32, u64), Errno> {
+        let state = self.changelog.state();
+        let is_it = |user: &&User| match id {
+            0 => user.name.as_bytes() == name,
+            id => user.id == id,
+        };
+        let has_more = |user: &&User| user.mask != Mask(0) || !user.name.as_bytes().is_empty();
+        let user = state.kept.users.iter().filter(has_more).find(is_it).ok_or(Errno::ENOENT)?;
+        Ok((user.id, user.mask.0.into()))
+    }
+
     /// Keeps users, and no records that all of them have cleared.
     fn purge(&self, mut kept: Kept) -> Result<(), Failure> {
         let last = self.changelog.state().last;

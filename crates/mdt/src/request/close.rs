@@ -2,18 +2,19 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::changelog::ChangeKind;
-use fulmar_lustre_wire::format::{IO_EPOCH, MDT_BODY, REINT};
+use fulmar_lustre_wire::format::{CLOSE_DATA, IO_EPOCH, MDT_BODY, REINT};
 use fulmar_lustre_wire::mdt::{
-    AttrValid, Bias, CloseData, MdtBody, OpenFlags, ReintChange, SetAttr,
+    AttrValid, Bias, CloseData, MdtBody, OpenFlags, ReintChange, SetAttr, Valid,
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::xattr::{Som, SomState};
-use fulmar_lustre_wire::{Content, Handle, Status};
+use fulmar_lustre_wire::{Content, Fid, Handle, Status};
 use fulmar_store::StoreError;
 
 use super::Answer;
 use super::attributes::body;
 use crate::Mdt;
+use crate::access::Caller;
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
@@ -35,23 +36,60 @@ impl Mdt {
             let status = Status::failed(Errno::ESTALE);
             return Ok(Answer::new(reply(status, &MdtBody::default())));
         };
-        // Nobody gets a change of the layout with a close yet.
-        let status = match CloseData::is_expected(asked.bias) {
-            true => Status::failed(Errno::EOPNOTSUPP),
-            false => Status::OK,
-        };
-        let _locked = self.lock(&[open.fid]);
+        let swapped = self.swap_at_close(call, open, &asked);
+        let caller = self.caller(Caller::of_reint(&record.head));
+        let other = swapped.ok().flatten().unwrap_or(open.fid);
+        let _locked = self.lock(&[open.fid, other]);
+        let has_lease = self.opens().holds_lease(open.fid, epoch.handle);
         let is_last = self.opens().close(epoch.handle);
         let committed = self.commit(call, |change| {
-            let body = self.closed(change, open, &asked, is_last)?;
+            let exchanged = match swapped {
+                Ok(Some(_)) if !has_lease => Err(Errno::ESTALE),
+                Ok(Some(other)) => change.swap_for_close([open.fid, other], &caller)?,
+                Ok(None) => Ok(false),
+                Err(errno) => Err(errno),
+            };
+            let mut body = self.closed(change, open, &asked, is_last)?;
+            if exchanged == Ok(true) {
+                body.valid = body.valid | Valid::CLOSE_INTENT_EXECED;
+            }
+            let status = exchanged.map_or_else(Status::failed, |_| Status::OK);
             Ok((reply(status, &body), change.gone()))
         });
         let Some((reply, gone)) = committed? else {
-            let mut reply = reply(status, &MdtBody::default());
+            let mut reply = reply(Status::OK, &MdtBody::default());
             reply.body.transno = call.message.body.transno;
             return Ok(Answer::new(reply));
         };
         Ok(Answer { gone, ..Answer::new(reply) })
+    }
+
+    /// Returns the file with which a close exchanges the layouts.
+    ///
+    /// # Errors
+    /// EINVAL if it is the same one, EOPNOTSUPP if the close is to do something else beside.
+    fn swap_at_close(
+        &self,
+        call: &Call<'_>,
+        open: Open,
+        asked: &SetAttr,
+    ) -> Result<Option<Fid>, Errno> {
+        if !CloseData::is_expected(asked.bias) {
+            return Ok(None);
+        }
+        if !asked.bias.has(Bias::CLOSE_LAYOUT_SWAP) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let data: CloseData = call.message.require(&CLOSE_DATA).map_err(|_| Errno::EPROTO)?;
+        if self.export(call.export)?.is_read_only() {
+            return Err(Errno::EROFS);
+        }
+        match data.fid {
+            fid if fid == open.fid || fid == Fid::default() => Err(Errno::EINVAL),
+            // The client has lost the lock of its lease.
+            _ if data.lease == Handle(0) => Err(Errno::ESTALE),
+            fid => Ok(Some(fid)),
+        }
     }
 
     /// Changes a file that was closed. Returns the body of the reply.
@@ -64,7 +102,7 @@ impl Mdt {
     ) -> Result<MdtBody, Failure> {
         let Some(before) = change.inode(open.fid)? else { return Ok(MdtBody::default()) };
         let inode = self.after_close(&before, open, asked);
-        if !open.flags.has(OpenFlags::VOLATILE) {
+        if !open.flags.has(OpenFlags::VOLATILE) && !self.opens().is_volatile(open.fid) {
             change.note_close(open, &before, &inode);
         }
         let is_gone = is_last && inode.attributes.nlink == 0;

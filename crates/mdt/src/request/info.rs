@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{
     CHANGELOG_CLEAR, FID2PATH, FID2PATH_KEY, FIEMAP_KEY, KEY, VALUE, VALUE_LEN,
 };
-use fulmar_lustre_wire::mdt::{ChangelogClear, Fid2Path, Fid2PathReply};
+use fulmar_lustre_wire::mdt::{ChangelogClear, ChangelogFilter, Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
 
@@ -13,6 +13,8 @@ use crate::Mdt;
 use crate::mdt::{Call, Export};
 use crate::records::Failure;
 
+/// The key of a user of the changelog.
+const CHANGELOG_USER: &[u8] = b"changelog_user";
 /// The longest path.
 const PATH_MAX: usize = 4096;
 /// The most directories above a file.
@@ -25,6 +27,10 @@ impl Mdt {
         if let Some(key) = fiemap.filter(|key| key.name.as_bytes() == b"fiemap") {
             let map = self.map(&key.object, key.range)?;
             return Ok(Answer::new(call.data().reply_with_map(&map)));
+        }
+        if call.message.get(&KEY).ok().flatten().is_some_and(|key| key.as_bytes() == CHANGELOG_USER)
+        {
+            return self.changelog_user(call);
         }
         let key = call.message.require(&FID2PATH_KEY).map_err(|_| Errno::EOPNOTSUPP)?;
         if key.name.as_bytes() != b"fid2path" {
@@ -46,6 +52,17 @@ impl Mdt {
         let answer = Fid2Path { fid: root, link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))
+    }
+
+    /// Returns which kinds of records a user of the changelog wants.
+    fn changelog_user(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let value = call.message.require(&VALUE).map_err(|_| Errno::EPROTO)?;
+        let order = call.message.order;
+        let asked = ChangelogFilter::decode(&value.0, order).map_err(|_| Errno::EPROTO)?;
+        let (user, mask) = self.changelog_filter(asked.user, asked.name.as_bytes())?;
+        let found = ChangelogFilter { mask, user, ..asked };
+        let reply = Message::reply(call.message.format(), Status::OK);
+        Ok(Answer::new(reply.with(&VALUE, &Bytes(found.to_bytes()))))
     }
 
     /// Returns a path of a file from `root`, and which link comes next.

@@ -14,6 +14,7 @@ mod plan;
 mod quota;
 mod readdir;
 mod reint;
+mod rmfid;
 mod sequences;
 mod swap;
 mod xattr;

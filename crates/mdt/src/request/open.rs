@@ -67,7 +67,9 @@ impl Mdt {
     fn opening<'a, 'b>(&self, call: &'a Call<'b>) -> Result<Opening<'a, 'b>, Errno> {
         let record = call.message.require(&REINT).map_err(|_| Errno::EPROTO)?;
         let ReintChange::Create(create) = record.change else { return Err(Errno::EPROTO) };
-        if create.flags.0 == OpenFlags::NONE {
+        let flags = create.flags.0;
+        let has_no_lock = flags.has(OpenFlags::LEASE) && !flags.has(OpenFlags::LOCK);
+        if flags == OpenFlags::NONE || has_no_lock {
             return Err(Errno::EPROTO);
         }
         let export = self.export(call.export)?;
@@ -212,7 +214,13 @@ impl Mdt {
         {
             return Err(Errno::EEXIST);
         }
-        self.opens().check(fid, flags)
+        match flags.has(OpenFlags::LEASE) && !opening.call.is_replay() {
+            true => {
+                let own = (opening.call.export, opening.record.old_handle);
+                self.opens().check_lease(fid, own)
+            }
+            false => self.opens().check(fid, flags),
+        }
     }
 
     /// Opens a file that `find` returns or creates. The client repeats it after a restart, so it has a
@@ -257,8 +265,7 @@ impl Mdt {
                 }
             }
             if is_first {
-                let note = Note::new(ChangeKind::OPEN, fid).with_flags(flags.0 as u16);
-                change.note(Note { open_flags: Some(flags.0 as u32), ..note });
+                change.note(opened_first(fid, flags));
             }
             Ok((self.opened(this, fid, &inode, handle), ()))
         });
@@ -282,10 +289,7 @@ impl Mdt {
             }
         }
         let reply = reply?;
-        opening.disposition = opening.disposition | Disposition::OPEN_OPEN;
-        if passes_layout {
-            opening.disposition = opening.disposition | Disposition::OPEN_STRIPE;
-        }
+        opening.note_opened(passes_layout);
         Ok(Opened { reply, result: Ok(()) })
     }
 
@@ -305,6 +309,18 @@ impl Mdt {
 }
 
 impl Opening<'_, '_> {
+    /// Takes that the file is open.
+    fn note_opened(&mut self, passes_layout: bool) {
+        let mut done = self.disposition | Disposition::OPEN_OPEN;
+        if self.record.flags.0.has(OpenFlags::LEASE) {
+            done = done | Disposition::OPEN_LEASE;
+        }
+        if passes_layout {
+            done = done | Disposition::OPEN_STRIPE;
+        }
+        self.disposition = done;
+    }
+
     /// Returns the layout that the client wants, or, after a restart, had.
     fn wanted_layout(&self) -> WantedLayout<'_> {
         let flags = self.record.flags.0;
@@ -344,6 +360,12 @@ impl Opening<'_, '_> {
             && !flags.has(OpenFlags::DELAY_CREATE)
             && !flags.has(OpenFlags::LEASE)
     }
+}
+
+/// Returns what the changelog says of the first open of a file by a user.
+fn opened_first(fid: Fid, flags: OpenFlags) -> Note {
+    let note = Note::new(ChangeKind::OPEN, fid).with_flags(flags.0 as u16);
+    Note { open_flags: Some(flags.0 as u32), ..note }
 }
 
 /// Returns a reply that says nothing of a file.

@@ -7,6 +7,7 @@ use fulmar_lustre_wire::mdt::OpenFlags;
 use crate::Mdt;
 use crate::access::Caller;
 use crate::inode::Extra;
+use crate::opens::breaks_lease;
 use crate::records::Failure;
 
 /// A file that an open is about.
@@ -23,6 +24,22 @@ pub struct Target {
 }
 
 impl Mdt {
+    /// Returns whether somebody has a lease of a file, and nobody has broken it.
+    pub fn is_leased(&self, fid: Fid) -> bool {
+        self.opens().is_leased(fid)
+    }
+
+    /// Returns whether an open has to break the lease of a file first: the host gets a lock on the part OPEN
+    /// of the file, for which it calls back the lease, and then calls [`Mdt::break_lease`].
+    pub fn must_break_lease(&self, fid: Fid, flags: OpenFlags) -> bool {
+        breaks_lease(flags) && self.is_leased(fid)
+    }
+
+    /// Takes that somebody else has a file now: its lease, if there is one, is broken.
+    pub fn break_lease(&self, fid: Fid) {
+        self.opens().break_lease(fid);
+    }
+
     /// Returns the file that an open is about, if it exists. `name`: `None` if it is known by its FID.
     ///
     /// # Errors

@@ -47,6 +47,19 @@ impl Mdt {
 }
 
 impl Change<'_> {
+    /// The same at the close of a file. What is refused is the answer of a close that is done nevertheless.
+    pub(super) fn swap_for_close(
+        &mut self,
+        files: [Fid; 2],
+        caller: &Caller,
+    ) -> Result<Result<bool, Errno>, Failure> {
+        match self.swap_layouts(files, caller) {
+            Ok(()) => Ok(Ok(true)),
+            Err(Failure::Refused(errno)) => Ok(Err(errno)),
+            Err(failure) => Err(failure),
+        }
+    }
+
     fn swap_layouts(&mut self, files: [Fid; 2], caller: &Caller) -> Result<(), Failure> {
         let mut inodes = [self.existing(files[0])?, self.existing(files[1])?];
         inodes.iter().try_for_each(|inode| check(inode, caller, Wanted::WRITE))?;

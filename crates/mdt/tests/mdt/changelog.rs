@@ -129,7 +129,10 @@ fn records_say_what_was_done_by_whom_and_where() {
     for (record, number) in all.iter().zip(1..) {
         assert_eq!((record.index, record.previous), (number, 0));
         assert_eq!(record.time, (NOW as u64) << 30 | u64::from(NANOS));
-        assert_eq!((record.nid, record.owner), (Some(NODE), Some(ChangeOwner { uid: 0, gid: 0 })));
+        assert_eq!(
+            (record.nid, record.owner),
+            (Some(NODE.into()), Some(ChangeOwner { uid: 0, gid: 0 }))
+        );
         assert_eq!((record.job, record.open_flags), (None, None));
     }
 }
@@ -163,7 +166,7 @@ fn old_readers_get_what_they_understand() {
     assert_eq!((oldest.flags, oldest.job, oldest.extra), (ChangeFlags::VERSION, None, None));
     assert_eq!((oldest.name.as_slice(), oldest.nid), (&b"d"[..], None));
     let old = known(&mut rig, FLAGS.without(LogFlags::EXT_NID_BE));
-    let nid = old.nid.unwrap().0;
+    let nid = old.nid.unwrap().nid.0;
     assert_eq!(
         (old.extra, &nid[..8]),
         (Some(ChangeExtra::UIDGID | ChangeExtra::NID), &[9, 0, 0, 10, 0, 0, 2, 0][..])

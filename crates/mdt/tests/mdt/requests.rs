@@ -251,10 +251,13 @@ pub(crate) fn open_as(
 
 /// Returns the close of a file with what the client knows of it.
 pub(crate) fn close(file: Fid, handle: Handle, change: SetAttr) -> Message<'static> {
-    let record = reint(ReintOp::SETATTR, &ROOT, file, ReintChange::SetAttr(change));
     Message::request(&CLOSE)
         .with(&IO_EPOCH, &IoEpoch { handle, ..IoEpoch::default() })
-        .with(&REINT, &record)
+        .with(&REINT, &close_record(&ROOT, file, change))
+}
+
+pub(crate) fn close_record(who: &Caller, file: Fid, change: SetAttr) -> Reint {
+    reint(ReintOp::SETATTR, who, file, ReintChange::SetAttr(change))
 }
 
 /// Returns the request for pages of a directory from a place on.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{IntentResult, Outcome};
-use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{
     INTENT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST, MDT_BODY, NAME, REINT,
 };
 use fulmar_lustre_wire::ldlm::{
-    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, OstLvb, ResourceId,
+    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply, OstLvb, ResourceId,
 };
-use fulmar_lustre_wire::mdt::{MdtBody, OpenFlags, ReintChange, Valid};
+use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
+use fulmar_lustre_wire::{Fid, Status};
 use fulmar_mdt::{Caller, Done, Target};
 use fulmar_rpc::service::Request;
 
@@ -156,20 +156,22 @@ impl<M: Memory> MdtTarget<M> {
         };
         // What is wrong with the name is found again.
         let found = context.run(find).await?.unwrap_or_default();
+        let mut broken = None;
+        if let Some(target) = found.filter(|_| !is_replay) {
+            if flags.has(OpenFlags::LEASE) && self.mdt.is_leased(target.fid) {
+                // Its holder is not asked.
+                let done = refused(&request, Errno::EBUSY);
+                return self.without_lock(&context, &request, done).await;
+            }
+            broken = self.break_lease(&context, target.fid, flags).await?;
+        }
         let mut entries = None;
         if found.is_none() && creates {
             entries = Some(context.lock(locks::entries(parent)).await?);
         }
-        let child = match found {
-            Some(target) => lock_target(&context, flags, &target, is_replay).await?,
-            None if is_replay => None,
-            // Nobody knows the new file yet, so this is granted at once.
-            None if creates || flags.has(OpenFlags::VOLATILE) => {
-                let fid = create.child;
-                let target = Target { fid, is_regular: true, needs_layout: false, has_data: false };
-                lock_target(&context, flags, &target, false).await?
-            }
-            None => None,
+        let child = match is_replay && found.is_none_or(|target| !target.needs_layout) {
+            true => None,
+            false => lock_target(&context, found, &create).await?,
         };
         let (this, asked) = (self.clone(), request.clone());
         let bits = child.as_ref().map_or(InodeBits::NONE, |(lock, _)| lock.bits());
@@ -178,7 +180,7 @@ impl<M: Memory> MdtTarget<M> {
             this.with_data(&asked, done, bits).0
         };
         let mut done = self.clone().when_ready(&context, execute).await?;
-        drop(entries);
+        drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
         let answer = match child {
@@ -195,6 +197,22 @@ impl<M: Memory> MdtTarget<M> {
             (Answer::Reply(reply), Some(lock)) if is_made => Answer::Difficult(reply, vec![lock]),
             (answer, _) => answer,
         })
+    }
+
+    /// Breaks the lease of a file, if there is one, for an open with these flags. Nobody has another one before
+    /// the lock ends.
+    pub(super) async fn break_lease(
+        &self,
+        context: &Context,
+        fid: Fid,
+        flags: OpenFlags,
+    ) -> Result<Option<Lock>, Errno> {
+        if !self.mdt.must_break_lease(fid, flags) {
+            return Ok(None);
+        }
+        let lock = context.lock(locks::to_open(fid, flags)).await?;
+        self.mdt.break_lease(fid);
+        Ok(Some(lock))
     }
 
     /// Executes an intent. If its file is to have objects that are not there yet, it waits for them.
@@ -331,21 +349,30 @@ impl<M: Memory> MdtTarget<M> {
     }
 }
 
-/// Returns the lock under which a file is opened, and whether its client gets it.
+/// Locks a file that is opened, or will be created. Returns the lock, if there is one, and whether the client
+/// gets it.
 async fn lock_target(
     context: &Context,
-    flags: OpenFlags,
-    target: &Target,
-    is_replay: bool,
+    found: Option<Target>,
+    create: &Create,
 ) -> Result<Option<(Lock, bool)>, Errno> {
-    if target.needs_layout {
-        let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
-        return Ok(Some((context.lock(wanted).await?, false)));
-    }
-    if is_replay {
-        return Ok(None);
-    }
-    let Some(wanted) = locks::of_open(flags, target) else { return Ok(None) };
+    let flags = create.flags.0;
+    let creates = flags.has(OpenFlags::CREAT) && !flags.has(OpenFlags::BY_FID);
+    let wanted = match found {
+        Some(target) if target.needs_layout => {
+            let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
+            return Ok(Some((context.lock(wanted).await?, false)));
+        }
+        Some(target) => locks::of_open(flags, &target),
+        // Nobody knows the new file yet, so this is granted at once.
+        None if creates || flags.has(OpenFlags::VOLATILE) => {
+            let fid = create.child;
+            let new = Target { fid, is_regular: true, needs_layout: false, has_data: false };
+            locks::of_open(flags, &new)
+        }
+        None => None,
+    };
+    let Some(wanted) = wanted else { return Ok(None) };
     match context.lock(wanted).await {
         Ok(lock) => Ok(Some((lock, true))),
         // Only optional parts were wanted.
@@ -358,6 +385,15 @@ async fn lock_target(
 fn has_size(done: &Done) -> bool {
     let body: Option<MdtBody> = done.reply.get(&MDT_BODY).ok().flatten();
     body.is_some_and(|body| body.valid.has(Valid::DOM_SIZE))
+}
+
+/// Returns what is said of a file that exists, but is not opened.
+fn refused(request: &Request, errno: Errno) -> Done {
+    let reply = Message::reply(request.message.format(), Status::OK)
+        .with(&LOCK_REPLY, &LockReply::default())
+        .with(&MDT_BODY, &MdtBody::default());
+    let looked_up = Disposition::LOOKUP_EXECD | Disposition::LOOKUP_POS;
+    Done { reply, disposition: Disposition::IT_EXECD | looked_up, result: Err(errno) }
 }
 
 /// Returns a reply with what the lock manager says.

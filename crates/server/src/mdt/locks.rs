@@ -1,10 +1,12 @@
 //! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
 
-use fulmar_lustre_wire::format::{FIEMAP_KEY, MDT_BODY};
+use fulmar_lustre_wire::format::{FIEMAP_KEY, MDT_BODY, REINT};
 use fulmar_lustre_wire::ldlm::{
     Extent, InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId,
 };
-use fulmar_lustre_wire::mdt::{AttrValid, MdtBody, OpenFlags, SetAttr, Valid};
+use fulmar_lustre_wire::mdt::{
+    AttrValid, Bias, CloseData, MdtBody, OpenFlags, Reint, ReintChange, SetAttr, Valid,
+};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{FiemapKey, ObdoFlags};
 use fulmar_lustre_wire::{Fid, Opcode};
@@ -86,12 +88,33 @@ pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
             vec![bits(body.fid, LockMode::PW, InodeBits::LOOKUP | InodeBits::XATTR)]
         }
         Opcode::MDS_SWAP_LAYOUTS if body.fid != body.child => {
-            let files = [body.fid.min(body.child), body.fid.max(body.child)];
-            let parts = InodeBits::LAYOUT | InodeBits::XATTR;
-            files.map(|fid| bits(fid, LockMode::EX, parts)).into()
+            of_swap([body.fid, body.child]).into()
         }
         _ => vec![],
     }
+}
+
+/// Returns the locks for the exchange of two layouts, in their order.
+pub(super) fn of_swap([first, second]: [Fid; 2]) -> [LockWanted; 2] {
+    let parts = InodeBits::LAYOUT | InodeBits::XATTR;
+    [first.min(second), first.max(second)].map(|fid| bits(fid, LockMode::EX, parts))
+}
+
+/// Returns the locks for a close that does something beside, in their order.
+pub(super) fn of_close(message: &Message<'_>, data: &CloseData) -> Vec<LockWanted> {
+    let Ok(Reint { head, change: ReintChange::SetAttr(asked) }) = message.require(&REINT) else {
+        return vec![];
+    };
+    match asked.bias.has(Bias::CLOSE_LAYOUT_SWAP) && head.fid != data.fid {
+        true => of_swap([head.fid, data.fid]).into(),
+        false => vec![],
+    }
+}
+
+/// Returns the lock for which others give up leases of a file and files that they keep open.
+pub(super) fn to_open(fid: Fid, flags: OpenFlags) -> LockWanted {
+    let mode = if flags.has(OpenFlags::EXEC) { LockMode::PR } else { LockMode::CW };
+    bits(fid, mode, InodeBits::OPEN)
 }
 
 /// Returns the lock for a change of attributes.
@@ -121,6 +144,10 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
 pub(super) fn of_open(flags: OpenFlags, target: &Target) -> Option<LockWanted> {
     let &Target { fid, is_regular, has_data, .. } = target;
+    if flags.has(OpenFlags::LEASE) {
+        // It excludes writers, not readers.
+        return Some(bits(fid, LockMode::PW, InodeBits::OPEN));
+    }
     let keeps_open = flags.has(OpenFlags::LOCK);
     let mode = match () {
         () if keeps_open && flags.has(OpenFlags::WRITE) => LockMode::CW,
@@ -164,6 +191,8 @@ mod tests {
         assert_eq!(of(F::READ | F::LOCK, true), Some((LockMode::CR, open, InodeBits::LAYOUT)));
         assert_eq!(of(F::WRITE | F::LOCK, true), Some((LockMode::CW, open, all)));
         assert_eq!(of(F::EXEC | F::LOCK, true), Some((LockMode::PR, open, all)));
+        let lease = Some((LockMode::PW, InodeBits::OPEN, none));
+        assert_eq!(of(F::READ | F::LOCK | F::LEASE, true), lease);
         assert_eq!(of(F::READ, false), None);
         let data = InodeBits::LOOKUP | all | InodeBits::DOM;
         assert_eq!(with(F::READ, true, true), Some((LockMode::PR, none, data)));

@@ -3,6 +3,7 @@
 mod intent;
 mod locks;
 mod reint;
+mod rmfid;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CONNECT_DATA, LOCK_REQUEST, MDT_BODY, OST_BODY};
+use fulmar_lustre_wire::format::{CLOSE_DATA, CONNECT_DATA, LOCK_REQUEST, MDT_BODY, OST_BODY};
 use fulmar_lustre_wire::ldlm::{LockMode, OstLvb, ResourceId};
-use fulmar_lustre_wire::mdt::{MdtBody, Valid};
+use fulmar_lustre_wire::mdt::{CloseData, MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::ObdoFlags;
 use fulmar_lustre_wire::{Handle, LargeNid, Opcode, Status, portal};
@@ -77,15 +78,26 @@ impl<M: Memory> MdtTarget<M> {
                 self.transfers.clone().execute(&*self, context, request).await
             }
             opcode if DATA.contains(&opcode) => self.change_data(context, request).await,
+            Opcode::MDS_RMFID => self.rmfid(context, request).await,
             _ => {
                 give_up(&context, &request);
+                let close_data = request.message.get(&CLOSE_DATA).ok().flatten();
                 let mut held = Vec::new();
                 for wanted in locks::of_request(&request.message) {
                     held.push(context.lock(wanted).await?);
                 }
+                if let Some(data) = &close_data {
+                    for wanted in locks::of_close(&request.message, data) {
+                        held.push(context.lock(wanted).await?);
+                    }
+                }
                 let (this, asked) = (self.clone(), request.clone());
                 let format = request.message.format();
                 let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
+                if let Some(CloseData { lease, .. }) = close_data {
+                    // Its client has given it up with the close. Who waits for the file goes on.
+                    context.give_up(&request, vec![lease]);
+                }
                 let answer = match answer {
                     Ok(answer) => answer,
                     Err(errno) if NOT_PROCESSED.contains(&errno) => return Err(errno),

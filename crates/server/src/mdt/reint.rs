@@ -6,7 +6,7 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{NAME, NEW_LAYOUT, REINT, TARGET_NAME};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
-use fulmar_lustre_wire::mdt::{Reint, ReintChange};
+use fulmar_lustre_wire::mdt::{AttrValid, Bias, OpenFlags, Reint, ReintChange};
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, give_up, locks};
@@ -16,7 +16,7 @@ use crate::target::Answer;
 
 /// The locks of a change.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     /// Until it is made.
     during: Vec<Lock>,
     /// Until its client knows of it: nobody sees before it what may be lost with the server.
@@ -69,6 +69,11 @@ impl<M: Memory> MdtTarget<M> {
                     Some(_) => locks::bits(fid, LockMode::EX, InodeBits::UPDATE | InodeBits::XATTR),
                     None => locks::of_setattr(fid, asked),
                 };
+                let cuts = asked.valid.has(AttrValid::SIZE);
+                let breaks = cuts && !asked.bias.has(Bias::TRUNC_KEEP_LEASE);
+                if breaks {
+                    drop(self.break_lease(context, fid, OpenFlags::WRITE).await?);
+                }
                 held.until_known.push(context.lock(wanted).await?);
             }
             ReintChange::Create(_) => self.lock_places(context, &mut held, &[(fid, name)]).await?,
@@ -96,7 +101,7 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     /// Locks names in directories.
-    async fn lock_places(
+    pub(super) async fn lock_places(
         &self,
         context: &Context,
         held: &mut Held,
@@ -121,7 +126,7 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     /// Returns the files that names lead to.
-    async fn children(
+    pub(super) async fn children(
         self: Arc<Self>,
         context: &Context,
         places: &[(Fid, &[u8])],
@@ -137,7 +142,7 @@ impl<M: Memory> MdtTarget<M> {
     }
 
     /// Locks files whose names change. `moved`: the one that only gets another name.
-    async fn lock_children(
+    pub(super) async fn lock_children(
         &self,
         context: &Context,
         held: &mut Held,

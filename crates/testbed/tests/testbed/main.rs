@@ -5,5 +5,6 @@
 mod doctor;
 mod hostile;
 mod invariants;
+mod kill;
 mod namespaces;
 mod rails;

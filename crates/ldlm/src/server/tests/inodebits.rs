@@ -347,3 +347,28 @@ fn optional_parts_for_the_host_are_those_that_are_free_when_it_asks() {
     world.granted(2, bits(Modes::PR, Bits::UPDATE, Bits(0)));
     world.waits(3, bits(Modes::PR, Bits::LAYOUT, Bits(0)));
 }
+
+/// Otherwise two replayed changes of one name would stop the recovery.
+#[test]
+fn the_host_waits_for_its_own_locks_while_the_target_recovers() {
+    let mut world = World::mdt();
+    world.namespace.begin_recovery();
+    let lock = bits(Modes::PW, Bits::UPDATE, Bits(0));
+    let local = |cookie| LocalEnqueue {
+        cookie,
+        resource: lock.resource.id,
+        kind: LockType::IBITS,
+        mode: lock.requested,
+        policy: lock.policy,
+        is_immediate: false,
+        discards_data: false,
+    };
+    world.namespace.handle_local_enqueue(world.now, local(1));
+    world.namespace.handle_local_enqueue(world.now, local(2));
+    world.drain();
+    let (cookie, first) = world.local.pop().unwrap();
+    assert_eq!((cookie, world.local.len()), (1, 0));
+    world.namespace.handle_local_cancel(world.now, &[first.unwrap()]);
+    world.drain();
+    assert!(matches!(world.local.pop(), Some((2, Ok(_)))));
+}

@@ -1,0 +1,301 @@
+//! Servers that are killed under load, at random points, and started again: clients recover, nothing that was
+//! answered is missing, and nothing that was told to be on disk was not.
+//!
+//! Each worker is a client of its own. It changes a directory and writes objects that only it uses, so it knows
+//! what must be there: after each answer, and after a crash. A killed server's directory is copied and examined
+//! before the server is started again; what the clients have is examined now and then, and in the end.
+
+mod check;
+mod cluster;
+mod requests;
+mod worker;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fulmar_base::{Errno, Rng};
+use fulmar_client::{FsTarget, Session, SessionOptions};
+use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::{Fid, Uuid};
+use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
+use fulmar_rpc::import::TargetKind;
+use fulmar_socklnd::AcceptMode;
+
+use cluster::Cluster;
+pub use cluster::Net;
+use worker::{Known, Worker};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The binary `fulmar`.
+    pub fulmar: PathBuf,
+    /// A directory for everything, which is made, and removed if all was well.
+    pub scratch: PathBuf,
+    /// Where the nodes are.
+    pub net: Net,
+    /// How often a server is killed.
+    pub points: usize,
+    /// What all random numbers follow from.
+    pub seed: u64,
+    /// Whether a killed server starts with an older state of its directory: what must be found.
+    pub rolls_back: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How often each server was killed: that of the MDT, and those of the OSTs.
+    pub kills: Vec<usize>,
+    /// The requests that were answered.
+    pub answered: u64,
+    /// The longest time from a restart until each client was served again.
+    pub recovery_max: Duration,
+}
+
+/// The clients and the OSTs.
+const WORKERS: usize = 4;
+const OSTS: u16 = 2;
+/// How long anything may take that works.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// The pause before a kill, in milliseconds.
+const PAUSE: (u64, u64) = (20, 400);
+/// How often what clients have is compared.
+const CHECK_EVERY: usize = 10;
+
+/// Kills servers under load.
+///
+/// # Errors
+/// What is missing, or does not go on.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let _ = std::fs::remove_dir_all(&options.scratch);
+    std::fs::create_dir_all(&options.scratch).map_err(|error| error.to_string())?;
+    let cluster = Cluster::start(&options.fulmar, &options.scratch, OSTS, options.net)?;
+    let runtime = Runtime::new(Some(2)).map_err(|error| error.to_string())?;
+    let node = node(&runtime, options.net)?;
+    let report = Run::new(options, cluster, &node).and_then(Run::go);
+    node.stop();
+    if report.is_ok() {
+        let _ = std::fs::remove_dir_all(&options.scratch);
+    }
+    report
+}
+
+fn node(runtime: &Runtime, net: Net) -> Result<Node, String> {
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, net.third, 200));
+    let mut options = NodeOptions::default();
+    options.config.socklnd.accept = AcceptMode::All;
+    options.config.socklnd.accept_port = net.port;
+    options.nis.push(NiOptions::at(address));
+    Node::start(runtime, options).map_err(|error| error.to_string())
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    cluster: Cluster,
+    workers: Vec<Arc<Worker>>,
+    rng: Rng,
+    report: Report,
+    stops: Arc<AtomicBool>,
+    failure: Arc<Mutex<Option<String>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options, cluster: Cluster, node: &Node) -> Result<Self, String> {
+        let mut workers = vec![];
+        for number in 0..WORKERS {
+            workers.push(Arc::new(join(node, &cluster, options.net, number)?));
+        }
+        Ok(Self {
+            options,
+            report: Report { kills: vec![0; cluster.servers.len()], ..Report::default() },
+            cluster,
+            workers,
+            rng: Rng::new(options.seed),
+            stops: Arc::default(),
+            failure: Arc::default(),
+            threads: vec![],
+        })
+    }
+
+    fn go(mut self) -> Result<Report, String> {
+        self.start_workers();
+        // After a failure the workers wait for ever, and end with the process.
+        self.kill_all().map_err(|error| self.with_seed(&error))?;
+        self.stop_workers();
+        self.failed().map_err(|error| self.with_seed(&error))?;
+        self.check_clients()?;
+        self.report.answered = self.workers.iter().map(|worker| worker.known().answered).sum();
+        (0..self.cluster.servers.len()).try_for_each(|place| {
+            self.cluster.kill(place);
+            self.examine(place)
+        })?;
+        Ok(self.report.clone())
+    }
+
+    fn with_seed(&self, error: &str) -> String {
+        let (seed, scratch) = (self.options.seed, self.options.scratch.display());
+        format!("seed {seed}, logs and directories in {scratch}: {error}")
+    }
+
+    fn start_workers(&mut self) {
+        self.stops.store(false, Ordering::Relaxed);
+        for worker in self.workers.clone() {
+            let (seed, stops, failure) = (self.rng.u64(), self.stops.clone(), self.failure.clone());
+            self.threads.push(std::thread::spawn(move || {
+                if let Err(error) = worker.run(seed, &stops) {
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+            }));
+        }
+    }
+
+    fn stop_workers(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    fn failed(&self) -> Result<(), String> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn kill_all(&mut self) -> Result<(), String> {
+        for point in 0..self.options.points {
+            let (low, high) = PAUSE;
+            std::thread::sleep(Duration::from_millis(self.rng.between(low, high)));
+            let place = self.rng.below(self.cluster.servers.len() as u64) as usize;
+            self.kill(place).map_err(|error| format!("point {point}, server {place}: {error}"))?;
+            if point % CHECK_EVERY == CHECK_EVERY - 1 {
+                self.stop_workers();
+                self.failed()?;
+                self.check_clients()?;
+                self.start_workers();
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, place: usize) -> Result<(), String> {
+        self.cluster.kill(place);
+        self.report.kills[place] += 1;
+        self.examine(place)?;
+        if self.options.rolls_back {
+            self.roll_back(place)?;
+        }
+        self.cluster.restart(place)?;
+        let begun = Instant::now();
+        let before: Vec<u64> = self.workers.iter().map(|worker| worker.known().answered).collect();
+        let starts = self.cluster.servers[place].starts;
+        while !self.workers.iter().zip(&before).all(|(one, before)| one.known().answered > *before)
+        {
+            self.failed()?;
+            if begun.elapsed() > PATIENCE {
+                let states = self.workers.iter().map(|one| one.session.state(one.imports[place]));
+                let states: Vec<_> = states.collect();
+                return Err(format!("a client is not served any more: {states:?}"));
+            }
+            // As the management service tells clients. One that just fails to connect does not hear it.
+            for worker in &self.workers {
+                worker.session.target_restarted(worker.imports[place], starts);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.report.recovery_max = self.report.recovery_max.max(begun.elapsed());
+        Ok(())
+    }
+
+    /// Compares what a killed server has on disk with what it has said.
+    fn examine(&self, place: usize) -> Result<(), String> {
+        let known: Vec<(Fid, Known)> =
+            self.workers.iter().map(|worker| (worker.top, worker.known().clone())).collect();
+        let copy = self.cluster.copy(place, "copy")?;
+        match place {
+            0 => check::mdt(&copy.join("mdt"), &known),
+            ost => check::ost(&copy, ost - 1, &known),
+        }
+    }
+
+    /// Gives a server the state of its directory at its last kill.
+    fn roll_back(&self, place: usize) -> Result<(), String> {
+        let kept = self.options.scratch.join(format!("kept{place}"));
+        let directory = &self.cluster.servers[place].directory;
+        let failed = |error: std::io::Error| error.to_string();
+        if kept.exists() {
+            std::fs::remove_dir_all(directory).map_err(failed)?;
+            cluster::copy(&kept, directory).map_err(failed)
+        } else {
+            cluster::copy(directory, &kept).map_err(failed)
+        }
+    }
+
+    fn check_clients(&self) -> Result<(), String> {
+        let checked = self.workers.iter().try_for_each(|worker| worker.check());
+        checked.map_err(|error| self.with_seed(&error))
+    }
+}
+
+/// Connects a client, and makes its directory and its objects.
+fn join(node: &Node, cluster: &Cluster, net: Net, number: usize) -> Result<Worker, String> {
+    let own: Nid = format!("127.0.{}.200@tcp", net.third).parse().map_err(|_| "no NID")?;
+    let hour = Duration::from_secs(3600);
+    let options = SessionOptions { interface: None, port: net.port, timeout: hour };
+    let mut session = Session::on(node, &[own], options).map_err(|error| error.to_string())?;
+    let mgs = session.connect_mgs(&cluster.address).map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    let found = loop {
+        match session.file_system(mgs, &cluster.address) {
+            Ok(found) if found.osts.len() == usize::from(OSTS) && !found.mdts.is_empty() => {
+                break found;
+            }
+            other if begun.elapsed() > PATIENCE => {
+                return Err(format!("no file system: {other:?}"));
+            }
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    let uuid = Uuid::new(&format!("worker-{number}")).ok_or("no UUID")?;
+    let targets: Vec<&FsTarget> = found.mdts.iter().chain(&found.osts).collect();
+    let mut imports = vec![];
+    for target in targets {
+        let kind = if target.kind == TargetKind::Mdt { TargetKind::Mdt } else { TargetKind::Ost };
+        let import = session.connect_with(uuid, target, requests::requested(kind));
+        imports.push(import.map_err(|errno| format!("{:?}: {errno}", target.kind))?);
+    }
+    let say = |errno: Errno| format!("the worker {number} cannot prepare: {errno}");
+    let top = requests::first_fid(&session, imports[0]).map_err(say)?;
+    let title = format!("w{number}");
+    let made = requests::create(Fid::ROOT, &title, top, requests::DIRECTORY | 0o755);
+    session.call(imports[0], made).map_err(say)?;
+    let mut objects: Vec<(u32, Fid)> = vec![];
+    let mut child = Fid { oid: 1 << 16, ..top };
+    while objects.len() < 2 * usize::from(OSTS) {
+        child.oid += 1;
+        let place = (top, &*format!("data{}", child.oid), child);
+        match requests::create_with_object(&session, imports[0], place) {
+            Ok(object) => objects.push(object),
+            // The MDT has not met all OSTs yet.
+            Err(Errno::EINPROGRESS) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(errno) => return Err(say(errno)),
+        }
+    }
+    // Files that are open are not a part of this.
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(Worker::new(session, imports, top, objects))
+}
+
+/// Returns a directory for a run of this process.
+#[must_use]
+pub fn scratch(name: &str) -> PathBuf {
+    let temporary: &Path = &std::env::temp_dir();
+    temporary.join(format!("fulmar-kill-{name}-{}", std::process::id()))
+}

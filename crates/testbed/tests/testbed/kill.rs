@@ -1,0 +1,34 @@
+//! Servers that are killed under load. `make kill` does so more often.
+
+use fulmar_testbed::kill::{Net, Options, run, scratch};
+use fulmar_testbed::lab::binaries;
+
+const SEED: u64 = 1;
+
+fn options(name: &str, third: u8, points: usize) -> Options {
+    let binaries = binaries().unwrap_or_else(|why| panic!("{why}"));
+    Options {
+        fulmar: binaries.join("fulmar"),
+        scratch: scratch(name),
+        net: Net { third, port: 9975 },
+        points,
+        seed: SEED,
+        rolls_back: false,
+    }
+}
+
+#[test]
+fn killed_servers_lose_nothing_and_serve_again() {
+    let report = run(&options("test", 78, 20)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(report.kills.iter().sum::<usize>(), 20);
+    assert!(report.kills.iter().all(|kills| *kills > 0), "{report:?}");
+    assert!(report.answered > 100, "{report:?}");
+}
+
+/// A server that starts with an older state of its directory has lost what it had acknowledged.
+#[test]
+fn loss_is_found() {
+    let lost = run(&Options { rolls_back: true, ..options("loss", 79, 40) });
+    let error = lost.expect_err("what is missing is found");
+    assert!(error.contains("seed 1"), "{error}");
+}
