@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_store::{StoreError, Transaction};
 use fulmar_target::transactions::Numbering;
 use fulmar_target::usage::{Charge, Deltas, Used};
@@ -11,6 +12,7 @@ use fulmar_target::usage::{Charge, Deltas, Used};
 use crate::Mdt;
 use crate::access::{Caller, Capabilities};
 use crate::changelog::{Note, Who};
+use crate::data::object_of;
 use crate::inode::{Extra, Inode};
 use crate::layout::objects_of;
 use crate::names::Entry;
@@ -24,6 +26,8 @@ pub(crate) struct Change<'a> {
     inodes: BTreeMap<Fid, Loaded>,
     /// Whether the limits of owners apply.
     is_limited: bool,
+    /// A file with data that goes.
+    gone: Option<Fid>,
     /// What the changelog gets to know.
     notes: Vec<Note>,
 }
@@ -38,7 +42,8 @@ struct Loaded {
 impl<'a> Change<'a> {
     pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
         let (transaction, inodes) = (mdt.store.begin(), BTreeMap::new());
-        Self { mdt, transaction, numbering, inodes, is_limited: false, notes: vec![] }
+        let notes = vec![];
+        Self { mdt, transaction, numbering, inodes, is_limited: false, gone: None, notes }
     }
 
     /// Returns a file, if it exists.
@@ -77,6 +82,10 @@ impl<'a> Change<'a> {
             let objects = objects_of(inode.extra(Extra::Layout));
             self.mdt.objects.destroy(&mut self.transaction, &objects);
         }
+        if inode.on_mdt().is_some() {
+            self.transaction.remove(object_of(fid));
+            self.gone = Some(fid);
+        }
         for key in self.mdt.xattr_keys(fid)? {
             self.transaction.delete(XATTRS, &key);
         }
@@ -84,6 +93,17 @@ impl<'a> Change<'a> {
         self.transaction.release_space();
         self.inodes.entry(fid).and_modify(|loaded| loaded.now = None);
         Ok(())
+    }
+
+    /// Removes the data that a file has here.
+    pub(crate) fn remove_data(&mut self, fid: Fid, inode: &mut Inode) {
+        self.transaction.remove(object_of(fid));
+        inode.set_charged(0);
+    }
+
+    /// Returns the resource of a file with data that goes: clients may have some in their caches.
+    pub(crate) fn gone(&self) -> Option<ResourceId> {
+        self.gone.map(ResourceId::of_fid)
     }
 
     /// Keeps a file without a name for those who have it open.
@@ -184,5 +204,5 @@ impl<'a> Change<'a> {
 pub(crate) fn charge(inode: &Inode) -> Charge {
     let attributes = &inode.attributes;
     let (uid, gid, projid) = (attributes.uid, attributes.gid, attributes.projid);
-    Charge { uid, gid, projid, used: Used { bytes: 0, objects: 1 } }
+    Charge { uid, gid, projid, used: Used { bytes: inode.charged(), objects: 1 } }
 }

@@ -9,6 +9,7 @@ use fulmar_target::usage::Deltas;
 
 use crate::Mdt;
 use crate::change::charge;
+use crate::data::object_of;
 use crate::inode::Inode;
 use crate::names::{Entry, split};
 use crate::records::{INODES, KeptFid, NAMES, ORPHANS, XATTRS, decode};
@@ -30,7 +31,9 @@ impl Mdt {
     /// # Errors
     /// What does not match, or why the store cannot be read.
     pub fn check(&self) -> Result<(), String> {
+        self.data.check()?;
         let mut files: BTreeMap<Fid, Found> = BTreeMap::new();
+        let mut objects = self.store.objects().map_err(|error| error.to_string())?;
         self.each(NAMES, |key, value| {
             let (directory, hash, name) = split(key).map_err(|error| error.to_string())?;
             let entry = Entry::decode(value).map_err(|error| error.to_string())?;
@@ -51,11 +54,18 @@ impl Mdt {
             let fid: KeptFid = decode(key, "a FID").map_err(|error| error.to_string())?;
             let inode = Inode::decode(value).map_err(|error| error.to_string())?;
             deltas.add(&charge(&inode));
+            self.check_data(fid.into(), &inode)?;
+            if inode.on_mdt().is_some() {
+                objects.remove(&object_of(fid.into()));
+            }
             let found = files.remove(&fid.into()).unwrap_or_default();
             self.check_inode(fid.into(), &inode, &found)
         })?;
         if let Some((fid, found)) = files.first_key_value() {
             return Err(format!("{fid} has {} names and does not exist", found.names.len()));
+        }
+        if let Some(object) = objects.first() {
+            return Err(format!("the {object} is that of no file"));
         }
         self.usage.check(&deltas)
     }

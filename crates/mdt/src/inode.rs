@@ -7,8 +7,9 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_store::StoreError;
 use fulmar_wire::{Field, Order, Reader, Writer, wire_struct};
 
+use crate::layout::{OnMdt, on_mdt};
 use crate::mode;
-use crate::records::damaged;
+use crate::records::{damaged, encode};
 
 wire_struct! {
     /// The attributes of a file. Times are in seconds: the protocol has no others.
@@ -66,6 +67,8 @@ pub enum Extra {
     Som = 7,
     /// `trusted.hsm`: the state with respect to an archive.
     Hsm = 8,
+    /// The bytes that its data occupy here.
+    Charged = 9,
 }
 
 /// Those that clients read by a name.
@@ -148,6 +151,22 @@ impl Inode {
     /// Returns the names that are noted.
     pub fn links(&self) -> Links {
         Links::decode(self.extra(Extra::Links), Order::Little).unwrap_or_default()
+    }
+
+    /// Returns the part of its data that is here, if its layout has one.
+    pub(crate) fn on_mdt(&self) -> Option<OnMdt> {
+        if self.is_regular() { on_mdt(self.extra(Extra::Layout)) } else { None }
+    }
+
+    /// Returns the bytes that its data occupy here.
+    pub(crate) fn charged(&self) -> u64 {
+        let charged = self.extra(Extra::Charged);
+        u64::read(&mut Reader::new(charged, Order::Big), "charged").unwrap_or(0)
+    }
+
+    /// Sets the bytes that its data occupy here.
+    pub(crate) fn set_charged(&mut self, bytes: u64) {
+        self.set_extra(Extra::Charged, if bytes == 0 { vec![] } else { encode(&bytes) });
     }
 
     /// Returns the directory of the first name: the parent of a directory.

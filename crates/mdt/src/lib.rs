@@ -13,6 +13,7 @@ mod acl;
 mod change;
 mod changelog;
 mod check;
+mod data;
 mod inode;
 mod layout;
 mod limits;
@@ -31,6 +32,7 @@ mod tuning;
 
 pub use access::{Caller, Capabilities, Wanted};
 pub use changelog::ChangelogUserId;
+pub use fulmar_target::data::Holder;
 pub use inode::{Attributes, Extra, Inode};
 pub use layout::Plan;
 pub use mdt::{Call, Mdt, Settings};

@@ -13,6 +13,7 @@ use fulmar_nodemap::{Nodemaps, View};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
+use fulmar_target::data::Data;
 use fulmar_target::replies::{self, Asked};
 use fulmar_target::stats::Stats;
 use fulmar_target::transactions::{Numbering, Transactions};
@@ -21,6 +22,7 @@ use fulmar_target::usage::Usage;
 use crate::access::Caller;
 use crate::change::Change;
 use crate::changelog::{Changelog, Who};
+use crate::data::data_settings;
 use crate::inode::Inode;
 use crate::limits::Limits;
 use crate::names::{Entry, Names};
@@ -43,8 +45,13 @@ pub struct Settings {
     pub ctime_age_limit: i64,
     /// How many changes a client may have under way.
     pub changes_max: u16,
-    /// The largest read of a directory in bytes.
+    /// The largest read of a directory, and the largest read or write of data, in bytes.
     pub brw_size: u32,
+    /// The most bytes of a file that are on the MDT: a multiple of 64 KiB, or 0.
+    #[doc(alias = "dom_stripesize")]
+    pub on_mdt_max: u32,
+    /// Bytes of the medium that data do not get, such as for the keys of the store.
+    pub reserved: u64,
     /// The largest extended attribute.
     pub xattr_max: u32,
 }
@@ -57,6 +64,8 @@ impl Default for Settings {
             ctime_age_limit: 10,
             changes_max: 8,
             brw_size: 4 << 20,
+            on_mdt_max: 1 << 20,
+            reserved: 512 << 20,
             xattr_max: 65_536,
         }
     }
@@ -75,6 +84,7 @@ pub struct Mdt {
     stats: Mutex<Stats>,
     pub(crate) changelog: Changelog,
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) data: Data,
     known: Vec<KnownClient>,
     exports: Mutex<BTreeMap<Handle, Export>>,
     opens: Mutex<Opens>,
@@ -112,6 +122,25 @@ pub struct Call<'a> {
     pub message: &'a Message<'a>,
 }
 
+impl<'a> Call<'a> {
+    /// Returns a request about data, of which the changelog says nothing.
+    pub(crate) fn of_data(call: &fulmar_target::Call<'a>) -> Self {
+        let fulmar_target::Call { export, nid, xid, now, message } = *call;
+        Self { export, nid, xid, now, nanos: 0, message }
+    }
+
+    /// Returns the request as one about data.
+    pub(crate) fn data(&self) -> fulmar_target::Call<'a> {
+        let Self { export, nid, xid, now, message, .. } = *self;
+        fulmar_target::Call { export, nid, xid, now, message }
+    }
+
+    /// Returns whether the client repeats what it did before a restart.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.data().is_replay()
+    }
+}
+
 /// The locks of some files.
 pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ()>>;
 
@@ -133,6 +162,7 @@ impl Mdt {
         let limits = Limits::load(&store)?;
         let changelog = Changelog::load(&store)?;
         let opens = Opens::new(transactions.instance());
+        let data = Data::new(store.clone(), data_settings(&settings));
         let mdt = Self {
             store,
             settings,
@@ -145,6 +175,7 @@ impl Mdt {
             stats: Mutex::default(),
             changelog,
             objects,
+            data,
             known,
             exports: Mutex::default(),
             opens: Mutex::new(opens),
@@ -186,6 +217,7 @@ impl Mdt {
     pub fn restore(&self, export: Handle, uuid: Uuid) -> Result<(), StoreError> {
         if let Some(client) = clients::get(&self.store, uuid)? {
             self.exports().insert(export, Export { uuid, client });
+            self.data.restore(export, client.flags);
         }
         Ok(())
     }
@@ -209,6 +241,7 @@ impl Mdt {
     /// # Errors
     /// If the store has ended. The client is gone in any case.
     pub fn forget(&self, export: Handle, now: i64) -> Result<(), StoreError> {
+        self.data.forget(export);
         self.close_all(export, now)?;
         self.stats().forget(export);
         let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };

@@ -1,25 +1,23 @@
 //! Attributes of objects: asked, set, and changed with the data. Spec: mdt-ost §16.2, §16.3, §16.6 to §16.9.
 
-use std::ops::Range;
-
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::format::ADVICE_LIST;
 use fulmar_lustre_wire::mdt::Valid;
-use fulmar_lustre_wire::ost::{AdviceList, FallocateMode, FlagWord, Obdo, ObdoFlags, OstId};
-use fulmar_store::{ObjectId, Seek};
+use fulmar_lustre_wire::ost::{AdviceList, FlagWord, Obdo, ObdoFlags, OstId};
+use fulmar_store::ObjectId;
+use fulmar_target::data::{Data, EOF};
 
+use crate::Ost;
 use crate::ids;
-use crate::ost::{Answer, Call, Change, Failure, reply_with};
+use crate::ost::{Answer, Call, Change, Failure};
 use crate::records::Attributes;
-use crate::{Ost, Settings};
 
 const TIMES: Valid = Valid(Valid::FLATIME.0 | Valid::FLMTIME.0 | Valid::FLCTIME.0);
-const SHAPE: Valid = Valid(Valid::FLSIZE.0 | Valid::FLBLOCKS.0 | Valid::FLMODE.0 | Valid::FLTYPE.0);
-const OWNER: Valid = Valid(Valid::FLUID.0 | Valid::FLGID.0 | Valid::FLPROJID.0);
+pub(crate) const SHAPE: Valid =
+    Valid(Valid::FLSIZE.0 | Valid::FLBLOCKS.0 | Valid::FLMODE.0 | Valid::FLTYPE.0);
+pub(crate) const OWNER: Valid = Valid(Valid::FLUID.0 | Valid::FLGID.0 | Valid::FLPROJID.0);
 const NAME: Valid = Valid(Valid::FLID.0 | Valid::FLGROUP.0);
-/// The end of a range that goes to the end of the object.
-const EOF: u64 = u64::MAX;
 
 impl Attributes {
     /// Takes what a write says about owner and file. Spec: mdt-ost §16.3.
@@ -98,7 +96,6 @@ impl Attributes {
 /// What a change of an object sees and sets.
 pub(crate) struct Target<'c, 'a> {
     pub(crate) change: &'c mut Change<'a>,
-    pub(crate) object: ObjectId,
     pub(crate) before: Attributes,
     pub(crate) after: Attributes,
     /// The size before.
@@ -108,7 +105,7 @@ pub(crate) struct Target<'c, 'a> {
 impl Ost {
     /// Answers GETATTR.
     pub(crate) fn getattr(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let object = named(&asked)?;
         // Clients write their data first, also if there is no object.
         let flags = FlagWord { flags: ObdoFlags::FLUSH, ..FlagWord::default() };
@@ -124,18 +121,18 @@ impl Ost {
             body.valid = body.valid | Valid::LAYOUT_VERSION;
             body.layout_version = found.layout_version;
         }
-        Ok(Answer::new(reply_with(call, &body)))
+        Ok(Answer::new(call.reply_with(&body)))
     }
 
     /// Executes SETATTR.
     pub(crate) fn setattr(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let object = named(&asked)?;
         if asked.valid.has(Valid::FLSIZE) && asked.size != EOF {
             let empty = Obdo { valid: NAME, id: asked.id, ..Obdo::default() };
             return Err(Failure::Failed(Errno::EPERM, Box::new(empty)));
         }
-        self.note_times(call, object);
+        self.data.note_times(call, object);
         let valid = NAME | TIMES | SHAPE | OWNER;
         self.change_object(call, &asked, object, (NAME, valid), |target| {
             // An owner that is set replaces the one of the first write.
@@ -150,7 +147,7 @@ impl Ost {
 
     /// Executes PUNCH, which cuts an object.
     pub(crate) fn punch(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         if !asked.valid.has(Valid::FLSIZE | Valid::FLBLOCKS) {
             return Err(Errno::EPROTO.into());
         }
@@ -168,17 +165,11 @@ impl Ost {
             object,
             (Valid::FLID, Valid::FLID | Valid::FLBLOCKS),
             |target| {
-                let Target { before, object, .. } = *target;
                 target.after.take_file(&asked)?;
                 target.after.take_change(&asked, call.now);
-                if size < target.size {
-                    target.after.charged =
-                        self.charged_after_cut(object, &before, target.size, size)?;
-                }
-                target.change.transaction.truncate(object, size);
-                if size < target.size {
-                    target.change.transaction.release_space();
-                }
+                let was = (target.before.charged, target.size);
+                let transaction = &mut target.change.transaction;
+                target.after.charged = self.data.cut(transaction, object, was, size)?;
                 Ok(size)
             },
         )?;
@@ -188,38 +179,20 @@ impl Ost {
 
     /// Executes FALLOCATE.
     pub(crate) fn fallocate(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let object = named(&asked)?;
         let is_old = self.export(call.export)?.client.flags.has(ConnectFlags::OLD_FALLOC);
-        let (range, mode) = (asked.size..asked.blocks, FallocateMode(asked.nlink));
-        let keeps_size = mode.has(FallocateMode::KEEP_SIZE) || mode.has(FallocateMode::PUNCH_HOLE);
-        check_range(&asked, is_old, &range, mode, self.settings)?;
-        let is_hole = mode.has(FallocateMode::PUNCH_HOLE);
-        let empty = Obdo { valid: Valid::FLID, id: asked.id, ..Obdo::default() };
-        if !is_hole && range.end - range.start > self.free()? {
-            return Err(Failure::Failed(Errno::ENOSPC, Box::new(empty)));
-        }
+        let allocation = self.data.allocation(&asked, is_old)?;
         let valid = Valid::FLID | TIMES | SHAPE;
         let mut answer =
             self.change_object(call, &asked, object, (Valid::FLID, valid), |target| {
-                let (before, size) = (target.before, target.size);
                 target.after.take_file(&asked)?;
                 target.after.take_change(&asked, call.now);
+                let was = (target.before.charged, target.size);
                 let transaction = &mut target.change.transaction;
-                if is_hole || mode.has(FallocateMode::ZERO_RANGE) {
-                    transaction.punch(object, range.clone());
-                }
-                if is_hole {
-                    target.after.charged = self.charged_after_punch(object, &before, &range)?;
-                    return Ok(size);
-                }
-                transaction.allocate(object, range.clone());
-                let end = if keeps_size { size } else { size.max(range.end) };
-                if end > size {
-                    transaction.truncate(object, end);
-                }
-                target.after.charged = self.charged_after_write(object, &before, size, &range)?;
-                Ok(end)
+                let (charged, size) = self.data.allocate(transaction, object, &allocation, was)?;
+                target.after.charged = charged;
+                Ok(size)
             })?;
         answer.changed = Some(asked.id.resource());
         Ok(answer)
@@ -227,10 +200,10 @@ impl Ost {
 
     /// Answers SYNC: the reply waits until everything is durable.
     pub(crate) fn sync(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let durable = Some(self.store.applied());
         if ids::any_object(asked.id)?.1 == 0 {
-            return Ok(Answer { durable, ..Answer::new(reply_with(call, &Obdo::default())) });
+            return Ok(Answer { durable, ..Answer::new(call.reply_with(&Obdo::default())) });
         }
         let object = named(&asked)?;
         let Some(found) = self.attributes(object)? else {
@@ -238,35 +211,23 @@ impl Ost {
         };
         let size = self.store.size(object)?;
         let body = found.describe(asked.id, size, NAME | TIMES | SHAPE);
-        Ok(Answer { durable, ..Answer::new(reply_with(call, &body)) })
+        Ok(Answer { durable, ..Answer::new(call.reply_with(&body)) })
     }
 
     /// Answers SEEK. Spec: mdt-ost §16.9.
     pub(crate) fn seek(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        const DATA: u32 = 3;
-        const HOLE: u32 = 4;
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let object = named(&asked)?;
-        let what = match asked.mode {
-            DATA => Seek::Data,
-            HOLE => Seek::Hole,
-            _ => return Err(Errno::EPROTO.into()),
-        };
-        if asked.size > i64::MAX as u64 {
-            return Err(Errno::EPROTO.into());
+        Data::check_seek(&asked)?;
+        match self.attributes(object)? {
+            Some(_) => Ok(Answer::new(call.reply_with(&self.data.seek(&asked, object)?))),
+            None => Err(Failure::Failed(Errno::ENOENT, Box::new(asked))),
         }
-        let found = match self.attributes(object)? {
-            Some(_) => self.store.seek(object, asked.size, what)?,
-            None => return Err(Failure::Failed(Errno::ENOENT, Box::new(asked))),
-        };
-        // An error takes the place of the offset.
-        let none = i64::from(-Errno::ENXIO.0) as u64;
-        Ok(Answer::new(reply_with(call, &Obdo { size: found.unwrap_or(none), ..asked })))
     }
 
     /// Answers LADVISE. The store has no cache of its own that advice could change.
     pub(crate) fn advise(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let object = named(&asked)?;
         let list = call.message.require(&ADVICE_LIST).map_err(|_| Errno::EPROTO)?;
         if list.magic != AdviceList::MAGIC {
@@ -274,7 +235,7 @@ impl Ost {
         }
         let body = Obdo { valid: Valid::FLID, id: asked.id, ..Obdo::default() };
         match self.attributes(object)? {
-            Some(_) => Ok(Answer::new(reply_with(call, &body))),
+            Some(_) => Ok(Answer::new(call.reply_with(&body))),
             None => Err(Failure::Failed(Errno::ENOENT, Box::new(body))),
         }
     }
@@ -297,39 +258,17 @@ impl Ost {
         let committed = self.commit(call, |new| {
             let before = new.attributes(object)?.ok_or_else(missing)?;
             let size = self.store.size(object)?;
-            let mut target = Target { change: new, object, before, after: before, size };
+            let mut target = Target { change: new, before, after: before, size };
             let size = change(&mut target)?;
             let after = target.after;
             new.set(object, Some(&before), after);
-            Ok(reply_with(call, &after.describe(asked.id, size, valid)))
+            Ok(call.reply_with(&after.describe(asked.id, size, valid)))
         })?;
         self.answer(call, committed, || {
             let found = self.attributes(object)?.ok_or_else(missing)?;
             Ok(found.describe(asked.id, self.store.size(object)?, valid))
         })
     }
-}
-
-/// Checks the range and the mode of an allocation, in the order of a kernel server.
-fn check_range(
-    asked: &Obdo,
-    is_old: bool,
-    range: &Range<u64>,
-    mode: FallocateMode,
-    settings: Settings,
-) -> Result<(), Failure> {
-    let known = FallocateMode::KEEP_SIZE | FallocateMode::PUNCH_HOLE | FallocateMode::ZERO_RANGE;
-    let has_range = asked.valid.has(Valid::FLSIZE | Valid::FLBLOCKS);
-    let is_empty = range.start >= range.end;
-    let errno = match () {
-        () if !has_range && !is_old || is_old && is_empty => Errno::EOPNOTSUPP,
-        () if is_empty => Errno::EINVAL,
-        () if mode.0 & !known.0 != 0 => Errno::EOPNOTSUPP,
-        () if range.end > settings.bytes_max => Errno::EFBIG,
-        () => return Ok(()),
-    };
-    let body = Obdo { valid: Valid::FLID, id: asked.id, ..Obdo::default() };
-    Err(Failure::Failed(errno, Box::new(body)))
 }
 
 /// Returns the object that a body names.

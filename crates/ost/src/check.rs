@@ -17,7 +17,7 @@ impl Ost {
     /// # Errors
     /// What does not match, or why the store cannot be read.
     pub fn check(&self) -> Result<(), String> {
-        self.grants().check()?;
+        self.data.check()?;
         let mut sums = Deltas::default();
         let mut from: Bound<Vec<u8>> = Bound::Unbounded;
         loop {

@@ -4,18 +4,13 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{CLIENT_UUID, CONNECT_DATA};
 use fulmar_lustre_wire::message::{ConnectOpFlags, Message};
-use fulmar_lustre_wire::ost::ChecksumTypes;
 use fulmar_lustre_wire::{Status, Uuid};
 use fulmar_rpc::export::Offer;
 use fulmar_store::StoreError;
 use fulmar_target::clients::{self, Client};
 
 use crate::Ost;
-use crate::grants::{BLOCK_BITS, EXTENT_BLOCKS, INODE_BITS, Share, TAX_KIB};
 use crate::ost::{Answer, Call, Export, Failure};
-
-/// The largest read or write in bytes of a client that does not say its own.
-const BRW_SIZE_MIN: u32 = 1 << 20;
 
 const OFFER: Offer = Offer {
     flags: ConnectFlags::RDONLY
@@ -75,18 +70,8 @@ impl Ost {
             let number = self.remember(uuid, &mut client)?;
             durable = known.is_none().then_some(number);
         }
-        // One that connects again keeps what it has, also after a restart of the target.
         let is_again = self.exports().contains_key(&call.export);
-        let says_size = flags.has(ConnectFlags::BRW_SIZE);
-        let brw_size = if says_size { granted.brw_size } else { BRW_SIZE_MIN };
-        let free = self.free()?;
-        let mut grants = self.grants();
-        grants.connect(call.export, Share::of(flags, brw_size));
-        let grant = grants.grant(call.export, asked.grant.into(), free, is_again);
-        drop(grants);
-        if flags.has(ConnectFlags::GRANT) {
-            granted.grant = u32::try_from(grant).unwrap_or(u32::MAX);
-        }
+        self.data.connect(call.export, &asked, &mut granted, is_again)?;
         self.exports().insert(call.export, Export { uuid, client });
         let mut reply = Message::reply(call.message.format(), Status::OK);
         // Clients replay what a restart has lost only to a target that says so.
@@ -121,24 +106,9 @@ impl Ost {
 
     fn offer(&self, asked: &ConnectData) -> ConnectData {
         let mut granted = OFFER.grant(asked);
-        let flags = granted.flags;
-        if flags.has(ConnectFlags::BRW_SIZE) {
-            granted.brw_size = asked.brw_size.min(self.settings.brw_size);
-        }
-        if flags.has(ConnectFlags::GRANT_PARAM) {
-            granted.grant_block_bits = BLOCK_BITS;
-            granted.grant_inode_bits = INODE_BITS;
-            granted.grant_tax_kib = TAX_KIB;
-            granted.grant_blocks_max = EXTENT_BLOCKS;
-        }
-        if flags.has(ConnectFlags::MAXBYTES) {
+        self.data.offer(asked, &mut granted);
+        if granted.flags.has(ConnectFlags::MAXBYTES) {
             granted.bytes_max = self.settings.bytes_max;
-        }
-        if flags.has(ConnectFlags::CKSUM) {
-            let both = ChecksumTypes(asked.checksums.0 & self.settings.checksums.0);
-            // Every client can compute this one.
-            let none = both == ChecksumTypes::NONE;
-            granted.checksums = if none { ChecksumTypes::ADLER } else { both };
         }
         granted.instance = self.transactions.instance();
         granted

@@ -12,7 +12,7 @@ use fulmar_target::usage::{Charge, Used};
 
 use crate::Ost;
 use crate::ids;
-use crate::ost::{Answer, Call, Change, Failure, reply_with};
+use crate::ost::{Answer, Call, Change, Failure};
 use crate::records::{Attributes, LAST, OBJECTS, decode, encode, object_key, object_of};
 
 /// The most objects that an MDT has in advance. Spec: mdt-ost §16.4.
@@ -51,7 +51,7 @@ impl Ost {
 
     /// Executes CREATE: creates objects up to the requested one, or removes those after it.
     pub(crate) fn create(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let export = self.export(call.export)?;
         if !asked.valid.has(Valid::FLGROUP) {
             return Err(Errno::EPROTO.into());
@@ -63,7 +63,7 @@ impl Ost {
         let reply = |last| {
             let valid = body.valid | Valid::FLID | Valid::FLGROUP;
             let id = OstId::Fid(ids::fid(ObjectId(seq, last), self.settings.index));
-            reply_with(call, &Obdo { valid, id, ..body })
+            call.reply_with(&Obdo { valid, id, ..body })
         };
         if flags.has(ObdoFlags::RECREATE_OBJS) {
             // Replayed writes create their objects.
@@ -121,7 +121,7 @@ impl Ost {
 
     /// Executes DESTROY. That there is no such object is said, but the others are removed.
     pub(crate) fn destroy(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body(call)?;
+        let asked = self.body_in_fs(call)?;
         let ObjectId(seq, id) = crate::attributes::named(&asked)?;
         let counted = asked.valid.has(Valid::FLOBJCOUNT);
         let count = if counted { u64::from(asked.misc) } else { 1 };
@@ -139,7 +139,7 @@ impl Ost {
             if removed == 0 && count > 0 {
                 return Err(missing());
             }
-            let mut reply = reply_with(call, &body);
+            let mut reply = call.reply_with(&body);
             if removed < count {
                 reply.body.status = Status::failed(Errno::ENOENT);
             }

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::connect::ConnectFlags;
-use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::QuotaKind;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
+use fulmar_target::data::{Holder, Total};
 use fulmar_target::stats::Tally;
 use fulmar_target::usage::Used;
 
 use crate::Ost;
-use crate::grants::Total;
-use crate::ost::{Answer, Call, Failure, errno_of};
+use crate::ost::{Answer, Call, errno_of};
 use crate::stats::BrwStats;
 
 impl Ost {
@@ -38,7 +37,7 @@ impl Ost {
     ];
 
     /// Executes a request whose data, if it has any, are in its message. For other reads and writes
-    /// [`Ost::prepare`] comes first.
+    /// [`Holder::prepare`] comes first.
     ///
     /// # Errors
     /// The status of a reply without buffers: EPROTO if the request is not whole or inconsistent, EROFS
@@ -46,7 +45,7 @@ impl Ost {
     pub fn execute(&self, call: &Call<'_>) -> Result<Answer, Errno> {
         let opcode = call.message.body.opcode;
         if opcode == Opcode::OST_CONNECT {
-            return self.finish(call, self.connect(call));
+            return call.finish(self.connect(call));
         }
         let export = self.export(call.export)?;
         if export.client.flags.has(ConnectFlags::RDONLY) && changes(opcode) {
@@ -74,23 +73,7 @@ impl Ost {
             Opcode::SEQ_QUERY => self.allocate_sequence(call),
             _ => Err(Errno::EOPNOTSUPP.into()),
         };
-        self.finish(call, result)
-    }
-
-    /// Makes the reply to a request that has failed, if it has a body.
-    pub(crate) fn finish(
-        &self,
-        call: &Call<'_>,
-        result: Result<Answer, Failure>,
-    ) -> Result<Answer, Errno> {
-        result.or_else(|failure| match failure {
-            Failure::Refused(errno) => Err(errno),
-            Failure::Store(error) => Err(errno_of(&error)),
-            Failure::Failed(errno, body) => {
-                let reply = Message::reply(call.message.format(), Status::failed(errno));
-                Ok(Answer::new(reply.with(&OST_BODY, &body)))
-            }
-        })
+        call.finish(result)
     }
 
     /// Returns what a user, a group or a project uses.
@@ -100,7 +83,7 @@ impl Ost {
 
     /// Returns the sums of all grants.
     pub fn granted(&self) -> Total {
-        self.grants().total()
+        self.data.granted()
     }
 
     /// Takes how long a request took from its arrival to its reply. The bytes of reads and writes are

@@ -3,24 +3,19 @@
 use std::sync::atomic::Ordering;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{
-    FIEMAP, FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS,
-};
+use fulmar_lustre_wire::format::{FIEMAP_KEY, KEY, LAST_FID, LAST_ID, OST_BODY, QUOTACTL, STATFS};
 use fulmar_lustre_wire::mdt::{Statfs, StatfsState};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::ost::{Fiemap, FiemapExtent, FiemapHeader, Obdo, OstId};
+use fulmar_lustre_wire::ost::{Obdo, OstId};
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind, QuotaLimits};
 use fulmar_lustre_wire::{Status, Text};
 use fulmar_nodemap::IdKind;
-use fulmar_store::{ObjectId, Seek, StoreError};
+use fulmar_store::{ObjectId, StoreError};
+use fulmar_target::data::BLOCK;
 
 use crate::Ost;
 use crate::ids;
 use crate::ost::{Answer, Call, Failure};
-use crate::space::BLOCK;
-
-/// The most extents of a map.
-const EXTENTS_MAX: u32 = 4096;
 
 /// The kind of file system that kernel OSTs name. Without one, an MDT creates no objects here.
 const FS_KIND: u64 = 0xef53;
@@ -28,7 +23,7 @@ const FS_KIND: u64 = 0xef53;
 impl Ost {
     /// Returns the bytes of the medium that clients may use.
     pub(crate) fn free(&self) -> Result<u64, StoreError> {
-        Ok(self.store.room()?.free.saturating_sub(self.settings.reserved))
+        self.data.free()
     }
 
     /// Returns whether so little is left that no objects are created.
@@ -45,7 +40,7 @@ impl Ost {
     /// Returns how large it is, and what is free.
     pub(crate) fn size(&self) -> Result<Statfs, StoreError> {
         let (room, free) = (self.store.room()?, self.free()?);
-        let granted = self.grants().total();
+        let granted = self.data.granted();
         let pending = granted.dirty.saturating_add(granted.pending);
         let objects = self.usage.objects();
         // An object needs a record, and a file when it is written.
@@ -79,8 +74,10 @@ impl Ost {
         let reply = Message::reply(message.format(), Status::OK);
         let key = match message.get(&FIEMAP_KEY) {
             Ok(Some(key)) if key.name == Text::new("fiemap").unwrap_or_default() => {
-                let map = self.map(&key.object, key.range)?;
-                return Ok(Answer::new(reply.with(&FIEMAP, &map)));
+                let object = crate::attributes::named(&key.object)?;
+                self.attributes(object)?.ok_or(Errno::ENOENT)?;
+                let map = self.data.map(object, key.range, self.settings.index)?;
+                return Ok(Answer::new(call.reply_with_map(&map)));
             }
             _ => message.require(&KEY).map_err(|_| Errno::EPROTO)?,
         };
@@ -107,9 +104,8 @@ impl Ost {
         if key.as_bytes() != b"grant_shrink" {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let asked = self.body(call)?;
-        let free = self.free()?;
-        self.grants().shrink(call.export, asked.grant, free);
+        let asked = self.body_in_fs(call)?;
+        self.data.shrink(call.export, asked.grant)?;
         let body = Obdo { grant: 0, ..asked };
         let reply = Message::reply(message.format(), Status::OK);
         Ok(Answer::new(reply.with(&OST_BODY, &body)))
@@ -137,42 +133,5 @@ impl Ost {
         }
         let reply = Message::reply(call.message.format(), Status::OK);
         Ok(Answer::new(reply.with(&QUOTACTL, &control)))
-    }
-
-    /// Returns where an object has data.
-    fn map(&self, asked: &Obdo, range: FiemapHeader) -> Result<Fiemap, Failure> {
-        const LAST: u32 = 0x1;
-        /// The place on the medium is not known.
-        const UNKNOWN: u32 = 0x2;
-        let object = crate::attributes::named(asked)?;
-        self.attributes(object)?.ok_or(Errno::ENOENT)?;
-        let end = range.start.saturating_add(range.len);
-        let (mut at, mut extents) = (range.start, vec![]);
-        let mut header = FiemapHeader { mapped: 0, ..range };
-        let is_counted = range.count == 0;
-        let most = if is_counted { EXTENTS_MAX } else { range.count.min(EXTENTS_MAX) };
-        while header.mapped < most && at < end {
-            let Some(start) = self.store.seek(object, at, Seek::Data)? else { break };
-            if start >= end {
-                break;
-            }
-            let stop = self.store.seek(object, start, Seek::Hole)?.unwrap_or(end);
-            let is_last = self.store.seek(object, stop, Seek::Data)?.is_none();
-            let flags = UNKNOWN | if is_last { LAST } else { 0 };
-            let len = stop.saturating_sub(start);
-            let device = self.settings.index.into();
-            header.mapped += 1;
-            if !is_counted {
-                extents.push(FiemapExtent {
-                    logical: start,
-                    len,
-                    flags,
-                    device,
-                    ..Default::default()
-                });
-            }
-            at = stop.max(start + 1);
-        }
-        Ok(Fiemap { header, extents })
     }
 }

@@ -5,25 +5,24 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fulmar_base::Errno;
-use fulmar_lnet_wire::Nid;
-use fulmar_lustre_wire::format::OST_BODY;
 use fulmar_lustre_wire::ldlm::{Nanoseconds, OstLvb, ResourceId};
-use fulmar_lustre_wire::message::{Message, MessageFlags};
+use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{ChecksumTypes, Obdo};
-use fulmar_lustre_wire::{Handle, Status, Uuid};
+use fulmar_lustre_wire::{Handle, Uuid};
 use fulmar_nodemap::{IdKind, Nodemaps, View};
 use fulmar_rpc::service::KnownClient;
 use fulmar_store::{ObjectId, Store, StoreError, Transaction};
 use fulmar_target::clients::{self, Client};
+use fulmar_target::data::{self, Data};
 use fulmar_target::replies::{self, Asked};
 use fulmar_target::transactions::{Numbering, Transactions};
 use fulmar_target::usage::{Deltas, Usage};
+pub use fulmar_target::{Answer, Call};
+pub(crate) use fulmar_target::{Failure, errno_of};
 
-use crate::grants::{Grants, Share};
 use crate::ids;
 use crate::records::{Attributes, OBJECTS, USAGE, encode, object_key};
 use crate::stats::Stats;
-use crate::times::Times;
 
 /// How many locks the objects share. Two objects of the same lock wait for each other without need.
 const LOCKS: usize = 1024;
@@ -50,12 +49,7 @@ impl Default for Settings {
             brw_size: 4 << 20,
             bytes_max: (16 << 40) - 4096,
             reserved: 512 << 20,
-            checksums: ChecksumTypes::CRC32
-                | ChecksumTypes::ADLER
-                | ChecksumTypes::CRC32C
-                | ChecksumTypes::T10IP512
-                | ChecksumTypes::T10IP4K
-                | ChecksumTypes::T10CRC4K,
+            checksums: data::Settings::CHECKSUMS,
         }
     }
 }
@@ -68,9 +62,8 @@ pub struct Ost {
     known: Vec<KnownClient>,
     pub(crate) usage: Usage,
     exports: Mutex<BTreeMap<Handle, Export>>,
-    grants: Mutex<Grants>,
+    pub(crate) data: Data,
     stats: Mutex<Stats>,
-    times: Mutex<Times>,
     nodemaps: RwLock<Arc<Nodemaps>>,
     /// MDTs are asked to create no objects.
     pub(crate) creates_nothing: AtomicBool,
@@ -85,71 +78,6 @@ pub(crate) struct Export {
     pub(crate) uuid: Uuid,
     /// What is kept of it. Its number is 0 if nothing is.
     pub(crate) client: Client,
-}
-
-/// A request.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The client's export.
-    pub export: Handle,
-    /// Its primary NID.
-    pub nid: Nid,
-    /// Its XID.
-    pub xid: u64,
-    /// The time in seconds since 1970, for attributes whose times the client does not say.
-    pub now: i64,
-    /// The request.
-    pub message: &'a Message<'a>,
-}
-
-/// The reply to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The reply. Its status may be an error.
-    pub reply: Message<'static>,
-    /// The transaction of the store that must be durable before the reply is sent.
-    pub durable: Option<u64>,
-    /// The object whose attributes have changed: [`Ost::lvb`].
-    pub changed: Option<ResourceId>,
-}
-
-impl Answer {
-    pub(crate) fn new(reply: Message<'static>) -> Self {
-        Self { reply, durable: None, changed: None }
-    }
-}
-
-/// Why a request fails.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The reply has no buffers.
-    Refused(Errno),
-    /// The reply has a body.
-    Failed(Errno, Box<Obdo>),
-    /// The store did not do it.
-    Store(StoreError),
-}
-
-impl From<Errno> for Failure {
-    fn from(errno: Errno) -> Self {
-        Self::Refused(errno)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-/// Returns what a client is told of an error of the store.
-pub(crate) fn errno_of(error: &StoreError) -> Errno {
-    match error {
-        StoreError::Full { .. } => Errno::ENOSPC,
-        StoreError::ReadOnly { .. } => Errno::EROFS,
-        StoreError::Conflict => Errno::EAGAIN,
-        _ => Errno::EIO,
-    }
 }
 
 /// A change that becomes a transaction.
@@ -197,6 +125,9 @@ impl Ost {
         let known = clients::known(&store)?;
         let transactions = Transactions::start(&store, !known.is_empty())?;
         let usage = Usage::load(&store, USAGE)?;
+        let Settings { brw_size, bytes_max, reserved, checksums, .. } = settings;
+        let limits = data::Settings { brw_size, bytes_max, reserved, checksums };
+        let data = Data::new(store.clone(), limits);
         Ok(Self {
             store,
             settings,
@@ -204,9 +135,8 @@ impl Ost {
             known,
             usage,
             exports: Mutex::default(),
-            grants: Mutex::default(),
+            data,
             stats: Mutex::default(),
-            times: Mutex::default(),
             nodemaps: RwLock::default(),
             creates_nothing: AtomicBool::new(false),
             locks: std::iter::repeat_with(Mutex::default).take(LOCKS).collect(),
@@ -230,7 +160,7 @@ impl Ost {
     pub fn restore(&self, export: Handle, uuid: Uuid) -> Result<(), StoreError> {
         if let Some(client) = clients::get(&self.store, uuid)? {
             self.exports().insert(export, Export { uuid, client });
-            self.grants().connect(export, Share::of(client.flags, self.settings.brw_size));
+            self.data.restore(export, client.flags);
         }
         Ok(())
     }
@@ -254,7 +184,7 @@ impl Ost {
     /// # Errors
     /// If the store has ended. The client is gone in any case.
     pub fn forget(&self, export: Handle) -> Result<(), StoreError> {
-        self.grants().disconnect(export);
+        self.data.forget(export);
         self.stats().operations.forget(export);
         let Some(Export { uuid, client }) = self.exports().remove(&export) else { return Ok(()) };
         let is_again = self.exports().values().any(|other| other.uuid == uuid);
@@ -299,21 +229,13 @@ impl Ost {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn grants(&self) -> MutexGuard<'_, Grants> {
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn times(&self) -> MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the body of a request, with the ids of the file system.
-    pub(crate) fn body(&self, call: &Call<'_>) -> Result<Obdo, Errno> {
-        let body: Obdo = call.message.require(&OST_BODY).map_err(|_| Errno::EPROTO)?;
+    pub(crate) fn body_in_fs(&self, call: &Call<'_>) -> Result<Obdo, Errno> {
+        let body = call.body()?;
         let view = self.view(call);
         let to_fs = |kind, id| view.to_fs(kind, id).id;
         Ok(Obdo {
@@ -389,23 +311,10 @@ impl Ost {
         match committed {
             Some((reply, _)) => Ok(Answer::new(reply)),
             None => {
-                let mut reply = reply_with(call, &body()?);
+                let mut reply = call.reply_with(&body()?);
                 reply.body.transno = call.message.body.transno;
                 Ok(Answer::new(reply))
             }
         }
     }
-}
-
-impl Call<'_> {
-    /// Returns whether it was sent before, or executed before the restart.
-    pub(crate) fn is_again(&self) -> bool {
-        let flags = self.message.body.flags;
-        flags.has(MessageFlags::RESENT) || flags.has(MessageFlags::REPLAY)
-    }
-}
-
-/// Returns the successful reply to a request with only a body.
-pub(crate) fn reply_with(call: &Call<'_>, body: &Obdo) -> Message<'static> {
-    Message::reply(call.message.format(), Status::OK).with(&OST_BODY, body)
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fulmar_lustre_wire::Opcode;
 use fulmar_lustre_wire::ost::Niobuf;
+use fulmar_target::data::BLOCK;
 use fulmar_target::stats::{self, Doer, Names};
 
 use crate::ost::Call;
-use crate::space::BLOCK;
 
 /// How many reads and writes there were of each size: up to 1, 2, 4, and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

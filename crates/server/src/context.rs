@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fulmar_base::Errno;
 use fulmar_ldlm::server::{Enqueue, IntentResult, Outcome, RequestId as LockRequestId};
 use fulmar_lustre_wire::format::LOCK_REQUEST;
-use fulmar_lustre_wire::ldlm::{Extent, LockMode, LockReply, LockType, OstLvb, Policy, ResourceId};
+use fulmar_lustre_wire::ldlm::{
+    Extent, InodeBits, LockMode, LockReply, LockType, OstLvb, Policy, ResourceId,
+};
 use fulmar_lustre_wire::message::MessageFlags;
 use fulmar_lustre_wire::{Handle, Status};
 use fulmar_rpc::bulk::Bulk;
@@ -30,7 +32,8 @@ pub struct Context {
 pub(crate) struct Commands(Mutex<VecDeque<(TargetId, Command)>>);
 
 pub(crate) enum Command {
-    Lock(LockWanted, oneshot::Sender<Result<Handle, Errno>>),
+    Lock(LockWanted, oneshot::Sender<Result<Granted, Errno>>),
+    Reduce(Handle, InodeBits),
     Unlock(Handle),
     GiveUp(Handle, Vec<Handle>),
     Enqueue(Box<Enqueue>, oneshot::Sender<LockAnswer>),
@@ -63,6 +66,9 @@ pub struct LockWanted {
     pub discards_data: bool,
 }
 
+/// A lock that an operation gets, with its bits if it is on an inode.
+pub(crate) type Granted = (Handle, InodeBits);
+
 /// A lock of an operation, which ends when it is dropped.
 #[derive(Debug)]
 #[must_use = "a lock ends when it is dropped"]
@@ -70,6 +76,7 @@ pub struct Lock {
     /// `None` if it is a client's now.
     context: Option<Context>,
     handle: Handle,
+    bits: InodeBits,
 }
 
 /// The answer of the lock manager to the enqueue of a client.
@@ -96,8 +103,14 @@ impl Context {
     pub async fn lock(&self, wanted: LockWanted) -> Result<Lock, Errno> {
         let (sender, waiting) = oneshot::channel();
         self.push(Command::Lock(wanted, sender));
-        let handle = waiting.await.unwrap_or(Err(Errno::ENODEV))?;
-        Ok(Lock { context: Some(self.clone()), handle })
+        let (handle, bits) = waiting.await.unwrap_or(Err(Errno::ENODEV))?;
+        Ok(Lock { context: Some(self.clone()), handle, bits })
+    }
+
+    /// Gives up bits of a lock on an inode, but not all.
+    pub fn give_up_bits(&self, lock: &mut Lock, bits: InodeBits) {
+        lock.bits = lock.bits.without(bits);
+        self.push(Command::Reduce(lock.handle, lock.bits));
     }
 
     /// Gives up locks of the client of a request, which it does not need any more.
@@ -228,6 +241,13 @@ impl Work {
     /// Does it.
     pub fn run(self) {
         (self.0)();
+    }
+}
+
+impl Lock {
+    /// Returns the bits of a lock on an inode: those that were wanted, and those that were free.
+    pub fn bits(&self) -> InodeBits {
+        self.bits
     }
 }
 

@@ -41,6 +41,7 @@ mod storage;
 mod target;
 mod targets;
 mod timing;
+mod transfers;
 
 pub use administration::Administration;
 pub use changelogs::Changelogs;

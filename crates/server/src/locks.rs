@@ -8,10 +8,10 @@ use fulmar_ldlm::server::{
     LocalEnqueue, Namespace, Outcome, Output, RequestId as LockRequestId, Times,
 };
 use fulmar_lustre_wire::format::{
-    BLOCKING, COMPLETION, COMPLETION_EXTENT, GLIMPSED, GLIMPSED_EXTENT, LOCK_REPLY, LOCK_REQUEST,
-    OST_LVB,
+    BLOCKING, COMPLETION, COMPLETION_DOM, COMPLETION_EXTENT, GLIMPSED, GLIMPSED_DOM,
+    GLIMPSED_EXTENT, LOCK_REPLY, LOCK_REQUEST, OST_LVB,
 };
-use fulmar_lustre_wire::ldlm::{Extent, LockType, OstLvb, ResourceId};
+use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LockType, OstLvb, ResourceId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::HandleSource;
@@ -20,7 +20,7 @@ use fulmar_rpc::reverse::{Call, CallId};
 use fulmar_rpc::service::{Request, RequestId, Server};
 use futures_channel::oneshot;
 
-use crate::context::{Context, LockAnswer, LockWanted};
+use crate::context::{Context, Granted, LockAnswer, LockWanted};
 use crate::target::Answer;
 
 /// The room for the reply to a callback.
@@ -33,7 +33,7 @@ pub(crate) struct Locks {
     times: Times,
     enqueues: BTreeMap<LockRequestId, oneshot::Sender<LockAnswer>>,
     converts: BTreeMap<LockRequestId, Box<Request>>,
-    locals: BTreeMap<u64, oneshot::Sender<Result<Handle, Errno>>>,
+    locals: BTreeMap<u64, oneshot::Sender<Result<Granted, Errno>>>,
     /// The number of the last lock of an operation.
     last_local: u64,
     callbacks: BTreeMap<CallId, CallbackId>,
@@ -80,7 +80,7 @@ impl Locks {
         &mut self,
         now: Time,
         wanted: LockWanted,
-        waiting: oneshot::Sender<Result<Handle, Errno>>,
+        waiting: oneshot::Sender<Result<Granted, Errno>>,
     ) {
         self.last_local += 1;
         let cookie = self.last_local;
@@ -176,7 +176,8 @@ impl Locks {
                 Output::Local { cookie, result } => {
                     if let Some(waiting) = self.locals.remove(&cookie) {
                         // An operation waits for all that it requests.
-                        let _ = waiting.send(result);
+                        let granted = |handle| (handle, self.namespace.bits(handle));
+                        let _ = waiting.send(result.map(granted));
                     }
                 }
                 // Operations are short: their locks end by themselves.
@@ -195,12 +196,16 @@ impl Locks {
     }
 
     fn call(&mut self, now: Time, server: &mut Server, callback: &Callback) {
-        let kind = callback.lock.lock.resource.kind;
+        let lock = &callback.lock.lock;
+        let kind = lock.resource.kind;
+        let is_on_data = kind == LockType::IBITS && lock.policy.inodebits().bits == InodeBits::DOM;
         let format = match (callback.kind, kind) {
             (CallbackKind::Blocking, _) => &BLOCKING,
             (CallbackKind::Completion, LockType::EXTENT) => &COMPLETION_EXTENT,
+            (CallbackKind::Completion, _) if is_on_data => &COMPLETION_DOM,
             (CallbackKind::Completion, _) => &COMPLETION,
             (CallbackKind::Glimpse, LockType::EXTENT) => &GLIMPSED_EXTENT,
+            (CallbackKind::Glimpse, LockType::IBITS) => &GLIMPSED_DOM,
             (CallbackKind::Glimpse, _) => &GLIMPSED,
         };
         let mut message = Message::request(format).with(&LOCK_REQUEST, &callback.lock);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::{BufferId, Errno};
 use fulmar_lnet_wire::Nid;
-use fulmar_ost::Room;
 use fulmar_store::Source;
+use fulmar_target::data::Room;
 
 /// Memory that LNet fills or sends. The driver's is that of its buffers.
 pub trait Memory: Send + Sync + 'static {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fulmar_base::{BufferId, Errno, Time};
 use fulmar_net::{self as net, Buffer, Host, Job, Node, Running, Service};
-use fulmar_ost::Room;
 use fulmar_rpc::export::TargetId;
 use fulmar_store::{OnCommit, Sink, Source};
+use fulmar_target::data::Room;
 
 use crate::context::{Context, Work};
 use crate::memory::{Memories, Memory, Part};

@@ -84,7 +84,7 @@ pub enum ServeError {
 const MOVING_MAX: usize = 1 << 30;
 /// The longest request to cancel locks. Spec: ptlrpc-ldlm-mgs §2.2.
 const CANCEL_MAX: u32 = 5 << 10;
-/// The longest requests to an OST, and those with data or many ranges.
+/// The longest requests to an OST, and those with data or many ranges, also to an MDT.
 const OST_MAX: u32 = 16 << 10;
 const OST_IO_MAX: u32 = 64 << 10;
 /// The longest requests to an MDT: with a layout, or an extended attribute.
@@ -324,7 +324,7 @@ impl Opened {
                 TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
             }
             Member::Ost(ost) => {
-                let target = OstTarget::new(ost.clone(), store, memories, seconds);
+                let target = OstTarget::new(ost.clone(), store, memories, now);
                 TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
             }
         }
@@ -349,7 +349,7 @@ fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, ServeError>
 fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
     let objects = [portal::OST_REQUEST, portal::OST_CREATE, portal::SEQ_DATA];
     let sequences = [portal::SEQ_METADATA, portal::SEQ_CONTROLLER, portal::FLD_REQUEST];
-    let metadata = [&[portal::MDS_REQUEST, portal::MDS_IO][..], &sequences].concat();
+    let metadata = [&[portal::MDS_REQUEST][..], &sequences].concat();
     let has_mdts = targets.iter().any(|target| target.kind == TargetKind::Mdt);
     let has_osts = targets.iter().any(|target| target.kind == TargetKind::Ost);
     let has_mgs = targets.iter().any(|target| target.kind == TargetKind::Mgs);
@@ -361,6 +361,8 @@ fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
     if has_mdts {
         partitions.push(PartitionConfig::new("mdt", &metadata, MDT_MAX));
         partitions.push(PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX));
+        // Operations that wait for locks do not keep data waiting that are written for them.
+        partitions.push(PartitionConfig::new("mdt_io", &[portal::MDS_IO], OST_IO_MAX));
     }
     if has_osts {
         partitions.push(PartitionConfig::new("ost", &objects, OST_MAX));

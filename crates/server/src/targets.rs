@@ -319,6 +319,9 @@ impl Targets {
     fn obey(&mut self, now: Time, target: TargetId, command: Command) {
         match command {
             Command::Lock(wanted, waiting) => self.locks(target).lock(now, wanted, waiting),
+            Command::Reduce(handle, keep) => {
+                self.locks(target).namespace().handle_local_convert(now, handle, keep);
+            }
             Command::Unlock(handle) => {
                 self.locks(target).namespace().handle_local_cancel(now, &[handle]);
             }

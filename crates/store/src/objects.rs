@@ -1,6 +1,6 @@
 //! Objects that are in use, and what changes do to their files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
@@ -76,6 +76,19 @@ impl Store {
     /// If the store has ended or cannot be read.
     pub fn size(&self, object: ObjectId) -> Result<u64, StoreError> {
         Ok(self.row(object)?.map_or(0, |row| row.size))
+    }
+
+    /// Returns all objects that are not empty: for examinations, since there may be many.
+    ///
+    /// # Errors
+    /// If the store has ended or cannot be read.
+    pub fn objects(&self) -> Result<BTreeSet<ObjectId>, StoreError> {
+        let mut found = BTreeSet::new();
+        self.each_key(Row::all(), |key, _| {
+            found.insert(Row::object(key).map_err(|error| self.damaged(&error))?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Returns how many bytes of the medium an object occupies.

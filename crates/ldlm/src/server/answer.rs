@@ -8,7 +8,6 @@ use super::api::{IntentResult, Output, RequestId};
 use super::enqueue::Asked;
 use super::lock::{Flags, Kind};
 use super::namespace::Namespace;
-use super::resource::LvbState;
 
 impl Namespace {
     pub(super) fn refuse(&mut self, request: RequestId, errno: Errno) {
@@ -59,8 +58,7 @@ impl Namespace {
         if features.contention && more.is_some_and(|more| more.contention.is_contended(now)) {
             reply.flags = reply.flags.with(LockFlags::CONTENTION);
         }
-        let is_fresh = resource.lvb_state() == LvbState::Fresh;
-        let with_lvb = !flags.has(LockFlags::REPLAY) && (kind == Kind::Extent || is_fresh);
+        let with_lvb = !flags.has(LockFlags::REPLAY) && lock.claim(kind).has_lvb();
         let lvb = if with_lvb { resource.lvb() } else { None };
         let is_asked_back = is_granted && lock.flags.has(Flags::BLOCKS);
         if is_asked_back {

@@ -1,12 +1,12 @@
 //! Cancels and converts. Spec: ptlrpc-ldlm-mgs §23.
 
 use fulmar_base::{Errno, Time};
-use fulmar_lustre_wire::ldlm::{LockDesc, LockReply, LockRequest};
+use fulmar_lustre_wire::ldlm::{InodeBits, LockDesc, LockReply, LockRequest};
 use fulmar_lustre_wire::{Handle, Status};
 
 use super::api::RequestId;
 use super::lock::{BITS_ALL, Flags, Kind, Mode};
-use super::namespace::Namespace;
+use super::namespace::{LOCAL, Namespace};
 
 impl Namespace {
     /// A client cancels locks. Returns how many of them it had; with 0 the status of the reply is a
@@ -71,6 +71,42 @@ impl Namespace {
         self.settle(now);
     }
 
+    /// The host gives up all bits but some of a lock that it has.
+    pub fn handle_local_convert(&mut self, now: Time, handle: Handle, keep: InodeBits) {
+        let found = self.by_handle.get(&handle).copied();
+        if let Some(id) = found.filter(|&id| self.locks[id].export == LOCAL)
+            && self.locks[id].is_granted
+        {
+            self.reduce(id, keep.0);
+            let place = self.locks[id].resource;
+            if let Some(more) = &mut self.resources[place].more {
+                more.grants = more.grants.wrapping_add(1);
+            }
+            self.changed.insert(place);
+        }
+        self.settle(now);
+    }
+
+    /// Returns the bits of a granted lock; none if there is no such lock.
+    pub fn bits(&self, handle: Handle) -> InodeBits {
+        let lock = self.by_handle.get(&handle).map(|&id| &self.locks[id]);
+        let lock = lock.filter(|lock| lock.is_granted);
+        InodeBits(lock.map_or(0, |lock| lock.part.bits(lock.requested)))
+    }
+
+    /// Takes all bits but some from a granted lock.
+    fn reduce(&mut self, id: u32, keep: u64) {
+        let lock = &self.locks[id];
+        let resource = &mut self.resources[lock.resource];
+        let loses_data = lock.part.value & !keep & InodeBits::DOM.0 != 0;
+        if lock.requested.writes() && loses_data {
+            resource.outdate_lvb();
+        }
+        resource.ungrant(&mut self.locks, id);
+        self.locks[id].part.value &= keep;
+        resource.grant(&mut self.locks, id);
+    }
+
     fn convert(&mut self, export: u32, request: &LockRequest) -> Result<LockReply, Errno> {
         let handle = request.handles.first().ok_or(Errno::EPROTO)?;
         let found = self.by_handle.get(handle).copied();
@@ -90,13 +126,11 @@ impl Namespace {
             return Err(Errno::EPROTO);
         }
         self.stop_timer(id);
-        let resource = &mut self.resources[place];
-        resource.ungrant(&mut self.locks, id);
+        self.reduce(id, keep);
         let lock = &mut self.locks[id];
-        lock.part.value &= keep;
         lock.flags = lock.flags.without(Flags::BLOCKS);
         let (policy, client) = (lock.part.policy(Kind::Inodebits, mode), lock.client);
-        resource.grant(&mut self.locks, id);
+        let resource = &mut self.resources[place];
         // What still waits for it asks again.
         if let Some(more) = &mut resource.more {
             more.grants = more.grants.wrapping_add(1);

@@ -140,7 +140,7 @@ impl Namespace {
         claim: &Claim,
         asked: &Asked,
     ) -> Result<(), Errno> {
-        if claim.kind != Kind::Extent && !is_glimpse(claim, enqueue) || self.is_lvb_fresh(place) {
+        if !claim.has_lvb() || self.is_lvb_fresh(place) {
             return self.decide(now, place, enqueue, claim, asked);
         }
         self.postpone(place, Pending::Enqueue(Box::new(enqueue.clone())))

@@ -184,6 +184,13 @@ impl Claim {
             }
     }
 
+    /// Returns whether the attributes of the object come with the lock: it is on data.
+    /// Spec: ptlrpc-ldlm-mgs §27.1.
+    pub(super) fn has_lvb(&self) -> bool {
+        self.kind == Kind::Extent
+            || self.kind == Kind::Inodebits && self.part.bits(self.mode) == InodeBits::DOM.0
+    }
+
     /// Returns whether both are flocks of one owner.
     pub(super) fn has_owner_of(&self, other: &Self) -> bool {
         (self.export, self.part.value) == (other.export, other.part.value)

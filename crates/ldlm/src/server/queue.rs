@@ -23,12 +23,11 @@ impl Namespace {
         if self.is_recovering {
             return self.grant_local(now, place);
         }
-        let may_grant = kind != Kind::Extent || without_lvb || self.is_lvb_fresh(place);
         let (mut ahead, mut granted, mut index) = (Ahead::default(), Vec::new(), 0);
         while let Some(id) = self.waiter(place, index) {
             let claim = self.locks[id].claim(kind);
             if self.is_free(place, &claim, &ahead) {
-                if !may_grant {
+                if claim.has_lvb() && !without_lvb && !self.is_lvb_fresh(place) {
                     self.read_lvb(place);
                     break;
                 }
@@ -189,7 +188,8 @@ impl Namespace {
         }
         let resource = &self.resources[place];
         let mut desc = self.locks[id].desc(resource.kind, resource.id);
-        let lvb = if resource.kind == Kind::Extent { resource.lvb() } else { None };
+        let has_lvb = self.locks[id].claim(resource.kind).has_lvb();
+        let lvb = if has_lvb { resource.lvb() } else { None };
         let mut flags = LockFlags::NONE;
         if is_asked_back {
             flags = flags.with(LockFlags::AST_SENT);

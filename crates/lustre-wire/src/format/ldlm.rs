@@ -22,6 +22,8 @@ formats! {
     ENQUEUE = Format::new(Opcode::LDLM_ENQUEUE, &[&LOCK_REQUEST], &[&LOCK_REPLY, &LVB]);
     /// A lock on an extent of an object, or a glimpse.
     ENQUEUE_EXTENT = enqueue!("EXTENT", OST_LVB);
+    /// A lock on the data that a file has on the MDT, or a glimpse of them.
+    ENQUEUE_DOM = enqueue!("DOM", OST_LVB);
     /// A lock that processes agree on.
     ENQUEUE_FLOCK = enqueue!("FLOCK", LVB);
     /// An intent without buffers of its own.
@@ -31,6 +33,13 @@ formats! {
         &[&LOCK_REPLY, &LVB],
     )
     .variant("INTENT");
+    /// A lock on the data that a file has on the MDT, or a glimpse of them, of a client before 2.14.
+    ENQUEUE_BRW = Format::new(
+        Opcode::LDLM_ENQUEUE,
+        &[&LOCK_REQUEST, &INTENT],
+        &[&LOCK_REPLY, &MDT_BODY, &LAYOUT, &ACL],
+    )
+    .variant("BRW");
     /// Open a file, and perhaps create it.
     ENQUEUE_OPEN = Format::new(
         Opcode::LDLM_ENQUEUE,
@@ -93,6 +102,9 @@ formats! {
     /// A lock on an extent was granted.
     COMPLETION_EXTENT = Format::new(Opcode::LDLM_CP_CALLBACK, &[&LOCK_REQUEST, &OST_LVB], &[])
         .variant("EXTENT");
+    /// A lock on the data that a file has on the MDT was granted.
+    COMPLETION_DOM = Format::new(Opcode::LDLM_CP_CALLBACK, &[&LOCK_REQUEST, &OST_LVB], &[])
+        .variant("DOM");
     /// A lock on inode bits was granted, perhaps with the layout of the file.
     COMPLETION_LAYOUT = Format::new(Opcode::LDLM_CP_CALLBACK, &[&LOCK_REQUEST, &LAYOUT], &[])
         .variant("IBITS");
@@ -102,6 +114,9 @@ formats! {
     GLIMPSED_EXTENT =
         Format::new(Opcode::LDLM_GL_CALLBACK, &[&LOCK_REQUEST, &GLIMPSE], &[&OST_LVB])
             .variant("EXTENT");
+    /// The value block of a lock on the data that a file has on the MDT is wanted.
+    GLIMPSED_DOM = Format::new(Opcode::LDLM_GL_CALLBACK, &[&LOCK_REQUEST, &GLIMPSE], &[&OST_LVB])
+        .variant("DOM");
     /// A value for a client.
     LDLM_SET_INFO = Format::new(Opcode::LDLM_SET_INFO, &[&KEY, &VALUE], &[]);
 }

@@ -6,16 +6,17 @@ use fulmar_wire::{Field, Order, Reader};
 
 use super::*;
 use crate::Opcode;
-use crate::ldlm::{IntentOps, LockFlags, LockType};
+use crate::ldlm::{InodeBits, IntentOps, LockDesc, LockFlags, LockType};
 use crate::mdt::ReintOp;
 
 impl Format {
     /// All formats. Of several formats of one operation, the first is the most general one.
     #[rustfmt::skip]
     pub const ALL: &'static [&'static Self] = &[
-        &ENQUEUE, &ENQUEUE_EXTENT, &ENQUEUE_FLOCK, &ENQUEUE_INTENT, &ENQUEUE_OPEN, &ENQUEUE_CREATE,
-        &ENQUEUE_GETATTR, &ENQUEUE_LAYOUT, &ENQUEUE_GETXATTR, &ENQUEUE_QUOTA, &CONVERT, &CANCEL, &BLOCKING,
-        &COMPLETION, &COMPLETION_EXTENT, &COMPLETION_LAYOUT, &GLIMPSED, &GLIMPSED_EXTENT, &LDLM_SET_INFO,
+        &ENQUEUE, &ENQUEUE_EXTENT, &ENQUEUE_DOM, &ENQUEUE_FLOCK, &ENQUEUE_INTENT, &ENQUEUE_BRW,
+        &ENQUEUE_OPEN, &ENQUEUE_CREATE, &ENQUEUE_GETATTR, &ENQUEUE_LAYOUT, &ENQUEUE_GETXATTR, &ENQUEUE_QUOTA, &CONVERT, &CANCEL, &BLOCKING,
+        &COMPLETION, &COMPLETION_EXTENT, &COMPLETION_DOM, &COMPLETION_LAYOUT, &GLIMPSED, &GLIMPSED_EXTENT,
+        &GLIMPSED_DOM, &LDLM_SET_INFO,
         &GET_ROOT, &MDS_STATFS, &MDS_SYNC, &GETATTR, &GETATTR_NAME, &GETXATTR, &READPAGE, &CLOSE,
         &REINT_OTHER, &REINT_CREATE, &REINT_SYMLINK, &REINT_OPEN, &REINT_UNLINK, &REINT_RMENTRY,
         &REINT_LINK, &REINT_RENAME, &REINT_MIGRATE, &REINT_SETATTR, &REINT_SETXATTR, &REINT_RESYNC,
@@ -47,13 +48,21 @@ impl Format {
         let special = match opcode {
             Opcode::LDLM_ENQUEUE => of_enqueue(buffers, order),
             Opcode::LDLM_CP_CALLBACK => match of_lock(buffers, order) {
-                Some((_, LockType::EXTENT)) => Some(&COMPLETION_EXTENT),
-                Some((_, LockType::IBITS)) => Some(&COMPLETION_LAYOUT),
+                Some((_, lock)) if is_on_data(&lock) => Some(&COMPLETION_DOM),
+                Some((_, lock)) => match lock.resource.kind {
+                    LockType::EXTENT => Some(&COMPLETION_EXTENT),
+                    LockType::IBITS => Some(&COMPLETION_LAYOUT),
+                    _ => None,
+                },
                 _ => None,
             },
             Opcode::LDLM_GL_CALLBACK => match of_lock(buffers, order) {
-                Some((_, LockType::EXTENT)) => Some(&GLIMPSED_EXTENT),
-                _ => None,
+                Some((_, lock)) => match lock.resource.kind {
+                    LockType::EXTENT => Some(&GLIMPSED_EXTENT),
+                    LockType::IBITS => Some(&GLIMPSED_DOM),
+                    _ => None,
+                },
+                None => None,
             },
             Opcode::MDS_REINT => of_reint(buffers, order),
             Opcode::MDS_GET_INFO => match key(buffers) {
@@ -94,11 +103,12 @@ static PLACES: [u8; Opcode::LFSCK_QUERY.0 as usize + 1] = {
 };
 
 fn of_enqueue(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<&'static Format> {
-    let (flags, kind) = of_lock(buffers, order)?;
+    let (flags, lock) = of_lock(buffers, order)?;
     let intent = flags.has(LockFlags::HAS_INTENT).then(|| read(buffers, 1, order)).flatten();
     let Some(ops) = intent else {
         // A glimpse, and the reading of a directory, have the flag and no intent.
-        return match kind {
+        return match lock.resource.kind {
+            _ if is_on_data(&lock) => Some(&ENQUEUE_DOM),
             LockType::EXTENT => Some(&ENQUEUE_EXTENT),
             LockType::FLOCK => Some(&ENQUEUE_FLOCK),
             _ => Some(&ENQUEUE),
@@ -110,18 +120,24 @@ fn of_enqueue(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<&'static Format
         IntentOps::LAYOUT => &ENQUEUE_LAYOUT,
         IntentOps::GETXATTR => &ENQUEUE_GETXATTR,
         IntentOps::CREAT => &ENQUEUE_CREATE,
+        IntentOps::GLIMPSE | IntentOps::BRW => &ENQUEUE_BRW,
         ops if ops.has(IntentOps::OPEN) => &ENQUEUE_OPEN,
         ops if ops.without(quota) != ops => &ENQUEUE_QUOTA,
         _ => &ENQUEUE_INTENT,
     })
 }
 
-/// Returns the flags and the type of the lock of a request.
-fn of_lock(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<(LockFlags, LockType)> {
+/// Returns whether a lock is only on the data that a file has on the MDT.
+fn is_on_data(lock: &LockDesc) -> bool {
+    lock.resource.kind == LockType::IBITS && lock.policy.inodebits().bits == InodeBits::DOM
+}
+
+/// Returns the flags and the lock of a request.
+fn of_lock(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<(LockFlags, LockDesc)> {
     let mut r = Reader::new(buffers.first()?, order);
     let flags = LockFlags::read(&mut r, "flags").ok()?;
     r.u32("count").ok()?;
-    Some((flags, LockType::read(&mut r, "kind").ok()?))
+    Some((flags, LockDesc::read(&mut r, "lock").ok()?))
 }
 
 fn of_reint(buffers: &[Cow<'_, [u8]>], order: Order) -> Option<&'static Format> {

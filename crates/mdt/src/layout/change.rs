@@ -6,8 +6,8 @@ use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
 use super::composite::{Composite, WantedPart};
-use super::{LAYOUT_LEN_MAX, objects_of};
-use crate::objects::{Object, Objects};
+use super::{LAYOUT_LEN_MAX, Rules, objects_of};
+use crate::objects::Object;
 
 /// What a kernel says if a component is to be marked older than others that there are not.
 const EUCLEAN: Errno = Errno(117);
@@ -81,7 +81,7 @@ pub(crate) fn changed(
     change: ComponentChange,
     asked: &[u8],
     now: i64,
-    objects: &dyn Objects,
+    rules: Rules<'_>,
 ) -> Result<Changed, Errno> {
     let mut composite = Composite::decode(layout)?;
     if change == ComponentChange::Set {
@@ -93,7 +93,7 @@ pub(crate) fn changed(
     };
     match change {
         ComponentChange::Add => {
-            let parts = WantedPart::all(&asked, Some(composite.end()), objects)?;
+            let parts = WantedPart::all(&asked, Some(composite.end()), rules)?;
             composite.append(parts, None);
         }
         ComponentChange::Delete => composite.delete(&asked)?,

@@ -5,15 +5,15 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::layout::{
-    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovMd, MirrorState,
-    Pattern,
+    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd,
+    MirrorState, Pattern,
 };
-use fulmar_lustre_wire::{Content, Fid, Padding};
+use fulmar_lustre_wire::{Bytes, Content, Fid, Padding};
 use fulmar_wire::Order;
 
 use super::plan::{Plan, keep_wanted, restore_generation};
 use super::wanted::{Pool, STRIPE_UNIT, STRIPES_MAX, Wanted};
-use super::{LAYOUT_LEN_MAX, NO_END};
+use super::{LAYOUT_LEN_MAX, NO_END, Rules};
 use crate::objects::{Object, Objects};
 
 /// The bits of a generation, and of the number of a component.
@@ -45,13 +45,16 @@ pub(super) struct Part {
 enum Stripes {
     Planned(Plan),
     Made(LovMd),
+    /// There are none: the data are on the MDT, up to so many bytes.
+    OnMdt(u32),
 }
 
 /// A component that somebody wants.
 pub(super) struct WantedPart {
     component: Component,
     layout: LovMd,
-    wanted: Wanted,
+    /// `None`: its data are on the MDT.
+    wanted: Option<Wanted>,
 }
 
 impl WantedPart {
@@ -63,7 +66,7 @@ impl WantedPart {
     pub(super) fn all(
         layout: &CompositeMd,
         end: Option<u64>,
-        objects: &dyn Objects,
+        rules: Rules<'_>,
     ) -> Result<Vec<Self>, Errno> {
         if layout.header.magic != LayoutMagic::LOV_COMPOSITE {
             return Err(Errno::EOPNOTSUPP);
@@ -73,7 +76,7 @@ impl WantedPart {
             Ok((*component, layout))
         };
         let parts: Result<Vec<_>, Errno> = layout.components.iter().map(part).collect();
-        let parts = without_mdt(parts?)?;
+        let parts = limited(parts?, rules.on_mdt_max)?;
         if parts.is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -96,8 +99,12 @@ impl WantedPart {
                 mirrors += 1;
                 previous = 0;
             }
-            let wanted = Wanted::of(&layout, objects)?;
-            let size = u64::from(wanted.stripe_size.unwrap_or(STRIPE_UNIT));
+            let wanted = match layout.header.pattern.has(Pattern::MDT) {
+                true => None,
+                false => Some(Wanted::of(&layout, rules.objects)?),
+            };
+            let size = wanted.as_ref().and_then(|wanted| wanted.stripe_size);
+            let size = u64::from(size.unwrap_or(STRIPE_UNIT));
             let is_aligned = end == NO_END || start == end || end.is_multiple_of(size);
             if start != previous || !is_aligned {
                 return Err(Errno::EINVAL);
@@ -116,9 +123,14 @@ impl WantedPart {
     fn part(self, pool: Option<Pool>) -> Part {
         let Component { start, end, flags, .. } = self.component;
         let flags = ComponentFlags(flags.0 & CHOSEN.0);
-        let plan = self.wanted.or_in(pool).plan(start, end);
-        let component = Component { flags, start, end, ..Component::default() };
-        Part { component, stripes: Stripes::Planned(plan) }
+        let (flags, stripes) = match self.wanted {
+            Some(wanted) => (flags, Stripes::Planned(wanted.or_in(pool).plan(start, end))),
+            None => {
+                let size = self.layout.header.stripe_size;
+                (flags.with(ComponentFlags::INIT), Stripes::OnMdt(size))
+            }
+        };
+        Part { component: Component { flags, start, end, ..Component::default() }, stripes }
     }
 
     /// Returns the layout of these components as the default of a directory. If none of them says
@@ -126,8 +138,11 @@ impl WantedPart {
     pub(super) fn default_layout(parts: Vec<Self>, pool: Option<Pool>) -> Vec<u8> {
         let says_nothing = |part: &Self| part.layout.header.magic == LayoutMagic::LOV_V1;
         let pool = pool.filter(|_| parts.iter().all(says_nothing));
-        let part = |Self { component, mut layout, .. }| {
-            keep_wanted(&mut layout, pool);
+        let part = |Self { component, mut layout, wanted }| {
+            match wanted {
+                Some(_) => keep_wanted(&mut layout, pool),
+                None => layout = on_mdt(Fid::default(), layout.header.stripe_size),
+            }
             (component, layout)
         };
         CompositeMd::new(header(0), parts.into_iter().map(part).collect()).to_bytes()
@@ -135,25 +150,65 @@ impl WantedPart {
 
     /// Returns the first pool of components.
     pub(super) fn pool(parts: &[Self]) -> Option<Pool> {
-        parts.iter().find_map(|part| part.wanted.pool)
+        parts.iter().find_map(|part| part.wanted.as_ref()?.pool)
     }
 }
 
-/// Removes what is to be on the MDT: the component after it begins in its place, as on a server where
-/// the limit of such components is 0.
-fn without_mdt(mut parts: Vec<(Component, LovMd)>) -> Result<Vec<(Component, LovMd)>, Errno> {
-    let is_on_mdt = |(_, layout): &(Component, LovMd)| layout.header.pattern.has(Pattern::MDT);
-    while let Some(at) = parts.iter().position(is_on_mdt) {
-        let (component, layout) = parts.remove(at);
-        if component.start > 0 || u64::from(layout.header.stripe_size) != component.end {
+/// Cuts what is to be on the MDT to `most` bytes, and removes it if that is 0: the component after it then
+/// begins where it ends. Spec: mdt-ost §11.4.
+fn limited(
+    mut parts: Vec<(Component, LovMd)>,
+    most: u64,
+) -> Result<Vec<(Component, LovMd)>, Errno> {
+    let mut at = 0;
+    while let Some((component, layout)) = parts.get_mut(at) {
+        at += 1;
+        if !layout.header.pattern.has(Pattern::MDT) {
+            continue;
+        }
+        let LovHeader { pattern, stripe_size, stripe_count, .. } = layout.header;
+        let is_in_pool = layout.pool.as_ref().is_some_and(|pool| !pool.as_bytes().is_empty());
+        if pattern != Pattern::MDT
+            || component.start > 0
+            || component.end == 0
+            || u64::from(stripe_size) != component.end
+            || stripe_count > 1
+            || is_in_pool
+        {
             return Err(Errno::EINVAL);
         }
-        let follows = |(other, _): &&mut (Component, LovMd)| {
-            other.start == component.end && other.mirror() == component.mirror()
-        };
-        parts.iter_mut().find(follows).ok_or(Errno::EFBIG)?.0.start = 0;
+        if component.end <= most {
+            continue;
+        }
+        let (end, mirror) = (component.end, component.mirror());
+        (component.end, layout.header.stripe_size) = (most, most as u32);
+        let follows =
+            |(other, _): &&mut (Component, LovMd)| other.start == end && other.mirror() == mirror;
+        match parts.iter_mut().find(follows) {
+            Some((next, _)) => next.start = most,
+            None if most == 0 => return Err(Errno::EFBIG),
+            None => {}
+        }
+        if most == 0 {
+            at -= 1;
+            parts.remove(at);
+        }
     }
     Ok(parts)
+}
+
+/// Returns the layout of a component whose data are on the MDT.
+fn on_mdt(file: Fid, size: u32) -> LovMd {
+    let header = LovHeader {
+        magic: LayoutMagic::LOV_V1,
+        pattern: Pattern::MDT,
+        object: file.oid.into(),
+        seq: file.seq,
+        stripe_size: size,
+        stripe_count: 0,
+        generation: 0,
+    };
+    LovMd { header, pool: None, objects: vec![], rest: Bytes::default() }
 }
 
 fn header(generation: u32) -> CompositeHeader {
@@ -262,6 +317,7 @@ impl Composite {
             let layout = match &part.stripes {
                 Stripes::Planned(plan) => plan.planned(file),
                 Stripes::Made(layout) => layout.clone(),
+                Stripes::OnMdt(size) => on_mdt(file, *size),
             };
             (part.component, layout)
         };
@@ -283,6 +339,10 @@ impl Composite {
             let mut stripes = layout.layout(component).map_err(|_| Errno::EINVAL)?;
             let count = usize::from(stripes.header.stripe_count);
             let is_made = component.flags.has(ComponentFlags::INIT);
+            if component.id > 0 && is_made && stripes.header.pattern.has(Pattern::MDT) {
+                let stripes = Stripes::OnMdt(stripes.header.stripe_size);
+                return Ok(Part { component: *component, stripes });
+            }
             if component.id == 0 || is_made && (stripes.objects.len() != count || count == 0) {
                 return Err(Errno::EINVAL);
             }

@@ -8,7 +8,7 @@ mod swap;
 mod wanted;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::layout::{Layout, LovMd, LovObject, Pattern};
+use fulmar_lustre_wire::layout::{ComponentFlags, CompositeMd, Layout, LovMd, LovObject, Pattern};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
@@ -25,6 +25,24 @@ const LAYOUT_LEN_MAX: usize = 65_536;
 /// No end.
 const NO_END: u64 = u64::MAX;
 
+/// What limits the layouts that somebody wants.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'a> {
+    /// The OSTs.
+    pub(crate) objects: &'a dyn Objects,
+    /// The most bytes of a file that are on the MDT; 0: none.
+    pub(crate) on_mdt_max: u64,
+}
+
+/// The part of a file whose data are on the MDT. Spec: mdt-ost §13.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnMdt {
+    /// The byte after the last one that can be there.
+    pub(crate) end: u64,
+    /// Whether the file has no objects.
+    pub(crate) is_all: bool,
+}
+
 /// What a new file is to be.
 #[derive(Debug, PartialEq, Eq)]
 enum Design {
@@ -40,11 +58,11 @@ enum OfDirectory {
 
 impl OfDirectory {
     /// Reads a default. One that is not allowed any more is none.
-    fn of(bytes: &[u8], objects: &dyn Objects) -> Option<Self> {
+    fn of(bytes: &[u8], rules: Rules<'_>) -> Option<Self> {
         match Layout::decode(bytes, Order::Little) {
-            Ok(Layout::File(layout)) => Wanted::of(&layout, objects).ok().map(Self::Plain),
+            Ok(Layout::File(layout)) => Wanted::of(&layout, rules.objects).ok().map(Self::Plain),
             Ok(Layout::Composite(layout)) => {
-                WantedPart::all(&layout, None, objects).ok().map(Self::Composite)
+                WantedPart::all(&layout, None, rules).ok().map(Self::Composite)
             }
             _ => None,
         }
@@ -61,15 +79,15 @@ impl OfDirectory {
 impl Design {
     /// Returns what its creator wants, in the pool of a default if he does not say; or what the default of
     /// the directory says, and what that does not say from the default of the file system.
-    fn new(wanted: &[u8], defaults: [&[u8]; 2], objects: &dyn Objects) -> Result<Self, Errno> {
-        let [first, second] = defaults.map(|default| OfDirectory::of(default, objects));
+    fn new(wanted: &[u8], defaults: [&[u8]; 2], rules: Rules<'_>) -> Result<Self, Errno> {
+        let [first, second] = defaults.map(|default| OfDirectory::of(default, rules));
         if !wanted.is_empty() {
             let pool = match (&first, &second) {
                 (Some(OfDirectory::Plain(first)), Some(second)) => first.pool.or(second.pool()),
                 (Some(default), _) | (None, Some(default)) => default.pool(),
                 (None, None) => None,
             };
-            return Self::wanted(wanted, pool, objects);
+            return Self::wanted(wanted, pool, rules);
         }
         let plain = |wanted: Wanted| Self::Plain(wanted.plan(0, NO_END));
         Ok(match (first, second) {
@@ -87,12 +105,12 @@ impl Design {
         })
     }
 
-    fn wanted(wanted: &[u8], pool: Option<Pool>, objects: &dyn Objects) -> Result<Self, Errno> {
+    fn wanted(wanted: &[u8], pool: Option<Pool>, rules: Rules<'_>) -> Result<Self, Errno> {
         match Layout::decode(wanted, Order::Little) {
             Ok(Layout::File(layout)) => {
-                Ok(Self::Plain(Wanted::of(&layout, objects)?.or_in(pool).plan(0, NO_END)))
+                Ok(Self::Plain(Wanted::of(&layout, rules.objects)?.or_in(pool).plan(0, NO_END)))
             }
-            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None, objects) {
+            Ok(Layout::Composite(layout)) => match WantedPart::all(&layout, None, rules) {
                 // A server says so of a default, and not of a file.
                 Err(Errno::EFBIG) => Err(Errno::EINVAL),
                 parts => Ok(Self::Composite(Composite::new(parts?, pool))),
@@ -113,9 +131,10 @@ pub(crate) fn new_layout(
     (file, size): (Fid, u64),
     wanted: &[u8],
     defaults: [&[u8]; 2],
-    objects: &dyn Objects,
+    rules: Rules<'_>,
 ) -> Result<Vec<u8>, Errno> {
-    match Design::new(wanted, defaults, objects)? {
+    let objects = rules.objects;
+    match Design::new(wanted, defaults, rules)? {
         Design::Plain(plan) => Ok(plan.made(file, &objects.take(&plan)?).to_bytes()),
         Design::Composite(mut composite) => {
             composite.instantiate(file, size.saturating_add(1), objects)?;
@@ -161,6 +180,25 @@ pub(crate) fn objects_of(layout: &[u8]) -> Vec<Object> {
     objects.filter_map(object).collect()
 }
 
+/// Returns the part of a file whose data are on the MDT, if its layout has one.
+pub(crate) fn on_mdt(layout: &[u8]) -> Option<OnMdt> {
+    let layout = CompositeMd::decode(layout, Order::Little).ok()?;
+    let made = layout.components.iter().filter(|part| part.flags.has(ComponentFlags::INIT));
+    let mut found = OnMdt { end: 0, is_all: true };
+    for part in made {
+        match layout.layout(part).ok()?.header.pattern.has(Pattern::MDT) {
+            true => found.end = part.end,
+            false => found.is_all = false,
+        }
+    }
+    (found.end > 0).then_some(found)
+}
+
+/// Returns the generation of a layout of several components.
+pub(crate) fn composite_generation(layout: &[u8]) -> Option<u32> {
+    Some(CompositeMd::decode(layout, Order::Little).ok()?.header.generation)
+}
+
 /// Returns whether an OST has several stripes of a file.
 pub(crate) fn is_overstriped(layout: &[u8]) -> bool {
     let has = |layout: &LovMd| layout.header.pattern.has(Pattern::OVERSTRIPING);
@@ -182,20 +220,20 @@ pub(crate) fn is_overstriped(layout: &[u8]) -> bool {
 pub(crate) fn default_layout(
     wanted: &[u8],
     before: &[u8],
-    objects: &dyn Objects,
+    rules: Rules<'_>,
 ) -> Result<Vec<u8>, Errno> {
-    let pool = OfDirectory::of(before, objects).and_then(|default| default.pool());
+    let pool = OfDirectory::of(before, rules).and_then(|default| default.pool());
     let mut layout = match Layout::decode(wanted, Order::Little) {
         Ok(Layout::DirectoryDefault(_)) => return Ok(wanted.to_vec()),
         Ok(Layout::File(layout)) => layout,
         Ok(Layout::Composite(layout)) => {
-            let parts = WantedPart::all(&layout, None, objects)?;
+            let parts = WantedPart::all(&layout, None, rules)?;
             let kept = WantedPart::default_layout(parts, pool);
             return if kept.len() > LAYOUT_LEN_MAX { Err(Errno::E2BIG) } else { Ok(kept) };
         }
         _ => return Err(Errno::EINVAL),
     };
-    if Wanted::of(&layout, objects)?.is_nothing() {
+    if Wanted::of(&layout, rules.objects)?.is_nothing() {
         return Ok(vec![]);
     }
     plan::keep_wanted(&mut layout, pool);

@@ -16,6 +16,11 @@ use crate::objects::Owner;
 const FILE: Fid = Fid { seq: 0x2_0000_0401, oid: 9, version: 0 };
 const MIB: u64 = 1 << 20;
 
+/// The rules of an MDT without a limit of its own.
+fn rules(objects: &Taker) -> Rules<'_> {
+    Rules { objects, on_mdt_max: MIB }
+}
+
 /// Gives objects of four OSTs in turn, one number after the other.
 #[derive(Default)]
 struct Taker {
@@ -127,11 +132,11 @@ fn growing() -> Vec<u8> {
 }
 
 fn kept_default(wanted: &[u8], before: &[u8]) -> Result<Vec<u8>, Errno> {
-    default_layout(wanted, before, &Taker::default())
+    default_layout(wanted, before, rules(&Taker::default()))
 }
 
 fn plan(wanted: &[u8], defaults: [&[u8]; 2]) -> Plan {
-    match Design::new(wanted, defaults, &Taker::default()) {
+    match Design::new(wanted, defaults, rules(&Taker::default())) {
         Ok(Design::Plain(plan)) => plan,
         other => panic!("{other:?}"),
     }
@@ -139,7 +144,7 @@ fn plan(wanted: &[u8], defaults: [&[u8]; 2]) -> Plan {
 
 fn made(wanted: &[u8], defaults: [&[u8]; 2]) -> Result<Vec<u8>, Errno> {
     let taker = Taker::default();
-    new_layout((FILE, 0), wanted, defaults, &taker)
+    new_layout((FILE, 0), wanted, defaults, rules(&taker))
 }
 
 fn decoded(layout: &[u8]) -> CompositeMd {
@@ -239,7 +244,8 @@ fn a_default_that_says_nothing_is_none() {
     let found = plan(b"", [&more, b""]);
     assert_eq!((found.stripe_count, found.pool), (3, Text::new("flash")));
     let parts = kept_default(&growing(), &in_flash).unwrap();
-    let Ok(Design::Composite(found)) = Design::new(b"", [&parts, b""], &Taker::default()) else {
+    let Ok(Design::Composite(found)) = Design::new(b"", [&parts, b""], rules(&Taker::default()))
+    else {
         panic!()
     };
     let found = decoded(&found.encode(FILE));
@@ -277,14 +283,14 @@ fn components_come_from_the_defaults_too() {
 #[test]
 fn a_file_that_is_cut_before_it_has_a_layout_has_objects_up_to_its_size() {
     let taker = Taker::default();
-    let layout = new_layout((FILE, 2 * MIB), &growing(), [b"", b""], &taker).unwrap();
+    let layout = new_layout((FILE, 2 * MIB), &growing(), [b"", b""], rules(&taker)).unwrap();
     assert_eq!(objects_of(&layout).len(), 3);
 }
 
 #[test]
 fn a_write_gives_objects_to_all_components_before_its_end() {
     let taker = Taker::default();
-    let new = new_layout((FILE, 0), &growing(), [b"", b""], &taker).unwrap();
+    let new = new_layout((FILE, 0), &growing(), [b"", b""], rules(&taker)).unwrap();
     assert_eq!(instantiated(FILE, &new, MIB, &taker), Ok(None));
     let second = instantiated(FILE, &new, MIB + 1, &taker).unwrap().unwrap();
     assert_eq!(decoded(&second).header.generation, 4);
@@ -305,7 +311,7 @@ fn a_write_behind_the_last_component_is_an_error() {
     let taker = Taker::default();
     let short =
         composite(vec![part(0, MIB, wanted(0, 1, ANY)), part(MIB, 64 * MIB, wanted(0, 2, ANY))]);
-    let new = new_layout((FILE, 0), &short, [b"", b""], &taker).unwrap();
+    let new = new_layout((FILE, 0), &short, [b"", b""], rules(&taker)).unwrap();
     assert_eq!(instantiated(FILE, &new, 65 * MIB, &taker), Err(Errno::EINVAL));
     assert!(instantiated(FILE, &new, 64 * MIB, &taker).unwrap().is_some());
 }
@@ -319,7 +325,7 @@ fn what_was_wanted_of_a_component_is_kept_until_it_has_objects() {
         part(64 * MIB, 128 * MIB, on_osts(2, 2, &[0, 2])),
         part(128 * MIB, NO_END, wanted(0, 1, 3)),
     ]);
-    let new = new_layout((FILE, 0), &wanted, [b"", b""], &taker).unwrap();
+    let new = new_layout((FILE, 0), &wanted, [b"", b""], rules(&taker)).unwrap();
     assert_eq!(decoded(&new).components[2].size, 32 + 2 * 24);
     taker.lacks_last.store(true, Ordering::Relaxed);
     instantiated(FILE, &new, NO_END, &taker).unwrap().unwrap();
@@ -340,7 +346,7 @@ fn objects_are_given_back_if_others_are_late() {
         part(MIB, 64 * MIB, wanted(0, 2, ANY)),
         part(64 * MIB, NO_END, in_pool(wanted(0, 1, ANY), "late")),
     ]);
-    let new = new_layout((FILE, 0), &wanted, [b"", b""], &taker).unwrap();
+    let new = new_layout((FILE, 0), &wanted, [b"", b""], rules(&taker)).unwrap();
     assert_eq!(instantiated(FILE, &new, NO_END, &taker), Err(Errno::EAGAIN));
     let given_back = taker.given_back.lock().unwrap();
     assert_eq!(given_back.iter().map(|(_, object)| object.oid).collect::<Vec<_>>(), [2, 3]);
@@ -409,27 +415,76 @@ fn a_layout_has_a_largest_size() {
     many.header.pattern = Pattern::RAID0 | Pattern::OVERSTRIPING;
     let parts = [0, 1 << 40, 2 << 40].map(|start| part(start, start + (1 << 40), many.clone()));
     let taker = Taker::default();
-    let new = new_layout((FILE, 0), &composite(parts.to_vec()), [b"", b""], &taker).unwrap();
+    let new = new_layout((FILE, 0), &composite(parts.to_vec()), [b"", b""], rules(&taker)).unwrap();
     let full = instantiated(FILE, &new, 2 << 40, &taker).unwrap().unwrap();
     assert!(full.len() <= LAYOUT_LEN_MAX && full.len() > LAYOUT_LEN_MAX - 24);
     let last = instantiated(FILE, &full, 3 << 40, &taker).unwrap().unwrap();
     assert_eq!(shown(&last)[2].3.1, 1);
 }
 
-#[test]
-fn no_data_are_on_the_mdt() {
-    let mut on_mdt = wanted(1 << 20, 0, ANY);
+/// Returns a part of so many bytes on the MDT, and one behind it.
+fn on_mdt_first(end: u64) -> Vec<u8> {
+    composite(vec![part(0, end, wanted_on_mdt(end)), part(end, NO_END, wanted(0, 2, ANY))])
+}
+
+fn wanted_on_mdt(end: u64) -> LovMd {
+    let mut on_mdt = wanted(end as u32, 0, ANY);
     on_mdt.header.pattern = Pattern::MDT;
-    let wanted =
-        composite(vec![part(0, MIB, on_mdt.clone()), part(MIB, NO_END, wanted(0, 2, ANY))]);
-    let layout = made(&wanted, [b"", b""]).unwrap();
-    assert_eq!(shown(&layout), [(1, ComponentFlags::INIT.0, [0, NO_END], (STRIPE_SIZE, 2))]);
-    let kept = kept_default(&wanted, b"").unwrap();
-    assert_eq!(shown(&kept)[0].2, [0, NO_END]);
-    let alone = composite(vec![part(0, MIB, on_mdt.clone())]);
-    assert_eq!(made(&alone, [b"", b""]), Err(Errno::EINVAL));
-    assert_eq!(kept_default(&alone, b""), Err(Errno::EFBIG));
-    assert_eq!(made(&on_mdt.to_bytes(), [b"", b""]), Err(Errno::EINVAL));
+    on_mdt
+}
+
+#[test]
+fn the_first_component_is_on_the_mdt_up_to_a_limit() {
+    let taker = Taker::default();
+    let made = |wanted: &[u8], most| {
+        let rules = Rules { objects: &taker, on_mdt_max: most };
+        new_layout((FILE, 0), wanted, [b"", b""], rules)
+    };
+    let small = made(&on_mdt_first(MIB / 2), MIB).unwrap();
+    let cut = made(&on_mdt_first(2 * MIB), MIB).unwrap();
+    for (layout, end) in [(&small, MIB / 2), (&cut, MIB)] {
+        let first = (1, ComponentFlags::INIT.0, [0, end], (end as u32, 0));
+        assert_eq!(shown(layout), [first, (2, 0, [end, NO_END], (STRIPE_SIZE, 2))]);
+        assert_eq!(on_mdt(layout), Some(OnMdt { end, is_all: true }));
+        assert_eq!(repeated(FILE, layout, b""), Ok(layout.clone()));
+    }
+    assert!(taker.plans.lock().unwrap().is_empty(), "it has no objects yet");
+    let both = instantiated(FILE, &cut, MIB + 1, &taker).unwrap().unwrap();
+    assert_eq!(on_mdt(&both), Some(OnMdt { end: MIB, is_all: false }));
+    assert_eq!((shown(&both)[1].1, objects_of(&both).len()), (ComponentFlags::INIT.0, 2));
+    let without = made(&on_mdt_first(MIB), 0).unwrap();
+    assert_eq!(shown(&without), [(1, ComponentFlags::INIT.0, [0, NO_END], (STRIPE_SIZE, 2))]);
+    assert_eq!(on_mdt(&without), None);
+}
+
+#[test]
+fn a_directory_keeps_what_is_to_be_on_the_mdt() {
+    let kept = kept_default(&on_mdt_first(4 * MIB), b"").unwrap();
+    assert_eq!(shown(&kept)[0].2, [0, MIB], "it is cut when it is set");
+    let kept = decoded(&kept);
+    let first = kept.layout(&kept.components[0]).unwrap();
+    assert_eq!((first.header.pattern, first.objects.len()), (Pattern::MDT, 0));
+    let layout = made(b"", [&kept.to_bytes(), b""]).unwrap();
+    assert_eq!(on_mdt(&layout), Some(OnMdt { end: MIB, is_all: true }));
+    let alone = composite(vec![part(0, MIB, wanted_on_mdt(MIB))]);
+    assert_eq!(on_mdt(&made(&alone, [b"", b""]).unwrap()).unwrap().end, MIB);
+    let none = Taker::default();
+    let none = Rules { objects: &none, on_mdt_max: 0 };
+    assert_eq!(default_layout(&alone, b"", none), Err(Errno::EFBIG));
+    assert_eq!(new_layout((FILE, 0), &alone, [b"", b""], none), Err(Errno::EINVAL));
+}
+
+#[test]
+fn what_cannot_be_on_the_mdt_is_refused() {
+    let fails = |layout: Vec<u8>| assert_eq!(made(&layout, [b"", b""]), Err(Errno::EINVAL));
+    fails(wanted_on_mdt(MIB).to_bytes());
+    let second = part(MIB, 2 * MIB, wanted_on_mdt(2 * MIB));
+    fails(composite(vec![part(0, MIB, wanted(0, 1, ANY)), second]));
+    fails(composite(vec![part(0, MIB, wanted_on_mdt(MIB / 2))]));
+    fails(composite(vec![part(0, MIB, in_pool(wanted_on_mdt(MIB), "flash"))]));
+    let mut striped = wanted_on_mdt(MIB);
+    striped.header.stripe_count = 2;
+    fails(composite(vec![part(0, MIB, striped)]));
 }
 
 fn change(layout: &[u8], name: &[u8], asked: &[u8]) -> Result<Changed, Errno> {
@@ -438,7 +493,7 @@ fn change(layout: &[u8], name: &[u8], asked: &[u8]) -> Result<Changed, Errno> {
         ComponentChange::of_name(name)?.unwrap(),
         asked,
         1000,
-        &Taker::default(),
+        rules(&Taker::default()),
     )
 }
 
@@ -526,8 +581,8 @@ fn no_bytes_of_a_client_do_harm() {
             let mut bytes = good.clone();
             bytes[at] = byte;
             for bytes in [&bytes[..], &bytes[..at]] {
-                let _ = new_layout((FILE, u64::MAX), bytes, [bytes, bytes], &taker);
-                let _ = default_layout(bytes, bytes, &taker);
+                let _ = new_layout((FILE, u64::MAX), bytes, [bytes, bytes], rules(&taker));
+                let _ = default_layout(bytes, bytes, rules(&taker));
                 let _ = instantiated(FILE, bytes, u64::MAX, &taker);
                 let _ = repeated(FILE, bytes, &made);
                 for name in [&b"lustre.lov.add"[..], b"lustre.lov.del", b"lustre.lov.set.flags"] {

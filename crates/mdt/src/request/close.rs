@@ -58,14 +58,14 @@ impl Mdt {
                 body.valid = body.valid | Valid::CLOSE_INTENT_EXECED;
             }
             let status = exchanged.map_or_else(Status::failed, |_| Status::OK);
-            Ok((reply(status, &body), ()))
+            Ok((reply(status, &body), change.gone()))
         });
-        let Some((reply, ())) = committed? else {
+        let Some((reply, gone)) = committed? else {
             let mut reply = reply(Status::OK, &MdtBody::default());
             reply.body.transno = call.message.body.transno;
             return Ok(Answer::new(reply));
         };
-        Ok(Answer::new(reply))
+        Ok(Answer { gone, ..Answer::new(reply) })
     }
 
     /// Returns the file with which a close exchanges the layouts.
@@ -141,7 +141,7 @@ impl Mdt {
             attributes.atime = asked.atime;
         }
         let is_known = asked.valid.0 & (A::LSIZE | A::LBLOCKS).0 != 0;
-        if is_known && inode.is_regular() && !inode.extra(Extra::Layout).is_empty() {
+        if is_known && inode.has_som() {
             inode.note_size(asked);
         }
         inode
@@ -205,9 +205,15 @@ impl Inode {
         self.set_extra(Extra::Som, som.to_bytes());
     }
 
+    /// Returns whether its size is noted: it has objects, whose sizes the MDT does not know.
+    fn has_som(&self) -> bool {
+        let has_layout = self.is_regular() && !self.extra(Extra::Layout).is_empty();
+        has_layout && self.on_mdt().is_none_or(|part| !part.is_all)
+    }
+
     /// Takes the size after a cut. Spec: mdt-ost §7.12.
     pub(crate) fn cut_size(&mut self, size: u64) {
-        if !self.is_regular() || self.extra(Extra::Layout).is_empty() {
+        if !self.has_som() {
             return;
         }
         let before = self.som();

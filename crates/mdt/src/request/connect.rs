@@ -24,6 +24,13 @@ const OFFER: Offer = Offer {
         .with(ConnectFlags::LARGE_ACL)
         .with(ConnectFlags::IBITS)
         .with(ConnectFlags::NODEVOH)
+        .with(ConnectFlags::GRANT)
+        .with(ConnectFlags::SRVLOCK)
+        .with(ConnectFlags::CKSUM)
+        .with(ConnectFlags::GRANT_SHRINK)
+        .with(ConnectFlags::GRANT_PARAM)
+        .with(ConnectFlags::SHORTIO)
+        .with(ConnectFlags::HPREQ_CHECK1)
         .with(ConnectFlags::ATTRFID)
         .with(ConnectFlags::BRW_SIZE)
         .with(ConnectFlags::CANCELSET)
@@ -55,6 +62,9 @@ const OFFER: Offer = Offer {
         .with(ConnectFlags2::LSOM)
         .with(ConnectFlags2::ASYNC_DISCARD)
         .with(ConnectFlags2::GETATTR_PFID)
+        .with(ConnectFlags2::LSEEK)
+        .with(ConnectFlags2::DOM_LVB)
+        .with(ConnectFlags2::UNALIGNED_DIO)
         .with(ConnectFlags2::REP_MBITS)
         .with(ConnectFlags2::ATOMIC_OPEN_LOCK),
 };
@@ -65,7 +75,8 @@ const BITS: InodeBits = InodeBits::LOOKUP
     .with(InodeBits::OPEN)
     .with(InodeBits::LAYOUT)
     .with(InodeBits::PERM)
-    .with(InodeBits::XATTR);
+    .with(InodeBits::XATTR)
+    .with(InodeBits::DOM);
 
 impl Mdt {
     /// Executes CONNECT. The reply to a client that was not known waits until it is written down.
@@ -79,7 +90,7 @@ impl Mdt {
         if view.is_read_only() && !asked.flags.has(ConnectFlags::RDONLY) {
             return Err(Errno::EROFS.into());
         }
-        let granted = self.offer(&asked);
+        let mut granted = self.offer(&asked);
         let (flags, flags2, group) = (granted.flags, granted.flags2, asked.group);
         let mut client = Client { number: 0, flags, flags2, group };
         let mut durable = None;
@@ -87,6 +98,8 @@ impl Mdt {
             let number = self.remember(uuid, &mut client)?;
             durable = known.is_none().then_some(number);
         }
+        let is_again = self.exports().contains_key(&call.export);
+        self.data.connect(call.export, &asked, &mut granted, is_again)?;
         self.exports().insert(call.export, Export { uuid, client });
         let mut reply = Message::reply(call.message.format(), Status::OK);
         reply.body.connect_flags = ConnectOpFlags::REPLAYABLE;
@@ -116,9 +129,7 @@ impl Mdt {
         if flags.has(ConnectFlags::IBITS) {
             granted.ibits_known = asked.ibits_known & BITS.0;
         }
-        if flags.has(ConnectFlags::BRW_SIZE) {
-            granted.brw_size = asked.brw_size.min(self.settings.brw_size);
-        }
+        self.data.offer(asked, &mut granted);
         if flags.has(ConnectFlags::MAX_EASIZE) {
             granted.ea_size_max = self.settings.xattr_max;
         }

@@ -18,6 +18,17 @@ const FILE_LEN: u64 = 4096;
 /// The magic of the backend: clients take what they do not know for a failure. Spec: mdt-ost §7.2.
 const KIND: u64 = 0xef53;
 
+/// The requests about the data of files, which an OST has too.
+const IS_DATA: [Opcode; 7] = [
+    Opcode::OST_READ,
+    Opcode::OST_WRITE,
+    Opcode::OST_PUNCH,
+    Opcode::OST_FALLOCATE,
+    Opcode::OST_SYNC,
+    Opcode::OST_SEEK,
+    Opcode::OST_SET_INFO,
+];
+
 impl Mdt {
     /// The requests that it executes, without those about connections and locks.
     pub const OPERATIONS: &[Opcode] = &[
@@ -36,6 +47,13 @@ impl Mdt {
         Opcode::MDS_HSM_STATE_SET,
         Opcode::MDS_GET_INFO,
         Opcode::MDS_SWAP_LAYOUTS,
+        Opcode::OST_READ,
+        Opcode::OST_WRITE,
+        Opcode::OST_PUNCH,
+        Opcode::OST_FALLOCATE,
+        Opcode::OST_SYNC,
+        Opcode::OST_SEEK,
+        Opcode::OST_SET_INFO,
         Opcode::MDS_RMFID,
         Opcode::LLOG_CREATE,
         Opcode::LLOG_READ_HEADER,
@@ -53,6 +71,7 @@ impl Mdt {
     pub fn execute(&self, call: &Call<'_>) -> Result<Answer, Errno> {
         let result = match call.message.body.opcode {
             Opcode::MDS_CONNECT => self.connect(call),
+            opcode if IS_DATA.contains(&opcode) => return self.execute_data(call),
             opcode => {
                 self.export(call.export).map_err(Failure::from).and_then(|export| match opcode {
                     Opcode::MDS_DISCONNECT => self.disconnect(call),
@@ -150,7 +169,7 @@ impl Mdt {
                 reply.with(&MDT_BODY, &body)
             }
         };
-        Ok(Answer { reply, durable: Some(self.store.applied()) })
+        Ok(Answer { durable: Some(self.store.applied()), ..Answer::new(reply) })
     }
 }
 

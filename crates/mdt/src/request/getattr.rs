@@ -6,6 +6,7 @@ use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::ObdoFlags;
 use fulmar_lustre_wire::{Fid, Status};
 
 use super::attributes::Asked;
@@ -14,7 +15,7 @@ use super::{Answer, Done};
 use crate::Mdt;
 use crate::access::{Caller, Wanted, check};
 use crate::inode::{Extra, Inode};
-use crate::layout::is_overstriped;
+use crate::layout::{composite_generation, is_overstriped};
 use crate::mdt::{Call, Export};
 use crate::names::NAME_MAX;
 use crate::records::Failure;
@@ -31,13 +32,35 @@ pub(crate) fn check_shown(export: &Export, inode: &Inode) -> Result<(), Errno> {
     }
 }
 
+/// Returns the version of the data of a file, and of its layout.
+///
+/// # Errors
+/// EBADF if it has no data.
+fn data_version(inode: &Inode) -> Result<MdtBody, Errno> {
+    if !inode.is_regular() {
+        return Err(Errno::EBADF);
+    }
+    let (valid, version) = (Valid::FLDATAVERSION | Valid::FLFLAGS, inode.attributes.version);
+    // Clients write their data first.
+    let body = MdtBody { valid, version, flags: ObdoFlags::FLUSH.0, ..MdtBody::default() };
+    Ok(match composite_generation(inode.extra(Extra::Layout)) {
+        Some(layout_generation) => {
+            MdtBody { valid: valid | Valid::LAYOUT_VERSION, layout_generation, ..body }
+        }
+        None => body,
+    })
+}
+
 impl Mdt {
     pub(crate) fn getattr(&self, call: &Call<'_>, export: &Export) -> Result<Answer, Failure> {
         let asked = body_of(call)?;
         self.caller(call, Caller::of_body(&asked))?;
         let inode = self.inode(asked.fid)?;
-        check_shown(export, &inode)?;
         let reply = Message::reply(call.message.format(), Status::OK);
+        if asked.valid.has(Valid::FLDATAVERSION) {
+            return Ok(Answer::new(reply.with(&MDT_BODY, &data_version(&inode)?)));
+        }
+        check_shown(export, &inode)?;
         let wanted =
             Asked { valid: asked.valid, ea_size: asked.ea_size, flags: export.client.flags };
         Ok(Answer::new(self.fill(reply, asked.fid, &inode, (wanted, &self.view(call)))))

@@ -1,7 +1,9 @@
 //! Values by their keys: paths of files. Spec: mdt-ost §7.9, §7.10, §14.10.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::format::{CHANGELOG_CLEAR, FID2PATH, FID2PATH_KEY, KEY, VALUE, VALUE_LEN};
+use fulmar_lustre_wire::format::{
+    CHANGELOG_CLEAR, FID2PATH, FID2PATH_KEY, FIEMAP_KEY, KEY, VALUE, VALUE_LEN,
+};
 use fulmar_lustre_wire::mdt::{ChangelogClear, ChangelogFilter, Fid2Path, Fid2PathReply};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Bytes, Content, Fid, Status};
@@ -21,6 +23,12 @@ const DEPTH_MAX: usize = 4096;
 
 impl Mdt {
     pub(crate) fn get_info(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let reply = Message::reply(call.message.format(), Status::OK);
+        let fiemap = call.message.get(&FIEMAP_KEY).ok().flatten();
+        if let Some(key) = fiemap.filter(|key| key.name.as_bytes() == b"fiemap") {
+            let map = self.map(&key.object, key.range)?;
+            return Ok(Answer::new(call.data().reply_with_map(&map)));
+        }
         if call.message.get(&KEY).ok().flatten().is_some_and(|key| key.as_bytes() == CHANGELOG_USER)
         {
             return self.changelog_user(call);
@@ -47,7 +55,6 @@ impl Mdt {
         // Where the path begins.
         let answer = Fid2Path { fid: root, link, ..question };
         let answer = Fid2PathReply { answer, room: Bytes(path) };
-        let reply = Message::reply(call.message.format(), Status::OK);
         Ok(Answer::new(reply.with(&FID2PATH, &answer)))
     }
 

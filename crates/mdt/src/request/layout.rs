@@ -46,7 +46,7 @@ impl Mdt {
         };
         let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
         let defaults = [&of_parent[..], &of_root];
-        Ok(new_layout((fid, size), wanted, defaults, &*self.objects)?)
+        Ok(new_layout((fid, size), wanted, defaults, self.rules()?)?)
     }
 
     /// Executes the intent LAYOUT about a file.

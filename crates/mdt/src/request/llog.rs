@@ -28,7 +28,7 @@ impl Mdt {
         };
         let opened = LogRequest { id, ..LogRequest::default() };
         let reply = Message::reply(call.message.format(), Status::OK).with(&LLOG_BODY, &opened);
-        Ok(Answer { reply, durable: Some(self.store.applied()) })
+        Ok(Answer { durable: Some(self.store.applied()), ..Answer::new(reply) })
     }
 
     /// Returns the header of a log. All records in it are on disk when the reply is sent.
@@ -40,7 +40,7 @@ impl Mdt {
             id => extent.header(extent.log(id)?, asked.flags),
         };
         let reply = Message::reply(call.message.format(), Status::OK).with(&LLOG_HEADER, &header);
-        Ok(Answer { reply, durable: Some(self.store.applied()) })
+        Ok(Answer { durable: Some(self.store.applied()), ..Answer::new(reply) })
     }
 
     /// Returns a chunk of a log.
@@ -57,7 +57,7 @@ impl Mdt {
                 let read = LogRequest { saved_index: last_index, offset: end, ..asked };
                 let reply = Message::reply(format, Status::OK).with(&LLOG_BODY, &read);
                 let reply = reply.with(&LLOG_RECORDS, &records);
-                Ok(Answer { reply, durable: Some(transaction) })
+                Ok(Answer { durable: Some(transaction), ..Answer::new(reply) })
             }
             Err(Failure::Refused(errno)) => {
                 let reply = Message::reply(format, Status::failed(errno));

@@ -3,7 +3,7 @@
 use fulmar_base::Errno;
 use fulmar_lustre_wire::changelog::ChangeKind;
 use fulmar_lustre_wire::connect::ConnectFlags;
-use fulmar_lustre_wire::format::{LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
+use fulmar_lustre_wire::format::{INLINE_DATA, LOCK_REPLY, MDT_BODY, NAME, NEW_LAYOUT, REINT};
 use fulmar_lustre_wire::ldlm::{Disposition, LockReply};
 use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::Message;
@@ -28,6 +28,9 @@ use crate::tree::New;
 
 /// What a client gets to know of a file that it opens.
 const WANTED: Valid = Valid::FLEASIZE.with(Valid::FLMODEASIZE).with(Valid::FLACL);
+
+/// The bytes of a range without data, which is in the reply when no data are.
+const NO_DATA: usize = 16;
 
 /// An open under way.
 struct Opening<'a, 'b> {
@@ -373,4 +376,5 @@ fn empty(call: &Call<'_>) -> Message<'static> {
     Message::reply(call.message.format(), Status::OK)
         .with(&LOCK_REPLY, &LockReply::default())
         .with(&MDT_BODY, &MdtBody::default())
+        .with_bytes(&INLINE_DATA, vec![0; NO_DATA])
 }

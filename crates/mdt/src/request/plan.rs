@@ -19,6 +19,8 @@ pub struct Target {
     pub is_regular: bool,
     /// Whether this open gives it its layout.
     pub needs_layout: bool,
+    /// Whether it has data on the MDT.
+    pub has_data: bool,
 }
 
 impl Mdt {
@@ -62,7 +64,8 @@ impl Mdt {
                 && !flags.has(OpenFlags::LEASE);
             let is_regular = inode.is_regular();
             let needs_layout = is_regular && !has_layout && creates_layout;
-            Ok(Some(Target { fid, is_regular, needs_layout }))
+            let has_data = inode.on_mdt().is_some();
+            Ok(Some(Target { fid, is_regular, needs_layout, has_data }))
         };
         find().map_err(|failure: Failure| failure.errno())
     }

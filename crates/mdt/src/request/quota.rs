@@ -65,7 +65,7 @@ impl Mdt {
         };
         let reply = Message::reply(call.message.format(), Status::OK);
         let reply = reply.with(&QUOTACTL, &QuotaControl { times, limits, ..asked });
-        Ok(Answer { reply, durable })
+        Ok(Answer { durable, ..Answer::new(reply) })
     }
 
     fn limits_of(&self, kind: QuotaKind, id: u32) -> QuotaLimits {

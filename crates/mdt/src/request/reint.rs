@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{EA_DATA, MDT_BODY, NAME, NEW_LAYOUT, SYMLINK, TARGET_NAME};
 use fulmar_lustre_wire::layout::Layout;
+use fulmar_lustre_wire::ldlm::ResourceId;
 use fulmar_lustre_wire::mdt::{
     AttrValid, Create, Link, MdtBody, Reint, ReintChange, ReintOp, Rename, SetAttr, SetXattr,
     Unlink, Valid,
@@ -19,6 +20,7 @@ use super::attributes::{Asked, body};
 use crate::Mdt;
 use crate::access::Caller;
 use crate::change::Change;
+use crate::data::object_of;
 use crate::inode::{Extra, Inode};
 use crate::layout::{ComponentChange, default_layout};
 use crate::mdt::Call;
@@ -63,12 +65,11 @@ impl Mdt {
             ReintChange::SetXattr(asked) => self.reint_setxattr(&context, asked),
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        let reply = done.unwrap_or_else(|failure| {
+        Ok(done.unwrap_or_else(|failure| {
             let status = Status::failed(failure.errno());
             let reply = Message::reply(call.message.format(), status);
-            reply.with(&MDT_BODY, &MdtBody::default())
-        });
-        Ok(Answer::new(reply))
+            Answer::new(reply.with(&MDT_BODY, &MdtBody::default()))
+        }))
     }
 
     /// Makes a change. If it was made before the restart, `again` gives the reply.
@@ -77,14 +78,14 @@ impl Mdt {
         call: &Call<'_>,
         build: impl FnMut(&mut Change<'a>) -> Result<Message<'static>, Failure>,
         again: impl FnOnce() -> MdtBody,
-    ) -> Result<Message<'static>, Failure> {
+    ) -> Result<Answer, Failure> {
         let mut build = build;
-        match self.commit(call, |change| Ok((build(change)?, ())))? {
-            Some((reply, ())) => Ok(reply),
+        match self.commit(call, |change| Ok((build(change)?, change.gone())))? {
+            Some((reply, gone)) => Ok(Answer { gone, ..Answer::new(reply) }),
             None => {
                 let mut reply = Message::reply(call.message.format(), Status::OK);
                 reply.body.transno = call.message.body.transno;
-                Ok(reply.with(&MDT_BODY, &again()))
+                Ok(Answer::new(reply.with(&MDT_BODY, &again())))
             }
         }
     }
@@ -94,11 +95,7 @@ impl Mdt {
         self.inode(fid).map_or_else(|_| MdtBody::default(), |inode| body(fid, &inode, view))
     }
 
-    fn reint_setattr(
-        &self,
-        context: &Context<'_, '_>,
-        asked: &SetAttr,
-    ) -> Result<Message<'static>, Failure> {
+    fn reint_setattr(&self, context: &Context<'_, '_>, asked: &SetAttr) -> Result<Answer, Failure> {
         let &Context { call, ref caller, ref view, fid } = context;
         let asked = &asked_in_fs(asked, view);
         let layout = call.message.bytes(&NEW_LAYOUT).unwrap_or_default();
@@ -106,6 +103,8 @@ impl Mdt {
         if valid.has(AttrValid::SIZE) && self.opens().is_executed(fid) {
             return Err(Errno::ETXTBSY.into());
         }
+        // A write that is under way does not undo it.
+        self.data.note_times(&call.data(), object_of(fid));
         let _locked = self.lock(&[fid]);
         let build = |change: &mut Change<'_>| {
             let inode = match layout.is_empty() {
@@ -115,14 +114,14 @@ impl Mdt {
             let reply = Message::reply(call.message.format(), Status::OK);
             Ok(reply.with(&MDT_BODY, &body(fid, &inode, view)))
         };
-        self.change(call, build, || self.body_again(fid, view))
+        let mut answer = self.change(call, build, || self.body_again(fid, view))?;
+        if self.inode_if_any(fid)?.is_some_and(|inode| inode.on_mdt().is_some()) {
+            answer.changed = Some(ResourceId::of_fid(fid));
+        }
+        Ok(answer)
     }
 
-    fn reint_create(
-        &self,
-        context: &Context<'_, '_>,
-        asked: &Create,
-    ) -> Result<Message<'static>, Failure> {
+    fn reint_create(&self, context: &Context<'_, '_>, asked: &Create) -> Result<Answer, Failure> {
         let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let symlink = call.message.get(&SYMLINK).ok().flatten().unwrap_or_default();
@@ -149,11 +148,7 @@ impl Mdt {
         self.change(call, build, || self.body_again(asked.child, view))
     }
 
-    fn reint_link(
-        &self,
-        context: &Context<'_, '_>,
-        asked: &Link,
-    ) -> Result<Message<'static>, Failure> {
+    fn reint_link(&self, context: &Context<'_, '_>, asked: &Link) -> Result<Answer, Failure> {
         let &Context { call, ref caller, fid, .. } = context;
         let name = name_of(call)?;
         let _locked = self.lock(&[fid, asked.parent]);
@@ -165,11 +160,7 @@ impl Mdt {
         self.change(call, build, MdtBody::default)
     }
 
-    fn reint_unlink(
-        &self,
-        context: &Context<'_, '_>,
-        asked: &Unlink,
-    ) -> Result<Message<'static>, Failure> {
+    fn reint_unlink(&self, context: &Context<'_, '_>, asked: &Unlink) -> Result<Answer, Failure> {
         let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let is_directory = asked.mode & mode::FORMAT == mode::DIRECTORY;
@@ -182,11 +173,7 @@ impl Mdt {
         self.change(call, build, MdtBody::default)
     }
 
-    fn reint_rename(
-        &self,
-        context: &Context<'_, '_>,
-        asked: &Rename,
-    ) -> Result<Message<'static>, Failure> {
+    fn reint_rename(&self, context: &Context<'_, '_>, asked: &Rename) -> Result<Answer, Failure> {
         let &Context { call, ref caller, ref view, fid: parent } = context;
         let name = name_of(call)?;
         let new_name = call.message.require(&TARGET_NAME).map_err(|_| Errno::EPROTO)?;
@@ -207,7 +194,7 @@ impl Mdt {
         &self,
         context: &Context<'_, '_>,
         asked: &SetXattr,
-    ) -> Result<Message<'static>, Failure> {
+    ) -> Result<Answer, Failure> {
         let &Context { call, ref caller, ref view, fid } = context;
         let name = name_of(call)?;
         let value = call.message.bytes(&EA_DATA).unwrap_or_default();
@@ -260,7 +247,7 @@ impl Change<'_> {
         };
         let kept = match asked {
             b"" => vec![],
-            asked => default_layout(asked, inode.extra(Extra::Layout), &*self.mdt.objects)?,
+            asked => default_layout(asked, inode.extra(Extra::Layout), self.mdt.rules()?)?,
         };
         inode.set_extra(extra, kept);
         self.set(fid, inode.clone())?;

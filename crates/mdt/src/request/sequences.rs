@@ -36,7 +36,7 @@ impl Mdt {
             _ => return Err(Errno::EINVAL.into()),
         };
         let reply = Message::reply(call.message.format(), Status::OK).with(&SEQ_RANGE, &given);
-        Ok(Answer { reply, durable: Some(number) })
+        Ok(Answer { durable: Some(number), ..Answer::new(reply) })
     }
 
     /// Takes a sequence of this target for a client.

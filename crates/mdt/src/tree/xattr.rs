@@ -13,7 +13,7 @@ use crate::access::{APPEND_ONLY, Caller, Capabilities, IMMUTABLE, Wanted, check}
 use crate::change::Change;
 use crate::changelog::Note;
 use crate::inode::{Extra, Inode};
-use crate::layout::{Changed, ComponentChange, changed};
+use crate::layout::{Changed, ComponentChange, changed, on_mdt};
 use crate::names::NAME_MAX;
 use crate::records::{Failure, XATTRS, fid_key};
 use crate::{Mdt, acl, mode};
@@ -171,8 +171,11 @@ impl Change<'_> {
         };
         let before = (fid, inode.extra(Extra::Layout));
         let Changed { layout, gone } =
-            changed(before, components, asked, set.time, &*self.mdt.objects)?;
+            changed(before, components, asked, set.time, self.mdt.rules()?)?;
         self.mdt.objects.destroy(&mut self.transaction, &gone);
+        if on_mdt(&layout).is_none() && inode.on_mdt().is_some() {
+            self.remove_data(fid, &mut inode);
+        }
         if layout.is_empty() {
             inode.attributes.size = 0;
             inode.set_extra(Extra::Som, vec![]);

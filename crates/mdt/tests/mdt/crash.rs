@@ -14,6 +14,7 @@ use fulmar_lustre_wire::{Fid, Handle};
 use fulmar_mdt::{Settings, mode};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Store};
 
+use crate::data;
 use crate::requests::{self, ROOT};
 use crate::rig::{NOW, Reply, Rig, call, object_of};
 use crate::tree::{Op, Tree};
@@ -37,6 +38,8 @@ struct Totals {
     evicted: u64,
     orphans: u64,
     destroyed: u64,
+    /// Files with data on the MDT that were compared.
+    data: u64,
     records: u64,
     cleared: u64,
 }
@@ -73,6 +76,8 @@ struct Run<'a> {
     unanswered: Option<(u64, u64, Op)>,
     /// The last durable transaction that clients were told.
     told: u64,
+    /// New files have their data on the MDT.
+    keeps_data: bool,
     /// What the changelog has said of each operation.
     records: Vec<(ChangeKind, Fid, Vec<u8>)>,
     /// The records that a user has cleared, perhaps for good.
@@ -93,9 +98,16 @@ impl<'a> Run<'a> {
     fn new(seed: u64, totals: &'a mut Totals) -> Self {
         let disk = SimulatedDisk::new(seed);
         let store = Store::create(&disk, b"MDT", policy()).unwrap();
-        let mut rig = Rig::on(Arc::new(store), Settings::default());
+        let settings = Settings { reserved: 0, ..Settings::default() };
+        let mut rig = Rig::on(Arc::new(store), settings);
         rig.connect(1);
         rig.connect(2);
+        let keeps_data = seed % 2 == 1;
+        if keeps_data {
+            rig.connect(3);
+            data::keep_on_mdt(&mut rig, 3);
+            rig.mdt.forget(Handle(3), NOW).unwrap();
+        }
         rig.mdt.register_changelog_user(None, None, NOW).unwrap();
         rig.store.commit().unwrap();
         let (rng, tree, open) = (Rng::new(seed), Tree::new(), BTreeMap::new());
@@ -111,6 +123,7 @@ impl<'a> Run<'a> {
             answered,
             unanswered,
             told,
+            keeps_data,
             records,
             cleared,
             totals,
@@ -223,9 +236,13 @@ impl<'a> Run<'a> {
                 let node = self.tree.nodes.get_mut(&fid).unwrap();
                 let has_data = node.mode & mode::FORMAT == mode::REGULAR;
                 let object = object_of(&layout);
-                let is_new = node.object.is_none() && flags.has(OpenFlags::WRITE) && has_data;
-                assert!(if is_new { object.is_some() } else { object == node.object }, "{op:?}");
-                node.object = object;
+                let has_layout = node.object.is_some() || node.data.is_some();
+                if !has_layout && flags.has(OpenFlags::WRITE) && has_data {
+                    assert_eq!(object.is_none(), self.keeps_data, "{op:?}");
+                    node.object = object;
+                    node.data = self.keeps_data.then(Vec::new);
+                }
+                assert_eq!(object, node.object, "{op:?}");
                 let (handle, closed) = (body.open_handle, None);
                 self.open.insert(number, OpenFile { client, fid, handle, layout, closed });
             }
@@ -258,6 +275,10 @@ impl<'a> Run<'a> {
                 requests::setxattr(&ROOT, *fid, XATTR, value, XattrFlags::NONE)
             }
             &Op::Open(place, child, flags, _) => requests::open(&ROOT, place, child, flags),
+            &Op::Write(fid, offset, len, value) => {
+                data::write(data::about(fid), offset, &vec![value; len as usize])
+            }
+            &Op::Cut(fid, size) => data::cut(fid, size),
             Op::Close(number) => {
                 let open = &self.open[number];
                 requests::close(open.fid, open.handle, nothing)
@@ -436,6 +457,10 @@ impl<'a> Run<'a> {
                 }
             }
             assert_eq!(self.rig.object(fid), node.object, "{fid}");
+            if let Some(expected) = &node.data {
+                assert!(data::contents(&mut self.rig, fid) == *expected, "the data of {fid}");
+                self.totals.data += u64::from(!expected.is_empty());
+            }
             live.extend(node.object);
             self.totals.orphans += u64::from(node.nlink == 0);
         }
@@ -463,5 +488,6 @@ fn nothing_durable_is_lost_and_replays_are_applied_once() {
     assert!(many.iter().all(|count| *count >= SEEDS), "{totals:?}");
     assert!(totals.records >= 10 * SEEDS && totals.cleared >= SEEDS / 2, "{totals:?}");
     let some = [totals.resent, totals.saved, totals.evicted, totals.orphans, totals.destroyed];
+    assert!(totals.data >= SEEDS, "{totals:?}");
     assert!(some.iter().all(|count| *count >= SEEDS / 10), "{totals:?}");
 }

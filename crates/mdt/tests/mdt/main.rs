@@ -4,6 +4,7 @@ mod attributes;
 mod changelog;
 mod crash;
 mod damaged;
+mod data;
 mod directories;
 mod leases;
 mod nodemaps;

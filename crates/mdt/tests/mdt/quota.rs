@@ -17,7 +17,7 @@ const BLOCK_TIME: u32 = 0x10;
 const INODE_TIME: u32 = 0x20;
 const WEEK: i64 = 7 * 24 * 3600;
 
-fn control(command: QuotaCommand, kind: QuotaKind, id: u32) -> QuotaControl {
+pub(crate) fn control(command: QuotaCommand, kind: QuotaKind, id: u32) -> QuotaControl {
     QuotaControl {
         command,
         kind,
@@ -35,7 +35,7 @@ fn limits(inode_soft: u64, inode_hard: u64) -> QuotaLimits {
 }
 
 impl Rig {
-    fn quotactl(&mut self, control: &QuotaControl) -> Result<QuotaControl, Errno> {
+    pub(crate) fn quotactl(&mut self, control: &QuotaControl) -> Result<QuotaControl, Errno> {
         let reply = self.ask(1, &Message::request(&MDS_QUOTACTL).with(&QUOTACTL, control))?;
         Ok(reply.message.require(&QUOTACTL).unwrap())
     }

@@ -21,6 +21,10 @@ pub(crate) enum Op {
     /// Opens a file, and gives the open file a number of the client.
     Open(Place, Fid, OpenFlags, u64),
     Close(u64),
+    /// Writes so many bytes of this value to a file with data.
+    Write(Fid, u64, u32, u8),
+    /// Cuts such a file.
+    Cut(Fid, u64),
 }
 
 /// A directory and a name in it.
@@ -37,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) xattr: Option<u8>,
     /// The object of its layout.
     pub(crate) object: Option<u32>,
+    /// What it has on the MDT, if its layout says that it may.
+    pub(crate) data: Option<Vec<u8>>,
     /// How often it is open.
     pub(crate) opens: u32,
     /// Of a directory, its names and the directory above.
@@ -105,8 +111,24 @@ impl Tree {
                 node.xattr = value;
                 Ok(())
             }
+            Op::Write(fid, offset, len, value) => {
+                let data = self.data(fid)?;
+                let (start, end) = (offset as usize, offset as usize + len as usize);
+                data.resize(data.len().max(end), 0);
+                data[start..end].fill(value);
+                Ok(())
+            }
+            Op::Cut(fid, size) => {
+                self.data(fid)?.resize(size as usize, 0);
+                Ok(())
+            }
             Op::Open(..) | Op::Close(_) => unreachable!("clients do that by their handles"),
         }
+    }
+
+    fn data(&mut self, fid: Fid) -> Result<&mut Vec<u8>, Errno> {
+        let node = self.nodes.get_mut(&fid).ok_or(Errno::ENOENT)?;
+        node.data.as_mut().ok_or(Errno::ENOENT)
     }
 
     fn make(&mut self, (parent, name): Place, fid: Fid, mode: u32) -> Result<(), Errno> {
@@ -259,7 +281,9 @@ impl Tree {
         let file = one(rng, &all);
         let place = |rng: &mut Rng| (one(rng, &directories), NAMES[rng.below(4) as usize]);
         let (a, b) = (place(rng), place(rng));
-        match rng.below(20) {
+        let with_data = self.nodes.iter().filter(|(_, node)| node.data.is_some());
+        let with_data: Vec<Fid> = with_data.map(|(fid, _)| *fid).collect();
+        match rng.below(26) {
             0..4 => Op::Make(a, new, mode::DIRECTORY | 0o755),
             4..6 => Op::Make(a, new, mode::REGULAR | 0o600),
             6 => Op::Link(file, a),
@@ -269,6 +293,11 @@ impl Tree {
             13 => Op::Chmod(file, 0o700 + rng.below(64) as u32),
             14 => Op::Chown(file, rng.below(5) as u32),
             15 => Op::Xattr(file, rng.one_in(2).then(|| rng.below(256) as u8)),
+            20..25 if !with_data.is_empty() => {
+                let (offset, len) = (rng.below(20_000), rng.between(1, 9000) as u32);
+                Op::Write(one(rng, &with_data), offset, len, rng.below(256) as u8)
+            }
+            25 if !with_data.is_empty() => Op::Cut(one(rng, &with_data), rng.below(30_000)),
             16 if !open.is_empty() => Op::Close(open[rng.below(open.len() as u64) as usize]),
             _ => {
                 let read = OpenFlags::READ;

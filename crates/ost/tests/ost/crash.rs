@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
             Err(Errno::EIO) => None,
             Err(errno) if is_bulk => {
                 let reply = Message::error(&OST_WRITE, Status::failed(errno));
-                Some(Answer { reply, durable: None, changed: None })
+                Some(Answer::new(reply))
             }
             Err(errno) => panic!("{op:?}: {errno}"),
         }

@@ -7,7 +7,7 @@ use fulmar_base::{Errno, Rng};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::message::{Container, Message};
 use fulmar_lustre_wire::{Handle, Opcode};
-use fulmar_ost::{Call, Ost, Settings};
+use fulmar_ost::{Call, Holder, Ost, Settings};
 use fulmar_store::{Policy, Store};
 use fulmar_trace::lnet;
 use fulmar_trace::rpc::Calls;

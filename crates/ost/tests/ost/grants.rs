@@ -13,7 +13,7 @@ use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::ost::{FlagWord, Niobuf, NiobufFlags, Obdo, ObdoFlags};
 use fulmar_lustre_wire::{Handle, Key, Status, Uuid};
-use fulmar_ost::{Call, Settings, Transfer};
+use fulmar_ost::{Call, Holder, Settings, Transfer};
 use fulmar_store::{Faults, Policy, SimulatedDisk, Source, Store};
 
 use crate::rig::{Memory, NOW, Rig, about, asked, asked_by_mdt, range, transfer};

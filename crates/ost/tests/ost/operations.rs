@@ -19,7 +19,7 @@ use fulmar_lustre_wire::ost::{
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
 use fulmar_lustre_wire::{Bytes, Fid, Handle, Key, Status};
-use fulmar_ost::{Call, Ost};
+use fulmar_ost::{Call, Holder, Ost};
 use fulmar_target::parameters::{Moment, Parameter};
 
 use crate::rig::{NOW, Rig, about, asked, asked_by_mdt, id, range, transfer};
@@ -422,9 +422,13 @@ fn where_the_data_of_an_object_are() {
     let mut map = |count, object| {
         let range = FiemapHeader { len: u64::MAX, count, ..FiemapHeader::default() };
         let key = FiemapKey { name: Text::new("fiemap").unwrap(), object, range };
-        let answer = rig.send(2, &Message::request(&OST_FIEMAP).with(&FIEMAP_KEY, &key))?;
+        let room = vec![0; 32 + 72 * 56];
+        let request = Message::request(&OST_FIEMAP).with(&FIEMAP_KEY, &key);
+        let answer = rig.send(2, &request.with_bytes(&FIEMAP, room.clone()))?;
+        assert_eq!(answer.reply.bytes(&FIEMAP).map(<[u8]>::len), Some(room.len()));
         let map = answer.reply.require(&FIEMAP).unwrap();
-        let extents = map.extents.iter().map(|one| (one.logical, one.len, one.flags & 1));
+        let extents = map.extents.iter().filter(|one| one.len > 0);
+        let extents = extents.map(|one| (one.logical, one.len, one.flags & 1));
         Ok::<_, Errno>((map.header.mapped, extents.collect::<Vec<_>>()))
     };
     assert_eq!(map(8, about(1)), Ok((2, vec![(0, 4096, 0), (1 << 20, 8192, 1)])));

@@ -18,7 +18,7 @@ use fulmar_lustre_wire::ost::{
     ChecksumTypes, IoObject, MaxBrw, Niobuf, NiobufFlags, Obdo, ObdoFlags, OstId,
 };
 use fulmar_lustre_wire::{Fid, Handle, List, Status, Uuid};
-use fulmar_ost::{Answer, Call, Ost, Room, Settings};
+use fulmar_ost::{Answer, Call, Holder, Ost, Room, Settings};
 use fulmar_store::{Policy, Sink, Source, Store};
 
 /// The sequence of the objects.

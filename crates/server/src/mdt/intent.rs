@@ -8,9 +8,9 @@ use fulmar_lustre_wire::format::{
     INTENT, LAYOUT_INTENT, LOCK_REPLY, LOCK_REQUEST, MDT_BODY, NAME, REINT,
 };
 use fulmar_lustre_wire::ldlm::{
-    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply,
+    Disposition, InodeBits, IntentOps, LayoutIntentOp, LockMode, LockReply, OstLvb, ResourceId,
 };
-use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange};
+use fulmar_lustre_wire::mdt::{Create, MdtBody, OpenFlags, ReintChange, Valid};
 use fulmar_lustre_wire::message::{Message, MessageFlags};
 use fulmar_lustre_wire::{Fid, Status};
 use fulmar_mdt::{Caller, Done, Target};
@@ -48,6 +48,9 @@ impl<M: Memory> MdtTarget<M> {
             }
             () if ops == IntentOps::LAYOUT => self.layout(context, request, resource.fid()).await,
             () if ops == IntentOps::GETXATTR => self.getxattr(context, request).await,
+            () if ops == IntentOps::GLIMPSE || ops == IntentOps::BRW => {
+                self.lock_data(context, request, asked.lock.requested, resource).await
+            }
             () => {
                 let outcome = Outcome::Failed(Errno::EOPNOTSUPP);
                 let answer = context.enqueue(&request, outcome).await?;
@@ -98,12 +101,20 @@ impl<M: Memory> MdtTarget<M> {
             }
             _ => {
                 let all = InodeBits::LOOKUP | InodeBits::UPDATE | InodeBits::PERM;
-                locks::bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT)
+                let data = if fid == body.fid { InodeBits::NONE } else { InodeBits::DOM };
+                locks::bits_and(fid, LockMode::PR, all, InodeBits::LAYOUT | data)
             }
         };
-        let lock = context.lock(wanted).await?;
-        let (this, asked) = (self.clone(), request.clone());
-        let done = context.run(move || this.mdt.getattr_intent(&this.call(&asked), child)).await?;
+        let mut lock = context.lock(wanted).await?;
+        let (this, asked, bits) = (self.clone(), request.clone(), lock.bits());
+        let execute = move || {
+            let done = this.mdt.getattr_intent(&this.call(&asked), child);
+            this.with_data(&asked, done, bits)
+        };
+        let (done, has_data) = context.run(execute).await?;
+        if !has_data && bits.has(InodeBits::DOM) {
+            context.give_up_bits(&mut lock, InodeBits::DOM);
+        }
         let answer = match done.result {
             Ok(()) => self.with_lock(&context, &request, done, lock).await,
             Err(_) => self.without_lock(&context, &request, done).await,
@@ -165,13 +176,17 @@ impl<M: Memory> MdtTarget<M> {
             false => lock_target(&context, found, &create).await?,
         };
         let (this, asked) = (self.clone(), request.clone());
-        let execute = move || this.mdt.open(&this.call(&asked));
+        let bits = child.as_ref().map_or(InodeBits::NONE, |(lock, _)| lock.bits());
+        let execute = move || {
+            let done = this.mdt.open(&this.call(&asked));
+            this.with_data(&asked, done, bits).0
+        };
         let mut done = self.clone().when_ready(&context, execute).await?;
         drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
         let answer = match child {
-            Some((lock, true)) if is_open => {
+            Some((lock, true)) if is_open && (has_size(&done) || !bits.has(InodeBits::DOM)) => {
                 if flags.has(OpenFlags::LOCK) {
                     done.disposition = done.disposition | Disposition::OPEN_LOCK;
                 }
@@ -273,6 +288,44 @@ impl<M: Memory> MdtTarget<M> {
         }
     }
 
+    /// Gives a client before 2.14 a lock on data, or their size. Spec: ptlrpc-ldlm-mgs §27.3.
+    async fn lock_data(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+        mode: LockMode,
+        resource: ResourceId,
+    ) -> Result<Answer, Errno> {
+        let intent = request.message.require(&INTENT).map_err(|_| Errno::EPROTO)?;
+        let answer = match intent.ops {
+            IntentOps::GLIMPSE => context.enqueue(&request, Outcome::Ordinary).await?,
+            _ => {
+                let lock = context.lock(locks::data(resource, mode, locks::WHOLE)).await?;
+                context.replace(&request, lock, IntentResult::default()).await?
+            }
+        };
+        let mut body = MdtBody::default();
+        let lvb = answer.lvb.map_or_else(|| self.mdt.lvb(resource), Ok);
+        if let Ok(OstLvb { size, mtime, atime, ctime, blocks, .. }) = lvb {
+            let times = Valid::FLATIME | Valid::FLMTIME | Valid::FLCTIME;
+            let (valid, dom_size, dom_blocks) = (times | Valid::DOM_SIZE, size, blocks);
+            body = MdtBody { valid, dom_size, dom_blocks, mtime, atime, ctime, ..body };
+        }
+        let reply = Message::reply(request.message.format(), answer.status);
+        Ok(Answer::Reply(locked(reply.with(&MDT_BODY, &body), &answer)))
+    }
+
+    /// Adds the data of a file that an intent is about to its result, if its client gets the lock on them. Returns
+    /// whether there are any.
+    fn with_data(&self, request: &Request, mut done: Done, bits: InodeBits) -> (Done, bool) {
+        if done.result.is_err() || !bits.has(InodeBits::DOM) {
+            return (done, false);
+        }
+        let reads = done.disposition.has(Disposition::OPEN_OPEN) && bits.has(InodeBits::LAYOUT);
+        let has_data = self.mdt.show_data(&self.call(request), &mut done, reads);
+        (done, has_data)
+    }
+
     /// Gives a client a lock with the result of its intent.
     async fn with_lock(
         &self,
@@ -312,10 +365,12 @@ async fn lock_target(
             let wanted = locks::bits(target.fid, LockMode::EX, InodeBits::LAYOUT);
             return Ok(Some((context.lock(wanted).await?, false)));
         }
-        Some(target) => locks::of_open(target.fid, flags, target.is_regular),
+        Some(target) => locks::of_open(flags, &target),
         // Nobody knows the new file yet, so this is granted at once.
         None if creates || flags.has(OpenFlags::VOLATILE) => {
-            locks::of_open(create.child, flags, true)
+            let fid = create.child;
+            let new = Target { fid, is_regular: true, needs_layout: false, has_data: false };
+            locks::of_open(flags, &new)
         }
         None => None,
     };
@@ -326,6 +381,12 @@ async fn lock_target(
         Err(Errno::EAGAIN) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// Returns whether a reply has the size of data on the MDT, without which no client may get the lock on them.
+fn has_size(done: &Done) -> bool {
+    let body: Option<MdtBody> = done.reply.get(&MDT_BODY).ok().flatten();
+    body.is_some_and(|body| body.valid.has(Valid::DOM_SIZE))
 }
 
 /// Returns what is said of a file that exists, but is not opened.

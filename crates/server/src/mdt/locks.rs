@@ -1,14 +1,21 @@
 //! Which locks the operations of an MDT take. Spec: mdt-ost §5.6, §7.6.
 
-use fulmar_lustre_wire::format::REINT;
-use fulmar_lustre_wire::ldlm::{InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId};
+use fulmar_lustre_wire::format::{FIEMAP_KEY, MDT_BODY, REINT};
+use fulmar_lustre_wire::ldlm::{
+    Extent, InodeBits, InodebitsPolicy, LockMode, LockType, ResourceId,
+};
 use fulmar_lustre_wire::mdt::{
-    AttrValid, Bias, CloseData, MdtBody, OpenFlags, Reint, ReintChange, SetAttr,
+    AttrValid, Bias, CloseData, MdtBody, OpenFlags, Reint, ReintChange, SetAttr, Valid,
 };
 use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::{FiemapKey, ObdoFlags};
 use fulmar_lustre_wire::{Fid, Opcode};
+use fulmar_mdt::Target;
 
 use crate::context::LockWanted;
+
+/// All bytes of a file.
+pub(super) const WHOLE: Extent = Extent { start: 0, end: Extent::EOF, gid: 0 };
 
 /// Returns the lock on parts of a file.
 pub(super) fn bits(fid: Fid, mode: LockMode, bits: InodeBits) -> LockWanted {
@@ -23,6 +30,17 @@ pub(super) fn bits_and(
     try_bits: InodeBits,
 ) -> LockWanted {
     of_resource(ResourceId::of_fid(fid), mode, bits, try_bits)
+}
+
+/// Returns the lock on the data that a file has here: on all of them, whatever part is wanted.
+pub(super) fn data(resource: ResourceId, mode: LockMode, _: Extent) -> LockWanted {
+    of_resource(resource, mode, InodeBits::DOM, InodeBits::NONE)
+}
+
+/// Returns the lock under which clients drop what they have of the data of a file that is gone.
+pub(super) fn discard(resource: ResourceId) -> LockWanted {
+    let whole = of_resource(resource, LockMode::PW, InodeBits::DOM, InodeBits::NONE);
+    LockWanted { discards_data: true, ..whole }
 }
 
 /// Returns the lock on a name, under which an operation finds or changes what it leads to.
@@ -47,8 +65,25 @@ fn of_resource(
 }
 
 /// Returns the locks for a request that is no change of the tree, in the order in which they are taken.
-pub(super) fn of_request(opcode: Opcode, body: &MdtBody) -> Vec<LockWanted> {
-    match opcode {
+pub(super) fn of_request(message: &Message<'_>) -> Vec<LockWanted> {
+    if let Ok(Some(FiemapKey { object, .. })) = message.get(&FIEMAP_KEY) {
+        let is_locked = object.valid.has(Valid::FLFLAGS);
+        return match is_locked && object.flags.flags.has(ObdoFlags::SRVLOCK) {
+            true => vec![data(object.id.resource(), LockMode::PR, WHOLE)],
+            false => vec![],
+        };
+    }
+    let Ok(Some(body)) = message.get(&MDT_BODY) else { return vec![] };
+    let body: MdtBody = body;
+    let flags = if body.valid.has(Valid::FLFLAGS) { body.flags } else { 0 };
+    match message.body.opcode {
+        Opcode::MDS_GETATTR
+            if body.valid.has(Valid::FLDATAVERSION) && flags & ObdoFlags::SRVLOCK.0 != 0 =>
+        {
+            let flushes = flags & ObdoFlags::FLUSH.0 != 0;
+            let mode = if flushes { LockMode::PW } else { LockMode::PR };
+            vec![data(ResourceId::of_fid(body.fid), mode, WHOLE)]
+        }
         Opcode::MDS_HSM_STATE_SET => {
             vec![bits(body.fid, LockMode::PW, InodeBits::LOOKUP | InodeBits::XATTR)]
         }
@@ -107,7 +142,8 @@ pub(super) fn of_setxattr(fid: Fid, name: &[u8]) -> LockWanted {
 }
 
 /// Returns the lock that a client gets with an open file, which has its layout or needs none.
-pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> Option<LockWanted> {
+pub(super) fn of_open(flags: OpenFlags, target: &Target) -> Option<LockWanted> {
+    let &Target { fid, is_regular, has_data, .. } = target;
     if flags.has(OpenFlags::LEASE) {
         // It excludes writers, not readers.
         return Some(bits(fid, LockMode::PW, InodeBits::OPEN));
@@ -116,6 +152,7 @@ pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> Option<Lo
     let mode = match () {
         () if keeps_open && flags.has(OpenFlags::WRITE) => LockMode::CW,
         () if keeps_open && !flags.has(OpenFlags::EXEC) => LockMode::CR,
+        () if !keeps_open && has_data && flags.has(OpenFlags::WRITE) => LockMode::PW,
         () => LockMode::PR,
     };
     let needed = if keeps_open { InodeBits::LOOKUP | InodeBits::OPEN } else { InodeBits::NONE };
@@ -124,7 +161,10 @@ pub(super) fn of_open(fid: Fid, flags: OpenFlags, is_regular: bool) -> Option<Lo
         // Every change conflicts with it.
         () if mode == LockMode::CR => InodeBits::LAYOUT,
         () if keeps_open => InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM,
-        () => InodeBits::LOOKUP | InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM,
+        () => {
+            let data = if has_data { InodeBits::DOM } else { InodeBits::NONE };
+            InodeBits::LOOKUP | InodeBits::LAYOUT | InodeBits::UPDATE | InodeBits::PERM | data
+        }
     };
     (keeps_open || is_regular).then(|| bits_and(fid, mode, needed, tried))
 }
@@ -136,12 +176,14 @@ mod tests {
     #[test]
     fn an_open_gives_a_lock_on_what_the_client_may_keep() {
         type F = OpenFlags;
-        let of = |flags: F, is_regular| {
-            of_open(Fid::ROOT, flags, is_regular).map(|wanted| {
+        let with = |flags: F, is_regular, has_data| {
+            let target = Target { fid: Fid::ROOT, is_regular, needs_layout: false, has_data };
+            of_open(flags, &target).map(|wanted| {
                 let policy = wanted.policy.inodebits();
                 (wanted.mode, policy.bits, policy.try_bits)
             })
         };
+        let of = |flags, is_regular| with(flags, is_regular, false);
         let (none, open) = (InodeBits::NONE, InodeBits::LOOKUP | InodeBits::OPEN);
         let attributes = InodeBits::UPDATE | InodeBits::PERM;
         let all = InodeBits::LAYOUT | attributes;
@@ -152,6 +194,10 @@ mod tests {
         let lease = Some((LockMode::PW, InodeBits::OPEN, none));
         assert_eq!(of(F::READ | F::LOCK | F::LEASE, true), lease);
         assert_eq!(of(F::READ, false), None);
+        let data = InodeBits::LOOKUP | all | InodeBits::DOM;
+        assert_eq!(with(F::READ, true, true), Some((LockMode::PR, none, data)));
+        assert_eq!(with(F::WRITE, true, true), Some((LockMode::PW, none, data)));
+        assert_eq!(with(F::WRITE | F::LOCK, true, true), of(F::WRITE | F::LOCK, true));
         assert_eq!(of(F::READ | F::LOCK, false), Some((LockMode::CR, open, none)));
     }
 }

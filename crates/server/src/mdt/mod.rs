@@ -11,9 +11,11 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::server::Features;
 use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
-use fulmar_lustre_wire::format::{CLOSE_DATA, CONNECT_DATA, LOCK_REQUEST, MDT_BODY};
-use fulmar_lustre_wire::mdt::{CloseData, MdtBody};
+use fulmar_lustre_wire::format::{CLOSE_DATA, CONNECT_DATA, LOCK_REQUEST, MDT_BODY, OST_BODY};
+use fulmar_lustre_wire::ldlm::{LockMode, OstLvb, ResourceId};
+use fulmar_lustre_wire::mdt::{CloseData, MdtBody, Valid};
 use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::ObdoFlags;
 use fulmar_lustre_wire::{Handle, Opcode, Status, portal};
 use fulmar_mdt::{Call, Mdt};
 use fulmar_rpc::bulk::{Bulk, Direction};
@@ -25,17 +27,28 @@ use crate::context::Context;
 use crate::memory::{Memories, Memory};
 use crate::osts::Osts;
 use crate::target::{Answer, Operation, Target};
+use crate::transfers::{Transfers, finish, seconds};
 
 /// How requests fail that are not processed. All other failures are ordinary replies.
 const NOT_PROCESSED: [Errno; 5] =
     [Errno::EPROTO, Errno::EFAULT, Errno::EOPNOTSUPP, Errno::ENOTCONN, Errno::EIO];
 
-/// An MDT, with memory for pages of directories.
+/// What is done with data beside reads and writes.
+const DATA: [Opcode; 5] = [
+    Opcode::OST_PUNCH,
+    Opcode::OST_FALLOCATE,
+    Opcode::OST_SYNC,
+    Opcode::OST_SEEK,
+    Opcode::OST_SET_INFO,
+];
+
+/// An MDT, with memory for pages of directories and for data.
 pub struct MdtTarget<M: Memory> {
     mdt: Arc<Mdt>,
     osts: Arc<Osts>,
     store: Arc<Store>,
     memories: Arc<Memories<M>>,
+    transfers: Arc<Transfers<M, Mdt>>,
     /// Returns the time since 1970.
     clock: fn() -> Duration,
 }
@@ -47,7 +60,9 @@ impl<M: Memory> MdtTarget<M> {
         memories: Arc<Memories<M>>,
         clock: fn() -> Duration,
     ) -> Arc<Self> {
-        Arc::new(Self { mdt, osts, store, memories, clock })
+        let holder = (mdt.clone(), store.clone());
+        let transfers = Transfers::new(holder, memories.clone(), clock, locks::data);
+        Arc::new(Self { mdt, osts, store, memories, transfers, clock })
     }
 
     async fn answer(
@@ -59,14 +74,16 @@ impl<M: Memory> MdtTarget<M> {
             Opcode::LDLM_ENQUEUE => self.enqueue(context, request).await,
             Opcode::MDS_REINT => self.reint(context, request).await,
             Opcode::MDS_READPAGE => self.readpage(context, request).await,
+            Opcode::OST_READ | Opcode::OST_WRITE => {
+                self.transfers.clone().execute(&*self, context, request).await
+            }
+            opcode if DATA.contains(&opcode) => self.change_data(context, request).await,
             Opcode::MDS_RMFID => self.rmfid(context, request).await,
-            opcode => {
+            _ => {
                 give_up(&context, &request);
                 let close_data = request.message.get(&CLOSE_DATA).ok().flatten();
-                let body = request.message.get(&MDT_BODY).ok().flatten();
                 let mut held = Vec::new();
-                for wanted in body.map(|body| locks::of_request(opcode, &body)).unwrap_or_default()
-                {
+                for wanted in locks::of_request(&request.message) {
                     held.push(context.lock(wanted).await?);
                 }
                 if let Some(data) = &close_data {
@@ -75,7 +92,7 @@ impl<M: Memory> MdtTarget<M> {
                     }
                 }
                 let (this, asked) = (self.clone(), request.clone());
-                let format = asked.message.format();
+                let format = request.message.format();
                 let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
                 if let Some(CloseData { lease, .. }) = close_data {
                     // Its client has given it up with the close. Who waits for the file goes on.
@@ -92,11 +109,52 @@ impl<M: Memory> MdtTarget<M> {
                 if let Some(number) = answer.durable {
                     context.durable(&self.store, number).await?;
                 }
+                if let Some(resource) = answer.gone {
+                    self.discard(&context, &request, resource).await;
+                }
                 Ok(match answer.reply.body.transno == 0 || held.is_empty() {
                     true => Answer::Reply(answer.reply),
                     false => Answer::Difficult(answer.reply, held),
                 })
             }
+        }
+    }
+
+    /// Executes a change of data, or a question about them.
+    async fn change_data(
+        self: Arc<Self>,
+        context: Context,
+        request: Arc<Request>,
+    ) -> Result<Answer, Errno> {
+        let body = request.message.get(&OST_BODY).ok().flatten().unwrap_or_default();
+        let is_locked = body.valid.has(Valid::FLFLAGS) && body.flags.flags.has(ObdoFlags::SRVLOCK);
+        let lock = match is_locked {
+            true => {
+                let reads = request.message.body.opcode == Opcode::OST_SEEK;
+                let mode = if reads { LockMode::PR } else { LockMode::PW };
+                let wanted = locks::data(body.id.resource(), mode, locks::WHOLE);
+                Some(context.lock(wanted).await?)
+            }
+            false => None,
+        };
+        let (this, asked) = (self.clone(), request.clone());
+        let done = context.run(move || this.mdt.execute(&this.call(&asked))).await??;
+        let answer = finish(&*self, &context, &self.store, done).await;
+        drop(lock);
+        answer
+    }
+
+    /// Has clients drop what they have in their caches of a file that is gone. A client that may not know
+    /// of this while it waits is answered later. Spec: mdt-ost §13.2.
+    async fn discard(&self, context: &Context, request: &Request, resource: ResourceId) {
+        let all = context.clone();
+        let discard = async move {
+            // The lock ends at once. If there is none, the target ends.
+            drop(all.lock(locks::discard(resource)).await);
+        };
+        match self.mdt.discards_later(request.export) {
+            true => context.spawn(discard),
+            false => discard.await,
         }
     }
 
@@ -130,10 +188,6 @@ impl<M: Memory> MdtTarget<M> {
         let (nid, time) = (peer.nid, (self.clock)());
         Call { export, nid, xid, now: seconds(time), nanos: time.subsec_nanos(), message }
     }
-}
-
-fn seconds(time: Duration) -> i64 {
-    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Takes back the locks that a client gives up with a request.
@@ -183,6 +237,10 @@ impl<M: Memory> Target for MdtTarget<M> {
 
     fn last_committed(&self) -> Option<u64> {
         Some(self.mdt.last_committed())
+    }
+
+    fn lvb(&self, resource: ResourceId) -> Result<OstLvb, Errno> {
+        self.mdt.lvb(resource)
     }
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {

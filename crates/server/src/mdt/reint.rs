@@ -37,6 +37,14 @@ impl<M: Memory> MdtTarget<M> {
         let answer = context.run(move || this.mdt.reint(&this.call(&asked))).await??;
         let Held { during, until_known } = held;
         drop(during);
+        if let Some((resource, lvb)) =
+            answer.changed.and_then(|id| Some((id, self.mdt.lvb(id).ok()?)))
+        {
+            context.changed(resource, lvb);
+        }
+        if let Some(resource) = answer.gone {
+            self.discard(&context, &request, resource).await;
+        }
         Ok(match answer.reply.body.transno == 0 || until_known.is_empty() {
             true => Answer::Reply(answer.reply),
             false => Answer::Difficult(answer.reply, until_known),

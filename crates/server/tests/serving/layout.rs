@@ -33,7 +33,7 @@ use crate::rig::{PATIENCE, Scratch, ask, node, serve, session};
 const MIB: u64 = 1 << 20;
 const ANY: u16 = 0xffff;
 
-fn wanted(magic: LayoutMagic, stripe_count: u16) -> LovMd {
+pub(crate) fn wanted(magic: LayoutMagic, stripe_count: u16) -> LovMd {
     let header = LovHeader {
         magic,
         pattern: Pattern::NONE,
@@ -65,7 +65,10 @@ fn growing() -> Vec<u8> {
 }
 
 /// Asks for a lock, and gives another one up.
-fn lock_request((fid, mode, bits): (Fid, LockMode, InodeBits), given_up: Handle) -> LockRequest {
+pub(crate) fn lock_request(
+    (fid, mode, bits): (Fid, LockMode, InodeBits),
+    given_up: Handle,
+) -> LockRequest {
     let kind = LockType::IBITS;
     let resource = ResourceDesc { kind, id: ResourceId::of_fid(fid), ..ResourceDesc::default() };
     let policy = InodebitsPolicy { bits, try_bits: InodeBits::NONE, gid: 0, initiator: 0 }.into();
@@ -77,7 +80,7 @@ fn lock_request((fid, mode, bits): (Fid, LockMode, InodeBits), given_up: Handle)
 
 /// Creates a file with a layout and opens it. Returns the handle, the layout and the lock on the file, or what
 /// the MDT says.
-fn create(
+pub(crate) fn create(
     session: &Session,
     mdt: ImportId,
     (parent, child, title): (Fid, Fid, &str),

@@ -3,6 +3,7 @@
 
 mod administration;
 mod changelog;
+mod data;
 mod layout;
 mod mdt;
 mod ost;

@@ -126,7 +126,7 @@ pub(crate) fn close(session: &Session, mdt: ImportId, (fid, handle): (Fid, Handl
 }
 
 /// Returns the file in the root directory.
-fn lookup(session: &Session, mdt: ImportId, parent: Fid) -> Result<Fid, Errno> {
+pub(crate) fn lookup(session: &Session, mdt: ImportId, parent: Fid) -> Result<Fid, Errno> {
     let body = MdtBody { fid: parent, valid: Valid::FLID, ..MdtBody::default() };
     let message = Message::request(&GETATTR_NAME).with(&MDT_BODY, &body).with(&NAME, &name("file"));
     let reply = session.call(mdt, Request::new(message, 4096))?;

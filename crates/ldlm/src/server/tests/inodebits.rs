@@ -242,6 +242,90 @@ fn the_host_gets_no_lock_if_none_of_its_optional_bits_is_free() {
 }
 
 #[test]
+fn locks_on_data_carry_their_attributes() {
+    let mut world = World::mdt();
+    let data = |mode| bits(mode, Bits::DOM, Bits(0));
+    let (_, writer, lvb) = world.call(1, request(data(Modes::PW), NONE, Handle(5)));
+    assert_eq!(lvb.unwrap().size, 100);
+    let (_, reader, lvb) = world.call(2, request(data(Modes::PR), NONE, Handle(6)));
+    assert!(reader.flags.has(Flags::BLOCK_GRANTED) && lvb.is_some());
+    world.expect_blocking(&[(1, writer.handle)]);
+    // The writer has made the file longer. A lock on something else does not wait for that.
+    world.lvb = None;
+    world.cancel(1, writer.handle);
+    assert!(world.callbacks.is_empty(), "the size is not known yet");
+    world.granted(3, bits(Modes::PR, Bits::LOOKUP, Bits(0)));
+    let id = world.reads.pop().unwrap();
+    let longer = OstLvb { size: 7000, ..Default::default() };
+    world.namespace.handle_lvb(world.now, id, Ok(longer));
+    world.drain();
+    let completion = world.expect_completions(&[(2, reader.handle)]).remove(0);
+    assert_eq!(completion.lvb, Some(longer));
+}
+
+#[test]
+fn a_glimpse_of_data_asks_the_writer() {
+    let mut world = World::mdt();
+    // As it comes with an open.
+    let writer = world.granted(1, bits(Modes::PW, Bits::LOOKUP.with(Bits::DOM), Bits(0)));
+    world.granted(4, bits(Modes::CR, Bits::LAYOUT, Bits(0)));
+    let wanted = request(bits(Modes::PR, Bits::DOM, Bits(0)), Flags::HAS_INTENT, Handle(77));
+    let glimpse = world.send(2, wanted, false, Outcome::Ordinary);
+    let callback = world.callbacks.pop().unwrap();
+    assert_eq!((callback.export, callback.kind), (Handle(1), CallbackKind::Glimpse));
+    assert_eq!(callback.lock.lock, writer.lock);
+    let known = OstLvb { size: 7000, blocks: 8, ..Default::default() };
+    world.answer(callback.id, Answer::Answered(Status::OK, Some(known)));
+    let (status, _, lvb) = world.replies.remove(&glimpse).unwrap();
+    assert_eq!((status, lvb.unwrap().size), (Status(301), 7000));
+    assert!(world.callbacks.is_empty());
+}
+
+#[test]
+fn who_gives_up_the_bit_of_data_may_have_changed_them() {
+    let mut world = World::mdt();
+    let data = |mode| bits(mode, Bits::DOM, Bits(0));
+    let parts = Bits::UPDATE.with(Bits::DOM);
+    let (_, glimpse, _) = world.call(2, request(data(Modes::PR), Flags::HAS_INTENT, Handle(4)));
+    world.cancel(2, glimpse.handle);
+    let held = world.granted(1, bits(Modes::PW, parts, Bits(0)));
+    let mut lock = bits(Modes::PW, Bits::UPDATE, Bits(0));
+    lock.resource = ResourceDesc::default();
+    let convert = LockRequest { count: 1, lock, handles: vec![held.handle], ..Default::default() };
+    world.lvb = Some(OstLvb { size: 7000, ..Default::default() });
+    world.namespace.handle_convert(world.now, RequestId(1 << 40), Handle(1), &convert);
+    world.drain();
+    let (_, _, lvb) = world.call(2, request(data(Modes::PR), NONE, Handle(5)));
+    assert_eq!(lvb.unwrap().size, 7000);
+}
+
+#[test]
+fn the_host_gives_up_bits_that_its_client_must_not_have() {
+    let mut world = World::mdt();
+    let lock = bits(Modes::PR, Bits::LOOKUP, Bits::DOM);
+    world.namespace.handle_local_enqueue(
+        world.now,
+        LocalEnqueue {
+            cookie: 1,
+            resource: lock.resource.id,
+            kind: LockType::IBITS,
+            mode: Modes::PR,
+            policy: lock.policy,
+            is_immediate: false,
+            discards_data: false,
+        },
+    );
+    world.drain();
+    let handle = world.local.pop().unwrap().1.unwrap();
+    assert_eq!(world.namespace.bits(handle), Bits::LOOKUP.with(Bits::DOM));
+    let waiting = world.waits(2, bits(Modes::PW, Bits::DOM, Bits(0)));
+    world.namespace.handle_local_convert(world.now, handle, Bits::LOOKUP);
+    world.drain();
+    assert_eq!(world.namespace.bits(handle), Bits::LOOKUP);
+    world.expect_completions(&[(2, waiting.handle)]);
+}
+
+#[test]
 fn optional_parts_for_the_host_are_those_that_are_free_when_it_asks() {
     let mut world = World::mdt();
     let client = world.granted(1, bits(Modes::PR, Bits::LOOKUP | Bits::UPDATE, Bits(0))).handle;

@@ -240,7 +240,8 @@ fn compare(world: &World, before: &BTreeMap<Handle, Lock>) {
                 assert!(conflict(kind, old, b) || !conflict(kind, a, b), "{a:?} grew into {b:?}");
             }
         }
-        let is_read = kind != Kind::Extent || world.reads.is_empty();
+        let has_lvbs = matches!(kind, Kind::Extent | Kind::Inodebits);
+        let is_read = !has_lvbs || world.reads.is_empty();
         for (at, lock) in waiting.iter().enumerate().filter(|_| is_read) {
             let ahead = waiting[..at].iter().filter(|_| kind != Kind::Flock);
             let mut all = granted.iter().chain(ahead);

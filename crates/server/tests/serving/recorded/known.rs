@@ -48,7 +48,6 @@ const LDISKFS: &str = "a property of the file system under the recorded MDT";
 const ONE_MDT: &str = "our file systems have one MDT, so directories have no layouts";
 const DIRECTORY: &str =
     "the lock is taken before it is known that there is no layout: it does no harm";
-const INLINE: &str = "the place of data on the MDT, which has none";
 const LAZY: &str = "our MDT says what it knows of the size, and that it is not exact";
 const UNREAD: &str = "a kernel OST has not read the attributes that the change does not need";
 const RACE: &str = "the recorded reply was made after the lock had been granted, which needs time";
@@ -116,7 +115,6 @@ pub(crate) const KNOWN: &[Known] = &[
     any("LDLM_ENQUEUE GETXATTR", "xattr_lens", ORDER),
     any("LDLM_ENQUEUE GETXATTR", "xattr_names", ORDER),
     any("LDLM_ENQUEUE GETXATTR", "xattr_values", ORDER),
-    any("LDLM_ENQUEUE OPEN", "inline_data", INLINE),
     any("MDS_GET_INFO fid2path", "fid2path.room", "a kernel MDT does not clear the memory before"),
     any("MDS_BATCH", "batch_reply.*", BATCHES),
     any("MDS_BATCH", "body.kind", BATCHES),
@@ -135,8 +133,6 @@ pub(crate) const KNOWN: &[Known] = &[
     // The configuration.
     any("", "connect_data.version", RELEASE),
     any("MDS_CONNECT", "connect_data.flags*", OFFER),
-    any("MDS_CONNECT", "connect_data.grant*", OFFER),
-    any("MDS_CONNECT", "connect_data.ibits_known", OFFER),
     any("", "connect_data.checksums", "each node offers the checksums that it computes fast"),
     any("LLOG_READ_HEADER", "llog_header.time", CLOCKS),
     any("LLOG_CREATE", "llog_body.id.object", NUMBERS),

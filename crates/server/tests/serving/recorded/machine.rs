@@ -133,7 +133,9 @@ impl Machine {
             let settings = fulmar_ost::Settings { index, ..fulmar_ost::Settings::default() };
             let ost = Arc::new(Ost::start(store.clone(), settings).unwrap());
             known.attach(index.into(), SEQUENCES[usize::from(index)]);
-            let target = OstTarget::new(ost, store, memories.clone(), seconds);
+            let target = OstTarget::new(ost, store, memories.clone(), || {
+                Duration::from_secs(seconds().unsigned_abs())
+            });
             all.push(config(TargetKind::Ost, name(TargetKind::Ost, index).to_string(), target));
         }
         let count = all.len() as u32;

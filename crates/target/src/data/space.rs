@@ -1,36 +1,35 @@
 //! How many bytes objects occupy: what their owners pay for. Spec: mdt-ost §15.1, §19.4.
 //!
 //! Bytes count in blocks of 4 KiB, and only where there are data. The medium may say otherwise, since
-//! it allocates late and in advance; so an OST counts itself, and the sums are exact.
+//! it allocates late and in advance; so a target counts itself, and the sums are exact.
 
 use std::ops::Range;
 
 use fulmar_store::{ObjectId, Seek, StoreError};
 
-use crate::Ost;
-use crate::records::Attributes;
+use super::Data;
 
 /// The unit of space in bytes.
-pub(crate) const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 /// How many holes or data are looked at in a range; the rest counts as one.
 const PIECES_MAX: usize = 256;
 
 /// Returns the end of the block that ends at or after `offset`.
-pub(crate) fn block_end(offset: u64) -> u64 {
+pub fn block_end(offset: u64) -> u64 {
     offset.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
 /// Returns the blocks that a range of bytes is in, as a range of bytes.
-pub(crate) fn blocks_of(range: &Range<u64>) -> Range<u64> {
+pub(super) fn blocks_of(range: &Range<u64>) -> Range<u64> {
     range.start / BLOCK * BLOCK..block_end(range.end)
 }
 
-impl Ost {
+impl Data {
     /// Returns what an object occupies after bytes of it were written or allocated. `size`: before.
-    pub(crate) fn charged_after_write(
+    pub(super) fn charged_after_write(
         &self,
         object: ObjectId,
-        before: &Attributes,
+        before: u64,
         size: u64,
         range: &Range<u64>,
     ) -> Result<u64, StoreError> {
@@ -38,37 +37,37 @@ impl Ost {
         let end = block_end(size);
         let behind = blocks.end.saturating_sub(blocks.start.max(end));
         let inside = blocks.start..blocks.end.min(end);
-        let is_dense = before.charged >= end;
+        let is_dense = before >= end;
         let holes = if is_dense { 0 } else { self.count(object, inside, Seek::Hole)? };
-        let most = before.charged.max(block_end(range.end.max(size)));
-        Ok((before.charged + behind + holes).min(most))
+        let most = before.max(block_end(range.end.max(size)));
+        Ok((before + behind + holes).min(most))
     }
 
     /// Returns what an object occupies after it was cut to `to` bytes. `size`: before.
-    pub(crate) fn charged_after_cut(
+    pub(super) fn charged_after_cut(
         &self,
         object: ObjectId,
-        before: &Attributes,
+        before: u64,
         size: u64,
         to: u64,
     ) -> Result<u64, StoreError> {
         let (end, to) = (block_end(size), block_end(to));
-        if before.charged >= end || to == 0 {
-            return Ok(before.charged.min(to));
+        if before >= end || to == 0 {
+            return Ok(before.min(to));
         }
         let freed = self.count(object, to..end, Seek::Data)?;
-        Ok(before.charged.saturating_sub(freed).min(to))
+        Ok(before.saturating_sub(freed).min(to))
     }
 
     /// Returns what an object occupies after a range became a hole.
-    pub(crate) fn charged_after_punch(
+    pub(super) fn charged_after_punch(
         &self,
         object: ObjectId,
-        before: &Attributes,
+        before: u64,
         range: &Range<u64>,
     ) -> Result<u64, StoreError> {
         let whole = block_end(range.start)..range.end / BLOCK * BLOCK;
-        Ok(before.charged.saturating_sub(self.count(object, whole, Seek::Data)?))
+        Ok(before.saturating_sub(self.count(object, whole, Seek::Data)?))
     }
 
     /// Returns how many bytes of a range of blocks are in holes, or have data.

@@ -16,23 +16,23 @@ use fulmar_lustre_wire::connect::ConnectFlags;
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::ost::{Niobuf, NiobufFlags, Obdo, ObdoFlags};
 
-use crate::space::{BLOCK, blocks_of};
+use super::space::{BLOCK, blocks_of};
 
 /// The size of a block, as the power of two that clients are told.
-pub(crate) const BLOCK_BITS: u8 = 12;
+pub(super) const BLOCK_BITS: u8 = 12;
 /// The space of an inode, likewise. As a kernel server with ldiskfs says.
-pub(crate) const INODE_BITS: u8 = 5;
+pub(super) const INODE_BITS: u8 = 5;
 /// What a client pays for each extent in KiB.
-pub(crate) const TAX_KIB: u16 = 24;
+pub(super) const TAX_KIB: u16 = 24;
 /// The largest extent in blocks.
-pub(crate) const EXTENT_BLOCKS: u32 = 16384;
+pub(super) const EXTENT_BLOCKS: u32 = 16384;
 /// The most that a client may have. Spec: mdt-ost §19.3.
 #[doc(alias = "OBD_MAX_GRANT")]
 const GRANT_MAX: u64 = 0x7fff_ffff;
 
 /// What was agreed with a client about grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(super) struct Share {
     /// The most that it gets at once, in bytes.
     chunk: u64,
     /// Whether it says how much of its grant each write uses.
@@ -43,7 +43,7 @@ pub(crate) struct Share {
 
 impl Share {
     /// Returns what follows from the flags of a connection and its largest write.
-    pub(crate) fn of(flags: ConnectFlags, brw_size: u32) -> Self {
+    pub(super) fn of(flags: ConnectFlags, brw_size: u32) -> Self {
         let says_used = flags.has(ConnectFlags::GRANT_PARAM);
         let extents = u64::from(brw_size).div_ceil(u64::from(EXTENT_BLOCKS) * BLOCK);
         let tax = if says_used { (extents * u64::from(TAX_KIB)) << 10 } else { 0 };
@@ -52,9 +52,9 @@ impl Share {
     }
 }
 
-/// All grants of an OST.
+/// All grants of a target.
 #[derive(Debug, Default)]
-pub(crate) struct Grants {
+pub(super) struct Grants {
     accounts: BTreeMap<Handle, Account>,
     /// What writes under way will take, by export. Their clients may be gone.
     pending: BTreeMap<Handle, u64>,
@@ -81,25 +81,25 @@ pub struct Total {
 
 /// How a write is paid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Payment {
+pub(super) struct Payment {
     /// For each range, whether there is room for it.
-    pub(crate) paid: Vec<bool>,
+    pub(super) paid: Vec<bool>,
     /// What is pending until the write is done.
-    pub(crate) pending: u64,
+    pub(super) pending: u64,
     /// What the client gets more; `None` if it did not ask.
-    pub(crate) given: Option<u64>,
+    pub(super) given: Option<u64>,
 }
 
 impl Grants {
     /// Begins the account of a client, or changes what was agreed.
-    pub(crate) fn connect(&mut self, export: Handle, share: Share) {
+    pub(super) fn connect(&mut self, export: Handle, share: Share) {
         let new = || Account { share, granted: 0, dirty: 0 };
         self.accounts.entry(export).or_insert_with(new).share = share;
     }
 
     /// Returns the grant of a client that has connected and wants so much. `free`: bytes of the medium
     /// that may be granted. `is_again`: it was connected before, and has a grant.
-    pub(crate) fn grant(&mut self, export: Handle, wanted: u64, free: u64, is_again: bool) -> u64 {
+    pub(super) fn grant(&mut self, export: Handle, wanted: u64, free: u64, is_again: bool) -> u64 {
         let left = self.left(free);
         let Some(account) = self.accounts.get_mut(&export) else { return 0 };
         self.total.dirty -= std::mem::take(&mut account.dirty);
@@ -109,7 +109,7 @@ impl Grants {
     }
 
     /// Ends the account of a client: its grant is free again.
-    pub(crate) fn disconnect(&mut self, export: Handle) {
+    pub(super) fn disconnect(&mut self, export: Handle) {
         if let Some(account) = self.accounts.remove(&export) {
             self.total.granted -= account.granted;
             self.total.dirty -= account.dirty;
@@ -118,7 +118,7 @@ impl Grants {
 
     /// Takes a write, and what its body says about grants. `again`: the space was taken when it came
     /// first.
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         export: Handle,
         asked: &Obdo,
@@ -143,7 +143,7 @@ impl Grants {
     }
 
     /// Takes what the body of a read says about grants. A read gets none.
-    pub(crate) fn read(&mut self, export: Handle, asked: &Obdo, free: u64) -> Option<u64> {
+    pub(super) fn read(&mut self, export: Handle, asked: &Obdo, free: u64) -> Option<u64> {
         says_grant(asked).then(|| {
             self.note(export, asked);
             if shrinks(asked) {
@@ -154,7 +154,7 @@ impl Grants {
     }
 
     /// Ends a write: what it took is on the medium, or was not needed.
-    pub(crate) fn release(&mut self, export: Handle, pending: u64) {
+    pub(super) fn release(&mut self, export: Handle, pending: u64) {
         if pending == 0 {
             return;
         }
@@ -168,7 +168,7 @@ impl Grants {
     }
 
     /// Takes grant back that a client does not need, while that is worth the trouble.
-    pub(crate) fn shrink(&mut self, export: Handle, back: u64, free: u64) {
+    pub(super) fn shrink(&mut self, export: Handle, back: u64, free: u64) {
         let left = self.left(free);
         let Some(account) = self.accounts.get_mut(&export) else { return };
         if self.total.granted.saturating_mul(4) < left {
@@ -180,12 +180,12 @@ impl Grants {
     }
 
     /// Returns the sums.
-    pub(crate) fn total(&self) -> Total {
+    pub(super) fn total(&self) -> Total {
         self.total
     }
 
     /// Adds all accounts up, and says what does not match the sums.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let pending: u64 = self.pending.values().sum();
         let granted: u64 = self.accounts.values().map(|account| account.granted).sum();
         let dirty = self.accounts.values().map(|account| account.dirty).sum();

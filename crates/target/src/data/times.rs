@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use fulmar_lustre_wire::Handle;
 use fulmar_store::ObjectId;
 
-use crate::Ost;
-use crate::ost::Call;
+use super::Data;
+use crate::Call;
 
 /// How many changes are remembered. Writes are on their way for seconds at most.
 const KEPT: usize = 4096;
 
 /// The requests that have set times last, by client and object.
 #[derive(Debug, Default)]
-pub(crate) struct Times(BTreeMap<(Handle, ObjectId), u64>);
+pub(super) struct Times(BTreeMap<(Handle, ObjectId), u64>);
 
 impl Times {
     fn set(&mut self, export: Handle, object: ObjectId, xid: u64) {
@@ -29,14 +29,14 @@ impl Times {
     }
 }
 
-impl Ost {
+impl Data {
     /// Takes a request that sets the times of an object.
-    pub(crate) fn note_times(&self, call: &Call<'_>, object: ObjectId) {
+    pub fn note_times(&self, call: &Call<'_>, object: ObjectId) {
         self.times().set(call.export, object, call.xid);
     }
 
     /// Returns whether a write may set the times of an object.
-    pub(crate) fn may_set_times(&self, call: &Call<'_>, object: ObjectId) -> bool {
+    pub fn may_set_times(&self, call: &Call<'_>, object: ObjectId) -> bool {
         let times = self.times();
         times.0.get(&(call.export, object)).is_none_or(|&last| call.xid >= last)
     }
