@@ -21,7 +21,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["node"],
     &["net", "sim", "link"],
     &["study", "client"],
-    &["server"],
+    &["server", "fuse"],
     &["control"],
     &["doctor", "lst", "daemon"],
     &["cli"],

@@ -1,0 +1,108 @@
+//! Attributes as the kernel has them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fulmar_client::{Attributes, Change};
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+
+/// The best length of reads and writes.
+const BLOCK: u32 = 1 << 20;
+
+/// Returns the attributes of a file with this number.
+pub(crate) fn file_attr(found: &Attributes, number: u64) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: found.size,
+        blocks: found.blocks,
+        atime: time(found.atime),
+        mtime: time(found.mtime),
+        ctime: time(found.ctime),
+        crtime: time(found.btime.unwrap_or(found.ctime)),
+        kind: kind(found.mode),
+        perm: (found.mode & 0o7777) as u16,
+        nlink: found.links,
+        uid: found.uid,
+        gid: found.gid,
+        rdev: found.device,
+        blksize: BLOCK,
+        flags: 0,
+    }
+}
+
+/// Returns the type that a mode has.
+pub(crate) fn kind(mode: u32) -> FileType {
+    match mode & 0o170_000 {
+        0o010_000 => FileType::NamedPipe,
+        0o020_000 => FileType::CharDevice,
+        0o040_000 => FileType::Directory,
+        0o060_000 => FileType::BlockDevice,
+        0o120_000 => FileType::Symlink,
+        0o140_000 => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+/// What the kernel changes.
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<TimeOrNow>,
+    pub(crate) mtime: Option<TimeOrNow>,
+}
+
+impl Wanted {
+    /// Returns what the servers change.
+    pub(crate) fn change(self) -> Change {
+        // A new size sets the time of the last write.
+        let is_implied = self.size.is_some() && matches!(self.mtime, Some(TimeOrNow::Now));
+        Change {
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            atime: self.atime.map(seconds),
+            mtime: self.mtime.filter(|_| !is_implied).map(seconds),
+            ..Change::default()
+        }
+    }
+}
+
+fn time(seconds: i64) -> SystemTime {
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let time = match seconds < 0 {
+        true => UNIX_EPOCH.checked_sub(distance),
+        false => UNIX_EPOCH.checked_add(distance),
+    };
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+/// Returns the whole seconds of a time, rounded down.
+fn seconds(time: TimeOrNow) -> i64 {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_secs() as i64,
+        Err(before) => {
+            let before = before.duration();
+            -(before.as_secs() as i64) - i64::from(before.subsec_nanos() > 0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_are_rounded_down() {
+        let at = |seconds: i64| TimeOrNow::SpecificTime(time(seconds));
+        assert_eq!(seconds(at(-5)), -5);
+        assert_eq!(seconds(at(5)), 5);
+        let half = TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::from_millis(500));
+        assert_eq!(seconds(half), -1);
+    }
+}

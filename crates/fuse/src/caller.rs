@@ -1,0 +1,42 @@
+//! On whose behalf the kernel asks.
+
+use fulmar_client::Caller;
+use fuser::Request;
+
+/// Returns the caller of a request. Its groups and capabilities are those of its process, if that is visible.
+pub(crate) fn caller(request: &Request, umask: u32) -> Caller {
+    let mut caller = Caller { umask, ..Caller::new(request.uid(), request.gid()) };
+    if let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", request.pid())) {
+        refine(&mut caller, &status);
+    }
+    caller
+}
+
+/// Returns whether this process is the superuser's.
+pub(crate) fn is_root() -> bool {
+    Caller::of_process().uid == 0
+}
+
+fn refine(caller: &mut Caller, status: &str) {
+    for line in status.lines() {
+        if let Some(groups) = line.strip_prefix("Groups:") {
+            caller.groups = groups.split_whitespace().flat_map(str::parse).collect();
+        } else if let Some(effective) = line.strip_prefix("CapEff:")
+            && let Ok(capabilities) = u64::from_str_radix(effective.trim(), 16)
+        {
+            caller.capabilities = capabilities as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_capabilities_are_those_of_the_process() {
+        let mut caller = Caller::new(1000, 1000);
+        refine(&mut caller, "Name:\tcp\nGroups:\t4 27 1000 \nCapEff:\t000001ffffffffff\n");
+        assert_eq!((caller.groups, caller.capabilities), (vec![4, 27, 1000], u32::MAX));
+    }
+}

@@ -1,0 +1,154 @@
+//! Hands requests of the kernel over.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_base::Errno;
+use fulmar_client::{FileSystem, OpenOptions};
+use fuser::{FileHandle, InitFlags, KernelConfig, LockOwner};
+use futures_channel::oneshot;
+
+use crate::handles::Handle;
+use crate::options::{FileLocks, Options};
+use crate::replies::Reply;
+use crate::state::State;
+use crate::tasks::Tasks;
+
+/// How long the kernel may use what it is told without asking.
+pub(crate) const NO_TIME: Duration = Duration::ZERO;
+/// The most bytes of a write.
+const WRITE_MAX: u32 = 1 << 20;
+/// The most requests in the background.
+const BACKGROUND: u16 = 256;
+
+/// Takes requests from the kernel and hands them over.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) state: Arc<State>,
+    pub(crate) tasks: Tasks,
+    pub(crate) ended: Option<oneshot::Sender<()>>,
+}
+
+/// What the kernel is told of a file that it gets to know.
+pub(crate) type Found = (fuser::FileAttr, fuser::Generation);
+
+impl Front {
+    /// A message goes to `ended` when the kernel asks nothing any more.
+    pub(crate) fn new(
+        file_system: FileSystem,
+        options: Options,
+        ended: oneshot::Sender<()>,
+    ) -> io::Result<Self> {
+        let state = Arc::new(State::new(file_system, options));
+        Ok(Self { state, tasks: Tasks::start()?, ended: Some(ended) })
+    }
+
+    /// Begins an operation that ends with a reply.
+    pub(crate) fn run<R: Reply, T, F>(
+        &self,
+        reply: R,
+        operation: impl FnOnce(Arc<State>) -> F,
+        done: impl FnOnce(R, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let operation = operation(self.state.clone());
+        self.tasks.begin(async move {
+            match operation.await {
+                Ok(result) => done(reply, result),
+                Err(errno) => reply.fail(errno),
+            }
+        });
+    }
+
+    /// The same for an open file.
+    pub(crate) fn on_handle<R: Reply, T, F>(
+        &self,
+        reply: R,
+        handle: FileHandle,
+        operation: impl FnOnce(Arc<State>, Arc<Handle>) -> F,
+        done: impl FnOnce(R, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        match self.state.handles.get(handle.0) {
+            Some(handle) => self.run(reply, |state| operation(state, handle), done),
+            None => reply.fail(Errno::EBADF),
+        }
+    }
+
+    /// Closes a file, whose owner of BSD locks gives them up.
+    pub(crate) fn close(
+        &self,
+        handle: FileHandle,
+        owner: Option<LockOwner>,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let Some(handle) = self.state.handles.remove(handle.0) else {
+            return reply.fail(Errno::EBADF);
+        };
+        let close = |state: Arc<State>| async move {
+            if let Some(owner) = owner {
+                let file = handle.file.fid();
+                state.owners.release(&state.file_system, file, owner.0).await?;
+            }
+            match Arc::try_unwrap(handle) {
+                Ok(handle) => handle.file.close().await,
+                // It is closed when the last operation on it has ended.
+                Err(_) => Ok(()),
+            }
+        };
+        self.run(reply, close, |reply, ()| reply.ok());
+    }
+}
+
+/// Returns how a file is opened.
+pub(crate) fn open_options(flags: i32) -> OpenOptions {
+    let mode = flags & 0o3;
+    OpenOptions {
+        read: mode != 1,
+        write: mode != 0,
+        append: flags & 0o2000 != 0,
+        exclusive: flags & 0o200 != 0,
+        truncate: flags & 0o1000 != 0,
+        ..OpenOptions::default()
+    }
+}
+
+/// Replies with a file that the kernel gets to know.
+pub(crate) fn entry(reply: fuser::ReplyEntry, (attr, generation): Found) {
+    reply.entry(&NO_TIME, &attr, generation);
+}
+
+/// Replies with a value of an attribute, or its length if that is wanted.
+pub(crate) fn value(reply: fuser::ReplyXattr, bytes: &[u8], room: u32) {
+    match room as usize {
+        0 => reply.size(bytes.len() as u32),
+        room if room < bytes.len() => reply.fail(Errno::ERANGE),
+        _ => reply.data(bytes),
+    }
+}
+
+/// Asks the kernel for what it can do.
+pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
+    let mut wanted = vec![
+        InitFlags::FUSE_POSIX_ACL,
+        InitFlags::FUSE_DONT_MASK,
+        InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        InitFlags::FUSE_AUTO_INVAL_DATA,
+        InitFlags::FUSE_PARALLEL_DIROPS,
+    ];
+    if locks == FileLocks::All {
+        wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
+    }
+    for flag in wanted {
+        // An older kernel does without.
+        let _ = config.add_capabilities(flag);
+    }
+    let _ = config.set_max_write(WRITE_MAX);
+    let _ = config.set_max_background(BACKGROUND);
+    let _ = config.set_time_granularity(Duration::from_secs(1));
+}

@@ -1,0 +1,44 @@
+//! What the kernel has open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fulmar_client::File;
+
+use crate::directory::Position;
+
+/// An open file or directory.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) file: File,
+    /// Where reading a directory has come to.
+    pub(crate) position: Mutex<Position>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    last: u64,
+    open: BTreeMap<u64, Arc<Handle>>,
+}
+
+/// The open files by numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Handles(Mutex<Table>);
+
+impl Handles {
+    pub(crate) fn add(&self, file: File) -> u64 {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.last += 1;
+        let number = table.last;
+        table.open.insert(number, Arc::new(Handle { file, position: Mutex::default() }));
+        number
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Handle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open.get(&number).cloned()
+    }
+
+    pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&number)
+    }
+}

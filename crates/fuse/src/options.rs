@@ -1,0 +1,99 @@
+//! The options of `-o`.
+
+/// How a file system is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Reading does not change the time of the last access.
+    pub no_atime: bool,
+    /// Whom locks of files are for.
+    pub locks: FileLocks,
+    /// Attributes of users, `user.*`, are not supported.
+    pub no_user_xattr: bool,
+    /// Other users than the one who mounts have access too; always if root mounts.
+    pub allow_other: bool,
+    /// The directory of the file system that is the root of the mount.
+    pub subdirectory: Option<String>,
+}
+
+/// Whom the locks of `flock` and `fcntl` are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileLocks {
+    /// All clients.
+    #[default]
+    All,
+    /// This mount only.
+    Local,
+}
+
+/// An option that there is not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OptionError(String);
+
+/// What `mount` passes to a helper, and means nothing here.
+const IGNORED: [&str; 12] = [
+    "rw", "defaults", "_netdev", "auto", "noauto", "nofail", "nouser", "user", "users", "dev",
+    "suid", "exec",
+];
+
+impl Options {
+    /// Adds the options of a list that commas separate.
+    ///
+    /// # Errors
+    /// For the first one that there is not.
+    pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            match word {
+                "ro" => self.read_only = true,
+                "atime" => self.no_atime = false,
+                "noatime" => self.no_atime = true,
+                "flock" => self.locks = FileLocks::All,
+                "localflock" => self.locks = FileLocks::Local,
+                "user_xattr" => self.no_user_xattr = false,
+                "nouser_xattr" => self.no_user_xattr = true,
+                "allow_other" => self.allow_other = true,
+                _ if IGNORED.contains(&word) || word.starts_with("x-") => {}
+                _ => match word.strip_prefix("subdir=") {
+                    Some(path) => self.subdirectory = Some(path.trim_matches('/').to_owned()),
+                    None => return Err(OptionError(word.to_owned())),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for OptionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, flock, \
+             localflock, user_xattr, nouser_xattr, allow_other, subdir=DIR, and those of fstab",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_fstab_and_of_lustre_are_known() {
+        let mut options = Options::default();
+        options.add("rw,_netdev,noatime,localflock,subdir=/a/b/,x-systemd.automount").unwrap();
+        let expected = Options {
+            no_atime: true,
+            locks: FileLocks::Local,
+            subdirectory: Some("a/b".to_owned()),
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+        let error = options.add("ro,lazystatfs").unwrap_err().to_string();
+        assert!(error.starts_with("there is no mount option \"lazystatfs\": those"), "{error}");
+        assert!(options.read_only);
+    }
+}

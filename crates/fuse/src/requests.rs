@@ -1,0 +1,536 @@
+//! The requests of the kernel, which are decoded here.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fulmar_base::Errno;
+use fulmar_client::{Allocate, Caller, File, OpenOptions, Seek, XattrFlags};
+use fuser::{
+    BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, Request, TimeOrNow, WriteFlags,
+};
+
+use crate::attributes::{self, Wanted};
+use crate::caller::caller;
+use crate::directory;
+use crate::front::{Found, Front, NO_TIME, configure, entry, open_options, value};
+use crate::handles::Handle;
+use crate::locks::{self, described};
+use crate::replies::Reply;
+use crate::state::{State, name};
+
+/// Bytes of a block of `statfs`.
+const BLOCK: u32 = 4096;
+const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+impl Filesystem for Front {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        configure(config, self.state.options.locks);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.send(());
+        }
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEntry) {
+        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let look = |state: Arc<State>| async move {
+            let found = state.file_system.lookup(&caller, parent?, &name?).await?;
+            Ok(state.entry(&found.attributes))
+        };
+        self.run(reply, look, entry);
+    }
+
+    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        self.state.nodes().forget(number.0, lookups);
+    }
+
+    fn getattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _: Option<FileHandle>,
+        reply: fuser::ReplyAttr,
+    ) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let get = |state: Arc<State>| async move {
+            let found = state.file_system.getattr(&caller, file?).await?;
+            Ok(attributes::file_attr(&found, found.inode()))
+        };
+        self.run(reply, get, |reply, attr| reply.attr(&NO_TIME, &attr));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: fuser::ReplyAttr,
+    ) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let change = Wanted { mode, uid, gid, size, atime, mtime }.change();
+        let set = |state: Arc<State>| async move {
+            let found = state.file_system.setattr(&caller, file?, change).await?;
+            Ok(attributes::file_attr(&found, found.inode()))
+        };
+        self.run(reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
+    }
+
+    fn readlink(&self, request: &Request, number: INodeNo, reply: fuser::ReplyData) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let read =
+            |state: Arc<State>| async move { state.file_system.read_link(&caller, file?).await };
+        self.run(reply, read, |reply, target| reply.data(&target));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        text: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (caller, parent, name) = (caller(request, umask), self.state.fid(parent), name(text));
+        let make = |state: Arc<State>| async move {
+            let (parent, name) = (parent?, name?);
+            let made = state.file_system.mknod(&caller, parent, &name, (mode, device)).await?;
+            state.entry_of(&caller, made.fid).await
+        };
+        self.run(reply, make, entry);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        text: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (caller, parent, name) = (caller(request, umask), self.state.fid(parent), name(text));
+        let make = |state: Arc<State>| async move {
+            let made = state.file_system.mkdir(&caller, parent?, &name?, mode).await?;
+            state.entry_of(&caller, made.fid).await
+        };
+        self.run(reply, make, entry);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEmpty) {
+        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let remove = |state: Arc<State>| async move {
+            state.file_system.unlink(&caller, parent?, &name?).await
+        };
+        self.run(reply, remove, |reply, ()| reply.ok());
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEmpty) {
+        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let remove = |state: Arc<State>| async move {
+            state.file_system.rmdir(&caller, parent?, &name?).await
+        };
+        self.run(reply, remove, |reply, ()| reply.ok());
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        text: &OsStr,
+        target: &Path,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let target = target.as_os_str().as_bytes().to_vec();
+        let make = |state: Arc<State>| async move {
+            let made = state.file_system.symlink(&caller, parent?, &name?, &target).await?;
+            state.entry_of(&caller, made.fid).await
+        };
+        self.run(reply, make, entry);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        old: &OsStr,
+        to: INodeNo,
+        new: &OsStr,
+        flags: RenameFlags,
+        reply: fuser::ReplyEmpty,
+    ) {
+        // As a kernel's client: the protocol has none of them.
+        if !flags.is_empty() {
+            return reply.fail(Errno::EINVAL);
+        }
+        let (caller, from, to) = (caller(request, 0), self.state.fid(from), self.state.fid(to));
+        let (old, new) = (name(old), name(new));
+        let rename = |state: Arc<State>| async move {
+            let (old, new) = (old?, new?);
+            state.file_system.rename(&caller, (from?, &old), (to?, &new)).await
+        };
+        self.run(reply, rename, |reply, ()| reply.ok());
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        parent: INodeNo,
+        text: &OsStr,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let file = self.state.fid(number);
+        let link = |state: Arc<State>| async move {
+            let file = file?;
+            state.file_system.link(&caller, file, parent?, &name?).await?;
+            state.entry_of(&caller, file).await
+        };
+        self.run(reply, link, entry);
+    }
+
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: fuser::ReplyOpen) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let options = open_options(flags.0);
+        let open = |state: Arc<State>| async move {
+            let opened = state.file_system.open_file(&caller, file?, options).await?;
+            Ok(state.handles.add(opened))
+        };
+        self.run(reply, open, |reply, handle| reply.opened(FileHandle(handle), DIRECT));
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        text: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: fuser::ReplyCreate,
+    ) {
+        let (caller, parent, name) = (caller(request, umask), self.state.fid(parent), name(text));
+        let options = OpenOptions { create: Some(mode & 0o7777), ..open_options(flags) };
+        let create = |state: Arc<State>| async move {
+            let (parent, name) = (parent?, name?);
+            let file: File = state.file_system.open(&caller, parent, &name, options).await?;
+            let found = state.entry_of(&caller, file.fid()).await?;
+            Ok((found, state.handles.add(file)))
+        };
+        self.run(reply, create, |reply, ((attr, generation), handle): (Found, u64)| {
+            reply.created(&NO_TIME, &attr, generation, FileHandle(handle), DIRECT);
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: fuser::ReplyData,
+    ) {
+        let read =
+            |_, handle: Arc<Handle>| async move { handle.file.read(offset, size.into()).await };
+        self.on_handle(reply, handle, read, |reply, data: Vec<u8>| reply.data(&data));
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: fuser::ReplyWrite,
+    ) {
+        let (len, data): (u32, Arc<[u8]>) = (data.len() as u32, data.into());
+        let write =
+            |_, handle: Arc<Handle>| async move { handle.file.write(offset, data).await.map(drop) };
+        self.on_handle(reply, handle, write, move |reply, ()| reply.written(len));
+    }
+
+    fn flush(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let flush = |state: Arc<State>, handle: Arc<Handle>| async move {
+            state.owners.release(&state.file_system, handle.file.fid(), owner.0).await
+        };
+        self.on_handle(reply, handle, flush, |reply, ()| reply.ok());
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        owner: Option<LockOwner>,
+        _: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        self.close(handle, owner, reply);
+    }
+
+    fn fsync(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        only_data: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let sync = |_, handle: Arc<Handle>| async move { handle.file.sync(only_data).await };
+        self.on_handle(reply, handle, sync, |reply, ()| reply.ok());
+    }
+
+    fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: fuser::ReplyOpen) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let open = |state: Arc<State>| async move {
+            let opened = state.file_system.open_directory(&caller, file?).await?;
+            Ok(state.handles.add(opened))
+        };
+        let flags = FopenFlags::empty();
+        self.run(reply, open, move |reply, handle| reply.opened(FileHandle(handle), flags));
+    }
+
+    fn readdir(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: fuser::ReplyDirectory,
+    ) {
+        let (caller, state): (Caller, _) = (caller(request, 0), self.state.clone());
+        let Some(handle) = state.handles.get(handle.0) else { return reply.fail(Errno::EBADF) };
+        self.tasks.begin(async move {
+            let who = (&state.file_system, &caller);
+            match directory::fill(who, &handle, offset, &mut reply).await {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.fail(errno),
+            }
+        });
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: fuser::ReplyEmpty,
+    ) {
+        self.close(handle, None, reply);
+    }
+
+    fn fsyncdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        only_data: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let sync = |_, handle: Arc<Handle>| async move { handle.file.sync(only_data).await };
+        self.on_handle(reply, handle, sync, |reply, ()| reply.ok());
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: fuser::ReplyStatfs) {
+        let ask = |state: Arc<State>| async move { state.file_system.statfs().await };
+        self.run(reply, ask, |reply, usage: fulmar_client::Usage| {
+            let blocks = |bytes: u64| bytes / u64::from(BLOCK);
+            let (all, free) = (blocks(usage.bytes), blocks(usage.free));
+            let available = blocks(usage.available);
+            let (files, free_files) = (usage.files, usage.free_files);
+            reply.statfs(all, free, available, files, free_files, BLOCK, 255, BLOCK);
+        });
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
+        let set = |state: Arc<State>| async move {
+            state.check_xattr(&name)?;
+            let value = (value.as_slice(), XattrFlags(flags as u32));
+            state.file_system.set_xattr(&caller, file?, &name, value).await
+        };
+        self.run(reply, set, |reply, ()| reply.ok());
+    }
+
+    fn getxattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        room: u32,
+        reply: fuser::ReplyXattr,
+    ) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let name = name.as_bytes().to_vec();
+        let get = |state: Arc<State>| async move {
+            state.check_xattr(&name)?;
+            state.file_system.get_xattr(&caller, file?, &name).await
+        };
+        self.run(reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+    }
+
+    fn listxattr(&self, request: &Request, number: INodeNo, room: u32, reply: fuser::ReplyXattr) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let list = |state: Arc<State>| async move {
+            let mut names = state.file_system.list_xattrs(&caller, file?).await?;
+            names.retain(|name| state.check_xattr(name).is_ok());
+            let with_end = |mut name: Vec<u8>| {
+                name.push(0);
+                name
+            };
+            Ok(names.into_iter().flat_map(with_end).collect())
+        };
+        self.run(reply, list, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));
+    }
+
+    fn removexattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let name = name.as_bytes().to_vec();
+        let remove = |state: Arc<State>| async move {
+            state.check_xattr(&name)?;
+            state.file_system.remove_xattr(&caller, file?, &name).await
+        };
+        self.run(reply, remove, |reply, ()| reply.ok());
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: fuser::ReplyLock,
+    ) {
+        let file = self.state.fid(number);
+        let lock = described(kind, (start, end), owner.0, pid);
+        let test =
+            |state: Arc<State>| async move { state.file_system.test_lock(file?, lock).await };
+        self.run(reply, test, |reply, found: Option<fulmar_client::FileLock>| match found {
+            Some(lock) => {
+                let kind = if lock.is_exclusive { locks::WRITE } else { locks::READ };
+                reply.locked(lock.start, lock.end, kind, lock.pid);
+            }
+            None => reply.locked(0, 0, locks::NONE, 0),
+        });
+    }
+
+    fn setlk(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        waits: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let file = self.state.fid(number);
+        let lock = described(kind, (start, end), owner.0, pid);
+        let set = |state: Arc<State>| async move {
+            state.owners.set(&state.file_system, file?, (kind, lock), waits).await
+        };
+        self.run(reply, set, |reply, ()| reply.ok());
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let how = match mode {
+            0 => Allocate::Grow,
+            0x1 => Allocate::KeepSize,
+            0x3 => Allocate::PunchHole,
+            0x10 => Allocate::ZeroRange,
+            _ => return reply.fail(Errno::EOPNOTSUPP),
+        };
+        let allocate =
+            |_, handle: Arc<Handle>| async move { handle.file.allocate(offset, len, how).await };
+        self.on_handle(reply, handle, allocate, |reply, ()| reply.ok());
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: fuser::ReplyLseek,
+    ) {
+        let (what, offset) = match (whence, u64::try_from(offset)) {
+            (3, Ok(offset)) => (Seek::Data, offset),
+            (4, Ok(offset)) => (Seek::Hole, offset),
+            (_, Err(_)) => return reply.fail(Errno::ENXIO),
+            _ => return reply.fail(Errno::EINVAL),
+        };
+        let seek = |_, handle: Arc<Handle>| async move { handle.file.seek(offset, what).await };
+        self.on_handle(reply, handle, seek, |reply, at: u64| reply.offset(at as i64));
+    }
+}

@@ -1,0 +1,75 @@
+//! What all operations use.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fulmar_base::Errno;
+use fulmar_client::{Attributes, Caller, FileSystem, inode};
+use fulmar_lustre_wire::Fid;
+use fuser::{FileAttr, Generation};
+
+use crate::attributes::file_attr;
+use crate::handles::Handles;
+use crate::locks::Owners;
+use crate::nodes::Nodes;
+use crate::options::Options;
+
+/// The longest name.
+const NAME_MAX: usize = 255;
+
+/// A mount, and what the kernel knows of it.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) file_system: FileSystem,
+    pub(crate) options: Options,
+    pub(crate) handles: Handles,
+    pub(crate) owners: Owners,
+    nodes: Mutex<Nodes>,
+}
+
+impl State {
+    pub(crate) fn new(file_system: FileSystem, options: Options) -> Self {
+        let nodes = Mutex::new(Nodes::new(file_system.root()));
+        let (handles, owners) = (Handles::default(), Owners::default());
+        Self { file_system, options, handles, owners, nodes }
+    }
+
+    pub(crate) fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the file with a number.
+    pub(crate) fn fid(&self, number: fuser::INodeNo) -> Result<Fid, Errno> {
+        self.nodes().fid(number.0).ok_or(Errno::ESTALE)
+    }
+
+    /// Returns what the kernel is told of a file that it gets to know.
+    pub(crate) fn entry(&self, found: &Attributes) -> (FileAttr, Generation) {
+        let number = self.nodes().tell(found.fid);
+        (file_attr(found, number), Generation(inode(found.fid) >> 32))
+    }
+
+    /// Returns the same for a file whose attributes are not known yet.
+    pub(crate) async fn entry_of(
+        &self,
+        caller: &Caller,
+        file: Fid,
+    ) -> Result<(FileAttr, Generation), Errno> {
+        self.file_system.getattr(caller, file).await.map(|found| self.entry(&found))
+    }
+
+    /// Refuses attributes of users where they are switched off.
+    pub(crate) fn check_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        match self.options.no_user_xattr && name.starts_with(b"user.") {
+            true => Err(Errno::EOPNOTSUPP),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns a name that is not too long.
+pub(crate) fn name(text: &OsStr) -> Result<Vec<u8>, Errno> {
+    let text = text.as_bytes();
+    if text.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(text.to_vec()) }
+}

@@ -1,0 +1,30 @@
+//! The thread of all operations.
+
+use std::io;
+use std::pin::Pin;
+
+use fulmar_client::blocking;
+use futures_channel::mpsc;
+use futures_util::StreamExt;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs operations until it and all of them have ended.
+#[derive(Debug)]
+pub(crate) struct Tasks(mpsc::UnboundedSender<Task>);
+
+impl Tasks {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (sender, tasks) = mpsc::unbounded::<Task>();
+        let run = move || blocking::wait(tasks.for_each_concurrent(None, |task| task));
+        std::thread::Builder::new().name("fulmar-fuse".to_owned()).spawn(run)?;
+        Ok(Self(sender))
+    }
+
+    /// Begins an operation. There are as many as the kernel has requests under way.
+    pub(crate) fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Without the thread the task is dropped, whose reply is EIO then.
+        let _ = self.0.unbounded_send(Box::pin(task));
+    }
+}

@@ -1,0 +1,7 @@
+//! File systems of our own servers, mounted on this machine.
+// They start nodes, and wait for them.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod posix;
+mod rig;
+mod two;

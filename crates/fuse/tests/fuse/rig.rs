@@ -1,0 +1,121 @@
+//! A file system of this machine, and mounts of it.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
+use fulmar_fuse::{Mounted, Options};
+use fulmar_lnet_wire::Nid;
+use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
+use fulmar_rpc::import::TargetKind;
+use fulmar_server::{Label, ServeOptions, Serving, TargetLabel};
+use fulmar_socklnd::AcceptMode;
+
+const PORT: u16 = 9974;
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Targets that are served from directories, and the mounts.
+pub(crate) struct Rig {
+    address: Address,
+    scratch: PathBuf,
+    serving: Option<Serving>,
+    server: Node,
+    runtime: Runtime,
+    mounts: Vec<(Mounted, Node)>,
+}
+
+impl Rig {
+    /// Serves a file system with two OSTs; `None`, with a NOT RUN line, where nothing can be mounted.
+    pub(crate) fn start(name: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nNOT RUN: mounts: they need root and /dev/fuse: run them with sudo"
+            );
+            return None;
+        }
+        let scratch = format!("fulmar-fuse-{name}-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(scratch);
+        std::fs::create_dir_all(&scratch).unwrap();
+        let runtime = Runtime::new(Some(2)).unwrap();
+        let (server, nid) = node(&runtime);
+        let address: Address = format!("{nid}:/lv").parse().unwrap();
+        let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
+        let mut directories = vec![scratch.join("mdt")];
+        fulmar_server::format_both(&directories[0], &label(TargetKind::Mdt, 0)).unwrap();
+        for index in 0..2 {
+            let directory = scratch.join(format!("ost{index}"));
+            let label = Label::Target(label(TargetKind::Ost, index));
+            fulmar_server::format(&directory, &label).unwrap();
+            directories.push(directory);
+        }
+        let options = ServeOptions { directories, nids: vec![nid], port: PORT };
+        let serving = Some(Serving::start(&server, &options).unwrap());
+        Some(Self { address, scratch, serving, server, runtime, mounts: vec![] })
+    }
+
+    /// Mounts the file system on a node of its own, and returns where.
+    pub(crate) fn mount(&mut self, options: &str) -> PathBuf {
+        let (node, own) = node(&self.runtime);
+        let settings = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+        let client = ClientNode::on(&node, &[own], settings).unwrap();
+        // The targets may not have registered yet.
+        let begun = Instant::now();
+        let file_system = loop {
+            match blocking::wait(client.mount(&self.address, MountOptions::default())) {
+                Ok(mounted) => break mounted,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let mountpoint = self.scratch.join(format!("mount{}", self.mounts.len()));
+        std::fs::create_dir(&mountpoint).unwrap();
+        let mut parsed = Options::default();
+        parsed.add(options).unwrap();
+        let (mounted, _) =
+            Mounted::start(file_system, &self.address, &mountpoint, &parsed).unwrap();
+        self.mounts.push((mounted, node));
+        mountpoint
+    }
+
+    /// Ends all mounts and the servers: nothing is mounted any more, even if files are open.
+    pub(crate) fn stop(mut self) {
+        for (mounted, node) in self.mounts.drain(..) {
+            mounted.unmount();
+            node.stop();
+        }
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!mounts.contains(self.scratch.to_str().unwrap()), "{mounts}");
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for (mounted, node) in self.mounts.drain(..) {
+            drop(mounted);
+            node.stop();
+        }
+        if let Some(serving) = self.serving.take() {
+            serving.stop();
+        }
+        self.server.stop();
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Starts a node at a loopback address that no other test has, as tests run at once.
+fn node(runtime: &Runtime) -> (Node, Nid) {
+    static HOST: AtomicU8 = AtomicU8::new(1);
+    let host = HOST.fetch_add(1, Ordering::Relaxed);
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 8, host));
+    let mut options = NodeOptions::default();
+    options.config.socklnd.accept = AcceptMode::All;
+    options.config.socklnd.accept_port = PORT;
+    options.nis.push(NiOptions::at(address));
+    let nid = format!("{address}@tcp").parse().unwrap();
+    (Node::start(runtime, options).unwrap(), nid)
+}

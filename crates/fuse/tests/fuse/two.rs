@@ -1,0 +1,96 @@
+//! Two mounts of one file system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::FlockOperation;
+
+use crate::rig::Rig;
+
+#[test]
+fn what_one_mount_does_the_other_sees_at_once() {
+    let Some(mut rig) = Rig::start("two") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    for round in 0..20u8 {
+        let data = vec![round; 5000 + usize::from(round)];
+        fs::write(one.join("file"), &data).unwrap();
+        assert_eq!(fs::metadata(two.join("file")).unwrap().len(), data.len() as u64);
+        assert!(fs::read(two.join("file")).unwrap() == data);
+    }
+    // Names that were looked up come and go.
+    assert!(!two.join("name").exists());
+    fs::rename(one.join("file"), one.join("name")).unwrap();
+    assert!(two.join("name").exists() && !two.join("file").exists());
+    let open = File::open(two.join("name")).unwrap();
+    fs::remove_file(one.join("name")).unwrap();
+    let mut byte = [0];
+    open.read_exact_at(&mut byte, 0).unwrap();
+    assert_eq!((byte, open.metadata().unwrap().len()), ([19], 5019));
+    assert!(!two.join("name").exists());
+    rig.stop();
+}
+
+#[test]
+fn appends_of_two_mounts_do_not_overwrite_each_other() {
+    let Some(mut rig) = Rig::start("append") else { return };
+    let paths = [rig.mount("").join("log"), rig.mount("").join("log")];
+    fs::write(&paths[0], "").unwrap();
+    let append = |place: usize| {
+        let path = paths[place].clone();
+        move || {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            for line in 0..50 {
+                file.write_all(format!("{place} {line:03}\n").as_bytes()).unwrap();
+            }
+        }
+    };
+    let other = std::thread::spawn(append(1));
+    append(0)();
+    other.join().unwrap();
+    let text = fs::read_to_string(&paths[0]).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 100, "{text}");
+    rig.stop();
+}
+
+#[test]
+fn a_lock_of_one_mount_holds_on_the_other() {
+    let Some(mut rig) = Rig::start("locks") else { return };
+    let (one, two) = (rig.mount("").join("file"), rig.mount("").join("file"));
+    fs::write(&one, "").unwrap();
+    let open = |path| OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let (first, second) = (open(&one), open(&two));
+    rustix::fs::flock(&first, FlockOperation::LockExclusive).unwrap();
+    let refused = rustix::fs::flock(&second, FlockOperation::NonBlockingLockShared).unwrap_err();
+    assert_eq!(refused.raw_os_error(), 11);
+    let waiting = std::thread::spawn(move || {
+        rustix::fs::flock(&second, FlockOperation::LockExclusive).unwrap();
+        second
+    });
+    drop(first);
+    let second = waiting.join().unwrap();
+    let third = open(&one);
+    let range = rustix::fs::fcntl_lock(&third, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(range.unwrap_err().raw_os_error(), 11);
+    drop(second);
+    // The close of the other mount is told to the server after `close` has returned.
+    rustix::fs::fcntl_lock(&third, FlockOperation::LockExclusive).unwrap();
+    rig.stop();
+}
+
+#[test]
+fn a_mount_can_be_read_only_and_locks_local() {
+    let Some(mut rig) = Rig::start("options") else { return };
+    let (writable, fixed) = (rig.mount("localflock"), rig.mount("ro,noatime,nouser_xattr"));
+    fs::write(writable.join("file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(fixed.join("file")).unwrap(), "text");
+    let refused = fs::write(fixed.join("file"), "").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(30));
+    let mut value = [0; 4];
+    let unknown = rustix::fs::getxattr(fixed.join("file"), "user.any", &mut value).unwrap_err();
+    assert_eq!(unknown.raw_os_error(), 95);
+    rig.stop();
+}
