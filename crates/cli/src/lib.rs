@@ -1,7 +1,7 @@
 //! `fulmar`: a node of Lustre's network in userspace, and the tools to run it.
 //!
-//! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl` or `lst` it acts as
-//! that tool. [`demo`] and [`interop`] are public for tests and benchmarks.
+//! One binary, with [`main`] as its main function. Called as `lnetctl`, `lctl`, `lst` or `mount.fulmar` it
+//! acts as that tool. [`demo`] and [`interop`] are public for tests and benchmarks.
 // This crate is the command line: it may print and read the environment.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod lnetctl;
 mod lst;
 mod manual;
 mod mkfs;
+mod mount;
 mod node;
 mod reach;
 mod shell;
@@ -53,6 +54,7 @@ enum Command {
     Lst(lst::Args),
     Lfs(lfs::Args),
     Cp(cp::Args),
+    Mount(mount::Args),
     Tune(tune::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
         (_, Some("lst")) => return lst::main(&args[1..]),
         _ => {}
     }
+    let args = if called == Some("mount.fulmar") { mount::helper(&args) } else { args };
     match Fulmar::parse_from(args).command {
         Command::Up(args) => up::main(args),
         Command::Node(args) => node::main(args),
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Fsck(args) => fsck::main(&args),
         Command::Lfs(args) => lfs::main(args),
         Command::Cp(args) => cp::main(&args),
+        Command::Mount(args) => mount::main(&args),
         Command::Demo(args) => demo::main(args),
         Command::Tune(args) => tune::main(&args),
         Command::Doctor(args) => doctor::main(args),

@@ -1,0 +1,191 @@
+//! `fulmar mount`: a file system as a directory of this machine.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
+use fulmar_fuse::{Mounted, Options};
+use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
+use futures_channel::oneshot::Receiver;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::context::complain;
+use crate::interop::interface;
+
+/// Mount a file system
+///
+/// Without a kernel module, by FUSE. The command ends when the file system is mounted; a process in the
+/// background serves it until `umount`. A binary with the name mount.fulmar, such as a link
+/// /sbin/mount.fulmar, serves `mount -t fulmar` and fstab.
+///
+/// Nothing that another client may change is cached by the kernel: what one client has done, the others
+/// see at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// NIDs of the MGS, name of the file system, and a directory of it: 10.0.0.1@tcp:/lustre/projects
+    #[arg(value_name = "MGS:/NAME")]
+    address: Address,
+    /// Where to mount it
+    #[arg(value_name = "DIR")]
+    mountpoint: PathBuf,
+    /// Options: ro, noatime, flock, localflock, user_xattr, nouser_xattr, allow_other, subdir=DIR
+    #[arg(short, long = "options", value_name = "LIST")]
+    options: Vec<String>,
+    /// Stay in the foreground; SIGINT and SIGTERM unmount
+    #[arg(long)]
+    foreground: bool,
+    /// Local interface, by name or address; by default the one with the route to the MGS
+    #[arg(long, value_name = "IF|ADDR")]
+    interface: Option<String>,
+    /// How long to wait for the servers
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// TCP port of all nodes
+    #[arg(long, default_value_t = ACCEPT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Tell the process that has started this one when it is mounted
+    #[arg(long, hide = true)]
+    tell: bool,
+    /// As `mount` passes them; they have no effect.
+    #[arg(short = 's', hide = true)]
+    sloppy: bool,
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+    #[arg(short = 'v', hide = true)]
+    verbose: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  fulmar mount 10.0.0.1@tcp:/lustre /mnt/lustre
+  fulmar mount -o ro,noatime 10.0.0.1@tcp:/lustre/projects /mnt/projects
+  mount -t fulmar 10.0.0.1@tcp:/lustre /mnt/lustre      with a link /sbin/mount.fulmar";
+
+/// What the process in the background writes when it has mounted.
+const MOUNTED: &str = "mounted";
+
+pub(crate) fn main(args: &Args) -> ExitCode {
+    let done = match args.foreground {
+        true => serve(args),
+        false => return start().unwrap_or_else(|error| failed(&error.to_string())),
+    };
+    done.map_or_else(|why| failed(&why), |()| ExitCode::SUCCESS)
+}
+
+/// Returns the command line of `fulmar mount` for one of `mount.fulmar`.
+pub(crate) fn helper(args: &[OsString]) -> Vec<OsString> {
+    let own = ["fulmar", "mount"].map(OsString::from);
+    own.into_iter().chain(args.iter().skip(1).cloned()).collect()
+}
+
+fn failed(why: &str) -> ExitCode {
+    complain(&format!("fulmar mount: {why}\n"));
+    ExitCode::FAILURE
+}
+
+/// Starts this command in the background, and waits until it has mounted, or has said why not.
+fn start() -> io::Result<ExitCode> {
+    let mut child = Command::new(std::env::current_exe()?);
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_none_or(|first| first != "mount") {
+        args = helper(&args);
+    }
+    child.args(&args[1..]).args(["--foreground", "--tell"]);
+    // The keys of the terminal are not for it, and its messages only until it has mounted.
+    child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = child.spawn()?;
+    let errors = child.stderr.take();
+    let relay = std::thread::spawn(move || {
+        errors.map(|mut errors| io::copy(&mut errors, &mut io::stderr()))
+    });
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    if line.trim_end() == MOUNTED {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let _ = relay.join();
+    let status = child.wait()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Mounts, and serves until the end.
+fn serve(args: &Args) -> Result<(), String> {
+    let mut options = Options::default();
+    for list in &args.options {
+        options.add(list).map_err(|error| error.to_string())?;
+    }
+    let mut address = args.address.clone();
+    if let Some(directory) = &options.subdirectory {
+        let whole = format!("{address}/{directory}");
+        address = whole.parse().map_err(|error| format!("{whole}: {error}"))?;
+    }
+    // A wrong directory is told before the servers are asked.
+    let mountpoint = args.mountpoint.display();
+    if !args.mountpoint.is_dir() {
+        return Err(format!("{mountpoint} is not a directory"));
+    }
+    let settings = SessionOptions {
+        interface: args.interface.as_deref().map(interface),
+        port: args.port,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let of_address = |error: fulmar_client::Error| format!("{address}: {error}");
+    let node = ClientNode::start(&address.mgs, settings).map_err(of_address)?;
+    let file_system =
+        blocking::wait(node.mount(&address, MountOptions::default())).map_err(of_address)?;
+    let (mounted, end) = Mounted::start(file_system, &address, &args.mountpoint, &options)
+        .map_err(|error| format!("cannot mount on {mountpoint}: {error}"))?;
+    let told = if args.tell { tell() } else { Ok(()) };
+    let waited = told.and_then(|()| until_the_end(end));
+    mounted.unmount();
+    waited.map_err(|error| error.to_string())
+}
+
+/// Tells the process that waits. It ends, and takes the terminal along.
+fn tell() -> io::Result<()> {
+    let mut output = io::stdout();
+    writeln!(output, "{MOUNTED}")?;
+    output.flush()?;
+    std::env::set_current_dir("/")
+}
+
+/// Waits for SIGINT, SIGTERM, or the end of the mount.
+fn until_the_end(end: Receiver<()>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut int, mut term) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {}, _ = end => {} }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{Command as Chosen, Fulmar};
+
+    #[test]
+    fn mount_calls_its_helper_with_its_own_words() {
+        let called = "mount.fulmar 10.0.0.1@tcp:/lv/a /mnt -s -n -o rw,noatime -o _netdev";
+        let words: Vec<OsString> = called.split(' ').map(OsString::from).collect();
+        let Chosen::Mount(args) = Fulmar::parse_from(helper(&words)).command else {
+            panic!("it is not a mount");
+        };
+        assert_eq!(args.address.to_string(), "10.0.0.1@tcp:/lv/a");
+        assert_eq!(args.mountpoint, PathBuf::from("/mnt"));
+        assert_eq!(
+            (args.options.join(",").as_str(), args.foreground),
+            ("rw,noatime,_netdev", false)
+        );
+    }
+}
