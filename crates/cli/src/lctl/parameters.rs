@@ -99,6 +99,10 @@ pub(super) fn set(parameter: &str, quiet: bool, context: &Context) -> Ran {
             complain(&format!("error: set_param: param_path '{path}': {what}\n"));
             exit::of_errno(error.errno)
         }
+        CallError::Refused(error) => {
+            complain(&format!("error: set_param: {}\n", error.descr));
+            exit::of_errno(error.errno)
+        }
         other => failed(other),
     })?;
     for name in set.iter().filter(|_| !quiet) {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fulmar_base::Errno;
 use fulmar_lustre_wire::mdt::XattrFlags;
 use fulmar_lustre_wire::{Fid, Opcode, Uuid};
+use fulmar_rpc::import::TargetKind;
 use futures_channel::oneshot;
 
 use super::file::File;
@@ -70,8 +71,10 @@ impl FileSystem {
         let mount = core.mounts.get(&self.0.mount);
         let mut counts = BTreeMap::new();
         for import in mount.map(MountState::imports).unwrap_or_default() {
-            let stats = core.client().import(import).map(|one| one.stats());
-            for (opcode, times) in stats.into_iter().flat_map(|stats| &stats.operations) {
+            let found = core.client().import(import);
+            // The logs of the MGS are read again whenever they change.
+            let stats = found.filter(|one| one.target().kind != TargetKind::Mgs);
+            for (opcode, times) in stats.into_iter().flat_map(|one| &one.stats().operations) {
                 *counts.entry(*opcode).or_default() += times.count;
             }
         }
