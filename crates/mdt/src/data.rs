@@ -11,7 +11,8 @@ use fulmar_lustre_wire::ldlm::{Nanoseconds, OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::ost::{Fiemap, FiemapHeader, Niobuf, Obdo, OstId};
 use fulmar_lustre_wire::{Content, Fid, Handle, List, Opcode};
-use fulmar_store::ObjectId;
+use fulmar_nodemap::IdKind;
+use fulmar_store::{ObjectId, StoreError};
 use fulmar_target::data::{self, Data, EOF, Holder, Sources, Transfer, Written, block_end};
 use fulmar_target::{Answer, Call as Io, Failure};
 
@@ -142,14 +143,15 @@ impl Holder for Mdt {
             let written = transfer.write(&self.data, &mut change.transaction, was, sources)?;
             let Written { charged, size, results } = written;
             inode.set_charged(charged);
-            let shown = describe(asked.id, &inode, size, SAID);
+            let shown = self.seen(call, describe(asked.id, &inode, size, SAID));
             change.set(fid, inode)?;
             Ok((transfer.write_reply(call, &shown, checksum, Some(results)), ()))
         })?;
         let changed = Some(asked.id.resource());
         let Some((reply, ())) = committed else {
             let (inode, _) = self.with_data(fid)?;
-            let shown = describe(asked.id, &inode, self.store.size(object)?, SAID);
+            let size = self.store.size(object)?;
+            let shown = self.seen(call, describe(asked.id, &inode, size, SAID));
             let mut reply = transfer.write_reply(call, &shown, checksum, None);
             reply.body.transno = call.message.body.transno;
             return Ok(Answer { changed, ..Answer::new(reply) });
@@ -167,13 +169,29 @@ impl Mdt {
     /// Returns what limits the layouts that somebody wants. On a medium that is more than half full, parts on
     /// the MDT are smaller. Spec: mdt-ost §11.4.
     pub(crate) fn rules(&self) -> Result<Rules<'_>, records::Failure> {
+        Ok(Rules { objects: &*self.objects, on_mdt_max: self.on_mdt_max()? })
+    }
+
+    /// Returns the most bytes of a file that are on the MDT now.
+    pub(crate) fn on_mdt_max(&self) -> Result<u64, StoreError> {
         let room = self.store.room()?;
-        let mut most = u64::from(self.settings.on_mdt_max);
+        let mut most = u64::from(self.tuning().on_mdt_max);
         let mut needed = room.total / 2;
         while most > 0 && room.free < needed {
             (most, needed) = (most / 2 / UNIT * UNIT, needed / 2);
         }
-        Ok(Rules { objects: &*self.objects, on_mdt_max: most })
+        Ok(most)
+    }
+
+    /// Returns a body with the ids of the client.
+    fn seen(&self, call: &Io<'_>, body: Obdo) -> Obdo {
+        let view = self.view(&Call::of_data(call));
+        Obdo {
+            uid: view.to_client(IdKind::User, body.uid),
+            gid: view.to_client(IdKind::Group, body.gid),
+            projid: view.to_client(IdKind::Project, body.projid),
+            ..body
+        }
     }
 
     /// Returns a file with data here.

@@ -47,9 +47,6 @@ pub struct Settings {
     pub changes_max: u16,
     /// The largest read of a directory, and the largest read or write of data, in bytes.
     pub brw_size: u32,
-    /// The most bytes of a file that are on the MDT: a multiple of 64 KiB, or 0.
-    #[doc(alias = "dom_stripesize")]
-    pub on_mdt_max: u32,
     /// Bytes of the medium that data do not get, such as for the keys of the store.
     pub reserved: u64,
     /// The largest extended attribute.
@@ -64,7 +61,6 @@ impl Default for Settings {
             ctime_age_limit: 10,
             changes_max: 8,
             brw_size: 4 << 20,
-            on_mdt_max: 1 << 20,
             reserved: 512 << 20,
             xattr_max: 65_536,
         }

@@ -1,15 +1,31 @@
 //! What an administrator reads and sets of an MDT while it runs, as the files of a kernel node.
 
+use fulmar_base::quantity::size;
 use fulmar_target::parameters::{Moment, Parameter, line, number};
 use fulmar_target::stats;
 
 use crate::Mdt;
 use crate::stats::NAMES;
-use crate::tuning::{cap_mask, caps_text, kinds, kinds_text, nids, nids_text, squash, squash_text};
+use crate::tuning::{
+    cap_mask, caps_text, kinds, kinds_text, nids, nids_text, on_mdt_max, squash, squash_text,
+};
 
 impl Mdt {
     /// Its parameters, in the order of their names.
     pub const PARAMETERS: &[Parameter<Self>] = &[
+        Parameter::set(
+            "lod.*.dom_stripesize",
+            |mdt, _| line(mdt.tuning().on_mdt_max),
+            |mdt, value| limit_on_mdt(mdt, size(value.trim())?),
+        ),
+        Parameter::shown("lod.*.dom_stripesize_cur_kb", |mdt, _| {
+            line(mdt.on_mdt_max().ok()? >> 10)
+        }),
+        Parameter::set(
+            "lod.*.dom_stripesize_max_kb",
+            |mdt, _| line(mdt.tuning().on_mdt_max >> 10),
+            |mdt, value| limit_on_mdt(mdt, u64::from(number(value)?) << 10),
+        ),
         Parameter::set(
             "mdd.*.atime_diff",
             |mdt, _| line(mdt.tuning().atime_diff),
@@ -98,6 +114,12 @@ impl Mdt {
             },
         ),
     ];
+}
+
+fn limit_on_mdt(mdt: &Mdt, bytes: u64) -> Result<(), String> {
+    let most = on_mdt_max(bytes)?;
+    mdt.tune(|tuning| tuning.on_mdt_max = most);
+    Ok(())
 }
 
 fn md_stats(mdt: &Mdt, moment: &Moment) -> Option<String> {

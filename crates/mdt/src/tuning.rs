@@ -17,6 +17,8 @@ pub(crate) struct Tuning {
     pub(crate) cap_mask: Capabilities,
     /// How much newer an access must be than the last one, in seconds, to be noted.
     pub(crate) atime_diff: i64,
+    /// The most bytes of a file that are on the MDT: a multiple of 64 KiB, or 0.
+    pub(crate) on_mdt_max: u32,
     /// The kinds of owners whose limits of files hold.
     pub(crate) limited: Vec<QuotaKind>,
 }
@@ -28,6 +30,7 @@ impl Default for Tuning {
             nosquash: None,
             cap_mask: Capabilities::NONE,
             atime_diff: 60,
+            on_mdt_max: 1 << 20,
             limited: KINDS.map(|(kind, _)| kind).to_vec(),
         }
     }
@@ -49,6 +52,17 @@ pub(crate) fn squash(text: &str) -> Result<(u32, u32), String> {
 
 pub(crate) fn squash_text((uid, gid): (u32, u32)) -> String {
     format!("{uid}:{gid}")
+}
+
+/// Returns the most bytes of a file that are on the MDT if an administrator wants so many: a multiple of
+/// 64 KiB. Spec: mdt-ost §11.4.
+pub(crate) fn on_mdt_max(bytes: u64) -> Result<u32, String> {
+    const UNIT: u32 = 64 << 10;
+    match u32::try_from(bytes) {
+        Ok(0) => Ok(0),
+        Ok(bytes) if bytes <= 1 << 30 => Ok((bytes / UNIT * UNIT).max(UNIT)),
+        _ => Err(format!("{bytes} bytes are more than 1 GiB, the most of a file on an MDT")),
+    }
 }
 
 /// Reads ranges of NIDs, or `NONE`.
@@ -139,6 +153,9 @@ mod tests {
         assert_eq!((cap_mask("0"), cap_mask("")), (Ok(Capabilities::NONE), Ok(Capabilities::NONE)));
         assert_eq!(cap_mask("0x80000002"), Ok(Capabilities::DAC_OVERRIDE));
         assert!(cap_mask("cap_net_raw").is_err());
+        let most = |kib: u64| on_mdt_max(kib << 10).map(|bytes| bytes >> 10);
+        assert_eq!([0, 1, 64, 129, 1 << 20].map(most), [0, 64, 64, 128, 1 << 20].map(Ok));
+        assert!(most((1 << 20) + 1).is_err() && most(1 << 40).is_err());
         assert_eq!(kinds_text(&kinds("gu").unwrap()), "ug");
         assert_eq!(kinds_text(&kinds("none").unwrap()), "none");
         assert!(kinds("ux").is_err());

@@ -358,3 +358,19 @@ fn an_open_brings_what_fits_into_the_reply() {
     let mut done = Done { reply, disposition, result: Ok(()) };
     assert!(!rig.mdt.show_data(&call, &mut done, false), "it has no data");
 }
+
+#[test]
+fn an_administrator_limits_the_data_of_new_files() {
+    let mut rig = Rig::new();
+    keep_on_mdt(&mut rig, 1);
+    rig.tune("lod.*.dom_stripesize", "128K").unwrap();
+    assert_eq!(rig.shown("lod.*.dom_stripesize"), "131072\n");
+    assert_eq!(rig.shown("lod.*.dom_stripesize_cur_kb"), "128\n");
+    let small = rig.touch(&ROOT, (Fid::ROOT, "small"));
+    rig.must(&write(about(small), 128 * 1024 - 4, b"data"));
+    assert_eq!(rig.fails(&write(about(small), 128 * 1024, b"data")), Errno::EFBIG);
+    rig.tune("lod.*.dom_stripesize_max_kb", "0").unwrap();
+    let none = rig.touch(&ROOT, (Fid::ROOT, "none"));
+    assert_eq!(lvb(&rig, none), Err(Errno::ENOENT));
+    assert!(rig.tune("lod.*.dom_stripesize", "2G").is_err());
+}

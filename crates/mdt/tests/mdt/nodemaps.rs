@@ -4,7 +4,7 @@ use fulmar_base::Errno;
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::acl::{Acl, AclEntry, AclPermissions, AclTag};
 use fulmar_lustre_wire::connect::ConnectFlags;
-use fulmar_lustre_wire::format::{ACL, EA_DATA, GET_ROOT, MDS_QUOTACTL, NAME, QUOTACTL};
+use fulmar_lustre_wire::format::{ACL, EA_DATA, GET_ROOT, MDS_QUOTACTL, NAME, OST_BODY, QUOTACTL};
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr, Valid, XattrFlags};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaControl, QuotaKind, QuotaLimits, QuotaTimes};
@@ -13,6 +13,7 @@ use fulmar_mdt::{Caller, mode};
 use fulmar_nodemap::{Change, IdKind, Nodemaps, Property};
 use fulmar_wire::Order;
 
+use crate::data;
 use crate::requests::{
     self, ROOT, USER, asked, connect, create, getxattr, lookup, mkdir, name, open, setattr,
     setxattr, user,
@@ -113,6 +114,16 @@ fn a_site_with_an_offset_has_its_own_ids_and_its_own_root() {
     assert_eq!(rig.owner(NID, of_user), (100_005, 100_006));
     let opened = open(&ROOT, (all, "user"), of_user, OpenFlags::READ);
     assert_eq!(rig.from(east(), &opened).unwrap().body().uid, 5);
+}
+
+#[test]
+fn replies_to_writes_name_the_owner_as_the_client_sees_it() {
+    let (mut rig, all) = rig(sites());
+    data::keep_on_mdt(&mut rig, 1);
+    let file = rig.touch(&user(101_000), (all, "user"));
+    let write = data::write(data::about(file), 0, b"data");
+    let body = rig.from(east(), &write).unwrap().message.require(&OST_BODY).unwrap();
+    assert_eq!((body.uid, body.gid), (1000, 1000));
 }
 
 #[test]
