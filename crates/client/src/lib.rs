@@ -82,6 +82,7 @@ pub use files::directory::DirectoryItem;
 pub use files::flock::FileLock;
 pub use files::layout::{FileComponent, FileLayout, Piece};
 pub use files::open::OpenOptions;
+pub use files::special;
 pub use files::xattrs::{ACL_ACCESS, ACL_DEFAULT};
 pub use fulmar_lustre_wire::mdt::XattrFlags;
 pub use inbox::Reply;

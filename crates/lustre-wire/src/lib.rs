@@ -38,7 +38,7 @@ pub mod xattr;
 
 pub use bytes::{Bytes, Padding, Text};
 pub use content::{Content, List};
-pub use fid::Fid;
+pub use fid::{Fid, FidError};
 pub use handle::Handle;
 pub use name::{Key, Name, Names};
 pub use nid::{LargeNid, SmallNid};

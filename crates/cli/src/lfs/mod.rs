@@ -1,9 +1,13 @@
-//! `fulmar lfs`: what Lustre's `lfs` says of a file system, of one that is not mounted.
+//! `fulmar lfs`: what Lustre's `lfs` says of a file system and its files.
 
 mod check;
 mod df;
-mod files;
+mod getstripe;
+mod ls;
 mod mount;
+mod names;
+mod place;
+mod setstripe;
 mod targets;
 
 use std::process::ExitCode;
@@ -15,11 +19,11 @@ use crate::context::{Status, complain};
 
 pub(crate) use mount::{Mount, MountArgs, ReachArgs};
 
-/// Show the size, the use and the servers of a Lustre file system that is not mounted
+/// Show a Lustre file system and its servers, and the layouts of its files
 ///
-/// Commands and output are those of Lustre's lfs. Instead of a mount point, give what mount takes:
-/// the NIDs of the management service (MGS) and the name of the file system. The program connects
-/// to the servers as a client does, and disconnects at the end.
+/// Commands and output are those of Lustre's lfs. A file system that is not mounted is named as for mount,
+/// by the NIDs of the management service (MGS) and its name: the program connects to the servers as a
+/// client does, and disconnects at the end. Commands about files also take paths on a mount.
 ///
 /// Kernel nodes accept connections only from privileged ports: run as root or with
 /// CAP_NET_BIND_SERVICE. No other LNet node may run at the same address of this machine.
@@ -38,6 +42,8 @@ const EXAMPLES: &str = "Examples:
   fulmar lfs df -h 10.0.0.1@tcp:10.0.0.2@tcp:/lustre     (an MGS with a failover node)
   fulmar lfs check servers 10.0.0.1@tcp:/lustre --timeout 10
   fulmar lfs osts 10.0.0.1@tcp:/lustre --json
+  fulmar lfs setstripe -c 4 -S 4M /mnt/lustre/wide
+  fulmar lfs getstripe -d /mnt/lustre/wide
   fulmar lfs ls 10.0.0.1@tcp:/lustre/projects";
 
 #[derive(Debug, Subcommand)]
@@ -48,9 +54,11 @@ enum Command {
     /// List the MDTs
     Mdts(MountArgs),
     Check(check::Args),
-    Ls(files::LsArgs),
-    Path2fid(files::PathArgs),
-    Getstripe(files::PathArgs),
+    Ls(ls::Args),
+    Getstripe(getstripe::Args),
+    Setstripe(setstripe::Args),
+    Path2fid(names::Path2FidArgs),
+    Fid2path(names::Fid2PathArgs),
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
@@ -59,9 +67,11 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Command::Osts(mount) => targets::osts(&mount),
         Command::Mdts(mount) => targets::mdts(&mount),
         Command::Check(args) => check::run(&args),
-        Command::Ls(args) => files::ls(&args),
-        Command::Path2fid(args) => files::path2fid(&args),
-        Command::Getstripe(args) => files::getstripe(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Getstripe(args) => getstripe::run(&args),
+        Command::Setstripe(args) => setstripe::run(&args),
+        Command::Path2fid(args) => names::path2fid(&args),
+        Command::Fid2path(args) => names::fid2path(&args),
     })
 }
 

@@ -393,12 +393,13 @@ impl FileSystem {
         self.run(move |cx| async move { cx.layout(&caller, file).await }).await
     }
 
-    /// Returns one of the paths of a file, without `/` in front. One round trip.
+    /// Returns the paths of a file from the root of the mount, without `/` in front. A round trip for each;
+    /// more than 1,024 are left out.
     ///
     /// # Errors
-    /// ENOENT, ENODATA if it has fewer paths, and what the server says.
-    pub async fn path_of(&self, file: Fid, link: u32) -> Result<Vec<u8>, Errno> {
-        self.run(move |cx| async move { cx.path_of(file, link).await }).await
+    /// ENOENT, and what the server says.
+    pub async fn paths_of(&self, file: Fid) -> Result<Vec<Vec<u8>>, Errno> {
+        self.run(move |cx| async move { cx.paths_of(file).await }).await
     }
 
     /// Returns the size and the use of the file system. One round trip.

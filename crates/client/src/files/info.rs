@@ -21,6 +21,8 @@ use crate::mounting::STATFS_LEN;
 
 /// The longest path.
 const PATH_MAX: u32 = 4096;
+/// The most paths of a file.
+const PATHS_MAX: usize = 1024;
 /// The length of a [`Fid2Path`].
 const FID2PATH_LEN: u32 = 32;
 
@@ -55,9 +57,24 @@ impl Context {
         Ok(link)
     }
 
-    /// Returns one of the paths of a file, from the root of the mount and without `/` in front. One round
-    /// trip.
-    pub(crate) async fn path_of(&self, fid: Fid, link: u32) -> Result<Vec<u8>, Errno> {
+    /// Returns the paths of a file, from the root of the mount and without `/` in front. A round trip for
+    /// each; more than 1,024 are left out.
+    pub(crate) async fn paths_of(&self, fid: Fid) -> Result<Vec<Vec<u8>>, Errno> {
+        let (mut paths, mut link) = (Vec::new(), 0);
+        while paths.len() < PATHS_MAX {
+            let (path, next) = self.path_of(fid, link).await?;
+            paths.push(path);
+            // The number stays where it is at the last one.
+            if next <= link {
+                break;
+            }
+            link = next;
+        }
+        Ok(paths)
+    }
+
+    /// Returns one of the paths of a file, and the number of the next one. One round trip.
+    async fn path_of(&self, fid: Fid, link: u32) -> Result<(Vec<u8>, u32), Errno> {
         let mdt = self.mdt(fid).await?;
         let root = {
             let core = self.core();
@@ -72,7 +89,7 @@ impl Context {
         let request = Request::new(message, len_with(&[Body::LEN, len as usize]));
         let reply = self.request(mdt, request).await?;
         let found = reply.require(&FID2PATH).map_err(|_| Errno::EPROTO)?;
-        Ok(found.path().to_vec())
+        Ok((found.path().to_vec(), found.answer.link))
     }
 
     /// Returns the size and the use of the file system. One round trip: the MDT knows those of all

@@ -17,4 +17,5 @@ pub(crate) mod open;
 pub(crate) mod request;
 pub(crate) mod setattr;
 pub(crate) mod size;
+pub mod special;
 pub(crate) mod xattrs;

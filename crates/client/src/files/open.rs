@@ -112,14 +112,14 @@ impl Context {
         Ok(opened)
     }
 
-    /// Opens a file that is known. One round trip.
+    /// Opens a file that is known, and gives it a layout if it has none and one is wanted. One round trip.
     pub(crate) async fn open_fid(
         &self,
         caller: &Caller,
         fid: Fid,
         options: &OpenOptions,
     ) -> Result<Opened, Errno> {
-        let options = OpenOptions { create: None, layout: None, ..options.clone() };
+        let options = OpenOptions { create: None, ..options.clone() };
         let flags = options.flags() | OpenFlags::BY_FID;
         self.open(caller, Which::Fid(fid), flags, &options).await
     }

@@ -17,6 +17,7 @@ use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
 use super::request::{bits, body, body_room, given_up, record, resource};
+use super::special::Special;
 use crate::machine::context::Context;
 use crate::machine::enqueue::REPLY_LEN;
 use crate::mounting::BODY_LEN;
@@ -45,6 +46,9 @@ impl Context {
     ) -> Result<Vec<u8>, Errno> {
         if text == ACL_ACCESS {
             return self.access_list(caller, fid).await;
+        }
+        if let Some(special) = Special::of(text) {
+            return self.get_special(caller, fid, special).await;
         }
         if !is_cached(text) {
             return self.read_xattr(caller, fid, text).await;
@@ -83,6 +87,20 @@ impl Context {
     /// # Errors
     /// EEXIST, ENODATA, and what the server says.
     pub(crate) async fn set_xattr(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        text: &[u8],
+        value: Option<(Vec<u8>, XattrFlags)>,
+    ) -> Result<(), Errno> {
+        match Special::of(text) {
+            Some(special) => self.set_special(caller, fid, special, value).await,
+            None => self.set_stored(caller, fid, text, value).await,
+        }
+    }
+
+    /// Sets or removes an attribute at the MDT. One round trip.
+    pub(crate) async fn set_stored(
         &self,
         caller: &Caller,
         fid: Fid,

@@ -2,6 +2,8 @@
 
 use fulmar_base::Errno;
 use fulmar_client::{Allocate, Caller, Change, FileLock, OpenOptions, Seek, XattrFlags, blocking};
+use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
+use fulmar_lustre_wire::{Bytes, Content};
 
 use crate::rig::Rig;
 
@@ -67,7 +69,7 @@ fn names_are_made_found_changed_and_removed() {
     let four = lv.find("a/four").unwrap();
     blocking::wait(fs.link(&ROOT, four, fs.root(), b"other")).unwrap();
     assert_eq!(lv.attributes("other").unwrap().links, 2);
-    assert_eq!(blocking::wait(fs.path_of(four, 0)).unwrap().len(), "a/four".len());
+    assert_eq!(blocking::wait(fs.paths_of(four)).unwrap().len(), 2);
     blocking::wait(fs.mknod(&ROOT, directory, b"pipe", (0o010_600, 0))).unwrap();
     assert_eq!(lv.attributes("a/pipe").unwrap().mode, 0o010_600);
 
@@ -222,4 +224,64 @@ fn processes_of_two_clients_agree_by_locks() {
     blocking::wait(one.lock(fid, before, false)).unwrap();
     blocking::wait(two.unlock(fid, other)).unwrap();
     assert_eq!(blocking::wait(one.test_lock(fid, other)).unwrap().map(|one| one.end), None);
+}
+
+/// Returns a request for so many stripes.
+fn stripes(count: u16, size: u32) -> Vec<u8> {
+    let header = LovHeader {
+        magic: LayoutMagic::LOV_V1,
+        pattern: Pattern::NONE,
+        object: 0,
+        seq: 0,
+        stripe_size: size,
+        stripe_count: count,
+        generation: 0xffff,
+    };
+    LovMd { header, pool: None, objects: vec![], rest: Bytes(vec![]) }.to_bytes()
+}
+
+#[test]
+fn layouts_fids_and_paths_are_attributes() {
+    let rig = Rig::start("special", 2);
+    let lv = rig.mount();
+    let root = lv.root();
+    let get = |fid, name: &str| blocking::wait(lv.get_xattr(&ROOT, fid, name.as_bytes()));
+    let set = |fid, layout: &[u8]| {
+        blocking::wait(lv.set_xattr(&ROOT, fid, b"lustre.lov", (layout, XattrFlags::NONE)))
+    };
+    let counts = |fid| {
+        let layout = blocking::wait(lv.layout(&ROOT, fid)).unwrap();
+        layout.components.iter().map(|one| (one.stripe_count, one.stripe_size)).collect::<Vec<_>>()
+    };
+    let directory = blocking::wait(lv.mkdir(&ROOT, root, b"wide", 0o755)).unwrap().fid;
+    assert_eq!(get(directory, "lustre.lov"), Err(Errno::ENODATA));
+    set(directory, &stripes(2, 1 << 20)).unwrap();
+    assert!(get(directory, "lustre.lov").unwrap().len() >= 32);
+    let make =
+        |name: &str| blocking::wait(lv.mknod(&ROOT, directory, name.as_bytes(), (0o100_644, 0)));
+    let own = make("own").unwrap().fid;
+    assert_eq!(get(own, "lustre.lov"), Err(Errno::ENODATA), "it was never opened");
+    set(own, &stripes(1, 2 << 20)).unwrap();
+    assert_eq!(counts(own), [(1, 2 << 20)]);
+    assert_eq!(set(own, &stripes(2, 1 << 20)), Err(Errno::EEXIST));
+    let open = |name: &str| {
+        let options = OpenOptions::create(0o644);
+        blocking::wait(lv.open(&ROOT, directory, name.as_bytes(), options)).unwrap()
+    };
+    let wide = open("wide");
+    assert_eq!(counts(wide.fid()), [(2, 1 << 20)]);
+    blocking::wait(lv.remove_xattr(&ROOT, directory, b"lustre.lov")).unwrap();
+    assert_eq!(get(directory, "lustre.lov"), Err(Errno::ENODATA));
+    assert_eq!(counts(open("plain").fid()), [(1, 4 << 20)]);
+
+    assert_eq!(get(own, "lustre.fid").unwrap(), own.to_string().as_bytes());
+    blocking::wait(lv.link(&ROOT, own, root, b"second")).unwrap();
+    let name = format!("lustre.fid2path.{own}");
+    let paths = get(root, &name).unwrap();
+    let mut paths: Vec<&[u8]> = paths.split(|byte| *byte == 0).collect();
+    paths.sort();
+    assert_eq!(paths, [&b""[..], b"second", b"wide/own"]);
+    let user = Caller::new(1000, 1000);
+    assert_eq!(blocking::wait(lv.get_xattr(&user, root, name.as_bytes())), Err(Errno::EPERM));
+    blocking::wait(lv.unmount());
 }

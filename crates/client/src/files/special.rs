@@ -1,0 +1,175 @@
+//! Extended attributes that are not kept as such: the layout of a file, its FID, and paths of FIDs.
+//!
+//! They are how programs on a mount, such as `lfs`, get and set what no other call of a file system has.
+//! Spec: mdt-ost §11.1, §22.11.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::format::{
+    GETATTR, LAYOUT as EA_OF_REPLY, LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, REINT, REINT_SETATTR,
+};
+use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
+use fulmar_lustre_wire::ldlm::InodeBits;
+use fulmar_lustre_wire::mdt::{MdtBody, ReintChange, ReintOp, SetAttr, Valid, XattrFlags};
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::{Bytes, Content, Fid};
+use fulmar_rpc::import::Request;
+
+use super::caller::Caller;
+use super::inode::is_regular;
+use super::open::{Closed, OpenOptions};
+use super::request::{body, body_room, given_up, record};
+use crate::machine::context::Context;
+
+/// The layout of a file, or the one that new files of a directory get.
+pub const LAYOUT: &[u8] = b"lustre.lov";
+/// The FID of a file, as text. Read-only.
+pub const FID: &[u8] = b"lustre.fid";
+/// With a FID behind it, `lustre.fid2path.[0x200000401:0x2:0x0]`: the paths of that FID, each with a NUL at
+/// its end. Read-only.
+pub const PATHS: &[u8] = b"lustre.fid2path.";
+
+/// The room for a layout.
+const LAYOUT_MAX: u32 = 64 << 10;
+/// The capability to pass directories without the permission to search them.
+const DAC_READ_SEARCH: u32 = 1 << 2;
+
+/// An attribute that is not kept as such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Layout,
+    Fid,
+    /// The paths of a file.
+    Paths(Fid),
+}
+
+impl Special {
+    /// Returns what an attribute is; `None` for one of the MDT's.
+    pub(crate) fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            LAYOUT => Some(Self::Layout),
+            FID => Some(Self::Fid),
+            _ => {
+                let fid = std::str::from_utf8(name.strip_prefix(PATHS)?).ok()?;
+                fid.parse().ok().map(Self::Paths)
+            }
+        }
+    }
+}
+
+impl Context {
+    /// Returns the value of such an attribute. No round trip for a FID, one for each path, and one for a
+    /// layout that is not cached.
+    ///
+    /// # Errors
+    /// ENODATA if there is none, EPERM for paths that the caller might not find, and what the server says.
+    pub(crate) async fn get_special(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        which: Special,
+    ) -> Result<Vec<u8>, Errno> {
+        match which {
+            Special::Layout if is_regular(self.attributes(caller, fid).await?.mode) => {
+                let layout = self.layout(caller, fid).await?;
+                if layout.bytes.is_empty() { Err(Errno::ENODATA) } else { Ok(layout.bytes.clone()) }
+            }
+            Special::Layout => self.default_layout(caller, fid).await,
+            Special::Fid => Ok(fid.to_string().into_bytes()),
+            Special::Paths(_) if caller.capabilities & DAC_READ_SEARCH == 0 => Err(Errno::EPERM),
+            Special::Paths(of) => {
+                let paths = self.paths_of(of).await?;
+                Ok(paths.into_iter().flat_map(|path| [path, vec![0]]).flatten().collect())
+            }
+        }
+    }
+
+    /// Sets or removes such an attribute. One round trip for a directory; two for a file, which must not
+    /// have a layout yet.
+    ///
+    /// # Errors
+    /// EEXIST if the file has a layout, EPERM for attributes that are not changed, and what the server says.
+    pub(crate) async fn set_special(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        which: Special,
+        value: Option<(Vec<u8>, XattrFlags)>,
+    ) -> Result<(), Errno> {
+        if which != Special::Layout {
+            return Err(Errno::EPERM);
+        }
+        if !is_regular(self.attributes(caller, fid).await?.mode) {
+            let layout = value.map_or_else(no_layout, |(layout, _)| layout);
+            return self.set_default_layout(caller, fid, layout).await;
+        }
+        // The layout of a file is not removed as long as the file is there.
+        let (layout, _) = value.ok_or(Errno::EPERM)?;
+        let options = OpenOptions { write: true, layout: Some(layout), ..OpenOptions::default() };
+        let opened = self.open_fid(caller, fid, &options).await?;
+        self.close(opened.key, &opened.open, Closed::default()).await
+    }
+
+    /// Returns the layout that new files of a directory get. One round trip.
+    async fn default_layout(&self, caller: &Caller, fid: Fid) -> Result<Vec<u8>, Errno> {
+        let mdt = self.mdt(fid).await?;
+        let valid = Valid::FLEASIZE | Valid::FLDIREA;
+        let wanted = MdtBody { valid, ea_size: LAYOUT_MAX, ..body(caller, fid, None) };
+        let message = Message::request(&GETATTR).with(&MDT_BODY, &wanted);
+        let reply = self.request(mdt, Request::new(message, body_room())).await?;
+        let found: MdtBody = reply.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?;
+        let bytes = reply.bytes(&EA_OF_REPLY).unwrap_or_default();
+        let bytes = bytes.get(..found.ea_size as usize).unwrap_or(bytes);
+        if bytes.is_empty() { Err(Errno::ENODATA) } else { Ok(bytes.to_vec()) }
+    }
+
+    /// Sets the layout that new files of a directory get. One round trip.
+    async fn set_default_layout(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        layout: Vec<u8>,
+    ) -> Result<(), Errno> {
+        let mdt = self.mdt(fid).await?;
+        let early = self.give_up(mdt, &[(Some(fid), InodeBits::UPDATE | InodeBits::XATTR)]).await;
+        let change = ReintChange::SetAttr(SetAttr::default());
+        let groups = [self.group_of(fid), None];
+        let record = record(caller, ReintOp::SETATTR, (fid, groups), change);
+        let message = Message::request(&REINT_SETATTR)
+            .with(&REINT, &record)
+            .with_bytes(&NEW_LAYOUT, layout)
+            .with(&LOCK_REQUEST, &given_up(early));
+        self.request(mdt, Request::new(message, body_room()).modifying()).await?;
+        Ok(())
+    }
+}
+
+/// Returns the layout that stands for none.
+fn no_layout() -> Vec<u8> {
+    let header = LovHeader {
+        magic: LayoutMagic::LOV_V1,
+        pattern: Pattern::NONE,
+        object: 0,
+        seq: 0,
+        stripe_size: 0,
+        stripe_count: 0,
+        generation: 0xffff,
+    };
+    LovMd { header, pool: None, objects: vec![], rest: Bytes(vec![]) }.to_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_they_are() {
+        let fid = Fid { seq: 0x2_0000_0401, oid: 2, version: 0 };
+        assert_eq!(Special::of(b"lustre.lov"), Some(Special::Layout));
+        assert_eq!(Special::of(b"lustre.fid"), Some(Special::Fid));
+        let paths = b"lustre.fid2path.[0x200000401:0x2:0x0]";
+        assert_eq!(Special::of(paths), Some(Special::Paths(fid)));
+        for other in [&b"user.lov"[..], b"trusted.lov", b"lustre.fid2path.", b"lustre.fid2path.1"] {
+            assert_eq!(Special::of(other), None);
+        }
+    }
+}
