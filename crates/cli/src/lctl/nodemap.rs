@@ -61,27 +61,9 @@ pub(super) enum Command {
         value: Option<String>,
     },
     /// Map ids: --idtype uid --idmap 1000:500
-    NodemapAddIdmap {
-        #[arg(long)]
-        name: String,
-        /// uid, gid or projid
-        #[arg(long)]
-        idtype: String,
-        /// CLIENT:FS, or ranges CLIENT-CLIENT:FS[-FS]
-        #[arg(long)]
-        idmap: String,
-    },
+    NodemapAddIdmap(Idmap),
     /// Map ids no longer
-    NodemapDelIdmap {
-        #[arg(long)]
-        name: String,
-        /// uid, gid or projid
-        #[arg(long)]
-        idtype: String,
-        /// CLIENT:FS, or ranges CLIENT-CLIENT:FS[-FS]
-        #[arg(long)]
-        idmap: String,
-    },
+    NodemapDelIdmap(Idmap),
     /// Move all ids of clients to others in the file system: --offset 100000 --limit 100000
     NodemapAddOffset {
         #[arg(long)]
@@ -144,6 +126,19 @@ fn read_switch(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Ids of clients and what they are in the file system.
+#[derive(Debug, clap::Args)]
+pub(super) struct Idmap {
+    #[arg(long)]
+    name: String,
+    /// uid, gid or projid
+    #[arg(long)]
+    idtype: String,
+    /// CLIENT:FS, or ranges CLIENT-CLIENT:FS[-FS]
+    #[arg(long)]
+    idmap: String,
+}
+
 impl Command {
     pub(super) fn run(self, context: &Context) -> Ran {
         type C = NodemapChange;
@@ -164,8 +159,8 @@ impl Command {
                 };
                 (name, C::Modify(property, value))
             }
-            Self::NodemapAddIdmap { name, idtype, idmap } => (name, C::AddIdmap(idtype, idmap)),
-            Self::NodemapDelIdmap { name, idtype, idmap } => (name, C::DelIdmap(idtype, idmap)),
+            Self::NodemapAddIdmap(map) => (map.name, C::AddIdmap(map.idtype, map.idmap)),
+            Self::NodemapDelIdmap(map) => (map.name, C::DelIdmap(map.idtype, map.idmap)),
             Self::NodemapAddOffset { name, offset, limit } => (name, C::AddOffset(offset, limit)),
             Self::NodemapDelOffset { name } => (name, C::DelOffset),
             Self::NodemapSetFileset { name, fileset } => (name, C::SetFileset(fileset)),
