@@ -21,21 +21,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: &Args) -> ExitCode {
-    let mut has_damage = false;
+    let (mut has_damage, mut has_failed) = (false, false);
     for directory in fulmar_server::parts_of(&args.directory) {
         match examine(&directory) {
             Ok(is_good) => has_damage |= !is_good,
             Err(error) => {
-                complain(&format!("fulmar: {error}\n"));
-                return ExitCode::FAILURE;
+                complain(&format!("fulmar fsck: {error}\n"));
+                has_failed = true;
             }
         }
     }
-    if !has_damage {
-        return ExitCode::SUCCESS;
+    if has_damage {
+        complain("help: restore the directory from a copy, or go on with what is left\n");
     }
-    complain("help: restore the directory from a copy, or go on with what is left\n");
-    ExitCode::FAILURE
+    match has_damage || has_failed {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
 }
 
 /// Examines the storage of one target. Returns whether it has no damage.

@@ -224,7 +224,7 @@ fn run(command: Command, of: Selected, context: &Context) -> Ran {
         Command::ChangelogDeregister(args) => args.run(device, context),
         Command::Changelog(command) => command.run(device, context),
         Command::Parameters(command) => command.run(context),
-        Command::Dl(args) => Ok(devices::run(&args)),
+        Command::Dl(args) => devices::run(&args, context),
         Command::ListCommands => Ok(shell::list_commands(&Args::command())),
     }
 }

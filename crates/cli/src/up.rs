@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use fulmar_client::{Address, AddressError};
 use fulmar_lnet_wire::Nid;
 use fulmar_rpc::import::TargetKind;
-use fulmar_server::{Label, StorageError, TargetLabel};
+use fulmar_server::{StorageError, TargetLabel};
 
 use crate::context::complain;
 use crate::node;
@@ -58,32 +58,24 @@ pub(crate) fn main(mut args: Args) -> ExitCode {
 /// Makes what is missing in the directory.
 fn make(args: &Args) -> Result<(), String> {
     let refused = |error: StorageError| error.to_string();
-    let is_new = fulmar_server::parts_of(&args.directory).len() == 1;
-    let name = match is_new {
-        true => args.fsname.clone(),
-        false => fulmar_server::file_system_of(&args.directory).map_err(refused)?,
-    };
+    let is_whole = fulmar_server::parts_of(&args.directory).len() > 1;
+    // What is damaged there is reported when it is served.
+    let known = is_whole.then(|| fulmar_server::file_system_of(&args.directory).ok()).flatten();
+    let name = known.as_ref().unwrap_or(&args.fsname);
     // The management service is on the same node, whatever the NIDs of that are.
     let address: Address = format!("{}:/{name}", Nid::LOOPBACK)
         .parse()
         .map_err(|error: AddressError| error.to_string())?;
-    let label = |kind, index| TargetLabel { kind, index, address: address.clone() };
-    if is_new {
-        fulmar_server::format_both(&args.directory, &label(TargetKind::Mdt, 0)).map_err(refused)?;
-    }
-    for index in 0..args.osts {
-        let directory = fulmar_server::ost_of(&args.directory, index);
-        if !directory.exists() {
-            fulmar_server::format(&directory, &Label::Target(label(TargetKind::Ost, index)))
-                .map_err(refused)?;
-        }
-    }
-    Ok(())
+    let mdt = TargetLabel { kind: TargetKind::Mdt, index: 0, address };
+    // Without the name no OST is made.
+    let osts = if is_whole && known.is_none() { 0 } else { args.osts };
+    fulmar_server::complete(&args.directory, &mdt, osts).map_err(refused)
 }
 
 /// What an administrator wants to know.
 fn welcome(directory: &Path, nids: &[Nid]) -> String {
-    let name = fulmar_server::file_system_of(directory).unwrap_or_default();
+    let name = fulmar_server::file_system_of(directory);
+    let name = name.unwrap_or_else(|_| "FSNAME".to_owned());
     let osts = fulmar_server::parts_of(directory).len() - 2;
     let plural = if osts == 1 { "" } else { "s" };
     let nids: Vec<String> = nids.iter().map(Nid::to_string).collect();

@@ -12,8 +12,8 @@ use fulmar_control::api::{
     MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, NodemapTested, ParameterSet,
     ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
     RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, UdspAdd, UdspDel, UdspShow, WhichNid,
-    WhichReply,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, TargetShow, UdspAdd, UdspDel, UdspShow,
+    WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -23,7 +23,7 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Administration, Changelogs, Parameters, Unset};
+use fulmar_server::{Administration, Changelogs, Devices, Parameters, Serving, Unset};
 
 use crate::Host;
 use crate::networks::Networks;
@@ -45,6 +45,7 @@ pub(crate) struct Daemon {
     pub(super) mgs: Option<Administration>,
     /// The parameters of the targets, when they are served.
     targets: Option<Arc<Parameters>>,
+    pub(super) devices: Option<Arc<Devices>>,
     pub(super) changelogs: Changelogs,
 }
 
@@ -60,18 +61,16 @@ impl Daemon {
             selftest,
             mgs: None,
             targets: None,
+            devices: None,
             changelogs: Changelogs::default(),
         }
     }
 
-    /// Takes the parameters of the targets, which are started after the node is configured.
-    pub(crate) fn set_targets(&mut self, parameters: Option<Arc<Parameters>>) {
-        self.targets = parameters;
-    }
-
-    /// Takes the changelogs of the MDTs.
-    pub(crate) fn set_changelogs(&mut self, changelogs: Changelogs) {
-        self.changelogs = changelogs;
+    /// Takes the targets, which are started after the node is configured.
+    pub(crate) fn set_targets(&mut self, serving: &Serving) {
+        self.targets = Some(serving.parameters());
+        self.devices = Some(serving.devices());
+        self.changelogs = serving.changelogs();
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -342,10 +341,15 @@ impl Admin for Daemon {
         self.set_globals(globals)
     }
 
+    fn target_show(&self, _: TargetShow) -> Result<Vec<show::Target>> {
+        Ok(self.all_targets())
+    }
+
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
         let all = self.targets.as_ref().map(|targets| targets.all()).unwrap_or_default();
         let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
-        let all: Vec<show::Parameter> = all.chain(self.nodemap_files()).collect();
+        let all: Vec<show::Parameter> =
+            all.chain(self.nodemap_files()).chain(self.health_check()).collect();
         let selected = request.patterns.iter().flat_map(|pattern| {
             all.iter().filter(|parameter| parameter.is_selected(pattern)).cloned()
         });

@@ -8,6 +8,7 @@
 
 mod admin;
 mod changelogs;
+mod devices;
 mod failure;
 mod mgs;
 mod networks;
@@ -127,8 +128,9 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
     let started = configured(&node, config, networks, &own).and_then(|mut daemon| {
         let mut serving = targets(&node, config, own, port)?;
         daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
-        daemon.set_targets(serving.as_ref().map(Serving::parameters));
-        daemon.set_changelogs(serving.as_ref().map(Serving::changelogs).unwrap_or_default());
+        if let Some(serving) = &serving {
+            daemon.set_targets(serving);
+        }
         Ok((Arc::new(daemon), serving))
     });
     let (daemon, serving) = match started {
@@ -283,6 +285,10 @@ fn serve(server: Server, daemon: Arc<Daemon>) -> io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         notify(NotifyState::Ready);
+        if let Some(unserved) = daemon.unserved() {
+            tracing::warn!("{unserved}. \"fulmar lctl dl\" says why");
+            notify(NotifyState::Status(&unserved));
+        }
         let stop = async {
             tokio::select! {
                 _ = terminate.recv() => {}

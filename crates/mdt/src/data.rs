@@ -77,7 +77,7 @@ fn describe(id: OstId, inode: &Inode, size: u64, valid: Valid) -> Obdo {
         mtime: of.mtime,
         atime: of.atime,
         ctime: of.ctime,
-        mode: of.mode,
+        mode: if valid.has(Valid::FLMODE) { of.mode } else { 0 },
         uid: of.uid,
         gid: of.gid,
         projid: of.projid,
@@ -260,7 +260,7 @@ impl Mdt {
             (u64, u64),
         ) -> Result<(u64, u64), records::Failure>,
     ) -> Result<Answer, Failure> {
-        const SAID: Valid = Valid(NAME.0 | TIMES.0 | SIZES.0);
+        const SAID: Valid = Valid(Valid::FLID.0 | TIMES.0 | SIZES.0);
         let fid = file_of(asked)?;
         let object = object_of(fid);
         self.data.note_times(call, object);

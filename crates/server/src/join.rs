@@ -176,7 +176,8 @@ impl Joiner {
         let mut last = String::new();
         loop {
             let missing = match self.join(stopped) {
-                Err(Missing::Stopped) => return,
+                // The end of the store was reported.
+                Err(Missing::Stopped | Missing::Store(StoreError::Fenced { .. })) => return,
                 Err(missing) => missing.to_string(),
                 Ok(()) => continue,
             };

@@ -22,12 +22,14 @@
 mod administration;
 mod changelogs;
 mod context;
+mod devices;
 mod join;
 mod locks;
 mod mdt;
 mod memory;
 mod mgs;
 mod nodemaps;
+mod opened;
 mod ost;
 mod osts;
 mod parameters;
@@ -46,6 +48,7 @@ mod transfers;
 pub use administration::Administration;
 pub use changelogs::Changelogs;
 pub use context::{Context, Lock, LockAnswer, LockWanted, Work};
+pub use devices::{Device, Devices, Unserved};
 pub use fulmar_mdt::ChangelogUserId;
 pub use fulmar_mgs::{PoolChange, Pools, TargetName};
 pub use fulmar_nodemap::{Change as NodemapChange, IdKind, Nodemaps, NotUnderstood, Property};
@@ -53,15 +56,16 @@ pub use locks::enqueue;
 pub use mdt::MdtTarget;
 pub use memory::{Memories, Memory, Moved, Part};
 pub use mgs::{MgsError, MgsTarget};
+pub use opened::with_locks;
 pub use ost::OstTarget;
 pub use osts::Osts;
 pub use parameters::{Named, Parameters, Unset};
 pub use placement::{NodeError, Partners, Placement, nodes_of};
 pub use run::{Served, TargetHost};
-pub use serve::{ServeError, ServeOptions, Serving, with_locks};
+pub use serve::{ServeError, ServeOptions, Serving};
 pub use storage::{
-    Label, StorageError, TargetLabel, file_system_of, format, format_both, ost_of, parts_of, place,
-    verify,
+    Label, StorageError, TargetLabel, complete, file_system_of, format, format_both, ost_of,
+    parts_of, place, verify,
 };
 pub use target::{Answer, Operation, Target};
 pub use targets::{Targets, TargetsConfig};

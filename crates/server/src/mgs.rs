@@ -195,4 +195,8 @@ impl<M: Memory> Target for MgsTarget<M> {
     fn features(&self, _: &Request) -> Features {
         Features::default()
     }
+
+    fn ended(&self) -> Option<StoreError> {
+        self.store.ended().cloned()
+    }
 }

@@ -15,7 +15,7 @@ use fulmar_lustre_wire::{Handle, Opcode};
 use fulmar_ost::{Call, Ost};
 use fulmar_rpc::export::Eviction;
 use fulmar_rpc::service::Request;
-use fulmar_store::Store;
+use fulmar_store::{Store, StoreError};
 
 use crate::context::{Context, Lock, LockWanted};
 use crate::locks::enqueue;
@@ -121,6 +121,10 @@ impl<M: Memory> Target for OstTarget<M> {
 
     fn last_committed(&self) -> Option<u64> {
         Some(self.ost.last_committed())
+    }
+
+    fn ended(&self) -> Option<StoreError> {
+        self.store.ended().cloned()
     }
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {

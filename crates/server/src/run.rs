@@ -157,7 +157,7 @@ impl Served {
         Box::new(move |committed| {
             let machine = machine.clone();
             let report = move || {
-                call(&machine, |targets, now| targets.committed(now, target, committed.ok()));
+                call(&machine, |targets, now| targets.committed(now, target, committed));
             };
             queue.send(Work::new(report));
         })

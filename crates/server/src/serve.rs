@@ -1,48 +1,38 @@
 //! All targets of a node, served from their directories.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_ldlm::server::Config as LockConfig;
 use fulmar_lnet_wire::Nid;
-use fulmar_lustre_wire::{Opcode, Uuid, portal};
-use fulmar_mdt::Mdt;
-use fulmar_mgs::Mgs;
-use fulmar_net::{Buffer, Node, wall_clock};
-use fulmar_ost::{Ost, Settings};
+use fulmar_lustre_wire::portal;
+use fulmar_net::{Buffer, Node};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{
     PartitionConfig, Server, ServerConfig, TargetConfig, TargetState, Window,
 };
 use fulmar_rpc::timeouts::Limits;
-use fulmar_store::{Committer, Store};
+use fulmar_store::Committer;
 use thiserror::Error;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::administration::Administration;
 use crate::changelogs::Changelogs;
+use crate::devices::{Devices, Unserved};
 use crate::join::{Joiner, Joining, Member};
-use crate::mdt::MdtTarget;
 use crate::memory::Memories;
-use crate::mgs::{MgsError, MgsTarget};
-use crate::nodemaps;
-use crate::ost::OstTarget;
-use crate::osts::Osts;
+use crate::opened::{Opened, random};
 use crate::parameters::Parameters;
-use crate::placement::Placement;
 use crate::run::Served;
-use crate::settings;
-use crate::storage::{self, Label, StorageError, TargetLabel};
-use crate::targets::{Targets, TargetsConfig};
+use crate::storage::{self, Label};
+use crate::targets::Targets;
 
 /// The targets of a node, until they are stopped or dropped.
 pub struct Serving {
     joining: Vec<Joining>,
     served: Served,
-    targets: Vec<String>,
+    devices: Arc<Devices>,
     administration: Option<Administration>,
     changelogs: Changelogs,
     parameters: Arc<Parameters>,
@@ -50,23 +40,12 @@ pub struct Serving {
     committers: Vec<Committer>,
 }
 
-/// Why targets are not served.
+/// Why no target is served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// A directory cannot be used.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The configurations cannot be used.
-    #[error(transparent)]
-    Mgs(#[from] MgsError),
-    /// Two directories are for the same.
-    #[error("{} is that of a second {what}: a node has one", directory.display())]
-    Twice {
-        /// The second one.
-        directory: PathBuf,
-        /// What it is for.
-        what: String,
-    },
+    /// No directory can be used. Why was logged for each.
+    #[error("none of them can be served:{}", list(.0))]
+    None(Vec<Unserved>),
     /// A thread cannot be started.
     #[error("cannot start a thread that commits: {0}")]
     Thread(std::io::Error),
@@ -78,6 +57,10 @@ pub enum ServeError {
         "cannot open the portals of the targets: {0}. Does another service of the node use them?"
     )]
     Portals(Errno),
+}
+
+fn list(unserved: &[Unserved]) -> String {
+    unserved.iter().map(|one| format!("\n  {one}")).collect()
 }
 
 /// The most bytes of bulk data under way.
@@ -104,79 +87,50 @@ pub struct ServeOptions {
     pub port: u16,
 }
 
-/// A target that was opened.
-struct Opened {
-    label: Label,
-    store: Arc<Store>,
-    member: Option<Member>,
-}
-
 impl Serving {
-    /// Serves targets on a node.
+    /// Serves targets on a node. One that cannot be served does not keep the others from it: the log and
+    /// [`Devices`] say why.
     ///
     /// # Errors
     /// Why not; then nothing is served.
     pub fn start(node: &Node, options: &ServeOptions) -> Result<Self, ServeError> {
         let memories = Memories::new(MOVING_MAX, Buffer::new);
         let key = random().map_err(ServeError::Random)?;
-        let (mut configs, mut targets, mut opened) = (Vec::new(), Vec::new(), Vec::new());
-        let mut mgs = None;
-        for directory in options.directories.iter().flat_map(|one| storage::parts_of(one)) {
-            let one = Opened::open(&directory, &opened)?;
-            info!("serving {} from {}", one.label, directory.display());
-            configs.push(one.config()?);
-            let place = targets.len() as u32;
-            let key = key ^ (u128::from(place) + 1);
-            targets.push(match &one.member {
-                Some(member) => one.target(member, &memories, key),
-                None => {
-                    let opened = MgsTarget::open(one.store.clone(), memories.clone(), seconds)?;
-                    mgs = Some((TargetId(place), opened.clone()));
-                    let (kind, locks) = (TargetKind::Mgs, LockConfig::mgs());
-                    let name = one.label.to_string();
-                    TargetsConfig { name, target: opened, kind, locks, key }
-                }
-            });
-            opened.push(one);
-        }
-        let targets = Targets::new(server(key, configs), targets);
+        let (opened, unserved) = open_all(&options.directories, &memories)?;
+        let configs = opened.iter().map(Opened::config).collect();
+        let parts = (1..).zip(&opened).map(|(place, one)| one.part(&memories, key ^ place));
+        let targets = Targets::new(server(key, configs), parts.collect::<Vec<_>>());
         let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
-        let administration = mgs.map(|(place, mgs)| Administration::new(&mgs, &served, place));
-        let members = (0..).zip(&opened).filter_map(|(place, one)| one.named(TargetId(place)));
-        let changelogs = Changelogs::new(opened.iter().filter_map(Opened::mdt));
         let running = served.running().clone();
-        let parameters = Arc::new(Parameters::new(running, members, changelogs.clone()));
-        let (joining, targets, committers) = (vec![], vec![], vec![]);
+        let places = || (0..).map(TargetId).zip(&opened);
+        let administration = places()
+            .find_map(|(place, one)| one.mgs().map(|mgs| Administration::new(mgs, &served, place)));
+        let members = places().filter_map(|(place, one)| one.named(place));
+        let changelogs = Changelogs::new(opened.iter().filter_map(Opened::mdt));
+        let parameters = Arc::new(Parameters::new(running.clone(), members, changelogs.clone()));
+        let devices = Arc::new(Devices::new(running, places(), unserved));
+        let (joining, committers) = (vec![], vec![]);
         let mut this =
-            Self { joining, served, targets, administration, changelogs, parameters, committers };
-        for (place, one) in (0..).zip(&opened) {
-            let known = settings::load(&one.store).map_err(StorageError::from)?;
-            this.parameters.apply(TargetId(place), &known);
-            if let Some(member) = &one.member {
-                nodemaps::restore(&one.store, member).map_err(StorageError::from)?;
-            }
-            this.begin(TargetId(place), one)?;
+            Self { joining, served, devices, administration, changelogs, parameters, committers };
+        for (target, one) in places() {
+            this.parameters.apply(target, &one.settings);
+            this.begin(target, one)?;
         }
-        for (place, one) in (0..).zip(opened) {
-            this.targets.push(one.label.to_string());
-            if let (Label::Target(label), Some(member)) = (one.label, one.member) {
-                let (node, nids, port) = (node.clone(), options.nids.clone(), options.port);
-                let placement = Placement::load(&one.store).map_err(StorageError::from)?;
-                let (target, parameters) = (TargetId(place), this.parameters.clone());
-                let store = one.store;
-                let joiner = Joiner {
-                    node,
-                    nids,
-                    port,
-                    label,
-                    placement,
-                    member,
-                    store,
-                    target,
-                    parameters,
-                };
-                this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
-            }
+        for (target, one) in (0..).map(TargetId).zip(opened) {
+            let Some(member) = one.member().cloned() else { continue };
+            let Label::Target(label) = one.label else { continue };
+            let joiner = Joiner {
+                node: node.clone(),
+                nids: options.nids.clone(),
+                port: options.port,
+                label,
+                placement: one.placement,
+                member,
+                store: one.store,
+                target,
+                parameters: this.parameters.clone(),
+            };
+            this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
         }
         Ok(this)
     }
@@ -184,31 +138,30 @@ impl Serving {
     /// Begins to serve a target, which recovers if it has known clients.
     fn begin(&mut self, target: TargetId, opened: &Opened) -> Result<(), ServeError> {
         opened.store.on_commit(self.served.on_commit(target));
-        if let Some(Member::Mdt(_, osts)) = &opened.member {
+        if let Some(Member::Mdt(_, osts)) = opened.member() {
             osts.on_change(self.served.resume());
         }
         let running = self.served.running();
         let begun = running.call(|targets, now| {
-            targets.committed(now, target, Some(opened.store.committed()));
-            let known = match &opened.member {
-                Some(Member::Mdt(mdt, _)) => mdt.known_clients(),
-                Some(Member::Ost(ost)) => ost.known_clients(),
-                None => &[],
-            };
+            targets.committed(now, target, Ok(opened.store.committed()));
+            let known = opened.known_clients();
             let window = Window::of(targets.server().timeouts().base).imperative(IR_FACTOR);
             let exports = targets.recover(now, target, known, window);
-            for (export, known) in exports.into_iter().zip(known) {
-                let restored = match &opened.member {
+            let restored = exports.into_iter().zip(known).try_for_each(|(export, known)| {
+                match opened.member() {
                     Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
                     Some(Member::Ost(ost)) => ost.restore(export, known.client),
                     None => Ok(()),
-                };
-                restored.map_err(StorageError::from)?;
+                }
+            });
+            match restored {
+                Ok(()) => {
+                    targets.with_server(now, |server| server.set_state(target, TargetState::Open));
+                }
+                Err(why) => targets.stop(now, target, &why),
             }
-            targets.with_server(now, |server| server.set_state(target, TargetState::Open));
-            Ok::<(), ServeError>(())
         });
-        begun.map_err(ServeError::Portals)??;
+        begun.map_err(ServeError::Portals)?;
         let committer = Committer::start(opened.store.clone());
         self.committers.push(committer.map_err(ServeError::Thread)?);
         Ok(())
@@ -224,9 +177,9 @@ impl Serving {
         self.changelogs.clone()
     }
 
-    /// Returns the names of the targets, such as `MGS`.
-    pub fn targets(&self) -> &[String] {
-        &self.targets
+    /// Returns the targets, also those that are not served.
+    pub fn devices(&self) -> Arc<Devices> {
+        self.devices.clone()
     }
 
     /// Returns the parameters of the targets.
@@ -236,14 +189,14 @@ impl Serving {
 
     /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
     pub fn stop(self) {
-        let Self { joining, served, targets, administration, committers, .. } = self;
+        let Self { joining, served, devices, administration, committers, .. } = self;
         drop(administration);
         // They disconnect from other servers.
         drop(joining);
         // A node that has failed serves nothing any more.
         let _ = served.running().call(|machine, now| {
             machine.with_server(now, |server| {
-                for target in 0..targets.len() as u32 {
+                for target in 0..devices.served() as u32 {
                     server.set_state(TargetId(target), TargetState::Stopping);
                 }
             });
@@ -252,98 +205,31 @@ impl Serving {
     }
 }
 
-impl Opened {
-    /// Opens the target in a directory.
-    fn open(directory: &Path, others: &[Self]) -> Result<Self, ServeError> {
-        let (label, store) = storage::open(directory)?;
-        let is_twice = |other: &Self| other.label.to_string() == label.to_string();
-        if others.iter().any(is_twice) {
-            let (directory, what) = (directory.to_owned(), label.to_string());
-            return Err(ServeError::Twice { directory, what });
-        }
-        let member = match &label {
-            Label::Mgs => None,
-            Label::Target(label) => Some(member(label, &store)?),
-        };
-        Ok(Self { label, store, member })
-    }
-
-    /// Returns what clients know of it.
-    fn config(&self) -> Result<TargetConfig, ServeError> {
-        let uuid = |text: &str| Uuid::new(text).expect("names are short");
-        let name = self.label.to_string();
-        let kind = self.kind();
-        let (id, operations) = match kind {
-            TargetKind::Mdt => (format!("{name}_UUID"), Mdt::OPERATIONS),
-            TargetKind::Ost => (format!("{name}_UUID"), Ost::OPERATIONS),
-            _ => (name.clone(), Mgs::OPERATIONS),
-        };
-        let operations = with_locks(operations);
-        Ok(TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations })
-    }
-
-    /// Returns the MDT or OST with its name, if it is one.
-    fn named(&self, target: TargetId) -> Option<(TargetId, String, Member)> {
-        match (&self.label, &self.member) {
-            (Label::Target(label), Some(member)) => {
-                Some((target, label.name().to_string(), member.clone()))
+/// Opens the targets in directories, as far as that is possible.
+///
+/// # Errors
+/// If there is none.
+fn open_all(
+    directories: &[PathBuf],
+    memories: &Arc<Memories<Buffer>>,
+) -> Result<(Vec<Opened>, Vec<Unserved>), ServeError> {
+    let (mut opened, mut unserved) = (vec![], vec![]);
+    for directory in directories.iter().flat_map(|one| storage::parts_of(one)) {
+        match Opened::open(&directory, &opened, memories) {
+            Ok(one) => {
+                info!("serving {} from {}", one.label, directory.display());
+                opened.push(one);
             }
-            _ => None,
+            Err(error) => unserved.push(Unserved { directory, why: error.to_string() }),
         }
     }
-
-    /// Returns the MDT with its name, if it is one.
-    fn mdt(&self) -> Option<(String, Arc<Mdt>)> {
-        match (&self.label, &self.member) {
-            (Label::Target(label), Some(Member::Mdt(mdt, _))) => {
-                Some((label.name().to_string(), mdt.clone()))
-            }
-            _ => None,
-        }
+    if opened.is_empty() {
+        return Err(ServeError::None(unserved));
     }
-
-    fn kind(&self) -> TargetKind {
-        match &self.label {
-            Label::Mgs => TargetKind::Mgs,
-            Label::Target(label) => label.kind,
-        }
+    for one in &unserved {
+        error!("a target is not served: {one}");
     }
-
-    fn target(
-        &self,
-        member: &Member,
-        memories: &Arc<Memories<Buffer>>,
-        key: u128,
-    ) -> TargetsConfig {
-        let (store, memories) = (self.store.clone(), memories.clone());
-        let (kind, name) = (self.kind(), self.label.to_string());
-        match member {
-            Member::Mdt(mdt, osts) => {
-                let parts = (mdt.clone(), osts.clone(), store);
-                let target = MdtTarget::new(parts, memories, now);
-                TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
-            }
-            Member::Ost(ost) => {
-                let target = OstTarget::new(ost.clone(), store, memories, now);
-                TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
-            }
-        }
-    }
-}
-
-/// Starts the MDT or the OST of a store.
-fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, ServeError> {
-    if label.kind == TargetKind::Mdt {
-        let key = random().map_err(ServeError::Random)?;
-        let random = [key as u64, (key >> 64) as u64];
-        let settings = fulmar_mdt::Settings { index: label.index, random, ..Default::default() };
-        let osts = Osts::load(store, seconds()).map_err(StorageError::from)?;
-        let mdt = Mdt::start(store.clone(), settings, osts.clone(), seconds());
-        return Ok(Member::Mdt(Arc::new(mdt.map_err(StorageError::from)?), osts));
-    }
-    let settings = Settings { index: label.index, ..Settings::default() };
-    let ost = Ost::start(store.clone(), settings).map_err(StorageError::from)?;
-    Ok(Member::Ost(Arc::new(ost)))
+    Ok((opened, unserved))
 }
 
 fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
@@ -370,27 +256,4 @@ fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
     }
     let (exports, timeouts) = (ExportLimits::default(), Limits::default());
     Server::new(ServerConfig { key, partitions, targets, exports, timeouts })
-}
-
-/// Returns the operations of a target with those of its locks. They are those of the process.
-pub fn with_locks(own: &[Opcode]) -> &'static [Opcode] {
-    let locks = [Opcode::LDLM_ENQUEUE, Opcode::LDLM_CONVERT, Opcode::LDLM_CANCEL];
-    Vec::leak([own, &locks].concat())
-}
-
-/// Returns a number that nobody can guess: the key of the handles that clients get.
-fn random() -> std::io::Result<u128> {
-    let mut bytes = [0_u8; 16];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().fold(0, |key, byte| key << 8 | u128::from(*byte)))
-}
-
-/// Returns the time since 1970.
-fn now() -> Duration {
-    Duration::from_nanos(wall_clock())
-}
-
-/// Returns the seconds since 1970.
-fn seconds() -> i64 {
-    i64::try_from(wall_clock() / 1_000_000_000).unwrap_or(i64::MAX)
 }

@@ -54,6 +54,27 @@ pub enum StorageError {
         /// Why.
         why: Arc<str>,
     },
+    /// A part of a directory with several targets is missing.
+    #[error(
+        "{} is missing, but other targets of {} are there. Mount the file system that it is on, or \
+         restore it from a copy",
+        part.display(), of.display()
+    )]
+    Missing {
+        /// Where it would be.
+        part: PathBuf,
+        /// The directory of all.
+        of: PathBuf,
+    },
+    /// A directory is that of one target.
+    #[error(
+        "{} is that of one target, not of a whole file system. Serve it with fulmar node --target",
+        directory.display()
+    )]
+    Single {
+        /// Which.
+        directory: PathBuf,
+    },
     /// The store is that of something else.
     #[error(
         "the store in {} is that of {found:?}, which this version of fulmar does not know. Use the \
@@ -108,6 +129,16 @@ impl Label {
     }
 }
 
+impl Label {
+    /// Returns the UUID of the target, such as `lv-OST0001_UUID`.
+    pub(crate) fn uuid(&self) -> String {
+        match self {
+            Self::Mgs => self.to_string(),
+            Self::Target(_) => format!("{self}_UUID"),
+        }
+    }
+}
+
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -125,8 +156,52 @@ pub fn parts_of(directory: &Path) -> Vec<PathBuf> {
     if !parts.iter().all(|part| part.is_dir()) {
         return vec![directory.to_owned()];
     }
-    let osts = (0..).map(|index| ost_of(directory, index)).take_while(|ost| ost.is_dir());
-    parts.into_iter().chain(osts).collect()
+    parts.into_iter().chain(osts_of(directory).map(|index| ost_of(directory, index))).collect()
+}
+
+/// Returns the indexes of the OSTs in a directory with several targets, also if some between them are
+/// missing.
+fn osts_of(directory: &Path) -> impl DoubleEndedIterator<Item = u16> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let index = |name: String| name.strip_prefix("ost")?.parse().ok();
+    let mut osts: Vec<u16> = names.filter_map(index).collect();
+    osts.sort_unstable();
+    osts.dedup();
+    osts.into_iter()
+}
+
+/// Makes what is missing in a directory for a whole file system with OSTs up to a number: all in a new
+/// one, what an interrupted creation has not made, and OSTs after those that are there.
+///
+/// # Errors
+/// As [`format()`]; if something is missing that was there, or the directory is that of one target.
+pub fn complete(directory: &Path, mdt: &TargetLabel, osts: u16) -> Result<(), StorageError> {
+    let missing = |part: PathBuf| Err(StorageError::Missing { part, of: directory.to_owned() });
+    if directory.join("store").exists() {
+        return Err(StorageError::Single { directory: directory.to_owned() });
+    }
+    let [mgs_part, mdt_part] = PARTS.map(|part| directory.join(part));
+    let last = osts_of(directory).next_back();
+    match (mgs_part.is_dir(), mdt_part.is_dir()) {
+        (true, true) => {}
+        (false, false) if last.is_none() => format_both(directory, mdt)?,
+        (true, false) if last.is_none() => format(&mdt_part, &Label::Target(mdt.clone()))?,
+        (false, _) => return missing(mgs_part),
+        (true, false) => return missing(mdt_part),
+    }
+    for index in 0..osts {
+        let ost = ost_of(directory, index);
+        match ost.is_dir() {
+            true => {}
+            false if last.is_some_and(|last| index < last) => return missing(ost),
+            false => {
+                let label = TargetLabel { kind: TargetKind::Ost, index, ..mdt.clone() };
+                format(&ost, &Label::Target(label))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns where an OST of a directory with several targets is.
@@ -211,6 +286,36 @@ fn label_of(directory: &Path, store: &Store) -> Result<Label, StorageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_there_is_not_made_again() {
+        let root = std::env::temp_dir().join(format!("fulmar-complete-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        let address: Address = "10.0.0.1@tcp:/lv".parse().unwrap();
+        let mdt = TargetLabel { kind: TargetKind::Mdt, index: 0, address };
+        let names = || {
+            let parts = parts_of(&root).into_iter();
+            parts.map(|part| part.file_name().unwrap().to_string_lossy().into_owned())
+        };
+        let lost = |part: &str| {
+            let (from, to) = (root.join(part), root.with_extension("away"));
+            std::fs::rename(&from, &to).unwrap();
+            let error = complete(&root, &mdt, 2).unwrap_err().to_string();
+            assert!(error.contains(&format!("{part} is missing")), "{error}");
+            std::fs::rename(&to, &from).unwrap();
+        };
+        // A creation that was interrupted.
+        format(&root.join("mgs"), &Label::Mgs).unwrap();
+        complete(&root, &mdt, 1).unwrap();
+        complete(&root, &mdt, 2).unwrap();
+        assert!(names().eq(["mgs", "mdt", "ost0", "ost1"]));
+        ["mgs", "mdt", "ost0"].into_iter().for_each(lost);
+        std::fs::rename(root.join("ost0"), root.join("away")).unwrap();
+        assert!(names().eq(["mgs", "mdt", "ost1"]), "the others are found");
+        let error = complete(&root.join("mgs"), &mdt, 1).unwrap_err().to_string();
+        assert!(error.contains("is that of one target"), "{error}");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn labels_are_read_as_they_were_written() {

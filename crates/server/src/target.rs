@@ -11,6 +11,7 @@ use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::message::Message;
 use fulmar_rpc::export::Eviction;
 use fulmar_rpc::service::Request;
+use fulmar_store::StoreError;
 
 use crate::context::{Context, Lock};
 
@@ -51,6 +52,11 @@ pub trait Target: Send + Sync + 'static {
 
     /// Returns the last transaction on disk as clients know it; `None` if its clients replay nothing.
     fn last_committed(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns why its storage has ended, if it has: nothing that is not on disk yet ever will be.
+    fn ended(&self) -> Option<StoreError> {
         None
     }
 

@@ -11,10 +11,11 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::export::{Eviction, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, Task, Window};
+use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, TargetState, Task, Window};
+use fulmar_store::StoreError;
 use fulmar_tasks::Tasks;
 use futures_channel::oneshot;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::context::{Command, Commands, Context, Lock, Work};
 use crate::locks::{Locks, Wanted};
@@ -46,6 +47,8 @@ struct Entry {
     committed: u64,
     durable: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
     recovering: Option<Recovering>,
+    /// Why it is not served any more.
+    stopped: Option<String>,
 }
 
 /// How a target takes part.
@@ -76,6 +79,7 @@ impl Targets {
             committed: 0,
             durable: BTreeMap::new(),
             recovering: None,
+            stopped: None,
         };
         Self {
             server,
@@ -131,12 +135,12 @@ impl Targets {
         self.follow(now);
     }
 
-    /// Takes a commit of the store of a target: its last transaction that is on disk now. `None`: the
-    /// store has ended.
-    pub fn committed(&mut self, now: Time, target: TargetId, number: Option<u64>) {
+    /// Takes a commit of the store of a target: its last transaction that is on disk now, or why the store
+    /// has ended. Then the target has too: its clients wait for it as after a crash.
+    pub fn committed(&mut self, now: Time, target: TargetId, committed: Result<u64, StoreError>) {
         let Some(entry) = self.targets.get_mut(target.0 as usize) else { return };
-        match number {
-            Some(number) => {
+        match committed {
+            Ok(number) => {
                 entry.committed = entry.committed.max(number);
                 let later = entry.durable.split_off(&(number + 1));
                 for waiting in std::mem::replace(&mut entry.durable, later).into_values().flatten()
@@ -144,8 +148,7 @@ impl Targets {
                     let _ = waiting.send(());
                 }
             }
-            // Those who wait learn that nobody will tell them.
-            None => entry.durable.clear(),
+            Err(why) => return self.stop(now, target, &why),
         }
         if let Some(last) = entry.target.last_committed() {
             self.server.set_last_committed(target, last);
@@ -174,6 +177,22 @@ impl Targets {
         let exports = self.server.recover(now, target, clients, window);
         self.follow(now);
         exports
+    }
+
+    /// Ends a target whose storage has failed. The others are served.
+    pub(crate) fn stop(&mut self, now: Time, target: TargetId, why: &StoreError) {
+        let entry = &mut self.targets[target.0 as usize];
+        error!("{} is not served any more, and its clients wait: {why}", entry.name);
+        entry.stopped = Some(why.to_string());
+        // Those who wait learn that nobody will tell them.
+        entry.durable.clear();
+        self.server.set_state(target, TargetState::Stopping);
+        self.follow(now);
+    }
+
+    /// Returns why a target is not served any more.
+    pub(crate) fn why_ended(&self, target: TargetId) -> Option<String> {
+        self.targets.get(target.0 as usize)?.stopped.clone()
     }
 
     /// Lets operations go on whose [`Work`] was done.
@@ -360,6 +379,10 @@ impl Targets {
 
     fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
         let Some((begun, request)) = self.requests.remove(&id) else { return };
+        if self.targets[target.0 as usize].target.ended().is_some() {
+            // What was done may be lost: the client sends it again when the target is back.
+            return self.server.discard(now, id);
+        }
         if let Answer::Reply(reply) | Answer::Difficult(reply, _) = &answer {
             let took = now.since(begun);
             self.targets[target.0 as usize].target.answered(&request, reply, took);

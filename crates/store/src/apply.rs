@@ -54,7 +54,7 @@ impl Store {
         let mut front = self.running()?;
         while front.running.bytes >= bytes_max && !front.committing.is_empty() {
             front = self.moved.wait(front).unwrap_or_else(PoisonError::into_inner);
-            if let Some(why) = &front.fenced {
+            if let Some(why) = self.ended() {
                 return Err(why.clone());
             }
         }

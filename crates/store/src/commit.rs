@@ -86,7 +86,11 @@ impl Store {
             what: what.to_owned(),
             why: error.to_string().into(),
         };
-        self.front().fenced = Some(why.clone());
+        {
+            // Under the lock, so that nobody misses it before waiting.
+            let _front = self.front();
+            let _ = self.fenced.set(why.clone());
+        }
         let _ = self.medium.create(Name::Fenced);
         self.moved.notify_all();
         self.work.notify_all();
@@ -127,7 +131,7 @@ impl Store {
         let number = number.min(front.next - 1);
         while front.committed < number {
             front = self.moved.wait(front).unwrap_or_else(PoisonError::into_inner);
-            if let Some(why) = &front.fenced {
+            if let Some(why) = self.ended() {
                 return Err(why.clone());
             }
         }

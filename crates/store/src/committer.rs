@@ -66,7 +66,7 @@ impl Store {
                 continue;
             }
             let front = self.front();
-            if stopping.load(Ordering::Acquire) || front.fenced.is_some() {
+            if stopping.load(Ordering::Acquire) || self.ended().is_some() {
                 break;
             }
             // What has happened since `due` may need a commit at once.

@@ -192,6 +192,7 @@ impl Store {
             work: Condvar::new(),
             commits: Mutex::new(()),
             on_commit: OnceLock::new(),
+            fenced: OnceLock::new(),
         }
     }
 

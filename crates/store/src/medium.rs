@@ -56,6 +56,11 @@ pub(crate) trait Medium: Debug + Send + Sync {
     fn room(&self) -> io::Result<Room>;
 }
 
+/// Returns whether an error says that there is no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// The size of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::medium::{File, Medium};
+use crate::medium::{File, Medium, is_full};
 
 /// A file that only occupies blocks. A commit that finds the medium full gives it up and goes on;
 /// from then on only transactions that release space are accepted, until there is room for it again.
@@ -33,7 +33,7 @@ impl Reserve {
     /// Calls `write`, and if the medium is full, gives up the reserve and calls it again.
     pub(crate) fn spend_if_full(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         match write() {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            Err(error) if is_full(&error) => {
                 if !self.whole.swap(false, Ordering::AcqRel) {
                     return Err(error);
                 }

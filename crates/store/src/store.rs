@@ -41,6 +41,8 @@ pub struct Store {
     /// Held during a commit: there is one at a time.
     pub(crate) commits: Mutex<()>,
     pub(crate) on_commit: OnceLock<OnCommit>,
+    /// Why the store has ended. It is set with `front` held.
+    pub(crate) fenced: OnceLock<StoreError>,
 }
 
 /// What changes with each transaction.
@@ -66,8 +68,6 @@ pub(crate) struct Front {
     pub(crate) opened: Option<Time>,
     /// What committed batches have made unnecessary.
     pub(crate) leftovers: Leftovers,
-    /// Why the store has ended.
-    pub(crate) fenced: Option<StoreError>,
 }
 
 /// Files without an object, and objects whose files are longer than they are.
@@ -91,7 +91,6 @@ impl Front {
             wanted: 0,
             opened: None,
             leftovers: Leftovers::default(),
-            fenced: None,
         }
     }
 
@@ -166,6 +165,11 @@ impl Store {
     /// If the system does not say.
     pub fn room(&self) -> Result<Room, StoreError> {
         self.medium.room().map_err(|error| self.failed("read the free space", &error))
+    }
+
+    /// Returns why the store has ended, if a commit has failed. It waits for nobody.
+    pub fn ended(&self) -> Option<&StoreError> {
+        self.fenced.get()
     }
 
     /// Begins a transaction.
@@ -335,7 +339,7 @@ impl Store {
     /// Returns the front of a store that has not ended.
     pub(crate) fn running(&self) -> Result<MutexGuard<'_, Front>, StoreError> {
         let front = self.front();
-        match &front.fenced {
+        match self.ended() {
             Some(why) => Err(why.clone()),
             None => Ok(front),
         }

@@ -5,6 +5,7 @@ mod directory;
 mod full;
 mod memory;
 mod model;
+mod read_only;
 mod suite;
 mod timing;
 

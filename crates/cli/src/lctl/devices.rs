@@ -1,29 +1,42 @@
-//! `lctl dl`: the devices of a client of a file system that is not mounted.
+//! `lctl dl`: the targets of the node, or the devices of a client of a file system that is not mounted.
 
-use fulmar_client::{FsTarget, Members};
+use fulmar_client::{Address, FsTarget, Members};
+use fulmar_control::api::TargetShow;
+use fulmar_control::show;
 use fulmar_lnet_wire::Nid;
 use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
-use crate::context::{Status, print};
-use crate::lfs::{Mount, MountArgs};
+use super::{Ran, failed};
+use crate::context::{Context, Status, complain, print};
+use crate::lfs::{Mount, MountArgs, ReachArgs};
 
-/// List the devices that a client of a file system has
+/// List the targets of the node, or the devices that a client of a file system has
 ///
-/// Devices are those of a client that mounts the file system: one for the MGS, one for each target,
+/// Without a file system: the targets that the node serves (UP), those that it had to stop (ST), and
+/// directories from which it serves nothing (--). Standard error says why.
+///
+/// Of a file system, devices are those of a client that mounts the file system: one for the MGS, one for each target,
 /// and those that unite the targets. A device that the configuration switches off is IN. The last
 /// number is how many others use the device.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
     /// Connect to the targets, and print the NID of each connection
-    #[arg(short = 't', long)]
+    #[arg(short = 't', long, requires = "address")]
     connections: bool,
+    /// NIDs of the MGS and name of the file system, as for mount: 10.0.0.1@tcp:/lustre
+    #[arg(value_name = "MGS:/NAME")]
+    address: Option<Address>,
     #[command(flatten)]
-    mount: MountArgs,
+    reach: ReachArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-const EXAMPLE: &str = "Example:
+const EXAMPLE: &str = "Examples:
+  fulmar lctl dl
   fulmar lctl dl -t 10.0.0.1@tcp:/lustre";
 
 /// A device of a client.
@@ -37,16 +50,41 @@ struct Device {
     nid: Option<Nid>,
 }
 
-pub(super) fn run(args: &Args) -> Status {
-    let mut mount = match args.mount.mount("lctl dl") {
+pub(super) fn run(args: &Args, context: &Context) -> Ran {
+    match &args.address {
+        Some(address) => Ok(of_client(args, MountArgs::new(address, &args.reach))),
+        None => of_node(args, context),
+    }
+}
+
+/// Lists the targets of the node.
+fn of_node(args: &Args, context: &Context) -> Ran {
+    let targets = context.client.call(&TargetShow {}).map_err(failed)?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&targets).expect("they are plain values");
+        return Ok(print(&(json + "\n")));
+    }
+    let printed = print(&show::targets(&targets));
+    for target in &targets {
+        let Some(why) = &target.error else { continue };
+        let name = if target.has_stopped { &target.name } else { &target.directory };
+        complain(&format!("lctl dl: {name} is not served: {why}\n"));
+    }
+    Ok(printed)
+}
+
+/// Lists the devices of a client.
+fn of_client(args: &Args, from: MountArgs) -> Status {
+    let mut mount = match from.mount("lctl dl") {
         Ok(mount) => mount,
         Err(status) => return status,
     };
     let targets: Vec<FsTarget> = mount.file_system.targets().cloned().collect();
     let connected = args.connections.then(|| mount.session.connect_targets(&targets));
-    let devices = devices(args, &mount, &targets, connected.as_ref());
+    let device = from.mgs_device();
+    let devices = devices((args, device), &mount, &targets, connected.as_ref());
     let uuid = mount.session.uuid().to_string();
-    print(&match args.mount.json {
+    print(&match args.json {
         true => {
             let object = |device: &Device| object(device, &uuid);
             format!("{:#}\n", Value::from_iter(devices.iter().map(object)))
@@ -56,7 +94,7 @@ pub(super) fn run(args: &Args) -> Status {
 }
 
 fn devices(
-    args: &Args,
+    (args, mgs): (&Args, String),
     mount: &Mount,
     targets: &[FsTarget],
     connected: Option<&Members>,
@@ -68,7 +106,7 @@ fn devices(
     };
     let nid = session.nid(mount.mgs).filter(|_| args.connections);
     let mut devices = vec![
-        Device { nid, ..device("mgc", args.mount.mgs_device(), 1) },
+        Device { nid, ..device("mgc", mgs, 1) },
         unite("lov", "clilov", file_system.osts.len()),
         unite("lmv", "clilmv", file_system.mdts.len()),
     ];

@@ -100,6 +100,11 @@ pub(crate) struct Mount {
 }
 
 impl MountArgs {
+    /// Returns those of a file system at this address.
+    pub(crate) fn new(address: &Address, reach: &ReachArgs) -> Self {
+        Self { address: address.clone(), reach: reach.clone(), json: false }
+    }
+
     /// Connects to the management service, and reads what the file system consists of; or reports
     /// why that failed, for `command`.
     pub(crate) fn mount(&self, command: &str) -> Result<Mount, Status> {

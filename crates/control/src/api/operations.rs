@@ -226,6 +226,8 @@ operations! {
     };
     /// Makes messages to and from a NID fail.
     "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
+    /// The targets of the node, also those that are not served.
+    "target/show" target_show(TargetShow) -> Vec<show::Target> { Ok(Vec::new()) };
     /// The parameters of targets whose names are selected by any of the patterns, in the order of the
     /// patterns.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
@@ -486,6 +488,8 @@ requests! {
         #[serde(default)]
         times: Option<u32>,
     }
+    /// See [`Admin::target_show`].
+    TargetShow {}
     /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
     ParameterShow { patterns: Vec<String>, }
     /// See [`Admin::parameter_set`]: a pattern such as `mdd.*.changelog_mask`.

@@ -10,6 +10,7 @@ mod peer;
 mod query;
 mod route;
 pub mod tables;
+mod target;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use model::{
 pub use parameters::{Parameter, parameter};
 pub use query::{Answers, answers, cpt_of_nid};
 pub use route::POOLS;
+pub use target::{Target, targets};
 
 /// `net show`; `level` is 0 to 4, as `-v` gives it.
 pub fn net_show(nets: &[Net], level: u8, dialect: Dialect) -> Report {

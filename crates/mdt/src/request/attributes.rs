@@ -143,7 +143,7 @@ fn shown_layout(inode: &Inode, asked: Asked) -> Option<(Valid, Vec<u8>)> {
         }
         // With this bit the layout of a striped directory is wanted.
         mode::DIRECTORY if valid.has(Valid::FLDIREA) && !valid.has(Valid::MEA) => {
-            let bits = Valid::FLDIREA | Valid::FLEASIZE;
+            let bits = Valid::FLDIREA;
             (!layout.is_empty()).then(|| (bits, layout.to_vec()))
         }
         _ => None,

@@ -9,6 +9,7 @@ use fulmar_lustre_wire::{Fid, Opcode, Status, Text};
 
 use super::Answer;
 use crate::Mdt;
+use crate::data::object_of;
 use crate::mdt::{Call, Export};
 use crate::names::NAME_MAX;
 use crate::records::Failure;
@@ -164,8 +165,12 @@ impl Mdt {
         reply = match asked.fid == Fid::default() {
             true => reply.with(&MDT_BODY, &MdtBody::default()),
             false => {
-                let body =
-                    super::attributes::body(asked.fid, &self.inode(asked.fid)?, &self.view(call));
+                let inode = self.inode(asked.fid)?;
+                let mut body = super::attributes::body(asked.fid, &inode, &self.view(call));
+                if inode.on_mdt().is_some() {
+                    body.size = self.store.size(object_of(asked.fid))?;
+                    body.blocks = inode.charged() / 512;
+                }
                 reply.with(&MDT_BODY, &body)
             }
         };

@@ -258,14 +258,14 @@ impl<M: Memory> MdtTarget<M> {
             };
             return Ok(Answer::Reply(locked(reply, &answer)));
         }
-        let wanted = locks::bits(fid, LockMode::EX, InodeBits::LAYOUT);
+        let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
+        let wanted = locks::bits(fid, LockMode::EX, parts);
         let exclusive = context.lock(wanted).await?;
         let done = self.clone().when_ready(&context, execute).await?;
         drop(exclusive);
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;
         }
-        let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
         let wanted = locks::bits(fid, LockMode::CR, parts);
         let lock = context.lock(wanted).await?;
         self.with_lock(&context, &request, done, lock).await

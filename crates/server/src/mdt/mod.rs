@@ -21,7 +21,7 @@ use fulmar_mdt::{Call, Mdt};
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::export::Eviction;
 use fulmar_rpc::service::Request;
-use fulmar_store::Store;
+use fulmar_store::{Store, StoreError};
 
 use crate::context::Context;
 use crate::memory::{Memories, Memory};
@@ -241,6 +241,10 @@ impl<M: Memory> Target for MdtTarget<M> {
 
     fn lvb(&self, resource: ResourceId) -> Result<OstLvb, Errno> {
         self.mdt.lvb(resource)
+    }
+
+    fn ended(&self) -> Option<StoreError> {
+        self.store.ended().cloned()
     }
 
     fn recovered(self: Arc<Self>, context: Context) -> Operation<()> {

@@ -4,6 +4,8 @@
 mod administration;
 mod changelog;
 mod data;
+mod failing;
+mod joining;
 mod layout;
 mod mdt;
 mod ost;

@@ -160,7 +160,8 @@ fn a_file_keeps_its_object_over_restarts_and_takes_it_along() {
     let (client, own) = node(&runtime);
 
     let serving = serve(&server, nid, directories.to_vec());
-    assert_eq!(serving.targets(), ["MGS", "lv-MDT0000", "lv-OST0000"]);
+    let names = serving.devices().all().into_iter().map(|device| device.name);
+    assert!(names.eq(["MGS", "lv-MDT0000", "lv-OST0000"]));
     let mut known = session(&client, own);
     let (mdt, ost) = connect(&mut known, &address);
     let (parent, child) = (root(&known, mdt), new_fid(&known, mdt));

@@ -90,7 +90,8 @@ fn an_ost_registers_and_keeps_its_data_over_a_restart() {
     let data = b"what was written".to_vec();
     for is_first in [true, false] {
         let serving = serve(&server, nid, vec![scratch.0.join("mgs"), scratch.0.join("ost")]);
-        assert_eq!(serving.targets(), ["MGS", "lv-OST0003"]);
+        let names = serving.devices().all().into_iter().map(|device| device.name);
+        assert!(names.eq(["MGS", "lv-OST0003"]));
         let mut session = session(&client, own);
         let (file_system, ost) = connect(&mut session, &address);
         assert_eq!((file_system.osts[0].index, &file_system.osts[0].nids[..]), (3, &[nid][..]));

@@ -54,7 +54,12 @@ pub(crate) fn serve(node: &Node, nid: Nid, directories: Vec<PathBuf>) -> Serving
 
 /// Begins a session of a client.
 pub(crate) fn session(client: &Node, own: Nid) -> Session {
-    let options = SessionOptions { interface: None, port: PORT, timeout: PATIENCE };
+    session_at(client, own, PORT)
+}
+
+/// The same where all nodes have another port.
+pub(crate) fn session_at(client: &Node, own: Nid, port: u16) -> Session {
+    let options = SessionOptions { interface: None, port, timeout: PATIENCE };
     Session::on(client, &[own], options).unwrap()
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::Errno;
 
-use super::{File, Medium, Name, Room, Seek};
+use super::{File, Medium, Name, Room, Seek, is_full};
 use crate::StoreError;
 
 /// The objects' files of a directory; the rest of the number names the directory.
@@ -73,7 +73,12 @@ impl Directory {
             }
             Err(error) => return Err(of_io(error.into())),
         }
-        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(of_io)?;
+        let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        match written {
+            // Only the number for others is missing.
+            Err(error) if is_full(&error) => {}
+            written => written.map_err(of_io)?,
+        }
         Ok(Self { root: root.to_owned(), unsynced: Mutex::default(), lock })
     }
 

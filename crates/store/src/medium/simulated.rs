@@ -30,6 +30,8 @@ pub struct Faults {
     pub crash_at: Option<u64>,
     /// This sync fails, counted from 1 since the last start.
     pub fail_sync_at: Option<u64>,
+    /// Nothing can be changed or synced any more, as on a file system that was mounted read-only.
+    pub read_only: bool,
     /// Syncs of keys do nothing, as on a disk that lies.
     pub ignore_key_syncs: bool,
     /// Syncs of objects do nothing.
@@ -148,6 +150,9 @@ impl State {
     /// Begins a change or a sync, at which the machine may stop.
     fn step(&mut self) -> io::Result<()> {
         self.check_running()?;
+        if self.faults.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         self.counts.changes += 1;
         if self.faults.crash_at == Some(self.counts.changes) {
             self.crashed = true;

@@ -2,6 +2,7 @@
 
 mod changelogs;
 mod crowds;
+mod failures;
 mod lab;
 mod lst;
 mod routing;

@@ -51,8 +51,16 @@ fn a_directory_that_is_no_target_is_explained() {
         let (status, ..) = ran(fulmar(&lab.path("")).args(["mkfs", "--mgs", name]));
         assert_eq!(status, 0);
     }
-    let err = refused(&["one", "two"]);
-    assert!(err.contains("two is that of a second MGS: a node has one"), "{err}");
+    // Several are explained one by one.
+    let err = refused(&["empty", "missing"]);
+    assert!(err.contains("\n  empty is not a store: it has no file named store"), "{err}");
+    assert!(err.contains("\n  missing is not a store: there is no such directory"), "{err}");
+    let node =
+        lab.node_with(52, &["--networks", "tcp(127.0.0.52)", "--target", "one", "--target", "two"]);
+    let (status, out, err) = node.run("lctl dl");
+    assert_eq!((status, out.as_str()), (0, "  0 UP mgs MGS MGS 0\n  1 -- - two - 0\n"), "{err}");
+    assert!(err.contains("it is that of a second MGS, and a node has one"), "{err}");
+    drop(node);
     for (words, part) in [
         ("mkfs one", "--mgs"),
         ("mkfs --ost --fsname lv --index 1 one", "--mgsnode"),

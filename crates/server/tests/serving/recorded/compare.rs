@@ -48,6 +48,7 @@ impl Rule {
         let is_set = |value: &str| !["0", "\"0x0\"", "-"].contains(&value);
         match self {
             Self::Any => true,
+            Self::Own(expected) => own == expected,
             Self::Set => is_set(recorded) == is_set(own),
             Self::Values(expected, instead) => recorded == expected && own == instead,
         }

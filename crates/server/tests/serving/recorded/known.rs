@@ -10,6 +10,8 @@ pub(crate) enum Rule {
     Set,
     /// The recorded value, and ours.
     Values(&'static str, &'static str),
+    /// Ours, whatever was recorded.
+    Own(&'static str),
 }
 
 /// A difference that has a reason.
@@ -40,6 +42,10 @@ const fn values(
     Known { operation, field, rule: Rule::Values(recorded, own), reason }
 }
 
+const fn missing(operation: &'static str, field: &'static str, reason: &'static str) -> Known {
+    Known { operation, field, rule: Rule::Own("-"), reason }
+}
+
 const NUMBERS: &str = "each server numbers by itself";
 const CLOCKS: &str = "each server has its clock, and is asked at another time";
 const POOLS: &str = "our servers do not limit how many locks a client keeps";
@@ -56,6 +62,10 @@ const OFFER: &str = "the recorded MDT offers what ours has not";
 const RELEASE: &str = "each release has its number";
 const ORDER: &str = "attributes have no order";
 const SENDER: &str = "a kernel server says which of its threads calls, which clients ignore";
+const UNCLEARED: &str = "a kernel MDT says what it does not mark as valid, and clients ignore";
+const ENTRIES: &str = "our MDT does not send the entries of a directory with its open";
+/// What our MDT sends in the place of data.
+const NO_DATA: &str = r#""00000000000000000000000000000000""#;
 const MEDIUM: &str = "whether space without data is a hole depends on the medium";
 
 /// All of them.
@@ -122,6 +132,50 @@ pub(crate) const KNOWN: &[Known] = &[
     any("SEQ_QUERY", "seq_range.*", NUMBERS),
     any("FLD_QUERY", "seq_range.end", NUMBERS),
     any("MDS_STATFS", "statfs.*", SPACE),
+    any("OST_STATFS", "statfs.*", SPACE),
+    // The parts of files on the MDT.
+    values("LDLM_ENQUEUE *", "layout.parts[].layout.objects", ("-", "[]"), UNCLEARED),
+    missing("LDLM_ENQUEUE *", "layout.parts[].layout.objects[].generation", UNCLEARED),
+    missing("LDLM_ENQUEUE *", "layout.parts[].layout.objects[].id", UNCLEARED),
+    missing("LDLM_ENQUEUE *", "layout.parts[].layout.objects[].ost", UNCLEARED),
+    values("OST_WRITE", "ost_body.atime", ("1795184578", "0"), UNCLEARED),
+    // An open of a directory.
+    Known {
+        operation: "LDLM_ENQUEUE OPEN",
+        field: "inline_data",
+        rule: Rule::Own(NO_DATA),
+        reason: ENTRIES,
+    },
+    values("LDLM_ENQUEUE OPEN", "body.status", ("0", "301"), ENTRIES),
+    values(
+        "LDLM_ENQUEUE OPEN",
+        "lock_reply.flags",
+        (r#"["LOCK_CHANGED","HAS_INTENT"]"#, "[]"),
+        ENTRIES,
+    ),
+    values(
+        "LDLM_ENQUEUE OPEN",
+        "lock_reply.handle",
+        ("\"0x5b78e99153708816\"", "\"0x0\""),
+        ENTRIES,
+    ),
+    values("LDLM_ENQUEUE OPEN", "lock_reply.lock.granted", (r#""PR""#, r#""0x0""#), ENTRIES),
+    values("LDLM_ENQUEUE OPEN", "lock_reply.lock.requested", (r#""PR""#, r#""0x0""#), ENTRIES),
+    missing("LDLM_ENQUEUE OPEN", "lock_reply.lock.policy.*", ENTRIES),
+    values("LDLM_ENQUEUE OPEN", "lock_reply.lock.policy.halves", ("-", "[0,0]"), ENTRIES),
+    values("LDLM_ENQUEUE OPEN", "lock_reply.lock.policy.words", ("-", "[0,0,0]"), ENTRIES),
+    values(
+        "LDLM_ENQUEUE OPEN",
+        "lock_reply.lock.resource.id",
+        (r#""[0x200000401:0xac:0x0].0x0""#, r#""[0x0:0x0:0x0].0x0""#),
+        ENTRIES,
+    ),
+    values(
+        "LDLM_ENQUEUE OPEN",
+        "lock_reply.lock.resource.kind",
+        (r#""IBITS""#, r#""0x0""#),
+        ENTRIES,
+    ),
     // Objects.
     values("LDLM_ENQUEUE EXTENT", "lock_reply.lock.granted", (r#""PW""#, r#""0x0""#), RACE),
     any("LDLM_ENQUEUE EXTENT", "lock_reply.lock.policy.end", RACE),
@@ -136,6 +190,9 @@ pub(crate) const KNOWN: &[Known] = &[
     any("", "connect_data.checksums", "each node offers the checksums that it computes fast"),
     any("LLOG_READ_HEADER", "llog_header.time", CLOCKS),
     any("LLOG_CREATE", "llog_body.id.object", NUMBERS),
+    any("LLOG_NEXT_BLOCK", "llog_body.id.object", NUMBERS),
+    values("MDS_CONNECT", "connect_data.ea_size_max", ("65536", "0"), UNCLEARED),
+    values("MDS_CONNECT", "connect_data.instance", ("2", "1"), NUMBERS),
     any("LLOG_NEXT_BLOCK", "llog_records[].body.marker.marker.created", CLOCKS),
     any("LLOG_NEXT_BLOCK", "llog_records[].body.marker.marker.version", RELEASE),
 ];

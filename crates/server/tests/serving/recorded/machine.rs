@@ -13,6 +13,7 @@ use fulmar_lnet::{
 };
 use fulmar_lnet_wire::{Nid, ProcessId};
 use fulmar_lustre_wire::message::EARLY_LEN;
+use fulmar_lustre_wire::seq::{SeqKind, SeqRange};
 use fulmar_lustre_wire::{Fid, Opcode, Uuid, portal};
 use fulmar_mdt::{Mdt, Object, Objects, Plan};
 use fulmar_mgs::{Mgs, Start, Target};
@@ -34,7 +35,7 @@ pub(crate) const MDT: TargetId = TargetId(1);
 /// The sequences of the objects of the recorded OSTs, by index.
 pub(crate) const SEQUENCES: [u64; 3] = [0x2_4000_0400, 0x2_8000_0400, 0x2_c000_0400];
 /// The portals of requests.
-const SERVED: [u32; 12] = [
+const SERVED: [u32; 13] = [
     portal::MGS_REQUEST,
     portal::MDS_REQUEST,
     portal::MDS_IO,
@@ -43,6 +44,7 @@ const SERVED: [u32; 12] = [
     portal::FLD_REQUEST,
     portal::SEQ_METADATA,
     portal::SEQ_CONTROLLER,
+    portal::SEQ_DATA,
     portal::OST_REQUEST,
     portal::OST_IO,
     portal::OST_CREATE,
@@ -95,27 +97,33 @@ fn name(kind: TargetKind, index: u16) -> TargetName {
 impl Machine {
     /// Returns a file system with this many OSTs, at a node of which nobody is a client yet.
     pub(crate) fn new(now: Time, server: Nid, osts: u16) -> Self {
+        Self::over(now, server, (osts, osts), |_| Store::memory(b"", Policy::default()))
+    }
+
+    /// The same with one more OST, which has got its sequences but has not registered.
+    pub(crate) fn joining(now: Time, server: Nid, osts: u16) -> Self {
+        Self::over(now, server, (osts + 1, osts), |_| Store::memory(b"", Policy::default()))
+    }
+
+    /// The same over other stores, by the number of the target. `osts`: all, and those that have
+    /// registered.
+    pub(crate) fn over(
+        now: Time,
+        server: Nid,
+        (osts, registered): (u16, u16),
+        mut of: impl FnMut(TargetId) -> Store,
+    ) -> Self {
         CLOCK.set(now.as_secs() as i64);
         let memories = Memories::new(1 << 28, Bytes::new);
         let mut stores = vec![];
-        let mut store = |label: &[u8]| {
-            let store = Arc::new(Store::memory(label, Policy::default()));
+        let mut store = || {
+            let store = Arc::new(of(TargetId(stores.len() as u32)));
             stores.push(store.clone());
             store
         };
-        let mgs = MgsTarget::open(store(b"MGS"), memories.clone(), seconds).unwrap();
-        let kinds = [(TargetKind::Mdt, 0)].into_iter();
-        for (kind, index) in kinds.chain((0..osts).map(|index| (TargetKind::Ost, index))) {
-            let target = Target { nodes: vec![vec![server]] };
-            mgs.change(|mgs, now| {
-                mgs.add(now, &name(kind, index), target)?;
-                let start = Start { kind, index, instance: 1, nids: vec![server] };
-                mgs.table("lv").started(start);
-                Ok::<(), Errno>(())
-            })
-            .unwrap();
-        }
-        let of_mdt = store(b"MDT");
+        let mgs = MgsTarget::open(store(), memories.clone(), seconds).unwrap();
+        register(&mgs, server, (osts, registered));
+        let of_mdt = store();
         let known = Osts::load(&of_mdt, seconds()).unwrap();
         let settings = fulmar_mdt::Settings::default();
         let mdt = Mdt::start(of_mdt.clone(), settings, known.clone(), seconds()).unwrap();
@@ -129,10 +137,16 @@ impl Machine {
             }),
         ];
         for index in 0..osts {
-            let store = store(b"OST");
+            let store = store();
             let settings = fulmar_ost::Settings { index, ..fulmar_ost::Settings::default() };
             let ost = Arc::new(Ost::start(store.clone(), settings).unwrap());
-            known.attach(index.into(), SEQUENCES[usize::from(index)]);
+            let start = SEQUENCES[usize::from(index)];
+            if index >= registered {
+                let (index, kind) = (index.into(), SeqKind::OST);
+                let range = SeqRange { start, end: start + (1 << 30), index, kind };
+                ost.add_sequences(range).unwrap();
+            }
+            known.attach(index.into(), start);
             let target = OstTarget::new(ost, store, memories.clone(), || {
                 Duration::from_secs(seconds().unsigned_abs())
             });
@@ -229,8 +243,8 @@ impl Machine {
             let mut is_done = true;
             for (place, store) in (0..).zip(self.stores.clone()) {
                 if store.due(self.now).is_some() {
-                    let committed = store.commit().unwrap();
-                    self.targets.committed(self.now, TargetId(place), Some(committed));
+                    let committed = store.commit();
+                    self.targets.committed(self.now, TargetId(place), committed);
                     is_done = false;
                 }
             }
@@ -330,6 +344,28 @@ impl Machine {
             (value[..4] == [0, 0, 0, 1]).then_some(Fid { seq, oid, version: 0 })
         };
         tasks.unwrap().iter().filter_map(|(_, value)| object(value)).collect()
+    }
+}
+
+/// Registers the MDT and the OSTs.
+fn register(mgs: &MgsTarget<Bytes>, server: Nid, (osts, registered): (u16, u16)) {
+    let started = |kind, index, instance| {
+        let start = Start { kind, index, instance, nids: vec![server] };
+        let change = |mgs: &mut Mgs, _| {
+            mgs.table("lv").started(start);
+            Ok::<(), Errno>(())
+        };
+        mgs.change(change).unwrap();
+    };
+    if registered < osts {
+        // The MDT of the recording had been started more often.
+        (0..4).for_each(|instance| started(TargetKind::Mdt, 0, instance));
+    }
+    let osts = (0..registered).map(|index| (TargetKind::Ost, index));
+    for (kind, index) in [(TargetKind::Mdt, 0)].into_iter().chain(osts) {
+        let target = Target { nodes: vec![vec![server]] };
+        mgs.change(|mgs, now| mgs.add(now, &name(kind, index), target)).unwrap();
+        started(kind, index, 1);
     }
 }
 

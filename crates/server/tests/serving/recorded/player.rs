@@ -81,11 +81,13 @@ pub(crate) struct Player<'a> {
 const OBJECTS: u32 = 0x400;
 
 impl<'a> Player<'a> {
-    /// Returns one for conversations with a file system of this many OSTs.
-    pub(crate) fn new(rpcs: &'a [Rpc<'a>], mount: &[Rpc<'_>], osts: u16) -> Self {
+    /// Returns one for conversations with a file system of this many OSTs, perhaps with one more that
+    /// joins it.
+    pub(crate) fn new(rpcs: &'a [Rpc<'a>], mount: &[Rpc<'_>], (osts, joins): (u16, bool)) -> Self {
         let server = rpcs.iter().find(|rpc| !is_callback(rpc)).unwrap().server;
+        let start = if joins { Machine::joining } else { Machine::new };
         let mut this = Self {
-            machine: Machine::new(rpcs[0].request.time, server, osts),
+            machine: start(rpcs[0].request.time, server, osts),
             rpcs,
             clients: Clients::of(rpcs, mount),
             handles: Handles::default(),
@@ -242,7 +244,8 @@ impl<'a> Player<'a> {
         let valid = Valid::FLID | Valid::FLGROUP | Valid::FLOBJCOUNT;
         let body = Obdo { valid, id: OstId::Fid(fid), misc: 1, ..Obdo::default() };
         let mut message = Message::request(&OST_DESTROY).with(&OST_BODY, &body);
-        let export = self.exports_of_mdt[ost];
+        // The MDT of an OST that joins is in the recording.
+        let Some(&export) = self.exports_of_mdt.get(ost) else { return };
         self.send(rpc.client, portal::OST_REQUEST, export, &mut message);
     }
 
@@ -384,12 +387,14 @@ impl<'a> Player<'a> {
                         let recorded = json!(rpc.request.message);
                         self.differences.extend(differences(at, &recorded, &own.message));
                     }
+                    None if self.is_of_before(rpc) => {}
                     None => self.differences.push(lost("callback")),
                 }
                 continue;
             }
             if self.clients.target(rpc.request.message.body.handle).is_none()
                 && !rpc.request.message.body.handle.is_none()
+                || self.cancels_of_before(rpc)
             {
                 continue;
             }
@@ -401,6 +406,25 @@ impl<'a> Player<'a> {
             }
             self.compare_bulk(place, at);
         }
+    }
+
+    /// Returns whether a callback is about a lock that its client had before the recording.
+    fn is_of_before(&self, callback: &Rpc<'_>) -> bool {
+        let cookie = |rpc: &Rpc<'_>| {
+            let lock = rpc.request.message.get(&LOCK_REQUEST).ok().flatten();
+            lock.and_then(|lock| lock.handles.first().copied())
+        };
+        let mut asked = self.rpcs.iter().filter(|rpc| rpc.client == callback.server);
+        asked.all(|rpc| is_callback(rpc) || cookie(rpc) != cookie(callback))
+    }
+
+    /// Returns whether a request gives only locks back that its client had before the recording.
+    fn cancels_of_before(&self, rpc: &Rpc<'_>) -> bool {
+        let message = &rpc.request.message;
+        let lock = message.get(&LOCK_REQUEST).ok().flatten().unwrap_or_default();
+        let mut handles = lock.handles.iter().filter(|handle| !handle.is_none());
+        message.body.opcode == Opcode::LDLM_CANCEL
+            && handles.all(|handle| self.handles.own(*handle).is_none())
     }
 
     /// Compares bulk data: of directories their entries, which every server orders in its own way.

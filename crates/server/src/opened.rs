@@ -1,0 +1,208 @@
+//! A target whose directory has been opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulmar_client::Setting;
+use fulmar_ldlm::server::Config as LockConfig;
+use fulmar_lustre_wire::{Opcode, Uuid};
+use fulmar_mdt::Mdt;
+use fulmar_mgs::Mgs;
+use fulmar_net::{Buffer, wall_clock};
+use fulmar_ost::{Ost, Settings};
+use fulmar_rpc::export::TargetId;
+use fulmar_rpc::import::TargetKind;
+use fulmar_rpc::service::{KnownClient, TargetConfig};
+use fulmar_store::{Store, StoreError};
+use thiserror::Error;
+
+use crate::join::Member;
+use crate::mdt::MdtTarget;
+use crate::memory::Memories;
+use crate::mgs::{MgsError, MgsTarget};
+use crate::nodemaps;
+use crate::ost::OstTarget;
+use crate::osts::Osts;
+use crate::placement::Placement;
+use crate::settings;
+use crate::storage::{self, Label, StorageError, TargetLabel};
+use crate::targets::TargetsConfig;
+
+/// Why a target is not served from its directory.
+#[derive(Debug, Error)]
+pub(crate) enum OpenError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The configurations cannot be used.
+    #[error(transparent)]
+    Mgs(#[from] MgsError),
+    /// Another directory is for the same target.
+    #[error("it is that of a second {what}, and a node has one. Serve one of both directories")]
+    Twice { what: String },
+    /// There are no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(std::io::Error),
+}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+/// A target that was opened. Everything that its start reads was read.
+pub(crate) struct Opened {
+    pub(crate) directory: PathBuf,
+    pub(crate) label: Label,
+    pub(crate) store: Arc<Store>,
+    pub(crate) service: Service,
+    pub(crate) settings: Vec<Setting>,
+    pub(crate) placement: Placement,
+}
+
+/// The target itself.
+pub(crate) enum Service {
+    Mgs(Arc<MgsTarget<Buffer>>),
+    Member(Member),
+}
+
+impl Opened {
+    /// Opens the target in a directory.
+    pub(crate) fn open(
+        directory: &Path,
+        others: &[Self],
+        memories: &Arc<Memories<Buffer>>,
+    ) -> Result<Self, OpenError> {
+        let (label, store) = storage::open(directory)?;
+        let what = label.to_string();
+        if others.iter().any(|other| other.label.to_string() == what) {
+            return Err(OpenError::Twice { what });
+        }
+        let service = match &label {
+            Label::Mgs => Service::Mgs(MgsTarget::open(store.clone(), memories.clone(), seconds)?),
+            Label::Target(label) => {
+                let member = member(label, &store)?;
+                nodemaps::restore(&store, &member)?;
+                Service::Member(member)
+            }
+        };
+        let (settings, placement) = (settings::load(&store)?, Placement::load(&store)?);
+        let directory = directory.to_owned();
+        Ok(Self { directory, label, store, service, settings, placement })
+    }
+
+    /// Returns what clients know of it.
+    pub(crate) fn config(&self) -> TargetConfig {
+        let uuid = |text: &str| Uuid::new(text).expect("names are short");
+        let kind = self.kind();
+        let operations = with_locks(match kind {
+            TargetKind::Mdt => Mdt::OPERATIONS,
+            TargetKind::Ost => Ost::OPERATIONS,
+            _ => Mgs::OPERATIONS,
+        });
+        let (name, id) = (self.label.to_string(), self.label.uuid());
+        TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations }
+    }
+
+    /// Returns it as a part of the machine. `key`: see [`TargetsConfig::key`].
+    pub(crate) fn part(&self, memories: &Arc<Memories<Buffer>>, key: u128) -> TargetsConfig {
+        let (store, memories) = (self.store.clone(), memories.clone());
+        let (kind, name) = (self.kind(), self.label.to_string());
+        match &self.service {
+            Service::Mgs(mgs) => {
+                TargetsConfig { name, target: mgs.clone(), kind, locks: LockConfig::mgs(), key }
+            }
+            Service::Member(Member::Mdt(mdt, osts)) => {
+                let parts = (mdt.clone(), osts.clone(), store);
+                let target = MdtTarget::new(parts, memories, now);
+                TargetsConfig { name, target, kind, locks: LockConfig::mdt(), key }
+            }
+            Service::Member(Member::Ost(ost)) => {
+                let target = OstTarget::new(ost.clone(), store, memories, now);
+                TargetsConfig { name, target, kind, locks: LockConfig::ost(), key }
+            }
+        }
+    }
+
+    pub(crate) fn mgs(&self) -> Option<&Arc<MgsTarget<Buffer>>> {
+        match &self.service {
+            Service::Mgs(mgs) => Some(mgs),
+            Service::Member(_) => None,
+        }
+    }
+
+    pub(crate) fn member(&self) -> Option<&Member> {
+        match &self.service {
+            Service::Mgs(_) => None,
+            Service::Member(member) => Some(member),
+        }
+    }
+
+    /// Returns the MDT or OST with its name, if it is one.
+    pub(crate) fn named(&self, target: TargetId) -> Option<(TargetId, String, Member)> {
+        Some((target, self.label.to_string(), self.member()?.clone()))
+    }
+
+    /// Returns the MDT with its name, if it is one.
+    pub(crate) fn mdt(&self) -> Option<(String, Arc<Mdt>)> {
+        match self.member()? {
+            Member::Mdt(mdt, _) => Some((self.label.to_string(), mdt.clone())),
+            Member::Ost(_) => None,
+        }
+    }
+
+    /// Returns the clients that are known from its disk.
+    pub(crate) fn known_clients(&self) -> &[KnownClient] {
+        match self.member() {
+            Some(Member::Mdt(mdt, _)) => mdt.known_clients(),
+            Some(Member::Ost(ost)) => ost.known_clients(),
+            None => &[],
+        }
+    }
+
+    pub(crate) fn kind(&self) -> TargetKind {
+        match &self.label {
+            Label::Mgs => TargetKind::Mgs,
+            Label::Target(label) => label.kind,
+        }
+    }
+}
+
+/// Starts the MDT or the OST of a store.
+fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, OpenError> {
+    if label.kind == TargetKind::Mdt {
+        let key = random().map_err(OpenError::Random)?;
+        let random = [key as u64, (key >> 64) as u64];
+        let settings = fulmar_mdt::Settings { index: label.index, random, ..Default::default() };
+        let osts = Osts::load(store, seconds())?;
+        let mdt = Mdt::start(store.clone(), settings, osts.clone(), seconds())?;
+        return Ok(Member::Mdt(Arc::new(mdt), osts));
+    }
+    let settings = Settings { index: label.index, ..Settings::default() };
+    Ok(Member::Ost(Arc::new(Ost::start(store.clone(), settings)?)))
+}
+
+/// Returns the operations of a target with those of its locks. They are those of the process.
+pub fn with_locks(own: &[Opcode]) -> &'static [Opcode] {
+    let locks = [Opcode::LDLM_ENQUEUE, Opcode::LDLM_CONVERT, Opcode::LDLM_CANCEL];
+    Vec::leak([own, &locks].concat())
+}
+
+/// Returns a number that nobody can guess: the key of the handles that clients get.
+pub(crate) fn random() -> std::io::Result<u128> {
+    let mut bytes = [0_u8; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().fold(0, |key, byte| key << 8 | u128::from(*byte)))
+}
+
+/// Returns the time since 1970.
+fn now() -> Duration {
+    Duration::from_nanos(wall_clock())
+}
+
+/// Returns the seconds since 1970.
+fn seconds() -> i64 {
+    i64::try_from(wall_clock() / 1_000_000_000).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,189 @@
+//! Targets whose storage fails while they are served.
+
+use fulmar_base::{Errno, Time};
+use fulmar_lnet_wire::Nid;
+use fulmar_lustre_wire::format::{
+    OST_BODY, OST_CREATE, OST_DESTROY, OST_READ, OST_WRITE, RESULTS, SHORT_IO,
+};
+use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::message::Message;
+use fulmar_lustre_wire::ost::{Obdo, OstId};
+use fulmar_lustre_wire::{Bytes, Fid, Handle, List, Status, portal};
+use fulmar_store::{Faults, Policy, SimulatedDisk, Store};
+
+use crate::ost::object;
+use crate::recorded::clients::connect_mdt;
+use crate::recorded::machine::{Machine, SEQUENCES};
+
+/// A file system whose targets have a simulated disk each, and its MDT as the only client of its OSTs.
+struct Rig {
+    machine: Machine,
+    disks: Vec<SimulatedDisk>,
+    exports: Vec<Handle>,
+    xid: u64,
+}
+
+/// The place of the first OST.
+const OST: usize = 2;
+/// What an OST keeps free of data.
+const RESERVED: u64 = 512 << 20;
+const LEN: usize = 16 << 10;
+
+fn mdt() -> Nid {
+    "10.0.0.1@tcp".parse().unwrap()
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::over((0..4).map(SimulatedDisk::new).collect())
+    }
+
+    /// Starts the file system on disks, which are new or have a store.
+    fn over(disks: Vec<SimulatedDisk>) -> Self {
+        let policy = || Policy { reserve: 1 << 20, ..Policy::default() };
+        let machine = Machine::over(Time::from_secs(1_000_000), mdt(), (2, 2), |place| {
+            let disk = &disks[place.0 as usize];
+            Store::open(disk, policy()).or_else(|_| Store::create(disk, b"", policy())).unwrap()
+        });
+        let mut this = Self { machine, disks, exports: vec![], xid: 0x1000 };
+        for ost in 0..2 {
+            let reply = this.ask(Handle::NONE, connect_mdt(ost)).expect("it is answered");
+            assert_eq!(reply.body.status.errno(), None);
+            this.exports.push(reply.body.handle);
+        }
+        this
+    }
+
+    /// Ends all targets, and starts them again. The disk of the first OST goes on, the others are new.
+    fn restart(self, faults: Faults) -> Self {
+        let Self { machine, disks, .. } = self;
+        drop(machine);
+        let disk = disks[OST].clone();
+        disk.crash();
+        disk.set_faults(faults);
+        let new = |place: u64| SimulatedDisk::new(10 + place);
+        Self::over(vec![new(0), new(1), disk, new(3)])
+    }
+
+    fn set_faults(&self, faults: Faults) {
+        self.disks[OST].set_faults(faults);
+    }
+
+    fn ask(&mut self, export: Handle, mut message: Message<'static>) -> Option<Message<'static>> {
+        self.xid += 128;
+        let body = &mut message.body;
+        (body.handle, body.timeout, body.match_bits) = (export, 5, self.xid);
+        body.connection_count = body.connection_count.max(1);
+        self.machine.request(mdt(), portal::OST_REQUEST, self.xid, message.to_bytes());
+        let sent = std::mem::take(&mut self.machine.sent);
+        let reply = sent.iter().find(|sent| sent.put.match_bits == self.xid)?;
+        let reply = Message::decode(&reply.bytes).unwrap().answering(message.format());
+        Some(reply.into_owned())
+    }
+
+    /// Sends a request to an OST, and returns the error; `Ok(None)` if there is no answer.
+    fn of_ost(
+        &mut self,
+        ost: usize,
+        message: Message<'static>,
+    ) -> Result<Option<Message<'static>>, Errno> {
+        let Some(reply) = self.ask(self.exports[ost], message) else { return Ok(None) };
+        // Of a write each range has a result.
+        let results = reply.get(&RESULTS).ok().flatten().map(|List(results)| results);
+        let failed = results.unwrap_or_default().into_iter().find_map(Status::errno);
+        match reply.body.status.errno().or(failed) {
+            Some(errno) => Err(errno),
+            None => Ok(Some(reply)),
+        }
+    }
+
+    fn create(&mut self, ost: usize, last: u32) -> Result<bool, Errno> {
+        let body = Obdo { valid: Valid::FLGROUP, id: id(ost, last), ..Obdo::default() };
+        let message = Message::request(&OST_CREATE).with(&OST_BODY, &body);
+        Ok(self.of_ost(ost, message)?.is_some())
+    }
+
+    fn write(&mut self, ost: usize, number: u32) -> Result<bool, Errno> {
+        let data = [number as u8; LEN];
+        let message = object(&OST_WRITE, id(ost, number), &data, LEN as u32);
+        Ok(self.of_ost(ost, message)?.is_some())
+    }
+
+    fn destroy(&mut self, ost: usize, number: u32) -> Result<bool, Errno> {
+        let valid = Valid::FLID | Valid::FLGROUP | Valid::FLOBJCOUNT;
+        let body = Obdo { valid, id: id(ost, number), misc: 1, ..Obdo::default() };
+        let message = Message::request(&OST_DESTROY).with(&OST_BODY, &body);
+        Ok(self.of_ost(ost, message)?.is_some())
+    }
+
+    /// Returns whether an object has what was written to it.
+    fn has(&mut self, ost: usize, number: u32) -> bool {
+        let message = object(&OST_READ, id(ost, number), &[], LEN as u32);
+        let reply = self.of_ost(ost, message).unwrap().expect("it is answered");
+        let Bytes(found) = reply.require(&SHORT_IO).unwrap();
+        found == [number as u8; LEN]
+    }
+}
+
+fn id(ost: usize, number: u32) -> OstId {
+    OstId::Fid(Fid { seq: SEQUENCES[ost], oid: number, version: 0 })
+}
+
+#[test]
+fn a_target_whose_disk_becomes_read_only_ends_alone_and_loses_nothing() {
+    let mut rig = Rig::new();
+    for ost in 0..2 {
+        assert_eq!(rig.create(ost, 100), Ok(true));
+        assert_eq!(rig.write(ost, 1), Ok(true));
+    }
+    rig.set_faults(Faults { read_only: true, ..Faults::default() });
+    assert_eq!(rig.write(0, 2), Err(Errno::EROFS), "data are refused");
+    assert!(rig.has(0, 1), "and read");
+    // What only changes keys fails with its commit, which ends the target: the client keeps it.
+    assert_eq!(rig.create(0, 200), Ok(false));
+    assert_eq!(rig.create(0, 300), Err(Errno::ENODEV));
+    assert_eq!(rig.write(0, 2), Err(Errno::ENODEV));
+    let connected = rig.ask(Handle::NONE, connect_mdt(0)).unwrap();
+    assert_eq!(connected.body.status.errno(), Some(Errno::ENODEV));
+    assert_eq!(rig.write(1, 2), Ok(true), "the other OST is served");
+    assert!(rig.has(1, 2));
+
+    let mut rig = rig.restart(Faults::default());
+    assert!(rig.has(0, 1));
+    assert_eq!(rig.write(0, 2), Ok(true));
+}
+
+#[test]
+fn a_target_with_a_full_disk_refuses_what_needs_room_and_goes_on_when_there_is_some() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.create(0, 1000), Ok(true));
+    assert_eq!(rig.write(0, 1), Ok(true));
+    let limit = |rig: &Rig, more: u64| {
+        let capacity = Some(rig.disks[OST].used() + more);
+        rig.set_faults(Faults { capacity, ..Faults::default() });
+    };
+    limit(&rig, RESERVED + (2 << 20));
+    let full = (2..1000).find(|number| match rig.write(0, *number) {
+        Ok(answered) => !answered,
+        Err(errno) => {
+            assert_eq!(errno, Errno::ENOSPC);
+            true
+        }
+    });
+    let full = full.expect("the disk is full");
+    assert!((1..full).all(|number| rig.has(0, number)));
+    // Metadata fill what is left, and the store's reserve is for removals.
+    limit(&rig, 1 << 20);
+    let refused = (2..100_u32).find_map(|step| rig.create(0, 1000 * step).err());
+    assert_eq!(refused, Some(Errno::ENOSPC));
+    assert_eq!(rig.destroy(0, 2), Ok(true));
+
+    let capacity = Some(rig.disks[OST].used());
+    let mut rig = rig.restart(Faults { capacity, ..Faults::default() });
+    assert!(rig.has(0, 1) && rig.has(0, full - 1));
+    assert_eq!(rig.write(0, full), Err(Errno::ENOSPC));
+    assert_eq!(rig.destroy(0, 3), Ok(true));
+    rig.set_faults(Faults::default());
+    assert_eq!(rig.write(0, full), Ok(true), "others have made room");
+    assert!(rig.has(0, full));
+}
