@@ -217,8 +217,7 @@ impl Namespace {
         claim: &Claim,
         flags: LockFlags,
     ) -> Result<(), Errno> {
-        let is_immediate = flags.has(LockFlags::BLOCK_NOWAIT)
-            && (claim.kind != Kind::Extent || self.waits_for_group(place, claim));
+        let is_immediate = flags.has(LockFlags::BLOCK_NOWAIT) && self.waits_for_group(place, claim);
         if claim.kind == Kind::Extent && !(claim.part.is_all() && claim.mode == Mode::PR) {
             let resource = &mut self.resources[place];
             let conflicts = resource.count_conflicts(&self.locks, claim, Contention::COUNT_MAX);

@@ -281,6 +281,28 @@ fn a_glimpse_of_data_asks_the_writer() {
     assert!(world.callbacks.is_empty());
 }
 
+/// `lfs migrate` asks for the group of a file without wait, and its own client has the data.
+#[test]
+fn a_group_without_wait_asks_for_data_back_but_not_for_those_of_a_group() {
+    let mut world = World::mdt();
+    let group = |gid| {
+        let policy = InodebitsPolicy { bits: Bits::DOM, try_bits: Bits(0), gid, initiator: 0 };
+        desc(LockType::IBITS, 1, Modes::GROUP, policy)
+    };
+    let writer = world.granted(1, bits(Modes::PW, Bits::DOM, Bits(0))).handle;
+    let (status, reply) = world.enqueue(1, group(7), Flags::BLOCK_NOWAIT);
+    assert_eq!(status, Status::OK);
+    world.expect_blocking(&[(1, writer)]);
+    world.cancel(1, writer);
+    world.expect_completions(&[(1, reply.handle)]);
+    let (status, _) = world.enqueue(2, group(8), Flags::BLOCK_NOWAIT);
+    assert_eq!(status, Status::failed(Errno::EAGAIN));
+    let (status, _) = world.enqueue(2, bits(Modes::PR, Bits::DOM, Bits(0)), Flags::BLOCK_NOWAIT);
+    assert_eq!(status, Status::failed(Errno::EAGAIN));
+    world.granted(2, group(7));
+    assert!(world.callbacks.is_empty());
+}
+
 #[test]
 fn who_gives_up_the_bit_of_data_may_have_changed_them() {
     let mut world = World::mdt();
