@@ -143,6 +143,10 @@ impl Parameters {
         let found = self.members.iter().find(|(id, ..)| *id == target);
         let Some((_, name, member)) = found else { return };
         for Setting { name: pattern, value, is_for_all } in settings {
+            // Whether an OST is used is in the configuration of clients too, which an MDT follows.
+            if pattern.starts_with("osc.") && pattern.ends_with(".active") {
+                continue;
+            }
             let of_node = timing::set(&self.running, pattern, value);
             let set = of_node.and_then(|set| match set.is_empty() {
                 true => self.set_of(target, pattern, value),

@@ -134,7 +134,10 @@ impl Link {
         let mut last = String::new();
         loop {
             let ended = self.serve(ost, &name);
-            ost.state().is_ready = false;
+            {
+                let mut state = ost.state();
+                (state.is_ready, state.is_lost) = (false, true);
+            }
             self.osts.notify();
             match ended {
                 Ok(()) => return,
@@ -194,7 +197,8 @@ impl Link {
         if is_new {
             ost.state().is_ready = false;
             self.clean(session, import, ost)?;
-            ost.state().is_ready = true;
+            let mut state = ost.state();
+            (state.is_ready, state.is_lost) = (true, false);
         }
         if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
             self.ask_statfs(session, import, ost)?;

@@ -55,6 +55,8 @@ pub(crate) struct Ost {
 struct State {
     /// It is connected, and was cleaned up.
     is_ready: bool,
+    /// It does not answer, or is switched off: files are made without it until it is ready.
+    is_lost: bool,
     is_full: bool,
     seq: u64,
     /// The last object that a file got.
@@ -115,6 +117,13 @@ impl Osts {
     /// Says which pools the file system has.
     pub(crate) fn set_pools(&self, pools: OstPools) {
         *self.pools.lock().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// Says which OSTs the configuration has, so that nobody waits for others.
+    pub(crate) fn lose_others(&self, is_used: impl Fn(u32) -> bool) {
+        for ost in self.osts().values().filter(|ost| !is_used(ost.index)) {
+            ost.state().is_lost = true;
+        }
     }
 
     /// Returns the OSTs that a file may have: those of its pool, or all if there is no such pool or it is
@@ -214,6 +223,11 @@ impl Osts {
             None => self.next.fetch_add(1, Ordering::Relaxed) as usize % all.len(),
         };
         all.rotate_left(start);
+        // As in a kernel MDT, files are made without those that are gone.
+        let is_lost = |ost: &Arc<Ost>| ost.state().is_lost;
+        if !all.iter().all(is_lost) {
+            all.retain(|ost| !is_lost(ost));
+        }
         let count = match usize::from(plan.stripe_count) {
             count if !plan.is_overstriped => count.min(all.len()),
             count if count >= MANY => all.len() * (NO_MORE - count),

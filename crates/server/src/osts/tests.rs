@@ -60,6 +60,26 @@ fn a_file_has_a_stripe_on_each_ost_or_several() {
     assert!(osts.exists(2) && !osts.exists(3));
 }
 
+/// A file with a stripe on each OST does not wait for one that was switched off.
+#[test]
+fn files_are_made_without_osts_that_are_gone() {
+    let osts = osts(&[100; 4]);
+    let lose = |index: u32| {
+        let ost = osts.get(index).unwrap();
+        let mut state = ost.state();
+        (state.is_ready, state.is_lost) = (false, true);
+    };
+    lose(1);
+    osts.lose_others(|index| index != 2);
+    let take = |plan: Plan| indices(osts.take(&plan));
+    assert_eq!(take(plan(0xffff)), Ok(vec![0, 3]));
+    assert_eq!(take(plan(4)), Ok(vec![0, 3]));
+    assert_eq!(take(Plan { first: Some(1), ..plan(1) }), Ok(vec![3]));
+    assert_eq!(take(Plan { is_overstriped: true, ..plan(4) }), Ok(vec![0, 3, 0, 3]));
+    (0..4).for_each(lose);
+    assert_eq!(take(plan(1)), Err(Errno::EINPROGRESS), "it waits if there is no other");
+}
+
 #[test]
 fn certain_osts_are_all_needed() {
     let osts = osts(&[100, 100, 100, 0]);
