@@ -28,10 +28,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Names, attributes, layouts, sizes and extended attributes are cached as long as locks protect them. Somebody who
+//! Names, attributes, layouts, sizes, extended attributes and data are cached as long as locks protect them. Somebody who
 //! caches them further, such as a kernel, is told by a [`Watcher`] when to drop what; it does so
 //! before another client gets the lock. The documentation of an operation says how many round trips it has
-//! when nothing is cached. What was written is at the servers when the write ends.
+//! when nothing is cached. What was written is seen by others at once, is at the servers after some
+//! seconds, and on their disks after [`File::sync`].
 //!
 //! # The configuration
 //!
@@ -84,6 +85,7 @@ pub use files::layout::{FileComponent, FileLayout, Piece};
 pub use files::open::OpenOptions;
 pub use files::special;
 pub use files::xattrs::{ACL_ACCESS, ACL_DEFAULT};
+pub use fulmar_data::Settings as DataSettings;
 pub use fulmar_lustre_wire::mdt::XattrFlags;
 pub use inbox::Reply;
 pub use members::{Member, Members};

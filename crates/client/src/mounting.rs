@@ -26,6 +26,10 @@ pub(crate) const STATFS_LEN: usize = 144;
 /// How long cancels of locks are waited for at the end. A server drops the locks of who disconnects anyway.
 const CANCEL_PAUSE: Duration = Duration::from_millis(5);
 const CANCEL_TRIES: usize = 200;
+/// The most requests in flight to an OST.
+const OST_IN_FLIGHT: usize = 256;
+/// How long an end waits for targets that write nothing.
+const WRITE_MAX: Duration = Duration::from_secs(100);
 
 /// Connects to the management service and reads the configuration. Returns its import.
 ///
@@ -128,6 +132,10 @@ pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
         }
         let target = Target::new(kind, target, nids, of_mount(kind));
         let target = Target { client: uuid, replays_locks: true, ..target };
+        // The cache of data has limits of its own, and nothing else waits behind them.
+        let in_flight_max =
+            if kind == TargetKind::Ost { OST_IN_FLIGHT } else { target.in_flight_max };
+        let target = Target { in_flight_max, ..target };
         let import = core.connect(cx.mount, target);
         if let Some(mount) = core.mounts.get_mut(&cx.mount) {
             let known = if kind == TargetKind::Mdt { &mut mount.mdts } else { &mut mount.osts };
@@ -139,8 +147,40 @@ pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
     }
 }
 
-/// Ends a mount: locks are given up, and all connections end.
+/// Waits until all that was written is at the targets, as long as there is progress.
+async fn write_all(cx: &Context) {
+    let files: Vec<Fid> = {
+        let core = cx.core();
+        let mount = core.mounts.get(&cx.mount);
+        mount.map_or(Vec::new(), |mount| mount.data.files.keys().copied().collect())
+    };
+    for file in files {
+        let own = cx.clone();
+        // Nobody is there who could be told of an error.
+        cx.spawn(async move {
+            let _ = own.write_back(file).await;
+        });
+    }
+    let (mut least, mut waited) = (u64::MAX, Duration::ZERO);
+    while waited < WRITE_MAX {
+        cx.sleep(CANCEL_PAUSE).await;
+        waited += CANCEL_PAUSE;
+        let dirty = {
+            let core = cx.core();
+            core.mounts.get(&cx.mount).map_or(0, |mount| mount.data.cache.gauges().dirty)
+        };
+        if dirty == 0 {
+            return;
+        }
+        if dirty < least {
+            (least, waited) = (dirty, Duration::ZERO);
+        }
+    }
+}
+
+/// Ends a mount: what is dirty is written, locks are given up, and all connections end.
 pub(crate) async fn end(cx: &Context) {
+    write_all(cx).await;
     let imports = {
         let mut core = cx.core();
         let Some(mount) = core.mounts.get_mut(&cx.mount) else { return };

@@ -11,7 +11,7 @@
 //! | a target connects (it says [`Cache::wanted_grant`]), or has evicted the client | [`handle_connected`](Cache::handle_connected), [`handle_evicted`](Cache::handle_evicted) |
 //! | a file is known, has another layout, another size, is no longer needed | [`add_file`](Cache::add_file), [`set_layout`](Cache::set_layout), [`set_size`](Cache::set_size), [`forget_file`](Cache::forget_file) |
 //! | a lock on an object is granted, has to go | [`handle_lock`](Cache::handle_lock), [`handle_cancel`](Cache::handle_cancel) |
-//! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_truncate`](Cache::handle_truncate), [`handle_punch`](Cache::handle_punch), [`handle_interrupt`](Cache::handle_interrupt) |
+//! | somebody reads, writes, syncs or closes, cuts, gives up | [`handle_read`](Cache::handle_read), [`handle_write`](Cache::handle_write), [`handle_flush`](Cache::handle_flush), [`handle_write_back`](Cache::handle_write_back), [`handle_truncate`](Cache::handle_truncate), [`handle_punch`](Cache::handle_punch), [`handle_interrupt`](Cache::handle_interrupt) |
 //! | bytes are copied out of, or into, memory | [`handle_read_end`](Cache::handle_read_end), [`handle_filled`](Cache::handle_filled) |
 //! | an administrator sets something, or looks | [`configure`](Cache::configure), [`target`](Cache::target), [`gauges`](Cache::gauges) |
 //! | an RPC has ended, or its memory is free | [`handle_done`](Cache::handle_done), [`handle_released`](Cache::handle_released) |

@@ -287,7 +287,9 @@ impl Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let flush = |state: Arc<State>, handle: Arc<Handle>| async move {
-            state.owners.release(&state.file_system, handle.file.fid(), owner.0).await
+            let written = handle.file.written().await;
+            let unlocked = state.owners.release(&state.file_system, handle.file.fid(), owner.0);
+            unlocked.await.and(written)
         };
         self.on_handle(reply, handle, flush, |reply, ()| reply.ok());
     }

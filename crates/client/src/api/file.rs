@@ -9,16 +9,21 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 
 use super::filesystem::FileSystem;
+use crate::DataSettings;
+use crate::data::state::Part;
 use crate::data::{Allocate, Seek};
 use crate::files::attributes::{Attributes, Change};
 use crate::files::caller::Caller;
 use crate::files::mount::Open;
 use crate::files::open::{Closed, OpenOptions, Opened};
+use crate::machine::context::Context;
 
 /// An open file. It is closed by [`File::close`], or in the background when it is dropped.
 ///
-/// Reads and writes are under locks that other clients respect; what was written is at the servers when
-/// the write has ended, and on their disks after [`File::sync`].
+/// Reads and writes are in the cache of the mount, under locks that other clients respect: these see what was
+/// written. It is at the servers some seconds later at the latest, and on their disks after [`File::sync`].
+/// The error of a write which the cache could not write is told once: by the next write, [`File::sync`] or
+/// [`File::close`].
 #[derive(Debug)]
 pub struct File {
     file_system: FileSystem,
@@ -53,8 +58,8 @@ impl File {
         self.is_new
     }
 
-    /// Reads a range: as many bytes as the file has there. One round trip for the size, one for locks and
-    /// one for the data; only the last one if locks are held.
+    /// Reads a range: as many bytes as the file has there. One round trip for locks, one for the size if the
+    /// range is not all within the file, and one for the data; none if they are cached.
     ///
     /// # Errors
     /// EBADF if it is not open to be read, and what the servers say.
@@ -62,30 +67,47 @@ impl File {
         if !self.options.read {
             return Err(Errno::EBADF);
         }
-        let (caller, fid) = (self.caller.clone(), self.fid());
-        let read = move |cx: crate::machine::context::Context| async move {
-            cx.read_at(&caller, fid, (offset, len)).await
-        };
-        self.file_system.run(read).await
+        let mut whole = Vec::new();
+        loop {
+            let left = len - whole.len() as u64;
+            let Some(at) = offset.checked_add(whole.len() as u64) else { return Ok(whole) };
+            let count = left.min(DataSettings::READ_MAX);
+            let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
+            let read =
+                move |cx: Context| async move { cx.read_at(&caller, file, (at, count)).await };
+            let parts = self.file_system.run(read).await?;
+            let found: usize = parts.iter().map(Part::len).sum();
+            let mut end = whole.len();
+            whole.resize(end + found, 0);
+            for part in parts {
+                if let Part::Bytes(slice) = &part {
+                    slice.read_at(0, &mut whole[end..end + slice.len()]);
+                }
+                end += part.len();
+            }
+            if (found as u64) < count || found as u64 == left {
+                return Ok(whole);
+            }
+        }
     }
 
     /// Writes data at an offset, or at the end of a file that is open to append. Returns where they are.
-    /// One round trip for objects that do not exist yet, one for locks and one for the data.
+    /// One round trip for objects that do not exist yet, and one for locks; none if locks are held.
     ///
     /// # Errors
-    /// EBADF if it is not open to be written, ENOSPC, EDQUOT, and what the servers say.
+    /// EBADF if it is not open to be written, ENOSPC, EDQUOT, and what the servers say, also of earlier writes.
     pub async fn write(&self, offset: u64, data: impl Into<Arc<[u8]>>) -> Result<u64, Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
         self.is_modified.store(true, Ordering::Release);
-        let (caller, fid, data) = (self.caller.clone(), self.fid(), data.into());
+        let (caller, file, data) = (self.caller.clone(), (self.key, self.fid()), data.into());
         let appends = self.options.append;
         self.file_system
             .run(move |cx| async move {
                 match appends {
-                    true => cx.append(&caller, fid, &data).await,
-                    false => cx.write_at(&caller, fid, offset, &data).await.map(|()| offset),
+                    true => cx.append(&caller, file, data).await,
+                    false => cx.write_at(&caller, file, (offset, data)).await.map(|()| offset),
                 }
             })
             .await
@@ -131,13 +153,22 @@ impl File {
     }
 
     /// Returns when what was written is on disk, with the attributes of the file unless only its data are
-    /// wanted. Two round trips.
+    /// wanted. What is dirty is written; then two round trips.
     ///
     /// # Errors
-    /// EIO if it is lost, and what the servers say.
+    /// EIO if it is lost, and what the servers say, also of earlier writes.
     pub async fn sync(&self, only_data: bool) -> Result<(), Errno> {
-        let (caller, fid) = (self.caller.clone(), self.fid());
-        self.file_system.run(move |cx| async move { cx.sync(&caller, fid, only_data).await }).await
+        let (caller, file) = (self.caller.clone(), (self.key, self.fid()));
+        self.file_system.run(move |cx| async move { cx.sync(&caller, file, only_data).await }).await
+    }
+
+    /// Tells the error of a write which the cache could not write, as [`File::close`] does. No round trip.
+    ///
+    /// # Errors
+    /// What the servers have said, once.
+    pub async fn written(&self) -> Result<(), Errno> {
+        let key = self.key;
+        self.file_system.run(move |cx| async move { cx.take_error(key) }).await
     }
 
     /// Returns the attributes. One round trip, and one for the size.
@@ -148,18 +179,20 @@ impl File {
         self.file_system.getattr(&self.caller, self.fid()).await
     }
 
-    /// Closes the file. One round trip.
+    /// Closes the file. One round trip. What is dirty is written soon.
     ///
     /// # Errors
-    /// EIO if the MDT has lost that it was open.
+    /// EIO if the MDT has lost that it was open, and what the servers have said of writes.
     pub async fn close(mut self) -> Result<(), Errno> {
         self.is_closed = true;
         let (key, open) = (self.key, self.open.clone());
         let is_modified = self.is_modified.load(Ordering::Acquire);
         self.file_system
             .run(move |cx| async move {
+                let written = cx.close_data(key).await;
                 let closed = cx.closed(open.fid, is_modified);
-                cx.close(key, &open, closed).await
+                let closed = cx.close(key, &open, closed).await;
+                written.and(closed)
             })
             .await
     }
@@ -173,6 +206,7 @@ impl Drop for File {
         let (key, open) = (self.key, self.open.clone());
         let is_modified = self.is_modified.load(Ordering::Acquire);
         self.file_system.begin(move |cx| async move {
+            let _ = cx.close_data(key).await;
             let closed = cx.closed(open.fid, is_modified);
             // Nobody is there who could be told.
             let _ = cx.close(key, &open, closed).await;
@@ -180,7 +214,7 @@ impl Drop for File {
     }
 }
 
-impl crate::machine::context::Context {
+impl Context {
     /// Returns what the MDT is told when a file is closed.
     pub(crate) fn closed(&self, fid: Fid, is_modified: bool) -> Closed {
         if !is_modified {

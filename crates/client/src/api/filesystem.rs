@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::mdt::XattrFlags;
@@ -81,7 +82,8 @@ impl FileSystem {
         counts
     }
 
-    /// Ends the mount: locks are given up and connections end. Open files are not usable any more.
+    /// Ends the mount: what is dirty is written, locks are given up and connections end. Open files are not
+    /// usable any more.
     pub async fn unmount(self) {
         self.0.has_ended.store(true, Ordering::Release);
         let end = |cx| async move {
@@ -519,7 +521,18 @@ impl Drop for Mounted {
                 mounting::end(&cx).await;
                 let _ = sender.send(());
             });
-            let _ = ended.recv_timeout(FAREWELL);
+            let mut left = u64::MAX;
+            // As long as something is written, more may be.
+            while ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Timeout) {
+                let shared = self.node.shared();
+                let core = shared.core();
+                let mount = core.mounts.get(&self.mount);
+                let dirty = mount.map_or(0, |mount| mount.data.cache.gauges().dirty);
+                if dirty == 0 || dirty >= left {
+                    return;
+                }
+                left = dirty;
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, Rng};
+use fulmar_data::Settings as DataSettings;
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_net::{Host, Job, JobDone, Memory, NiOptions, Node, Running, Runtime, Service};
 use fulmar_rpc::import::Sender;
@@ -40,6 +41,8 @@ pub(super) struct Inner {
 pub struct MountOptions {
     /// Who caches what the mount tells, and has to drop it when it is not valid any more.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// How the data of files are cached. Less than the least memory is that.
+    pub data: DataSettings,
 }
 
 impl ClientNode {
@@ -107,7 +110,7 @@ impl ClientNode {
             let mut core = self.0.shared.core();
             let id = MountId(core.number());
             let uuid = random_uuid(&mut core.random);
-            core.mounts.insert(id, MountState::new(address.clone(), uuid, options.watcher));
+            core.mounts.insert(id, MountState::new(address.clone(), uuid, options));
             (id, uuid)
         };
         let mounted = self.mount_as(id, usable).await;
@@ -212,7 +215,10 @@ impl std::fmt::Debug for ClientNode {
 
 impl std::fmt::Debug for MountOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MountOptions").field("watcher", &self.watcher.is_some()).finish()
+        f.debug_struct("MountOptions")
+            .field("watcher", &self.watcher.is_some())
+            .field("data", &self.data)
+            .finish()
     }
 }
 
@@ -227,7 +233,7 @@ impl Host for MountsHost {
     type Service = Mounts;
 
     fn memory(&self, buffer: BufferId) -> Option<Memory> {
-        self.shared.core().buffer(buffer).map(Memory::from)
+        self.shared.core().buffer(buffer)
     }
 
     fn handle(&self, _: &Service, _: &mut Mounts, upcall: Upcall) -> Option<Job<Mounts>> {

@@ -1,5 +1,7 @@
 //! Cutting files. Spec: mdt-ost §22.6.
 
+use std::sync::Arc;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{OST_BODY, OST_PUNCH};
@@ -7,32 +9,48 @@ use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_rpc::import::Request;
+use futures_channel::oneshot;
 use futures_util::future::join_all;
 
+use super::locks::Piece;
 use super::object::{OBDO_LEN, Object, described};
+use super::state::Waiting;
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
 
 impl Context {
-    /// Gives the objects of a file the lengths that belong to a size of the file.
+    /// Gives the objects of a file the lengths that belong to a size of the file, and drops what is cached
+    /// behind it.
     pub(crate) async fn cut(
         &self,
         fid: Fid,
-        layout: &FileLayout,
+        layout: &Arc<FileLayout>,
         size: u64,
         owner: &MdtBody,
     ) -> Result<(), Errno> {
-        let objects = self.objects(fid, layout).await?;
-        let concerned = objects.into_iter().filter(|one| layout.components[one.place.0].end > size);
-        let cut = concerned.map(|object| async move {
+        let pass = self.exclude(fid).await;
+        let file = self.cached(fid, layout.clone()).await?;
+        let concerned = file.objects.iter().filter_map(|object| {
             let part = &layout.components[object.place.0];
             let at = part.object_offset(object.place.1, size.max(part.start));
-            let held = self.lock_range(&object, LockMode::PW, (0, u64::MAX)).await?;
-            let result = self.punch(layout, &object, at, owner).await;
-            drop(held);
-            result
+            (part.end > size).then_some((*object, at..u64::MAX))
         });
-        join_all(cut).await.into_iter().collect()
+        let concerned: Vec<Piece> = concerned.collect();
+        let held = self.lock_all(&concerned, LockMode::PW).await?;
+        self.data_op(|data, now| {
+            let op = data.cache.handle_truncate(now, file.id, size);
+            let (sender, waiting) = oneshot::channel();
+            data.waiting.insert(op, Waiting::Flush(sender));
+            Ok(waiting)
+        })
+        .await?;
+        let cut = concerned.iter().map(|(object, range)| {
+            let at = range.start;
+            async move { self.punch(layout, object, at, owner).await }
+        });
+        let result = join_all(cut).await.into_iter().collect();
+        drop((held, pass));
+        result
     }
 
     async fn punch(
@@ -61,13 +79,13 @@ impl Context {
         self.request(object.import, request).await?;
         let mut core = self.core();
         let Some(mount) = core.mounts.get_mut(&self.mount) else { return Ok(()) };
-        if object.is_on_mdt {
-            if let Some(inode) = mount.inodes.get_mut(&object.file)
-                && inode.bits.has(InodeBits::DOM)
-            {
-                inode.body.dom_size = at;
-            }
-        } else if let Some(known) = mount.objects.get_mut(&object.key()) {
+        if object.is_on_mdt()
+            && let Some(inode) = mount.inodes.get_mut(&object.file)
+            && inode.bits.has(InodeBits::DOM)
+        {
+            inode.body.dom_size = at;
+        }
+        if let Some(known) = mount.objects.get_mut(&object.key()) {
             known.lvb.size = at;
             (known.lvb.mtime, known.lvb.ctime) = (now, now);
         }

@@ -1,14 +1,25 @@
-//! The data of files: read and written through locks on their objects, without a cache.
+//! The data of files: read and written in the cache of the mount, under locks on their objects.
 //!
-//! [`Context::read_at`](crate::machine::context::Context::read_at) and
-//! [`Context::write_at`](crate::machine::context::Context::write_at) are the whole interface to the rest of the client.
+//! ```text
+//!  io, cut, seek, sync   operations: a pass, locks, then the cache ──► wait
+//!  state, drive          the cache (`fulmar_data::Cache`), its memory, and what it wants
+//!  transfer, read, write its RPCs as requests
+//! ```
+//!
 //! Spec: mdt-ost §17.5, §21.1, §22.5.
 
 mod cut;
+pub(crate) mod drive;
+mod file;
+mod gate;
+mod io;
+mod locks;
 pub(crate) mod object;
 mod read;
 mod seek;
+pub(crate) mod state;
 mod sync;
+mod transfer;
 mod write;
 
 pub use seek::{Allocate, Seek};

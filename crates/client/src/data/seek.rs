@@ -1,5 +1,7 @@
 //! Space and holes. Spec: mdt-ost §16.7, §16.9, §22.12.
 
+use std::ops::Range;
+
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::connect::ConnectFlags2;
@@ -9,9 +11,11 @@ use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::{Body, Message, len_with};
 use fulmar_lustre_wire::ost::{FallocateMode, Obdo};
 use fulmar_rpc::import::Request;
+use futures_channel::oneshot;
 use futures_util::future::join_all;
 
 use super::object::{OBDO_LEN, Object, described};
+use super::state::Waiting;
 use crate::files::caller::Caller;
 use crate::files::layout::FileLayout;
 use crate::machine::context::Context;
@@ -62,21 +66,27 @@ impl Context {
         if len == 0 {
             return Err(Errno::EINVAL);
         }
+        let pass = self.exclude(fid).await;
         let layout = match how {
             Allocate::PunchHole => self.layout(caller, fid).await?,
             _ => self.writable_layout(caller, fid, offset, len).await?,
         };
         let owner = self.attributes(caller, fid).await?;
-        let (layout, owner) = (&layout, &owner);
-        let end = offset.saturating_add(len);
-        let all = self.objects(fid, layout).await?.into_iter().filter_map(|object| {
-            let part = &layout.components[object.place.0];
-            let (from, to) = (offset.max(part.start), end.min(part.end));
-            let range = |at| part.object_offset(object.place.1, at);
-            (from < to && range(from) < range(to)).then(|| (object, (range(from), range(to))))
-        });
-        let all = all.map(|(object, (start, end))| async move {
-            let held = self.lock_range(&object, LockMode::PW, (start, end)).await?;
+        let file = self.cached(fid, layout).await?;
+        let range = offset..offset.saturating_add(len);
+        let pieces = self.pieces(&file, range.clone());
+        let held = self.lock_all(&pieces, LockMode::PW).await?;
+        if matches!(how, Allocate::PunchHole | Allocate::ZeroRange) {
+            self.data_op(|data, now| {
+                let op = data.cache.handle_punch(now, file.id, range);
+                let (sender, waiting) = oneshot::channel();
+                data.waiting.insert(op, Waiting::Flush(sender));
+                Ok(waiting)
+            })
+            .await?;
+        }
+        let (layout, owner) = (&file.layout, &owner);
+        let all = pieces.into_iter().map(|(object, Range { start, end })| async move {
             let mut body = described(object.file, layout, object.place, object.id);
             body.valid = body.valid
                 | Valid::FLSIZE
@@ -90,19 +100,22 @@ impl Context {
             let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
             let reply = self.request(object.import, request.at(object.io_portal())).await;
             self.resized(&object, reply?.require(&OST_BODY).map_err(|_| Errno::EPROTO)?);
-            drop(held);
             Ok::<(), Errno>(())
         });
-        join_all(all).await.into_iter().collect()
+        let result = join_all(all).await.into_iter().collect();
+        drop((held, pass));
+        result
     }
 
     fn resized(&self, object: &Object, body: Obdo) {
         let mut core = self.core();
-        let mount = core.mounts.get_mut(&self.mount);
-        if let Some(known) = mount.and_then(|mount| mount.objects.get_mut(&object.key()))
+        let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
+        if let Some(known) = mount.objects.get_mut(&object.key())
             && body.valid.has(Valid::FLSIZE)
         {
-            (known.lvb.size, known.lvb.blocks) = (body.size, body.blocks);
+            // What is dirty is not known there yet.
+            known.lvb.size = body.size.max(mount.data.written_end(object.key()));
+            known.lvb.blocks = body.blocks;
         }
     }
 
@@ -118,13 +131,16 @@ impl Context {
         offset: u64,
         what: Seek,
     ) -> Result<u64, Errno> {
+        let pass = self.share(fid).await;
         let layout = self.layout(caller, fid).await?;
-        let size = self.size(fid, &layout).await?.size;
+        let file = self.cached(fid, layout).await?;
+        let layout = &file.layout;
+        self.write_back(fid).await?;
+        let size = self.size(fid, layout).await?.size;
         if offset >= size {
             return Err(Errno::ENXIO);
         }
-        let layout = &layout;
-        let asked = self.objects(fid, layout).await?.into_iter().filter(|object| {
+        let asked = file.objects.iter().copied().filter(|object| {
             let part = &layout.components[object.place.0];
             part.end > offset && part.start < size
         });
@@ -133,6 +149,7 @@ impl Context {
         for place in join_all(asked).await {
             found.extend(place?);
         }
+        drop(pass);
         // A component without objects is a hole.
         if what == Seek::Hole {
             let parts = layout.components.iter().filter(|one| !one.has_objects && one.end > offset);
@@ -160,7 +177,7 @@ impl Context {
         if !self.granted(object.import).flags2.has(ConnectFlags2::LSEEK) {
             return Ok((what == Seek::Data).then_some(offset.max(part.start)));
         }
-        let held = self.lock_range(&object, LockMode::PR, (from, u64::MAX)).await?;
+        let held = self.lock_range(&(object, from..u64::MAX), LockMode::PR).await?;
         let mut body = described(object.file, layout, object.place, object.id);
         (body.size, body.mode) = (from, if what == Seek::Data { 3 } else { 4 });
         let message = Message::request(&OST_SEEK).with(&OST_BODY, &body);

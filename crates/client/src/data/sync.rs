@@ -9,6 +9,7 @@ use fulmar_rpc::import::Request;
 use futures_util::future::join_all;
 
 use super::object::{OBDO_LEN, described};
+use super::state::OpenKey;
 use crate::files::caller::Caller;
 use crate::files::request::body;
 use crate::machine::context::Context;
@@ -16,13 +17,24 @@ use crate::mounting::BODY_LEN;
 
 impl Context {
     /// Returns when what was written to a file is on disk, with its attributes unless only data are wanted.
-    /// One round trip for the MDT, if this client has changed something there, and one for all objects.
+    /// What is dirty is written; then one round trip for the MDT, if this client has changed something there, and
+    /// one for all objects.
+    ///
+    /// # Errors
+    /// That of a write which the open file was not told of before, and what the servers say.
     pub(crate) async fn sync(
         &self,
         caller: &Caller,
-        fid: Fid,
+        (key, fid): (OpenKey, Fid),
         only_data: bool,
     ) -> Result<(), Errno> {
+        // What could be written is on disk, also if something could not.
+        let flushed = self.flush_open((key, fid)).await;
+        let synced = self.sync_targets(caller, fid, only_data).await;
+        flushed.and(synced)
+    }
+
+    async fn sync_targets(&self, caller: &Caller, fid: Fid, only_data: bool) -> Result<(), Errno> {
         let is_changed = {
             let mut core = self.core();
             let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;

@@ -89,7 +89,11 @@ impl FileLayout {
         };
         let mut mirrors: Vec<u16> = layout.components.iter().map(|one| one.mirror()).collect();
         mirrors.dedup();
-        let used = mirrors.iter().copied().find(|mirror| !stale(*mirror)).ok_or(Errno::EIO)?;
+        let mut fresh = layout.components.iter().filter(|one| !stale(one.mirror()));
+        let first = fresh.clone().next();
+        // One that is preferred for reading goes before others.
+        let preferred = fresh.find(|one| one.flags.has(ComponentFlags::PREF_RD));
+        let used = preferred.or(first).ok_or(Errno::EIO)?.mirror();
         let mut components = Vec::new();
         for one in layout.components.iter().filter(|one| one.mirror() == used) {
             let inner = layout.layout(one).map_err(|_| Errno::EPROTO)?;

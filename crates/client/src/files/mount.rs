@@ -14,9 +14,10 @@ use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
 use super::inode::Inode;
-use crate::Address;
 use crate::config::Configuration;
+use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
+use crate::{Address, MountOptions};
 
 /// The state of a mount.
 pub(crate) struct MountState {
@@ -48,6 +49,8 @@ pub(crate) struct MountState {
     /// The opens that the imports keep for replay.
     pub(crate) opens: BTreeMap<(ImportId, RequestId), Arc<Open>>,
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
+    /// The data of files.
+    pub(crate) data: MountData,
 }
 
 /// The sequence that new files of an MDT are from.
@@ -111,7 +114,7 @@ impl Open {
 }
 
 impl MountState {
-    pub(crate) fn new(address: Address, uuid: Uuid, watcher: Option<Arc<dyn Watcher>>) -> Self {
+    pub(crate) fn new(address: Address, uuid: Uuid, options: MountOptions) -> Self {
         Self {
             address,
             uuid,
@@ -131,7 +134,8 @@ impl MountState {
             sequences: BTreeMap::new(),
             locations: Vec::new(),
             opens: BTreeMap::new(),
-            watcher,
+            watcher: options.watcher,
+            data: MountData::new(options.data),
         }
     }
 

@@ -87,7 +87,8 @@ impl Context {
             let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
             core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;
             let lvb = mount.objects.get(&(ost, id))?.lvb;
-            size = layout.components[component].file_size(stripe, lvb.size).max(size);
+            let end = lvb.size.max(mount.data.written_end((ost, id)));
+            size = layout.components[component].file_size(stripe, end).max(size);
             blocks += lvb.blocks;
         }
         Some((size, blocks))
@@ -128,8 +129,11 @@ impl Context {
     ) -> Result<OstLvb, Errno> {
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+        let written = mount.data.written_end(key);
+        let newest = |lvb: OstLvb| OstLvb { size: lvb.size.max(written), ..lvb };
         let Some(extra) = &acquired.extra else {
-            return Ok(mount.objects.get(&key).map(|object| object.lvb).unwrap_or_default());
+            let known = mount.objects.get(&key).map(|object| object.lvb);
+            return Ok(newest(known.unwrap_or_default()));
         };
         // The object is being destroyed.
         if extra.result1 as i64 == -i64::from(Errno::ENOENT.0) {
@@ -139,19 +143,25 @@ impl Context {
         if let Some(errno) = lvb.error() {
             return Err(Errno(errno as i32));
         }
+        // What this client has written is not known there yet.
+        let lvb = newest(lvb);
         if acquired.held.is_some() {
-            // What this client has written since the lock was given may be newer.
-            let known = mount.objects.entry(key).or_insert(Object { file, lvb });
-            known.lvb = OstLvb { size: lvb.size, ..lvb };
+            mount.objects.insert(key, Object { file, lvb });
         }
         Ok(lvb)
     }
 
     /// Returns the attributes of the data on the MDT: what a lock on them has told, or what the MDT says.
-    async fn size_on_mdt(&self, fid: Fid) -> Result<OstLvb, Errno> {
+    pub(crate) async fn size_on_mdt(&self, fid: Fid) -> Result<OstLvb, Errno> {
+        let mdt = self.mdt(fid).await?;
         {
             let core = self.core();
             let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            let key = (mdt, ResourceId::of_fid(fid));
+            if let Some(known) = mount.objects.get(&key).filter(|_| mount.data.has_lock(key)) {
+                let size = known.lvb.size.max(mount.data.written_end(key));
+                return Ok(OstLvb { size, ..known.lvb });
+            }
             if let Some(inode) = mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM)) {
                 let body = &inode.body;
                 return Ok(OstLvb {
@@ -164,7 +174,6 @@ impl Context {
                 });
             }
         }
-        let mdt = self.mdt(fid).await?;
         let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));
         let wanted = wanted.with(LockFlags::HAS_INTENT).always();
         let acquired = self.acquire(mdt, wanted, Some(Box::new(plain))).await?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fulmar_base::{BufferId, Errno, Rng, Time, Timers};
+use fulmar_data::RpcId;
 use fulmar_ldlm::client::{Callback, CallbackKind, CancelId, Convert, LockId, Namespace, Settings};
 use fulmar_lnet::Service;
 use fulmar_lnet_wire::ProcessId;
@@ -11,7 +12,7 @@ use fulmar_lustre_wire::connect::{ConnectFlags, ConnectFlags2};
 use fulmar_lustre_wire::format::{Format, LOCK_REQUEST};
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
-use fulmar_net::Buffer;
+use fulmar_net::Memory;
 use fulmar_rpc::both::{Both, Wanted};
 use fulmar_rpc::client::{Client, ImportId, Notice};
 use fulmar_rpc::export::{ExportLimits, TargetId};
@@ -26,6 +27,7 @@ use futures_channel::oneshot;
 use super::flush::Upcall;
 use super::peer::Peer;
 use super::{MountId, MountsConfig};
+use crate::data::drive::Errand;
 use crate::files::mount::MountState;
 
 /// The state of the machine.
@@ -47,14 +49,25 @@ pub(crate) struct Core {
     sleepers: BTreeMap<(Time, u64), oneshot::Sender<()>>,
     numbers: u64,
     spawned: Vec<Operation>,
-    buffers: BTreeMap<BufferId, Buffer>,
+    buffers: BTreeMap<BufferId, Memory>,
     /// The memory of requests that are kept for replay.
-    kept: BTreeMap<(ImportId, RequestId), BufferId>,
+    kept: BTreeMap<(ImportId, RequestId), Kept>,
     /// Its length in bytes.
     pub(crate) kept_len: u64,
     pub(crate) mounts: BTreeMap<MountId, MountState>,
+    /// The mounts whose data may want something.
+    pub(crate) touched_data: BTreeSet<MountId>,
+    /// What their data want of targets.
+    pub(crate) errands: Vec<(MountId, Errand)>,
     /// What others have to drop.
     pub(super) upcalls: VecDeque<Upcall>,
+}
+
+/// The memory of a request that is kept for replay.
+struct Kept {
+    buffer: BufferId,
+    /// The write that it is of.
+    write: Option<(MountId, RpcId)>,
 }
 
 /// Who waits for a request.
@@ -100,6 +113,8 @@ impl Core {
             kept: BTreeMap::new(),
             kept_len: 0,
             mounts: BTreeMap::new(),
+            touched_data: BTreeSet::new(),
+            errands: Vec::new(),
             upcalls: VecDeque::new(),
         }
     }
@@ -193,6 +208,10 @@ impl Core {
         std::mem::take(&mut self.spawned)
     }
 
+    pub(super) fn take_errands(&mut self) -> Vec<(MountId, Errand)> {
+        std::mem::take(&mut self.errands)
+    }
+
     /// Wakes somebody at a time.
     pub(crate) fn sleep(&mut self, time: Duration) -> oneshot::Receiver<()> {
         let (sender, waiting) = oneshot::channel();
@@ -202,14 +221,14 @@ impl Core {
     }
 
     /// Returns memory of bulk data by its name.
-    pub(crate) fn buffer(&self, id: BufferId) -> Option<Buffer> {
+    pub(crate) fn buffer(&self, id: BufferId) -> Option<Memory> {
         self.buffers.get(&id).cloned()
     }
 
     /// Gives memory of bulk data a name.
-    pub(crate) fn add_buffer(&mut self, buffer: Buffer) -> BufferId {
+    pub(crate) fn add_buffer(&mut self, memory: impl Into<Memory>) -> BufferId {
         let id = BufferId(self.number());
-        self.buffers.insert(id, buffer);
+        self.buffers.insert(id, memory.into());
         id
     }
 
@@ -221,7 +240,29 @@ impl Core {
     /// Keeps memory until [`Notice::Released`].
     fn keep(&mut self, request: (ImportId, RequestId), buffer: BufferId) {
         self.kept_len += self.buffers.get(&buffer).map_or(0, |one| one.len() as u64);
-        self.kept.insert(request, buffer);
+        self.kept.insert(request, Kept { buffer, write: None });
+    }
+
+    /// Says which write a request is that has ended. Returns whether its memory is kept: the data of
+    /// the mount are told when it is not any more.
+    pub(crate) fn is_kept(
+        &mut self,
+        request: (ImportId, RequestId),
+        write: (MountId, RpcId),
+    ) -> bool {
+        let kept = self.kept.get_mut(&request);
+        kept.map(|kept| kept.write = Some(write)).is_some()
+    }
+
+    /// The memory of a request is not kept any more.
+    fn released(&mut self, request: (ImportId, RequestId)) {
+        let Some(Kept { buffer, write }) = self.kept.remove(&request) else { return };
+        self.kept_len -= self.buffers.get(&buffer).map_or(0, |one| one.len() as u64);
+        self.drop_buffer(buffer);
+        if let Some((mount, rpc)) = write {
+            let now = self.now;
+            self.with_data(mount, |data| data.cache.handle_released(now, rpc));
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
@@ -232,6 +273,7 @@ impl Core {
                 peer.locks.handle_timeout(now);
             }
         }
+        self.data_timeout();
         while let Some(entry) = self.sleepers.first_entry().filter(|one| one.key().0 <= now) {
             let _ = entry.remove().send(());
         }
@@ -239,7 +281,9 @@ impl Core {
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let sleeper = self.sleepers.keys().next().map(|(at, _)| *at);
-        [self.both.poll_timeout(), self.deadlines.next(), sleeper].into_iter().flatten().min()
+        let data = self.mounts.values().filter_map(|mount| mount.data.cache.poll_timeout()).min();
+        let all = [self.both.poll_timeout(), self.deadlines.next(), sleeper, data];
+        all.into_iter().flatten().min()
     }
 
     /// Does what imports, locks and callbacks want, until they want nothing. Returns whether they wanted
@@ -252,12 +296,18 @@ impl Core {
                 was_busy = true;
                 self.follow_locks(import);
             }
+            while let Some(mount) = self.touched_data.pop_first() {
+                was_busy = true;
+                self.follow_data(mount);
+            }
             match self.both.poll_wanted() {
                 Some(Wanted::Notice(notice)) => self.notice(notice),
                 Some(Wanted::Task(Task::Execute(request))) => self.called(&request),
                 // Nothing else concerns callbacks.
                 Some(Wanted::Task(_)) => {}
-                None if self.touched.is_empty() => return was_busy,
+                None if self.touched.is_empty() && self.touched_data.is_empty() => {
+                    return was_busy;
+                }
                 None => {}
             }
             was_busy = true;
@@ -291,12 +341,7 @@ impl Core {
                     None => {}
                 }
             }
-            Notice::Released { import, request } => {
-                if let Some(id) = self.kept.remove(&(import, request)) {
-                    self.kept_len -= self.buffers.get(&id).map_or(0, |one| one.len() as u64);
-                    self.drop_buffer(id);
-                }
-            }
+            Notice::Released { import, request } => self.released((import, request)),
             Notice::Replayed { import, request, reply } => self.replayed(import, request, &reply),
             Notice::State { import, state } => self.changed(import, state),
         }
@@ -314,10 +359,6 @@ impl Core {
             let server = ProcessId::lustre(one.nid());
             let callbacks = &mut self.both.callbacks;
             callbacks.admit_server(now, TargetId(0), connection, server, flavor, &granted);
-            peer.grant = match state {
-                State::Full => granted.grant.into(),
-                _ => peer.grant,
-            };
             peer.locks.configure(|settings| {
                 settings.early_cancel = granted.flags.has(ConnectFlags::CANCELSET);
                 settings.convert = match granted.flags2.has(ConnectFlags2::LOCK_CONVERT) {
@@ -327,7 +368,11 @@ impl Core {
             });
         }
         match state {
-            State::Evicted => peer.locks.evict(),
+            State::Evicted => {
+                peer.locks.evict();
+                self.data_evicted(import);
+            }
+            State::Full => self.data_connected(import),
             State::ReplayLocks => peer.locks.replay(now),
             State::Closed(_) => {
                 self.both.callbacks.dismiss_server(connection);

@@ -63,11 +63,10 @@ impl Core {
                 }
                 self.both.callbacks.reply(self.now, id, reply);
             }
-            // What is written is at the target before the write has ended, so it knows better.
             Output::Glimpse { callback, lock } => {
-                let now = self.now;
+                let (now, lvb) = (self.now, self.glimpsed(import, lock));
                 if let Some(peer) = self.peers.get_mut(&import) {
-                    peer.locks.attributes(now, callback, lock, None);
+                    peer.locks.attributes(now, callback, lock, lvb);
                 }
             }
             Output::Early { id, handles } => {

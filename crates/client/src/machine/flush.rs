@@ -21,8 +21,21 @@ pub(crate) struct Upcall {
 }
 
 impl Core {
-    /// Drops what a lock covers, here and at the watcher of the mount.
-    pub(super) fn flush(&mut self, import: ImportId, lock: LockId, covered: &Covered, _: bool) {
+    /// Writes what is dirty under a lock, and drops what it covers.
+    pub(super) fn flush(
+        &mut self,
+        import: ImportId,
+        lock: LockId,
+        covered: &Covered,
+        discard: bool,
+    ) {
+        if !self.cancel_data((import, lock), covered, discard) {
+            self.drop_all(import, lock, covered);
+        }
+    }
+
+    /// Drops what a lock covers, here and at the watcher of the mount. Its data are dropped already.
+    pub(crate) fn drop_all(&mut self, import: ImportId, lock: LockId, covered: &Covered) {
         let stale = self.drop_covered(import, covered);
         let now = self.now;
         let Some(peer) = self.peers.get(&import) else { return };
@@ -66,6 +79,9 @@ impl Core {
                         lost = lost | bit;
                     }
                 }
+                if lost.has(InodeBits::DOM) {
+                    mount.objects.remove(&(import, id));
+                }
                 mount.lose_bits(id.fid(), lost)
             }
             (_, LockType::EXTENT) => {
@@ -85,6 +101,7 @@ impl Core {
             TargetKind::Mgs => mount.configuration_lost(),
             _ => mount.lose_all(import),
         }
+        mount.data.forget_unused();
         if let Some(watcher) = mount.watcher.clone().filter(|_| kind != TargetKind::Mgs) {
             self.upcalls.push_back(Upcall { watcher, stale: vec![Stale::Everything], lock: None });
         }

@@ -29,6 +29,7 @@ use fulmar_rpc::client::{Client, ImportId};
 use fulmar_rpc::import::Sender;
 use fulmar_tasks::{Task, Tasks};
 
+use self::context::Context;
 use self::core::Core;
 pub(crate) use self::flush::Upcall;
 
@@ -98,12 +99,16 @@ impl Mounts {
             let was_busy = self.tasks.poll();
             let mut core = self.shared.core();
             let was_settled = !core.settle(now);
-            let spawned = core.take_spawned();
+            let (spawned, errands) = (core.take_spawned(), core.take_errands());
             drop(core);
-            if !was_busy && was_settled && spawned.is_empty() {
+            if !was_busy && was_settled && spawned.is_empty() && errands.is_empty() {
                 return;
             }
             spawned.into_iter().for_each(|task| self.tasks.spawn(task));
+            for (mount, errand) in errands {
+                let cx = Context::new(self.shared.clone(), mount);
+                self.tasks.spawn(Box::pin(cx.run_errand(errand)));
+            }
         }
     }
 }

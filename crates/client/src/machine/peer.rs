@@ -33,8 +33,6 @@ pub(crate) struct Peer {
     pub(super) early: BTreeMap<EarlyId, oneshot::Sender<Vec<Handle>>>,
     /// Who wants to know that the state has changed.
     watchers: Vec<oneshot::Sender<()>>,
-    /// The space that the target has granted for writes. Spec: mdt-ost §19.1.
-    pub(crate) grant: u64,
 }
 
 /// Makes the request for a lock: its operation, and what else it needs besides the lock.
@@ -93,7 +91,6 @@ impl Peer {
             waits: BTreeMap::new(),
             early: BTreeMap::new(),
             watchers: Vec::new(),
-            grant: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 // They start nodes, and wait for them.
 #![allow(clippy::disallowed_methods)]
 
+mod data;
 mod files;
 mod model;
 mod mount;

@@ -64,6 +64,22 @@ impl Rig {
         self.serve();
     }
 
+    /// Saves an OST as it is, while it is not served.
+    pub(crate) fn save_ost(&mut self, index: usize) {
+        self.serving.take().unwrap().stop();
+        copy(&self.directories[1 + index], &self.scratch.join("saved"));
+        self.serve();
+    }
+
+    /// Serves an OST as it was saved: it has forgotten what happened since.
+    pub(crate) fn restore_ost(&mut self, index: usize) {
+        self.serving.take().unwrap().stop();
+        let ost = &self.directories[1 + index];
+        std::fs::remove_dir_all(ost).unwrap();
+        copy(&self.scratch.join("saved"), ost);
+        self.serve();
+    }
+
     /// Mounts the file system on a node of its own.
     pub(crate) fn mount(&self) -> FileSystem {
         self.mount_with(MountOptions::default())
@@ -98,6 +114,18 @@ impl Drop for Rig {
         }
         self.server.stop();
         let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Copies a directory.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub struct LockKey(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The memory of all data in bytes, at least [`Settings::MEMORY_MIN`].
+    #[doc(alias = "max_cached_mb")]
     pub memory: u64,
     /// The reads, and the writes, in flight to each target.
     #[doc(alias = "max_rpcs_in_flight")]

@@ -25,6 +25,17 @@ impl Cache {
         id
     }
 
+    /// The same for a file, whether it is open or not. Errors are left for those who have it open.
+    pub fn handle_write_back(&mut self, now: Time, file: FileId, range: Range<u64>) -> OpId {
+        let id = OpId(self.id());
+        let objects = self.file(file).layout.objects(range);
+        let objects = objects.into_iter().map(|(object, _)| object).collect();
+        let flush = Flush { then: Then::Nothing, pending: BTreeSet::new() };
+        self.begin_flush(id, flush, objects, Priority::Urgent);
+        self.pump(now);
+        id
+    }
+
     /// A lock has to go: what is dirty under it, and under no other lock for writing, is written, or
     /// dropped with `discard`; then all that no other lock covers is dropped. The lock may be given back after [`Output::Done`].
     /// The reads and writes that need it are done before. Spec: mdt-ost §21.2.
@@ -137,11 +148,14 @@ impl Cache {
     fn end_flush(&mut self, id: OpId) {
         let Some(Op::Flush(flush)) = self.ops.remove(&id) else { return };
         let result = match flush.then {
-            Then::Report(open) => self.report(open),
+            Then::Report(open) => self.take_error(open),
+            Then::Nothing => Ok(()),
             Then::Drop(object, range) => {
                 self.drop_uncovered(object, range);
                 let cached = self.objects.get_mut(&object).expect("the object is known");
-                cached.end = if cached.locks.is_empty() { 0 } else { cached.end };
+                // Others may cut what no lock covers.
+                let covered = cached.locks.values().map(|lock| lock.range.end).max();
+                cached.end = cached.end.min(covered.unwrap_or(0));
                 Ok(())
             }
             Then::Cut(file, range) => {
@@ -155,8 +169,11 @@ impl Cache {
         self.outputs.push_back(Output::Done { op: id, result });
     }
 
-    /// Returns the error of the writes that have failed since this was asked for the open file.
-    fn report(&mut self, open: OpenId) -> Result<(), Errno> {
+    /// Returns the error of the writes that have failed since an open file was last told of one.
+    ///
+    /// # Errors
+    /// The last of them.
+    pub fn take_error(&mut self, open: OpenId) -> Result<(), Errno> {
         let file = self.open_mut(open).file;
         let (count, errno) = self.file(file).failed;
         let seen = std::mem::replace(&mut self.open_mut(open).seen, count);

@@ -143,6 +143,7 @@ impl Cache {
         for object in objects {
             let cached = self.objects.get_mut(&object).expect("listed above");
             cached.locks.clear();
+            cached.end = 0;
             if cached.dirty.oldest().is_some() {
                 self.failed(object, Errno::EIO);
             }

@@ -265,6 +265,8 @@ pub(super) struct Flush {
 /// What follows a flush.
 #[derive(Clone, Debug)]
 pub(super) enum Then {
+    /// Nothing.
+    Nothing,
     /// The open file is told of failed writes.
     Report(OpenId),
     /// What a lock protected is dropped.

@@ -125,6 +125,19 @@ fn a_failed_write_is_reported_once_to_each_open_file() {
 }
 
 #[test]
+fn what_is_written_back_for_nobody_leaves_its_error_to_those_who_have_the_file_open() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    let op = rig.cache.handle_write_back(rig.now, rig.file, 0..u64::MAX);
+    rig.drain();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Err(Errno::EDQUOT));
+    assert_eq!(rig.end(op), Some(Ok(())));
+    assert_eq!(rig.cache.take_error(rig.open), Err(Errno::EDQUOT));
+    assert_eq!(rig.cache.take_error(rig.open), Ok(()));
+}
+
+#[test]
 fn without_grant_a_write_waits_for_its_target_and_gets_the_error() {
     let mut rig = Rig::new(0, 0, |_| {});
     let op = rig.write(0..4096);
@@ -205,6 +218,21 @@ fn a_lock_goes_when_its_data_are_written_or_at_once_with_discard() {
     rig.drain();
     assert_eq!((rig.end(cancel), rig.rpcs.len()), (Some(Ok(())), 0));
     assert_eq!(rig.cache.gauges(), Gauges::default());
+}
+
+#[test]
+fn what_was_written_is_known_as_far_as_locks_reach() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.cache.handle_lock(OBJECT, LockKey(2), 0..8192, false);
+    rig.write(0..3 * 4096);
+    rig.cache.handle_cancel(rig.now, OBJECT, LOCK, false);
+    rig.drain();
+    let rpc = rig.rpc();
+    rig.reply(&rpc, Ok(0));
+    // Somebody else may have cut it behind that.
+    assert_eq!(rig.cache.written_end(OBJECT), 8192);
+    rig.cache.handle_evicted(rig.now, OBJECT.target);
+    assert_eq!(rig.cache.written_end(OBJECT), 0);
 }
 
 #[test]

@@ -1,0 +1,251 @@
+//! What the cache of a mount wants, and what it is told of targets and of locks.
+
+use fulmar_base::Errno;
+use fulmar_data::grants::Terms;
+use fulmar_data::stripes::Target;
+use fulmar_data::{LockKey, Output, Reply, Rpc, RpcId};
+use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_lustre_wire::Content;
+use fulmar_lustre_wire::connect::{ConnectData, ConnectFlags};
+use fulmar_lustre_wire::ldlm::{InodeBits, LockMode, LockType, OstLvb};
+use fulmar_rpc::client::ImportId;
+
+use super::object::{BRW_MAX, Object};
+use super::state::{Cancelled, MountData, ObjectKey, Waiting};
+use crate::machine::MountId;
+use crate::machine::context::{Acquired, Context};
+use crate::machine::core::Core;
+
+/// What is sent to a target.
+pub(crate) enum Errand {
+    /// A read or a write.
+    Transfer(Box<Rpc>),
+    /// Grant is given back.
+    Shrink(Target, u64),
+}
+
+impl Core {
+    /// Uses the data of a mount; what they want is done afterwards.
+    pub(crate) fn with_data<R>(
+        &mut self,
+        mount: MountId,
+        call: impl FnOnce(&mut MountData) -> R,
+    ) -> Option<R> {
+        let data = &mut self.mounts.get_mut(&mount)?.data;
+        self.touched_data.insert(mount);
+        Some(call(data))
+    }
+
+    /// Does what the cache of a mount wants.
+    pub(crate) fn follow_data(&mut self, mount: MountId) {
+        let now = self.now;
+        while let Some(state) = self.mounts.get_mut(&mount) {
+            let data = &mut state.data;
+            let Some(output) = data.cache.poll_output() else { return };
+            match output {
+                Output::Allocate { buffer, len } => data.allocate(buffer, len),
+                Output::Release { buffer } => data.release(buffer),
+                Output::Rpc(rpc) => self.errands.push((mount, Errand::Transfer(rpc))),
+                Output::Shrink { target, bytes } => {
+                    self.errands.push((mount, Errand::Shrink(target, bytes)));
+                }
+                Output::Fill { op, offset, memory } => {
+                    data.fill(op, offset, memory);
+                    data.cache.handle_filled(now, op);
+                }
+                Output::Ready { op, bytes } => {
+                    // The parts keep their bytes, which never change.
+                    let parts = data.parts(&bytes);
+                    data.cache.handle_read_end(now, op);
+                    if let Some(Waiting::Read(waiting)) = data.waiting.remove(&op) {
+                        let _ = waiting.send(Ok(parts));
+                    }
+                }
+                Output::Done { op, result } => match data.waiting.remove(&op) {
+                    Some(Waiting::Read(waiting)) => {
+                        let _ = waiting.send(result.map(|()| Vec::new()));
+                    }
+                    Some(Waiting::Write(_, _, waiting) | Waiting::Flush(waiting)) => {
+                        let _ = waiting.send(result);
+                    }
+                    Some(Waiting::Cancel(cancelled)) => self.cancelled(mount, *cancelled),
+                    None => {}
+                },
+            }
+        }
+    }
+
+    /// Lets the caches do what is due.
+    pub(crate) fn data_timeout(&mut self) {
+        let now = self.now;
+        for (id, mount) in &mut self.mounts {
+            if mount.data.cache.poll_timeout().is_some_and(|at| at <= now) {
+                mount.data.cache.handle_timeout(now);
+                self.touched_data.insert(*id);
+            }
+        }
+    }
+
+    /// Returns the mount of an import, and which target it is, if that has data.
+    fn target_of(&self, import: ImportId) -> Option<(MountId, Target)> {
+        let id = self.peer(import)?.mount;
+        let mount = self.mounts.get(&id)?;
+        let osts = mount.osts.iter().map(|(index, ost)| (Target::Ost(*index), *ost));
+        let mdts = mount.mdts.iter().map(|(index, mdt)| (Target::Mdt(*index), *mdt));
+        let (target, _) = osts.chain(mdts).find(|(_, other)| *other == import)?;
+        Some((id, target))
+    }
+
+    /// A target is connected.
+    pub(crate) fn data_connected(&mut self, import: ImportId) {
+        let Some((mount, target)) = self.target_of(import) else { return };
+        let granted = self.client().import(import).map(|one| *one.granted()).unwrap_or_default();
+        let (now, terms) = (self.now, terms(&granted));
+        let first = if granted.flags.has(ConnectFlags::GRANT) { granted.grant.into() } else { 0 };
+        self.with_data(mount, |data| data.cache.handle_connected(now, target, terms, first));
+    }
+
+    /// A target has forgotten this client.
+    pub(crate) fn data_evicted(&mut self, import: ImportId) {
+        let Some((mount, target)) = self.target_of(import) else { return };
+        let now = self.now;
+        self.with_data(mount, |data| {
+            data.lose_locks(target);
+            data.cache.handle_evicted(now, target);
+        });
+    }
+
+    /// An RPC of the cache has ended.
+    pub(super) fn data_done(&mut self, mount: MountId, rpc: RpcId, reply: Reply) {
+        let now = self.now;
+        self.with_data(mount, |data| data.cache.handle_done(now, rpc, reply));
+    }
+
+    /// Writes what is dirty under a lock that is given up. Returns whether it covers data;
+    /// [`Core::drop_all`] follows then.
+    pub(crate) fn cancel_data(
+        &mut self,
+        (import, lock): (ImportId, LockId),
+        covered: &Covered,
+        discard: bool,
+    ) -> bool {
+        let resource = covered.resource;
+        let has_data = match resource.kind {
+            LockType::EXTENT => true,
+            LockType::IBITS => covered.policy.inodebits().bits.has(InodeBits::DOM),
+            _ => false,
+        };
+        let (now, key) = (self.now, (import, resource.id));
+        let Some(mount) = self.peer(import).map(|peer| peer.mount).filter(|_| has_data) else {
+            return false;
+        };
+        let begun = self.with_data(mount, |data| {
+            let object = *data.keys.get(&key)?;
+            let op = data.cache.handle_cancel(now, object, LockKey(lock.0), discard);
+            let cancelled = Cancelled { import, lock, covered: *covered, object };
+            data.waiting.insert(op, Waiting::Cancel(Box::new(cancelled)));
+            Some(())
+        });
+        begun.flatten().is_some()
+    }
+
+    /// What a lock covers is written.
+    fn cancelled(&mut self, mount: MountId, cancelled: Cancelled) {
+        let Cancelled { import, lock, covered, object } = cancelled;
+        self.with_data(mount, |data| {
+            let Some(known) = data.objects.get_mut(&object) else { return };
+            known.locks.remove(&lock);
+            let (file, is_last) = (known.object.file, known.locks.is_empty());
+            if is_last {
+                data.forget(file);
+            }
+        });
+        self.drop_all(import, lock, &covered);
+    }
+
+    /// Returns the attributes of an object that others ask this client for, since it has a lock on it.
+    /// Spec: mdt-ost §20.
+    pub(crate) fn glimpsed(&self, import: ImportId, lock: LockId) -> Option<Vec<u8>> {
+        let peer = self.peer(import)?;
+        let key = (import, peer.locks.covered(lock)?.resource.id);
+        let mount = self.mounts.get(&peer.mount)?;
+        let mut lvb = mount.objects.get(&key)?.lvb;
+        lvb.size = lvb.size.max(mount.data.written_end(key));
+        Some(OstLvb::to_bytes(&lvb))
+    }
+}
+
+/// Returns what a target has said about grants and transfers. Spec: mdt-ost §19.2.
+fn terms(granted: &ConnectData) -> Terms {
+    // No more than was asked for.
+    let brw_size = granted.brw_size.min(BRW_MAX as u32);
+    match granted.flags.has(ConnectFlags::GRANT_PARAM) {
+        true => Terms::announced(
+            brw_size,
+            granted.grant_block_bits,
+            granted.grant_tax_kib,
+            granted.grant_blocks_max,
+        ),
+        false => Terms::pages(brw_size.into()),
+    }
+}
+
+impl Context {
+    /// Data of an object are cached under a lock from now on.
+    pub(super) fn caches_under(&self, object: &Object, acquired: &Acquired) {
+        let (Some(held), Some(covered)) = (&acquired.held, &acquired.covered) else { return };
+        let is_write = covered.mode != LockMode::PR;
+        let range = match object.is_on_mdt() {
+            true => 0..u64::MAX,
+            false => {
+                let extent = covered.policy.extent();
+                extent.start..extent.end.saturating_add(1)
+            }
+        };
+        let lock = held.id();
+        self.core().with_data(self.mount, |data| {
+            let Some(known) = data.objects.get_mut(&object.cached) else { return };
+            if known.locks.insert(lock, range.clone()).is_none() {
+                data.cache.handle_lock(object.cached, LockKey(lock.0), range, is_write);
+            }
+        });
+    }
+
+    /// Notes in the attributes of objects what was written to them.
+    pub(super) fn wrote(&self, objects: &[Object]) {
+        let mut core = self.core();
+        let now = core.seconds();
+        let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
+        for object in objects {
+            let key: ObjectKey = object.key();
+            let end = mount.data.written_end(key);
+            if let Some(known) = mount.objects.get_mut(&key) {
+                known.lvb.size = known.lvb.size.max(end);
+                (known.lvb.mtime, known.lvb.ctime) = (now, now);
+            }
+            if object.is_on_mdt()
+                && let Some(inode) = mount.inodes.get_mut(&object.file)
+                && inode.bits.has(InodeBits::DOM)
+            {
+                inode.body.dom_size = inode.body.dom_size.max(end);
+            }
+        }
+    }
+
+    /// Waits for an operation of the cache.
+    pub(super) async fn data_op<T>(
+        &self,
+        begin: impl FnOnce(
+            &mut MountData,
+            fulmar_base::Time,
+        )
+            -> Result<futures_channel::oneshot::Receiver<Result<T, Errno>>, Errno>,
+    ) -> Result<T, Errno> {
+        let waiting = {
+            let mut core = self.core();
+            let now = core.now;
+            core.with_data(self.mount, |data| begin(data, now)).ok_or(Errno::ESHUTDOWN)??
+        };
+        waiting.await.map_err(|_| Errno::EIO)?
+    }
+}

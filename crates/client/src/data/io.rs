@@ -1,0 +1,289 @@
+//! What users do with the data of files: they read, write and append, and have it written.
+//!
+//! An operation has a pass and locks on all that it needs until the cache has done it. Then what it has found or
+//! written is here, and the requests to the targets are the cache's.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fulmar_base::Errno;
+use fulmar_data::{FileId, Settings, WriteError};
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::ldlm::{LayoutIntentOp, LockMode};
+use fulmar_lustre_wire::mdt::{MdtBody, Valid};
+use futures_channel::oneshot;
+
+use super::locks::Piece;
+use super::object::Object;
+use super::state::{OpenKey, Part, Waiting};
+use crate::files::caller::Caller;
+use crate::files::layout::FileLayout;
+use crate::machine::context::{Acquired, Context};
+
+/// The capability to exceed quotas.
+const SYS_RESOURCE: u32 = 1 << 24;
+
+/// A file that is used, in the cache.
+pub(super) struct Cached {
+    pub(super) fid: Fid,
+    pub(super) layout: Arc<FileLayout>,
+    pub(super) id: FileId,
+    pub(super) objects: Vec<Object>,
+}
+
+impl Context {
+    /// Returns a file in the cache. The caller has a pass.
+    pub(super) async fn cached(&self, fid: Fid, layout: Arc<FileLayout>) -> Result<Cached, Errno> {
+        let (id, objects) = self.cached_file(fid, &layout).await?;
+        Ok(Cached { fid, layout, id, objects })
+    }
+
+    /// Returns the ranges of objects that a range of a file is in.
+    pub(super) fn pieces(&self, file: &Cached, range: Range<u64>) -> Vec<Piece> {
+        let part = |object: &Object| {
+            let component = &file.layout.components[object.place.0];
+            let (from, to) = (range.start.max(component.start), range.end.min(component.end));
+            if from >= to {
+                return None;
+            }
+            let stripe = object.place.1;
+            let start = component.object_offset(stripe, from);
+            let end = match to {
+                u64::MAX => u64::MAX,
+                to => component.object_offset(stripe, to),
+            };
+            (start < end).then_some((*object, start..end))
+        };
+        file.objects.iter().filter_map(part).collect()
+    }
+
+    /// Reads at most [`Settings::READ_MAX`] bytes of a file: fewer only at its end. One round trip for locks
+    /// unless they are held, one for the size at the end of the file, and one for data that are not cached.
+    pub(crate) async fn read_at(
+        &self,
+        caller: &Caller,
+        (key, fid): (OpenKey, Fid),
+        (offset, len): (u64, u64),
+    ) -> Result<Vec<Part>, Errno> {
+        let end = offset.saturating_add(len.min(Settings::READ_MAX)).min(i64::MAX as u64);
+        if end <= offset {
+            return Ok(Vec::new());
+        }
+        let pass = self.share(fid).await;
+        let layout = self.layout(caller, fid).await?;
+        if layout.is_released() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let file = self.cached(fid, layout).await?;
+        let using = self.use_open(key, fid)?;
+        let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
+        let known = self.known_size(&file);
+        // Nobody can cut what is locked; but what is behind it may have grown.
+        let size = match known >= end {
+            true => known,
+            false => self.size(fid, &file.layout).await?.size,
+        };
+        let parts = self
+            .data_op(|data, now| {
+                data.cache.set_size(file.id, size);
+                let op = data.cache.handle_read(now, using.id, offset..end);
+                let (sender, waiting) = oneshot::channel();
+                data.waiting.insert(op, Waiting::Read(sender));
+                Ok(waiting)
+            })
+            .await;
+        drop((held, using, pass));
+        parts
+    }
+
+    /// Returns the size that a file has at least, as locks of this client have told.
+    fn known_size(&self, file: &Cached) -> u64 {
+        let core = self.core();
+        let Some(mount) = core.mounts.get(&self.mount) else { return 0 };
+        let sizes = file.objects.iter().filter_map(|object| {
+            let known = mount.objects.get(&object.key())?;
+            let size = known.lvb.size.max(mount.data.written_end(object.key()));
+            let (component, stripe) = object.place;
+            Some(file.layout.components[component].file_size(stripe, size))
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Writes data at an offset of a file: they are cached when it ends. One round trip for objects that do
+    /// not exist, and one for locks that are not held.
+    ///
+    /// # Errors
+    /// What the servers say; that of a write that has failed since the open file was told of one.
+    pub(crate) async fn write_at(
+        &self,
+        caller: &Caller,
+        (key, fid): (OpenKey, Fid),
+        (offset, data): (u64, Arc<[u8]>),
+    ) -> Result<(), Errno> {
+        let pass = self.share(fid).await;
+        let range = range_of(offset, &data)?;
+        let len = data.len() as u64;
+        let layout = self.writable_layout(caller, fid, offset, len).await?;
+        let file = self.cached(fid, layout).await?;
+        let held = self.lock_all(&self.pieces(&file, range), LockMode::PW).await?;
+        let written = self.write_under(caller, key, &file, (offset, data), &held).await;
+        drop((held, pass));
+        written
+    }
+
+    /// Writes data at the end of a file, and returns where that was. Nobody else writes meanwhile.
+    pub(crate) async fn append(
+        &self,
+        caller: &Caller,
+        (key, fid): (OpenKey, Fid),
+        data: Arc<[u8]>,
+    ) -> Result<u64, Errno> {
+        let pass = self.exclude(fid).await;
+        let mut layout = self.layout(caller, fid).await?;
+        let len = data.len() as u64;
+        loop {
+            let file = self.cached(fid, layout).await?;
+            let held = self.lock_all(&self.pieces(&file, 0..u64::MAX), LockMode::PW).await?;
+            let size = self.size(fid, &file.layout).await?.size;
+            if file.layout.needs_objects(size, len) || file.layout.components.is_empty() {
+                drop(held);
+                layout = self.writable_layout(caller, fid, size, len).await?;
+                continue;
+            }
+            let written = self.write_under(caller, key, &file, (size, data), &held).await;
+            drop((held, pass));
+            return written.map(|()| size);
+        }
+    }
+
+    /// Writes data under locks.
+    async fn write_under(
+        &self,
+        caller: &Caller,
+        key: OpenKey,
+        file: &Cached,
+        (offset, data): (u64, Arc<[u8]>),
+        held: &[Acquired],
+    ) -> Result<(), Errno> {
+        let range = range_of(offset, &data)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let owner = self.owner(caller, file.fid).await?;
+        let using = self.use_open(key, file.fid)?;
+        // Each error is told once, by the first who asks.
+        self.take_error(key)?;
+        let is_privileged = caller.capabilities & SYS_RESOURCE != 0;
+        let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+        let written = self
+            .data_op(|cached, now| {
+                if let Some(file) = cached.files.get_mut(&file.fid) {
+                    file.owner = owner;
+                    file.is_privileged &= is_privileged;
+                }
+                let begun = cached.cache.handle_write(now, using.id, range.clone());
+                let op = begun.map_err(|error| match error {
+                    // It was there a moment ago.
+                    WriteError::NoObjects(_) => Errno::EIO,
+                    WriteError::Mirrored => Errno::EOPNOTSUPP,
+                    WriteError::TooLarge => Errno::EFBIG,
+                })?;
+                let (sender, waiting) = oneshot::channel();
+                cached.waiting.insert(op, Waiting::Write(data, offset, sender));
+                Ok(waiting)
+            })
+            .await;
+        let pieces = self.pieces(file, range);
+        self.wrote(&pieces.iter().map(|(object, _)| *object).collect::<Vec<_>>());
+        let after: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
+        // What was locked may not have been at the end.
+        let is_lost = before != after && !held.is_empty();
+        drop(using);
+        if is_lost { Err(Errno::EIO) } else { written }
+    }
+
+    /// Returns when all that was written to an open file is at its targets.
+    ///
+    /// # Errors
+    /// That of a write that was not told before.
+    pub(super) async fn flush_open(&self, (key, fid): (OpenKey, Fid)) -> Result<(), Errno> {
+        let using = {
+            let core = self.core();
+            let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
+            mount.data.opens.contains_key(&key)
+        };
+        if !using {
+            return self.write_back(fid).await;
+        }
+        let using = self.use_open(key, fid)?;
+        let flushed = self
+            .data_op(|data, now| {
+                let op = data.cache.handle_flush(now, using.id, 0..u64::MAX);
+                let (sender, waiting) = oneshot::channel();
+                data.waiting.insert(op, Waiting::Flush(sender));
+                Ok(waiting)
+            })
+            .await;
+        drop(using);
+        flushed
+    }
+
+    /// Returns when all that was written to a file is at its targets, or has failed.
+    pub(crate) async fn write_back(&self, fid: Fid) -> Result<(), Errno> {
+        let begun = {
+            let mut core = self.core();
+            let now = core.now;
+            core.with_data(self.mount, |data| {
+                let file = data.files.get(&fid)?.id;
+                let op = data.cache.handle_write_back(now, file, 0..u64::MAX);
+                let (sender, waiting) = oneshot::channel();
+                data.waiting.insert(op, Waiting::Flush(sender));
+                Some(waiting)
+            })
+        };
+        match begun.flatten() {
+            Some(waiting) => waiting.await.map_err(|_| Errno::EIO)?,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the layout of a file in which a range has objects.
+    pub(crate) async fn writable_layout(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        offset: u64,
+        len: u64,
+    ) -> Result<Arc<FileLayout>, Errno> {
+        let layout = self.layout(caller, fid).await?;
+        if layout.is_released() || layout.mirrors > 1 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match layout.needs_objects(offset, len) {
+            true => {
+                let range = (LayoutIntentOp::WRITE, offset, offset.saturating_add(len));
+                self.instantiate(caller, fid, range).await
+            }
+            false if layout.components.is_empty() => Err(Errno::EBADF),
+            false => Ok(layout),
+        }
+    }
+
+    /// Returns who has a file, whose quota a write counts for.
+    async fn owner(&self, caller: &Caller, fid: Fid) -> Result<MdtBody, Errno> {
+        {
+            let core = self.core();
+            let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+            if let Some(inode) = inode.filter(|one| one.body.valid.has(Valid::FLUID)) {
+                return Ok(inode.body);
+            }
+        }
+        self.attributes(caller, fid).await
+    }
+}
+
+/// Returns the range of a write.
+fn range_of(offset: u64, data: &[u8]) -> Result<Range<u64>, Errno> {
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= i64::MAX as u64);
+    Ok(offset..end.ok_or(Errno::EFBIG)?)
+}

@@ -1,0 +1,214 @@
+//! The data of the files of a mount: the cache, its memory, and what names its parts have here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use fulmar_base::{BufferId, Errno, Span};
+use fulmar_data::stripes::{self, Target};
+use fulmar_data::{Bytes, Cache, FileId, OpId, OpenId, Settings};
+use fulmar_ldlm::client::{Covered, LockId};
+use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::ldlm::ResourceId;
+use fulmar_lustre_wire::mdt::MdtBody;
+use fulmar_net::{Buffer, Memory, Slice};
+use fulmar_rpc::client::ImportId;
+use fulmar_rpc::import::RequestId;
+use futures_channel::oneshot;
+
+use super::gate::Gate;
+use super::object::Object;
+use crate::files::layout::FileLayout;
+
+/// By which an open file is known: the request that has opened it.
+pub(crate) type OpenKey = (ImportId, RequestId);
+/// By which locks name an object.
+pub(crate) type ObjectKey = (ImportId, ResourceId);
+
+/// The data of the files of a mount.
+pub(crate) struct MountData {
+    pub(crate) cache: Cache,
+    /// The most memory in bytes.
+    pub(crate) memory_max: u64,
+    memory: BTreeMap<BufferId, Buffer>,
+    pub(crate) files: BTreeMap<Fid, CachedFile>,
+    pub(crate) gates: BTreeMap<Fid, Gate>,
+    pub(crate) objects: BTreeMap<stripes::Object, CachedObject>,
+    pub(crate) keys: BTreeMap<ObjectKey, stripes::Object>,
+    pub(crate) opens: BTreeMap<OpenKey, OpenFile>,
+    pub(crate) waiting: BTreeMap<OpId, Waiting>,
+}
+
+/// A file with data.
+pub(crate) struct CachedFile {
+    pub(crate) id: FileId,
+    pub(crate) layout: Arc<FileLayout>,
+    /// Whose quota what is written counts for.
+    pub(crate) owner: MdtBody,
+    /// Whether all who have written may exceed it.
+    pub(crate) is_privileged: bool,
+    /// How often it is open.
+    pub(crate) opens: u32,
+    /// The objects that it has, or has had.
+    pub(crate) objects: BTreeSet<stripes::Object>,
+}
+
+/// An object of it.
+pub(crate) struct CachedObject {
+    pub(crate) object: Object,
+    /// The locks under which data are cached, with what they cover.
+    pub(crate) locks: BTreeMap<LockId, Range<u64>>,
+}
+
+/// A file that is open for data.
+pub(crate) struct OpenFile {
+    pub(crate) id: OpenId,
+    pub(crate) fid: Fid,
+    /// The operations that use it.
+    pub(crate) users: u32,
+    /// Who waits for the end of the last one.
+    pub(crate) closing: Option<oneshot::Sender<()>>,
+}
+
+/// Who waits for an operation of the cache.
+pub(crate) enum Waiting {
+    Read(oneshot::Sender<Result<Vec<Part>, Errno>>),
+    /// With the data, and where they begin in the file.
+    Write(Arc<[u8]>, u64, oneshot::Sender<Result<(), Errno>>),
+    Flush(oneshot::Sender<Result<(), Errno>>),
+    /// A lock that is given up.
+    Cancel(Box<Cancelled>),
+}
+
+/// A lock that is given up when its data are written.
+pub(crate) struct Cancelled {
+    pub(crate) import: ImportId,
+    pub(crate) lock: LockId,
+    pub(crate) covered: Covered,
+    pub(crate) object: stripes::Object,
+}
+
+/// A part of what a read has found. Its bytes do not change.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Zeros(usize),
+    Bytes(Slice),
+}
+
+impl Part {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Zeros(len) => *len,
+            Self::Bytes(slice) => slice.len(),
+        }
+    }
+}
+
+impl MountData {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let memory = settings.memory.max(Settings::MEMORY_MIN);
+        Self {
+            cache: Cache::new(Settings { memory, ..settings }),
+            memory_max: memory,
+            memory: BTreeMap::new(),
+            files: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            opens: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn allocate(&mut self, buffer: BufferId, len: u64) {
+        self.memory.insert(buffer, Buffer::new(len as usize));
+    }
+
+    pub(super) fn release(&mut self, buffer: BufferId) {
+        self.memory.remove(&buffer);
+    }
+
+    fn slice(&self, span: Span) -> Option<Slice> {
+        let from = usize::try_from(span.offset).ok()?;
+        Some(self.memory.get(&span.buffer)?.slice(from..from + span.len as usize))
+    }
+
+    /// Returns spans as one memory, which shares their bytes.
+    ///
+    /// # Errors
+    /// EIO if there are none of this name, or too many.
+    pub(super) fn gather(&self, spans: &[Span]) -> Result<Memory, Errno> {
+        let slices: Option<Vec<Slice>> = spans.iter().map(|span| self.slice(*span)).collect();
+        Memory::gather(slices.ok_or(Errno::EIO)?).map_err(|_| Errno::EIO)
+    }
+
+    /// Copies a part of a write.
+    pub(super) fn fill(&self, op: OpId, offset: u64, span: Span) {
+        let Some(Waiting::Write(data, start, _)) = self.waiting.get(&op) else { return };
+        let from = (offset - start) as usize;
+        if let Some(slice) = self.slice(span) {
+            slice.write_at(0, &data[from..from + span.len as usize]);
+        }
+    }
+
+    pub(super) fn parts(&self, bytes: &[Bytes]) -> Vec<Part> {
+        let part = |bytes: &Bytes| match bytes {
+            Bytes::Zeros(len) => Part::Zeros(*len as usize),
+            Bytes::Memory(span) => match self.slice(*span) {
+                Some(slice) => Part::Bytes(slice),
+                None => Part::Zeros(span.len as usize),
+            },
+        };
+        bytes.iter().map(part).collect()
+    }
+
+    /// Returns the end of what was written here to an object, under locks that are held.
+    pub(crate) fn written_end(&self, key: ObjectKey) -> u64 {
+        self.keys.get(&key).map_or(0, |object| self.cache.written_end(*object))
+    }
+
+    /// Returns whether data on the MDT are cached under a lock.
+    pub(crate) fn has_lock(&self, key: ObjectKey) -> bool {
+        let object = self.keys.get(&key).and_then(|object| self.objects.get(object));
+        object.is_some_and(|object| !object.locks.is_empty())
+    }
+
+    /// Returns the file of an object.
+    pub(super) fn file_of(&self, object: stripes::Object) -> Option<&CachedFile> {
+        self.files.get(&self.objects.get(&object)?.object.file)
+    }
+
+    /// Forgets a file that nobody uses, and of which no lock protects anything.
+    pub(crate) fn forget(&mut self, fid: Fid) {
+        let Some(file) = self.files.get(&fid) else { return };
+        let known = |object: &stripes::Object| self.objects.get(object);
+        let is_locked = file.objects.iter().filter_map(known).any(|one| !one.locks.is_empty());
+        let is_used = file.opens > 0 || self.gates.contains_key(&fid);
+        if is_used || is_locked || !self.cache.forget_file(file.id) {
+            return;
+        }
+        let objects = self.files.remove(&fid).map(|file| file.objects).unwrap_or_default();
+        for one in objects.iter().filter_map(|object| self.objects.remove(object)) {
+            self.keys.remove(&one.object.key());
+        }
+    }
+
+    /// Forgets all such files.
+    pub(crate) fn forget_unused(&mut self) {
+        let fids: Vec<Fid> = self.files.keys().copied().collect();
+        fids.into_iter().for_each(|fid| self.forget(fid));
+    }
+
+    /// Forgets the locks of a target.
+    pub(super) fn lose_locks(&mut self, target: Target) {
+        let of_target = self.objects.iter_mut().filter(|(object, _)| object.target == target);
+        of_target.for_each(|(_, one)| one.locks.clear());
+    }
+}
+
+impl fmt::Debug for MountData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the data of {} files", self.files.len())
+    }
+}
