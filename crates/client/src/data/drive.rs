@@ -164,7 +164,7 @@ impl Core {
     }
 
     /// Returns the attributes of an object that others ask this client for, since it has a lock on it.
-    /// Spec: mdt-ost §20.
+    /// Spec: mdt-ost §21.1.
     pub(crate) fn glimpsed(&self, import: ImportId, lock: LockId) -> Option<Vec<u8>> {
         let peer = self.peer(import)?;
         let key = (import, peer.locks.covered(lock)?.resource.id);
