@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Where to mount it
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
-    /// Options: ro, noatime, flock, localflock, user_xattr, nouser_xattr, allow_other, subdir=DIR
+    /// Options: ro, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
+    /// allow_other, subdir=DIR
     #[arg(short, long = "options", value_name = "LIST")]
     options: Vec<String>,
     /// Stay in the foreground; SIGINT and SIGTERM unmount
@@ -128,6 +129,9 @@ fn serve(args: &Args) -> Result<(), String> {
     }
     // A wrong directory is told before the servers are asked.
     let mountpoint = args.mountpoint.display();
+    fulmar_fuse::remove_dead(&args.mountpoint).map_err(|error| {
+        format!("{mountpoint} is a mount whose process is gone: umount it: {error}")
+    })?;
     if !args.mountpoint.is_dir() {
         return Err(format!("{mountpoint} is not a directory"));
     }

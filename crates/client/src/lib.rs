@@ -77,7 +77,7 @@ pub use api::{ClientNode, File, FileSystem, MountOptions, blocking};
 pub use config::{Configuration, FsTarget};
 pub use data::{Allocate, Seek};
 pub use error::Error;
-pub use files::attributes::{Attributes, Change, Entry, inode};
+pub use files::attributes::{Attributes, Change, Entry, SetTime, inode};
 pub use files::caller::Caller;
 pub use files::directory::DirectoryItem;
 pub use files::flock::FileLock;

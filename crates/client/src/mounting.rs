@@ -14,6 +14,7 @@ use fulmar_rpc::import::{Request, State, Target, TargetKind};
 
 use crate::config::Configuration;
 use crate::connect::of_mount;
+use crate::files::ahead::WINDOW_MAX;
 use crate::follow;
 use crate::machine::context::Context;
 use crate::{Error, FsTarget};
@@ -131,11 +132,9 @@ pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
             continue;
         }
         let target = Target::new(kind, target, nids, of_mount(kind));
-        let target = Target { client: uuid, replays_locks: true, ..target };
-        // The cache of data has limits of its own, and nothing else waits behind them.
-        let in_flight_max =
-            if kind == TargetKind::Ost { OST_IN_FLIGHT } else { target.in_flight_max };
-        let target = Target { in_flight_max, ..target };
+        // The cache of data has limits of its own, and names are looked up in advance.
+        let in_flight_max = if kind == TargetKind::Ost { OST_IN_FLIGHT } else { WINDOW_MAX };
+        let target = Target { client: uuid, replays_locks: true, in_flight_max, ..target };
         let import = core.connect(cx.mount, target);
         if let Some(mount) = core.mounts.get_mut(&cx.mount) {
             let known = if kind == TargetKind::Mdt { &mut mount.mdts } else { &mut mount.osts };

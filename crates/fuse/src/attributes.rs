@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fulmar_client::{Attributes, Change};
+use fulmar_client::{Attributes, Change, SetTime};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
 /// The best length of reads and writes.
@@ -43,6 +43,7 @@ pub(crate) fn kind(mode: u32) -> FileType {
 }
 
 /// What the kernel changes.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
@@ -57,13 +58,16 @@ impl Wanted {
     pub(crate) fn change(self) -> Change {
         // A new size sets the time of the last write.
         let is_implied = self.size.is_some() && matches!(self.mtime, Some(TimeOrNow::Now));
+        // The kernel changes both at once for somebody who may write the file, but not keep its privileges.
+        let drops_privileges = self.size.is_some() && self.mode.is_some();
         Change {
-            mode: self.mode,
+            mode: self.mode.filter(|_| !drops_privileges),
             uid: self.uid,
             gid: self.gid,
             size: self.size,
-            atime: self.atime.map(seconds),
-            mtime: self.mtime.filter(|_| !is_implied).map(seconds),
+            atime: self.atime.map(set_time),
+            mtime: self.mtime.filter(|_| !is_implied).map(set_time),
+            drops_privileges,
             ..Change::default()
         }
     }
@@ -78,12 +82,15 @@ fn time(seconds: i64) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
+fn set_time(time: TimeOrNow) -> SetTime {
+    match time {
+        TimeOrNow::SpecificTime(time) => SetTime::At(seconds(time)),
+        TimeOrNow::Now => SetTime::Now,
+    }
+}
+
 /// Returns the whole seconds of a time, rounded down.
-fn seconds(time: TimeOrNow) -> i64 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
-    };
+fn seconds(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_secs() as i64,
         Err(before) => {
@@ -99,10 +106,18 @@ mod tests {
 
     #[test]
     fn times_before_1970_are_rounded_down() {
-        let at = |seconds: i64| TimeOrNow::SpecificTime(time(seconds));
-        assert_eq!(seconds(at(-5)), -5);
-        assert_eq!(seconds(at(5)), 5);
-        let half = TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::from_millis(500));
-        assert_eq!(seconds(half), -1);
+        assert_eq!(seconds(time(-5)), -5);
+        assert_eq!(seconds(time(5)), 5);
+        assert_eq!(seconds(UNIX_EPOCH - Duration::from_millis(500)), -1);
+    }
+
+    #[test]
+    fn a_mode_with_a_size_is_the_loss_of_privileges() {
+        let nothing =
+            Wanted { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None };
+        let cut = Wanted { mode: Some(0o755), size: Some(0), ..nothing }.change();
+        assert_eq!((cut.mode, cut.size, cut.drops_privileges), (None, Some(0), true));
+        let touched = Wanted { mtime: Some(TimeOrNow::Now), ..nothing }.change();
+        assert_eq!((touched.mtime, touched.drops_privileges), (Some(SetTime::Now), false));
     }
 }

@@ -22,6 +22,9 @@ const WRITE_MAX: u32 = 1 << 20;
 /// The most requests in the background.
 const BACKGROUND: u16 = 256;
 
+/// `O_APPEND`.
+pub(crate) const APPEND: i32 = 0o2000;
+
 /// Takes requests from the kernel and hands them over.
 #[derive(Debug)]
 pub(crate) struct Front {
@@ -111,7 +114,7 @@ pub(crate) fn open_options(flags: i32) -> OpenOptions {
     OpenOptions {
         read: mode != 1,
         write: mode != 0,
-        append: flags & 0o2000 != 0,
+        append: flags & APPEND != 0,
         exclusive: flags & 0o200 != 0,
         truncate: flags & 0o1000 != 0,
         ..OpenOptions::default()
@@ -141,7 +144,7 @@ pub(crate) fn configure(config: &mut KernelConfig, locks: FileLocks) {
         InitFlags::FUSE_AUTO_INVAL_DATA,
         InitFlags::FUSE_PARALLEL_DIROPS,
     ];
-    if locks == FileLocks::All {
+    if locks != FileLocks::Local {
         wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
     }
     for flag in wanted {

@@ -13,7 +13,8 @@
 //!
 //! # Limits
 //!
-//! Times have seconds. A wait for a lock is not interruptible. `O_APPEND` counts as it was at the open.
+//! Times have seconds, as those of the protocol. A wait for a lock is interrupted by signals that are visible in
+//! `/proc`, which those of another PID namespace are not.
 #![forbid(unsafe_code)]
 // It waits for a kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -23,7 +24,9 @@ mod caller;
 mod directory;
 mod front;
 mod handles;
+mod interrupts;
 mod locks;
+mod mounting;
 mod nodes;
 mod options;
 mod replies;
@@ -32,23 +35,18 @@ mod state;
 mod tasks;
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use fulmar_client::{Address, FileSystem, blocking};
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use futures_channel::oneshot;
 
+pub use mounting::remove_dead;
 pub use options::{FileLocks, OptionError, Options};
-
-/// The most threads that read requests.
-const THREADS_MAX: usize = 4;
 
 /// A mount, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Mounted {
-    session: Option<BackgroundSession>,
-    mountpoint: PathBuf,
+    attached: Option<mounting::Attached>,
     file_system: FileSystem,
 }
 
@@ -65,9 +63,9 @@ impl Mounted {
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (ended, end) = oneshot::channel();
         let front = front::Front::new(file_system.clone(), options.clone(), ended)?;
-        let session = fuser::Session::new(front, mountpoint, &config(address, options))?.spawn()?;
-        let (session, mountpoint) = (Some(session), mountpoint.canonicalize()?);
-        Ok((Self { session, mountpoint, file_system }, end))
+        let source = address.to_string();
+        let attached = mounting::Attached::new(front, &source, mountpoint, options)?;
+        Ok((Self { attached: Some(attached), file_system }, end))
     }
 
     /// Ends the mount, and the client's. Files that are open in it are lost.
@@ -77,12 +75,8 @@ impl Mounted {
     }
 
     fn end(&mut self) {
-        let Some(session) = self.session.take() else { return };
-        if session.umount_and_join().is_err() {
-            // It is in use. Without its server the mount would be dead, so it loses its name.
-            let mut detach = Command::new("umount");
-            detach.arg("--lazy").arg(&self.mountpoint).stdin(Stdio::null()).stderr(Stdio::null());
-            let _ = detach.status();
+        if let Some(attached) = self.attached.take() {
+            attached.end();
         }
     }
 }
@@ -91,26 +85,4 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-fn config(address: &Address, options: &Options) -> Config {
-    let is_root = caller::is_root();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(address.to_string()),
-        MountOption::Subtype("fulmar".to_owned()),
-        MountOption::DefaultPermissions,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    config.mount_options.extend(options.no_atime.then_some(MountOption::NoAtime));
-    if is_root {
-        // As of a kernel's mount; another user gets neither.
-        config.mount_options.push(MountOption::Dev);
-        config.mount_options.push(MountOption::Suid);
-    }
-    config.acl = if is_root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(threads);
-    config.clone_fd = threads > 1;
-    config
 }

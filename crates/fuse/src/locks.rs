@@ -12,6 +12,9 @@ pub(crate) const READ: i32 = 0;
 pub(crate) const WRITE: i32 = 1;
 pub(crate) const NONE: i32 = 2;
 
+/// There are no such locks.
+pub(crate) const ENOSYS: Errno = Errno(38);
+
 /// Who may have locks, to unlock them when a file is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Owners(Mutex<BTreeSet<(Fid, u64)>>);
@@ -23,19 +26,22 @@ pub(crate) fn described(kind: i32, (start, end): (u64, u64), owner: u64, pid: u3
 }
 
 impl Owners {
-    /// Locks or unlocks.
+    /// Locks or unlocks. Waits until `ends` is ready, without it not at all.
     pub(crate) async fn set(
         &self,
         file_system: &FileSystem,
         file: Fid,
         (kind, lock): (i32, FileLock),
-        waits: bool,
+        ends: Option<impl Future<Output = ()> + Send>,
     ) -> Result<(), Errno> {
         match kind {
             NONE => file_system.unlock(file, lock).await,
             READ | WRITE => {
                 self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((file, lock.owner));
-                file_system.lock(file, lock, waits).await
+                match ends {
+                    Some(ends) => file_system.lock_until(file, lock, ends).await,
+                    None => file_system.lock(file, lock, false).await,
+                }
             }
             _ => Err(Errno::EINVAL),
         }

@@ -9,6 +9,12 @@ pub struct Options {
     pub no_atime: bool,
     /// Whom locks of files are for.
     pub locks: FileLocks,
+    /// Device files are not opened.
+    pub no_dev: bool,
+    /// Files give nobody the rights of their owner.
+    pub no_suid: bool,
+    /// Programs are not run.
+    pub no_exec: bool,
     /// Attributes of users, `user.*`, are not supported.
     pub no_user_xattr: bool,
     /// Other users than the one who mounts have access too; always if root mounts.
@@ -25,17 +31,51 @@ pub enum FileLocks {
     All,
     /// This mount only.
     Local,
+    /// There are none.
+    Refused,
 }
 
 /// An option that there is not.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OptionError(String);
 
-/// What `mount` passes to a helper, and means nothing here.
-const IGNORED: [&str; 12] = [
-    "rw", "defaults", "_netdev", "auto", "noauto", "nofail", "nouser", "user", "users", "dev",
-    "suid", "exec",
+/// What `mount` passes to a helper, or a kernel's client knows, and means nothing here.
+const IGNORED: [&str; 31] = [
+    "rw",
+    "defaults",
+    "_netdev",
+    "auto",
+    "noauto",
+    "nofail",
+    "nouser",
+    "user",
+    "users",
+    "owner",
+    "group",
+    "async",
+    "relatime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    // Targets that do not answer are left out of the sums, as with this option.
+    "lazystatfs",
+    "nolazystatfs",
+    "lruresize",
+    "nolruresize",
+    "32bitapi",
+    "no32bitapi",
+    "verbose",
+    "noverbose",
+    "user_fid2path",
+    "nouser_fid2path",
+    "always_ping",
+    "statfs_project",
+    "nostatfs_project",
+    "acl",
+    "noencrypt",
 ];
+/// The same with a value.
+const IGNORED_VALUES: [&str; 3] = ["x-", "comment=", "retry="];
 
 impl Options {
     /// Adds the options of a list that commas separate.
@@ -50,10 +90,18 @@ impl Options {
                 "noatime" => self.no_atime = true,
                 "flock" => self.locks = FileLocks::All,
                 "localflock" => self.locks = FileLocks::Local,
+                "noflock" => self.locks = FileLocks::Refused,
+                "dev" => self.no_dev = false,
+                "nodev" => self.no_dev = true,
+                "suid" => self.no_suid = false,
+                "nosuid" => self.no_suid = true,
+                "exec" => self.no_exec = false,
+                "noexec" => self.no_exec = true,
                 "user_xattr" => self.no_user_xattr = false,
                 "nouser_xattr" => self.no_user_xattr = true,
                 "allow_other" => self.allow_other = true,
-                _ if IGNORED.contains(&word) || word.starts_with("x-") => {}
+                _ if IGNORED.contains(&word) => {}
+                _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
                 _ => match word.strip_prefix("subdir=") {
                     Some(path) => self.subdirectory = Some(path.trim_matches('/').to_owned()),
                     None => return Err(OptionError(word.to_owned())),
@@ -68,8 +116,9 @@ impl std::fmt::Display for OptionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, flock, \
-             localflock, user_xattr, nouser_xattr, allow_other, subdir=DIR, and those of fstab",
+            "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, dev, nodev, suid, \
+             nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, allow_other, \
+             subdir=DIR, and those of fstab",
             self.0
         )
     }
@@ -92,8 +141,10 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, expected);
-        let error = options.add("ro,lazystatfs").unwrap_err().to_string();
-        assert!(error.starts_with("there is no mount option \"lazystatfs\": those"), "{error}");
+        options.add("lazystatfs,retry=3,noflock,nosuid").unwrap();
+        assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
+        let error = options.add("ro,encrypt").unwrap_err().to_string();
+        assert!(error.starts_with("there is no mount option \"encrypt\": those"), "{error}");
         assert!(options.read_only);
     }
 }

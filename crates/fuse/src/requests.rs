@@ -17,11 +17,12 @@ use fuser::{
 use crate::attributes::{self, Wanted};
 use crate::caller::caller;
 use crate::directory;
-use crate::front::{Found, Front, NO_TIME, configure, entry, open_options, value};
+use crate::front::{APPEND, Found, Front, NO_TIME, configure, entry, open_options, value};
 use crate::handles::Handle;
 use crate::locks::{self, described};
+use crate::options::FileLocks;
 use crate::replies::Reply;
-use crate::state::{State, name};
+use crate::state::{State, found, name};
 
 /// Bytes of a block of `statfs`.
 const BLOCK: u32 = 4096;
@@ -61,7 +62,7 @@ impl Filesystem for Front {
     ) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let get = |state: Arc<State>| async move {
-            let found = state.file_system.getattr(&caller, file?).await?;
+            let found = found(state.file_system.getattr(&caller, file?).await)?;
             Ok(attributes::file_attr(&found, found.inode()))
         };
         self.run(reply, get, |reply, attr| reply.attr(&NO_TIME, &attr));
@@ -88,7 +89,7 @@ impl Filesystem for Front {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let change = Wanted { mode, uid, gid, size, atime, mtime }.change();
         let set = |state: Arc<State>| async move {
-            let found = state.file_system.setattr(&caller, file?, change).await?;
+            let found = found(state.file_system.setattr(&caller, file?, change).await)?;
             Ok(attributes::file_attr(&found, found.inode()))
         };
         self.run(reply, set, |reply, attr| reply.attr(&NO_TIME, &attr));
@@ -96,8 +97,9 @@ impl Filesystem for Front {
 
     fn readlink(&self, request: &Request, number: INodeNo, reply: fuser::ReplyData) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
-        let read =
-            |state: Arc<State>| async move { state.file_system.read_link(&caller, file?).await };
+        let read = |state: Arc<State>| async move {
+            found(state.file_system.read_link(&caller, file?).await)
+        };
         self.run(reply, read, |reply, target| reply.data(&target));
     }
 
@@ -215,7 +217,7 @@ impl Filesystem for Front {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let options = open_options(flags.0);
         let open = |state: Arc<State>| async move {
-            let opened = state.file_system.open_file(&caller, file?, options).await?;
+            let opened = found(state.file_system.open_file(&caller, file?, options).await)?;
             Ok(state.handles.add(opened))
         };
         self.run(reply, open, |reply, handle| reply.opened(FileHandle(handle), DIRECT));
@@ -262,19 +264,27 @@ impl Filesystem for Front {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
+        flags: WriteFlags,
+        open: OpenFlags,
         _: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
         let (len, data): (u32, Arc<[u8]>) = (data.len() as u32, data.into());
-        let write =
-            |_, handle: Arc<Handle>| async move { handle.file.write(offset, data).await.map(drop) };
+        // Flags of an open file change, so they come with each write.
+        let offset = (open.0 & APPEND == 0).then_some(offset);
+        let drops = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let caller = drops.then(|| caller(request, 0));
+        let write = |state: Arc<State>, handle: Arc<Handle>| async move {
+            if let Some(caller) = caller {
+                state.file_system.drop_privileges(&caller, handle.file.fid()).await?;
+            }
+            handle.file.write_to(offset, data).await.map(drop)
+        };
         self.on_handle(reply, handle, write, move |reply, ()| reply.written(len));
     }
 
@@ -322,7 +332,7 @@ impl Filesystem for Front {
     fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: fuser::ReplyOpen) {
         let (caller, file) = (caller(request, 0), self.state.fid(number));
         let open = |state: Arc<State>| async move {
-            let opened = state.file_system.open_directory(&caller, file?).await?;
+            let opened = found(state.file_system.open_directory(&caller, file?).await)?;
             Ok(state.handles.add(opened))
         };
         let flags = FopenFlags::empty();
@@ -463,6 +473,9 @@ impl Filesystem for Front {
     ) {
         let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
+        if self.state.options.locks == FileLocks::Refused {
+            return reply.fail(locks::ENOSYS);
+        }
         let test =
             |state: Arc<State>| async move { state.file_system.test_lock(file?, lock).await };
         self.run(reply, test, |reply, found: Option<fulmar_client::FileLock>| match found {
@@ -476,7 +489,7 @@ impl Filesystem for Front {
 
     fn setlk(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         owner: LockOwner,
@@ -489,8 +502,12 @@ impl Filesystem for Front {
     ) {
         let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
+        if self.state.options.locks == FileLocks::Refused {
+            return reply.fail(locks::ENOSYS);
+        }
+        let ends = waits.then(|| self.state.interrupts.of(request.pid()));
         let set = |state: Arc<State>| async move {
-            state.owners.set(&state.file_system, file?, (kind, lock), waits).await
+            state.owners.set(&state.file_system, file?, (kind, lock), ends).await
         };
         self.run(reply, set, |reply, ()| reply.ok());
     }

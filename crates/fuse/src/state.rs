@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, FileSystem, inode};
@@ -11,6 +11,7 @@ use fuser::{FileAttr, Generation};
 
 use crate::attributes::file_attr;
 use crate::handles::Handles;
+use crate::interrupts::Interrupts;
 use crate::locks::Owners;
 use crate::nodes::Nodes;
 use crate::options::Options;
@@ -25,6 +26,7 @@ pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) handles: Handles,
     pub(crate) owners: Owners,
+    pub(crate) interrupts: Arc<Interrupts>,
     nodes: Mutex<Nodes>,
 }
 
@@ -32,7 +34,8 @@ impl State {
     pub(crate) fn new(file_system: FileSystem, options: Options) -> Self {
         let nodes = Mutex::new(Nodes::new(file_system.root()));
         let (handles, owners) = (Handles::default(), Owners::default());
-        Self { file_system, options, handles, owners, nodes }
+        let interrupts = Arc::default();
+        Self { file_system, options, handles, owners, interrupts, nodes }
     }
 
     pub(crate) fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -66,6 +69,12 @@ impl State {
             false => Ok(()),
         }
     }
+}
+
+/// Takes the result of an operation on a file that the kernel has found before. That it does not exist makes the
+/// kernel look its name up again: another file may have taken its place.
+pub(crate) fn found<T>(result: Result<T, Errno>) -> Result<T, Errno> {
+    result.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })
 }
 
 /// Returns a name that is not too long.

@@ -80,8 +80,10 @@ impl File {
             let mut end = whole.len();
             whole.resize(end + found, 0);
             for part in parts {
-                if let Part::Bytes(slice) = &part {
-                    slice.read_at(0, &mut whole[end..end + slice.len()]);
+                match &part {
+                    Part::Bytes(slice) => slice.read_at(0, &mut whole[end..end + slice.len()]),
+                    Part::Inline(bytes) => whole[end..end + bytes.len()].copy_from_slice(bytes),
+                    Part::Zeros(_) => {}
                 }
                 end += part.len();
             }
@@ -97,17 +99,29 @@ impl File {
     /// # Errors
     /// EBADF if it is not open to be written, ENOSPC, EDQUOT, and what the servers say, also of earlier writes.
     pub async fn write(&self, offset: u64, data: impl Into<Arc<[u8]>>) -> Result<u64, Errno> {
+        self.write_to((!self.options.append).then_some(offset), data).await
+    }
+
+    /// Writes data at an offset, `None` for the end of the file, whatever it was opened for. Returns where they
+    /// are.
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    pub async fn write_to(
+        &self,
+        offset: Option<u64>,
+        data: impl Into<Arc<[u8]>>,
+    ) -> Result<u64, Errno> {
         if !self.options.write {
             return Err(Errno::EBADF);
         }
         self.is_modified.store(true, Ordering::Release);
         let (caller, file, data) = (self.caller.clone(), (self.key, self.fid()), data.into());
-        let appends = self.options.append;
         self.file_system
             .run(move |cx| async move {
-                match appends {
-                    true => cx.append(&caller, file, data).await,
-                    false => cx.write_at(&caller, file, (offset, data)).await.map(|()| offset),
+                match offset {
+                    None => cx.append(&caller, file, data).await,
+                    Some(at) => cx.write_at(&caller, file, (at, data)).await.map(|()| at),
                 }
             })
             .await

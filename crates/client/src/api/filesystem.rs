@@ -1,6 +1,7 @@
 //! A mounted file system.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -10,6 +11,7 @@ use fulmar_lustre_wire::mdt::XattrFlags;
 use fulmar_lustre_wire::{Fid, Opcode, Uuid};
 use fulmar_rpc::import::TargetKind;
 use futures_channel::oneshot;
+use futures_util::future::{Either, select};
 
 use super::file::File;
 use super::node::ClientNode;
@@ -133,6 +135,16 @@ impl FileSystem {
     ) -> Result<Attributes, Errno> {
         let caller = caller.clone();
         self.run(move |cx| async move { cx.setattr(&caller, file, change).await }).await
+    }
+
+    /// Has a file lose what makes it run as its owner or its group, because somebody writes it who may not
+    /// leave that. No round trip if it has nothing of the kind and that is cached.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn drop_privileges(&self, caller: &Caller, file: Fid) -> Result<(), Errno> {
+        let caller = caller.clone();
+        self.run(move |cx| async move { cx.drop_privileges(&caller, file).await }).await
     }
 
     /// Opens a file by its name, or creates it. One round trip, one to cut it, and now and then one for
@@ -367,7 +379,36 @@ impl FileSystem {
     /// # Errors
     /// EAGAIN if others have it and it is not waited for, EDEADLK, and what the server says.
     pub async fn lock(&self, file: Fid, lock: FileLock, waits: bool) -> Result<(), Errno> {
-        self.run(move |cx| async move { cx.flock(file, lock, waits).await }).await
+        let never = std::future::pending();
+        self.run(move |cx| async move { cx.flock(file, lock, waits, never).await }).await
+    }
+
+    /// The same, waiting until `ends` is ready.
+    ///
+    /// # Errors
+    /// As [`FileSystem::lock`], and EINTR if the wait was ended: then it is not locked.
+    pub async fn lock_until(
+        &self,
+        file: Fid,
+        lock: FileLock,
+        ends: impl Future<Output = ()> + Send,
+    ) -> Result<(), Errno> {
+        let (end, ended) = oneshot::channel::<()>();
+        let ended = async move {
+            if ended.await.is_err() {
+                std::future::pending().await
+            }
+        };
+        let locked =
+            pin!(self.run(move |cx| async move { cx.flock(file, lock, true, ended).await }));
+        match select(locked, pin!(ends)).await {
+            Either::Left((result, _)) => result,
+            Either::Right(((), locked)) => {
+                // The machine does not notice what happens outside.
+                self.begin(|_| async move { end.send(()).unwrap_or_default() });
+                locked.await
+            }
+        }
     }
 
     /// Unlocks a range of a file. One round trip.

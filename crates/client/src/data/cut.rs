@@ -29,10 +29,12 @@ impl Context {
         owner: &MdtBody,
     ) -> Result<(), Errno> {
         let pass = self.exclude(fid).await;
+        self.forget_inline(fid);
         let file = self.cached(fid, layout.clone()).await?;
         let concerned = file.objects.iter().filter_map(|object| {
             let part = &layout.components[object.place.0];
-            let at = part.object_offset(object.place.1, size.max(part.start));
+            // Less than the start of its component: its size does not count any more.
+            let at = part.object_offset(object.place.1, size);
             (part.end > size).then_some((*object, at..u64::MAX))
         });
         let concerned: Vec<Piece> = concerned.collect();

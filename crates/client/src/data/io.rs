@@ -74,6 +74,9 @@ impl Context {
         if layout.is_released() {
             return Err(Errno::EOPNOTSUPP);
         }
+        if let Some(bytes) = self.read_inline(fid, &layout, (offset, len)) {
+            return Ok(vec![Part::Inline(bytes)]);
+        }
         let file = self.cached(fid, layout).await?;
         let using = self.use_open(key, fid)?;
         let held = self.lock_all(&self.pieces(&file, offset..end), LockMode::PR).await?;
@@ -259,6 +262,7 @@ impl Context {
         if layout.is_released() || layout.mirrors > 1 {
             return Err(Errno::EOPNOTSUPP);
         }
+        self.forget_inline(fid);
         match layout.needs_objects(offset, len) {
             true => {
                 let range = (LayoutIntentOp::WRITE, offset, offset.saturating_add(len));

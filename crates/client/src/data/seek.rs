@@ -67,6 +67,7 @@ impl Context {
             return Err(Errno::EINVAL);
         }
         let pass = self.exclude(fid).await;
+        self.forget_inline(fid);
         let layout = match how {
             Allocate::PunchHole => self.layout(caller, fid).await?,
             _ => self.writable_layout(caller, fid, offset, len).await?,
@@ -95,6 +96,9 @@ impl Context {
                 | Valid::FLGID
                 | Valid::FLPROJID;
             (body.size, body.blocks, body.nlink) = (start, end, how.mode().0);
+            body.valid = body.valid | Valid::FLMTIME | Valid::FLCTIME;
+            body.mtime = self.core().seconds();
+            body.ctime = body.mtime;
             (body.uid, body.gid, body.projid) = (owner.uid, owner.gid, owner.projid);
             let message = Message::request(&OST_FALLOCATE).with(&OST_BODY, &body);
             let request = Request::new(message, len_with(&[Body::LEN, OBDO_LEN]));
@@ -116,6 +120,9 @@ impl Context {
             // What is dirty is not known there yet.
             known.lvb.size = body.size.max(mount.data.written_end(object.key()));
             known.lvb.blocks = body.blocks;
+            if body.valid.has(Valid::FLMTIME | Valid::FLCTIME) {
+                (known.lvb.mtime, known.lvb.ctime) = (body.mtime, body.ctime);
+            }
         }
     }
 

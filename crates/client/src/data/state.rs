@@ -94,6 +94,8 @@ pub(crate) struct Cancelled {
 pub(crate) enum Part {
     Zeros(usize),
     Bytes(Slice),
+    /// They came with an open.
+    Inline(Vec<u8>),
 }
 
 impl Part {
@@ -101,6 +103,7 @@ impl Part {
         match self {
             Self::Zeros(len) => *len,
             Self::Bytes(slice) => slice.len(),
+            Self::Inline(bytes) => bytes.len(),
         }
     }
 }

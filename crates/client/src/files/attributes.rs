@@ -102,7 +102,7 @@ pub fn inode(fid: Fid) -> u64 {
     if number == 0 { fid.oid.into() } else { number }
 }
 
-/// What is changed of a file. Times are in seconds since 1970.
+/// What is changed of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The permissions, without the type.
@@ -116,9 +116,31 @@ pub struct Change {
     /// The length in bytes.
     pub size: Option<u64>,
     /// The time of the last read.
-    pub atime: Option<i64>,
+    pub atime: Option<SetTime>,
     /// The time of the last write.
-    pub mtime: Option<i64>,
+    pub mtime: Option<SetTime>,
     /// The flags of the inode.
     pub flags: Option<u32>,
+    /// The file loses what makes it run as its owner or its group, since its data change. Whoever may write
+    /// it may do that.
+    pub drops_privileges: bool,
+}
+
+/// A time that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of this client, which whoever may write the file may set.
+    Now,
+    /// Seconds since 1970, which only the owner may set.
+    At(i64),
+}
+
+impl SetTime {
+    /// Returns the time in seconds since 1970.
+    pub(crate) fn seconds(self, now: i64) -> i64 {
+        match self {
+            Self::Now => now,
+            Self::At(seconds) => seconds,
+        }
+    }
 }

@@ -15,6 +15,8 @@ pub struct Caller {
     pub umask: u32,
 }
 
+/// The capability to be treated as the owner of each file.
+pub(crate) const CAP_FOWNER: u32 = 3;
 /// A further group that a request does not name.
 pub(crate) const NO_GROUP: u32 = u32::MAX;
 
@@ -33,6 +35,11 @@ impl Caller {
     pub fn new(uid: u32, gid: u32) -> Self {
         let capabilities = if uid == 0 { u32::MAX } else { 0 };
         Self { uid, gid, groups: Vec::new(), capabilities, umask: 0o022 }
+    }
+
+    /// Returns whether the process has a capability.
+    pub(crate) fn has(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 != 0
     }
 
     /// Returns the group of a file if the caller is in it besides its own one: a request names it, since

@@ -130,7 +130,7 @@ impl Context {
         self.early(mdt, &known).await
     }
 
-    fn forget_name(&self, parent: Fid, name: &Name) {
+    pub(super) fn forget_name(&self, parent: Fid, name: &Name) {
         if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
             mount.remove_name(parent, name);
         }

@@ -5,7 +5,7 @@ use fulmar_lustre_wire::directory::{DirectoryPage, PageFlags};
 use fulmar_lustre_wire::format::{MDT_BODY, READPAGE};
 use fulmar_lustre_wire::mdt::{MdtBody, Valid};
 use fulmar_lustre_wire::message::{Body, Message, len_with};
-use fulmar_lustre_wire::{Content, Fid, portal};
+use fulmar_lustre_wire::{Content, Fid, Name, portal};
 use fulmar_net::Buffer;
 use fulmar_rpc::bulk::{Bulk, Direction};
 use fulmar_rpc::import::Request;
@@ -70,7 +70,12 @@ impl Context {
             return Err(errno);
         }
         let moved = usize::try_from(done.moved).unwrap_or(0).min(len);
-        items(&buffer.to_vec(0, moved))
+        let (items, next) = items(&buffer.to_vec(0, moved))?;
+        if let Some(mount) = self.core().mounts.get_mut(&self.mount) {
+            let names = items.iter().filter_map(|item| Name::new(item.name.clone()));
+            mount.listed(fid, names, from == 0);
+        }
+        Ok((items, next))
     }
 }
 

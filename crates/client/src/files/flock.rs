@@ -38,13 +38,21 @@ impl FileLock {
 }
 
 impl Context {
-    /// Locks a range of a file for a process. One round trip, or as long as others have it.
+    /// Locks a range of a file for a process. One round trip, or as long as others have it, until `ends` is
+    /// ready.
     ///
     /// # Errors
-    /// EAGAIN if others have it and it is not waited for, EDEADLK.
-    pub(crate) async fn flock(&self, fid: Fid, lock: FileLock, waits: bool) -> Result<(), Errno> {
+    /// EAGAIN if others have it and it is not waited for, EDEADLK, EINTR if the wait was ended.
+    pub(crate) async fn flock(
+        &self,
+        fid: Fid,
+        lock: FileLock,
+        waits: bool,
+        ends: impl Future<Output = ()> + Send,
+    ) -> Result<(), Errno> {
         let flags = if waits { LockFlags::NONE } else { LockFlags::BLOCK_NOWAIT };
-        self.flock_request(fid, lock.mode(), lock.policy(), flags).await.map(drop)
+        let (mdt, wanted) = (self.mdt(fid).await?, wanted(fid, lock.mode(), lock.policy(), flags));
+        self.acquire_until(mdt, wanted, Some(Box::new(plain)), ends).await.map(drop)
     }
 
     /// Unlocks a range of a file. One round trip.
@@ -73,10 +81,13 @@ impl Context {
         policy: Flock,
         flags: LockFlags,
     ) -> Result<Acquired, Errno> {
-        let mdt = self.mdt(fid).await?;
-        let id = ResourceId::of_flock(fid);
-        let resource = ResourceDesc { kind: LockType::FLOCK, id, ..ResourceDesc::default() };
-        let wanted = Wanted::new(resource, mode, policy).always().with(flags);
+        let (mdt, wanted) = (self.mdt(fid).await?, wanted(fid, mode, policy, flags));
         self.acquire(mdt, wanted, Some(Box::new(plain))).await
     }
+}
+
+fn wanted(fid: Fid, mode: LockMode, policy: Flock, flags: LockFlags) -> Wanted {
+    let id = ResourceId::of_flock(fid);
+    let resource = ResourceDesc { kind: LockType::FLOCK, id, ..ResourceDesc::default() };
+    Wanted::new(resource, mode, policy).always().with(flags)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Inode {
     pub(crate) link: Option<Vec<u8>>,
     /// All extended attributes, under `XATTR`.
     pub(crate) xattrs: Option<Arc<BTreeMap<Name, Vec<u8>>>>,
+    /// All its data, if they are on the MDT and came with an open, under `DOM`.
+    pub(crate) inline: Option<Arc<[u8]>>,
     /// Its names, under `LOOKUP`.
     pub(crate) names: BTreeSet<(Fid, Name)>,
     /// How often it is open here.
@@ -48,6 +50,9 @@ impl Inode {
         }
         if lost.has(InodeBits::XATTR) {
             self.xattrs = None;
+        }
+        if lost.has(InodeBits::DOM) {
+            self.inline = None;
         }
         if lost.has(InodeBits::UPDATE) {
             self.updates += 1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::Errno;
 use fulmar_ldlm::client::Wanted;
 use fulmar_lustre_wire::format::{
-    ACL, ENQUEUE_GETATTR, INTENT, LAYOUT, LOCK_REQUEST, MDT_BODY, NAME,
+    ACL, ENQUEUE_GETATTR, INLINE_DATA, INTENT, LAYOUT, LOCK_REQUEST, MDT_BODY, NAME,
 };
 use fulmar_lustre_wire::ldlm::{
     Disposition, InodeBits, Intent, IntentOps, LockFlags, LockMode, LockRequest,
@@ -16,9 +16,11 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Name};
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
+use futures_channel::oneshot;
 
 use super::attributes::{Attributes, Entry};
 use super::caller::Caller;
+use super::inline;
 use super::inode::is_regular;
 use super::layout::FileLayout;
 use super::request::{bits, body, ea_size, intent_room, name, resource};
@@ -44,10 +46,12 @@ const WANTED: Valid = Valid(
 );
 /// How often an operation that the server has not finished is tried again.
 const TRIES: u64 = 60;
+/// How often a name is looked up again whose file does not exist any more.
+const STALE_TRIES: usize = 5;
 
 impl Context {
     /// Returns the file of a name. No round trip if it is cached, else one, and one more for the size of
-    /// a regular file.
+    /// a regular file. In the order of a directory that was read those that follow are fetched meanwhile.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, EACCES, and what the servers say.
@@ -57,9 +61,47 @@ impl Context {
         parent: Fid,
         text: &[u8],
     ) -> Result<Entry, Errno> {
-        let fid = self.find(caller, parent, text).await?;
-        let attributes = self.getattr(caller, fid, true).await?;
-        Ok(Entry { fid, attributes })
+        self.until_looked_up(caller, parent, &name(text)?).await;
+        self.look_up(caller, parent, text).await
+    }
+
+    /// Begins to look up the names that are likely to be next, and waits for this one if that was done for it.
+    async fn until_looked_up(&self, caller: &Caller, parent: Fid, name: &Name) {
+        let (next, waiting) = {
+            let mut core = self.core();
+            let Some(mount) = core.mounts.get_mut(&self.mount) else { return };
+            let waiting = mount.looking.get_mut(&(parent, name.clone())).map(|others| {
+                let (sender, waiting) = oneshot::channel();
+                others.push(sender);
+                waiting
+            });
+            (mount.look_ahead(parent, name), waiting)
+        };
+        for name in next {
+            let (cx, caller) = (self.clone(), caller.clone());
+            self.spawn(async move {
+                // Whoever wants it gets the error.
+                let _ = cx.look_up(&caller, parent, name.as_bytes()).await;
+                if let Some(mount) = cx.core().mounts.get_mut(&cx.mount) {
+                    mount.looking.remove(&(parent, name));
+                }
+            });
+        }
+        if let Some(waiting) = waiting {
+            let _ = waiting.await;
+        }
+    }
+
+    async fn look_up(&self, caller: &Caller, parent: Fid, text: &[u8]) -> Result<Entry, Errno> {
+        for _ in 0..STALE_TRIES {
+            let fid = self.find(caller, parent, text).await?;
+            match self.getattr(caller, fid, true).await {
+                // It was removed, or replaced, after its name was found.
+                Err(Errno::ESTALE | Errno::ENOENT) => self.forget_name(parent, &name(text)?),
+                attributes => return Ok(Entry { fid, attributes: attributes? }),
+            }
+        }
+        Err(Errno::ESTALE)
     }
 
     /// Returns the FID of a name. No round trip if it is cached, else one.
@@ -219,9 +261,14 @@ impl Context {
         };
         let acl = reply.bytes(&ACL).unwrap_or_default();
         let acl = acl.get(..body.acl_size as usize).unwrap_or(acl).to_vec();
+        let data = match held.has(InodeBits::DOM) && body.valid.has(Valid::DOM_SIZE) {
+            true => inline::whole(reply.bytes(&INLINE_DATA).unwrap_or_default(), body.dom_size),
+            false => None,
+        };
         let mut core = self.core();
         let mount = core.mounts.get_mut(&self.mount).ok_or(Errno::ESHUTDOWN)?;
         let inode = mount.inodes.entry(body.fid).or_default();
+        inode.inline = data.or(inode.inline.take());
         inode.bits = inode.bits | held;
         if body.valid.has(Valid::FLMODE) {
             (inode.body, inode.acl) = (*body, acl);

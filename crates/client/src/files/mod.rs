@@ -1,5 +1,6 @@
 //! The operations on files, and what is cached of them.
 
+pub(crate) mod ahead;
 pub(crate) mod attributes;
 pub(crate) mod caller;
 pub(crate) mod change;
@@ -7,6 +8,7 @@ pub(crate) mod create;
 pub(crate) mod directory;
 pub(crate) mod flock;
 pub(crate) mod info;
+pub(crate) mod inline;
 pub(crate) mod inode;
 pub(crate) mod layout;
 pub(crate) mod layouts;

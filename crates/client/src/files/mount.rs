@@ -13,11 +13,15 @@ use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::RequestId;
 use futures_channel::oneshot;
 
+use super::ahead::Ahead;
 use super::inode::Inode;
 use crate::config::Configuration;
 use crate::data::state::MountData;
 use crate::watch::{Stale, Watcher};
 use crate::{Address, MountOptions};
+
+/// In how many directories names are looked up in advance.
+const DIRECTORIES_MAX: usize = 16;
 
 /// The state of a mount.
 pub(crate) struct MountState {
@@ -41,6 +45,10 @@ pub(crate) struct MountState {
     pub(crate) names: BTreeMap<(Fid, Name), Fid>,
     /// Names that do not exist, by their directories: valid as long as its UPDATE bit is.
     pub(crate) absent: BTreeMap<Fid, BTreeSet<Name>>,
+    /// What will be looked up in directories that were read, the ones that were used last at the end.
+    pub(crate) ahead: Vec<(Fid, Ahead)>,
+    /// Who waits for a name that is looked up in advance.
+    pub(crate) looking: BTreeMap<(Fid, Name), Vec<oneshot::Sender<()>>>,
     /// The sizes of objects, as locks on them have told.
     pub(crate) objects: BTreeMap<(ImportId, ResourceId), Object>,
     pub(crate) sequences: BTreeMap<ImportId, Sequence>,
@@ -130,6 +138,8 @@ impl MountState {
             inodes: BTreeMap::new(),
             names: BTreeMap::new(),
             absent: BTreeMap::new(),
+            ahead: Vec::new(),
+            looking: BTreeMap::new(),
             objects: BTreeMap::new(),
             sequences: BTreeMap::new(),
             locations: Vec::new(),
@@ -137,6 +147,35 @@ impl MountState {
             watcher: options.watcher,
             data: MountData::new(options.data),
         }
+    }
+
+    /// Takes names that were read of a directory, in their order.
+    pub(crate) fn listed(
+        &mut self,
+        fid: Fid,
+        names: impl Iterator<Item = Name>,
+        is_beginning: bool,
+    ) {
+        let place = self.ahead.iter().position(|(directory, _)| *directory == fid);
+        let mut known = place.map(|place| self.ahead.remove(place));
+        if known.is_none() && self.ahead.len() == DIRECTORIES_MAX {
+            self.ahead.remove(0);
+        }
+        let (_, ahead) = known.get_or_insert((fid, Ahead::default()));
+        ahead.add(names, is_beginning);
+        self.ahead.extend(known);
+    }
+
+    /// A name is looked up. Returns the names to look up in advance, which nobody looks up yet.
+    pub(crate) fn look_ahead(&mut self, parent: Fid, name: &Name) -> Vec<Name> {
+        let Some((_, ahead)) = self.ahead.iter_mut().find(|(fid, _)| *fid == parent) else {
+            return Vec::new();
+        };
+        let Self { looking, .. } = self;
+        let mut next = ahead.looked_up(name).to_vec();
+        next.retain(|name| !looking.contains_key(&(parent, name.clone())));
+        looking.extend(next.iter().map(|name| ((parent, name.clone()), Vec::new())));
+        next
     }
 
     /// Returns the imports of all targets.

@@ -23,7 +23,7 @@ use fulmar_rpc::import::{Request, RequestId};
 use super::caller::Caller;
 use super::lookup::Found;
 use super::mount::Open;
-use super::request::{bits, excludes, intent_room, name, record, resource};
+use super::request::{bits, excludes, name, open_room, record, resource};
 use crate::machine::context::Context;
 use crate::machine::replay::set_old_handle;
 use crate::mounting::BODY_LEN;
@@ -193,7 +193,7 @@ impl Context {
                 .with(&REINT, &record)
                 .with(&NAME, &name)
                 .with_bytes(&NEW_LAYOUT, layout);
-            Request::new(message, intent_room()).modifying().opening()
+            Request::new(message, open_room()).modifying().opening()
         };
         let acquired = self.acquire(mdt, wanted, Some(Box::new(build))).await?;
         let found = self.take(acquired)?;

@@ -19,10 +19,15 @@ const LAYOUT_ROOM: usize = 4096;
 /// The room for an access control list.
 const ACL_ROOM: usize = 4096;
 /// The room for data that come with an open.
-const INLINE_ROOM: usize = 4096;
+const INLINE_ROOM: usize = 8192;
 
 /// Returns the room for the reply to an intent.
 pub(crate) fn intent_room() -> usize {
+    len_with(&[Body::LEN, REPLY_LEN, BODY_LEN, LAYOUT_ROOM, ACL_ROOM, 0, 0, 0, 0, 0])
+}
+
+/// Returns the room for the reply to an open.
+pub(crate) fn open_room() -> usize {
     len_with(&[Body::LEN, REPLY_LEN, BODY_LEN, LAYOUT_ROOM, ACL_ROOM, 0, 0, INLINE_ROOM, 0, 0])
 }
 

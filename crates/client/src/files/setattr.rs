@@ -15,8 +15,8 @@ use fulmar_lustre_wire::ost::Obdo;
 use fulmar_rpc::import::Request;
 use futures_util::future::join_all;
 
-use super::attributes::{Attributes, Change};
-use super::caller::Caller;
+use super::attributes::{Attributes, Change, SetTime};
+use super::caller::{CAP_FOWNER, Caller};
 use super::inode::is_regular;
 use super::layout::FileLayout;
 use super::request::{body_room, given_up, record};
@@ -37,17 +37,33 @@ impl Context {
         fid: Fid,
         change: Change,
     ) -> Result<Attributes, Errno> {
-        let body = self.set_on_mdt(caller, fid, &change).await?;
+        let now = self.core().seconds();
+        let times = [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
+        let body = self.set_on_mdt(caller, fid, &change, now).await?;
         if is_regular(body.mode) {
             if let Some(size) = change.size {
                 self.truncate(caller, fid, size, &body).await?;
             }
             if change.atime.is_some() || change.mtime.is_some() {
                 let layout = self.layout(caller, fid).await?;
-                self.set_on_osts(fid, &layout, &change, body.ctime).await?;
+                self.set_on_osts(fid, &layout, times, body.ctime).await?;
             }
         }
         self.getattr(caller, fid, true).await
+    }
+
+    /// Takes the privileges away that a file gives whoever runs it, if it has some.
+    pub(crate) async fn drop_privileges(&self, caller: &Caller, fid: Fid) -> Result<(), Errno> {
+        const SUID: u32 = 0o4000;
+        /// Without the second bit the first one does not give a group.
+        const SGID: u32 = 0o2010;
+        let mode = self.attributes(caller, fid).await?.mode;
+        if is_regular(mode) && (mode & SUID != 0 || mode & SGID == SGID) {
+            let change = Change { drops_privileges: true, ..Change::default() };
+            let now = self.core().seconds();
+            self.set_on_mdt(caller, fid, &change, now).await?;
+        }
+        Ok(())
     }
 
     /// Changes attributes at the MDT.
@@ -56,16 +72,21 @@ impl Context {
         caller: &Caller,
         fid: Fid,
         change: &Change,
+        now: i64,
     ) -> Result<MdtBody, Errno> {
         let mdt = self.mdt(fid).await?;
         let known = self.attributes(caller, fid).await?;
-        let rights = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
+        check_times(caller, &known, change)?;
+        let rights = change.mode.is_some()
+            || change.uid.is_some()
+            || change.gid.is_some()
+            || change.drops_privileges;
         let mut lost = InodeBits::UPDATE;
         if rights {
             lost = lost | InodeBits::LOOKUP | InodeBits::PERM;
         }
         let early = self.give_up(mdt, &[(Some(fid), lost)]).await;
-        let set = set_attributes(change, known.mode, self.core().seconds());
+        let set = set_attributes(change, known.mode, now);
         let change = ReintChange::SetAttr(set);
         let record = record(caller, ReintOp::SETATTR, (fid, [Some(known.gid), None]), change);
         let message = Message::request(&REINT_SETATTR)
@@ -88,10 +109,9 @@ impl Context {
         &self,
         fid: Fid,
         layout: &FileLayout,
-        change: &Change,
+        [mtime, atime]: [Option<i64>; 2],
         ctime: i64,
     ) -> Result<(), Errno> {
-        let (mtime, atime) = (change.mtime, change.atime);
         let all = layout.objects().map(|(component, stripe, object)| async move {
             let (ost, id) = (self.ost(object.ost).await?, object.id.resource());
             let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
@@ -150,6 +170,16 @@ impl Context {
     }
 }
 
+/// Checks that a caller may set times: the MDT does not know whether they are those of now.
+fn check_times(caller: &Caller, known: &MdtBody, change: &Change) -> Result<(), Errno> {
+    let owns = caller.uid == known.uid || caller.has(CAP_FOWNER);
+    let is_chosen = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
+    match is_chosen(change.atime) || is_chosen(change.mtime) {
+        true if !owns => Err(Errno::EPERM),
+        _ => Ok(()),
+    }
+}
+
 /// Returns what a request sets.
 fn set_attributes(change: &Change, mode: u32, now: i64) -> SetAttr {
     let mut set = SetAttr { ctime: now, ..SetAttr::default() };
@@ -157,6 +187,9 @@ fn set_attributes(change: &Change, mode: u32, now: i64) -> SetAttr {
     if let Some(wanted) = change.mode {
         set.mode = mode & 0o170_000 | wanted & 0o7777;
         valid = valid | AttrValid::MODE;
+    }
+    if change.drops_privileges {
+        valid = valid | AttrValid::KILL_SUID | AttrValid::KILL_SGID | AttrValid::FORCE;
     }
     if let Some(uid) = change.uid {
         (set.uid, valid) = (uid, valid | AttrValid::UID);
@@ -176,10 +209,10 @@ fn set_attributes(change: &Change, mode: u32, now: i64) -> SetAttr {
         valid = valid | AttrValid::SIZE | AttrValid::OVERRIDE;
     }
     if let Some(atime) = change.atime {
-        (set.atime, valid) = (atime, valid | AttrValid::ATIME | AttrValid::ATIME_SET);
+        (set.atime, valid) = (atime.seconds(now), valid | AttrValid::ATIME | AttrValid::ATIME_SET);
     }
-    if let Some(mtime) = change.mtime.or(change.size.map(|_| now)) {
-        (set.mtime, valid) = (mtime, valid | AttrValid::MTIME | AttrValid::MTIME_SET);
+    if let Some(mtime) = change.mtime.or(change.size.map(|_| SetTime::Now)) {
+        (set.mtime, valid) = (mtime.seconds(now), valid | AttrValid::MTIME | AttrValid::MTIME_SET);
     }
     SetAttr { valid, ..set }
 }

@@ -1,6 +1,7 @@
 //! What operations can do.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, RequestId};
 use futures_channel::oneshot;
+use futures_util::future::{Either, select};
 
 use super::core::{Core, Done};
 use super::peer::{Build, Enqueued, LockWait, Outcome};
@@ -126,7 +128,19 @@ impl Context {
         wanted: Wanted,
         build: Option<Build>,
     ) -> Result<Acquired, Errno> {
-        let waiting = {
+        self.acquire_until(import, wanted, build, std::future::pending()).await
+    }
+
+    /// The same until `ends` is ready: then it fails with EINTR, and a lock that is granted afterwards is
+    /// given up.
+    pub(crate) async fn acquire_until(
+        &self,
+        import: ImportId,
+        wanted: Wanted,
+        build: Option<Build>,
+        ends: impl Future<Output = ()> + Send,
+    ) -> Result<Acquired, Errno> {
+        let (lock, waiting) = {
             let mut core = self.core();
             let now = core.now;
             let peer = core.peer_mut(import).ok_or(Errno::ENODEV)?;
@@ -143,11 +157,20 @@ impl Context {
                     let (request, reply) = (None, None);
                     let wait = LockWait { build, request, reply, waiting: sender };
                     peer.waits.insert(lock, wait);
-                    receiver
+                    (lock, receiver)
                 }
             }
         };
-        let Enqueued { request, reply, outcome } = waiting.await.map_err(|_| Errno::EIO)?;
+        let ended = match select(waiting, pin!(ends)).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(((), waiting)) => {
+                if let Some(peer) = self.core().peer_mut(import) {
+                    peer.locks.interrupt(lock);
+                }
+                waiting.await
+            }
+        };
+        let Enqueued { request, reply, outcome } = ended.map_err(|_| Errno::EIO)?;
         let (held, covered, extra, conflict) = match outcome {
             Outcome::Granted(lock, covered, extra) => {
                 (Some(self.held(import, lock)), Some(covered), Some(extra), None)

@@ -1,7 +1,9 @@
 //! Files of one and of two mounts.
 
 use fulmar_base::Errno;
-use fulmar_client::{Allocate, Caller, Change, FileLock, OpenOptions, Seek, XattrFlags, blocking};
+use fulmar_client::{
+    Allocate, Caller, Change, FileLock, OpenOptions, Seek, SetTime, XattrFlags, blocking,
+};
 use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
 use fulmar_lustre_wire::{Bytes, Content};
 
@@ -96,7 +98,11 @@ fn attributes_are_set_and_the_file_is_cut() {
     let changed =
         set(Change { mode: Some(0o711), uid: Some(7), gid: Some(8), ..Change::default() });
     assert_eq!((changed.mode & 0o7777, changed.uid, changed.gid), (0o711, 7, 8));
-    let changed = set(Change { mtime: Some(1000), atime: Some(2000), ..Change::default() });
+    let changed = set(Change {
+        mtime: Some(SetTime::At(1000)),
+        atime: Some(SetTime::At(2000)),
+        ..Change::default()
+    });
     assert_eq!((changed.mtime, changed.atime, changed.size), (1000, 2000, 100_000));
     assert_eq!(set(Change { size: Some(50_000), ..Change::default() }).size, 50_000);
     assert_eq!(set(Change { size: Some(80_000), ..Change::default() }).size, 80_000);

@@ -2,7 +2,10 @@
 
 use fulmar_base::Errno;
 use fulmar_client::{Caller, Change, FileSystem, OpenOptions, XattrFlags, blocking};
-use fulmar_lustre_wire::Opcode;
+use fulmar_lustre_wire::layout::{
+    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, MirrorState, Pattern,
+};
+use fulmar_lustre_wire::{Bytes, Content, Opcode, Padding};
 
 use crate::data::patient;
 use crate::rig::Rig;
@@ -29,6 +32,140 @@ impl Counter<'_> {
             all.iter().filter(|(opcode, _)| !own.contains(opcode)).map(|(_, count)| count).sum();
         now - std::mem::replace(&mut self.before, now)
     }
+}
+
+#[test]
+fn files_that_are_looked_at_in_order_are_asked_for_once() {
+    let rig = Rig::start("ahead", 2);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let d = blocking::wait(fs.mkdir(&ROOT, fs.root(), b"d", 0o755)).unwrap().fid;
+    for number in 0..200usize {
+        let name = format!("file{number}");
+        let options = OpenOptions::create(0o644);
+        let file = blocking::wait(fs.open(&ROOT, d, name.as_bytes(), options)).unwrap();
+        blocking::wait(file.write(0, vec![7; 100 + number])).unwrap();
+        blocking::wait(file.close()).unwrap();
+    }
+    blocking::wait(fs.unmount());
+    blocking::wait(other.getattr(&ROOT, d)).unwrap();
+    let mut count = Counter::new(&other);
+    let look = || {
+        let (items, end) = blocking::wait(other.read_directory(&ROOT, d, 0)).unwrap();
+        assert_eq!((items.len(), end), (202, None));
+        for item in items.iter().filter(|item| item.name[0] != b'.') {
+            let found = blocking::wait(other.lookup(&ROOT, d, &item.name)).unwrap();
+            let number: u64 = std::str::from_utf8(&item.name[4..]).unwrap().parse().unwrap();
+            assert_eq!((found.fid, found.attributes.size), (item.fid, 100 + number));
+        }
+    };
+    look();
+    assert_eq!(count.taken(), 1 + 2 * 200, "the directory, and a name and a size for each file");
+    look();
+    assert_eq!(count.taken(), 1, "the directory again");
+    // What was looked up in advance is not found after it was removed.
+    let (items, _) = blocking::wait(other.read_directory(&ROOT, d, 0)).unwrap();
+    let names: Vec<_> = items.iter().filter(|item| item.name[0] != b'.').collect();
+    for item in &names {
+        blocking::wait(other.unlink(&ROOT, d, &item.name)).unwrap();
+        let gone = blocking::wait(other.lookup(&ROOT, d, &item.name)).unwrap_err();
+        assert_eq!(gone, Errno::ENOENT);
+    }
+}
+
+#[test]
+fn a_small_file_costs_two_round_trips_in_its_turn() {
+    let rig = Rig::start("small", 1);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let d = blocking::wait(fs.mkdir(&ROOT, fs.root(), b"d", 0o755)).unwrap().fid;
+    for number in 0..100usize {
+        let name = format!("file{number}");
+        let options = OpenOptions::create(0o644);
+        let file = blocking::wait(fs.open(&ROOT, d, name.as_bytes(), options)).unwrap();
+        blocking::wait(file.write(0, vec![7; 100])).unwrap();
+        blocking::wait(file.close()).unwrap();
+    }
+    blocking::wait(fs.unmount());
+    let (items, _) = blocking::wait(other.read_directory(&ROOT, d, 0)).unwrap();
+    let counted = |opcode| other.requests().get(&opcode).copied().unwrap_or(0);
+    let (locks, reads) = (counted(Opcode::LDLM_ENQUEUE), counted(Opcode::OST_READ));
+    for item in items.iter().filter(|item| item.name[0] != b'.') {
+        let found = blocking::wait(other.lookup(&ROOT, d, &item.name)).unwrap().fid;
+        let file = blocking::wait(other.open_file(&ROOT, found, OpenOptions::read())).unwrap();
+        assert_eq!(blocking::wait(file.read(0, 4096)).unwrap(), vec![7; 100]);
+        // Nobody waits for the close.
+        drop(file);
+    }
+    // Name and size were asked for in advance; the open and the data are waited for.
+    assert_eq!(counted(Opcode::LDLM_ENQUEUE) - locks, 3 * 100);
+    assert_eq!(counted(Opcode::OST_READ) - reads, 100);
+}
+
+/// Returns the layout of files whose first MiB is on the MDT.
+fn on_mdt() -> Vec<u8> {
+    let layout = |pattern, stripe_size, stripe_count| LovMd {
+        header: LovHeader {
+            magic: LayoutMagic::LOV_V1,
+            pattern,
+            object: 0,
+            seq: 0,
+            stripe_size,
+            stripe_count,
+            generation: 0xffff,
+        },
+        pool: None,
+        objects: vec![],
+        rest: Bytes::default(),
+    };
+    let header = CompositeHeader {
+        magic: LayoutMagic::LOV_COMPOSITE,
+        size: 0,
+        generation: 0,
+        state: MirrorState::NONE,
+        components: 0,
+        more_mirrors: 0,
+        ec_count: 0,
+        padding: Padding::default(),
+    };
+    let part = |start, end, layout| (Component { start, end, ..Component::default() }, layout);
+    let first = part(0, 1 << 20, layout(Pattern::MDT, 1 << 20, 0));
+    let second = part(1 << 20, u64::MAX, layout(Pattern::RAID0, 0, 1));
+    CompositeMd::new(header, vec![first, second]).to_bytes()
+}
+
+#[test]
+fn data_on_the_mdt_come_with_the_open() {
+    let rig = Rig::start("inline", 1);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let options = OpenOptions { layout: Some(on_mdt()), ..OpenOptions::create(0o644) };
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", options)).unwrap();
+    blocking::wait(file.write(0, *b"first")).unwrap();
+    let open = || {
+        let read = OpenOptions::read();
+        blocking::wait(other.open(&ROOT, other.root(), b"file", read)).unwrap()
+    };
+    // The lock of who writes is called back by the first who reads, and then it comes with the open.
+    let read = |file: &fulmar_client::File| blocking::wait(file.read(0, 100)).unwrap();
+    let first = open();
+    read(&first);
+    blocking::wait(first.close()).unwrap();
+    let mut count = Counter::new(&other);
+    let opened = open();
+    let had = (count.taken(), read(&opened), blocking::wait(opened.read(2, 2)).unwrap());
+    assert_eq!((had, count.taken()), ((1, b"first".to_vec(), b"rs".to_vec()), 0));
+    assert_eq!(blocking::wait(opened.read(5, 100)).unwrap(), b"");
+    // What others write is read.
+    blocking::wait(file.write(2, *b"other, longer")).unwrap();
+    assert_eq!(read(&opened), b"fiother, longer");
+    blocking::wait(file.write((1 << 20) - 1, *b"\0end")).unwrap();
+    assert_eq!(blocking::wait(opened.read(1 << 20, 100)).unwrap(), b"end");
+    // And what this client writes itself.
+    let own = open();
+    let options = OpenOptions { read: true, write: true, ..OpenOptions::default() };
+    let both = blocking::wait(other.open(&ROOT, other.root(), b"file", options)).unwrap();
+    blocking::wait(both.set_len(3)).unwrap();
+    assert_eq!((read(&own), read(&open())), (b"fio".to_vec(), b"fio".to_vec()));
+    blocking::wait(both.write(1, *b"I")).unwrap();
+    assert_eq!((read(&own), read(&open())), (b"fIo".to_vec(), b"fIo".to_vec()));
 }
 
 #[test]

@@ -4,4 +4,5 @@
 
 mod posix;
 mod rig;
+mod suites;
 mod two;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{RenameFlags, XattrFlags};
+use rustix::fs::{OFlags, RenameFlags, XattrFlags};
 
 use crate::rig::Rig;
 
@@ -122,8 +122,53 @@ fn modes_owners_and_times() {
         (fs::metadata(lv.join("open/mine")), fs::metadata(lv.join("open/directory")));
     let (mine, directory) = (mine.unwrap(), directory.unwrap());
     assert_eq!((mine.uid(), mine.mode(), directory.mode()), (USER, 0o100_600, 0o040_700));
+    // Who may write a file may give it the time of now, but no other.
+    assert!(as_user(&lv, "touch file") && !as_user(&lv, "touch read-only"));
+    fs::write(lv.join("shared"), "").unwrap();
+    fs::set_permissions(lv.join("shared"), fs::Permissions::from_mode(0o666)).unwrap();
+    File::options().write(true).open(lv.join("shared")).unwrap().set_times(times).unwrap();
+    assert!(as_user(&lv, "touch shared") && !as_user(&lv, "touch -d 2001-01-01 shared"));
+    assert!(fs::metadata(lv.join("shared")).unwrap().mtime() > 1_000_000_000);
     fs::write(lv.join("open/others"), "").unwrap();
     assert!(!as_user(&lv, "rm -f open/others"));
+    rig.stop();
+}
+
+#[test]
+fn who_writes_a_file_does_not_become_its_owner() {
+    let Some(mut rig) = Rig::start("suid") else { return };
+    let lv = rig.mount("");
+    let path = lv.join("tool");
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+    let set = || fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+    fs::write(&path, "text").unwrap();
+    set();
+    fs::write(&path, "by root").unwrap();
+    assert_eq!(mode(), 0o6777);
+    assert!(as_user(&lv, "printf x >> tool"));
+    assert_eq!(mode(), 0o777);
+    set();
+    assert!(as_user(&lv, ": > tool"));
+    assert_eq!(mode(), 0o777);
+    set();
+    assert!(!as_user(&lv, "chmod 755 tool"));
+    std::os::unix::fs::chown(&path, Some(USER), None).unwrap();
+    assert_eq!(mode(), 0o777);
+    rig.stop();
+}
+
+#[test]
+fn appending_can_begin_and_end_while_a_file_is_open() {
+    let Some(mut rig) = Rig::start("fcntl") else { return };
+    let lv = rig.mount("");
+    let file = File::create(lv.join("log")).unwrap();
+    let set = |flags| rustix::fs::fcntl_setfl(&file, flags).unwrap();
+    file.write_all_at(b"first", 0).unwrap();
+    set(OFlags::APPEND);
+    file.write_all_at(b" second", 0).unwrap();
+    set(OFlags::empty());
+    file.write_all_at(b"F", 0).unwrap();
+    assert_eq!(fs::read_to_string(lv.join("log")).unwrap(), "First second");
     rig.stop();
 }
 

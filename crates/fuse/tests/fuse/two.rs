@@ -3,6 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 use rustix::fs::FlockOperation;
 
@@ -82,13 +84,60 @@ fn a_lock_of_one_mount_holds_on_the_other() {
 }
 
 #[test]
+fn who_waits_for_a_lock_can_be_interrupted() {
+    let Some(mut rig) = Rig::start("interrupt") else { return };
+    let (one, two) = (rig.mount("").join("file"), rig.mount("").join("file"));
+    fs::write(&one, "").unwrap();
+    let open = |path| OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let first = open(&one);
+    rustix::fs::flock(&first, FlockOperation::LockExclusive).unwrap();
+    let mut waiting = Command::new("flock").arg(&two).arg("true").spawn().unwrap();
+    let wchan = format!("/proc/{}/wchan", waiting.id());
+    while !fs::read_to_string(&wchan).unwrap().contains("request_wait") {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&waiting);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(waiting.wait().unwrap().signal(), Some(15));
+    // It waits no more: the lock is not its own when the first one is gone.
+    drop(first);
+    let third = open(&one);
+    rustix::fs::flock(&third, FlockOperation::LockExclusive).unwrap();
+    rig.stop();
+}
+
+#[test]
+fn a_file_that_is_replaced_meanwhile_can_be_opened() {
+    let Some(mut rig) = Rig::start("replaced") else { return };
+    let (one, two) = (rig.mount(""), rig.mount(""));
+    fs::write(one.join("file"), "text").unwrap();
+    // The kernel looks a name up again once, so it is replaced once at a time.
+    for _ in 0..50 {
+        fs::write(one.join("new"), "text").unwrap();
+        let (from, to) = (one.join("new"), one.join("file"));
+        let replacing = std::thread::spawn(move || fs::rename(from, to).unwrap());
+        assert_eq!(fs::read_to_string(two.join("file")).unwrap(), "text");
+        replacing.join().unwrap();
+    }
+    rig.stop();
+}
+
+#[test]
 fn a_mount_can_be_read_only_and_locks_local() {
     let Some(mut rig) = Rig::start("options") else { return };
-    let (writable, fixed) = (rig.mount("localflock"), rig.mount("ro,noatime,nouser_xattr"));
+    let (writable, fixed) = (rig.mount("localflock"), rig.mount("ro,noatime,nosuid,nouser_xattr"));
     fs::write(writable.join("file"), "text").unwrap();
     assert_eq!(fs::read_to_string(fixed.join("file")).unwrap(), "text");
     let refused = fs::write(fixed.join("file"), "").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(30));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(fixed.to_str().unwrap())).unwrap();
+    let fields: Vec<&str> = line.split(' ').collect();
+    assert!(fields[0].ends_with("@tcp:/lv") && fields[2] == "fuse.fulmar", "{line}");
+    assert!(fields[3].starts_with("ro,nosuid,noatime"), "{line}");
+    let without = File::open(rig.mount("noflock").join("file")).unwrap();
+    let refused = rustix::fs::flock(&without, FlockOperation::LockShared).unwrap_err();
+    assert_eq!(refused.raw_os_error(), 38);
     let mut value = [0; 4];
     let unknown = rustix::fs::getxattr(fixed.join("file"), "user.any", &mut value).unwrap_err();
     assert_eq!(unknown.raw_os_error(), 95);

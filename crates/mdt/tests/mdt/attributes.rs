@@ -73,6 +73,12 @@ fn a_file_that_is_given_away_loses_what_it_executes_with() {
         rig.must(&setattr(&ROOT, file, change));
         assert_eq!(rig.mode(file), expected, "{bits:o} after {change:?}");
     }
+    // Who cuts a file takes that away too, without a right to change the mode: the client says so.
+    let file = rig.file("written", 0o6777);
+    let cut = SetAttr { mode: 0o777, ..with(A::MODE | A::SIZE) };
+    assert_eq!(rig.fails(&setattr(&OTHER, file, cut)), Errno::EPERM);
+    rig.must(&setattr(&OTHER, file, SetAttr { valid: cut.valid | A::FORCE, ..cut }));
+    assert_eq!(rig.mode(file), 0o777);
     let file = rig.file("of the owner", 0o644);
     let foreign = Caller { gid: 5, ..USER };
     rig.must(&chmod(&foreign, file, 0o2755));

@@ -1,0 +1,125 @@
+//! Which names of a directory will be looked up next. Spec: mdt-ost §21.6.
+//!
+//! Programs read a directory and then look at its files in the order of the names, as `ls -l` does. One after the
+//! other they would wait for two round trips each: the attributes of those that follow are fetched meanwhile.
+
+use std::collections::BTreeMap;
+
+use fulmar_lustre_wire::Name;
+
+/// The names of a directory in its order, and how far they were looked up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ahead {
+    order: Vec<Name>,
+    places: BTreeMap<Name, usize>,
+    /// The name after the one that was looked up last.
+    next: usize,
+    /// How many names were looked up in their order.
+    row: u32,
+    /// The first name that nobody has asked for.
+    asked: usize,
+    /// How many names are asked for before they are looked up.
+    window: usize,
+}
+
+/// The least and the most names that are asked for in advance.
+const WINDOW_MIN: usize = 32;
+pub(crate) const WINDOW_MAX: usize = 512;
+/// How many names a program may leave out and still looks them up in their order.
+const GAP: usize = 8;
+/// How many names are remembered of a directory.
+const NAMES_MAX: usize = 1 << 16;
+
+impl Ahead {
+    /// Takes names that were read of the directory, in their order; from its beginning or not.
+    pub(crate) fn add(&mut self, names: impl Iterator<Item = Name>, is_beginning: bool) {
+        if is_beginning || self.order.len() > NAMES_MAX {
+            *self = Self { window: WINDOW_MIN, ..Self::default() };
+        }
+        // Programs leave hidden files out, and these two are never looked up.
+        for name in names.filter(|name| name.as_bytes().first() != Some(&b'.')) {
+            self.places.insert(name.clone(), self.order.len());
+            self.order.push(name);
+        }
+    }
+
+    /// A name is looked up. Returns the names to ask for now.
+    pub(crate) fn looked_up(&mut self, name: &Name) -> &[Name] {
+        let Some(&place) = self.places.get(name) else { return &[] };
+        let is_in_row = (self.next..=self.next + GAP).contains(&place);
+        self.next = place + 1;
+        match is_in_row {
+            true => self.row = self.row.saturating_add(1),
+            false => (self.row, self.window, self.asked) = (1, WINDOW_MIN, self.next),
+        }
+        self.asked = self.asked.max(self.next);
+        // The first name alone is no row, but who looks it up has most likely read the directory for that.
+        if (self.row < 2 && place > 0) || self.asked - self.next > self.window / 2 {
+            return &[];
+        }
+        let end = (self.next + self.window).min(self.order.len());
+        let from = self.asked;
+        self.asked = from.max(end);
+        if end == self.next + self.window {
+            self.window = (self.window * 4).min(WINDOW_MAX);
+        }
+        self.order.get(from..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> Name {
+        Name::new(format!("file-{number}").into_bytes()).unwrap()
+    }
+
+    fn of(count: usize) -> Ahead {
+        let mut ahead = Ahead::default();
+        ahead.add((0..count).map(name), true);
+        ahead
+    }
+
+    #[test]
+    fn a_thousand_files_cost_seven_round_trips() {
+        let mut ahead = of(1000);
+        // The time in round trips; a name and a size are two. The directory was read before.
+        let (mut now, mut known) = (1, BTreeMap::new());
+        let mut asked = 0;
+        for number in 0..1000 {
+            let wanted = ahead.looked_up(&name(number)).to_vec();
+            asked += wanted.len();
+            let mut ask = |name| *known.entry(name).or_insert(now + 2);
+            let answered = ask(name(number));
+            for one in wanted {
+                ask(one);
+            }
+            now = now.max(answered);
+        }
+        assert_eq!((now, asked), (7, 999));
+    }
+
+    #[test]
+    fn who_looks_at_single_names_gets_nothing_else() {
+        let mut ahead = of(1000);
+        for number in [500, 100, 900, 20, 999] {
+            assert_eq!(ahead.looked_up(&name(number)), []);
+        }
+        assert_eq!(ahead.looked_up(&Name::new(b"unknown".to_vec()).unwrap()), []);
+        // A second one after it is a row.
+        assert_eq!(ahead.looked_up(&name(300)), []);
+        assert_eq!(ahead.looked_up(&name(302))[0], name(303));
+    }
+
+    #[test]
+    fn a_directory_that_is_read_again_begins_again() {
+        let mut ahead = of(10);
+        assert_eq!(ahead.looked_up(&name(0)).len(), 9);
+        ahead.add([name(20), Name::new(b".hidden".to_vec()).unwrap()].into_iter(), false);
+        assert_eq!(ahead.looked_up(&name(1)), [name(20)]);
+        ahead.add((5..7).map(name), true);
+        assert_eq!(ahead.looked_up(&name(5)), [name(6)]);
+        assert_eq!(ahead.looked_up(&name(0)), []);
+    }
+}

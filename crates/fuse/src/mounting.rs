@@ -1,0 +1,131 @@
+//! The mount itself: the superuser makes it directly, so that its type is `fuse.fulmar`, others by `fusermount`.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fulmar_base::Errno;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::caller::is_root;
+use crate::front::Front;
+use crate::options::Options;
+
+const DEVICE: &str = "/dev/fuse";
+const TYPE: &str = "fuse.fulmar";
+/// The most threads that read requests.
+const THREADS_MAX: usize = 4;
+
+/// A mount of the kernel, and the threads that read its requests.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    session: BackgroundSession,
+    mountpoint: PathBuf,
+    /// The kernel's end, if the mount was made directly.
+    device: Option<File>,
+}
+
+impl Attached {
+    /// Mounts on a directory.
+    pub(crate) fn new(
+        front: Front,
+        source: &str,
+        mountpoint: &Path,
+        options: &Options,
+    ) -> io::Result<Self> {
+        let mountpoint = mountpoint.canonicalize()?;
+        let config = config(source, options);
+        if !is_root() {
+            let session = Session::new(front, &mountpoint, &config)?.spawn()?;
+            return Ok(Self { session, mountpoint, device: None });
+        }
+        let device = File::options().read(true).write(true).open(DEVICE)?;
+        mount(&device, source, &mountpoint, options)?;
+        let session = Session::from_fd(front, device.try_clone()?.into(), config.acl, config)
+            .and_then(Session::spawn)
+            .inspect_err(|_| detach(&mountpoint))?;
+        Ok(Self { session, mountpoint, device: Some(device) })
+    }
+
+    /// Ends the mount. One in use loses its name, since without its server it would be dead.
+    pub(crate) fn end(self) {
+        let Self { session, mountpoint, device } = self;
+        let ended = match device {
+            None => session.umount_and_join(),
+            // Somebody else may have mounted something there since.
+            Some(device) if !is_connected(&device) => session.join(),
+            Some(_) => match rustix::mount::unmount(&mountpoint, UnmountFlags::empty()) {
+                Ok(()) => session.join(),
+                Err(errno) => Err(errno.into()),
+            },
+        };
+        if ended.is_err() {
+            detach(&mountpoint);
+        }
+    }
+}
+
+/// Removes what a process that was killed has left of its mount.
+///
+/// # Errors
+/// EPERM for others than the superuser.
+pub fn remove_dead(mountpoint: &Path) -> io::Result<()> {
+    let is_dead = |error: io::Error| error.raw_os_error() == Some(Errno::ENOTCONN.0);
+    match mountpoint.metadata().is_err_and(is_dead) {
+        true => Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?),
+        false => Ok(()),
+    }
+}
+
+fn mount(device: &File, source: &str, mountpoint: &Path, options: &Options) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let (fd, mode) = (device.as_raw_fd(), mountpoint.metadata()?.mode());
+    let data =
+        format!("fd={fd},rootmode={mode:o},user_id=0,group_id=0,default_permissions,allow_other");
+    let all = [
+        (options.read_only, MountFlags::RDONLY),
+        (options.no_atime, MountFlags::NOATIME),
+        (options.no_dev, MountFlags::NODEV),
+        (options.no_suid, MountFlags::NOSUID),
+        (options.no_exec, MountFlags::NOEXEC),
+    ];
+    let set = all.into_iter().filter(|(is_set, _)| *is_set);
+    let flags = set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag);
+    let data = CString::new(data)?;
+    Ok(rustix::mount::mount(source, mountpoint, TYPE, flags, data.as_c_str())?)
+}
+
+fn detach(mountpoint: &Path) {
+    // It may be gone already.
+    let _ = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH);
+}
+
+/// Returns whether the kernel still has the mount.
+fn is_connected(device: &File) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(device.as_fd(), PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let polled = rustix::event::poll(&mut fds, Some(&now));
+    polled.is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+}
+
+fn config(source: &str, options: &Options) -> Config {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(source.to_owned()),
+        MountOption::Subtype("fulmar".to_owned()),
+        MountOption::DefaultPermissions,
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    config.mount_options.extend(options.no_atime.then_some(MountOption::NoAtime));
+    config.mount_options.extend(options.no_exec.then_some(MountOption::NoExec));
+    config.acl = if is_root() || options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    config.clone_fd = threads > 1;
+    config
+}
