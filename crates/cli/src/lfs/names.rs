@@ -26,7 +26,7 @@ pub(super) struct Fid2PathArgs {
     /// A mount, or an address: 10.0.0.1@tcp:/lustre
     #[arg(value_name = "MOUNT|MGS:/NAME")]
     place: Place,
-    /// FIDs: [0x200000401:0x2:0x0]
+    /// FIDs, as lfs path2fid prints them
     #[arg(value_name = "FID", required = true)]
     fids: Vec<Fid>,
     #[command(flatten)]
