@@ -244,7 +244,7 @@ impl Targets {
     /// Does what the parts want of each other, until they want nothing.
     fn follow(&mut self, now: Time) {
         while !self.has_ended {
-            let mut is_done = !self.tasks.poll();
+            let mut is_done = true;
             while let Some((target, command)) = self.commands.pop() {
                 self.obey(now, target, command);
                 is_done = false;
@@ -256,6 +256,8 @@ impl Targets {
                 self.take(now, task);
                 is_done = false;
             }
+            // Last, since all of these may let operations go on: locks that are granted, or answers of holders.
+            is_done &= !self.tasks.poll();
             if is_done {
                 return;
             }
