@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use rustix::fs::FlockOperation;
 
@@ -92,10 +92,7 @@ fn who_waits_for_a_lock_can_be_interrupted() {
     let first = open(&one);
     rustix::fs::flock(&first, FlockOperation::LockExclusive).unwrap();
     let mut waiting = Command::new("flock").arg(&two).arg("true").spawn().unwrap();
-    let wchan = format!("/proc/{}/wchan", waiting.id());
-    while !fs::read_to_string(&wchan).unwrap().contains("request_wait") {
-        std::thread::yield_now();
-    }
+    until_it_waits(&waiting);
     let pid = rustix::process::Pid::from_child(&waiting);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(waiting.wait().unwrap().signal(), Some(15));
@@ -104,6 +101,28 @@ fn who_waits_for_a_lock_can_be_interrupted() {
     let third = open(&one);
     rustix::fs::flock(&third, FlockOperation::LockExclusive).unwrap();
     rig.stop();
+}
+
+#[test]
+fn an_unmount_ends_what_waits() {
+    let Some(mut rig) = Rig::start("force") else { return };
+    let (one, two) = (rig.mount("").join("file"), rig.mount("").join("file"));
+    fs::write(&two, "").unwrap();
+    let held = File::open(&two).unwrap();
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+    let mut waiting = Command::new("flock").arg(&one).arg("true").spawn().unwrap();
+    until_it_waits(&waiting);
+    // The mount of who waits ends first.
+    rig.stop();
+    assert!(!waiting.wait().unwrap().success());
+}
+
+/// Waits until a process waits for its mount.
+fn until_it_waits(process: &Child) {
+    let wchan = format!("/proc/{}/wchan", process.id());
+    while !fs::read_to_string(&wchan).unwrap().contains("request_wait") {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
