@@ -58,7 +58,7 @@ impl Core {
                     let parts = data.parts(&bytes);
                     data.cache.handle_read_end(now, op);
                     if let Some(Waiting::Read(waiting)) = data.waiting.remove(&op) {
-                        let _ = waiting.send(Ok(parts));
+                        let _ = waiting.send(parts);
                     }
                 }
                 Output::Done { op, result } => match data.waiting.remove(&op) {

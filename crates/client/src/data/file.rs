@@ -23,7 +23,9 @@ impl Context {
         layout: &Arc<FileLayout>,
     ) -> Result<(FileId, Vec<Object>), Errno> {
         let known = self.objects(fid, layout).await?;
-        let is_same = |file: &CachedFile| file.layout.bytes == layout.bytes;
+        let is_same = |file: &CachedFile| {
+            Arc::ptr_eq(&file.layout, layout) || file.layout.bytes == layout.bytes
+        };
         if let Some(file) = self.with_file(fid, |file| is_same(file).then_some(file.id)).flatten() {
             return Ok((file, known));
         }

@@ -176,6 +176,7 @@ impl Context {
         let using = self.use_open(key, file.fid)?;
         // Each error is told once, by the first who asks.
         self.take_error(key)?;
+        self.forget_inline(file.fid);
         let is_privileged = caller.capabilities & SYS_RESOURCE != 0;
         let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
         let written = self
@@ -262,7 +263,6 @@ impl Context {
         if layout.is_released() || layout.mirrors > 1 {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.forget_inline(fid);
         match layout.needs_objects(offset, len) {
             true => {
                 let range = (LayoutIntentOp::WRITE, offset, offset.saturating_add(len));

@@ -155,13 +155,14 @@ impl MountData {
         }
     }
 
-    pub(super) fn parts(&self, bytes: &[Bytes]) -> Vec<Part> {
+    /// Returns what a read has found.
+    ///
+    /// # Errors
+    /// EIO if there is no memory of this name.
+    pub(super) fn parts(&self, bytes: &[Bytes]) -> Result<Vec<Part>, Errno> {
         let part = |bytes: &Bytes| match bytes {
-            Bytes::Zeros(len) => Part::Zeros(*len as usize),
-            Bytes::Memory(span) => match self.slice(*span) {
-                Some(slice) => Part::Bytes(slice),
-                None => Part::Zeros(span.len as usize),
-            },
+            Bytes::Zeros(len) => Ok(Part::Zeros(*len as usize)),
+            Bytes::Memory(span) => self.slice(*span).map(Part::Bytes).ok_or(Errno::EIO),
         };
         bytes.iter().map(part).collect()
     }
