@@ -6,11 +6,10 @@ use std::vec::IntoIter;
 use fulmar_base::Errno;
 use fulmar_base::quantity::size;
 use fulmar_client::special;
-use fulmar_lustre_wire::Padding;
 use fulmar_lustre_wire::layout::{
-    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, MirrorState, Pattern,
+    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, Pattern,
 };
-use fulmar_lustre_wire::{Bytes, Content, Text};
+use fulmar_lustre_wire::{Content, Text};
 
 use super::ReachArgs;
 use super::place::{At, Kind, Place};
@@ -267,16 +266,7 @@ fn encode(parts: &[Part]) -> Vec<u8> {
     if let [Part { end: None, .. }] = parts {
         return parts[0].layout().to_bytes();
     }
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     let mut start = 0;
     let component = |part: &Part| {
         let end = part.end.unwrap_or(u64::MAX);
@@ -297,10 +287,9 @@ impl Part {
             true => (Pattern::MDT, self.end.unwrap_or_default() as u32, 0),
             false => (Pattern::RAID0, self.size, self.count),
         };
-        let generation = self.index;
-        let header =
-            LovHeader { magic, pattern, object: 0, seq: 0, stripe_size, stripe_count, generation };
-        LovMd { header, pool: self.pool, objects: vec![], rest: Bytes(vec![]) }
+        let wanted = LovMd::wanted(stripe_size, stripe_count);
+        let header = LovHeader { magic, pattern, generation: self.index, ..wanted.header };
+        LovMd { header, pool: self.pool, ..wanted }
     }
 }
 

@@ -7,11 +7,11 @@ use fulmar_base::Errno;
 use fulmar_lustre_wire::format::{
     GETATTR, LAYOUT as EA_OF_REPLY, LOCK_REQUEST, MDT_BODY, NEW_LAYOUT, REINT, REINT_SETATTR,
 };
-use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
+use fulmar_lustre_wire::layout::LovMd;
 use fulmar_lustre_wire::ldlm::InodeBits;
 use fulmar_lustre_wire::mdt::{MdtBody, ReintChange, ReintOp, SetAttr, Valid, XattrFlags};
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::{Bytes, Content, Fid};
+use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::import::Request;
 
 use super::caller::Caller;
@@ -145,16 +145,7 @@ impl Context {
 
 /// Returns the layout that stands for none.
 fn no_layout() -> Vec<u8> {
-    let header = LovHeader {
-        magic: LayoutMagic::LOV_V1,
-        pattern: Pattern::NONE,
-        object: 0,
-        seq: 0,
-        stripe_size: 0,
-        stripe_count: 0,
-        generation: 0xffff,
-    };
-    LovMd { header, pool: None, objects: vec![], rest: Bytes(vec![]) }.to_bytes()
+    LovMd::wanted(0, 0).to_bytes()
 }
 
 #[cfg(test)]

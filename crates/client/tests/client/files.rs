@@ -4,8 +4,8 @@ use fulmar_base::Errno;
 use fulmar_client::{
     Allocate, Caller, Change, FileLock, OpenOptions, Seek, SetTime, XattrFlags, blocking,
 };
-use fulmar_lustre_wire::layout::{LayoutMagic, LovHeader, LovMd, Pattern};
-use fulmar_lustre_wire::{Bytes, Content};
+use fulmar_lustre_wire::Content;
+use fulmar_lustre_wire::layout::LovMd;
 
 use crate::rig::Rig;
 
@@ -232,20 +232,6 @@ fn processes_of_two_clients_agree_by_locks() {
     assert_eq!(blocking::wait(one.test_lock(fid, other)).unwrap().map(|one| one.end), None);
 }
 
-/// Returns a request for so many stripes.
-fn stripes(count: u16, size: u32) -> Vec<u8> {
-    let header = LovHeader {
-        magic: LayoutMagic::LOV_V1,
-        pattern: Pattern::NONE,
-        object: 0,
-        seq: 0,
-        stripe_size: size,
-        stripe_count: count,
-        generation: 0xffff,
-    };
-    LovMd { header, pool: None, objects: vec![], rest: Bytes(vec![]) }.to_bytes()
-}
-
 #[test]
 fn layouts_fids_and_paths_are_attributes() {
     let rig = Rig::start("special", 2);
@@ -261,15 +247,15 @@ fn layouts_fids_and_paths_are_attributes() {
     };
     let directory = blocking::wait(lv.mkdir(&ROOT, root, b"wide", 0o755)).unwrap().fid;
     assert_eq!(get(directory, "lustre.lov"), Err(Errno::ENODATA));
-    set(directory, &stripes(2, 1 << 20)).unwrap();
+    set(directory, &LovMd::wanted(1 << 20, 2).to_bytes()).unwrap();
     assert!(get(directory, "lustre.lov").unwrap().len() >= 32);
     let make =
         |name: &str| blocking::wait(lv.mknod(&ROOT, directory, name.as_bytes(), (0o100_644, 0)));
     let own = make("own").unwrap().fid;
     assert_eq!(get(own, "lustre.lov"), Err(Errno::ENODATA), "it was never opened");
-    set(own, &stripes(1, 2 << 20)).unwrap();
+    set(own, &LovMd::wanted(2 << 20, 1).to_bytes()).unwrap();
     assert_eq!(counts(own), [(1, 2 << 20)]);
-    assert_eq!(set(own, &stripes(2, 1 << 20)), Err(Errno::EEXIST));
+    assert_eq!(set(own, &LovMd::wanted(1 << 20, 2).to_bytes()), Err(Errno::EEXIST));
     let open = |name: &str| {
         let options = OpenOptions::create(0o644);
         blocking::wait(lv.open(&ROOT, directory, name.as_bytes(), options)).unwrap()

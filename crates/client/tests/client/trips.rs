@@ -3,9 +3,9 @@
 use fulmar_base::Errno;
 use fulmar_client::{Caller, Change, FileSystem, OpenOptions, XattrFlags, blocking};
 use fulmar_lustre_wire::layout::{
-    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, MirrorState, Pattern,
+    Component, CompositeHeader, CompositeMd, LovHeader, LovMd, Pattern,
 };
-use fulmar_lustre_wire::{Bytes, Content, Opcode, Padding};
+use fulmar_lustre_wire::{Content, Opcode};
 
 use crate::data::patient;
 use crate::rig::Rig;
@@ -102,30 +102,11 @@ fn a_small_file_costs_two_round_trips_in_its_turn() {
 
 /// Returns the layout of files whose first MiB is on the MDT.
 fn on_mdt() -> Vec<u8> {
-    let layout = |pattern, stripe_size, stripe_count| LovMd {
-        header: LovHeader {
-            magic: LayoutMagic::LOV_V1,
-            pattern,
-            object: 0,
-            seq: 0,
-            stripe_size,
-            stripe_count,
-            generation: 0xffff,
-        },
-        pool: None,
-        objects: vec![],
-        rest: Bytes::default(),
+    let layout = |pattern, stripe_size, stripe_count| {
+        let wanted = LovMd::wanted(stripe_size, stripe_count);
+        LovMd { header: LovHeader { pattern, ..wanted.header }, ..wanted }
     };
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     let part = |start, end, layout| (Component { start, end, ..Component::default() }, layout);
     let first = part(0, 1 << 20, layout(Pattern::MDT, 1 << 20, 0));
     let second = part(1 << 20, u64::MAX, layout(Pattern::RAID0, 0, 1));
@@ -166,6 +147,8 @@ fn data_on_the_mdt_come_with_the_open() {
     assert_eq!((read(&own), read(&open())), (b"fio".to_vec(), b"fio".to_vec()));
     blocking::wait(both.write(1, *b"I")).unwrap();
     assert_eq!((read(&own), read(&open())), (b"fIo".to_vec(), b"fIo".to_vec()));
+    blocking::wait(both.write_to(None, *b"!")).unwrap();
+    assert_eq!((read(&own), read(&open())), (b"fIo!".to_vec(), b"fIo!".to_vec()));
 }
 
 #[test]

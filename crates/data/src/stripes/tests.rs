@@ -1,9 +1,9 @@
+use fulmar_lustre_wire::Bytes;
 use fulmar_lustre_wire::layout::{
     Component as Entry, ComponentFlags, CompositeHeader, CompositeMd, Layout as Wire, LayoutMagic,
-    LovHeader, LovMd, LovObject, MirrorState, Pattern,
+    LovHeader, LovMd, LovObject, Pattern,
 };
 use fulmar_lustre_wire::ost::OstId;
-use fulmar_lustre_wire::{Bytes, Padding};
 use proptest::prelude::*;
 
 use super::*;
@@ -35,16 +35,7 @@ fn plain(pattern: Pattern, stripe_size: u64, count: u16, objects: u16) -> LovMd 
 }
 
 fn composite(parts: Vec<(Entry, LovMd)>) -> Wire {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 1,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(1);
     Wire::Composite(CompositeMd::new(header, parts))
 }
 

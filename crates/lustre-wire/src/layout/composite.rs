@@ -98,6 +98,22 @@ wire_struct! {
     }
 }
 
+impl CompositeHeader {
+    /// Returns the head of a layout of this generation with one mirror. [`CompositeMd::new`] counts.
+    pub fn new(generation: u32) -> Self {
+        Self {
+            magic: LayoutMagic::LOV_COMPOSITE,
+            size: 0,
+            generation,
+            state: MirrorState::NONE,
+            components: 0,
+            more_mirrors: 0,
+            ec_count: 0,
+            padding: Padding::default(),
+        }
+    }
+}
+
 impl Component {
     /// Returns the number of its mirror.
     pub fn mirror(&self) -> u16 {
@@ -225,16 +241,7 @@ mod tests {
     }
 
     fn composite() -> CompositeMd {
-        let header = CompositeHeader {
-            magic: LayoutMagic::LOV_COMPOSITE,
-            size: 0,
-            generation: 2,
-            state: MirrorState::NONE,
-            components: 0,
-            more_mirrors: 0,
-            ec_count: 0,
-            padding: Padding::default(),
-        };
+        let header = CompositeHeader::new(2);
         let on_mdt = Component {
             id: 0x1_0001,
             flags: ComponentFlags::INIT,

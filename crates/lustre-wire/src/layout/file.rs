@@ -89,6 +89,20 @@ impl LovMd {
     /// The bytes of the place of an object.
     pub const OBJECT_LEN: usize = 24;
 
+    /// Returns a request for stripes on any OSTs. 0 is the default of the file system.
+    pub fn wanted(stripe_size: u32, stripe_count: u16) -> Self {
+        let header = LovHeader {
+            magic: LayoutMagic::LOV_V1,
+            pattern: Pattern::NONE,
+            object: 0,
+            seq: 0,
+            stripe_size,
+            stripe_count,
+            generation: 0xffff,
+        };
+        Self { header, pool: None, objects: Vec::new(), rest: Bytes::default() }
+    }
+
     /// Returns the places of the objects, also of those without a number: who wants certain OSTs sends
     /// only these. There may be fewer than stripes.
     pub fn places(&self) -> Vec<LovObject> {

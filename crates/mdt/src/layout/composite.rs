@@ -5,10 +5,9 @@
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::layout::{
-    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd,
-    MirrorState, Pattern,
+    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, Pattern,
 };
-use fulmar_lustre_wire::{Bytes, Content, Fid, Padding};
+use fulmar_lustre_wire::{Bytes, Content, Fid};
 use fulmar_wire::Order;
 
 use super::plan::{Plan, keep_wanted, restore_generation};
@@ -145,7 +144,7 @@ impl WantedPart {
             }
             (component, layout)
         };
-        CompositeMd::new(header(0), parts.into_iter().map(part).collect()).to_bytes()
+        CompositeMd::new(CompositeHeader::new(0), parts.into_iter().map(part).collect()).to_bytes()
     }
 
     /// Returns the first pool of components.
@@ -209,19 +208,6 @@ fn on_mdt(file: Fid, size: u32) -> LovMd {
         generation: 0,
     };
     LovMd { header, pool: None, objects: vec![], rest: Bytes::default() }
-}
-
-fn header(generation: u32) -> CompositeHeader {
-    CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    }
 }
 
 impl Composite {
@@ -326,7 +312,7 @@ impl Composite {
 
     /// Returns the layout as clients read it.
     pub(super) fn encode(&self, file: Fid) -> Vec<u8> {
-        CompositeMd::new(header(self.generation), self.layouts(file)).to_bytes()
+        CompositeMd::new(CompositeHeader::new(self.generation), self.layouts(file)).to_bytes()
     }
 
     /// Reads a layout that this program has written, or that a client repeats.

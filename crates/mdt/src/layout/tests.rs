@@ -1,11 +1,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fulmar_lustre_wire::Bytes;
 use fulmar_lustre_wire::Text;
 use fulmar_lustre_wire::layout::{
-    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, MirrorState,
+    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader,
 };
-use fulmar_lustre_wire::{Bytes, Padding};
 use fulmar_store::Transaction;
 use fulmar_wire::{Field, Writer};
 
@@ -105,16 +105,7 @@ fn part(start: u64, end: u64, layout: LovMd) -> (Component, LovMd) {
 }
 
 fn composite_of(parts: Vec<(Component, LovMd)>) -> CompositeMd {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     CompositeMd::new(header, parts)
 }
 

@@ -8,7 +8,7 @@ use fulmar_lustre_wire::format::{
     RESULTS, SHORT_IO,
 };
 use fulmar_lustre_wire::layout::{
-    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, MirrorState, Pattern,
+    Component, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, Pattern,
 };
 use fulmar_lustre_wire::ldlm::{OstLvb, ResourceId};
 use fulmar_lustre_wire::mdt::{AttrValid, OpenFlags, SetAttr, Valid, XattrFlags};
@@ -18,7 +18,7 @@ use fulmar_lustre_wire::ost::{
     ObdoFlags, OstId,
 };
 use fulmar_lustre_wire::quota::{QuotaCommand, QuotaKind};
-use fulmar_lustre_wire::{Bytes, Content, Fid, List, Padding, Status, Text};
+use fulmar_lustre_wire::{Bytes, Content, Fid, List, Status, Text};
 use fulmar_mdt::{Done, Settings};
 use fulmar_wire::Order;
 
@@ -47,16 +47,7 @@ fn wanted(on_mdt: u64) -> Vec<u8> {
         rest: Bytes::default(),
     };
     let part = |start, end, layout| (Component { start, end, ..Component::default() }, layout);
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     let first = part(0, on_mdt, layout(Pattern::MDT, on_mdt as u32, 0));
     let second = part(on_mdt, u64::MAX, layout(Pattern::RAID0, 0, 1));
     CompositeMd::new(header, vec![first, second]).to_bytes()

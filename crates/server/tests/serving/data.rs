@@ -9,8 +9,7 @@ use fulmar_lustre_wire::format::{
     MDT_BODY, NAME, OST_LVB, OST_READ, OST_WRITE, REINT, REINT_UNLINK, SHORT_IO,
 };
 use fulmar_lustre_wire::layout::{
-    Component, ComponentFlags, CompositeHeader, CompositeMd, Layout, LayoutMagic, MirrorState,
-    Pattern,
+    Component, ComponentFlags, CompositeHeader, CompositeMd, Layout, LayoutMagic, Pattern,
 };
 use fulmar_lustre_wire::ldlm::{
     InodeBits, Intent, IntentOps, LockMode, LockReply, LockRequest, OstLvb,
@@ -20,7 +19,7 @@ use fulmar_lustre_wire::mdt::{
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::OstId;
-use fulmar_lustre_wire::{Content, Fid, Handle, Padding, Status, portal};
+use fulmar_lustre_wire::{Content, Fid, Handle, Status, portal};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::{Request, TargetKind};
@@ -36,16 +35,7 @@ const DATA: &[u8] = b"what was written";
 
 /// A layout of which 1 MiB is on the MDT, and nothing else.
 fn on_mdt() -> Vec<u8> {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     let mut layout = wanted(LayoutMagic::LOV_V1, 0);
     (layout.header.pattern, layout.header.stripe_size) = (Pattern::MDT, MIB as u32);
     let component = Component { end: MIB, ..Component::default() };

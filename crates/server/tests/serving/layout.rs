@@ -10,7 +10,7 @@ use fulmar_lustre_wire::format::{
 };
 use fulmar_lustre_wire::layout::{
     Component, ComponentFlags, CompositeHeader, CompositeMd, Layout, LayoutMagic, LovHeader, LovMd,
-    LovObject, MirrorState, Pattern,
+    LovObject, Pattern,
 };
 use fulmar_lustre_wire::ldlm::{
     InodeBits, InodebitsPolicy, Intent, IntentOps, LayoutIntent, LayoutIntentFlags, LayoutIntentOp,
@@ -21,7 +21,7 @@ use fulmar_lustre_wire::mdt::{
 };
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::OstId;
-use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, Padding, Text};
+use fulmar_lustre_wire::{Bytes, Content, Fid, Handle, Text};
 use fulmar_net::Runtime;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::TargetKind;
@@ -48,16 +48,7 @@ pub(crate) fn wanted(magic: LayoutMagic, stripe_count: u16) -> LovMd {
 
 /// One stripe up to 1 MiB, and two behind it.
 fn growing() -> Vec<u8> {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     let first = Component { end: MIB, ..Component::default() };
     let second = Component { start: MIB, end: u64::MAX, ..Component::default() };
     let plain = |count| wanted(LayoutMagic::LOV_V1, count);

@@ -1,7 +1,6 @@
 //! The texts are those of Lustre's lfs for files of two OSTs.
 
-use fulmar_lustre_wire::Padding;
-use fulmar_lustre_wire::layout::{CompositeHeader, LovHeader, LovObject, MirrorState};
+use fulmar_lustre_wire::layout::{CompositeHeader, LovHeader, LovObject};
 use fulmar_lustre_wire::{Bytes, Fid, Text};
 
 use super::*;
@@ -26,16 +25,7 @@ fn part(count: u16, size: u32, objects: &[(u32, u64, u32)]) -> LovMd {
 }
 
 fn progressive(flags: [ComponentFlags; 2], first: LovMd, second: LovMd) -> Layout {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 2,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(2);
     let one = |id, flags, start, end| Component { id, flags, start, end, ..Component::default() };
     let parts =
         vec![(one(1, flags[0], 0, 1 << 20), first), (one(2, flags[1], 1 << 20, u64::MAX), second)];

@@ -9,8 +9,7 @@ use fulmar_lustre_wire::format::{
     REINT_UNLINK, SWAP_LAYOUTS,
 };
 use fulmar_lustre_wire::layout::{
-    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd,
-    MirrorState, Pattern,
+    Component, ComponentFlags, CompositeHeader, CompositeMd, LayoutMagic, LovHeader, LovMd, Pattern,
 };
 use fulmar_lustre_wire::ldlm::{LayoutIntent, LayoutIntentFlags};
 use fulmar_lustre_wire::mdt::{
@@ -18,7 +17,7 @@ use fulmar_lustre_wire::mdt::{
     SetXattr, SplitOpenFlags, SwapLayouts, Unlink, Valid,
 };
 use fulmar_lustre_wire::message::MessageFlags;
-use fulmar_lustre_wire::{Bytes, Content, Handle, Name, Padding, Uuid};
+use fulmar_lustre_wire::{Bytes, Content, Handle, Name, Uuid};
 use fulmar_store::{Policy, Store, Transaction};
 use fulmar_wire::Order;
 
@@ -137,16 +136,7 @@ fn wanted(stripe_count: u16, pattern: Pattern) -> LovMd {
 }
 
 fn composite(parts: Vec<(Component, LovMd)>) -> Vec<u8> {
-    let header = CompositeHeader {
-        magic: LayoutMagic::LOV_COMPOSITE,
-        size: 0,
-        generation: 0,
-        state: MirrorState::NONE,
-        components: 0,
-        more_mirrors: 0,
-        ec_count: 0,
-        padding: Padding::default(),
-    };
+    let header = CompositeHeader::new(0);
     CompositeMd::new(header, parts).to_bytes()
 }
 
