@@ -55,6 +55,7 @@ errnos! {
     ERANGE = 34 "Numerical result out of range",
     EDEADLK = 35 "Resource deadlock avoided",
     ENAMETOOLONG = 36 "File name too long",
+    ENOSYS = 38 "Function not implemented",
     ENOTEMPTY = 39 "Directory not empty",
     ELOOP = 40 "Too many levels of symbolic links",
     EBADE = 52 "Invalid exchange",

@@ -12,9 +12,6 @@ pub(crate) const READ: i32 = 0;
 pub(crate) const WRITE: i32 = 1;
 pub(crate) const NONE: i32 = 2;
 
-/// There are no such locks.
-pub(crate) const ENOSYS: Errno = Errno(38);
-
 /// Who may have locks, to unlock them when a file is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Owners(Mutex<BTreeSet<(Fid, u64)>>);

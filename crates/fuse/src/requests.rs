@@ -474,7 +474,7 @@ impl Filesystem for Front {
         let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
         if self.state.options.locks == FileLocks::Refused {
-            return reply.fail(locks::ENOSYS);
+            return reply.fail(Errno::ENOSYS);
         }
         let test =
             |state: Arc<State>| async move { state.file_system.test_lock(file?, lock).await };
@@ -503,7 +503,7 @@ impl Filesystem for Front {
         let file = self.state.fid(number);
         let lock = described(kind, (start, end), owner.0, pid);
         if self.state.options.locks == FileLocks::Refused {
-            return reply.fail(locks::ENOSYS);
+            return reply.fail(Errno::ENOSYS);
         }
         let ends = waits.then(|| self.state.interrupts.of(request.pid()));
         let set = |state: Arc<State>| async move {

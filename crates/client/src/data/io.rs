@@ -16,12 +16,9 @@ use futures_channel::oneshot;
 use super::locks::Piece;
 use super::object::Object;
 use super::state::{OpenKey, Part, Waiting};
-use crate::files::caller::Caller;
+use crate::files::caller::{CAP_SYS_RESOURCE, Caller};
 use crate::files::layout::FileLayout;
 use crate::machine::context::{Acquired, Context};
-
-/// The capability to exceed quotas.
-const SYS_RESOURCE: u32 = 1 << 24;
 
 /// A file that is used, in the cache.
 pub(super) struct Cached {
@@ -177,7 +174,7 @@ impl Context {
         // Each error is told once, by the first who asks.
         self.take_error(key)?;
         self.forget_inline(file.fid);
-        let is_privileged = caller.capabilities & SYS_RESOURCE != 0;
+        let is_privileged = caller.has(CAP_SYS_RESOURCE);
         let before: Vec<_> = file.objects.iter().map(|one| self.evictions(one.import)).collect();
         let written = self
             .data_op(|cached, now| {

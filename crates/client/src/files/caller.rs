@@ -15,8 +15,12 @@ pub struct Caller {
     pub umask: u32,
 }
 
+/// The capability to search directories without the permission to do so.
+pub(crate) const CAP_DAC_READ_SEARCH: u32 = 2;
 /// The capability to be treated as the owner of each file.
 pub(crate) const CAP_FOWNER: u32 = 3;
+/// The capability to exceed quotas.
+pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
 /// A further group that a request does not name.
 pub(crate) const NO_GROUP: u32 = u32::MAX;
 

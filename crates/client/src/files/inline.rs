@@ -36,8 +36,8 @@ impl Context {
         let core = self.core();
         let data = core.mounts.get(&self.mount)?.inodes.get(&fid)?.inline.as_ref()?;
         let from = usize::try_from(offset).map_or(data.len(), |from| from.min(data.len()));
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        Some(data[from..].iter().take(len).copied().collect())
+        let len = usize::try_from(len).map_or(data.len() - from, |len| len.min(data.len() - from));
+        Some(data[from..from + len].to_vec())
     }
 
     /// Forgets data that came with an open, since this client changes the file.

@@ -14,7 +14,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_rpc::import::Request;
 
-use super::caller::Caller;
+use super::caller::{CAP_DAC_READ_SEARCH, Caller};
 use super::inode::is_regular;
 use super::open::{Closed, OpenOptions};
 use super::request::{body, body_room, given_up, record};
@@ -30,8 +30,6 @@ pub const PATHS: &[u8] = b"lustre.fid2path.";
 
 /// The room for a layout.
 const LAYOUT_MAX: u32 = 64 << 10;
-/// The capability to pass directories without the permission to search them.
-const DAC_READ_SEARCH: u32 = 1 << 2;
 
 /// An attribute that is not kept as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +73,7 @@ impl Context {
             }
             Special::Layout => self.default_layout(caller, fid).await,
             Special::Fid => Ok(fid.to_string().into_bytes()),
-            Special::Paths(_) if caller.capabilities & DAC_READ_SEARCH == 0 => Err(Errno::EPERM),
+            Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),
             Special::Paths(of) => {
                 let paths = self.paths_of(of).await?;
                 Ok(paths.into_iter().flat_map(|path| [path, vec![0]]).flatten().collect())

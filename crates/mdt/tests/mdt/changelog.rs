@@ -265,7 +265,7 @@ fn a_reader_that_is_late_gets_the_records_that_are_left() {
     assert_eq!(again.records[0].index, 10, "it is a pad");
     assert_eq!(rig.fails(&requests::log_block(log, FLAGS, 101)), Errno::EBADR);
     clear(&mut rig, 1, 100).unwrap();
-    assert_eq!(rig.fails(&requests::log_block(log, FLAGS, 50)), Errno(116), "all are gone");
+    assert_eq!(rig.fails(&requests::log_block(log, FLAGS, 50)), Errno::ESTALE, "all are gone");
     let unknown = LogId { object: 2, seq: 1, generation: 0 };
     assert_eq!(rig.ask(1, &requests::log_open(&ROOT, "", unknown)).unwrap_err(), Errno::ENOENT);
     assert_eq!(rig.ask(1, &requests::log_open(&ROOT, "params", log)).unwrap_err(), Errno::ENOENT);

@@ -82,7 +82,7 @@ fn a_lease_that_was_broken_changes_nothing() {
     rig.mdt.break_lease(file);
     let writer = rig.ask(2, &write).unwrap().body().open_handle;
     let refused = rig.send(1, &swap(&ROOT, file, handle, other, Handle(77))).unwrap();
-    assert_eq!(refused.result, Err(Errno(116)));
+    assert_eq!(refused.result, Err(Errno::ESTALE));
     assert_eq!((rig.object(file), rig.object(other)), objects);
     assert_eq!(lease(&mut rig, 1, file, Handle(0)).unwrap_err(), Errno::EBUSY, "another writes");
     rig.close(2, file, writer);
@@ -106,7 +106,7 @@ fn what_else_a_close_is_to_do_is_refused_but_the_file_is_closed() {
     assert_eq!(refused(&|handle| swap(&USER, file, handle, other, Handle(7))), Errno::EACCES);
     assert_eq!(refused(&|handle| swap(&ROOT, file, handle, other, Handle(7))), Errno::EPERM);
     assert_eq!(refused(&|handle| swap(&ROOT, file, handle, file, Handle(7))), Errno::EINVAL);
-    assert_eq!(refused(&|handle| swap(&ROOT, file, handle, other, Handle(0))), Errno(116));
+    assert_eq!(refused(&|handle| swap(&ROOT, file, handle, other, Handle(0))), Errno::ESTALE);
     let merge = |handle| {
         let bias = Bias::CLOSE_LAYOUT_MERGE;
         let record = requests::close_record(&ROOT, file, SetAttr { bias, ..SetAttr::default() });
