@@ -250,6 +250,9 @@ impl Machine {
             }
             if is_done {
                 self.targets.check_invariants().unwrap();
+                // No operation that can go on waits for the next event.
+                self.targets.resume(self.now);
+                assert!(self.targets.poll_output().is_none(), "an operation was forgotten");
                 return;
             }
         }
