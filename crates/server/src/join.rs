@@ -256,8 +256,8 @@ impl Joiner {
             osts.set_pools(pools);
             let is_used =
                 |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
-            links.retain(|link| is_used(link.index()));
             osts.lose_others(is_used);
+            links.retain(|link| is_used(link.index()));
             for target in found.into_iter().filter(|ost| ost.is_active) {
                 if links.iter().all(|link| link.index() != target.index) {
                     let link = self.link((mdt.clone(), osts.clone()), target);

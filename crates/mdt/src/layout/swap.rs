@@ -1,7 +1,7 @@
 //! Layouts of two files that are exchanged. Spec: mdt-ost §7.13.
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::layout::{Component, CompositeMd, Layout, LovHeader, LovMd, Pattern};
+use fulmar_lustre_wire::layout::{Component, CompositeMd, Layout, LovHeader, LovMd};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_wire::Order;
 
@@ -12,7 +12,7 @@ const COMPONENT_ID: u32 = 0xffff;
 /// generation that neither had.
 ///
 /// # Errors
-/// EOPNOTSUPP if data of one is on the MDT, or it is of a kind that there is not.
+/// EOPNOTSUPP if one is of a kind that there is not.
 pub(crate) fn swapped(files: [(Fid, &[u8]); 2]) -> Result<[Vec<u8>; 2], Errno> {
     let [(first, layout_of_first), (second, layout_of_second)] = files;
     let (one, two) = (read(layout_of_first)?, read(layout_of_second)?);
@@ -29,13 +29,11 @@ fn read(layout: &[u8]) -> Result<Option<Layout>, Errno> {
         return Ok(None);
     }
     let layout = Layout::decode(layout, Order::Little).map_err(|_| Errno::EINVAL)?;
-    let is_on_mdt = |layout: &LovMd| layout.header.pattern.has(Pattern::MDT);
     let is_known = match &layout {
-        Layout::File(layout) => !is_on_mdt(layout),
-        Layout::Composite(layout) => layout
-            .components
-            .iter()
-            .all(|component| layout.layout(component).is_ok_and(|layout| !is_on_mdt(&layout))),
+        Layout::File(_) => true,
+        Layout::Composite(layout) => {
+            layout.components.iter().all(|component| layout.layout(component).is_ok())
+        }
         _ => false,
     };
     if is_known { Ok(Some(layout)) } else { Err(Errno::EOPNOTSUPP) }

@@ -64,6 +64,7 @@ impl Change<'_> {
         let mut inodes = [self.existing(files[0])?, self.existing(files[1])?];
         inodes.iter().try_for_each(|inode| check(inode, caller, Wanted::WRITE))?;
         check_kinds(&inodes)?;
+        let leaves = self.leaves_mdt(files, &inodes)?;
         let [first, second] = &inodes;
         let layouts = swapped([
             (files[0], first.extra(Extra::Layout)),
@@ -71,10 +72,32 @@ impl Change<'_> {
         ])?;
         for ((fid, inode), layout) in files.into_iter().zip(&mut inodes).zip(layouts) {
             inode.set_extra(Extra::Layout, layout);
+            if leaves == Some(fid) {
+                self.remove_data(fid, inode);
+            }
             self.set(fid, inode.clone())?;
             self.note_layout(fid);
         }
         Ok(())
+    }
+
+    /// Returns the file whose data leave the MDT. Such data stay where they are, and only the migration of a
+    /// file says what becomes of them: the other file is then a copy without a name.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for an exchange that is none, and for a copy with another part on the MDT.
+    fn leaves_mdt(&self, files: [Fid; 2], inodes: &[Inode; 2]) -> Result<Option<Fid>, Errno> {
+        let ends = inodes.each_ref().map(|inode| inode.on_mdt().map(|part| part.end));
+        if ends == [None, None] {
+            return Ok(None);
+        }
+        let opens = self.mdt.opens();
+        let copy = files.iter().position(|fid| opens.is_volatile(*fid)).ok_or(Errno::EOPNOTSUPP)?;
+        match (ends[1 - copy], ends[copy]) {
+            (Some(_), None) => Ok(Some(files[1 - copy])),
+            (before, after) if before == after => Ok(None),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
     }
 }
 

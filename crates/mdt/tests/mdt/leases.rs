@@ -11,6 +11,7 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Fid, Handle};
 use fulmar_mdt::Caller;
 
+use crate::data::{about, contents, keep_on_mdt, write};
 use crate::requests::{self, ROOT, USER};
 use crate::rig::{NOW, Reply, Rig};
 
@@ -113,4 +114,48 @@ fn what_else_a_close_is_to_do_is_refused_but_the_file_is_closed() {
         swap(&ROOT, file, handle, other, Handle(7)).with(&REINT, &record)
     };
     assert_eq!(refused(&merge), Errno::EOPNOTSUPP);
+}
+
+/// Opens a new file without a name. Returns it and its handle.
+fn volatile(rig: &mut Rig) -> (Fid, Handle) {
+    let new = rig.next_fid();
+    let flags = OpenFlags::CREAT | OpenFlags::WRITE | OpenFlags::VOLATILE;
+    let opened = rig.must(&requests::open(&ROOT, (TOP, "v"), new, flags));
+    (new, opened.body().open_handle)
+}
+
+/// Gives a file the layout of another one, as the migration of a file ends.
+fn migrate(rig: &mut Rig, file: Fid, other: Fid) -> Result<(), Errno> {
+    let handle = lease(rig, 1, file, Handle(0)).unwrap().body().open_handle;
+    let closed = rig.send(1, &swap(&ROOT, file, handle, other, Handle(7))).unwrap();
+    rig.mdt.check().unwrap();
+    closed.result
+}
+
+#[test]
+fn a_migrated_file_keeps_its_data_on_the_mdt_or_leaves_none() {
+    let mut rig = Rig::new();
+    let on_osts = volatile(&mut rig);
+    keep_on_mdt(&mut rig, 1);
+    let (file, named) = (rig.touch(&ROOT, (TOP, "f")), rig.touch(&ROOT, (TOP, "g")));
+    rig.must(&write(about(file), 0, b"data"));
+    assert_eq!(migrate(&mut rig, file, named), Err(Errno::EOPNOTSUPP), "it is no copy");
+    let same = volatile(&mut rig);
+    let objects = (rig.object(file), rig.object(same.0));
+    assert_eq!(migrate(&mut rig, file, same.0), Ok(()));
+    assert_eq!((rig.object(same.0), rig.object(file)), objects);
+    assert_eq!(contents(&mut rig, file), b"data");
+
+    let object = rig.object(on_osts.0);
+    assert_eq!(migrate(&mut rig, file, on_osts.0), Ok(()));
+    assert_eq!(rig.object(file), object);
+    assert_eq!(rig.fails(&write(about(file), 0, b"late")), Errno::ENOENT);
+    assert!(rig.store.objects().unwrap().is_empty());
+    // Nobody would copy its first bytes to the MDT.
+    let back = volatile(&mut rig);
+    assert_eq!(migrate(&mut rig, file, back.0), Err(Errno::EOPNOTSUPP));
+    for (copy, handle) in [same, on_osts, back] {
+        rig.close(1, copy, handle);
+    }
+    rig.mdt.check().unwrap();
 }
