@@ -47,9 +47,12 @@ pub(crate) enum Command {
     Spawn(Operation<()>),
 }
 
-/// Work that may wait for a disk. It is run once, by any thread; then
+/// Work on a target's storage. It is run once, by any thread; then
 /// [`Targets::resume`](crate::Targets::resume) is called.
-pub struct Work(Box<dyn FnOnce() + Send>);
+pub struct Work {
+    run: Box<dyn FnOnce() + Send>,
+    is_brief: bool,
+}
 
 /// A lock that an operation wants for itself.
 #[derive(Clone, Copy, Debug)]
@@ -169,16 +172,40 @@ impl Context {
     }
 
     /// Runs work that may wait for a disk.
+    ///
+    /// # Errors
+    /// ENODEV if the target ends.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Errno> {
+        self.work(false, work).await
+    }
+
+    /// Runs work that reads and changes some keys of a store, which takes microseconds as long as the
+    /// store is quick ([`Store::is_quick`]).
+    ///
+    /// # Errors
+    /// As [`Context::run`].
+    pub async fn run_on_keys<T: Send + 'static>(
+        &self,
+        store: &Store,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        self.work(store.is_quick(), work).await
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        is_brief: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
         let (sender, waiting) = oneshot::channel();
-        let work = move || {
+        let run = move || {
             // Nobody waits any more if the target ends.
             let _ = sender.send(work());
         };
-        self.push(Command::Run(Work::new(work)));
+        self.push(Command::Run(Work { run: Box::new(run), is_brief }));
         waiting.await.map_err(|_| Errno::ENODEV)
     }
 
@@ -235,12 +262,17 @@ impl Commands {
 
 impl Work {
     pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        Self(Box::new(work))
+        Self { run: Box::new(work), is_brief: false }
+    }
+
+    /// Returns whether it takes microseconds, so that a change of threads would cost more.
+    pub fn is_brief(&self) -> bool {
+        self.is_brief
     }
 
     /// Does it.
     pub fn run(self) {
-        (self.0)();
+        (self.run)();
     }
 }
 

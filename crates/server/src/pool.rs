@@ -1,7 +1,11 @@
 //! The threads that do the work of operations, which may wait for a disk.
+//!
+//! A thread that has done a work takes the next one. Another thread is woken only for work that nobody is
+//! awake to take.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::context::Work;
@@ -13,15 +17,67 @@ pub(crate) struct Pool {
 }
 
 /// Work for the threads. What comes after their end is dropped.
-#[derive(Debug)]
-pub(crate) struct Queue(Mutex<Option<mpsc::Sender<Work>>>);
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    work: VecDeque<Work>,
+    /// Threads that have nothing to do.
+    idle: usize,
+    /// One of them has been woken, and has not looked for work yet.
+    is_waking: bool,
+    has_ended: bool,
+}
 
 impl Queue {
     pub(crate) fn send(&self, work: Work) {
-        if let Some(sender) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            // The threads end after the queue.
-            let _ = sender.send(work);
+        let mut state = self.state();
+        if !state.has_ended {
+            state.work.push_back(work);
+            self.wake(state);
         }
+    }
+
+    /// Waits for the next work. `None`: it has ended, and all is done.
+    fn next(&self) -> Option<Work> {
+        let mut state = self.state();
+        loop {
+            if let Some(work) = state.work.pop_front() {
+                self.wake(state);
+                return Some(work);
+            }
+            if state.has_ended {
+                return None;
+            }
+            state.idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            state.is_waking = false;
+        }
+    }
+
+    /// Wakes a thread if there is work left. It wakes the next one, so that no more threads are woken than
+    /// get a core.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        if state.is_waking || state.idle == 0 || state.work.is_empty() {
+            return;
+        }
+        state.is_waking = true;
+        drop(state);
+        self.work.notify_one();
+    }
+
+    fn end(&self) {
+        self.state().has_ended = true;
+        self.work.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,17 +90,11 @@ impl Pool {
         threads: usize,
         done: impl Fn() + Clone + Send + 'static,
     ) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel::<Work>();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let queue = Arc::new(Queue(Mutex::new(Some(sender))));
-        let mut pool = Self { queue, threads: Vec::new() };
+        let mut pool = Self { queue: Arc::default(), threads: Vec::new() };
         for _ in 0..threads {
-            let (receiver, done) = (receiver.clone(), done.clone());
+            let (queue, done) = (pool.queue.clone(), done.clone());
             let run = move || {
-                loop {
-                    // One thread waits for work, and the others for it.
-                    let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(work) = next else { return };
+                while let Some(work) = queue.next() {
                     work.run();
                     done();
                 }
@@ -62,9 +112,53 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        *self.queue.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.queue.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn all_work_is_done_and_reported_before_the_end() {
+        let [ran, reported] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let count = |counter: &Arc<AtomicUsize>| {
+            let counter = counter.clone();
+            move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let pool = Pool::start(4, count(&reported)).unwrap();
+        let queue = pool.queue();
+        for _ in 0..1000 {
+            queue.send(Work::new(count(&ran)));
+        }
+        drop(pool);
+        queue.send(Work::new(count(&ran)));
+        let counts = [ran, reported].map(|counter| counter.load(Ordering::Relaxed));
+        assert_eq!(counts, [1000, 1000]);
+    }
+
+    #[test]
+    fn work_that_waits_leaves_the_other_threads_for_others() {
+        let pool = Pool::start(4, || {}).unwrap();
+        // Nobody gets through the barrier unless all run at the same time.
+        for _ in 0..50 {
+            let barrier = Arc::new(Barrier::new(4));
+            for _ in 0..4 {
+                let barrier = barrier.clone();
+                pool.queue().send(Work::new(move || {
+                    barrier.wait();
+                }));
+            }
+        }
+        drop(pool);
     }
 }

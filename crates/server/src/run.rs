@@ -88,7 +88,7 @@ impl Room for Piece {
     }
 }
 
-/// Has threads do the work of the targets' operations.
+/// Does the brief work of the targets' operations, and has threads do what may wait for a disk.
 #[derive(Debug)]
 pub struct TargetHost {
     memories: Arc<Memories<Buffer>>,
@@ -103,6 +103,12 @@ impl Host for TargetHost {
     }
 
     fn handle(&self, _: &Service, _: &mut Targets, work: Work) -> Option<Job<Targets>> {
+        if work.is_brief() {
+            return Some(Box::new(move || {
+                work.run();
+                Box::new(Targets::resume)
+            }));
+        }
         self.queue.send(work);
         None
     }

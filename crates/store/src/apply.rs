@@ -1,6 +1,7 @@
 //! How a transaction is applied.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::keys::Value;
@@ -18,6 +19,16 @@ impl Store {
     /// Changes the data of objects first, holding them, then keys and sizes in one step.
     pub(crate) fn apply(&self, transaction: Transaction<'_>) -> Result<u64, StoreError> {
         self.admit(&transaction)?;
+        if transaction.data.is_empty() {
+            return self.merge(transaction, &BTreeMap::new());
+        }
+        self.changing_data.fetch_add(1, Ordering::Relaxed);
+        let applied = self.apply_with_data(transaction);
+        self.changing_data.fetch_sub(1, Ordering::Relaxed);
+        applied
+    }
+
+    fn apply_with_data(&self, transaction: Transaction<'_>) -> Result<u64, StoreError> {
         let ids = transaction.data.iter().map(|(id, _)| (*id, ()));
         let objects: BTreeMap<ObjectId, ()> = ids.collect();
         let objects: Vec<Arc<Object>> = objects.keys().map(|id| self.objects.get(*id)).collect();
@@ -70,6 +81,19 @@ impl Store {
     /// that are not empty.
     fn keys_have_room(&self) -> bool {
         self.keys.slack() / 2 > self.policy.reserve
+    }
+
+    /// Returns whether keys are read, and transactions that write no data are applied, without waiting for
+    /// the medium, as far as can be known. Who must not wait asks before it begins.
+    pub fn is_quick(&self) -> bool {
+        // What is applied meanwhile by those who have asked is little.
+        let is_behind = self.front().running.bytes >= self.policy.batch_bytes.saturating_mul(2);
+        !is_behind && self.keys.is_quick()
+    }
+
+    /// Returns whether data of objects are being changed. Who does that may hold locks of its own meanwhile.
+    pub fn is_changing_data(&self) -> bool {
+        self.changing_data.load(Ordering::Relaxed) > 0
     }
 
     fn change_objects(

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use crate::keys::{Keys, MemoryKeys, Opening, TreeKeys};
@@ -193,6 +194,7 @@ impl Store {
             commits: Mutex::new(()),
             on_commit: OnceLock::new(),
             fenced: OnceLock::new(),
+            changing_data: AtomicU32::new(0),
         }
     }
 

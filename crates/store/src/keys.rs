@@ -31,6 +31,10 @@ pub(crate) trait Keys: Send + Sync {
     /// Returns how many bytes of keys and values were removed since there were most of them. About
     /// so much room is in the file, which does not shrink.
     fn slack(&self) -> u64;
+    /// Returns whether keys are read without waiting for the medium, as far as the last reads tell.
+    fn is_quick(&self) -> bool {
+        true
+    }
 }
 
 /// The keys as they were at one time.

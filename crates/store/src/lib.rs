@@ -55,6 +55,7 @@ mod format;
 mod keys;
 mod medium;
 mod objects;
+mod pace;
 mod policy;
 mod records;
 mod reserve;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::ops::Bound;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fulmar_base::Time;
@@ -43,6 +44,8 @@ pub struct Store {
     pub(crate) on_commit: OnceLock<OnCommit>,
     /// Why the store has ended. It is set with `front` held.
     pub(crate) fenced: OnceLock<StoreError>,
+    /// How many transactions with data of objects are being applied.
+    pub(crate) changing_data: AtomicU32,
 }
 
 /// What changes with each transaction.

@@ -80,7 +80,7 @@ impl<M: Memory> MdtTarget<M> {
                 let found = this.mdt.lookup(body.fid, name.as_bytes(), &caller?);
                 found.map_err(|failure| failure.errno())
             };
-            match context.run(find).await? {
+            match self.on_keys(&context, find).await? {
                 Ok(found) => child = found,
                 Err(errno) => {
                     let done = self.failed_lookup(&request, errno);
@@ -111,7 +111,10 @@ impl<M: Memory> MdtTarget<M> {
             let done = this.mdt.getattr_intent(&this.call(&asked), child);
             this.with_data(&asked, done, bits)
         };
-        let (done, has_data) = context.run(execute).await?;
+        let (done, has_data) = match bits.has(InodeBits::DOM) {
+            true => context.run(execute).await?,
+            false => self.on_keys(&context, execute).await?,
+        };
         if !has_data && bits.has(InodeBits::DOM) {
             context.give_up_bits(&mut lock, InodeBits::DOM);
         }
@@ -157,7 +160,7 @@ impl<M: Memory> MdtTarget<M> {
             this.mdt.find_target(place, create.child, flags, &caller?)
         };
         // What is wrong with the name is found again.
-        let found = context.run(find).await?.unwrap_or_default();
+        let found = self.on_keys(&context, find).await?.unwrap_or_default();
         let mut broken = None;
         if let Some(target) = found.filter(|_| !is_replay) {
             if flags.has(OpenFlags::LEASE) && self.mdt.is_leased(target.fid) {
@@ -181,7 +184,8 @@ impl<M: Memory> MdtTarget<M> {
             let done = this.mdt.open(&this.call(&asked));
             this.with_data(&asked, done, bits).0
         };
-        let mut done = self.clone().when_ready(&context, execute).await?;
+        let reads_data = bits.has(InodeBits::DOM);
+        let mut done = self.clone().when_ready(&context, reads_data, execute).await?;
         drop((entries, broken));
         let is_open = done.disposition.has(Disposition::OPEN_OPEN);
         let is_made = done.disposition.has(Disposition::OPEN_CREATE) && done.result.is_ok();
@@ -221,11 +225,16 @@ impl<M: Memory> MdtTarget<M> {
     async fn when_ready(
         self: Arc<Self>,
         context: &Context,
+        reads_data: bool,
         execute: impl Fn() -> Done + Clone + Send + 'static,
     ) -> Result<Done, Errno> {
         let mut patience = PATIENCE;
         loop {
-            let done = context.run(execute.clone()).await?;
+            let execute = execute.clone();
+            let done = match reads_data {
+                true => context.run(execute).await?,
+                false => self.on_keys(context, execute).await?,
+            };
             match done.result {
                 Err(Errno::EAGAIN) if patience > 0 => self.osts.changed().await,
                 // The client tries again.
@@ -251,7 +260,7 @@ impl<M: Memory> MdtTarget<M> {
             let executed = IntentResult { disposition: Disposition::IT_EXECD.0, status: 0 };
             let answer = context.enqueue(&request, Outcome::Executed(executed)).await?;
             let is_granted = answer.reply.lock.granted != LockMode::default();
-            let done = context.run(execute).await?;
+            let done = self.on_keys(&context, execute).await?;
             let reply = match is_granted && done.result.is_ok() {
                 true => done.reply,
                 false => Message::reply(request.message.format(), answer.status),
@@ -261,7 +270,7 @@ impl<M: Memory> MdtTarget<M> {
         let parts = InodeBits::UPDATE | InodeBits::LAYOUT;
         let wanted = locks::bits(fid, LockMode::EX, parts);
         let exclusive = context.lock(wanted).await?;
-        let done = self.clone().when_ready(&context, execute).await?;
+        let done = self.clone().when_ready(&context, false, execute).await?;
         drop(exclusive);
         if done.result.is_err() || request.message.body.flags.has(MessageFlags::REPLAY) {
             return self.without_lock(&context, &request, done).await;
@@ -281,7 +290,8 @@ impl<M: Memory> MdtTarget<M> {
         let wanted = locks::bits(body.fid, LockMode::PR, InodeBits::XATTR);
         let lock = context.lock(wanted).await?;
         let (this, asked) = (self.clone(), request.clone());
-        let done = context.run(move || this.mdt.getxattr_intent(&this.call(&asked))).await?;
+        let done =
+            self.on_keys(&context, move || this.mdt.getxattr_intent(&this.call(&asked))).await?;
         match done.result {
             Ok(()) => self.with_lock(&context, &request, done, lock).await,
             Err(_) => self.without_lock(&context, &request, done).await,

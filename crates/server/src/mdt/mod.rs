@@ -42,6 +42,15 @@ const DATA: [Opcode; 5] = [
     Opcode::OST_SET_INFO,
 ];
 
+/// What takes a few keys of the store.
+const ON_KEYS: [Opcode; 5] = [
+    Opcode::MDS_GETATTR,
+    Opcode::MDS_GETATTR_NAME,
+    Opcode::MDS_GETXATTR,
+    Opcode::MDS_CLOSE,
+    Opcode::MDS_GET_ROOT,
+];
+
 /// An MDT, with memory for pages of directories and for data.
 pub struct MdtTarget<M: Memory> {
     mdt: Arc<Mdt>,
@@ -93,7 +102,11 @@ impl<M: Memory> MdtTarget<M> {
                 }
                 let (this, asked) = (self.clone(), request.clone());
                 let format = request.message.format();
-                let answer = context.run(move || this.mdt.execute(&this.call(&asked))).await?;
+                let execute = move || this.mdt.execute(&this.call(&asked));
+                let answer = match ON_KEYS.contains(&request.message.body.opcode) {
+                    true => self.on_keys(&context, execute).await?,
+                    false => context.run(execute).await?,
+                };
                 if let Some(CloseData { lease, .. }) = close_data {
                     // Its client has given it up with the close. Who waits for the file goes on.
                     context.give_up(&request, vec![lease]);
@@ -117,6 +130,18 @@ impl<M: Memory> MdtTarget<M> {
                     false => Answer::Difficult(answer.reply, held),
                 })
             }
+        }
+    }
+
+    /// Runs work on a few keys of the store. Changes of data have locks of files, for which it would wait.
+    async fn on_keys<T: Send + 'static>(
+        &self,
+        context: &Context,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Errno> {
+        match self.store.is_changing_data() {
+            true => context.run(work).await,
+            false => context.run_on_keys(&self.store, work).await,
         }
     }
 

@@ -34,7 +34,14 @@ impl<M: Memory> MdtTarget<M> {
         give_up(&context, &request);
         let held = self.clone().lock_for(&context, &request, &record).await?;
         let (this, asked) = (self.clone(), request.clone());
-        let answer = context.run(move || this.mdt.reint(&this.call(&asked))).await??;
+        let change = move || this.mdt.reint(&this.call(&asked));
+        let answer = match &record.change {
+            // It may cut data that are here.
+            ReintChange::SetAttr(asked) if asked.valid.has(AttrValid::SIZE) => {
+                context.run(change).await??
+            }
+            _ => self.on_keys(&context, change).await??,
+        };
         let Held { during, until_known } = held;
         drop(during);
         if let Some((resource, lvb)) =
@@ -133,12 +140,13 @@ impl<M: Memory> MdtTarget<M> {
     ) -> Result<Vec<Option<Fid>>, Errno> {
         let owned: Vec<(Fid, Vec<u8>)> =
             places.iter().map(|(fid, name)| (*fid, name.to_vec())).collect();
+        let this = self.clone();
         let find = move || {
             let places: Vec<(Fid, &[u8])> =
                 owned.iter().map(|(fid, name)| (*fid, &name[..])).collect();
-            self.mdt.find_entries(&places)
+            this.mdt.find_entries(&places)
         };
-        context.run(find).await?
+        self.on_keys(context, find).await?
     }
 
     /// Locks files whose names change. `moved`: the one that only gets another name.
@@ -176,7 +184,7 @@ impl<M: Memory> MdtTarget<M> {
             let moving = locks::bits(Fid::RENAME_LOCK, LockMode::EX, InodeBits::UPDATE);
             held.during.push(context.lock(moving).await?);
             let this = self.clone();
-            let order = context.run(move || {
+            let order = self.on_keys(context, move || {
                 Ok::<_, Errno>(match this.mdt.is_above(source, target)? {
                     true => true,
                     false => !this.mdt.is_above(target, source)? && source < target,
@@ -193,7 +201,7 @@ impl<M: Memory> MdtTarget<M> {
                 let Some(child) = child else { continue };
                 let this = self.clone();
                 // The operation fails. Its locks would be above those that it has.
-                if context.run(move || this.mdt.is_above(child, other)).await?? {
+                if self.on_keys(context, move || this.mdt.is_above(child, other)).await?? {
                     return Ok(());
                 }
             }

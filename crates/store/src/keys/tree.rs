@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use redb::{
     Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
@@ -13,6 +14,7 @@ use redb::{
 
 use super::{Bounds, Changes, Entries, Keys, Value, View};
 use crate::medium::File;
+use crate::pace::Pace;
 use crate::reserve::Reserve;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("keys");
@@ -23,6 +25,7 @@ pub(crate) struct TreeKeys {
     /// The bytes of keys and values, compared with when it was opened, and the most there were.
     bytes: AtomicI64,
     most_bytes: AtomicI64,
+    pace: Arc<Pace>,
 }
 
 /// What to do with the file of the keys.
@@ -43,8 +46,9 @@ impl TreeKeys {
         cache: usize,
         opening: Opening,
     ) -> io::Result<(Self, bool)> {
+        let pace = Arc::new(Pace::default());
         let open = || -> io::Result<_> {
-            let backend = Backend { file, reserve };
+            let backend = Backend { file, reserve, pace: pace.clone() };
             let builder = Builder::new().set_cache_size(cache).create_with_backend(backend);
             let mut database = builder.map_err(of_redb)?;
             let good = opening == Opening::Trust || database.check_integrity().map_err(of_redb)?;
@@ -56,7 +60,7 @@ impl TreeKeys {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the keys contradict themselves"))
         })?;
         let (bytes, most_bytes) = (AtomicI64::new(0), AtomicI64::new(0));
-        let keys = Self { database, bytes, most_bytes };
+        let keys = Self { database, bytes, most_bytes, pace };
         if keys.view().is_err() {
             keys.commit(&Changes::new())?;
         }
@@ -98,6 +102,10 @@ impl Keys for TreeKeys {
         let most_bytes = self.most_bytes.load(Ordering::Acquire);
         u64::try_from(most_bytes - self.bytes.load(Ordering::Acquire)).unwrap_or(0)
     }
+
+    fn is_quick(&self) -> bool {
+        self.pace.is_quick()
+    }
 }
 
 struct TreeView(ReadOnlyTable<&'static [u8], &'static [u8]>);
@@ -123,6 +131,7 @@ impl View for TreeView {
 struct Backend {
     file: Arc<dyn File>,
     reserve: Arc<Reserve>,
+    pace: Arc<Pace>,
 }
 
 impl StorageBackend for Backend {
@@ -131,8 +140,10 @@ impl StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let len = out.len();
-        if self.file.read(offset, &mut [IoSliceMut::new(out)])? == len {
+        let (len, begun) = (out.len(), Instant::now());
+        let read = self.file.read(offset, &mut [IoSliceMut::new(out)])?;
+        self.pace.note(begun.elapsed());
+        if read == len {
             return Ok(());
         }
         Err(io::Error::new(io::ErrorKind::InvalidData, "the file of the keys ends too early"))

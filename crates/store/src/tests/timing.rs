@@ -204,9 +204,11 @@ fn a_slow_commit_stops_those_who_apply_before_too_much_waits() {
         while store.front().committing.is_empty() {
             std::thread::yield_now();
         }
+        assert!(store.is_quick());
         for _ in 0..4 {
             put(&store, b"k", &[2; 1000]);
         }
+        assert!(!store.is_quick(), "who must not wait goes elsewhere before");
         let late = scope.spawn(|| {
             put(&store, b"k", b"3");
             store.committed()
