@@ -24,7 +24,7 @@ lint: ## formatting, clippy, documentation, the repository's own rules, licences
 fmt: ## format every source
 	@cargo fmt --all
 
-bench: ## measure against iperf3, haproxy and a bare TCP ping-pong; ONLY=lnet picks one family
+bench: ## measure against iperf3, haproxy, sshfs and a bare TCP ping-pong; ONLY=lnet picks one family
 	@scripts/bench.sh "$(ONLY)"
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS=60; ONLY=decode_hello picks one

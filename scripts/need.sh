@@ -12,6 +12,7 @@ program() {
         build-essential) echo cc ;;
         iproute2) echo ip ;;
         procps) echo sysctl ;;
+        openssh-sftp-server) echo /usr/lib/openssh/sftp-server ;;
         *) echo "$1" ;;
     esac
 }

@@ -1,5 +1,5 @@
-//! `fulmar-bench` measures Fulmar against baselines: iperf3, haproxy, a plain TCP ping-pong, and
-//! Fulmar itself with a smaller load.
+//! `fulmar-bench` measures Fulmar against baselines: iperf3, haproxy, a plain TCP ping-pong, other file
+//! systems, and Fulmar itself with a smaller load.
 //!
 //! Fulmar and the baseline run alternately, several times each, and medians are compared, so that
 //! the ratios do not depend on the machine. Each figure is written as soon as it is measured. A
@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod fuse;
 mod hostile;
 mod iperf3;
 mod ldlm;
@@ -80,6 +81,8 @@ enum Command {
     #[command(hide = true)]
     LnetPeers { port: u16, peers: u32 },
     #[command(hide = true)]
+    FuseLoad { load: String, mount: PathBuf, shared: PathBuf },
+    #[command(hide = true)]
     LdlmLocks { files: u32 },
     #[command(hide = true)]
     LdlmServer { port: u16 },
@@ -136,6 +139,11 @@ const CASES: &[Case] = &[
     ("mdt.open_10m", mdt::starting),
     ("ost.read_1m", ost::read),
     ("ost.write_1m", ost::write),
+    ("fuse.write_2g", fuse::write),
+    ("fuse.read_2g", fuse::read),
+    ("fuse.ls_10000", fuse::list),
+    ("fuse.untar", fuse::untar),
+    ("fuse.random_4k", fuse::random),
     ("multirail.two_rails", multirail::two_rails),
     ("multirail.cut", multirail::cut),
     ("multirail.silence", multirail::silence),
@@ -177,6 +185,9 @@ fn main() -> ExitCode {
         }
         Command::LnetHub { port, peers } => lnet::serve_peers(port, peers),
         Command::LnetPeers { port, peers } => lnet::hold_peers(port, peers),
+        Command::FuseLoad { load, mount, shared } => {
+            argument(&load).and_then(|load| fuse::run_load(load, &mount, &shared))
+        }
         Command::LdlmLocks { files } => ldlm::hold_locks(files),
         Command::LdlmServer { port } => ldlm::run_server(port),
         Command::LdlmClient { port, concurrency, seconds } => {

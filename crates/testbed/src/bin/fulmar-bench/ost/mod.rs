@@ -118,7 +118,7 @@ fn transfer(directory: &str, load: Load, effort: Effort) -> Result<f64, Failure>
 }
 
 /// A directory in memory, if the system has that, which is removed with this.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self, Failure> {

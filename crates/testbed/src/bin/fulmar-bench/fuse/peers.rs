@@ -1,0 +1,14 @@
+//! Other file systems for networks, each over a directory in memory.
+
+mod sshfs;
+
+use std::path::Path;
+
+use super::served::System;
+use crate::Failure;
+
+/// A peer, and how it starts.
+type Peer = (&'static str, fn(&Path) -> Result<Box<dyn System>, Failure>);
+
+/// The peers.
+pub(super) const ALL: &[Peer] = &[("sshfs", sshfs::start)];
