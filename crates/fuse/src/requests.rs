@@ -41,7 +41,17 @@ impl Filesystem for Front {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, text: &OsStr, reply: fuser::ReplyEntry) {
-        let (caller, parent, name) = (caller(request, 0), self.state.fid(parent), name(text));
+        let (parent, name) = (self.state.fid(parent), name(text));
+        if let (Ok(parent), Ok(name)) = (&parent, &name)
+            && let Some(found) =
+                self.state.file_system.cached_entry(|| caller(request, 0), *parent, name)
+        {
+            return match found {
+                Ok(found) => entry(reply, self.state.entry(&found.attributes)),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let caller = caller(request, 0);
         let look = |state: Arc<State>| async move {
             let found = state.file_system.lookup(&caller, parent?, &name?).await?;
             Ok(state.entry(&found.attributes))
@@ -60,7 +70,13 @@ impl Filesystem for Front {
         _: Option<FileHandle>,
         reply: fuser::ReplyAttr,
     ) {
-        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let file = self.state.fid(number);
+        if let Ok(file) = file
+            && let Some(found) = self.state.file_system.cached_attributes(file)
+        {
+            return reply.attr(&NO_TIME, &attributes::file_attr(&found, found.inode()));
+        }
+        let caller = caller(request, 0);
         let get = |state: Arc<State>| async move {
             let found = found(state.file_system.getattr(&caller, file?).await)?;
             Ok(attributes::file_attr(&found, found.inode()))
@@ -420,10 +436,21 @@ impl Filesystem for Front {
         room: u32,
         reply: fuser::ReplyXattr,
     ) {
-        let (caller, file) = (caller(request, 0), self.state.fid(number));
+        let file = self.state.fid(number);
         let name = name.as_bytes().to_vec();
+        if let Err(errno) = self.state.check_xattr(&name) {
+            return reply.fail(errno);
+        }
+        if let Ok(file) = file
+            && let Some(found) = self.state.file_system.cached_xattr(file, &name)
+        {
+            return match found {
+                Ok(bytes) => value(reply, &bytes, room),
+                Err(errno) => reply.fail(errno),
+            };
+        }
+        let caller = caller(request, 0);
         let get = |state: Arc<State>| async move {
-            state.check_xattr(&name)?;
             state.file_system.get_xattr(&caller, file?, &name).await
         };
         self.run(reply, get, move |reply, bytes: Vec<u8>| value(reply, &bytes, room));

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulmar_base::Errno;
@@ -28,6 +29,8 @@ pub(crate) struct State {
     pub(crate) owners: Owners,
     pub(crate) interrupts: Arc<Interrupts>,
     nodes: Mutex<Nodes>,
+    /// Whether the kernel of this machine uses labels of SELinux.
+    has_selinux: bool,
 }
 
 impl State {
@@ -35,7 +38,8 @@ impl State {
         let nodes = Mutex::new(Nodes::new(file_system.root()));
         let (handles, owners) = (Handles::default(), Owners::default());
         let interrupts = Arc::default();
-        Self { file_system, options, handles, owners, interrupts, nodes }
+        let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
+        Self { file_system, options, handles, owners, interrupts, nodes, has_selinux }
     }
 
     pub(crate) fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -62,12 +66,14 @@ impl State {
         self.file_system.getattr(caller, file).await.map(|found| self.entry(&found))
     }
 
-    /// Refuses attributes of users where they are switched off.
+    /// Refuses attributes of users where they are switched off, and the label of SELinux where that is: a
+    /// program that is told so asks for no more labels.
     pub(crate) fn check_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        match self.options.no_user_xattr && name.starts_with(b"user.") {
-            true => Err(Errno::EOPNOTSUPP),
-            false => Ok(()),
-        }
+        let is_refused = match name {
+            b"security.selinux" => !self.has_selinux,
+            _ => self.options.no_user_xattr && name.starts_with(b"user."),
+        };
+        if is_refused { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 }
 

@@ -1,7 +1,8 @@
-//! The thread of all operations.
+//! The operations under way, and the thread of those that wait.
 
 use std::io;
 use std::pin::Pin;
+use std::task::{Context, Waker};
 
 use fulmar_client::blocking;
 use futures_channel::mpsc;
@@ -9,7 +10,9 @@ use futures_util::StreamExt;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs operations until it and all of them have ended.
+/// Runs operations until it and all of them have ended. Each begins on the thread of its request, and is
+/// over there if nothing has to be waited for: what is cached costs no change of threads, and the requests to
+/// the servers of the others are sent without one.
 #[derive(Debug)]
 pub(crate) struct Tasks(mpsc::UnboundedSender<Task>);
 
@@ -24,7 +27,11 @@ impl Tasks {
 
     /// Begins an operation. There are as many as the kernel has requests under way.
     pub(crate) fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Without the thread the task is dropped, whose reply is EIO then.
-        let _ = self.0.unbounded_send(Box::pin(task));
+        let mut task: Task = Box::pin(task);
+        // The thread polls it again, so nobody has to be woken for this one.
+        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            // Without the thread the task is dropped, whose reply is EIO then.
+            let _ = self.0.unbounded_send(task);
+        }
     }
 }

@@ -453,6 +453,11 @@ impl FileSystem {
         self.run(|cx| async move { cx.statfs().await }).await
     }
 
+    /// Returns what operations of the mount use.
+    pub(super) fn context(&self) -> Context {
+        Context::new(self.0.node.shared(), self.0.mount)
+    }
+
     /// Runs an operation, which goes on if nobody waits for it any more.
     pub(super) async fn run<T, F>(
         &self,
@@ -463,7 +468,7 @@ impl FileSystem {
         F: Future<Output = Result<T, Errno>> + Send + 'static,
     {
         let (sender, waiting) = oneshot::channel();
-        let operation = operation(Context::new(self.0.node.shared(), self.0.mount));
+        let operation = operation(self.context());
         self.0.node.spawn(async move {
             let _ = sender.send(operation.await);
         });
@@ -475,7 +480,7 @@ impl FileSystem {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.0.node.spawn(operation(Context::new(self.0.node.shared(), self.0.mount)));
+        self.0.node.spawn(operation(self.context()));
     }
 }
 

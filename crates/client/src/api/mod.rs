@@ -1,6 +1,7 @@
 //! The interface to programs: file systems and open files.
 
 pub mod blocking;
+mod cached;
 mod file;
 mod filesystem;
 mod node;

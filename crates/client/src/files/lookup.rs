@@ -77,6 +77,14 @@ impl Context {
             });
             (mount.look_ahead(parent, name), waiting)
         };
+        self.look_up_ahead(caller, parent, next);
+        if let Some(waiting) = waiting {
+            let _ = waiting.await;
+        }
+    }
+
+    /// Begins to look up names that are likely to be next.
+    pub(crate) fn look_up_ahead(&self, caller: &Caller, parent: Fid, next: Vec<Name>) {
         for name in next {
             let (cx, caller) = (self.clone(), caller.clone());
             self.spawn(async move {
@@ -86,9 +94,6 @@ impl Context {
                     mount.looking.remove(&(parent, name));
                 }
             });
-        }
-        if let Some(waiting) = waiting {
-            let _ = waiting.await;
         }
     }
 

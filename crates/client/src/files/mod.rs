@@ -10,6 +10,7 @@ pub(crate) mod flock;
 pub(crate) mod info;
 pub(crate) mod inline;
 pub(crate) mod inode;
+pub(crate) mod known;
 pub(crate) mod layout;
 pub(crate) mod layouts;
 pub(crate) mod locate;

@@ -10,6 +10,7 @@ use fulmar_rpc::client::ImportId;
 use fulmar_wire::Order;
 use futures_util::future::join_all;
 
+use super::known;
 use super::layout::FileLayout;
 use super::mount::Object;
 use super::request::{bits, resource};
@@ -39,6 +40,19 @@ impl FileSize {
     }
 }
 
+impl FileSize {
+    /// Returns this with an object by which the file has at least this size.
+    pub(super) fn with(&self, size: u64, lvb: &OstLvb) -> Self {
+        let times =
+            Self { mtime: lvb.mtime, atime: lvb.atime, ctime: lvb.ctime, ..Self::default() };
+        Self {
+            size: self.size.max(size),
+            blocks: self.blocks.saturating_add(lvb.blocks),
+            ..self.newest(&times)
+        }
+    }
+}
+
 impl Context {
     /// Returns the size of a file. No round trip if locks on all objects are held, else one: those without
     /// a lock are asked at the same time.
@@ -58,17 +72,7 @@ impl Context {
         let mut sum = FileSize::default();
         for found in of_objects.into_iter().chain(on_mdt) {
             let (size, lvb) = found?;
-            let times = FileSize {
-                mtime: lvb.mtime,
-                atime: lvb.atime,
-                ctime: lvb.ctime,
-                ..FileSize::default()
-            };
-            sum = FileSize {
-                size: sum.size.max(size),
-                blocks: sum.blocks.saturating_add(lvb.blocks),
-                ..sum.newest(&times)
-            };
+            sum = sum.with(size, &lvb);
         }
         Ok(sum)
     }
@@ -81,17 +85,8 @@ impl Context {
         if layout.components.iter().any(|one| one.is_on_mdt()) {
             return None;
         }
-        let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
-        let (mut size, mut blocks) = (0, 0);
-        for (component, stripe, object) in layout.objects() {
-            let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
-            core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;
-            let lvb = mount.objects.get(&(ost, id))?.lvb;
-            let end = lvb.size.max(mount.data.written_end((ost, id)));
-            size = layout.components[component].file_size(stripe, end).max(size);
-            blocks += lvb.blocks;
-        }
-        Some((size, blocks))
+        let size = known::size(&core, mount, fid, &layout)?;
+        Some((size.size, size.blocks))
     }
 
     /// Returns the import of an OST. One that is new in the file system may have objects before this client
@@ -157,21 +152,8 @@ impl Context {
         {
             let core = self.core();
             let mount = core.mounts.get(&self.mount).ok_or(Errno::ESHUTDOWN)?;
-            let key = (mdt, ResourceId::of_fid(fid));
-            if let Some(known) = mount.objects.get(&key).filter(|_| mount.data.has_lock(key)) {
-                let size = known.lvb.size.max(mount.data.written_end(key));
-                return Ok(OstLvb { size, ..known.lvb });
-            }
-            if let Some(inode) = mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM)) {
-                let body = &inode.body;
-                return Ok(OstLvb {
-                    size: body.dom_size,
-                    blocks: body.dom_blocks,
-                    mtime: body.mtime,
-                    atime: body.atime,
-                    ctime: body.ctime,
-                    ..OstLvb::default()
-                });
+            if let Some(known) = known::size_on_mdt(mount, mdt, fid) {
+                return Ok(known);
             }
         }
         let wanted = Wanted::new(resource(fid), LockMode::PR, bits(InodeBits::DOM));

@@ -221,7 +221,7 @@ impl Context {
 }
 
 /// Returns whether an attribute is among those of an intent, and protected by its lock.
-fn is_cached(name: &[u8]) -> bool {
+pub(super) fn is_cached(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name.starts_with(b"trusted.") && name != b"trusted.som"
 }
 

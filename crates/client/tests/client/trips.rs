@@ -210,3 +210,32 @@ fn operations_need_the_round_trips_that_they_promise() {
     blocking::wait(fs.statfs()).unwrap();
     assert!(count.taken() <= 3, "statfs asks each target at most once, and the MDT for sums");
 }
+
+#[test]
+fn what_is_cached_is_told_without_waiting_until_it_changes() {
+    let rig = Rig::start("cached", 1);
+    let (fs, other) = (rig.mount(), rig.mount());
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
+    blocking::wait(file.unwrap().close()).unwrap();
+    let entry = || fs.cached_entry(|| ROOT, fs.root(), b"file");
+    let found = blocking::wait(fs.lookup(&ROOT, fs.root(), b"file")).unwrap();
+    assert_eq!(entry(), Some(Ok(found)));
+    assert_eq!(fs.cached_attributes(found.fid), Some(found.attributes));
+    blocking::wait(fs.getattr(&ROOT, fs.root())).unwrap();
+    blocking::wait(fs.lookup(&ROOT, fs.root(), b"none")).unwrap_err();
+    assert_eq!(fs.cached_entry(|| ROOT, fs.root(), b"none"), Some(Err(Errno::ENOENT)));
+    assert_eq!(fs.cached_xattr(found.fid, b"user.a"), None);
+    blocking::wait(fs.get_xattr(&ROOT, found.fid, b"user.a")).unwrap_err();
+    assert_eq!(fs.cached_xattr(found.fid, b"user.a"), Some(Err(Errno::ENODATA)));
+    let none = fs.cached_xattr(found.fid, b"system.posix_acl_access");
+    assert_eq!(none, Some(Err(Errno::ENODATA)));
+    // Another client changes all of it.
+    let value = (b"1".as_slice(), XattrFlags::NONE);
+    blocking::wait(other.set_xattr(&ROOT, found.fid, b"user.a", value)).unwrap();
+    assert_eq!(fs.cached_xattr(found.fid, b"user.a"), None);
+    let rights = Change { mode: Some(0o600), ..Change::default() };
+    blocking::wait(other.setattr(&ROOT, found.fid, rights)).unwrap();
+    assert_eq!((entry(), fs.cached_attributes(found.fid)), (None, None));
+    blocking::wait(other.rename(&ROOT, (other.root(), b"file"), (other.root(), b"none"))).unwrap();
+    assert_eq!(fs.cached_entry(|| ROOT, fs.root(), b"none"), None);
+}

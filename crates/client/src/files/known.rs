@@ -1,0 +1,112 @@
+//! What is known of files without waiting for anything: who asks for that needs no operation, and no caller.
+
+use fulmar_base::Errno;
+use fulmar_lustre_wire::ldlm::{Extent, InodeBits, LockMode, OstLvb, ResourceId};
+use fulmar_lustre_wire::mdt::Valid;
+use fulmar_lustre_wire::{Fid, Name};
+use fulmar_rpc::client::ImportId;
+
+use super::attributes::{Attributes, Entry};
+use super::inode::is_regular;
+use super::layout::FileLayout;
+use super::mount::MountState;
+use super::size::{FileSize, extent_resource};
+use super::xattrs::{ACL_ACCESS, is_cached};
+use crate::machine::context::Context;
+use crate::machine::core::Core;
+
+/// What a name is, and the names that are to be looked up in advance now.
+pub(crate) type Known = (Result<Entry, Errno>, Vec<Name>);
+
+impl Context {
+    /// Returns the file of a name and its attributes, or ENOENT, if that is cached.
+    pub(crate) fn known_entry(&self, parent: Fid, name: &Name) -> Option<Known> {
+        let mut core = self.core();
+        let mount = core.mounts.get(&self.mount)?;
+        let key = (parent, name.clone());
+        if mount.looking.contains_key(&key) {
+            return None;
+        }
+        let found = match mount.names.get(&key) {
+            Some(&fid) => Ok(Entry { fid, attributes: attributes(&core, mount, fid)? }),
+            None if mount.absent.get(&parent)?.contains(name) => Err(Errno::ENOENT),
+            None => return None,
+        };
+        let next = core.mounts.get_mut(&self.mount)?.look_ahead(parent, name);
+        Some((found, next))
+    }
+
+    /// Returns the attributes of a file, if they are cached.
+    pub(crate) fn known_attributes(&self, fid: Fid) -> Option<Attributes> {
+        let core = self.core();
+        attributes(&core, core.mounts.get(&self.mount)?, fid)
+    }
+
+    /// Returns an extended attribute of a file, or ENODATA, if that is cached.
+    pub(crate) fn known_xattr(&self, fid: Fid, text: &[u8]) -> Option<Result<Vec<u8>, Errno>> {
+        let core = self.core();
+        let inode = core.mounts.get(&self.mount)?.inodes.get(&fid)?;
+        let value = match text {
+            ACL_ACCESS => Some(inode.has_attributes().then_some(&inode.acl)?),
+            _ if is_cached(text) => inode.xattrs.as_ref()?.get(&Name::new(text)?),
+            _ => return None,
+        };
+        Some(
+            value
+                .filter(|value| text != ACL_ACCESS || !value.is_empty())
+                .cloned()
+                .ok_or(Errno::ENODATA),
+        )
+    }
+}
+
+fn attributes(core: &Core, mount: &MountState, fid: Fid) -> Option<Attributes> {
+    let inode = mount.inodes.get(&fid).filter(|one| one.has_attributes())?;
+    let body = &inode.body;
+    if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
+        return Some(Attributes::new(body, None));
+    }
+    let size = size(core, mount, fid, inode.layout.as_deref()?)?;
+    Some(Attributes::new(body, Some(size)))
+}
+
+/// Returns the size of a file, if locks on all its objects are held.
+pub(super) fn size(
+    core: &Core,
+    mount: &MountState,
+    fid: Fid,
+    layout: &FileLayout,
+) -> Option<FileSize> {
+    let whole = Extent { start: 0, end: Extent::EOF, gid: 0 };
+    let mut sum = FileSize::default();
+    for (component, stripe, object) in layout.objects() {
+        let (ost, id) = (mount.ost(object.ost).ok()?, object.id.resource());
+        core.peer(ost)?.locks.find(&extent_resource(id), LockMode::PR, whole)?;
+        let lvb = mount.objects.get(&(ost, id))?.lvb;
+        let size = lvb.size.max(mount.data.written_end((ost, id)));
+        sum = sum.with(layout.components[component].file_size(stripe, size), &lvb);
+    }
+    for component in layout.components.iter().filter(|one| one.is_on_mdt()) {
+        let lvb = size_on_mdt(mount, mount.mdt_of(fid)?, fid)?;
+        sum = sum.with(component.file_size(0, lvb.size), &lvb);
+    }
+    Some(sum)
+}
+
+/// Returns the attributes of data on the MDT, if a lock on them is held.
+pub(super) fn size_on_mdt(mount: &MountState, mdt: ImportId, fid: Fid) -> Option<OstLvb> {
+    let key = (mdt, ResourceId::of_fid(fid));
+    if let Some(known) = mount.objects.get(&key).filter(|_| mount.data.has_lock(key)) {
+        let size = known.lvb.size.max(mount.data.written_end(key));
+        return Some(OstLvb { size, ..known.lvb });
+    }
+    let body = &mount.inodes.get(&fid).filter(|one| one.bits.has(InodeBits::DOM))?.body;
+    Some(OstLvb {
+        size: body.dom_size,
+        blocks: body.dom_blocks,
+        mtime: body.mtime,
+        atime: body.atime,
+        ctime: body.ctime,
+        ..OstLvb::default()
+    })
+}
