@@ -254,7 +254,10 @@ impl Filesystem for Front {
         let create = |state: Arc<State>| async move {
             let (parent, name) = (parent?, name?);
             let file: File = state.file_system.open(&caller, parent, &name, options).await?;
-            let found = state.entry_of(&caller, file.fid()).await?;
+            let found = match file.new_attributes() {
+                Some(found) => state.entry(&found),
+                None => state.entry_of(&caller, file.fid()).await?,
+            };
             Ok((found, state.handles.add(file)))
         };
         self.run(reply, create, |reply, ((attr, generation), handle): (Found, u64)| {

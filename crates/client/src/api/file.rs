@@ -31,6 +31,8 @@ pub struct File {
     open: Arc<Open>,
     key: (ImportId, RequestId),
     options: OpenOptions,
+    /// The attributes of a new file.
+    new: Option<Attributes>,
     is_new: bool,
     is_modified: AtomicBool,
     is_closed: bool,
@@ -43,9 +45,10 @@ impl File {
         opened: Opened,
         options: OpenOptions,
     ) -> Self {
-        let Opened { open, key, is_new, .. } = opened;
+        let Opened { open, key, is_new, body } = opened;
+        let new = is_new.then(|| Attributes::new_file(&body)).flatten();
         let (is_modified, is_closed) = (AtomicBool::new(false), false);
-        Self { file_system, caller, open, key, options, is_new, is_modified, is_closed }
+        Self { file_system, caller, open, key, options, new, is_new, is_modified, is_closed }
     }
 
     /// Returns the file.
@@ -56,6 +59,11 @@ impl File {
     /// Returns whether the open has created the file.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Returns the attributes that the file had when the open created it, if it did and the server has told all.
+    pub fn new_attributes(&self) -> Option<Attributes> {
+        self.new
     }
 
     /// Reads a range: as many bytes as the file has there. One round trip for locks, one for the size if the

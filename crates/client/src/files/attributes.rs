@@ -76,6 +76,13 @@ impl Attributes {
         }
     }
 
+    /// Returns the attributes of a file that was just created, whose objects are empty. `None` if the MDT has not
+    /// told all of them.
+    pub(crate) fn new_file(body: &MdtBody) -> Option<Self> {
+        let is_whole = body.valid.has(super::setattr::ATTRIBUTES);
+        is_whole.then(|| Self::new(body, Some(FileSize::default())))
+    }
+
     /// Returns the number of the inode, by which programs know the file. Spec: mdt-ost §2.4.
     pub fn inode(&self) -> u64 {
         inode(self.fid)

@@ -25,6 +25,19 @@ use crate::data::object::{OBDO_LEN, described};
 use crate::machine::context::Context;
 use crate::machine::enqueue::plain;
 
+/// What a reply has that tells all attributes on the MDT.
+pub(super) const ATTRIBUTES: Valid = Valid(
+    Valid::FLID.0
+        | Valid::FLTYPE.0
+        | Valid::FLMODE.0
+        | Valid::FLUID.0
+        | Valid::FLGID.0
+        | Valid::FLNLINK.0
+        | Valid::FLMTIME.0
+        | Valid::FLATIME.0
+        | Valid::FLCTIME.0,
+);
+
 impl Context {
     /// Changes attributes. One round trip; if times of a regular file are set, another one, in which its
     /// objects get them; for a new size two, for locks on the objects and to cut them.
@@ -39,7 +52,7 @@ impl Context {
     ) -> Result<Attributes, Errno> {
         let now = self.core().seconds();
         let times = [change.mtime, change.atime].map(|time| time.map(|one| one.seconds(now)));
-        let body = self.set_on_mdt(caller, fid, &change, now).await?;
+        let (body, is_whole) = self.set_on_mdt(caller, fid, &change, now).await?;
         if is_regular(body.mode) {
             if let Some(size) = change.size {
                 self.truncate(caller, fid, size, &body).await?;
@@ -49,7 +62,15 @@ impl Context {
                 self.set_on_osts(fid, &layout, times, body.ctime).await?;
             }
         }
-        self.getattr(caller, fid, true).await
+        // The reply to a change has the attributes after it.
+        if !is_whole {
+            return self.getattr(caller, fid, true).await;
+        }
+        if !is_regular(body.mode) || body.valid.has(Valid::FLSIZE) {
+            return Ok(Attributes::new(&body, None));
+        }
+        let layout = self.layout(caller, fid).await?;
+        Ok(Attributes::new(&body, Some(self.size(fid, &layout).await?)))
     }
 
     /// Takes the privileges away that a file gives whoever runs it, if it has some.
@@ -66,16 +87,17 @@ impl Context {
         Ok(())
     }
 
-    /// Changes attributes at the MDT.
+    /// Changes attributes at the MDT. Returns those after the change, if the reply has all of them; else what is
+    /// known of the file.
     async fn set_on_mdt(
         &self,
         caller: &Caller,
         fid: Fid,
         change: &Change,
         now: i64,
-    ) -> Result<MdtBody, Errno> {
+    ) -> Result<(MdtBody, bool), Errno> {
         let mdt = self.mdt(fid).await?;
-        let known = self.attributes(caller, fid).await?;
+        let known = self.before(caller, fid, change).await?;
         check_times(caller, &known, change)?;
         let rights = change.mode.is_some()
             || change.uid.is_some()
@@ -96,12 +118,30 @@ impl Context {
         let request = Request::new(message, body_room()).modifying();
         let reply = self.request(mdt, request).await?;
         let body = reply.get(&MDT_BODY).map_err(|_| Errno::EPROTO)?.unwrap_or_default();
+        let is_whole = body.fid == fid && body.valid.has(ATTRIBUTES);
         if let Some(mount) = self.core().mounts.get_mut(&self.mount)
             && let Some(inode) = mount.inodes.get_mut(&fid)
         {
             inode.is_changed = true;
+            if is_whole && !inode.has_attributes() {
+                inode.body = body;
+            }
         }
-        Ok(if body.valid.has(Valid::FLMODE) { body } else { known })
+        Ok(if is_whole { (body, true) } else { (known, false) })
+    }
+
+    /// Returns what a change of attributes needs to know before it: those that were read last, unless it depends
+    /// on who has the file now.
+    async fn before(&self, caller: &Caller, fid: Fid, change: &Change) -> Result<MdtBody, Errno> {
+        let depends = sets_times(change) && !caller.has(CAP_FOWNER);
+        if !depends {
+            let core = self.core();
+            let inode = core.mounts.get(&self.mount).and_then(|mount| mount.inodes.get(&fid));
+            if let Some(inode) = inode.filter(|one| one.body.valid.has(ATTRIBUTES)) {
+                return Ok(inode.body);
+            }
+        }
+        self.attributes(caller, fid).await
     }
 
     /// Gives the objects of a file its times: otherwise the newest of them would count.
@@ -173,11 +213,12 @@ impl Context {
 /// Checks that a caller may set times: the MDT does not know whether they are those of now.
 fn check_times(caller: &Caller, known: &MdtBody, change: &Change) -> Result<(), Errno> {
     let owns = caller.uid == known.uid || caller.has(CAP_FOWNER);
-    let is_chosen = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
-    match is_chosen(change.atime) || is_chosen(change.mtime) {
-        true if !owns => Err(Errno::EPERM),
-        _ => Ok(()),
-    }
+    if sets_times(change) && !owns { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Returns whether a change sets times which only the owner may set.
+fn sets_times(change: &Change) -> bool {
+    [change.atime, change.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))))
 }
 
 /// Returns what a request sets.

@@ -1,7 +1,7 @@
 //! How many requests operations need.
 
 use fulmar_base::Errno;
-use fulmar_client::{Caller, Change, FileSystem, OpenOptions, XattrFlags, blocking};
+use fulmar_client::{Caller, Change, FileSystem, OpenOptions, SetTime, XattrFlags, blocking};
 use fulmar_lustre_wire::layout::{
     Component, CompositeHeader, CompositeMd, LovHeader, LovMd, Pattern,
 };
@@ -209,6 +209,37 @@ fn operations_need_the_round_trips_that_they_promise() {
     assert_eq!(count.taken(), 5, "rename, link, two unlinks and a rmdir");
     blocking::wait(fs.statfs()).unwrap();
     assert!(count.taken() <= 3, "statfs asks each target at most once, and the MDT for sums");
+}
+
+#[test]
+fn a_change_of_attributes_tells_what_they_are_after_it() {
+    let rig = Rig::start("changes", 1);
+    let (fs, other) = (rig.mount_with(patient()), rig.mount());
+    let file = blocking::wait(fs.open(&ROOT, fs.root(), b"file", OpenOptions::create(0o644)));
+    let file = file.unwrap();
+    let made = file.new_attributes().unwrap();
+    assert_eq!((made.fid, made.mode, made.size, made.links), (file.fid(), 0o100_644, 0, 1));
+    blocking::wait(file.write(0, vec![1; 10_000])).unwrap();
+    let mut count = Counter::new(&fs);
+    let set = |change| blocking::wait(fs.setattr(&ROOT, file.fid(), change)).unwrap();
+    let changed = set(Change { mode: Some(0o600), ..Change::default() });
+    assert_eq!((changed.mode, changed.size), (0o100_600, 10_000));
+    let changed = set(Change { uid: Some(5), ..Change::default() });
+    assert_eq!((changed.mode, changed.uid, changed.size), (0o100_600, 5, 10_000));
+    // The lock that the first change gives up was on the layout too.
+    assert_eq!(count.taken(), 3, "a mode and an owner, and the layout once");
+    let changed = set(Change { mtime: Some(SetTime::At(7)), ..Change::default() });
+    assert_eq!((changed.mtime, changed.uid), (7, 5));
+    assert_eq!(count.taken(), 2, "a time, which the object gets too");
+    // The owner is not taken from what was read last, if it decides.
+    let owner = Caller::new(5, 5);
+    blocking::wait(other.setattr(&ROOT, file.fid(), Change { uid: Some(6), ..Change::default() }))
+        .unwrap();
+    let times = Change { mtime: Some(SetTime::At(8)), ..Change::default() };
+    let refused = blocking::wait(fs.setattr(&owner, file.fid(), times)).unwrap_err();
+    assert_eq!(refused, Errno::EPERM);
+    let seen = blocking::wait(other.getattr(&ROOT, file.fid())).unwrap();
+    assert_eq!((seen.mode, seen.uid, seen.size, seen.mtime), (0o100_600, 6, 10_000, 7));
 }
 
 #[test]
