@@ -8,6 +8,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 HOSTILE_SECONDS ?= 600
 KILL_POINTS ?= 200
+INTEROP_SECONDS ?= 20
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,5 +46,5 @@ models: ## test the communication between the driver's threads in all interleavi
 tsan: ## run the driver's tests under ThreadSanitizer
 	@scripts/tsan.sh
 
-interop: ## check against a real Lustre node: make interop NID=10.0.0.1@tcp
-	@scripts/interop.sh "$(NID)"
+interop: ## check against real Lustre nodes: NID=10.0.0.1@tcp, or LUSTRE_MGS=10.0.0.1@tcp:/fs by two mounts
+	@INTEROP_SECONDS=$(INTEROP_SECONDS) scripts/interop.sh "$(NID)" "$(LUSTRE_MGS)"

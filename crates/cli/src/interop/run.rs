@@ -95,14 +95,12 @@ fn check(probe: &Probe, out: &mut dyn Write) -> std::io::Result<usize> {
     for (number, (name, check)) in CHECKS.iter().enumerate() {
         let begun = Instant::now();
         let result = check(probe);
-        let took = duration(begun.elapsed());
         let (verdict, evidence) = match &result {
             Ok(evidence) => ("PASS", evidence),
             Err(evidence) => ("FAIL", evidence),
         };
         let number = number + 1;
-        writeln!(out, "{number:>3}  {verdict}  {name:<NAME_WIDTH$} {took:>8}  {evidence}")?;
-        out.flush()?;
+        report(out, (number, name), verdict, begun.elapsed(), evidence)?;
         passed += usize::from(result.is_ok());
         if number == 1 && result.is_err() {
             let rest = CHECKS.len() - 1;
@@ -111,6 +109,19 @@ fn check(probe: &Probe, out: &mut dyn Write) -> std::io::Result<usize> {
         }
     }
     Ok(passed)
+}
+
+/// Prints the result of a check.
+pub(super) fn report(
+    out: &mut dyn Write,
+    (number, name): (usize, &str),
+    verdict: &str,
+    took: Duration,
+    evidence: &str,
+) -> std::io::Result<()> {
+    let took = duration(took);
+    writeln!(out, "{number:>3}  {verdict}  {name:<NAME_WIDTH$} {took:>8}  {evidence}")?;
+    out.flush()
 }
 
 /// Says that there is no route to a node.
@@ -127,4 +138,4 @@ pub(super) fn diagnose(probe: &Probe, errno: Errno) -> String {
     format!("{errno}. {report}")
 }
 
-const NAME_WIDTH: usize = 36;
+const NAME_WIDTH: usize = 42;

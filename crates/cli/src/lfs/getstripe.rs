@@ -76,6 +76,13 @@ pub(super) fn run(args: &Args) -> Status {
     status
 }
 
+impl At {
+    fn layout(&self, path: &Path) -> Result<Layout, Errno> {
+        let bytes = self.attribute(path, special::LAYOUT)?;
+        Layout::decode(&bytes, Order::Little).map_err(|_| Errno::EPROTO)
+    }
+}
+
 impl Show {
     fn walk(
         self,
@@ -103,8 +110,8 @@ impl Show {
     }
 
     fn of(self, at: &At, path: &Path, kind: Kind) -> Result<String, Errno> {
-        let layout = match at.attribute(path, special::LAYOUT) {
-            Ok(bytes) => Layout::decode(&bytes, Order::Little).map_err(|_| Errno::EPROTO)?,
+        let layout = match at.layout(path) {
+            Ok(layout) => layout,
             Err(Errno::ENODATA) => {
                 return Ok(format!("{} has no stripe info\n", path.display()));
             }
@@ -142,6 +149,21 @@ impl Show {
         } else {
             format!("{}\n", pool(&part).unwrap_or_default())
         })
+    }
+}
+
+/// Returns how many components with objects, or on the MDT, a file on a mount has; 0 if its layout is plain.
+///
+/// # Errors
+/// Why its layout cannot be read.
+pub(crate) fn components_in_use(path: &Path) -> Result<usize, Errno> {
+    match At::mounted(path.to_owned()).layout(path)? {
+        Layout::Composite(all) => {
+            let in_use = all.components.iter().filter(|one| one.flags.has(ComponentFlags::INIT));
+            Ok(in_use.count())
+        }
+        Layout::File(_) => Ok(0),
+        _ => Err(Errno::EOPNOTSUPP),
     }
 }
 

@@ -17,7 +17,9 @@ use fulmar_base::Errno;
 
 use crate::context::{Status, complain};
 
+pub(crate) use getstripe::components_in_use;
 pub(crate) use mount::{Mount, MountArgs, ReachArgs};
+pub(crate) use setstripe::set_layout;
 
 /// Show a Lustre file system and its servers, and the layouts of its files
 ///

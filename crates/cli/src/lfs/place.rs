@@ -69,7 +69,7 @@ impl Place {
     /// Reaches the file system, or reports why that failed, for `command`.
     pub(super) fn reach(&self, command: &str, reach: &ReachArgs) -> Result<At, Status> {
         match self {
-            Self::Mounted(path) => Ok(At { files: Files::Mounted, path: path.clone() }),
+            Self::Mounted(path) => Ok(At::mounted(path.clone())),
             Self::Remote(address) => {
                 let (whole, path) = address.split();
                 let files = Files::Remote(reach.mount(command, &whole)?);
@@ -81,6 +81,11 @@ impl Place {
 }
 
 impl At {
+    /// Returns a file on a mount.
+    pub(super) fn mounted(path: PathBuf) -> Self {
+        Self { files: Files::Mounted, path }
+    }
+
     /// The path as it was given.
     pub(super) fn path(&self) -> &Path {
         &self.path

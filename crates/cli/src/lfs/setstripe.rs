@@ -1,6 +1,7 @@
 //! `lfs setstripe`: files are made with a layout, and directories get one for new files. Spec: mdt-ost §11.4.
 
 use std::iter::Peekable;
+use std::path::PathBuf;
 use std::vec::IntoIter;
 
 use fulmar_base::Errno;
@@ -114,6 +115,20 @@ fn set(at: &At, layout: Option<&[u8]>) -> Result<(), (Errno, &'static str)> {
         (Ok(_), layout) => at.set_attribute(special::LAYOUT, layout).map_err(explained),
         (Err(errno), _) => Err(plainly(errno)),
     }
+}
+
+/// Creates a file on a mount with the layout of these options.
+///
+/// # Errors
+/// Why that is not possible.
+pub(crate) fn set_layout(
+    words: impl IntoIterator<Item = String>,
+    path: PathBuf,
+) -> Result<(), String> {
+    let name = path.display().to_string();
+    let wanted = Wanted::parse(words.into_iter().chain([name]).collect())?;
+    let at = At::mounted(path);
+    set(&at, Some(&encode(&wanted.parts))).map_err(|(errno, why)| format!("{errno}{why}"))
 }
 
 fn explained(errno: Errno) -> (Errno, &'static str) {

@@ -1,12 +1,18 @@
-//! The checks for a real Lustre node, run against a Fulmar node.
+//! The checks for real Lustre nodes and their file systems, run against Fulmar's.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar::interop;
+use fulmar::interop::files::{Settings, check};
 use fulmar_lnet_wire::{Net, Nid};
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
+
+use crate::nodes::lab::{Lab, fulmar, ran};
 
 /// Unprivileged, so that the tests need not run as root.
 const PORT: u16 = 19888;
@@ -77,6 +83,65 @@ fn nids_on_other_networks_than_tcp_are_refused() {
     let options = interop::Options::new("127.0.0.1@o2ib".parse().unwrap());
     let error = interop::run(&options, &mut Vec::new()).unwrap_err().to_string();
     assert_eq!(error, "127.0.0.1@o2ib is on a network that is not supported: use a NID on tcp");
+}
+
+/// Returns the results of the checks of a file system in two directories.
+fn checked(one: &Path, two: &Path) -> String {
+    let settings = Settings { time: Duration::from_millis(200), seed: 7, stop: Arc::default() };
+    let mut out = Vec::new();
+    let passed = check(one, two, &settings, &mut out).unwrap();
+    assert!(!passed, "a local file system has no layouts");
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_local_file_system_passes_the_checks_that_are_not_about_lustre() {
+    let scratch = std::env::temp_dir().join(format!("fulmar-checked-{}", std::process::id()));
+    std::fs::create_dir(&scratch).unwrap();
+    let text = checked(&scratch, &scratch);
+    // There fcntl locks are those of a process, whichever file it has open, and a read may see a write in part.
+    let others = ["layouts of stripes", "fcntl locks", "the same records"];
+    let is_other = |line: &&str| others.iter().any(|name| line.contains(name));
+    let failed: Vec<&str> = text.lines().filter(|line| line.contains("FAIL")).collect();
+    assert!(failed.iter().all(is_other) && failed[0].contains("layouts"), "{text}");
+    assert!(text.contains("PASS  random data") && !text.contains("is left:"), "{text}");
+    std::fs::remove_dir(&scratch).unwrap();
+}
+
+#[test]
+fn mounts_of_different_file_systems_fail_the_checks() {
+    let scratch = std::env::temp_dir().join(format!("fulmar-differ-{}", std::process::id()));
+    let sides = ["one", "two"].map(|name| scratch.join(name));
+    sides.iter().for_each(|side| std::fs::create_dir_all(side).unwrap());
+    let text = checked(&sides[0], &sides[1]);
+    let passed: Vec<&str> = text.lines().filter(|line| line.contains("PASS")).collect();
+    assert_eq!(passed, [""; 0], "{text}");
+    assert_eq!(std::fs::read_dir(&sides[0]).unwrap().count(), 0, "{text}");
+    std::fs::remove_dir_all(&scratch).unwrap();
+}
+
+#[test]
+fn our_own_servers_pass_every_check_of_a_file_system() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        let line = "NOT RUN: checks of a mount: they need root and /dev/fuse: run them with sudo";
+        return writeln!(std::io::stderr(), "\n{line}").unwrap();
+    }
+    let lab = Lab::new("interop-files");
+    let (networks, port) = ("tcp(127.0.0.59)", lab.port);
+    let node = lab.up(59, &["fs", "--osts", "2", "--networks", networks]);
+    let df = format!("lfs df 127.0.0.59@tcp:/lustre --port {port}");
+    node.wait_for_success(&df);
+    node.wait_for_output(&df, "OST:1");
+    let scratch = lab.path("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let words = format!("interop 127.0.0.59@tcp:/lustre --port {port} --seconds 1 --timeout 60");
+    let (status, out, err) = ran(fulmar(&scratch).args(words.split(' ')).env("TMPDIR", &scratch));
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("27 of 27 checks") || out.contains("26 of 26 checks"), "{out}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(scratch.to_str().unwrap()), "{mounts}");
+    let left: Vec<_> = std::fs::read_dir(&scratch).unwrap().map(Result::unwrap).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

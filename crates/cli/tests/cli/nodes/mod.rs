@@ -3,7 +3,7 @@
 mod changelogs;
 mod crowds;
 mod failures;
-mod lab;
+pub(crate) mod lab;
 mod lst;
 mod routing;
 mod rules;
