@@ -4,7 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
-use super::check::{At, Outcome, Site, Wrong, failed};
+use super::check::{At, Outcome, Site, Wrong, equal, failed};
+
+/// A multiple of all lengths of writes.
+const SIZE: u64 = 12 << 20;
 
 /// Data with checksums, written by one mount and verified by the other.
 pub(super) fn fio(site: &Site) -> Outcome {
@@ -18,16 +21,12 @@ pub(super) fn fio(site: &Site) -> Outcome {
         let name = format!("--filename={kind}-{block}");
         let run = |directory: &Path, more: &[&str]| {
             let mut fio = Command::new("fio");
-            fio.args(["--name=interop", "--size=12m", "--ioengine=psync", "--verify=crc32c"]);
-            fio.args([
-                "--verify_fatal=1",
-                "--verify_state_save=0",
-                "--randseed=7",
-                "--output-format=terse",
-                &name,
-            ]);
-            fio.arg(format!("--rw={kind}")).arg(format!("--bs={block}"));
-            fio.arg("--directory").arg(directory).args(more);
+            // The directory of a file is the one that is named before it.
+            fio.arg("--name=interop").arg(format!("--directory={}", directory.display()));
+            fio.args([&name, "--ioengine=psync", "--verify=crc32c", "--verify_fatal=1"]);
+            fio.args(["--verify_state_save=0", "--randseed=7", "--output-format=terse"]);
+            fio.arg(format!("--size={SIZE}")).arg(format!("--rw={kind}"));
+            fio.arg(format!("--bs={block}")).args(more);
             let output = fio.current_dir(std::env::temp_dir()).output().at("running fio")?;
             if output.status.success() {
                 return Ok(());
@@ -37,6 +36,8 @@ pub(super) fn fio(site: &Site) -> Outcome {
         };
         run(&at.one, &["--do_verify=1", "--end_fsync=1"])?;
         run(&at.two, &["--verify_only=1"])?;
+        let found = std::fs::metadata(at.two.join(format!("{kind}-{block}"))).at("its file")?;
+        equal("the length of its file", found.len(), SIZE)?;
     }
     Ok("3 files with checksums, verified by both mounts".to_owned())
 }
