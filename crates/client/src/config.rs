@@ -75,7 +75,11 @@ impl Configuration {
 impl FsTarget {
     /// Returns the name of its kind, such as `OST`.
     pub fn kind_name(&self) -> &'static str {
-        match self.kind {
+        Self::name_of(self.kind)
+    }
+
+    pub(crate) fn name_of(kind: TargetKind) -> &'static str {
+        match kind {
             TargetKind::Mgs => "MGT",
             TargetKind::Mdt => "MDT",
             TargetKind::Ost => "OST",

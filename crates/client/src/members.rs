@@ -118,6 +118,7 @@ pub(crate) fn statfs(kind: TargetKind) -> Request {
     }
 }
 
-fn ping() -> Request {
+/// Returns the request that every service answers.
+pub(crate) fn ping() -> Request {
     Request::new(Message::request(&PING), EARLY_LEN)
 }

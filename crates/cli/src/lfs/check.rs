@@ -2,22 +2,23 @@
 
 use clap::ValueEnum;
 use fulmar_base::Errno;
-use fulmar_client::FsTarget;
+use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
-use super::{MountArgs, status};
+use super::status;
+use super::whole::{Checked, Whole, WholeArgs};
 use crate::context::{Status, complain, print};
 
 /// Check whether servers answer
 ///
-/// Connects to each target and pings it, and prints a line for each.
+/// Each target is pinged, and has a line.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Which servers
     #[arg(value_enum)]
     which: Which,
     #[command(flatten)]
-    mount: MountArgs,
+    whole: WholeArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,31 +38,24 @@ enum Which {
 }
 
 impl Which {
-    fn has(self, which: Self) -> bool {
-        self == which || matches!(self, Self::All | Self::Servers)
+    fn has(self, kind: TargetKind) -> bool {
+        match self {
+            Self::Osts => kind == TargetKind::Ost,
+            Self::Mdts => kind == TargetKind::Mdt,
+            Self::Mgts => kind == TargetKind::Mgs,
+            Self::All | Self::Servers => true,
+        }
     }
 }
 
-/// A device, and whether its server answers.
-type Checked = (String, Result<(), Errno>);
-
 pub(super) fn run(args: &Args) -> Status {
-    let mut mount = match args.mount.mount("lfs check") {
-        Ok(mount) => mount,
+    let all = match args.whole.reach("lfs check") {
+        Ok(all) => all,
         Err(status) => return status,
     };
-    let (osts, mdts) = (&mount.file_system.osts, &mount.file_system.mdts);
-    let osts = osts.iter().filter(|_| args.which.has(Which::Osts));
-    let mdts = mdts.iter().filter(|_| args.which.has(Which::Mdts));
-    let targets: Vec<&FsTarget> = osts.chain(mdts).collect();
-    let members = mount.session.connect_targets(targets);
-    let answers = members.ping(&mount.session);
-    let devices = members.0.iter().map(|member| mount.session.device_of(&member.target));
-    let mut checked: Vec<Checked> = devices.zip(answers).collect();
-    if args.which.has(Which::Mgts) {
-        checked.push((args.mount.mgs_device(), mount.session.ping(mount.mgs)));
-    }
-    match args.mount.json {
+    let ping = |mut whole: Whole| whole.ping(|kind| args.which.has(kind));
+    let checked: Vec<Checked> = all.into_iter().flat_map(ping).collect();
+    match args.whole.json {
         true => {
             print(&format!("{:#}\n", Value::from_iter(checked.iter().map(object))));
         }
@@ -124,10 +118,11 @@ mod tests {
 
     #[test]
     fn all_servers_are_those_of_every_kind() {
+        let kinds = [TargetKind::Ost, TargetKind::Mdt, TargetKind::Mgs];
         for which in [Which::All, Which::Servers] {
-            assert!([Which::Osts, Which::Mdts, Which::Mgts].iter().all(|one| which.has(*one)));
+            assert!(kinds.iter().all(|kind| which.has(*kind)));
         }
-        assert!(Which::Osts.has(Which::Osts) && !Which::Osts.has(Which::Mgts));
+        assert_eq!(kinds.map(|kind| Which::Osts.has(kind)), [true, false, false]);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use fulmar_lustre_wire::mdt::{Statfs, StatfsState};
 use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
-use super::{MountArgs, status, targets};
+use super::whole::{Whole, WholeArgs};
+use super::{status, targets};
 use crate::context::{Status, print};
 
 /// Print the size and the use of each target, and of the file system
@@ -16,7 +17,7 @@ use crate::context::{Status, print};
 #[command(disable_help_flag = true, after_help = STATES)]
 pub(super) struct Args {
     #[command(flatten)]
-    mount: MountArgs,
+    whole: WholeArgs,
     #[command(flatten)]
     show: Show,
     /// Only MDTs, or only the one with this index
@@ -34,7 +35,8 @@ const STATES: &str = "\
 A letter at the end of a line is a state: D degraded, R read-only, N no new objects, S out of space,
 I out of inodes; with -v also f, no rotating disks.
 
-Example:
+Examples:
+  fulmar lfs df -h /mnt/lustre
   fulmar lfs df -h 10.0.0.1@tcp:/lustre";
 
 /// How quantities are shown.
@@ -58,26 +60,25 @@ struct Show {
 type Row = (FsTarget, Result<Statfs, Errno>);
 
 pub(super) fn run(args: &Args) -> Status {
-    let mut mount = match args.mount.mount("lfs df") {
-        Ok(mount) => mount,
+    let all = match args.whole.reach("lfs df") {
+        Ok(all) => all,
         Err(status) => return status,
     };
-    let is_wanted = |target: &&FsTarget| args.wants(target.kind, target.index);
-    let wanted: Vec<&FsTarget> = mount.file_system.targets().filter(is_wanted).collect();
-    let members = mount.session.connect_targets(wanted);
-    let answers = members.statfs(&mount.session);
-    let answered = status(&answers);
-    let rows: Vec<Row> = members.0.into_iter().map(|member| member.target).zip(answers).collect();
-    let place = args.mount.address.to_string();
-    let has_whole = !matches!((args.mdt, args.ost), (Some(Some(_)), _) | (_, Some(Some(_))));
-    print(&match args.mount.json {
-        true => format!("{:#}\n", document(&rows, &place)),
-        false => table(&rows, args.show, &place, has_whole),
-    });
-    answered
+    all.into_iter().map(|whole| args.show(whole)).find(|status| *status != 0).unwrap_or(0)
 }
 
 impl Args {
+    fn show(&self, mut whole: Whole) -> Status {
+        let rows: Vec<Row> = whole.statfs(|target| self.wants(target.kind, target.index));
+        let has_whole = !matches!((self.mdt, self.ost), (Some(Some(_)), _) | (_, Some(Some(_))));
+        print(&match self.whole.json {
+            true => format!("{:#}\n", document(&rows, &whole.place)),
+            false => table(&rows, self.show, &whole.place, has_whole),
+        });
+        let answers: Vec<_> = rows.into_iter().map(|(_, answer)| answer).collect();
+        status(&answers)
+    }
+
     fn wants(&self, kind: TargetKind, index: u32) -> bool {
         let selected = match kind {
             TargetKind::Mdt => self.mdt,

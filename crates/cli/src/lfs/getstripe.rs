@@ -129,17 +129,7 @@ impl Show {
     }
 
     fn one(self, layout: &Layout) -> Result<String, Errno> {
-        let part = match layout {
-            Layout::File(part) => part.clone(),
-            Layout::Composite(all) => {
-                let with_objects = all.components.iter().rev();
-                let mut with_objects =
-                    with_objects.filter(|one| one.flags.has(ComponentFlags::INIT));
-                let first = with_objects.next().or(all.components.first());
-                all.layout(first.ok_or(Errno::EPROTO)?).map_err(|_| Errno::EPROTO)?
-            }
-            _ => return Err(Errno::EOPNOTSUPP),
-        };
+        let part = main_part(layout)?;
         Ok(if self.stripe_count {
             format!("{}\n", count(&part))
         } else if self.stripe_size {
@@ -149,6 +139,49 @@ impl Show {
         } else {
             format!("{}\n", pool(&part).unwrap_or_default())
         })
+    }
+}
+
+/// The stripes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stripes {
+    /// How many; of the last component that has objects.
+    pub(super) count: u64,
+    /// Their size, of the same one.
+    pub(super) size: u64,
+    /// The OSTs of all objects.
+    pub(super) osts: Vec<u32>,
+}
+
+/// Returns the stripes of a file on a mount.
+///
+/// # Errors
+/// ENODATA if it has no layout, or why that cannot be read.
+pub(super) fn stripes_of(path: &Path) -> Result<Stripes, Errno> {
+    let layout = At::mounted(path.to_owned()).layout(path)?;
+    let main = main_part(&layout)?;
+    let mut osts: Vec<u32> = main.objects.iter().map(|object| object.ost).collect();
+    if let Layout::Composite(all) = &layout {
+        for one in all.components.iter().filter(|one| one.flags.has(ComponentFlags::INIT)) {
+            let part = all.layout(one).map_err(|_| Errno::EPROTO)?;
+            osts.extend(part.objects.iter().map(|object| object.ost));
+        }
+    }
+    let (count, size) = (main.header.stripe_count.into(), main.header.stripe_size.into());
+    Ok(Stripes { count, size, osts })
+}
+
+/// Returns the layout, or the last part of it that has objects.
+fn main_part(layout: &Layout) -> Result<LovMd, Errno> {
+    match layout {
+        Layout::File(part) => Ok(part.clone()),
+        Layout::Composite(all) => {
+            let with_objects = all.components.iter().rev();
+            let mut with_objects = with_objects.filter(|one| one.flags.has(ComponentFlags::INIT));
+            let first = with_objects.next().or(all.components.first());
+            all.layout(first.ok_or(Errno::EPROTO)?).map_err(|_| Errno::EPROTO)
+        }
+        _ => Err(Errno::EOPNOTSUPP),
     }
 }
 

@@ -2,18 +2,22 @@
 
 mod check;
 mod df;
+mod find;
 mod getstripe;
 mod ls;
+mod mkdir;
 mod mount;
 mod names;
 mod place;
 mod setstripe;
 mod targets;
+mod whole;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use fulmar_base::Errno;
+use fulmar_rpc::import::TargetKind;
 
 use crate::context::{Status, complain};
 
@@ -25,7 +29,7 @@ pub(crate) use setstripe::set_layout;
 ///
 /// Commands and output are those of Lustre's lfs. A file system that is not mounted is named as for mount,
 /// by the NIDs of the management service (MGS) and its name: the program connects to the servers as a
-/// client does, and disconnects at the end. Commands about files also take paths on a mount.
+/// client does, and disconnects at the end. All commands but ls also take paths on a mount by fulmar.
 ///
 /// Kernel nodes accept connections only from privileged ports: run as root or with
 /// CAP_NET_BIND_SERVICE. No other LNet node may run at the same address of this machine.
@@ -40,6 +44,7 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
+  fulmar lfs df -h /mnt/lustre
   fulmar lfs df 10.0.0.1@tcp:/lustre
   fulmar lfs df -h 10.0.0.1@tcp:10.0.0.2@tcp:/lustre     (an MGS with a failover node)
   fulmar lfs check servers 10.0.0.1@tcp:/lustre --timeout 10
@@ -52,11 +57,13 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     Df(df::Args),
     /// List the OSTs
-    Osts(MountArgs),
+    Osts(whole::WholeArgs),
     /// List the MDTs
-    Mdts(MountArgs),
+    Mdts(whole::WholeArgs),
     Check(check::Args),
     Ls(ls::Args),
+    Find(find::Args),
+    Mkdir(mkdir::Args),
     Getstripe(getstripe::Args),
     Setstripe(setstripe::Args),
     Path2fid(names::Path2FidArgs),
@@ -66,10 +73,12 @@ enum Command {
 pub(crate) fn main(args: Args) -> ExitCode {
     ExitCode::from(match args.command {
         Command::Df(args) => df::run(&args),
-        Command::Osts(mount) => targets::osts(&mount),
-        Command::Mdts(mount) => targets::mdts(&mount),
+        Command::Osts(args) => targets::run(&args, TargetKind::Ost),
+        Command::Mdts(args) => targets::run(&args, TargetKind::Mdt),
         Command::Check(args) => check::run(&args),
         Command::Ls(args) => ls::run(&args),
+        Command::Find(args) => find::run(&args),
+        Command::Mkdir(args) => mkdir::run(&args),
         Command::Getstripe(args) => getstripe::run(&args),
         Command::Setstripe(args) => setstripe::run(&args),
         Command::Path2fid(args) => names::path2fid(&args),

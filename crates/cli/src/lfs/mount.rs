@@ -14,17 +14,11 @@ use crate::context::Status;
 use crate::interop::interface;
 use crate::reach::port_report;
 
-/// A file system, and how its servers are reached.
-#[derive(Clone, Debug, clap::Args)]
+/// A file system that is not mounted, and how its servers are reached.
+#[derive(Clone, Debug)]
 pub(crate) struct MountArgs {
-    /// NIDs of the MGS and name of the file system, as for mount: 10.0.0.1@tcp:/lustre
-    #[arg(value_name = "MGS:/NAME")]
-    pub(crate) address: Address,
-    #[command(flatten)]
+    address: Address,
     reach: ReachArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// How servers are reached.
@@ -102,7 +96,7 @@ pub(crate) struct Mount {
 impl MountArgs {
     /// Returns those of a file system at this address.
     pub(crate) fn new(address: &Address, reach: &ReachArgs) -> Self {
-        Self { address: address.clone(), reach: reach.clone(), json: false }
+        Self { address: address.clone(), reach: reach.clone() }
     }
 
     /// Connects to the management service, and reads what the file system consists of; or reports

@@ -1,30 +1,30 @@
 //! `lfs osts`, `lfs mdts`: the targets that the configuration lists.
 
 use fulmar_client::FsTarget;
+use fulmar_rpc::import::TargetKind;
 use serde_json::{Value, json};
 
-use super::MountArgs;
+use super::whole::WholeArgs;
 use crate::context::{Status, print};
 
-pub(super) fn osts(args: &MountArgs) -> Status {
-    match args.mount("lfs osts") {
-        Ok(mount) => show(args, "OBDS:", &mount.file_system.osts),
-        Err(status) => status,
+/// Lists the targets of a kind.
+pub(super) fn run(args: &WholeArgs, kind: TargetKind) -> Status {
+    let (command, heading) = match kind {
+        TargetKind::Ost => ("lfs osts", "OBDS:"),
+        _ => ("lfs mdts", "MDTS:"),
+    };
+    let all = match args.reach(command) {
+        Ok(all) => all,
+        Err(status) => return status,
+    };
+    for whole in all {
+        let targets = whole.targets(kind);
+        print(&match args.json {
+            true => format!("{:#}\n", Value::from_iter(targets.iter().map(object))),
+            false => list(heading, &targets),
+        });
     }
-}
-
-pub(super) fn mdts(args: &MountArgs) -> Status {
-    match args.mount("lfs mdts") {
-        Ok(mount) => show(args, "MDTS:", &mount.file_system.mdts),
-        Err(status) => status,
-    }
-}
-
-fn show(args: &MountArgs, heading: &str, targets: &[FsTarget]) -> Status {
-    print(&match args.json {
-        true => format!("{:#}\n", Value::from_iter(targets.iter().map(object))),
-        false => list(heading, targets),
-    })
+    0
 }
 
 fn list(heading: &str, targets: &[FsTarget]) -> String {
@@ -50,7 +50,6 @@ pub(super) fn object(target: &FsTarget) -> Value {
 mod tests {
     use super::*;
     use fulmar_lustre_wire::Uuid;
-    use fulmar_rpc::import::TargetKind;
 
     #[test]
     fn the_list_is_that_of_lfs() {

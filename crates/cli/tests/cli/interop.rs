@@ -131,7 +131,9 @@ fn our_own_servers_pass_every_check_of_a_file_system() {
     let node = lab.up(59, &["fs", "--osts", "2", "--networks", networks]);
     let df = format!("lfs df 127.0.0.59@tcp:/lustre --port {port}");
     node.wait_for_success(&df);
-    node.wait_for_output(&df, "OST:1");
+    for target in ["MDT:0", "OST:0", "OST:1"] {
+        node.wait_for_output(&df, target);
+    }
     let scratch = lab.path("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let words = format!("interop 127.0.0.59@tcp:/lustre --port {port} --seconds 1 --timeout 60");

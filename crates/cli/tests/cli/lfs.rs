@@ -35,10 +35,6 @@ fn an_error_says_what_does_not_answer_and_what_to_do() {
 #[test]
 fn an_invalid_request_is_explained() {
     for (line, expected) in [
-        (
-            "lfs df /mnt/lustre",
-            "\"/mnt/lustre\" names no file system: write it as in 10.0.0.1@tcp:/",
-        ),
         ("lfs df 10.0.0.300@tcp:/lustre", "\"10.0.0.300@tcp\" is not a NID"),
         ("lfs osts 10.0.0.1@tcp:/lustre --timeout 0", "0 is not in 1..=3600"),
         ("lfs check disks 10.0.0.1@tcp:/lustre", "possible values: osts, mdts, mgts, all, servers"),
@@ -46,6 +42,15 @@ fn an_invalid_request_is_explained() {
         let (status, error) = run(line);
         assert_eq!(status, 2, "{line}");
         assert!(error.contains(expected), "{error}");
+    }
+    for (line, expected) in [
+        ("lfs df /", "fulmar lfs df: / is on no file system that is mounted by fulmar\n"),
+        (
+            "lfs osts /no/where",
+            "fulmar lfs osts: /no/where: No such file or directory (os error 2)\n",
+        ),
+    ] {
+        assert_eq!(run(line), (1, expected.to_owned()), "{line}");
     }
     let (status, error) = run("lfs df 10.0.0.1@o2ib:/lustre");
     assert_eq!(

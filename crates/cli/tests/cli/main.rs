@@ -7,6 +7,7 @@ mod doctor;
 mod interop;
 mod lfs;
 mod link;
+mod mounts;
 mod nodes;
 mod sim;
 mod tools;

@@ -21,4 +21,5 @@ pub(crate) mod request;
 pub(crate) mod setattr;
 pub(crate) mod size;
 pub mod special;
+pub(crate) mod targets;
 pub(crate) mod xattrs;

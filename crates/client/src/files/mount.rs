@@ -122,6 +122,13 @@ impl Open {
 }
 
 impl MountState {
+    /// Returns the number of this client in the names of its devices, which has 16 digits.
+    pub(crate) fn instance(&self) -> String {
+        let digits: String =
+            self.uuid.to_string().chars().filter(char::is_ascii_hexdigit).collect();
+        format!("{digits:0>16.16}")
+    }
+
     pub(crate) fn new(address: Address, uuid: Uuid, options: MountOptions) -> Self {
         Self {
             address,

@@ -1,4 +1,4 @@
-//! Extended attributes that are not kept as such: the layout of a file, its FID, and paths of FIDs.
+//! Extended attributes that are not kept as such: the layout of a file, its FID, paths of FIDs, and the targets.
 //!
 //! They are how programs on a mount, such as `lfs`, get and set what no other call of a file system has.
 //! Spec: mdt-ost §11.1, §22.11.
@@ -18,7 +18,10 @@ use super::caller::{CAP_DAC_READ_SEARCH, Caller};
 use super::inode::is_regular;
 use super::open::{Closed, OpenOptions};
 use super::request::{body, body_room, given_up, record};
+use super::targets::{Place, Question, place};
 use crate::machine::context::Context;
+
+pub use super::targets::read_targets;
 
 /// The layout of a file, or the one that new files of a directory get.
 pub const LAYOUT: &[u8] = b"lustre.lov";
@@ -27,6 +30,14 @@ pub const FID: &[u8] = b"lustre.fid";
 /// With a FID behind it, `lustre.fid2path.[0x200000401:0x2:0x0]`: the paths of that FID, each with a NUL at
 /// its end. Read-only.
 pub const PATHS: &[u8] = b"lustre.fid2path.";
+
+/// The targets of the file system, for [`read_targets`]. Read-only.
+pub const TARGETS: &[u8] = b"lustre.targets";
+/// With a target behind it, `lustre.statfs.OST:0`: its size and use, a [`Statfs`](fulmar_lustre_wire::mdt::Statfs).
+/// Read-only.
+pub const STATFS: &[u8] = b"lustre.statfs.";
+/// With a target behind it, `lustre.ping.OST:0`: empty if it answers. Read-only.
+pub const PING: &[u8] = b"lustre.ping.";
 
 /// The room for a layout.
 const LAYOUT_MAX: u32 = 64 << 10;
@@ -38,6 +49,8 @@ pub(crate) enum Special {
     Fid,
     /// The paths of a file.
     Paths(Fid),
+    Targets,
+    Target(Question, Place),
 }
 
 impl Special {
@@ -46,7 +59,14 @@ impl Special {
         match name {
             LAYOUT => Some(Self::Layout),
             FID => Some(Self::Fid),
+            TARGETS => Some(Self::Targets),
             _ => {
+                let asked = [(STATFS, Question::Statfs), (PING, Question::Ping)];
+                for (prefix, question) in asked {
+                    if let Some(of) = name.strip_prefix(prefix) {
+                        return Some(Self::Target(question, place(std::str::from_utf8(of).ok()?)?));
+                    }
+                }
                 let fid = std::str::from_utf8(name.strip_prefix(PATHS)?).ok()?;
                 fid.parse().ok().map(Self::Paths)
             }
@@ -73,6 +93,8 @@ impl Context {
             }
             Special::Layout => self.default_layout(caller, fid).await,
             Special::Fid => Ok(fid.to_string().into_bytes()),
+            Special::Targets => self.targets(),
+            Special::Target(question, of) => self.ask(of, question).await,
             Special::Paths(_) if !caller.has(CAP_DAC_READ_SEARCH) => Err(Errno::EPERM),
             Special::Paths(of) => {
                 let paths = self.paths_of(of).await?;
@@ -148,6 +170,8 @@ fn no_layout() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use fulmar_rpc::import::TargetKind;
+
     use super::*;
 
     #[test]
@@ -157,6 +181,9 @@ mod tests {
         assert_eq!(Special::of(b"lustre.fid"), Some(Special::Fid));
         let paths = b"lustre.fid2path.[0x200000401:0x2:0x0]";
         assert_eq!(Special::of(paths), Some(Special::Paths(fid)));
+        let of = (TargetKind::Ost, 3);
+        assert_eq!(Special::of(b"lustre.ping.OST:3"), Some(Special::Target(Question::Ping, of)));
+        assert_eq!((Special::of(b"lustre.ping.OST"), Special::of(b"lustre.statfs.")), (None, None));
         for other in [&b"user.lov"[..], b"trusted.lov", b"lustre.fid2path.", b"lustre.fid2path.1"] {
             assert_eq!(Special::of(other), None);
         }

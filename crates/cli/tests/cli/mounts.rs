@@ -1,0 +1,154 @@
+//! `fulmar mount`, and the commands of `lfs` on paths of the mount.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::nodes::lab::{Lab, Node, fulmar, ran};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file system of two OSTs that is mounted; the mount ends with it.
+struct Mounted {
+    lab: Lab,
+    directory: PathBuf,
+    _servers: Node,
+}
+
+impl Mounted {
+    /// Mounts a file system of the servers at 127.0.0.`host`; `None`, with a NOT RUN line, where that is not possible.
+    fn start(name: &str, host: u8) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            let line = "NOT RUN: mounts: they need root and /dev/fuse: run them with sudo";
+            let mut errors = std::io::stderr();
+            writeln!(errors, "\n{line}").unwrap();
+            return None;
+        }
+        let lab = Lab::new(name);
+        let (port, nid) = (lab.port, format!("127.0.0.{host}@tcp"));
+        let networks = format!("tcp(127.0.0.{host})");
+        let servers =
+            lab.up(host, &["fs", "--osts", "2", "--fsname", "lv", "--networks", &networks]);
+        let df = format!("lfs df {nid}:/lv --port {port}");
+        servers.wait_for_success(&df);
+        for target in ["MDT:0", "OST:0", "OST:1"] {
+            servers.wait_for_output(&df, target);
+        }
+        let directory = lab.path("mount");
+        fs::create_dir(&directory).unwrap();
+        let words = format!("mount {nid}:/lv mount --port {port}");
+        let done = ran(fulmar(&lab.path("")).args(words.split(' ')));
+        assert_eq!(done, (0, String::new(), String::new()));
+        let mounted = Self { lab, directory, _servers: servers };
+        mounted.wait_for_objects("0");
+        mounted.wait_for_objects("1");
+        Some(mounted)
+    }
+
+    fn run(&self, words: &str) -> (i32, String, String) {
+        ran(fulmar(&self.directory).args(words.split_whitespace()))
+    }
+
+    /// Waits until the MDT has objects of an OST for new files.
+    fn wait_for_objects(&self, ost: &str) {
+        let begun = Instant::now();
+        loop {
+            let (status, _, err) = self.run(&format!("lfs setstripe -i {ost} probe"));
+            if status == 0 {
+                return fs::remove_file(self.directory.join("probe")).unwrap();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{err}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs a command that must succeed in the mounted directory, and returns what it prints.
+    fn output(&self, words: &str) -> String {
+        let (status, out, err) = self.run(words);
+        assert_eq!((status, err.as_str()), (0, ""), "{words}: {out}");
+        out
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The directory of the lab is removed next: what is in the mount must not be.
+        let _ = Command::new("umount").arg(&self.directory).status();
+        let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        if table.contains(self.lab.path("mount").to_str().unwrap_or_default()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.directory).status();
+        }
+    }
+}
+
+#[test]
+fn lfs_tells_of_the_targets_of_a_mount() {
+    let Some(mounted) = Mounted::start("lfs-targets", 61) else { return };
+    let place = mounted.directory.display().to_string();
+    assert_eq!(
+        mounted.output("lfs osts ."),
+        "OBDS:\n0: lv-OST0000_UUID ACTIVE\n1: lv-OST0001_UUID ACTIVE\n"
+    );
+    assert_eq!(mounted.output("lfs mdts ."), "MDTS:\n0: lv-MDT0000_UUID ACTIVE\n");
+    let df = mounted.output(&format!("lfs df {place}"));
+    let lines: Vec<&str> = df.lines().collect();
+    assert_eq!(
+        lines[0],
+        "UUID                   1K-blocks        Used   Available Use%  Mounted on"
+    );
+    assert!(
+        lines[1].starts_with("lv-MDT0000_UUID ") && lines[1].ends_with(&format!("{place}[MDT:0] "))
+    );
+    assert!(
+        lines[3].starts_with("lv-OST0001_UUID ") && lines[3].ends_with(&format!("{place}[OST:1] "))
+    );
+    assert!(
+        lines[5].starts_with("filesystem_summary: ") && lines[5].ends_with(&format!("{place} "))
+    );
+    assert!(mounted.output("lfs df -i --ost=1 .").starts_with("lv-OST0001_UUID "));
+    assert!(mounted.output("lfs df -h .").contains("Used   Available Use%"));
+    let checked = mounted.output("lfs check servers .");
+    let devices: Vec<&str> = checked.lines().collect();
+    assert!(
+        devices[0].starts_with("lv-OST0000-osc-") && devices[0].ends_with(" active."),
+        "{checked}"
+    );
+    assert!(
+        devices[2].starts_with("lv-MDT0000-mdc-") && devices[2].len() == devices[0].len(),
+        "{checked}"
+    );
+    assert_eq!(devices[3], "MGC127.0.0.61@tcp active.");
+    assert_eq!(mounted.output("lfs check mds .").lines().count(), 1);
+}
+
+#[test]
+fn lfs_find_and_mkdir_work_on_a_mount() {
+    let Some(mounted) = Mounted::start("lfs-find", 62) else { return };
+    mounted.output("lfs mkdir -i 0 -c 1 -m 0750 d");
+    let (status, _, err) = mounted.run("lfs mkdir -c 2 e");
+    assert!(status == 2 && err.contains("striped directories (DNE) are not supported"), "{err}");
+    mounted.output("lfs setstripe -c 2 -S 128K d/wide");
+    mounted.output("lfs setstripe -c 1 -i 1 d/one");
+    mounted.output("lfs setstripe -E 64K -L mdt -E -1 -c 1 -i 0 d/small");
+    fs::write(mounted.directory.join("d/wide"), vec![1; 300_000]).unwrap();
+    fs::write(mounted.directory.join("d/one"), "text").unwrap();
+    fs::write(mounted.directory.join("d/small"), vec![2; 100_000]).unwrap();
+    let found = |conditions: &str| {
+        let out = mounted.output(&format!("lfs find . {conditions}"));
+        let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(found(""), [".", "./d", "./d/one", "./d/small", "./d/wide"]);
+    assert_eq!(found("-type f -c 2"), ["./d/wide"]);
+    assert_eq!(found("-type f -O 1"), ["./d/one", "./d/wide"]);
+    assert_eq!(found("-type f ! --ost lv-OST0001_UUID"), ["./d/small"]);
+    assert_eq!(found("-S 128K"), ["./d/wide"]);
+    assert_eq!(found("-type f -size +90k -mtime -1 -user root"), ["./d/small", "./d/wide"]);
+    assert_eq!(found("-maxdepth 1 -type d ! -name ."), ["./d"]);
+    let (status, out, err) = mounted.run("lfs find missing -type f");
+    assert_eq!((status, out.as_str()), (2, ""), "{err}");
+}
