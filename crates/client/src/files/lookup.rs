@@ -33,7 +33,8 @@ pub(crate) struct Found {
     pub(crate) acquired: Acquired,
 }
 
-/// What of a file is wanted.
+/// What of a file is wanted. A kernel MDT refuses clients that ask for the default striping of directories and
+/// know no striped directories, as it refuses a directory that is striped. Spec: mdt-ost §7.3.
 const WANTED: Valid = Valid(
     Valid::GETATTR.0
         | Valid::FLBLOCKS.0
@@ -41,8 +42,7 @@ const WANTED: Valid = Valid(
         | Valid::FLMODEASIZE.0
         | Valid::FLDIREA.0
         | Valid::MEA.0
-        | Valid::FLACL.0
-        | Valid::DEFAULT_MEA.0,
+        | Valid::FLACL.0,
 );
 /// How often an operation that the server has not finished is tried again.
 const TRIES: u64 = 60;
