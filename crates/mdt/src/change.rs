@@ -1,7 +1,5 @@
 //! A change of the tree, which becomes a transaction.
 
-use std::collections::BTreeMap;
-
 use fulmar_base::Errno;
 use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::ldlm::ResourceId;
@@ -23,7 +21,8 @@ pub(crate) struct Change<'a> {
     pub(crate) mdt: &'a Mdt,
     pub(crate) transaction: Transaction<'a>,
     numbering: Numbering,
-    inodes: BTreeMap<Fid, Loaded>,
+    /// There are few.
+    inodes: Vec<(Fid, Loaded)>,
     /// Whether the limits of owners apply.
     is_limited: bool,
     /// A file with data that goes.
@@ -41,20 +40,23 @@ struct Loaded {
 
 impl<'a> Change<'a> {
     pub(crate) fn new(mdt: &'a Mdt, numbering: Numbering) -> Self {
-        let (transaction, inodes) = (mdt.store.begin(), BTreeMap::new());
-        let notes = vec![];
+        let (transaction, inodes, notes) = (mdt.store.begin(), vec![], vec![]);
         Self { mdt, transaction, numbering, inodes, is_limited: false, gone: None, notes }
     }
 
     /// Returns a file, if it exists.
     pub(crate) fn inode(&mut self, fid: Fid) -> Result<Option<Inode>, StoreError> {
-        if let Some(loaded) = self.inodes.get(&fid) {
+        if let Some(loaded) = self.loaded(fid) {
             return Ok(loaded.now.clone());
         }
         let value = self.transaction.get(INODES, &fid_key(fid))?;
         let before = value.map(|value| Inode::decode(&value)).transpose()?;
-        self.inodes.insert(fid, Loaded { before: before.clone(), now: before.clone() });
+        self.inodes.push((fid, Loaded { before: before.clone(), now: before.clone() }));
         Ok(before)
+    }
+
+    fn loaded(&mut self, fid: Fid) -> Option<&mut Loaded> {
+        self.inodes.iter_mut().find(|(known, _)| *known == fid).map(|(_, loaded)| loaded)
     }
 
     /// Returns a file that must exist.
@@ -71,7 +73,9 @@ impl<'a> Change<'a> {
     /// Sets a file.
     pub(crate) fn set(&mut self, fid: Fid, inode: Inode) -> Result<(), StoreError> {
         self.inode(fid)?;
-        self.inodes.entry(fid).and_modify(|loaded| loaded.now = Some(inode));
+        if let Some(loaded) = self.loaded(fid) {
+            loaded.now = Some(inode);
+        }
         Ok(())
     }
 
@@ -91,7 +95,9 @@ impl<'a> Change<'a> {
         }
         self.transaction.delete(ORPHANS, &fid_key(fid));
         self.transaction.release_space();
-        self.inodes.entry(fid).and_modify(|loaded| loaded.now = None);
+        if let Some(loaded) = self.loaded(fid) {
+            loaded.now = None;
+        }
         Ok(())
     }
 
@@ -169,7 +175,7 @@ impl<'a> Change<'a> {
     /// Returns by how much the use of owners changes.
     fn deltas(&self) -> Deltas {
         let mut deltas = Deltas::default();
-        for Loaded { before, now } in self.inodes.values() {
+        for (_, Loaded { before, now }) in &self.inodes {
             before.iter().for_each(|inode| deltas.subtract(&charge(inode)));
             now.iter().for_each(|inode| deltas.add(&charge(inode)));
         }

@@ -1,7 +1,5 @@
 //! A file as the MDT keeps it.
 
-use std::collections::BTreeMap;
-
 use fulmar_lustre_wire::xattr::{LinkEntry, Links, Som};
 use fulmar_lustre_wire::{Content, Fid};
 use fulmar_store::StoreError;
@@ -99,7 +97,8 @@ impl Extra {
 pub struct Inode {
     /// Its attributes.
     pub attributes: Attributes,
-    extras: BTreeMap<u8, Vec<u8>>,
+    /// In the order of their numbers. There are few.
+    extras: Vec<(u8, Vec<u8>)>,
 }
 
 impl Inode {
@@ -112,7 +111,7 @@ impl Inode {
 
     /// Returns a file with these attributes.
     pub fn new(attributes: Attributes) -> Self {
-        Self { attributes, extras: BTreeMap::new() }
+        Self { attributes, extras: Vec::new() }
     }
 
     /// Returns the type.
@@ -137,15 +136,22 @@ impl Inode {
 
     /// Returns an extended attribute; no bytes if it has none.
     pub fn extra(&self, extra: Extra) -> &[u8] {
-        self.extras.get(&(extra as u8)).map_or(&[], |value| value)
+        self.place_of(extra as u8).map_or(&[], |place| &self.extras[place].1)
     }
 
     /// Sets an extended attribute, or removes it if there are no bytes.
     pub fn set_extra(&mut self, extra: Extra, value: Vec<u8>) {
-        match value.is_empty() {
-            true => self.extras.remove(&(extra as u8)),
-            false => self.extras.insert(extra as u8, value),
-        };
+        match self.place_of(extra as u8) {
+            Ok(place) if value.is_empty() => drop(self.extras.remove(place)),
+            Ok(place) => self.extras[place].1 = value,
+            Err(_) if value.is_empty() => {}
+            Err(place) => self.extras.insert(place, (extra as u8, value)),
+        }
+    }
+
+    /// Returns where an extended attribute is, or where it would be.
+    fn place_of(&self, extra: u8) -> Result<usize, usize> {
+        self.extras.binary_search_by_key(&extra, |(number, _)| *number)
     }
 
     /// Returns the names that are noted.
@@ -230,10 +236,13 @@ impl Inode {
         let r = &mut Reader::new(bytes, Order::Big);
         let mut read = || {
             let mut inode = Self::new(Attributes::read(r, "attributes")?);
-            for _ in 0..r.u8("extras")? {
+            let count = r.u8("extras")?;
+            inode.extras.reserve_exact(count.into());
+            for _ in 0..count {
                 let extra = r.u8("extra")?;
                 let len = r.u32("extra.len")? as usize;
-                inode.extras.insert(extra, r.take("extra.value", len)?.to_vec());
+                // They were written in order.
+                inode.extras.push((extra, r.take("extra.value", len)?.to_vec()));
             }
             Ok(inode)
         };

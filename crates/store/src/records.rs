@@ -36,6 +36,19 @@ impl Space {
         [&[self.0], key].concat()
     }
 
+    /// Calls `look` with a key, for which a short one needs no memory of its own.
+    pub(crate) fn with_key<R>(self, key: &[u8], look: impl FnOnce(&[u8]) -> R) -> R {
+        let mut whole = [0; SHORT_KEY];
+        match whole.get_mut(..=key.len()) {
+            Some(whole) => {
+                whole[0] = self.0;
+                whole[1..].copy_from_slice(key);
+                look(whole)
+            }
+            None => look(&self.key(key)),
+        }
+    }
+
     /// Returns what is above all keys of the space.
     pub(crate) fn end(self) -> Key {
         vec![self.0 + 1]
@@ -51,6 +64,9 @@ impl fmt::Display for ObjectId {
         write!(f, "object {:#x}:{:#x}", self.0, self.1)
     }
 }
+
+/// The length of most keys.
+const SHORT_KEY: usize = 64;
 
 const NUMBERS: u8 = 0xf0;
 const OBJECTS: u8 = 0xf1;

@@ -186,7 +186,7 @@ impl Store {
     /// # Errors
     /// If the store has ended or cannot be read.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        self.get_key(&space.key(key))
+        space.with_key(key, |key| self.get_key(key))
     }
 
     /// Returns the first `limit` keys of a range of a space, in order, with their values.

@@ -66,15 +66,16 @@ impl<'a> Transaction<'a> {
     /// # Panics
     /// If the value was set by [`Transaction::put_numbered`]: it does not exist yet.
     pub fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
-        let key = space.key(key);
-        match self.changes.get(&key) {
-            Some(Change::Put(value)) => return Ok(Some(value.clone())),
-            Some(Change::Delete) => return Ok(None),
-            Some(Change::PutNumbered(_)) => panic!("this value has no number yet"),
-            None => {}
-        }
-        self.read.push(Group::of(&key));
-        self.store.get_key(&key)
+        space.with_key(key, |key| {
+            match self.changes.get(key) {
+                Some(Change::Put(value)) => return Ok(Some(value.clone())),
+                Some(Change::Delete) => return Ok(None),
+                Some(Change::PutNumbered(_)) => panic!("this value has no number yet"),
+                None => {}
+            }
+            self.read.push(Group::of(key));
+            self.store.get_key(key)
+        })
     }
 
     /// Sets the value of a key.

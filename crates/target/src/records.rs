@@ -18,9 +18,12 @@ pub(crate) const CLIENTS: Space = Space::new(0xe1);
 /// The last replies of clients.
 pub(crate) const REPLIES: Space = Space::new(0xe2);
 
+/// The room for a record: keys and most values are shorter.
+const RECORD_LEN: usize = 64;
+
 /// Returns a record as it is kept.
 pub(crate) fn encode<T: Field>(record: &T) -> Vec<u8> {
-    let mut bytes = vec![];
+    let mut bytes = Vec::with_capacity(RECORD_LEN);
     record.write(&mut Writer::new(&mut bytes, Order::Big));
     bytes
 }

@@ -11,7 +11,7 @@ use super::Done;
 use crate::Mdt;
 use crate::change::Change;
 use crate::inode::{Extra, Inode};
-use crate::layout::{instantiated, new_layout, objects_of, repeated};
+use crate::layout::{Rules, instantiated, new_layout, objects_of, repeated};
 use crate::mdt::Call;
 use crate::records::Failure;
 
@@ -46,7 +46,13 @@ impl Mdt {
         };
         let (of_parent, of_root) = (default(parent)?, default(Fid::ROOT)?);
         let defaults = [&of_parent[..], &of_root];
-        Ok(new_layout((fid, size), wanted, defaults, self.rules()?)?)
+        // Without a layout there is none with a part on the MDT.
+        let is_plain = wanted.is_empty() && defaults.iter().all(|default| default.is_empty());
+        let rules = match is_plain {
+            true => Rules { objects: &*self.objects, on_mdt_max: 0 },
+            false => self.rules()?,
+        };
+        Ok(new_layout((fid, size), wanted, defaults, rules)?)
     }
 
     /// Executes the intent LAYOUT about a file.

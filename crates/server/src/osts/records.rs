@@ -52,9 +52,12 @@ pub(super) fn task_key(ost: u32, id: u64) -> Vec<u8> {
     key
 }
 
+/// The room for a record: keys and most values are shorter.
+const RECORD_LEN: usize = 64;
+
 /// Returns a record as it is kept.
 pub(super) fn encode<T: Field>(record: &T) -> Vec<u8> {
-    let mut bytes = vec![];
+    let mut bytes = Vec::with_capacity(RECORD_LEN);
     record.write(&mut Writer::new(&mut bytes, Order::Big));
     bytes
 }
