@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -118,38 +118,62 @@ fn start() -> io::Result<ExitCode> {
 
 /// Mounts, and serves until the end.
 fn serve(args: &Args) -> Result<(), String> {
-    let mut options = Options::default();
-    for list in &args.options {
-        options.add(list).map_err(|error| error.to_string())?;
-    }
+    let options = read_options(&args.options)?;
     let mut address = args.address.clone();
     if let Some(directory) = &options.subdirectory {
         let whole = format!("{address}/{directory}");
         address = whole.parse().map_err(|error| format!("{whole}: {error}"))?;
     }
     // A wrong directory is told before the servers are asked.
-    let mountpoint = args.mountpoint.display();
-    fulmar_fuse::remove_dead(&args.mountpoint).map_err(|error| {
-        format!("{mountpoint} is a mount whose process is gone: umount it: {error}")
-    })?;
-    if !args.mountpoint.is_dir() {
-        return Err(format!("{mountpoint} is not a directory"));
-    }
+    prepare(&args.mountpoint)?;
     let settings = SessionOptions {
         interface: args.interface.as_deref().map(interface),
         port: args.port,
         timeout: Duration::from_secs(args.timeout),
     };
-    let of_address = |error: fulmar_client::Error| format!("{address}: {error}");
-    let node = ClientNode::start(&address.mgs, settings).map_err(of_address)?;
-    let file_system =
-        blocking::wait(node.mount(&address, MountOptions::default())).map_err(of_address)?;
-    let (mounted, end) = Mounted::start(file_system, &address, &args.mountpoint, &options)
-        .map_err(|error| format!("cannot mount on {mountpoint}: {error}"))?;
+    let node =
+        ClientNode::start(&address.mgs, settings).map_err(|error| format!("{address}: {error}"))?;
+    let (mounted, end) = blocking::wait(attach(&node, &address, &args.mountpoint, &options))?;
     let told = if args.tell { tell() } else { Ok(()) };
     let waited = told.and_then(|()| until_the_end(end));
     mounted.unmount();
     waited.map_err(|error| error.to_string())
+}
+
+/// Reads lists of options.
+pub(crate) fn read_options(lists: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    for list in lists {
+        options.add(list).map_err(|error| error.to_string())?;
+    }
+    Ok(options)
+}
+
+/// Looks whether something can be mounted on a directory, and removes what a mount whose process is gone has
+/// left there.
+pub(crate) fn prepare(mountpoint: &Path) -> Result<(), String> {
+    let shown = mountpoint.display();
+    fulmar_fuse::remove_dead(mountpoint)
+        .map_err(|error| format!("{shown} is a mount whose process is gone: umount it: {error}"))?;
+    match mountpoint.is_dir() {
+        true => Ok(()),
+        false => Err(format!("{shown} is not a directory")),
+    }
+}
+
+/// Mounts a file system on a directory.
+pub(crate) async fn attach(
+    node: &ClientNode,
+    address: &Address,
+    mountpoint: &Path,
+    options: &Options,
+) -> Result<(Mounted, Receiver<()>), String> {
+    let file_system = node
+        .mount(address, MountOptions::default())
+        .await
+        .map_err(|error| format!("{address}: {error}"))?;
+    Mounted::start(file_system, address, mountpoint, options)
+        .map_err(|error| format!("cannot mount on {}: {error}", mountpoint.display()))
 }
 
 /// Tells the process that waits. It ends, and takes the terminal along.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
 use fulmar_lnet_wire::Nid;
+use fulmar_net::Node;
 
 use crate::context::complain;
 
@@ -71,20 +72,26 @@ impl Args {
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    run_as(args, |_| {})
+    run_as(args, |_| {}, |_, _| ())
 }
 
-/// Runs a node; `announce` gets its NIDs before it starts.
-pub(crate) fn run_as(args: Args, announce: impl FnOnce(&[Nid])) -> ExitCode {
+/// Runs a node; `announce` gets its NIDs before it starts. When it serves, `beside` is called with them, and what
+/// it returns is dropped before the node stops.
+pub(crate) fn run_as<T>(
+    args: Args,
+    announce: impl FnOnce(&[Nid]),
+    beside: impl FnOnce(&Node, &[Nid]) -> T,
+) -> ExitCode {
     let check = args.check;
     match configure(args) {
         Ok(_) if check => ExitCode::SUCCESS,
         Ok(config) => {
             // The start explains why there are none.
-            if let Ok(nids) = fulmar_daemon::nids(&config) {
+            let nids = fulmar_daemon::nids(&config).unwrap_or_default();
+            if !nids.is_empty() {
                 announce(&nids);
             }
-            run(&config)
+            run(&config, |node| beside(node, &nids))
         }
         Err(message) => {
             complain(&format!("{message}\n"));
@@ -133,8 +140,8 @@ fn describe(error: Diagnostic) -> String {
 }
 
 /// Starts the node and returns when it has ended.
-fn run(config: &NodeConfig) -> ExitCode {
-    match fulmar_daemon::run(config) {
+fn run<T>(config: &NodeConfig, beside: impl FnOnce(&Node) -> T) -> ExitCode {
+    match fulmar_daemon::run_beside(config, beside) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("fulmar: {error}\n"));

@@ -92,7 +92,19 @@ pub enum DaemonError {
 /// # Errors
 /// Why the node does not start.
 pub fn run(config: &NodeConfig) -> Result<(), DaemonError> {
-    run_observed(config, None)
+    run_observed(config, None, |_| ())
+}
+
+/// Like [`run`]. `beside` is called when the node serves, and what it returns is dropped before its targets
+/// stop.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_beside<T>(
+    config: &NodeConfig,
+    beside: impl FnOnce(&Node) -> T,
+) -> Result<(), DaemonError> {
+    run_observed(config, None, beside)
 }
 
 /// Returns the NIDs that a node of this configuration has.
@@ -104,11 +116,15 @@ pub fn nids(config: &NodeConfig) -> Result<Vec<Nid>, DaemonError> {
     Ok(specs.iter().map(|spec| spec.nid).collect())
 }
 
-/// Like [`run`], with an observer of the node, for tests.
+/// Like [`run_beside`], with an observer of the node, for tests.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<(), DaemonError> {
+pub fn run_observed<T>(
+    config: &NodeConfig,
+    tap: Option<Arc<dyn Tap>>,
+    beside: impl FnOnce(&Node) -> T,
+) -> Result<(), DaemonError> {
     fulmar_net::note_panics();
     log();
     warn_of_deprecated_names(config);
@@ -148,11 +164,13 @@ pub fn run_observed(config: &NodeConfig, tap: Option<Arc<dyn Tap>>) -> Result<()
         tracing::info!("metrics: http://{address}/metrics");
     }
     let socket = server.path().to_owned();
+    let beside = beside(&node);
     let served = serve(server, daemon);
     if node.admin().failure().is_some() {
         // Its threads may never stop.
         failure::end(socket);
     }
+    drop(beside);
     if let Some(serving) = serving {
         serving.stop();
     }

@@ -45,7 +45,7 @@ fn node() {
     let port = (20_000 + std::process::id() % 10_000).to_string();
     config.set(Module::Lnet, "accept_port", &port).unwrap();
     config.control = Some(PathBuf::from(control));
-    fulmar_daemon::run_observed(&config, Some(Arc::new(Trap))).unwrap();
+    fulmar_daemon::run_observed(&config, Some(Arc::new(Trap)), |_| ()).unwrap();
 }
 
 #[test]

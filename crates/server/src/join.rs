@@ -46,7 +46,8 @@ pub(crate) const JOINED: Space = Space::new(0xd0);
 const REGISTERED: &[u8] = b"registered";
 /// How long servers are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// When something that is missing is looked for again.
+/// When something that is missing is looked for again, at first and at the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_secs(5);
 /// The room for the reply to a registration.
 const REPLY: usize = 8192;
@@ -174,20 +175,26 @@ impl Joiner {
     fn run(&self, stopped: &mpsc::Receiver<()>) {
         let name = self.label.name();
         let mut last = String::new();
+        let mut pause = FIRST_PAUSE;
         loop {
             let missing = match self.join(stopped) {
                 // The end of the store was reported.
                 Err(Missing::Stopped | Missing::Store(StoreError::Fenced { .. })) => return,
                 Err(missing) => missing.to_string(),
-                Ok(()) => continue,
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    continue;
+                }
             };
-            if missing != last {
+            // Targets that start together are soon there.
+            if missing != last && pause > FIRST_PAUSE * 2 {
                 warn!("{name} has not joined its file system: {missing}. It goes on trying");
                 last = missing;
             }
-            if wait(stopped, PAUSE).is_err() {
+            if wait(stopped, pause).is_err() {
                 return;
             }
+            pause = PAUSE.min(pause * 2);
         }
     }
 

@@ -18,13 +18,27 @@ struct Mounted {
     _servers: Node,
 }
 
+/// Whether something can be mounted here; a NOT RUN line says if not.
+fn possible() -> bool {
+    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !possible {
+        let line = "NOT RUN: mounts: they need root and /dev/fuse: run them with sudo";
+        let mut errors = std::io::stderr();
+        writeln!(errors, "\n{line}").unwrap();
+    }
+    possible
+}
+
+/// Whether something is mounted on a directory.
+fn is_mounted(directory: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table.split(' ').any(|word| Path::new(word) == directory)
+}
+
 impl Mounted {
     /// Mounts a file system of the servers at 127.0.0.`host`; `None`, with a NOT RUN line, where that is not possible.
     fn start(name: &str, host: u8) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            let line = "NOT RUN: mounts: they need root and /dev/fuse: run them with sudo";
-            let mut errors = std::io::stderr();
-            writeln!(errors, "\n{line}").unwrap();
+        if !possible() {
             return None;
         }
         let lab = Lab::new(name);
@@ -151,4 +165,32 @@ fn lfs_find_and_mkdir_work_on_a_mount() {
     assert_eq!(found("-maxdepth 1 -type d ! -name ."), ["./d"]);
     let (status, out, err) = mounted.run("lfs find missing -type f");
     assert_eq!((status, out.as_str()), (2, ""), "{err}");
+}
+
+#[test]
+fn a_file_system_is_mounted_where_it_is_served() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::new("up-mount");
+    let directory = lab.path("mount");
+    fs::create_dir(&directory).unwrap();
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    for written in [true, false] {
+        let args = ["fs", "--osts", "2", "--mount", "mount", "--networks", "tcp(127.0.0.74)"];
+        let node = lab.up(74, &args);
+        let begun = Instant::now();
+        while !is_mounted(&directory) {
+            assert!(begun.elapsed() < PATIENCE, "not mounted");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if written {
+            fs::write(directory.join("file"), &data).unwrap();
+        }
+        assert!(fs::read(directory.join("file")).unwrap() == data);
+        assert_eq!(node.terminate().0, Some(0));
+        assert!(!is_mounted(&directory), "still mounted");
+    }
+    let (status, out, err) = ran(fulmar(&lab.path("")).args(["fsck", "fs"]));
+    assert_eq!((status, out.matches("no damage").count(), err.as_str()), (0, 4, ""), "{out}");
 }
