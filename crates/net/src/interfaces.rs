@@ -33,19 +33,26 @@ impl Interface {
 /// # Errors
 /// The error of the operating system.
 pub fn interfaces() -> std::io::Result<Vec<Interface>> {
-    let mut found: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+    let mut found: BTreeMap<String, Interface> = BTreeMap::new();
     for entry in if_addrs::get_if_addrs()? {
-        let addresses = found.entry(entry.name.clone()).or_default();
+        let name = entry.name.clone();
+        let interface = found.entry(name.clone()).or_insert_with(|| Interface {
+            speed: speed(&name),
+            name,
+            addresses: Vec::new(),
+            up: false,
+        });
+        // Not from /sys, which may show the interfaces of another network namespace.
+        interface.up |= entry.is_oper_up();
         if !entry.is_link_local() {
-            addresses.push(entry.ip());
+            interface.addresses.push(entry.ip());
         }
     }
-    let describe = |(name, mut addresses): (String, Vec<IpAddr>)| {
-        addresses.sort_by_key(|address| address.is_ipv6());
-        let (up, speed) = (is_up(&name), speed(&name));
-        Interface { name, addresses, up, speed }
-    };
-    Ok(found.into_iter().map(describe).collect())
+    let mut interfaces: Vec<Interface> = found.into_values().collect();
+    for interface in &mut interfaces {
+        interface.addresses.sort_by_key(IpAddr::is_ipv6);
+    }
+    Ok(interfaces)
 }
 
 /// Returns the length of the network's prefix of an address of this machine; that of a single host
@@ -101,20 +108,11 @@ fn all() -> Result<Vec<Interface>, StartError> {
     interfaces().map_err(StartError::system("list the network interfaces"))
 }
 
-fn is_up(name: &str) -> bool {
-    // Loopback and tunnels report "unknown".
-    attribute(name, "operstate").is_some_and(|state| state != "down" && state != "lowerlayerdown")
-}
-
 fn speed(name: &str) -> Option<u64> {
-    attribute(name, "speed")?.parse().ok()
-}
-
-fn attribute(name: &str, attribute: &str) -> Option<String> {
     // The part before a colon is the device; the rest is the label of an address.
     let device = name.split(':').next().unwrap_or(name);
-    let text = fs::read_to_string(format!("/sys/class/net/{device}/{attribute}")).ok()?;
-    Some(text.trim().to_owned())
+    let text = fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fulmar_base::Time;
 use fulmar_lnet::FaultKind;
-use fulmar_lnet::views::PeerNi;
+use fulmar_lnet::views::{Peer, PeerNi};
 use fulmar_lnet_wire::Nid;
 use fulmar_node::Node;
 
@@ -87,27 +87,28 @@ impl Recount {
     }
 
     /// Checks a node after all notifications.
-    pub(super) fn settled(&self, world: &World, host: HostId) -> Verdict {
+    pub(super) fn settled(&self, world: &World, host: HostId, peers: &[Peer]) -> Verdict {
         let Some(node) = world.node(host) else { return Ok(()) };
         let own = node.lnet().check_invariants();
         require(own.is_ok(), CHECKER, || format!("{host}: {own:?}"))?;
         // A paused node has not been notified yet of the data that its sockets took.
-        if world.is_paused(host) { Ok(()) } else { self.settled_node(world, host, node) }
+        if world.is_paused(host) { Ok(()) } else { self.settled_node(world, host, node, peers) }
     }
 
-    fn settled_node(&self, world: &World, host: HostId, node: &Node) -> Verdict {
+    fn settled_node(&self, world: &World, host: HostId, node: &Node, peers: &[Peer]) -> Verdict {
         let delayed = delayed(node);
-        for peer_ni in node.lnet().peers().into_iter().flat_map(|peer| peer.nis) {
-            let PeerNi { nid, credits, credits_max, credits_min, .. } = peer_ni;
+        let waiting = waiting_for_connections(node);
+        // A message that waits for an NI credit holds a peer credit already.
+        let nis: i64 = node.lnet().nis().iter().map(|ni| (-ni.credits).max(0)).sum();
+        for peer_ni in peers.iter().flat_map(|peer| &peer.nis) {
+            let &PeerNi { nid, credits, credits_max, credits_min, .. } = peer_ni;
             require(credits_min <= credits && credits <= credits_max, CHECKER, || {
                 format!("{host}: {nid:?} has {credits} credits of {credits_min}..{credits_max}")
             })?;
             let Some(peer) = world.port_of(nid) else { continue };
             let held = credits_max - credits.max(0);
             let written = self.towards.get(&(host, nid)).copied().unwrap_or(0);
-            let waiting = waiting_for_a_connection(node, peer_ni.nid);
-            // A message that waits for an NI credit holds a peer credit already.
-            let nis: i64 = node.lnet().nis().iter().map(|ni| (-ni.credits).max(0)).sum();
+            let waiting = waiting.get(&nid).copied().unwrap_or(0);
             let counted = i64::from(written) + waiting;
             let bounded = counted <= held && (self.acknowledged || held <= counted + nis + delayed);
             require(self.renewed || bounded, CHECKER, || {
@@ -145,8 +146,11 @@ fn delayed(node: &Node) -> i64 {
     delays.map(|fault| fault.hits.total() as i64).sum()
 }
 
-fn waiting_for_a_connection(node: &Node, nid: Nid) -> i64 {
-    let peers = node.socklnd().peers();
-    let same = peers.iter().filter(|info| info.peer.nid == nid);
-    same.map(|info| info.queued_messages as i64).sum()
+/// Returns how many messages for each NID wait for a connection.
+fn waiting_for_connections(node: &Node) -> BTreeMap<Nid, i64> {
+    let mut waiting = BTreeMap::new();
+    for info in node.socklnd().peers() {
+        *waiting.entry(info.peer.nid).or_default() += info.queued_messages as i64;
+    }
+    waiting
 }

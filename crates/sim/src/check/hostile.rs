@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fulmar_lnet::views::Peer;
 use fulmar_lnet::{Event, EventKind};
 use fulmar_lnet_wire::Header;
 
@@ -70,9 +71,8 @@ impl Hostile {
     }
 
     /// Checks a node after all notifications.
-    pub(super) fn settled(&self, world: &World, host: HostId) -> Verdict {
-        let Some(node) = world.node(host) else { return Ok(()) };
-        for peer in node.lnet().peers() {
+    pub(super) fn settled(&self, world: &World, host: HostId, peers: &[Peer]) -> Verdict {
+        for peer in peers {
             // A hostile host may list any NID, but no node lists a NID of another.
             let owner = world.host_of(peer.primary).filter(|owner| !world.is_hostile(*owner));
             let own = |nid| owner.is_none() || world.host_of(nid) == owner;
@@ -81,7 +81,7 @@ impl Hostile {
                 format!("{host} takes {nids:?} for one node, {}", peer.primary)
             })?;
         }
-        tables_are_bounded(world, host)
+        tables_are_bounded(world, host, peers)
     }
 }
 
@@ -150,7 +150,7 @@ fn senders_are_who_they_are(
 }
 
 /// What a node keeps for its peers stays within the bounds of SECURITY.md.
-fn tables_are_bounded(world: &World, host: HostId) -> Verdict {
+fn tables_are_bounded(world: &World, host: HostId, peers: &[Peer]) -> Verdict {
     let Some(node) = world.node(host) else { return Ok(()) };
     let mut conns: BTreeMap<_, usize> = BTreeMap::new();
     for conn in node.socklnd().conns() {
@@ -160,7 +160,7 @@ fn tables_are_bounded(world: &World, host: HostId) -> Verdict {
     require(most <= CONNS_OF_KIND_MAX, CHECKER, || {
         format!("{host} has {most} connections of one kind with one peer")
     })?;
-    let nids: usize = node.lnet().peers().iter().map(|peer| peer.nis.len()).sum();
+    let nids: usize = peers.iter().map(|peer| peer.nis.len()).sum();
     require(nids <= PEER_NIS_MAX, CHECKER, || format!("{host} knows {nids} NIDs"))
 }
 

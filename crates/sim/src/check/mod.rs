@@ -152,13 +152,15 @@ impl Checks {
                 let text = format!("{host} could read {tcp}, but was not woken up");
                 return Err(Violation { checker: "wake-ups", text });
             }
-            self.credits.settled(world, host)?;
-            self.rails.health_is_bounded(world, host)?;
+            // Made once: a node may know many peers, and this is done after each step.
+            let peers = world.node(host).map(|node| node.lnet().peers()).unwrap_or_default();
+            self.credits.settled(world, host, &peers)?;
+            self.rails.health_is_bounded(world, host, &peers)?;
             if let Some(routers) = &mut self.routers {
                 routers.settled(world, host)?;
             }
             if let Some(hostile) = &self.hostile {
-                hostile.settled(world, host)?;
+                hostile.settled(world, host, &peers)?;
             }
             selftest::settled(world, host)?;
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fulmar_lnet::views::Peer;
 use fulmar_lnet_wire::ping::PingInfo;
 use fulmar_lnet_wire::{Body, Header, Nid, RESERVED_PORTAL};
 
@@ -103,10 +104,10 @@ impl Rails {
     }
 
     /// 32: health stays within its limits, and does not change without sensitivity.
-    pub(super) fn health_is_bounded(&self, world: &World, host: HostId) -> Verdict {
+    pub(super) fn health_is_bounded(&self, world: &World, host: HostId, peers: &[Peer]) -> Verdict {
         let Some(lnet) = world.node(host).map(|node| node.lnet()) else { return Ok(()) };
         let own = lnet.nis().into_iter().map(|ni| (ni.nid, ni.health.value));
-        let peers = lnet.peers().into_iter().flat_map(|peer| peer.nis);
+        let peers = peers.iter().flat_map(|peer| &peer.nis);
         for (nid, health) in own.chain(peers.map(|ni| (ni.nid, ni.health.value))) {
             let bounded = health <= HEALTH_MAX && (!self.insensitive || health == HEALTH_MAX);
             require(bounded, CHECKER, || format!("{host}: the health of {nid} is {health}"))?;
