@@ -24,11 +24,11 @@ use fulmar_net::Node;
 use fulmar_rpc::RELEASE;
 use fulmar_rpc::client::ImportId;
 use fulmar_rpc::import::Request;
-use fulmar_store::{Store, StoreError};
+use fulmar_store::{Store, StoreError, Value};
 use tracing::{info, warn};
 
 use super::records::{TASKS, TaskKind, USED, Used, encode, task_key};
-use super::{COUNT_MAX, Ost, Osts, read_task};
+use super::{COUNT_MAX, Ost, Osts, Step, read_task};
 
 /// How often the OST is asked for its state.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -158,7 +158,9 @@ impl Link {
         let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
         let mut session = Session::on(&self.node, &self.nids, options)?;
         let import = session.connect_with(self.uuid(), &self.target, self.requested())?;
-        let (mut connections, mut asked) = (0, None);
+        // The connection whose objects were cleaned, and the one that was reported.
+        let (mut cleaned, mut reported) = (0, 0);
+        let mut asked: Option<Instant> = None;
         loop {
             session.renew(PATIENCE);
             // Clients of the MDT say first which objects they have. The OST does not wait for that.
@@ -169,46 +171,39 @@ impl Link {
                 }
             }
             let seen = session.connections(import);
-            match self.work(&mut session, import, ost, (seen != connections, &mut asked)) {
-                Ok(()) if seen != connections => {
-                    connections = seen;
-                    info!("{name} has objects for new files");
-                }
+            let is_due = asked.is_none_or(|at| at.elapsed() >= PERIOD);
+            let step = ost.state().next(seen != cleaned, is_due);
+            let done = match step {
+                Step::Clean => self.clean(&session, import, ost),
+                Step::AskStatfs => self.ask_statfs(&session, import, ost),
+                Step::Create => self.create(&session, import, ost),
+                Step::SendTasks => self.send_tasks(&session, import, ost),
+                Step::Wait => Ok(()),
+            };
+            match done {
                 Ok(()) => {}
                 // It waits for its clients after a restart.
                 Err(Failure::Errno(Errno::EAGAIN)) if ost.pause(PAUSE) => continue,
                 Err(Failure::Errno(Errno::EAGAIN)) => return Ok(()),
                 Err(failure) => return Err(failure),
             }
-            if !ost.wait(PERIOD) {
-                return Ok(());
+            match step {
+                Step::Clean => cleaned = seen,
+                Step::AskStatfs => asked = Some(Instant::now()),
+                Step::Create => self.osts.notify(),
+                Step::SendTasks => {}
+                Step::Wait => {
+                    self.osts.notify();
+                    if !ost.wait(PERIOD) {
+                        return Ok(());
+                    }
+                }
+            }
+            if reported != cleaned && step == Step::Create {
+                reported = cleaned;
+                info!("{name} has objects for new files");
             }
         }
-    }
-
-    /// Does what there is to do. `is_new`: whether the connection is new.
-    fn work(
-        &self,
-        session: &mut Session,
-        import: ImportId,
-        ost: &Ost,
-        (is_new, asked): (bool, &mut Option<Instant>),
-    ) -> Result<(), Failure> {
-        if is_new {
-            ost.state().is_ready = false;
-            self.clean(session, import, ost)?;
-            let mut state = ost.state();
-            (state.is_ready, state.is_lost) = (true, false);
-        }
-        if asked.is_none_or(|at: Instant| at.elapsed() >= PERIOD) {
-            self.ask_statfs(session, import, ost)?;
-            *asked = Some(Instant::now());
-        }
-        if ost.state().is_low() {
-            self.create(session, import, ost)?;
-        }
-        self.osts.notify();
-        self.send_tasks(session, import, ost).inspect_err(|_| ost.state().has_tasks = true)
     }
 
     /// The UUID of the MDT as a client of the OST.
@@ -241,6 +236,7 @@ impl Link {
 
     /// Removes the objects that no file got, and learns which ones exist.
     fn clean(&self, session: &Session, import: ImportId, ost: &Ost) -> Result<(), Failure> {
+        ost.state().is_ready = false;
         if ost.state().seq == 0 {
             self.begin_sequence(session, import, ost)?;
         }
@@ -255,6 +251,7 @@ impl Link {
         state.created = state.used;
         // They may be gone with the OST.
         state.given_back.clear();
+        (state.is_ready, state.is_lost) = (true, false);
         Ok(())
     }
 
@@ -335,49 +332,48 @@ impl Link {
         Ok(())
     }
 
-    /// Has the OST do what committed transactions want of it, and forgets that when the OST has it on disk.
-    fn send_tasks(
-        &self,
-        session: &mut Session,
-        import: ImportId,
-        ost: &Ost,
-    ) -> Result<(), Failure> {
-        loop {
-            session.renew(PATIENCE);
-            if !std::mem::take(&mut ost.state().has_tasks) {
-                return Ok(());
-            }
-            let (first, last) = (task_key(ost.index, 0), task_key(ost.index, u64::MAX));
-            let (from, to) = (Bound::Included(&first[..]), Bound::Included(&last[..]));
-            let tasks = self.store.scan(TASKS, from, to, TASKS_MAX)?;
-            if tasks.is_empty() {
-                return Ok(());
-            }
-            ost.state().has_tasks |= tasks.len() == TASKS_MAX;
-            // What a crash could undo is not done.
-            self.store.wait(self.store.applied())?;
-            let sent: Result<Vec<_>, Failure> = tasks
-                .iter()
-                .map(|(_, value)| Ok(session.request(import, self.request(&read_task(value)?))?))
-                .collect();
-            let mut last_transno = 0;
-            for request in sent? {
-                match session.reply(import, request) {
-                    Ok(reply) => last_transno = last_transno.max(reply.body.transno),
-                    // It was done before.
-                    Err(Errno::ENOENT) => {}
-                    Err(errno) => {
-                        ost.state().has_tasks = true;
-                        return Err(errno.into());
-                    }
-                }
-            }
-            self.wait_committed(session, import, last_transno)?;
-            let mut transaction = self.store.begin();
-            tasks.iter().for_each(|(key, _)| transaction.delete(TASKS, key));
-            transaction.release_space();
-            transaction.apply()?;
+    /// Has the OST do some of what committed transactions want of it, and forgets that when the OST has it
+    /// on disk.
+    fn send_tasks(&self, session: &Session, import: ImportId, ost: &Ost) -> Result<(), Failure> {
+        ost.state().has_tasks = false;
+        let (first, last) = (task_key(ost.index, 0), task_key(ost.index, u64::MAX));
+        let (from, to) = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        let tasks = self.store.scan(TASKS, from, to, TASKS_MAX)?;
+        if tasks.is_empty() {
+            return Ok(());
         }
+        let sent = self.send(session, import, &tasks);
+        ost.state().has_tasks |= sent.is_err() || tasks.len() == TASKS_MAX;
+        sent
+    }
+
+    fn send(
+        &self,
+        session: &Session,
+        import: ImportId,
+        tasks: &[(Vec<u8>, Value)],
+    ) -> Result<(), Failure> {
+        // What a crash could undo is not done.
+        self.store.wait(self.store.applied())?;
+        let sent: Result<Vec<_>, Failure> = tasks
+            .iter()
+            .map(|(_, value)| Ok(session.request(import, self.request(&read_task(value)?))?))
+            .collect();
+        let mut last_transno = 0;
+        for request in sent? {
+            match session.reply(import, request) {
+                Ok(reply) => last_transno = last_transno.max(reply.body.transno),
+                // It was done before.
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.wait_committed(session, import, last_transno)?;
+        let mut transaction = self.store.begin();
+        tasks.iter().for_each(|(key, _)| transaction.delete(TASKS, key));
+        transaction.release_space();
+        transaction.apply()?;
+        Ok(())
     }
 
     /// Waits until the OST has a transaction on disk.

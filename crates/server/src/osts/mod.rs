@@ -72,6 +72,19 @@ struct State {
     stops: bool,
 }
 
+/// What the thread of an OST does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It removes the objects that no file got.
+    Clean,
+    AskStatfs,
+    /// It creates objects.
+    Create,
+    /// It has the OST do some of its tasks.
+    SendTasks,
+    Wait,
+}
+
 /// The pools of a file system, each with the indices of its OSTs.
 type OstPools = BTreeMap<String, BTreeSet<u32>>;
 
@@ -390,6 +403,17 @@ impl fmt::Debug for Osts {
 }
 
 impl State {
+    /// Returns what to do next. Files wait for objects, and nobody for removals, of which there may always be more.
+    fn next(&self, is_new: bool, is_statfs_due: bool) -> Step {
+        match () {
+            () if is_new => Step::Clean,
+            () if is_statfs_due => Step::AskStatfs,
+            () if self.is_low() => Step::Create,
+            () if self.has_tasks => Step::SendTasks,
+            () => Step::Wait,
+        }
+    }
+
     /// Returns whether more objects are to be created.
     fn is_low(&self) -> bool {
         self.is_ready && !self.is_full && self.created - self.used <= self.count / 2

@@ -124,3 +124,21 @@ fn a_file_gets_osts_of_its_pool() {
     osts.set_pools([("fast".to_owned(), [7].into())].into());
     assert_eq!(candidates(&osts, &plan("fast")), Err(Errno::EINPROGRESS));
 }
+
+/// The removals of a large tree take minutes, and more come meanwhile.
+#[test]
+fn objects_are_created_while_there_are_removals() {
+    let osts = osts(&[COUNT_MIN]);
+    let ost = osts.get(0).unwrap();
+    let mut state = ost.state();
+    (state.count, state.has_tasks) = (COUNT_MIN, true);
+    assert_eq!(state.next(true, true), Step::Clean);
+    assert_eq!(state.next(false, true), Step::AskStatfs);
+    assert_eq!(state.next(false, false), Step::SendTasks);
+    state.used = COUNT_MIN / 2;
+    assert_eq!(state.next(false, false), Step::Create);
+    state.created += COUNT_MIN;
+    assert_eq!(state.next(false, false), Step::SendTasks);
+    state.has_tasks = false;
+    assert_eq!(state.next(false, false), Step::Wait);
+}
