@@ -74,6 +74,7 @@ impl Server {
             deadline: deadline(now, &message),
             reply_to,
             transno: message.body.transno,
+            target: None,
             recovers: None,
             has_early: false,
             stage: Stage::Queued(message.into_owned()),
@@ -144,7 +145,7 @@ impl Server {
                 return Arrival::Drop(Dropped::Flavor);
             }
             found.heard(now);
-            let target = self.targets.get(found.target.0 as usize);
+            let target = self.targets.get(found.target);
             if target.is_some_and(|target| target.state == TargetState::Stopping) {
                 return Arrival::Refuse(Errno::ENODEV);
             }

@@ -8,6 +8,7 @@ use fulmar_lustre_wire::{Handle, Opcode, Status, Uuid};
 
 use super::recovery::{Recovery, Turn};
 use super::server::{Connecting, Server, Stage};
+use super::targets::Target;
 use super::{Dropped, Request, RequestId, TargetState, Task};
 use crate::export::{Connect, Eviction, TargetId, Verdict};
 
@@ -68,9 +69,10 @@ impl Server {
         export: Handle,
         message: Message<'static>,
     ) {
-        let Some(pending) = self.requests.get(id.0) else { return };
+        let Some(pending) = self.requests.get_mut(id.0) else { return };
+        pending.target = Some(target);
         let (from, peer, xid) = (pending.reply_to.target, pending.peer, pending.xid);
-        let recovery = self.targets[target.0 as usize].recovery.as_ref();
+        let recovery = self.targets[target].recovery.as_ref();
         let checks_versions = recovery.is_some_and(Recovery::checks_versions);
         let request = Request { id, target, export, xid, from, peer, checks_versions, message };
         self.push_task(Task::Execute(Box::new(request)));
@@ -104,7 +106,7 @@ impl Server {
     ) -> Result<Begun, Errno> {
         let target = self.target_of(message)?;
         let connect = Connect::decode(message, peer)?;
-        let recovery = self.targets[target.0 as usize].recovery.as_mut();
+        let recovery = self.targets[target].recovery.as_mut();
         let recovers = recovery.map(|recovery| recovery.begin(now)).is_some();
         let Self { exports, in_progress, .. } = self;
         let others = |export: Handle| {
@@ -126,10 +128,10 @@ impl Server {
     /// Returns the target that a CONNECT names, if it takes connects of this kind.
     fn target_of(&self, message: &Message<'_>) -> Result<TargetId, Errno> {
         let name: Uuid = message.require(&TARGET_UUID).map_err(|_| Errno::EINVAL)?;
-        let mut targets = self.targets.iter().enumerate();
+        let mut targets = self.targets.iter();
         let found =
             targets.find(|(_, target)| target.config.name == name || target.config.uuid == name);
-        let (place, target) = found.ok_or(Errno::ENODEV)?;
+        let (id, target) = found.ok_or(Errno::ENODEV)?;
         let used = message.head.flavor.word();
         match target.state {
             TargetState::Stopping => Err(Errno::ENODEV),
@@ -138,7 +140,7 @@ impl Server {
                 Err(Errno::EOPNOTSUPP)
             }
             TargetState::Open if target.flavor.is_some_and(|one| one != used) => Err(Errno::EACCES),
-            TargetState::Open => Ok(TargetId(place as u32)),
+            TargetState::Open => Ok(id),
         }
     }
 
@@ -157,7 +159,10 @@ impl Server {
         }
         export.check_xid(xid, body)?;
         let target = export.target;
-        let config = &self.targets[target.0 as usize].config;
+        let Target { config, state, .. } = &self.targets[target];
+        if *state == TargetState::Stopping {
+            return Err(Errno::ENODEV);
+        }
         let is_client = config.kind.is_client();
         let is_ping = body.opcode == Opcode::OBD_PING && !is_client;
         let is_disconnect = body.opcode == config.kind.disconnect().opcode && !is_client;

@@ -48,6 +48,8 @@ struct Transfer {
     failed: Option<Errno>,
     /// Whether it begins again when LNet has released its memory.
     is_repeated: bool,
+    /// Whether the host has given it up with its target.
+    is_abandoned: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,7 @@ impl Server {
             moved: 0,
             failed: None,
             is_repeated: false,
+            is_abandoned: false,
         };
         let old = self.transfers.by_request.insert(id, transfer);
         assert!(old.is_none(), "the data of {id:?} are being moved");
@@ -232,7 +235,14 @@ impl Server {
                 Err(errno) => *stats.not_moved.entry(errno).or_default() += 1,
             }
         }
-        self.push_task(Task::Transferred { request: id, result });
+        if !transfer.is_abandoned {
+            return self.push_task(Task::Transferred { request: id, result });
+        }
+        let Some(partition) = self.requests.get(id.0).map(|pending| pending.partition) else {
+            return;
+        };
+        self.refuse(now, id, Errno::ENODEV);
+        self.dispatch(now, partition);
     }
 
     /// Checks that each transfer belongs to a request that is executed, and each operation to a
@@ -260,6 +270,14 @@ impl Transfers {
     /// Returns whether the data of a request are being moved.
     pub(super) fn has(&self, id: RequestId) -> bool {
         self.by_request.contains_key(&id)
+    }
+
+    /// Gives up the transfer of a request whose target is gone: the request ends with it. Returns whether
+    /// there is one.
+    pub(super) fn abandon(&mut self, id: RequestId) -> bool {
+        let Some(transfer) = self.by_request.get_mut(&id) else { return false };
+        (transfer.is_abandoned, transfer.is_repeated) = (true, false);
+        true
     }
 
     /// Returns when a transfer is late next.

@@ -26,7 +26,7 @@ impl Server {
         flavor: Flavor,
         granted: &ConnectData,
     ) {
-        let kind = self.targets[target.0 as usize].config.kind;
+        let kind = self.targets[target].config.kind;
         assert!(kind.is_client() && !connection.is_none(), "{kind:?} has no callbacks");
         self.exports.admit_server(now, target, connection, server, flavor, granted);
     }

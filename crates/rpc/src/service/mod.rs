@@ -33,6 +33,7 @@ mod reply;
 mod server;
 mod shares;
 mod stats;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -57,9 +58,9 @@ use crate::timeouts::Limits;
 pub struct ServerConfig {
     /// A random number that is new at each start: the key of the handles.
     pub key: u128,
-    /// The partitions. No portal is in two.
+    /// The first partitions. No portal is in two.
     pub partitions: Vec<PartitionConfig>,
-    /// The targets. Their places are their [`TargetId`]s.
+    /// The first targets. Their places are their [`TargetId`]s.
     pub targets: Vec<TargetConfig>,
     /// How many clients there may be.
     pub exports: ExportLimits,

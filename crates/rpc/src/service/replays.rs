@@ -86,7 +86,7 @@ impl Server {
         });
         let restored: Vec<Handle> = restored.collect();
         if !restored.is_empty() {
-            let target = &mut self.targets[target.0 as usize];
+            let target = &mut self.targets[target];
             target.recovery = Some(Recovery::new(window, &restored, target.last_committed));
         }
         restored
@@ -94,7 +94,7 @@ impl Server {
 
     /// Returns whether a target recovers.
     pub fn recovers(&self, target: TargetId) -> bool {
-        self.targets.get(target.0 as usize).is_some_and(|target| target.recovery.is_some())
+        self.targets.get(target).is_some_and(|target| target.recovery.is_some())
     }
 
     /// Ends the recovery of a target: evicts all clients that have not completed theirs.
@@ -107,7 +107,7 @@ impl Server {
     }
 
     fn recovery(&mut self, target: TargetId) -> Option<&mut Recovery> {
-        self.targets.get_mut(target.0 as usize)?.recovery.as_mut()
+        self.targets.get_mut(target)?.recovery.as_mut()
     }
 
     /// Decides when a request is executed that has passed all other checks.
@@ -118,8 +118,7 @@ impl Server {
         body: &Body,
     ) -> Result<Turn, Errno> {
         let (export, opcode) = (body.handle, body.opcode);
-        let place = target.0 as usize;
-        let disconnect = self.targets[place].config.kind.disconnect().opcode;
+        let disconnect = self.targets[target].config.kind.disconnect().opcode;
         let Some(recovery) = self.recovery(target) else {
             return match is_of_recovery(body) {
                 true => {
@@ -165,9 +164,9 @@ impl Server {
     pub(super) fn join(&mut self, now: Time, connecting: &Connecting) -> bool {
         let Connecting { connect, export, .. } = connecting;
         let Some(found) = self.exports.get(*export) else { return false };
-        let place = found.target.0 as usize;
-        let last_committed = self.targets[place].last_committed;
-        let Some(recovery) = &mut self.targets[place].recovery else { return false };
+        let target = &mut self.targets[found.target];
+        let last_committed = target.last_committed;
+        let Some(recovery) = &mut target.recovery else { return false };
         // One that is on disk takes part, whatever it says now: others wait for it.
         if connect.is_lightweight() && !recovery.is_member(*export) {
             return false;
@@ -209,24 +208,21 @@ impl Server {
 
     /// Takes the passing of time.
     pub(super) fn expire_recoveries(&mut self, now: Time) {
-        for place in 0..self.targets.len() {
-            let recovery = self.targets[place].recovery.as_mut();
-            let late = recovery.map(|recovery| recovery.handle_timeout(now)).unwrap_or_default();
-            for export in late {
-                self.remove_export(export, Eviction::Recovery);
-            }
+        let recoveries = self.targets.recoveries();
+        let late: Vec<Handle> =
+            recoveries.flat_map(|(_, recovery)| recovery.handle_timeout(now)).collect();
+        for export in late {
+            self.remove_export(export, Eviction::Recovery);
         }
     }
 
     /// Lets all recoveries go on as far as they can. At the end of each input.
     pub(super) fn advance(&mut self, now: Time) {
-        for place in 0..self.targets.len() {
-            while let Some(step) = self.targets[place].recovery.as_mut().and_then(Recovery::poll) {
-                match step {
-                    Step::Execute(id) => self.release(now, id),
-                    Step::Finish { pings, failed } => {
-                        self.finish_recovery(now, place, pings, failed);
-                    }
+        while let Some((target, step)) = self.targets.poll_recovery() {
+            match step {
+                Step::Execute(id) => self.release(now, id),
+                Step::Finish { pings, failed } => {
+                    self.finish_recovery(now, target, pings, failed);
                 }
             }
         }
@@ -247,12 +243,11 @@ impl Server {
     fn finish_recovery(
         &mut self,
         now: Time,
-        place: usize,
+        target: TargetId,
         pings: Vec<RequestId>,
         failed: Vec<Handle>,
     ) {
-        self.targets[place].recovery = None;
-        let target = TargetId(place as u32);
+        self.targets[target].recovery = None;
         self.exports.recovered(now, target);
         self.push_task(Task::Recovered { target });
         for id in pings {

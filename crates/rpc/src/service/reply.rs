@@ -64,7 +64,7 @@ impl Server {
         let xid = pending.xid;
         let export = pending.export.and_then(|handle| Some((handle, self.exports.get(handle)?)));
         let waiting = export.filter(|(_, export)| {
-            let last = self.targets[export.target.0 as usize].last_committed;
+            let last = self.targets[export.target].last_committed;
             transno == 0 || transno > last
         });
         let confirmed = match waiting {
@@ -148,7 +148,7 @@ impl Server {
         let handle = pending.export;
         let export = handle.and_then(|handle| self.exports.get_mut(handle));
         let is_error = reply.body.kind == Kind::ERROR;
-        let target = export.as_ref().map(|export| &self.targets[export.target.0 as usize]);
+        let target = export.as_ref().map(|export| &self.targets[export.target]);
         let is_settled = target.is_some_and(|target| target.recovery.is_none());
         reply.body.timeout = if is_error && !is_settled { 0 } else { estimate.seconds() };
         if let (Some(export), Some(target)) = (export, target) {
@@ -177,7 +177,7 @@ impl Server {
         let Some(pending) = self.requests.get(id.0) else { return };
         self.partitions[pending.partition].stats.repeated += 1;
         let export = pending.export.and_then(|handle| self.exports.get(handle));
-        let target = export.map(|export| &self.targets[export.target.0 as usize]);
+        let target = export.map(|export| &self.targets[export.target]);
         let mut reply = Message::decode(reply).expect("it was encoded here");
         pending.reply_to.protect(&mut reply);
         reply.body.last_committed = target.map_or(0, |target| target.last_committed);
@@ -203,7 +203,7 @@ impl Server {
             self.exports.refused(export, is_new);
             return Message::error(reply.format(), Status::failed(errno));
         }
-        let target = self.exports.get(export).map(|export| export.target.0 as usize);
+        let target = self.exports.get(export).map(|export| export.target);
         let target = target.and_then(|target| self.targets.get(target));
         let is_reconnect = match target.map(|target| target.config.kind) {
             Some(TargetKind::Mgs) => connect.count > 1,
@@ -278,7 +278,7 @@ impl Server {
             return;
         }
         let elapsed = elapsed(now, pending.arrived);
-        let recovers = pending.recovers.and_then(|target| self.targets.get(target.0 as usize));
+        let recovers = pending.recovers.and_then(|target| self.targets.get(target));
         let recovery = recovers.and_then(|target| target.recovery.as_ref());
         let part = &mut self.partitions[pending.partition];
         let timeout = match recovery {

@@ -18,10 +18,10 @@ use super::difficult::Difficult;
 use super::queue::Queue;
 use super::recovery::Recovery;
 use super::shares::Shares;
-use super::{PartitionConfig, RequestId, ServerConfig, Stats, TargetConfig, TargetState, Task};
+use super::targets::Targets;
+use super::{PartitionConfig, RequestId, ServerConfig, Stats, TargetState, Task};
 use crate::HandleSource;
 use crate::export::{Connect, Eviction, Export, Exports, TargetId};
-use crate::import::TargetKind;
 use crate::outputs::Outputs;
 use crate::reverse::{self, Reverse};
 use crate::timeouts::{Estimate, Limits};
@@ -30,7 +30,7 @@ use crate::timeouts::{Estimate, Limits};
 #[derive(Debug)]
 pub struct Server {
     pub(super) partitions: Vec<Partition>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Targets,
     pub(super) exports: Exports,
     /// Requests until their reply is sent, by [`RequestId`].
     pub(super) requests: Table<Pending>,
@@ -57,17 +57,6 @@ pub(super) struct Partition {
     pub(super) stats: Stats,
 }
 
-#[derive(Debug)]
-pub(super) struct Target {
-    pub(super) config: TargetConfig,
-    pub(super) state: TargetState,
-    /// How clients that connect protect their messages; `None` for any way.
-    pub(super) flavor: Option<Flavor>,
-    pub(super) last_committed: u64,
-    /// Until it has recovered from its restart.
-    pub(super) recovery: Option<Recovery>,
-}
-
 /// A request, until its reply is sent.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -91,6 +80,8 @@ pub(super) struct Pending {
     pub(super) reply_to: ReplyTo,
     /// The transaction that it replays, or 0.
     pub(super) transno: u64,
+    /// The target whose host has it.
+    pub(super) target: Option<TargetId>,
     /// The target whose recovery waits for its end.
     pub(super) recovers: Option<TargetId>,
     /// Whether an early reply is being sent.
@@ -159,40 +150,43 @@ impl Server {
         let portals = || partitions.iter().flat_map(|partition| &partition.portals);
         let distinct: BTreeSet<u32> = portals().copied().collect();
         assert_eq!(distinct.len(), portals().count(), "a portal is in two partitions");
-        let mut buffers = Vec::new();
-        for (place, partition) in partitions.iter().enumerate() {
-            assert!(partition.request_max <= BUFFER_LEN, "{} is too much", partition.request_max);
-            for &portal in &partition.portals {
-                assert!(
-                    fulmar_lustre_wire::portal::reply_to(portal).is_some(),
-                    "no replies belong to portal {portal}"
-                );
-                buffers.extend([(place, portal); BUFFERS]);
-            }
-        }
-        let target = |config: TargetConfig| {
-            let (state, last_committed) = (TargetState::Starting, 0);
-            let flavor = (config.kind != TargetKind::Mgs).then_some(Flavor::NULL);
-            Target { config, state, flavor, last_committed, recovery: None }
-        };
         let mut this = Self {
-            partitions: partitions.into_iter().map(|one| Partition::new(one, timeouts)).collect(),
-            targets: targets.into_iter().map(target).collect(),
+            partitions: Vec::new(),
+            targets: Targets::default(),
             exports: Exports::new(HandleSource::new(key), exports),
             requests: Table::default(),
             in_progress: BTreeMap::new(),
             early: Timers::default(),
-            buffers,
+            buffers: Vec::new(),
             transfers: Transfers::default(),
             difficult: Difficult::default(),
             reverse: calls::reverse(key, timeouts),
             outputs: Outputs::new(),
             timeouts,
         };
-        for buffer in 0..this.buffers.len() {
-            this.attach(buffer);
+        for target in targets {
+            this.targets.add(target);
+        }
+        for partition in partitions {
+            this.open_partition(Partition::new(partition, timeouts));
         }
         this
+    }
+
+    /// Takes a partition into use, and posts descriptors at its portals.
+    pub(super) fn open_partition(&mut self, partition: Partition) {
+        let PartitionConfig { request_max, ref portals, .. } = partition.config;
+        assert!(request_max <= BUFFER_LEN, "{request_max} is too much");
+        let (place, first) = (self.partitions.len(), self.buffers.len());
+        for &portal in portals {
+            let reply = fulmar_lustre_wire::portal::reply_to(portal);
+            assert!(reply.is_some(), "no replies belong to portal {portal}");
+            self.buffers.extend([(place, portal); BUFFERS]);
+        }
+        self.partitions.push(partition);
+        for buffer in first..self.buffers.len() {
+            self.attach(buffer);
+        }
     }
 
     /// Says whether a target takes requests.
@@ -200,7 +194,7 @@ impl Server {
     /// # Panics
     /// If there is no such target.
     pub fn set_state(&mut self, target: TargetId, state: TargetState) {
-        self.targets[target.0 as usize].state = state;
+        self.targets[target].state = state;
     }
 
     /// Says how clients that connect to a target from now on protect their messages, or that they may
@@ -210,7 +204,7 @@ impl Server {
     /// # Panics
     /// If there is no such target.
     pub fn set_flavor(&mut self, target: TargetId, flavor: Option<Flavor>) {
-        self.targets[target.0 as usize].flavor = flavor.map(Flavor::word);
+        self.targets[target].flavor = flavor.map(Flavor::word);
     }
 
     /// Changes the limits of the estimates of service times.
@@ -230,7 +224,7 @@ impl Server {
     /// # Panics
     /// If there is no such target.
     pub fn set_last_committed(&mut self, target: TargetId, transno: u64) {
-        self.targets[target.0 as usize].last_committed = transno;
+        self.targets[target].last_committed = transno;
         while let Some(request) = self.difficult.pop_committed(target, transno) {
             self.push_task(Task::Confirmed { request });
         }
@@ -354,7 +348,7 @@ impl Server {
 }
 
 impl Partition {
-    fn new(config: PartitionConfig, limits: Limits) -> Self {
+    pub(super) fn new(config: PartitionConfig, limits: Limits) -> Self {
         Self {
             queue: Queue::new(config.running_max),
             shares: Shares::new(config.bounds),
@@ -432,7 +426,7 @@ impl Service for Server {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let recoveries = self.targets.iter().filter_map(|target| target.recovery.as_ref());
+        let recoveries = self.targets.iter().filter_map(|(_, target)| target.recovery.as_ref());
         let windows = recoveries.filter_map(Recovery::poll_timeout);
         let others = [
             self.early.next(),

@@ -8,6 +8,7 @@ mod hostile;
 mod imports;
 mod recovery;
 mod replies;
+mod targets;
 
 use std::collections::VecDeque;
 use std::time::Duration;
