@@ -28,6 +28,8 @@ pub(crate) struct Reports {
     pub(crate) replies: BTreeMap<(ImportId, RequestId), Reply>,
     /// The node has ended.
     is_closed: bool,
+    /// Nobody waits for connections and replies any more.
+    pub(crate) is_interrupted: bool,
 }
 
 /// What an import has reported of its connection.
@@ -106,6 +108,16 @@ impl Inbox {
             let waited = self.changed.wait_timeout(reports, left);
             reports = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Says that nobody waits for connections and replies any more.
+    pub(crate) fn interrupt(&self) {
+        self.reports().is_interrupted = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.reports().is_interrupted
     }
 
     /// Returns what an import has reported.

@@ -91,6 +91,6 @@ pub use inbox::Reply;
 pub use members::{Member, Members};
 pub use networks::{networks_of, route};
 pub use parameters::Setting;
-pub use session::{Session, SessionOptions};
+pub use session::{Interrupter, Session, SessionOptions};
 pub use usage::Usage;
 pub use watch::{Dropped, Stale, Watcher};

@@ -53,6 +53,18 @@ pub struct Session {
     own: Option<Runtime>,
 }
 
+/// Ends what a [`Session`] waits for, from another thread: its calls fail with EINTR from then on. What
+/// its drop waits for goes on.
+#[derive(Clone, Debug)]
+pub struct Interrupter(Arc<Inbox>);
+
+impl Interrupter {
+    /// Ends the waiting.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
+}
+
 /// How long a disconnect may take: the servers have 5 s.
 const FAREWELL: Duration = Duration::from_secs(6);
 /// How long other sessions of this machine, which take less than a second, are waited for.
@@ -120,6 +132,11 @@ impl Session {
             imports,
             own,
         })
+    }
+
+    /// Returns what ends its waiting from another thread.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.inbox.clone())
     }
 
     /// Returns the UUID of this client.
@@ -279,7 +296,7 @@ impl Session {
 
     /// Waits before a request is repeated. Returns false if no time is left for that.
     pub fn pause(&self) -> bool {
-        let has_time = Instant::now() + PAUSE < self.deadline;
+        let has_time = Instant::now() + PAUSE < self.deadline && !self.inbox.is_interrupted();
         if has_time {
             std::thread::sleep(PAUSE);
         }
@@ -299,6 +316,9 @@ impl Session {
         let known = self.imports.iter().find(|(id, _)| *id == import);
         let nids = known.map_or(1, |(_, nids)| *nids);
         let found = self.inbox.wait(self.deadline, |reports| {
+            if reports.is_interrupted {
+                return Some(Err(Errno::EINTR));
+            }
             if let Some(found) = find(reports) {
                 return Some(Ok(found));
             }
