@@ -228,6 +228,14 @@ operations! {
     "fault/fail" fail_nid(FailNid) -> () { Err(AdminError::unsupported("fault injection")) };
     /// The targets of the node, also those that are not served.
     "target/show" target_show(TargetShow) -> Vec<show::Target> { Ok(Vec::new()) };
+    /// Starts the targets in a directory, as far as they are not served. Returns their names.
+    "target/start" target_start(TargetStart) -> Vec<String> {
+        Err(AdminError::unsupported("starting targets"))
+    };
+    /// Stops targets. Returns their names.
+    "target/stop" target_stop(TargetStop) -> Vec<String> {
+        Err(AdminError::unsupported("stopping targets"))
+    };
     /// The parameters of targets whose names are selected by any of the patterns, in the order of the
     /// patterns.
     "parameter/show" parameter_show(ParameterShow) -> Vec<show::Parameter> { Ok(Vec::new()) };
@@ -490,6 +498,11 @@ requests! {
     }
     /// See [`Admin::target_show`].
     TargetShow {}
+    /// See [`Admin::target_start`]: an absolute path.
+    TargetStart { directory: String, }
+    /// See [`Admin::target_stop`]: by its name or UUID, or else by the directory of one or of several, an
+    /// absolute path.
+    TargetStop { target: String, directory: String, }
     /// See [`Admin::parameter_show`]: patterns such as `obdfilter.*.stats`.
     ParameterShow { patterns: Vec<String>, }
     /// See [`Admin::parameter_set`]: a pattern such as `mdd.*.changelog_mask`.
