@@ -12,8 +12,8 @@ use fulmar_control::api::{
     MgsPool, MgsPools, MgsSet, NetAdd, NetDel, NetSet, NetShow, Nids, NodemapTested, ParameterSet,
     ParameterShow, PeerAdd, PeerDel, PeerSet, PeerShow, Ping, Pools, RecoveryShow, Removed,
     RouteAdd, RouteDel, RouteShow, RoutersShow, RoutingDrain, RoutingSet, RoutingShow,
-    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, TargetShow, UdspAdd, UdspDel, UdspShow,
-    WhichNid, WhichReply,
+    SocklndInterfaces, SocklndPeers, StatsReset, StatsShow, TargetShow, TargetStart, TargetStop,
+    UdspAdd, UdspDel, UdspShow, WhichNid, WhichReply,
 };
 use fulmar_control::config::{self, LnetConf, NiSpec, ResolveError, UdspConf};
 use fulmar_control::show::{
@@ -23,11 +23,12 @@ use fulmar_control::show::{
 use fulmar_lnet::PingReply;
 use fulmar_lnet_wire::{Net, Nid, ProcessId};
 use fulmar_net::StartError;
-use fulmar_server::{Administration, Changelogs, Devices, Parameters, Serving, Unset};
+use fulmar_server::{Parameters, Unset};
 
 use crate::Host;
 use crate::networks::Networks;
 use crate::selftest::Selftest;
+use crate::targets::Hosting;
 use crate::views;
 
 /// The timeout of a ping whose caller gives none, in seconds.
@@ -42,11 +43,7 @@ pub(crate) struct Daemon {
     pub(super) node: fulmar_net::Admin,
     networks: Networks,
     selftest: Option<Selftest>,
-    pub(super) mgs: Option<Administration>,
-    /// The parameters of the targets, when they are served.
-    targets: Option<Arc<Parameters>>,
-    pub(super) devices: Option<Arc<Devices>>,
-    pub(super) changelogs: Changelogs,
+    pub(super) hosting: Hosting,
 }
 
 impl Daemon {
@@ -54,23 +51,14 @@ impl Daemon {
         node: fulmar_net::Admin,
         networks: Networks,
         selftest: Option<Selftest>,
+        hosting: Hosting,
     ) -> Self {
-        Self {
-            node,
-            networks,
-            selftest,
-            mgs: None,
-            targets: None,
-            devices: None,
-            changelogs: Changelogs::default(),
-        }
+        Self { node, networks, selftest, hosting }
     }
 
-    /// Takes the targets, which are started after the node is configured.
-    pub(crate) fn set_targets(&mut self, serving: &Serving) {
-        self.targets = Some(serving.parameters());
-        self.devices = Some(serving.devices());
-        self.changelogs = serving.changelogs();
+    /// Returns the parameters of the targets, if there are any.
+    fn parameters(&self) -> Option<Arc<Parameters>> {
+        self.hosting.serving().map(|serving| serving.parameters())
     }
 
     fn lnd_timeout(&self) -> u32 {
@@ -345,8 +333,16 @@ impl Admin for Daemon {
         Ok(self.all_targets())
     }
 
+    fn target_start(&self, request: TargetStart) -> Result<Vec<String>> {
+        self.start_targets(&request)
+    }
+
+    fn target_stop(&self, request: TargetStop) -> Result<Vec<String>> {
+        self.stop_targets(&request)
+    }
+
     fn parameter_show(&self, request: ParameterShow) -> Result<Vec<show::Parameter>> {
-        let all = self.targets.as_ref().map(|targets| targets.all()).unwrap_or_default();
+        let all = self.parameters().map(|targets| targets.all()).unwrap_or_default();
         let all = all.into_iter().map(|(name, value)| show::Parameter { name, value });
         let all: Vec<show::Parameter> =
             all.chain(self.nodemap_files()).chain(self.health_check()).collect();
@@ -367,7 +363,7 @@ impl Admin for Daemon {
     fn parameter_set(&self, request: ParameterSet) -> Result<Vec<String>> {
         let ParameterSet { pattern, value } = request;
         let none = || Unset::Unknown(pattern.clone());
-        let targets = self.targets.as_ref().ok_or_else(none);
+        let targets = self.parameters().ok_or_else(none);
         let set = targets.and_then(|targets| targets.set(&pattern, &value));
         let set = set.map_err(|error| {
             let errno = match error {

@@ -4,18 +4,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fulmar_base::Errno;
 use fulmar_control::api::{AdminError, ChangelogDeregister, ChangelogRegister, ChangelogUser};
-use fulmar_server::ChangelogUserId;
+use fulmar_server::{ChangelogUserId, Changelogs};
 
 use crate::admin::{Daemon, Result};
 
 impl Daemon {
+    /// Returns the changelogs, one of which is that of `mdt`.
+    fn changelogs(&self, mdt: &str) -> Result<Changelogs> {
+        let serving = self.hosting.serving();
+        serving.map(|serving| serving.changelogs()).ok_or_else(|| AdminError::no_mdt(mdt))
+    }
+
     pub(super) fn register_changelog_user(
         &self,
         request: &ChangelogRegister,
     ) -> Result<ChangelogUser> {
         let ChangelogRegister { device, user, mask } = request;
         let wanted = (user.as_deref(), mask.as_deref());
-        let id = self.changelogs.register(device, wanted, now()).map_err(|errno| match errno {
+        let registered = self.changelogs(device)?.register(device, wanted, now());
+        let id = registered.map_err(|errno| match errno {
             Errno::ENODEV => AdminError::no_mdt(device),
             Errno::EEXIST => AdminError::new(errno, "User exists"),
             errno => AdminError::new(errno, errno.to_string()),
@@ -34,7 +41,8 @@ impl Daemon {
             (None, Some(name)) => ChangelogUserId::Name(name.clone()),
             (None, None) => return Err(AdminError::new(Errno::EINVAL, "which user?")),
         };
-        let id = self.changelogs.deregister(device, &who).map_err(|errno| match errno {
+        let deregistered = self.changelogs(device)?.deregister(device, &who);
+        let id = deregistered.map_err(|errno| match errno {
             Errno::ENODEV => AdminError::no_mdt(device),
             Errno::ENOENT => AdminError::new(errno, "User not found"),
             errno => AdminError::new(errno, errno.to_string()),

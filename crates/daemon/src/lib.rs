@@ -8,13 +8,13 @@
 
 mod admin;
 mod changelogs;
-mod devices;
 mod failure;
 mod mgs;
 mod networks;
 mod routing;
 mod rules;
 mod selftest;
+mod targets;
 mod views;
 
 use std::io::{self, IsTerminal};
@@ -28,13 +28,14 @@ use fulmar_control::config::{
 };
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
-use fulmar_server::{ServeError, ServeOptions, Serving};
+use fulmar_server::ServeError;
 use sd_notify::NotifyState;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use admin::Daemon;
 use networks::Networks;
+use targets::Hosting;
 
 pub use selftest::Selftest;
 
@@ -141,15 +142,11 @@ pub fn run_observed<T>(
     let node = Node::start(&runtime, options)?;
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
-    let started = configured(&node, config, networks, &own).and_then(|mut daemon| {
-        let mut serving = targets(&node, config, own, port)?;
-        daemon.serve_mgs(serving.as_mut().and_then(Serving::administration));
-        if let Some(serving) = &serving {
-            daemon.set_targets(serving);
-        }
-        Ok((Arc::new(daemon), serving))
+    let started = configured(&node, config, networks, &own, port).and_then(|daemon| {
+        daemon.hosting.start(&config.targets)?;
+        Ok(Arc::new(daemon))
     });
-    let (daemon, serving) = match started {
+    let daemon = match started {
         Ok(started) => started,
         Err(error) => {
             node.stop();
@@ -165,15 +162,13 @@ pub fn run_observed<T>(
     }
     let socket = server.path().to_owned();
     let beside = beside(&node);
-    let served = serve(server, daemon);
+    let served = serve(server, daemon.clone());
     if node.admin().failure().is_some() {
         // Its threads may never stop.
         failure::end(socket);
     }
     drop(beside);
-    if let Some(serving) = serving {
-        serving.stop();
-    }
+    daemon.hosting.stop();
     node.stop();
     tracing::info!("stopped");
     Ok(served?)
@@ -225,30 +220,17 @@ fn configured(
     config: &NodeConfig,
     networks: Networks,
     own: &[Nid],
+    port: u16,
 ) -> Result<Daemon, DaemonError> {
     let wanted = config.roles.contains(&Role::Selftest);
     let opened = wanted.then(|| Selftest::open(node, config.options.parameters.selftest()));
     let selftest = opened
         .transpose()
         .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
-    let daemon = Daemon::new(node.admin(), networks, selftest);
+    let hosting = Hosting::new(node, own.to_vec(), port);
+    let daemon = Daemon::new(node.admin(), networks, selftest, hosting);
     configure(&daemon, config, own)?;
     Ok(daemon)
-}
-
-/// Serves the targets of the configuration, if there are any.
-fn targets(
-    node: &Node,
-    config: &NodeConfig,
-    nids: Vec<Nid>,
-    port: u16,
-) -> Result<Option<Serving>, DaemonError> {
-    let directories = config.targets.clone();
-    if directories.is_empty() {
-        return Ok(None);
-    }
-    let options = ServeOptions { directories, nids, port };
-    Ok(Some(Serving::start(node, &options)?))
 }
 
 /// Applies routes, peers and selection policies.

@@ -11,13 +11,9 @@ use fulmar_server::{Administration, IdKind, TargetName};
 use crate::admin::{Daemon, Result};
 
 impl Daemon {
-    /// Says that the node serves a management service.
-    pub(crate) fn serve_mgs(&mut self, mgs: Option<Administration>) {
-        self.mgs = mgs;
-    }
-
-    fn mgs(&self) -> Result<&Administration> {
-        self.mgs.as_ref().ok_or_else(AdminError::no_mgs)
+    fn mgs(&self) -> Result<Administration> {
+        let serving = self.hosting.serving();
+        serving.and_then(|serving| serving.administration()).ok_or_else(AdminError::no_mgs)
     }
 
     pub(super) fn set_parameter(&self, request: &MgsSet) -> Result<()> {
@@ -95,7 +91,7 @@ impl Daemon {
 
     /// Returns the nodemaps as parameters, if the node serves them.
     pub(super) fn nodemap_files(&self) -> Vec<show::Parameter> {
-        let nodemaps = self.mgs.as_ref().and_then(|mgs| mgs.nodemaps().ok());
+        let nodemaps = self.mgs().ok().and_then(|mgs| mgs.nodemaps().ok());
         let files = nodemaps.map(|nodemaps| nodemaps.files()).unwrap_or_default();
         let named = |(name, value): (Vec<String>, String)| show::Parameter {
             name: std::iter::once("nodemap".to_owned()).chain(name).collect(),

@@ -1,6 +1,6 @@
 //! What an administrator changes at the management service of a node.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use fulmar_base::Errno;
 use fulmar_mgs::{Changed, Mgs, PoolChange, Pools};
@@ -8,9 +8,8 @@ use fulmar_net::Buffer;
 use fulmar_nodemap::{Change, Nodemaps};
 use fulmar_rpc::export::TargetId;
 
-use crate::context::Context;
 use crate::mgs::{MgsTarget, call_back};
-use crate::run::Served;
+use crate::run::Starter;
 use crate::target::Operation;
 
 /// The management service of a node for its administrator. When the service ends there is none.
@@ -19,15 +18,13 @@ use crate::target::Operation;
 /// back.
 pub struct Administration {
     mgs: Weak<MgsTarget<Buffer>>,
-    begin: Box<Begin>,
+    target: TargetId,
+    starter: Starter,
 }
 
-/// Begins an operation of the service.
-type Begin = dyn Fn(Box<dyn FnOnce(Context) -> Operation<()>>) + Send + Sync;
-
 impl Administration {
-    pub(crate) fn new(mgs: &Arc<MgsTarget<Buffer>>, served: &Served, target: TargetId) -> Self {
-        Self { mgs: Arc::downgrade(mgs), begin: Box::new(served.begin(target)) }
+    pub(crate) fn new(mgs: Weak<MgsTarget<Buffer>>, target: TargetId, starter: Starter) -> Self {
+        Self { mgs, target, starter }
     }
 
     /// Sets a parameter of a target or a file system, or deletes it.
@@ -94,7 +91,8 @@ impl Administration {
     ) -> Result<(), Errno> {
         let mgs = self.mgs.upgrade().ok_or(Errno::ENODEV)?;
         for changed in mgs.change(change)? {
-            (self.begin)(Box::new(|context| Box::pin(call_back(context, changed))));
+            let call_back = |context| -> Operation<()> { Box::pin(call_back(context, changed)) };
+            self.starter.begin(self.target, call_back);
         }
         Ok(())
     }

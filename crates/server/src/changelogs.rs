@@ -1,24 +1,21 @@
 //! What an administrator changes at the MDTs of a node: who follows their changelogs.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use fulmar_base::Errno;
 use fulmar_mdt::{ChangelogUserId, Mdt};
 use fulmar_text::pattern::selects;
 
 use crate::parameters::{Named, Unset};
+use crate::roster::{Roster, Service};
 
 /// The MDTs of a node for its administrator. When they end there are none.
-#[derive(Clone, Default)]
-pub struct Changelogs {
-    mdts: Vec<(String, Weak<Mdt>)>,
-}
+#[derive(Clone)]
+pub struct Changelogs(Arc<Roster>);
 
 impl Changelogs {
-    /// `mdts`: each with its name.
-    pub(crate) fn new(mdts: impl IntoIterator<Item = (String, Arc<Mdt>)>) -> Self {
-        let mdts = mdts.into_iter().map(|(name, mdt)| (name, Arc::downgrade(&mdt)));
-        Self { mdts: mdts.collect() }
+    pub(crate) fn new(roster: Arc<Roster>) -> Self {
+        Self(roster)
     }
 
     /// Registers a user of the changelog of an MDT, such as `lv-MDT0000`, and returns its number.
@@ -45,8 +42,7 @@ impl Changelogs {
 
     /// Returns the parameters of the MDTs, as [`Parameters::all`](crate::Parameters::all) does.
     pub(crate) fn parameters(&self, now: i64) -> Vec<Named> {
-        let all = self.mdts.iter().filter_map(|(name, mdt)| Some((name, mdt.upgrade()?)));
-        all.flat_map(|(name, mdt)| parameters_of(name, &mdt, now)).collect()
+        self.mdts().iter().flat_map(|(name, mdt)| parameters_of(name, mdt, now)).collect()
     }
 
     /// Sets the parameters of an MDT that a pattern selects, and returns their names.
@@ -70,8 +66,17 @@ impl Changelogs {
     }
 
     fn mdt(&self, name: &str) -> Result<Arc<Mdt>, Errno> {
-        let found = self.mdts.iter().find(|(of, _)| of == name);
-        found.and_then(|(_, mdt)| mdt.upgrade()).ok_or(Errno::ENODEV)
+        let found = self.mdts().into_iter().find(|(of, _)| of == name);
+        found.map(|(_, mdt)| mdt).ok_or(Errno::ENODEV)
+    }
+
+    fn mdts(&self) -> Vec<(String, Arc<Mdt>)> {
+        let served = self.0.served().into_iter();
+        let mdts = served.filter_map(|(_, listed)| match listed.service {
+            Service::Mdt(mdt) => Some((listed.device.name, mdt.upgrade()?)),
+            _ => None,
+        });
+        mdts.collect()
     }
 }
 

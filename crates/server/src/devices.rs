@@ -2,20 +2,19 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fulmar_net::Running;
 use fulmar_rpc::export::TargetId;
-use fulmar_rpc::import::TargetKind;
 
-use crate::opened::Opened;
+use crate::roster::{Listed, Roster};
 use crate::run::TargetHost;
 use crate::targets::Targets;
 
 /// The targets of a node.
 pub struct Devices {
     running: Running<TargetHost>,
-    served: Vec<Device>,
-    unserved: Vec<Unserved>,
+    roster: Arc<Roster>,
 }
 
 /// A target that is served, or was until its storage failed.
@@ -35,7 +34,7 @@ pub struct Device {
     pub ended: Option<String>,
 }
 
-/// A directory from which nothing is served, since the node was started.
+/// A directory from which nothing is served, although an administrator wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     /// Which.
@@ -55,53 +54,37 @@ impl fmt::Display for Unserved {
     }
 }
 
+impl Device {
+    /// Returns whether this is its name or its UUID.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.uuid == name
+    }
+}
+
 impl Devices {
-    pub(crate) fn new<'a>(
-        running: Running<TargetHost>,
-        served: impl IntoIterator<Item = (TargetId, &'a Opened)>,
-        unserved: Vec<Unserved>,
-    ) -> Self {
-        let served = served.into_iter().map(|(_, one)| Device {
-            kind: match one.kind() {
-                TargetKind::Mdt => "mdt",
-                TargetKind::Ost => "obdfilter",
-                _ => "mgs",
-            },
-            name: one.label.to_string(),
-            uuid: one.label.uuid(),
-            directory: one.directory.clone(),
-            clients: 0,
-            ended: None,
-        });
-        Self { running, served: served.collect(), unserved }
+    pub(crate) fn new(running: Running<TargetHost>, roster: Arc<Roster>) -> Self {
+        Self { running, roster }
     }
 
-    /// Returns how many targets were opened.
-    pub(crate) fn served(&self) -> usize {
-        self.served.len()
-    }
-
-    /// Returns the targets that were opened, as they are now.
+    /// Returns the targets that were opened, as they are now, in the order of their starts.
     pub fn all(&self) -> Vec<Device> {
-        let now = |targets: &mut Targets, place: usize, device: &Device| {
-            let target = TargetId(place as u32);
+        let now = |targets: &mut Targets, target: TargetId, listed: Listed| {
             let exports = targets.server().exports().iter();
             let own = exports.filter(|(_, one)| one.target == target && one.is_connected());
             let clients = own.count();
-            let ended = targets.why_ended(target);
-            Device { clients, ended, ..device.clone() }
+            Device { clients, ended: targets.why_ended(target), ..listed.device }
         };
+        let served = self.roster.served();
         let all = self.running.call(|targets, _| {
-            let places = self.served.iter().enumerate();
-            places.map(|(place, device)| now(targets, place, device)).collect()
+            served.into_iter().map(|(target, listed)| now(targets, target, listed)).collect()
         });
         // The node has failed.
         all.unwrap_or_default()
     }
 
     /// Returns the directories from which nothing is served.
-    pub fn unserved(&self) -> &[Unserved] {
-        &self.unserved
+    pub fn unserved(&self) -> Vec<Unserved> {
+        self.roster.unserved()
     }
 
     /// Returns the parameter `health_check` of a kernel node.
@@ -110,7 +93,7 @@ impl Devices {
         for device in self.all().iter().filter(|device| device.ended.is_some()) {
             text += &format!("device {} reported unhealthy\n", device.name);
         }
-        for one in &self.unserved {
+        for one in self.unserved() {
             text += &format!("device {} reported unhealthy\n", one.directory.display());
         }
         text += if text.is_empty() { "healthy\n" } else { "NOT HEALTHY\n" };

@@ -9,7 +9,6 @@
 //! It begins again where something is missing yet. Clients are served meanwhile.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -35,10 +34,11 @@ use fulmar_store::{Space, Store, StoreError};
 use tracing::{info, warn};
 
 use crate::nodemaps;
-use crate::osts::{Link, Linking, Osts};
+use crate::osts::{Link, Links, Osts};
 use crate::parameters::Parameters;
 use crate::placement::Placement;
 use crate::settings;
+use crate::stopping::Stopping;
 use crate::storage::TargetLabel;
 
 /// Whether the target has registered, and its placement.
@@ -54,7 +54,7 @@ const REPLY: usize = 8192;
 
 /// The thread of a target. Dropping it ends the connections.
 pub(crate) struct Joining {
-    stop: Option<mpsc::Sender<()>>,
+    stopping: Arc<Stopping>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -138,16 +138,22 @@ impl Joining {
     /// # Errors
     /// If the system has none.
     pub(crate) fn start(joiner: Joiner) -> io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
-        let run = move || joiner.run(&stopped);
+        let stopping = Arc::<Stopping>::default();
+        let of_thread = stopping.clone();
+        let run = move || joiner.run(&of_thread);
         let thread = Builder::new().name("join".to_owned()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stopping, thread: Some(thread) })
+    }
+
+    /// Tells the thread to end, without waiting for it: it disconnects from other servers.
+    pub(crate) fn stop(&self) {
+        self.stopping.begin();
     }
 }
 
 impl Drop for Joining {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        self.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -172,12 +178,13 @@ impl Member {
 }
 
 impl Joiner {
-    fn run(&self, stopped: &mpsc::Receiver<()>) {
+    fn run(&self, stopping: &Stopping) {
         let name = self.label.name();
         let mut last = String::new();
         let mut pause = FIRST_PAUSE;
         loop {
-            let missing = match self.join(stopped) {
+            let missing = match self.join(stopping) {
+                _ if stopping.has_begun() => return,
                 // The end of the store was reported.
                 Err(Missing::Stopped | Missing::Store(StoreError::Fenced { .. })) => return,
                 Err(missing) => missing.to_string(),
@@ -191,7 +198,7 @@ impl Joiner {
                 warn!("{name} has not joined its file system: {missing}. It goes on trying");
                 last = missing;
             }
-            if wait(stopped, pause).is_err() {
+            if !stopping.wait(pause) {
                 return;
             }
             pause = PAUSE.min(pause * 2);
@@ -199,9 +206,10 @@ impl Joiner {
     }
 
     /// Joins, and stays connected until it stops or is to join again.
-    fn join(&self, stopped: &mpsc::Receiver<()>) -> Result<(), Missing> {
+    fn join(&self, stopping: &Stopping) -> Result<(), Missing> {
         let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
         let mut session = Session::on(&self.node, &self.nids, options)?;
+        stopping.watch(&session);
         let address = self.address();
         let mgs = session.connect_mgs(&address)?;
         if self.store.get(JOINED, REGISTERED)?.is_none() {
@@ -216,7 +224,7 @@ impl Joiner {
         if let Member::Mdt(mdt, osts) = &self.member {
             self.report_start(&session, mgs)?;
             info!("{} has joined its file system", self.label.name());
-            return self.follow_osts(&mut session, (mgs, &address), (mdt, osts), stopped);
+            return self.follow_osts(&mut session, (mgs, &address), (mdt, osts), stopping);
         }
         let file_system = session.file_system(mgs, &address)?;
         let mdt = file_system.mdts.iter().find(|mdt| mdt.index == 0).ok_or(Missing::Mdt)?;
@@ -229,7 +237,7 @@ impl Joiner {
             session.renew(PATIENCE);
             self.get_sequences(&session, mdt)?;
             self.follow_settings(&session, mgs)?;
-            wait(stopped, PAUSE)?;
+            wait(stopping)?;
         }
     }
 
@@ -254,9 +262,9 @@ impl Joiner {
         session: &mut Session,
         (mgs, address): (ImportId, &Address),
         (mdt, osts): (&Arc<Mdt>, &Arc<Osts>),
-        stopped: &mpsc::Receiver<()>,
+        stopping: &Stopping,
     ) -> Result<(), Missing> {
-        let mut links: Vec<Linking> = vec![];
+        let mut links = Links::default();
         loop {
             session.renew(PATIENCE);
             let Configuration { osts: found, pools, .. } = session.file_system(mgs, address)?;
@@ -264,15 +272,15 @@ impl Joiner {
             let is_used =
                 |index| found.iter().any(|ost: &FsTarget| ost.index == index && ost.is_active);
             osts.lose_others(is_used);
-            links.retain(|link| is_used(link.index()));
+            links.retain(is_used);
             for target in found.into_iter().filter(|ost| ost.is_active) {
-                if links.iter().all(|link| link.index() != target.index) {
+                if !links.has(target.index) {
                     let link = self.link((mdt.clone(), osts.clone()), target);
-                    links.push(Linking::start(link).map_err(|_| Errno::EAGAIN)?);
+                    links.start(link).map_err(|_| Errno::EAGAIN)?;
                 }
             }
             self.follow_settings(session, mgs)?;
-            wait(stopped, PAUSE)?;
+            wait(stopping)?;
         }
     }
 
@@ -375,10 +383,7 @@ impl Joiner {
     }
 }
 
-/// Waits for a time.
-fn wait(stopped: &mpsc::Receiver<()>, time: Duration) -> Result<(), Missing> {
-    match stopped.recv_timeout(time) {
-        Err(RecvTimeoutError::Timeout) => Ok(()),
-        Ok(()) | Err(RecvTimeoutError::Disconnected) => Err(Missing::Stopped),
-    }
+/// Waits until something is to be looked for again.
+fn wait(stopping: &Stopping) -> Result<(), Missing> {
+    stopping.wait(PAUSE).then_some(()).ok_or(Missing::Stopped)
 }

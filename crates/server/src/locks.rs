@@ -226,6 +226,11 @@ impl Locks {
         self.namespace.handle_lvb(now, resource, lvb);
     }
 
+    /// Returns how many operations wait for a lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.enqueues.len() + self.locals.len()
+    }
+
     /// Returns whether nobody waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.enqueues.is_empty()

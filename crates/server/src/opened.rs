@@ -1,7 +1,7 @@
 //! A target whose directory has been opened.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use fulmar_client::Setting;
@@ -11,7 +11,6 @@ use fulmar_mdt::Mdt;
 use fulmar_mgs::Mgs;
 use fulmar_net::{Buffer, wall_clock};
 use fulmar_ost::{Ost, Settings};
-use fulmar_rpc::export::TargetId;
 use fulmar_rpc::import::TargetKind;
 use fulmar_rpc::service::{KnownClient, TargetConfig};
 use fulmar_store::{Store, StoreError};
@@ -25,6 +24,7 @@ use crate::nodemaps;
 use crate::ost::OstTarget;
 use crate::osts::Osts;
 use crate::placement::Placement;
+use crate::roster;
 use crate::settings;
 use crate::storage::{self, Label, StorageError, TargetLabel};
 use crate::targets::TargetsConfig;
@@ -40,7 +40,10 @@ pub(crate) enum OpenError {
     Mgs(#[from] MgsError),
     /// Another directory is for the same target.
     #[error("it is that of a second {what}, and a node has one. Serve one of both directories")]
-    Twice { what: String },
+    Twice {
+        /// Its name.
+        what: String,
+    },
     /// There are no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(std::io::Error),
@@ -72,12 +75,12 @@ impl Opened {
     /// Opens the target in a directory.
     pub(crate) fn open(
         directory: &Path,
-        others: &[Self],
+        others: &[String],
         memories: &Arc<Memories<Buffer>>,
     ) -> Result<Self, OpenError> {
         let (label, store) = storage::open(directory)?;
         let what = label.to_string();
-        if others.iter().any(|other| other.label.to_string() == what) {
+        if others.contains(&what) {
             return Err(OpenError::Twice { what });
         }
         let service = match &label {
@@ -97,11 +100,7 @@ impl Opened {
     pub(crate) fn config(&self) -> TargetConfig {
         let uuid = |text: &str| Uuid::new(text).expect("names are short");
         let kind = self.kind();
-        let operations = with_locks(match kind {
-            TargetKind::Mdt => Mdt::OPERATIONS,
-            TargetKind::Ost => Ost::OPERATIONS,
-            _ => Mgs::OPERATIONS,
-        });
+        let operations = operations_of(kind);
         let (name, id) = (self.label.to_string(), self.label.uuid());
         TargetConfig { kind, name: uuid(&name), uuid: uuid(&id), operations }
     }
@@ -126,10 +125,12 @@ impl Opened {
         }
     }
 
-    pub(crate) fn mgs(&self) -> Option<&Arc<MgsTarget<Buffer>>> {
+    /// Returns it for those who do not keep it from its end.
+    pub(crate) fn weak(&self) -> roster::Service {
         match &self.service {
-            Service::Mgs(mgs) => Some(mgs),
-            Service::Member(_) => None,
+            Service::Mgs(mgs) => roster::Service::Mgs(Arc::downgrade(mgs)),
+            Service::Member(Member::Mdt(mdt, _)) => roster::Service::Mdt(Arc::downgrade(mdt)),
+            Service::Member(Member::Ost(ost)) => roster::Service::Ost(Arc::downgrade(ost)),
         }
     }
 
@@ -137,19 +138,6 @@ impl Opened {
         match &self.service {
             Service::Mgs(_) => None,
             Service::Member(member) => Some(member),
-        }
-    }
-
-    /// Returns the MDT or OST with its name, if it is one.
-    pub(crate) fn named(&self, target: TargetId) -> Option<(TargetId, String, Member)> {
-        Some((target, self.label.to_string(), self.member()?.clone()))
-    }
-
-    /// Returns the MDT with its name, if it is one.
-    pub(crate) fn mdt(&self) -> Option<(String, Arc<Mdt>)> {
-        match self.member()? {
-            Member::Mdt(mdt, _) => Some((self.label.to_string(), mdt.clone())),
-            Member::Ost(_) => None,
         }
     }
 
@@ -188,6 +176,18 @@ fn member(label: &TargetLabel, store: &Arc<Store>) -> Result<Member, OpenError> 
 pub fn with_locks(own: &[Opcode]) -> &'static [Opcode] {
     let locks = [Opcode::LDLM_ENQUEUE, Opcode::LDLM_CONVERT, Opcode::LDLM_CANCEL];
     Vec::leak([own, &locks].concat())
+}
+
+/// Returns the operations of a kind of target, which are made once, however often one is started.
+fn operations_of(kind: TargetKind) -> &'static [Opcode] {
+    static MGS: LazyLock<&[Opcode]> = LazyLock::new(|| with_locks(Mgs::OPERATIONS));
+    static MDT: LazyLock<&[Opcode]> = LazyLock::new(|| with_locks(Mdt::OPERATIONS));
+    static OST: LazyLock<&[Opcode]> = LazyLock::new(|| with_locks(Ost::OPERATIONS));
+    match kind {
+        TargetKind::Mdt => *MDT,
+        TargetKind::Ost => *OST,
+        _ => *MGS,
+    }
 }
 
 /// Returns a number that nobody can guess: the key of the handles that clients get.

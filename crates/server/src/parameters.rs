@@ -2,7 +2,7 @@
 //! them for good.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulmar_client::Setting;
@@ -18,7 +18,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::changelogs::Changelogs;
-use crate::join::Member;
+use crate::roster::{Roster, Service};
 use crate::run::TargetHost;
 use crate::timing;
 
@@ -27,14 +27,8 @@ pub struct Parameters {
     running: Running<TargetHost>,
     /// When the targets were started, since 1970.
     started: Duration,
-    members: Vec<(TargetId, String, WeakMember)>,
+    roster: Arc<Roster>,
     changelogs: Changelogs,
-}
-
-#[derive(Clone)]
-enum WeakMember {
-    Mdt(Weak<Mdt>),
-    Ost(Weak<Ost>),
 }
 
 /// Why a parameter is not set.
@@ -60,39 +54,29 @@ pub enum Unset {
 pub type Named = (Vec<String>, String);
 
 impl Parameters {
-    /// `members`: the targets, each with its name.
-    pub(crate) fn new(
-        running: Running<TargetHost>,
-        members: impl IntoIterator<Item = (TargetId, String, Member)>,
-        changelogs: Changelogs,
-    ) -> Self {
-        let weak = |(id, name, member)| {
-            let member = match member {
-                Member::Mdt(mdt, _) => WeakMember::Mdt(Arc::downgrade(&mdt)),
-                Member::Ost(ost) => WeakMember::Ost(Arc::downgrade(&ost)),
-            };
-            (id, name, member)
-        };
-        let members = members.into_iter().map(weak).collect();
-        Self { running, started: now(), members, changelogs }
+    pub(crate) fn new(running: Running<TargetHost>, roster: Arc<Roster>) -> Self {
+        let changelogs = Changelogs::new(roster.clone());
+        Self { running, started: now(), roster, changelogs }
     }
 
     /// Returns all parameters: the parts of the name of each, such as `obdfilter`, `lv-OST0000`, `stats`,
     /// and its text. Those of the node come first, then those of each target, by their names.
     pub fn all(&self) -> Vec<Named> {
         let mut all = self.changelogs.parameters(now().as_secs() as i64);
-        for (target, name, member) in &self.members {
-            let exports = self.exports(*target);
+        let served = self.roster.served();
+        for (target, listed) in &served {
+            let (name, exports) = (&listed.device.name, self.exports(*target));
             let count = exports.values().map(Vec::len).sum();
             let moment = Moment { now: now(), started: self.started, exports: count };
-            match member {
-                WeakMember::Mdt(mdt) => {
+            match &listed.service {
+                Service::Mgs(_) => {}
+                Service::Mdt(mdt) => {
                     let Some(mdt) = mdt.upgrade() else { continue };
                     let of_client = |exports: &[Handle]| mdt.client_file(exports, moment.now);
                     all.extend(of_clients(("mdt", name), &exports, of_client));
                     all.extend(read_all(Mdt::PARAMETERS, &*mdt, name, &moment));
                 }
-                WeakMember::Ost(ost) => {
+                Service::Ost(ost) => {
                     let Some(ost) = ost.upgrade() else { continue };
                     let of_client = |exports: &[Handle]| ost.client_file(exports, moment.now);
                     all.extend(of_clients(("obdfilter", name), &exports, of_client));
@@ -100,7 +84,7 @@ impl Parameters {
                 }
             }
         }
-        let has_ended = all.is_empty() && !self.members.is_empty();
+        let has_ended = all.is_empty() && served.iter().any(|(_, one)| one.service.has_ended());
         let of_node = if has_ended { vec![] } else { timing::all(&self.running) };
         [of_node, all].concat()
     }
@@ -112,8 +96,8 @@ impl Parameters {
     /// Why one is not set. Those before it are.
     pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
         let mut set = timing::set(&self.running, pattern, value)?;
-        for (target, _, _) in &self.members {
-            set.extend(self.set_of(*target, pattern, value)?);
+        for (target, _) in self.roster.served() {
+            set.extend(self.set_of(target, pattern, value)?);
         }
         match set.is_empty() {
             true => Err(Unset::Unknown(pattern.to_owned())),
@@ -123,16 +107,17 @@ impl Parameters {
 
     /// The same for one target.
     fn set_of(&self, target: TargetId, pattern: &str, value: &str) -> Result<Vec<String>, Unset> {
-        let found = self.members.iter().find(|(id, ..)| *id == target);
-        let Some((_, name, member)) = found else { return Ok(vec![]) };
-        match member {
-            WeakMember::Mdt(mdt) => {
+        let Some(listed) = self.roster.get(target) else { return Ok(vec![]) };
+        let name = &listed.device.name;
+        match &listed.service {
+            Service::Mgs(_) => Ok(vec![]),
+            Service::Mdt(mdt) => {
                 let Some(mdt) = mdt.upgrade() else { return Ok(vec![]) };
                 let mut set = set_all((Mdt::PARAMETERS, &mdt, name), pattern, value)?;
                 set.extend(self.changelogs.set(name, pattern, value)?);
                 Ok(set)
             }
-            WeakMember::Ost(ost) => ost
+            Service::Ost(ost) => ost
                 .upgrade()
                 .map_or(Ok(vec![]), |ost| set_all((Ost::PARAMETERS, &ost, name), pattern, value)),
         }
@@ -140,8 +125,8 @@ impl Parameters {
 
     /// Applies what an administrator has set for good for a target. What is unknown or wrong is reported.
     pub(crate) fn apply(&self, target: TargetId, settings: &[Setting]) {
-        let found = self.members.iter().find(|(id, ..)| *id == target);
-        let Some((_, name, member)) = found else { return };
+        let Some(listed) = self.roster.get(target) else { return };
+        let (name, member) = (&listed.device.name, &listed.service);
         for Setting { name: pattern, value, is_for_all } in settings {
             // Whether an OST is used is in the configuration of clients too, which an MDT follows.
             if pattern.starts_with("osc.") && pattern.ends_with(".active") {
@@ -187,9 +172,19 @@ impl Parameters {
     }
 }
 
-impl WeakMember {
+impl Service {
+    /// Returns whether it is not there any more.
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Mgs(_) => false,
+            Self::Mdt(mdt) => mdt.strong_count() == 0,
+            Self::Ost(ost) => ost.strong_count() == 0,
+        }
+    }
+
     fn names(&self) -> Vec<&'static str> {
         match self {
+            Self::Mgs(_) => vec![],
             Self::Mdt(_) => settable(Mdt::PARAMETERS),
             Self::Ost(_) => settable(Ost::PARAMETERS),
         }

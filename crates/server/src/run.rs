@@ -176,23 +176,27 @@ impl Served {
         move || queue.send(Work::new(|| {}))
     }
 
-    /// Returns what begins operations of a target, until the end.
-    pub(crate) fn begin(
-        &self,
-        target: TargetId,
-    ) -> impl Fn(Box<dyn FnOnce(Context) -> Operation<()>>) + Send + Sync + 'static {
-        let machine = self.machine.clone();
-        move |operation| {
-            call(&machine, |targets, now| {
-                let context = targets.context(target);
-                targets.spawn(now, operation(context));
-            });
-        }
+    /// Returns what begins operations, until the end.
+    pub(crate) fn starter(&self) -> Starter {
+        Starter(self.machine.clone())
     }
 
     /// Returns the machine.
     pub fn running(&self) -> &Running<TargetHost> {
         &self.running
+    }
+}
+
+/// Begins operations of targets that no client has requested, as long as they are served.
+#[derive(Clone)]
+pub(crate) struct Starter(Machine);
+
+impl Starter {
+    pub(crate) fn begin(&self, target: TargetId, operation: impl FnOnce(Context) -> Operation<()>) {
+        call(&self.0, |targets, now| {
+            let context = targets.context(target);
+            targets.spawn(now, target, operation(context));
+        });
     }
 }
 

@@ -1,19 +1,18 @@
 //! All targets of a node, served from their directories.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use fulmar_base::Errno;
+use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::portal;
-use fulmar_net::{Buffer, Node};
+use fulmar_net::{Buffer, Node, Running};
 use fulmar_rpc::export::{ExportLimits, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{
-    PartitionConfig, Server, ServerConfig, TargetConfig, TargetState, Window,
-};
+use fulmar_rpc::service::{PartitionConfig, Server, ServerConfig, TargetState, Window};
 use fulmar_rpc::timeouts::Limits;
-use fulmar_store::Committer;
+use fulmar_store::{Committer, Store};
 use thiserror::Error;
 use tracing::{error, info};
 
@@ -22,22 +21,44 @@ use crate::changelogs::Changelogs;
 use crate::devices::{Devices, Unserved};
 use crate::join::{Joiner, Joining, Member};
 use crate::memory::Memories;
-use crate::opened::{Opened, random};
+use crate::opened::{OpenError, Opened, random};
 use crate::parameters::Parameters;
-use crate::run::Served;
+use crate::roster::{Roster, Service};
+use crate::run::{Served, Starter, TargetHost};
 use crate::storage::{self, Label};
 use crate::targets::Targets;
 
-/// The targets of a node, until they are stopped or dropped.
-pub struct Serving {
-    joining: Vec<Joining>,
-    served: Served,
-    devices: Arc<Devices>,
-    administration: Option<Administration>,
-    changelogs: Changelogs,
+/// The targets of a node, until they are stopped or the last handle is dropped. Clones are handles to the
+/// same ones.
+#[derive(Clone)]
+pub struct Serving(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    node: Node,
+    nids: Vec<Nid>,
+    port: u16,
+    memories: Arc<Memories<Buffer>>,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) running: Running<TargetHost>,
+    starter: Starter,
     parameters: Arc<Parameters>,
-    /// They commit what is left when they are dropped, after the service has ended.
-    committers: Vec<Committer>,
+    devices: Arc<Devices>,
+    /// Held while targets are started or stopped. `None` after the end.
+    state: Mutex<Option<State>>,
+}
+
+/// What the targets have beside the machine.
+pub(crate) struct State {
+    served: Served,
+    /// Their committers commit what is left when they are dropped, after the service has ended.
+    pub(crate) hosted: BTreeMap<TargetId, Hosted>,
+}
+
+/// What one target has beside the machine.
+pub(crate) struct Hosted {
+    pub(crate) store: Weak<Store>,
+    pub(crate) joining: Option<Joining>,
+    pub(crate) committer: Committer,
 }
 
 /// Why no target is served.
@@ -79,7 +100,7 @@ const IR_FACTOR: u8 = 5;
 /// Where targets are served.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// The directories of the targets.
+    /// The directories of the first targets.
     pub directories: Vec<PathBuf>,
     /// The NIDs of the node, at which clients reach the targets.
     pub nids: Vec<Nid>,
@@ -94,166 +115,255 @@ impl Serving {
     /// # Errors
     /// Why not; then nothing is served.
     pub fn start(node: &Node, options: &ServeOptions) -> Result<Self, ServeError> {
-        let memories = Memories::new(MOVING_MAX, Buffer::new);
-        let key = random().map_err(ServeError::Random)?;
-        let (opened, unserved) = open_all(&options.directories, &memories)?;
-        let configs = opened.iter().map(Opened::config).collect();
-        let parts = (1..).zip(&opened).map(|(place, one)| one.part(&memories, key ^ place));
-        let targets = Targets::new(server(key, configs), parts.collect::<Vec<_>>());
-        let served = Served::start(node, targets, memories).map_err(ServeError::Portals)?;
-        let running = served.running().clone();
-        let places = || (0..).map(TargetId).zip(&opened);
-        let administration = places()
-            .find_map(|(place, one)| one.mgs().map(|mgs| Administration::new(mgs, &served, place)));
-        let members = places().filter_map(|(place, one)| one.named(place));
-        let changelogs = Changelogs::new(opened.iter().filter_map(Opened::mdt));
-        let parameters = Arc::new(Parameters::new(running.clone(), members, changelogs.clone()));
-        let devices = Arc::new(Devices::new(running, places(), unserved));
-        let (joining, committers) = (vec![], vec![]);
-        let mut this =
-            Self { joining, served, devices, administration, changelogs, parameters, committers };
-        for (target, one) in places() {
-            this.parameters.apply(target, &one.settings);
-            this.begin(target, one)?;
+        let ServeOptions { directories, nids, port } = options;
+        let this = Self::new(node, nids.clone(), *port)?;
+        let parts: Vec<PathBuf> =
+            directories.iter().flat_map(|one| storage::parts_of(one)).collect();
+        let (opened, failed) = this.0.open(&parts);
+        let unserved: Vec<Unserved> = failed.into_iter().map(|(unserved, _)| unserved).collect();
+        if opened.is_empty() {
+            return Err(ServeError::None(unserved));
         }
-        for (target, one) in (0..).map(TargetId).zip(opened) {
-            let Some(member) = one.member().cloned() else { continue };
-            let Label::Target(label) = one.label else { continue };
-            let joiner = Joiner {
-                node: node.clone(),
-                nids: options.nids.clone(),
-                port: options.port,
-                label,
-                placement: one.placement,
-                member,
-                store: one.store,
-                target,
-                parameters: this.parameters.clone(),
-            };
-            this.joining.push(Joining::start(joiner).map_err(ServeError::Thread)?);
+        for one in unserved {
+            error!("a target is not served: {one}");
+            this.0.roster.add_unserved(one);
+        }
+        if let Some(state) = &mut *this.0.state() {
+            this.0.install(state, opened)?;
         }
         Ok(this)
     }
 
-    /// Begins to serve a target, which recovers if it has known clients.
-    fn begin(&mut self, target: TargetId, opened: &Opened) -> Result<(), ServeError> {
-        opened.store.on_commit(self.served.on_commit(target));
-        if let Some(Member::Mdt(_, osts)) = opened.member() {
-            osts.on_change(self.served.resume());
-        }
-        let running = self.served.running();
-        let begun = running.call(|targets, now| {
-            targets.committed(now, target, Ok(opened.store.committed()));
-            let known = opened.known_clients();
-            let window = Window::of(targets.server().timeouts().base).imperative(IR_FACTOR);
-            let exports = targets.recover(now, target, known, window);
-            let restored = exports.into_iter().zip(known).try_for_each(|(export, known)| {
-                match opened.member() {
-                    Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
-                    Some(Member::Ost(ost)) => ost.restore(export, known.client),
-                    None => Ok(()),
-                }
-            });
-            match restored {
-                Ok(()) => {
-                    targets.with_server(now, |server| server.set_state(target, TargetState::Open));
-                }
-                Err(why) => targets.stop(now, target, &why),
-            }
-        });
-        begun.map_err(ServeError::Portals)?;
-        let committer = Committer::start(opened.store.clone());
-        self.committers.push(committer.map_err(ServeError::Thread)?);
-        Ok(())
+    /// Prepares to serve targets on a node, which are started later.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn new(node: &Node, nids: Vec<Nid>, port: u16) -> Result<Self, ServeError> {
+        let memories = Memories::new(MOVING_MAX, Buffer::new);
+        let key = random().map_err(ServeError::Random)?;
+        let (exports, timeouts) = (ExportLimits::default(), Limits::default());
+        let (partitions, targets) = (vec![], vec![]);
+        let server = Server::new(ServerConfig { key, partitions, targets, exports, timeouts });
+        let served = Served::start(node, Targets::new(server, []), memories.clone());
+        let served = served.map_err(ServeError::Portals)?;
+        let (running, starter) = (served.running().clone(), served.starter());
+        let roster = Arc::<Roster>::default();
+        let parameters = Arc::new(Parameters::new(running.clone(), roster.clone()));
+        let devices = Arc::new(Devices::new(running.clone(), roster.clone()));
+        let (node, hosted) = (node.clone(), BTreeMap::new());
+        let state = Mutex::new(Some(State { served, hosted }));
+        Ok(Self(Arc::new(Inner {
+            node,
+            nids,
+            port,
+            memories,
+            roster,
+            running,
+            starter,
+            parameters,
+            devices,
+            state,
+        })))
     }
 
-    /// Returns the management service for its administrator, once, if the node has one.
-    pub fn administration(&mut self) -> Option<Administration> {
-        self.administration.take()
+    /// Returns the management service for its administrator, if the node serves one now.
+    pub fn administration(&self) -> Option<Administration> {
+        self.0.roster.served().into_iter().find_map(|(target, listed)| match listed.service {
+            Service::Mgs(mgs) if mgs.strong_count() > 0 => {
+                Some(Administration::new(mgs, target, self.0.starter.clone()))
+            }
+            _ => None,
+        })
     }
 
     /// Returns the changelogs of the MDTs for their administrator.
     pub fn changelogs(&self) -> Changelogs {
-        self.changelogs.clone()
+        Changelogs::new(self.0.roster.clone())
     }
 
     /// Returns the targets, also those that are not served.
     pub fn devices(&self) -> Arc<Devices> {
-        self.devices.clone()
+        self.0.devices.clone()
     }
 
     /// Returns the parameters of the targets.
     pub fn parameters(&self) -> Arc<Parameters> {
-        self.parameters.clone()
+        self.0.parameters.clone()
     }
 
-    /// Stops the targets: their clients look for them elsewhere. What is in memory is committed.
-    pub fn stop(self) {
-        let Self { joining, served, devices, administration, committers, .. } = self;
-        drop(administration);
-        // They disconnect from other servers.
-        drop(joining);
+    /// Stops all targets: their clients look for them elsewhere. What is in memory is committed. None is
+    /// started after that.
+    pub fn stop(&self) {
+        let Some(mut state) = self.0.state().take() else { return };
+        state.leave();
         // A node that has failed serves nothing any more.
-        let _ = served.running().call(|machine, now| {
+        let _ = self.0.running.call(|machine, now| {
             machine.with_server(now, |server| {
-                for target in 0..devices.served() as u32 {
-                    server.set_state(TargetId(target), TargetState::Stopping);
+                for target in state.hosted.keys() {
+                    server.set_state(*target, TargetState::Stopping);
                 }
             });
         });
-        drop((served, committers));
     }
 }
 
-/// Opens the targets in directories, as far as that is possible.
-///
-/// # Errors
-/// If there is none.
-fn open_all(
-    directories: &[PathBuf],
-    memories: &Arc<Memories<Buffer>>,
-) -> Result<(Vec<Opened>, Vec<Unserved>), ServeError> {
-    let (mut opened, mut unserved) = (vec![], vec![]);
-    for directory in directories.iter().flat_map(|one| storage::parts_of(one)) {
-        match Opened::open(&directory, &opened, memories) {
-            Ok(one) => {
-                info!("serving {} from {}", one.label, directory.display());
-                opened.push(one);
+impl Inner {
+    pub(crate) fn state(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the targets in directories, as far as that is possible.
+    pub(crate) fn open(
+        &self,
+        directories: &[PathBuf],
+    ) -> (Vec<Opened>, Vec<(Unserved, OpenError)>) {
+        let served = self.roster.served().into_iter();
+        let mut names: Vec<String> = served.map(|(_, listed)| listed.device.name).collect();
+        let (mut opened, mut failed) = (vec![], vec![]);
+        for directory in directories {
+            match Opened::open(directory, &names, &self.memories) {
+                Ok(one) => {
+                    info!("serving {} from {}", one.label, directory.display());
+                    names.push(one.label.to_string());
+                    opened.push(one);
+                }
+                Err(error) => {
+                    let (directory, why) = (directory.clone(), error.to_string());
+                    failed.push((Unserved { directory, why }, error));
+                }
             }
-            Err(error) => unserved.push(Unserved { directory, why: error.to_string() }),
+        }
+        (opened, failed)
+    }
+
+    /// Serves targets that were opened. After an error none of those after it is served.
+    pub(crate) fn install(&self, state: &mut State, opened: Vec<Opened>) -> Result<(), ServeError> {
+        let keys: Result<Vec<u128>, _> = opened.iter().map(|_| random()).collect();
+        let keys = keys.map_err(ServeError::Random)?;
+        // All at once: clients of a target that starts wait, those of one that is not there look elsewhere.
+        let added = self.running.call(|targets, now| {
+            let add = |(one, key): (&Opened, u128)| {
+                targets.with_server(now, |server| open_partitions(server, one.kind()));
+                targets.add(one.config(), one.part(&self.memories, key))
+            };
+            opened.iter().zip(keys).map(add).collect::<Vec<TargetId>>()
+        });
+        let added = added.map_err(ServeError::Portals)?;
+        for (target, one) in added.iter().zip(&opened) {
+            self.roster.add(*target, one);
+            self.parameters.apply(*target, &one.settings);
+        }
+        let mut result = Ok(());
+        for (target, one) in added.into_iter().zip(opened) {
+            if result.is_ok() {
+                result = self.begin(state, target, one);
+            }
+            if result.is_err() {
+                self.remove(target);
+            }
+        }
+        result
+    }
+
+    /// Removes a target from what is served.
+    pub(crate) fn remove(&self, target: TargetId) {
+        // A node that has failed serves nothing.
+        let _ = self.running.call(|targets, now| targets.remove(now, target));
+        self.roster.remove(target);
+    }
+
+    /// Begins to serve a target, which recovers if it has known clients, and joins its file system.
+    fn begin(&self, state: &mut State, target: TargetId, opened: Opened) -> Result<(), ServeError> {
+        opened.store.on_commit(state.served.on_commit(target));
+        if let Some(Member::Mdt(_, osts)) = opened.member() {
+            osts.on_change(state.served.resume());
+        }
+        let begun = self.running.call(|targets, now| recover(targets, now, target, &opened));
+        begun.map_err(ServeError::Portals)?;
+        let committer = Committer::start(opened.store.clone()).map_err(ServeError::Thread)?;
+        let store = Arc::downgrade(&opened.store);
+        let joining = self.joiner(target, opened).map(Joining::start).transpose();
+        let joining = joining.map_err(ServeError::Thread)?;
+        state.hosted.insert(target, Hosted { store, joining, committer });
+        Ok(())
+    }
+
+    /// Returns what makes a target a part of its file system, if it has one.
+    fn joiner(&self, target: TargetId, opened: Opened) -> Option<Joiner> {
+        let member = opened.member().cloned()?;
+        let Label::Target(label) = opened.label else { return None };
+        Some(Joiner {
+            node: self.node.clone(),
+            nids: self.nids.clone(),
+            port: self.port,
+            label,
+            placement: opened.placement,
+            member,
+            store: opened.store,
+            target,
+            parameters: self.parameters.clone(),
+        })
+    }
+}
+
+impl State {
+    /// Has all targets disconnect from other servers.
+    fn leave(&mut self) {
+        self.hosted.values().filter_map(|one| one.joining.as_ref()).for_each(Joining::stop);
+        self.hosted.values_mut().for_each(|one| drop(one.joining.take()));
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Restores the exports of the known clients of a target, and opens it.
+fn recover(targets: &mut Targets, now: Time, target: TargetId, opened: &Opened) {
+    targets.committed(now, target, Ok(opened.store.committed()));
+    let known = opened.known_clients();
+    let window = Window::of(targets.server().timeouts().base).imperative(IR_FACTOR);
+    let exports = targets.recover(now, target, known, window);
+    let restored =
+        exports.into_iter().zip(known).try_for_each(|(export, known)| match opened.member() {
+            Some(Member::Mdt(mdt, _)) => mdt.restore(export, known.client),
+            Some(Member::Ost(ost)) => ost.restore(export, known.client),
+            None => Ok(()),
+        });
+    match restored {
+        Ok(()) => targets.with_server(now, |server| server.set_state(target, TargetState::Open)),
+        Err(why) => targets.stop(now, target, &why),
+    }
+}
+
+/// Opens the portals of a kind of targets, if it is the first one.
+fn open_partitions(server: &mut Server, kind: TargetKind) {
+    for partition in partitions_of(kind) {
+        if !server.has_portal(partition.portals[0]) {
+            server.add_partition(partition);
         }
     }
-    if opened.is_empty() {
-        return Err(ServeError::None(unserved));
-    }
-    for one in &unserved {
-        error!("a target is not served: {one}");
-    }
-    Ok((opened, unserved))
 }
 
-fn server(key: u128, targets: Vec<TargetConfig>) -> Server {
+fn partitions_of(kind: TargetKind) -> Vec<PartitionConfig> {
     let objects = [portal::OST_REQUEST, portal::OST_CREATE, portal::SEQ_DATA];
     let sequences = [portal::SEQ_METADATA, portal::SEQ_CONTROLLER, portal::FLD_REQUEST];
     let metadata = [&[portal::MDS_REQUEST][..], &sequences].concat();
-    let has_mdts = targets.iter().any(|target| target.kind == TargetKind::Mdt);
-    let has_osts = targets.iter().any(|target| target.kind == TargetKind::Ost);
-    let has_mgs = targets.iter().any(|target| target.kind == TargetKind::Mgs);
     let cancels = PartitionConfig::new("ldlm_cancel", &[portal::LDLM_CANCEL_REQUEST], CANCEL_MAX);
-    let mut partitions = vec![cancels];
-    if has_mgs {
-        partitions.push(PartitionConfig::mgs());
-    }
-    if has_mdts {
-        partitions.push(PartitionConfig::new("mdt", &metadata, MDT_MAX));
-        partitions.push(PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX));
-        // Operations that wait for locks do not keep data waiting that are written for them.
-        partitions.push(PartitionConfig::new("mdt_io", &[portal::MDS_IO], OST_IO_MAX));
-    }
-    if has_osts {
-        partitions.push(PartitionConfig::new("ost", &objects, OST_MAX));
-        partitions.push(PartitionConfig::new("ost_io", &[portal::OST_IO], OST_IO_MAX));
-    }
-    let (exports, timeouts) = (ExportLimits::default(), Limits::default());
-    Server::new(ServerConfig { key, partitions, targets, exports, timeouts })
+    let own = match kind {
+        TargetKind::Mdt => vec![
+            PartitionConfig::new("mdt", &metadata, MDT_MAX),
+            PartitionConfig::new("mdt_readpage", &[portal::MDS_READPAGE], OST_MAX),
+            // Operations that wait for locks do not keep data waiting that are written for them.
+            PartitionConfig::new("mdt_io", &[portal::MDS_IO], OST_IO_MAX),
+        ],
+        TargetKind::Ost => vec![
+            PartitionConfig::new("ost", &objects, OST_MAX),
+            PartitionConfig::new("ost_io", &[portal::OST_IO], OST_IO_MAX),
+        ],
+        _ => vec![PartitionConfig::mgs()],
+    };
+    [vec![cancels], own].concat()
 }

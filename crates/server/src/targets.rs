@@ -11,7 +11,9 @@ use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::{Handle, Opcode, Status};
 use fulmar_rpc::export::{Eviction, TargetId};
 use fulmar_rpc::import::TargetKind;
-use fulmar_rpc::service::{KnownClient, Request, RequestId, Server, TargetState, Task, Window};
+use fulmar_rpc::service::{
+    KnownClient, Request, RequestId, Server, TargetConfig, TargetState, Task, Window,
+};
 use fulmar_store::StoreError;
 use fulmar_tasks::Tasks;
 use futures_channel::oneshot;
@@ -25,8 +27,7 @@ use crate::target::{Answer, Target};
 /// The targets of a node, as a service of LNet.
 pub struct Targets {
     server: Server,
-    targets: Vec<Entry>,
-    tasks: Tasks,
+    targets: BTreeMap<TargetId, Entry>,
     commands: Arc<Commands>,
     /// Requests whose operations are under way, with when these began.
     requests: BTreeMap<RequestId, (Time, Arc<Request>)>,
@@ -43,6 +44,8 @@ struct Entry {
     target: Arc<dyn Target>,
     kind: TargetKind,
     locks: Locks,
+    /// Its operations.
+    tasks: Tasks,
     /// The last transaction of its store that is on disk, and who waits for later ones.
     committed: u64,
     durable: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
@@ -71,20 +74,10 @@ impl Targets {
 
     /// Returns the machine of these targets, in the order of the server's.
     pub fn new(server: Server, targets: impl IntoIterator<Item = TargetsConfig>) -> Self {
-        let entry = |TargetsConfig { name, target, kind, locks, key }| Entry {
-            name,
-            target,
-            kind,
-            locks: Locks::new(locks, key),
-            committed: 0,
-            durable: BTreeMap::new(),
-            recovering: None,
-            stopped: None,
-        };
+        let targets = targets.into_iter().map(Entry::new);
         Self {
             server,
-            targets: targets.into_iter().map(entry).collect(),
-            tasks: Tasks::new(),
+            targets: (0..).map(TargetId).zip(targets).collect(),
             commands: Arc::default(),
             requests: BTreeMap::new(),
             transfers: BTreeMap::new(),
@@ -94,10 +87,43 @@ impl Targets {
         }
     }
 
+    /// Adds a target, which starts: [`Server::set_state`] opens it. Its number is new.
+    pub fn add(&mut self, config: TargetConfig, target: TargetsConfig) -> TargetId {
+        let id = self.server.add_target(config);
+        self.targets.insert(id, Entry::new(target));
+        id
+    }
+
+    /// Returns whether nothing is under way at a target but operations that wait for locks. When it stops,
+    /// nobody can give these up.
+    pub fn is_drained(&self, target: TargetId) -> bool {
+        let entry = self.targets.get(&target);
+        entry.is_none_or(|entry| entry.tasks.len() <= entry.locks.waiting())
+    }
+
+    /// Removes a target with its locks and its exports. Operations that are under way end without a
+    /// result, and their clients send them to its next start. Work of them that a thread has goes on.
+    /// Returns whether there was such a target.
+    pub fn remove(&mut self, now: Time, target: TargetId) -> bool {
+        let Some(entry) = self.targets.remove(&target) else { return false };
+        let Self { requests, transfers, .. } = self;
+        requests.retain(|id, (_, request)| {
+            let is_kept = request.target != target;
+            if !is_kept {
+                transfers.remove(id);
+            }
+            is_kept
+        });
+        self.server.remove_target(now, target);
+        // Its operations give up locks that are gone too.
+        drop(entry);
+        self.follow(now);
+        true
+    }
+
     /// Ends all operations, and forgets the targets. Nothing happens from now on.
     pub fn end(&mut self) {
         self.has_ended = true;
-        self.tasks = Tasks::new();
         self.targets.clear();
         self.requests.clear();
         self.transfers.clear();
@@ -120,7 +146,9 @@ impl Targets {
 
     /// Asks the clients of a target for all their locks back.
     pub fn call_back_all(&mut self, now: Time, target: TargetId) {
-        self.locks(target).namespace().handle_revocation(now);
+        if let Some(entry) = self.targets.get_mut(&target) {
+            entry.locks.namespace().handle_revocation(now);
+        }
         self.follow(now);
     }
 
@@ -129,16 +157,24 @@ impl Targets {
         Context::new(self.commands.clone(), target)
     }
 
-    /// Begins an operation that no client has requested.
-    pub fn spawn(&mut self, now: Time, operation: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(Box::pin(operation));
+    /// Begins an operation of a target that no client has requested. One of a target that is gone is
+    /// dropped.
+    pub fn spawn(
+        &mut self,
+        now: Time,
+        target: TargetId,
+        operation: impl Future<Output = ()> + Send + 'static,
+    ) {
+        if let Some(entry) = self.targets.get_mut(&target) {
+            entry.tasks.spawn(Box::pin(operation));
+        }
         self.follow(now);
     }
 
     /// Takes a commit of the store of a target: its last transaction that is on disk now, or why the store
     /// has ended. Then the target has too: its clients wait for it as after a crash.
     pub fn committed(&mut self, now: Time, target: TargetId, committed: Result<u64, StoreError>) {
-        let Some(entry) = self.targets.get_mut(target.0 as usize) else { return };
+        let Some(entry) = self.targets.get_mut(&target) else { return };
         match committed {
             Ok(number) => {
                 entry.committed = entry.committed.max(number);
@@ -157,6 +193,9 @@ impl Targets {
     }
 
     /// Begins the recovery of a target whose clients are known from its disk. Returns their exports.
+    ///
+    /// # Panics
+    /// If there is no such target.
     pub fn recover(
         &mut self,
         now: Time,
@@ -164,7 +203,7 @@ impl Targets {
         clients: &[KnownClient],
         window: Window,
     ) -> Vec<Handle> {
-        let entry = &mut self.targets[target.0 as usize];
+        let entry = self.targets.get_mut(&target).expect("it was added");
         if let Some(last) = entry.target.last_committed() {
             self.server.set_last_committed(target, last);
         }
@@ -181,7 +220,7 @@ impl Targets {
 
     /// Ends a target whose storage has failed. The others are served.
     pub(crate) fn stop(&mut self, now: Time, target: TargetId, why: &StoreError) {
-        let entry = &mut self.targets[target.0 as usize];
+        let Some(entry) = self.targets.get_mut(&target) else { return };
         error!("{} is not served any more, and its clients wait: {why}", entry.name);
         entry.stopped = Some(why.to_string());
         // Those who wait learn that nobody will tell them.
@@ -192,7 +231,7 @@ impl Targets {
 
     /// Returns why a target is not served any more.
     pub(crate) fn why_ended(&self, target: TargetId) -> Option<String> {
-        self.targets.get(target.0 as usize)?.stopped.clone()
+        self.targets.get(&target)?.stopped.clone()
     }
 
     /// Lets operations go on whose [`Work`] was done.
@@ -202,7 +241,7 @@ impl Targets {
 
     /// Returns how many locks clients and operations have, or wait for.
     pub fn locks_len(&self) -> usize {
-        self.targets.iter().map(|entry| entry.locks.len()).sum()
+        self.targets.values().map(|entry| entry.locks.len()).sum()
     }
 
     /// Checks the invariants of all tables.
@@ -211,7 +250,7 @@ impl Targets {
     /// The invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.server.check_invariants()?;
-        self.targets.iter().try_for_each(|entry| entry.locks.check_invariants())
+        self.targets.values().try_for_each(|entry| entry.locks.check_invariants())
     }
 
     /// Checks that no operation is under way and nothing is kept for one.
@@ -221,7 +260,7 @@ impl Targets {
     pub fn is_idle(&self) -> Result<(), String> {
         self.server.is_idle()?;
         let counts = [
-            ("operations", self.tasks.len()),
+            ("operations", self.targets.values().map(|entry| entry.tasks.len()).sum()),
             ("requests", self.requests.len()),
             ("transfers", self.transfers.len()),
             ("difficult replies", self.protected.len()),
@@ -234,11 +273,7 @@ impl Targets {
     }
 
     fn waiting(&self) -> usize {
-        self.targets.iter().filter(|entry| !entry.locks.is_idle()).count()
-    }
-
-    fn locks(&mut self, target: TargetId) -> &mut Locks {
-        &mut self.targets[target.0 as usize].locks
+        self.targets.values().filter(|entry| !entry.locks.is_idle()).count()
     }
 
     /// Does what the parts want of each other, until they want nothing.
@@ -249,29 +284,21 @@ impl Targets {
                 self.obey(now, target, command);
                 is_done = false;
             }
-            for place in 0..self.targets.len() {
-                is_done &= !self.follow_locks(now, place);
+            for entry in self.targets.values_mut() {
+                is_done &= !entry.follow_locks(now, &mut self.server);
             }
             while let Some(task) = self.server.poll_task() {
                 self.take(now, task);
                 is_done = false;
             }
             // Last, since all of these may let operations go on: locks that are granted, or answers of holders.
-            is_done &= !self.tasks.poll();
+            for entry in self.targets.values_mut() {
+                is_done &= !entry.tasks.poll();
+            }
             if is_done {
                 return;
             }
         }
-    }
-
-    fn follow_locks(&mut self, now: Time, place: usize) -> bool {
-        let Entry { target, locks, .. } = &mut self.targets[place];
-        let mut was_busy = false;
-        while let Some(Wanted::Lvb(resource)) = locks.follow(now, &mut self.server) {
-            locks.read(now, resource, target.lvb(resource));
-            was_busy = true;
-        }
-        was_busy
     }
 
     /// Takes what the RPC service wants of its host.
@@ -284,14 +311,14 @@ impl Targets {
                 }
             }
             Task::Called { call, result, .. } => {
-                let mut entries = self.targets.iter_mut();
+                let mut entries = self.targets.values_mut();
                 if let Some(entry) = entries.find(|entry| entry.locks.has_called(call)) {
                     entry.locks.called(now, call, result);
                 }
             }
             Task::Confirmed { request } => drop(self.protected.remove(&request)),
             Task::Evicted { target, export, client, why } => {
-                let entry = &mut self.targets[target.0 as usize];
+                let Some(entry) = self.targets.get_mut(&target) else { return };
                 warn!("{} has evicted {client}: {}", entry.name, recovering::reason(why));
                 if let Some(recovering) = &mut entry.recovering {
                     recovering.evicted();
@@ -299,35 +326,37 @@ impl Targets {
                 self.gone(now, target, export, Some(why));
             }
             Task::Recovered { target } => {
-                self.locks(target).namespace().end_recovery(now);
                 let context = self.context(target);
-                let entry = &mut self.targets[target.0 as usize];
+                let Some(entry) = self.targets.get_mut(&target) else { return };
+                entry.locks.namespace().end_recovery(now);
                 if let Some(recovering) = entry.recovering.take() {
                     info!("{} {}", entry.name, recovering.ended(now));
                 }
-                self.tasks.spawn(entry.target.clone().recovered(context));
+                entry.tasks.spawn(entry.target.clone().recovered(context));
             }
-            Task::PortalFailed { .. } => {}
+            Task::PortalFailed { portal, errno } => {
+                error!("requests at portal {portal} are not served: {errno}");
+            }
         }
     }
 
     /// Begins the operation of a request.
     fn execute(&mut self, now: Time, request: Box<Request>) {
         let target = request.target;
+        let context = self.context(target);
+        // The server has the same targets.
+        let Some(entry) = self.targets.get_mut(&target) else { return };
         if matches!(request.message.body.opcode, Opcode::LDLM_CANCEL | Opcode::LDLM_CONVERT) {
-            let Self { server, targets, .. } = self;
-            return targets[target.0 as usize].locks.execute(now, server, request);
+            return entry.locks.execute(now, &mut self.server, request);
         }
         let (id, request) = (request.id, Arc::new(*request));
         self.requests.insert(id, (now, request.clone()));
-        let context = self.context(target);
-        let entry = &mut self.targets[target.0 as usize];
         if request.message.body.opcode.is_connect() {
             let features = entry.target.features(&request);
             entry.locks.namespace().handle_connect(request.export, features);
         }
         let operation = entry.target.clone().execute(context.clone(), request.clone());
-        self.tasks.spawn(Box::pin(async move {
+        entry.tasks.spawn(Box::pin(async move {
             let answer = operation.await.unwrap_or_else(|errno| {
                 let format = request.message.format();
                 Answer::Reply(Message::error(format, Status::failed(errno)))
@@ -338,64 +367,56 @@ impl Targets {
 
     /// Does what an operation wants.
     fn obey(&mut self, now: Time, target: TargetId, command: Command) {
+        // What an operation of a target that is gone wants, it does not get.
+        let Some(entry) = self.targets.get_mut(&target) else { return };
+        let locks = &mut entry.locks;
         match command {
-            Command::Lock(wanted, waiting) => self.locks(target).lock(now, wanted, waiting),
+            Command::Lock(wanted, waiting) => locks.lock(now, wanted, waiting),
             Command::Reduce(handle, keep) => {
-                self.locks(target).namespace().handle_local_convert(now, handle, keep);
+                locks.namespace().handle_local_convert(now, handle, keep);
             }
-            Command::Unlock(handle) => {
-                self.locks(target).namespace().handle_local_cancel(now, &[handle]);
+            Command::Unlock(handle) => locks.namespace().handle_local_cancel(now, &[handle]),
+            Command::GiveUp(export, given_up) => {
+                locks.namespace().handle_cancel_list(now, export, &given_up);
             }
-            Command::GiveUp(export, locks) => {
-                self.locks(target).namespace().handle_cancel_list(now, export, &locks);
-            }
-            Command::Enqueue(enqueue, waiting) => {
-                self.locks(target).enqueue(now, *enqueue, waiting);
-            }
+            Command::Enqueue(enqueue, waiting) => locks.enqueue(now, *enqueue, waiting),
             Command::Transfer(request, bulk, parts_max, waiting) => {
                 self.transfers.insert(request, waiting);
                 self.server.transfer(now, request, bulk, parts_max);
             }
-            Command::Changed(resource, lvb) => {
-                self.locks(target).namespace().set_lvb(resource, lvb);
-            }
-            Command::Used(export, resource, extent) => {
-                self.locks(target).used(now, export, resource, extent);
-            }
+            Command::Changed(resource, lvb) => locks.namespace().set_lvb(resource, lvb),
+            Command::Used(export, resource, extent) => locks.used(now, export, resource, extent),
             Command::Answer(request, answer) => self.answer(now, target, request, answer),
             Command::Evict(export) => {
                 self.server.evict(now, export, Eviction::Administrator);
             }
             Command::Run(work) => self.work.push_back(work),
-            Command::Durable(number, waiting) => {
-                let entry = &mut self.targets[target.0 as usize];
-                match number <= entry.committed {
-                    // Nobody who waits goes away.
-                    true => drop(waiting.send(())),
-                    false => entry.durable.entry(number).or_default().push(waiting),
-                }
-            }
-            Command::Spawn(operation) => self.tasks.spawn(operation),
+            Command::Durable(number, waiting) => match number <= entry.committed {
+                // Nobody who waits goes away.
+                true => drop(waiting.send(())),
+                false => entry.durable.entry(number).or_default().push(waiting),
+            },
+            Command::Spawn(operation) => entry.tasks.spawn(operation),
         }
     }
 
     fn answer(&mut self, now: Time, target: TargetId, id: RequestId, answer: Answer) {
         let Some((begun, request)) = self.requests.remove(&id) else { return };
-        if self.targets[target.0 as usize].target.ended().is_some() {
+        let Some(Entry { target: of, kind, .. }) = self.targets.get(&target) else { return };
+        if of.ended().is_some() {
             // What was done may be lost: the client sends it again when the target is back.
             return self.server.discard(now, id);
         }
         if let Answer::Reply(reply) | Answer::Difficult(reply, _) = &answer {
             let took = now.since(begun);
-            self.targets[target.0 as usize].target.answered(&request, reply, took);
+            of.answered(&request, reply, took);
         }
-        let opcode = request.message.body.opcode;
+        let is_disconnect = request.message.body.opcode == kind.disconnect().opcode;
         match answer {
             Answer::Reply(reply) => {
                 let is_ok = reply.body.status == Status::OK;
                 self.server.reply(now, id, reply);
-                let kind = self.targets[target.0 as usize].kind;
-                if opcode == kind.disconnect().opcode && is_ok {
+                if is_disconnect && is_ok {
                     self.gone(now, target, request.export, None);
                 }
             }
@@ -408,10 +429,37 @@ impl Targets {
     }
 
     fn gone(&mut self, now: Time, target: TargetId, export: Handle, why: Option<Eviction>) {
-        self.locks(target).namespace().handle_disconnect(now, export);
         let context = self.context(target);
-        let entry = &self.targets[target.0 as usize];
-        self.tasks.spawn(entry.target.clone().gone(context, export, why));
+        let Some(entry) = self.targets.get_mut(&target) else { return };
+        entry.locks.namespace().handle_disconnect(now, export);
+        entry.tasks.spawn(entry.target.clone().gone(context, export, why));
+    }
+}
+
+impl Entry {
+    fn new(config: TargetsConfig) -> Self {
+        let TargetsConfig { name, target, kind, locks, key } = config;
+        Self {
+            name,
+            target,
+            kind,
+            locks: Locks::new(locks, key),
+            tasks: Tasks::new(),
+            committed: 0,
+            durable: BTreeMap::new(),
+            recovering: None,
+            stopped: None,
+        }
+    }
+
+    /// Does what the locks want. Returns whether they wanted something.
+    fn follow_locks(&mut self, now: Time, server: &mut Server) -> bool {
+        let mut was_busy = false;
+        while let Some(Wanted::Lvb(resource)) = self.locks.follow(now, server) {
+            self.locks.read(now, resource, self.target.lvb(resource));
+            was_busy = true;
+        }
+        was_busy
     }
 }
 
@@ -441,7 +489,7 @@ impl Service for Targets {
         if self.server.poll_timeout().is_some_and(|at| at <= now) {
             self.server.handle_timeout(now);
         }
-        for entry in &mut self.targets {
+        for entry in self.targets.values_mut() {
             if entry.locks.poll_timeout().is_some_and(|at| at <= now) {
                 entry.locks.namespace().handle_timeout(now);
             }
@@ -453,7 +501,7 @@ impl Service for Targets {
         if self.has_ended {
             return None;
         }
-        let locks = self.targets.iter().filter_map(|entry| entry.locks.poll_timeout());
+        let locks = self.targets.values().filter_map(|entry| entry.locks.poll_timeout());
         locks.chain(self.server.poll_timeout()).min()
     }
 
@@ -471,7 +519,8 @@ impl Service for Targets {
 
 impl fmt::Debug for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} targets, {:?}", self.targets.len(), self.tasks)
+        let operations: usize = self.targets.values().map(|entry| entry.tasks.len()).sum();
+        write!(f, "{} targets, {operations} operations", self.targets.len())
     }
 }
 

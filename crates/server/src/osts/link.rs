@@ -29,6 +29,7 @@ use tracing::{info, warn};
 
 use super::records::{TASKS, TaskKind, USED, Used, encode, task_key};
 use super::{COUNT_MAX, Ost, Osts, Step, read_task};
+use crate::stopping::Stopping;
 
 /// How often the OST is asked for its state.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -59,9 +60,14 @@ pub(crate) struct Link {
     pub(crate) target: FsTarget,
 }
 
+/// The threads of all OSTs. Dropping it ends their connections, all at once.
+#[derive(Default)]
+pub(crate) struct Links(Vec<Linking>);
+
 /// The thread of an OST. Dropping it ends the connection.
-pub(crate) struct Linking {
+struct Linking {
     ost: Arc<Ost>,
+    stopping: Arc<Stopping>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -100,28 +106,54 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Linking {
+impl Links {
     /// Starts the thread of an OST that has none.
     ///
     /// # Errors
     /// If the system has none.
-    pub(crate) fn start(link: Link) -> io::Result<Self> {
+    pub(crate) fn start(&mut self, link: Link) -> io::Result<()> {
+        self.0.push(Linking::start(link)?);
+        Ok(())
+    }
+
+    /// Returns whether an OST has a thread.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.0.iter().any(|link| link.ost.index == index)
+    }
+
+    /// Ends the threads of other OSTs than these.
+    pub(crate) fn retain(&mut self, is_used: impl Fn(u32) -> bool) {
+        self.0.retain(|link| is_used(link.ost.index));
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Linking::stop);
+    }
+}
+
+impl Linking {
+    fn start(link: Link) -> io::Result<Self> {
+        let stopping = Arc::<Stopping>::default();
+        let of_thread = stopping.clone();
         let ost = link.osts.get_or_add(link.target.index, Used::default());
         ost.state().stops = false;
         let own = ost.clone();
-        let thread = Builder::new().name("osp".to_owned()).spawn(move || link.run(&own))?;
-        Ok(Self { ost, thread: Some(thread) })
+        let thread =
+            Builder::new().name("osp".to_owned()).spawn(move || link.run(&own, &of_thread))?;
+        Ok(Self { ost, stopping, thread: Some(thread) })
     }
 
-    /// Returns the index of the OST.
-    pub(crate) fn index(&self) -> u32 {
-        self.ost.index
+    fn stop(&self) {
+        self.ost.stop();
+        self.stopping.begin();
     }
 }
 
 impl Drop for Linking {
     fn drop(&mut self) {
-        self.ost.stop();
+        self.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -129,17 +161,18 @@ impl Drop for Linking {
 }
 
 impl Link {
-    fn run(&self, ost: &Ost) {
+    fn run(&self, ost: &Ost, stopping: &Stopping) {
         let name = format!("{}-OST{:04x}", self.file_system, self.target.index);
         let mut last = String::new();
         loop {
-            let ended = self.serve(ost, &name);
+            let ended = self.serve(ost, stopping, &name);
             {
                 let mut state = ost.state();
                 (state.is_ready, state.is_lost) = (false, true);
             }
             self.osts.notify();
             match ended {
+                _ if stopping.has_begun() => return,
                 Ok(()) => return,
                 Err(failure) if failure.to_string() != last => {
                     last = failure.to_string();
@@ -154,9 +187,10 @@ impl Link {
     }
 
     /// Works with a connected OST until the thread is to end.
-    fn serve(&self, ost: &Ost, name: &str) -> Result<(), Failure> {
+    fn serve(&self, ost: &Ost, stopping: &Stopping, name: &str) -> Result<(), Failure> {
         let options = SessionOptions { interface: None, port: self.port, timeout: PATIENCE };
         let mut session = Session::on(&self.node, &self.nids, options)?;
+        stopping.watch(&session);
         let import = session.connect_with(self.uuid(), &self.target, self.requested())?;
         // The connection whose objects were cleaned, and the one that was reported.
         let (mut cleaned, mut reported) = (0, 0);

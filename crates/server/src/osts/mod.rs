@@ -24,7 +24,7 @@ use fulmar_mdt::{Object, Objects, Owner, Plan};
 use fulmar_store::{Store, StoreError, Transaction, Value};
 use futures_channel::oneshot;
 
-pub(crate) use link::{Link, Linking};
+pub(crate) use link::{Link, Links};
 use records::{OstTask, TASKS, TaskKind, USED, Used, encode, task_key};
 
 /// The OSTs of an MDT.

@@ -3,12 +3,13 @@
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
-    OST_BODY, OST_CREATE, OST_DESTROY, OST_READ, OST_WRITE, RESULTS, SHORT_IO,
+    IO_OBJECTS, OST_BODY, OST_CREATE, OST_DESTROY, OST_READ, OST_WRITE, RESULTS, SHORT_IO,
 };
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
-use fulmar_lustre_wire::ost::{Obdo, OstId};
+use fulmar_lustre_wire::ost::{FlagWord, IoObject, MaxBrw, Obdo, OstId};
 use fulmar_lustre_wire::{Bytes, Fid, Handle, List, Status, portal};
+use fulmar_rpc::export::TargetId;
 use fulmar_store::{Faults, Policy, SimulatedDisk, Store};
 
 use crate::ost::object;
@@ -63,6 +64,18 @@ impl Rig {
         disk.set_faults(faults);
         let new = |place: u64| SimulatedDisk::new(10 + place);
         Self::over(vec![new(0), new(1), disk, new(3)])
+    }
+
+    /// Sends the first OST a read of an object whose data do not move, and returns whether it waits.
+    fn begin_read(&mut self, number: u32) -> bool {
+        let mut message = object(&OST_READ, id(0, number), &[], LEN as u32);
+        let body: Obdo = message.require(&OST_BODY).unwrap();
+        // One part.
+        let object = IoObject { id: body.id, max_brw: MaxBrw(0), ranges: 1 };
+        let body = Obdo { flags: FlagWord::default(), ..body };
+        message = message.with(&OST_BODY, &body).with(&IO_OBJECTS, &List(vec![object]));
+        let reply = self.ask(self.exports[0], message);
+        reply.is_none() && !self.machine.moves.is_empty()
     }
 
     fn set_faults(&self, faults: Faults) {
@@ -149,6 +162,44 @@ fn a_target_whose_disk_becomes_read_only_ends_alone_and_loses_nothing() {
     assert!(rig.has(1, 2));
 
     let mut rig = rig.restart(Faults::default());
+    assert!(rig.has(0, 1));
+    assert_eq!(rig.write(0, 2), Ok(true));
+}
+
+#[test]
+fn a_target_is_removed_with_what_is_under_way_and_started_again() {
+    let mut rig = Rig::new();
+    for ost in 0..2 {
+        assert_eq!(rig.create(ost, 100), Ok(true));
+        assert_eq!(rig.write(ost, 1), Ok(true));
+    }
+    let first = TargetId(OST as u32);
+    assert!(rig.machine.is_drained(first));
+    assert!(rig.begin_read(1) && !rig.machine.is_drained(first));
+    rig.machine.remove(first);
+    assert_eq!(rig.machine.taken(), 0);
+    // LNet gives the memory back: the client is told to look for the target elsewhere.
+    let part = rig.machine.moves.pop().unwrap();
+    rig.machine.finish(&part, None);
+    let told = rig.machine.sent.pop().and_then(|sent| {
+        let reply = Message::decode(&sent.bytes).unwrap();
+        reply.body.status.errno()
+    });
+    assert_eq!(told, Some(Errno::ENODEV));
+    assert_eq!(rig.write(0, 2), Err(Errno::ENOTCONN), "its export is gone");
+    let connected = rig.ask(Handle::NONE, connect_mdt(0)).unwrap();
+    assert_eq!(connected.body.status.errno(), Some(Errno::ENODEV));
+    assert_eq!(rig.write(1, 2), Ok(true), "the other OST is served");
+
+    // Its disk is repaired, and it is started again.
+    let disk = rig.disks[OST].clone();
+    disk.crash();
+    let policy = Policy { reserve: 1 << 20, ..Policy::default() };
+    let again = rig.machine.start_ost(0, Store::open(&disk, policy).unwrap());
+    assert_eq!(again, TargetId(4));
+    let connected = rig.ask(Handle::NONE, connect_mdt(0)).unwrap();
+    assert_eq!(connected.body.status.errno(), None);
+    rig.exports[0] = connected.body.handle;
     assert!(rig.has(0, 1));
     assert_eq!(rig.write(0, 2), Ok(true));
 }

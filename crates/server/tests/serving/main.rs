@@ -7,6 +7,7 @@ mod data;
 mod failing;
 mod joining;
 mod layout;
+mod live;
 mod mdt;
 mod ost;
 mod placement;

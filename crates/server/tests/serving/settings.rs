@@ -36,7 +36,7 @@ fn targets_apply_what_an_administrator_sets_for_good() {
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let label = TargetLabel { kind: TargetKind::Mdt, index: 0, address };
     fulmar_server::format_both(&scratch.0, &label).unwrap();
-    let mut serving = serve(&server, nid, vec![scratch.0.clone()]);
+    let serving = serve(&server, nid, vec![scratch.0.clone()]);
     let administration = serving.administration().unwrap();
     let parameters = serving.parameters();
     assert_eq!(value(&parameters, "mdt.lv-MDT0000.root_squash").as_deref(), Some("0:0"));
@@ -83,7 +83,7 @@ fn targets_use_the_nodemaps_of_their_mgs() {
     let address: Address = format!("{nid}:/lv").parse().unwrap();
     let label = TargetLabel { kind: TargetKind::Mdt, index: 0, address: address.clone() };
     fulmar_server::format_both(&scratch.0, &label).unwrap();
-    let mut serving = serve(&server, nid, vec![scratch.0.clone()]);
+    let serving = serve(&server, nid, vec![scratch.0.clone()]);
     let administration = serving.administration().unwrap();
 
     let (client, own) = node(&runtime);

@@ -174,6 +174,42 @@ impl Machine {
         this
     }
 
+    /// Removes a target. Its store is closed as by a crash.
+    pub(crate) fn remove(&mut self, target: TargetId) {
+        assert!(self.targets.remove(self.now, target));
+        // Nothing is committed any more.
+        self.stores[target.0 as usize] = Arc::new(Store::memory(b"", Policy::default()));
+        self.settle();
+    }
+
+    /// Starts an OST over a store with another number.
+    pub(crate) fn start_ost(&mut self, index: u16, store: Store) -> TargetId {
+        let store = Arc::new(store);
+        self.stores.push(store.clone());
+        let settings = fulmar_ost::Settings { index, ..fulmar_ost::Settings::default() };
+        let ost = Arc::new(Ost::start(store.clone(), settings).unwrap());
+        let target = OstTarget::new(ost, store, self.memories.clone(), || {
+            Duration::from_secs(seconds().unsigned_abs())
+        });
+        let name = name(TargetKind::Ost, index).to_string();
+        let (known, part) = config(TargetKind::Ost, name, target);
+        let target = self.targets.add(known, part);
+        let open = |server: &mut Server| server.set_state(target, TargetState::Open);
+        self.targets.with_server(self.now, open);
+        self.settle();
+        target
+    }
+
+    /// Returns whether nothing is under way at a target but operations that wait for locks.
+    pub(crate) fn is_drained(&self, target: TargetId) -> bool {
+        self.targets.is_drained(target)
+    }
+
+    /// Returns how much memory of bulk data is in use.
+    pub(crate) fn taken(&self) -> usize {
+        self.memories.taken()
+    }
+
     /// Waits until a time.
     pub(crate) fn advance(&mut self, now: Time) {
         while let Some(at) = self.targets.poll_timeout().filter(|at| *at <= now) {

@@ -1,0 +1,266 @@
+//! Targets that are started and stopped while their node runs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::{Builder, sleep};
+use std::time::{Duration, Instant};
+
+use fulmar_base::Errno;
+use fulmar_rpc::export::TargetId;
+use fulmar_rpc::import::TargetKind;
+use fulmar_rpc::service::TargetState;
+use fulmar_store::StoreError;
+use thiserror::Error;
+use tracing::{info, warn};
+
+use crate::devices::Unserved;
+use crate::opened::OpenError;
+use crate::roster::is_same;
+use crate::serve::{Hosted, Inner, ServeError, Serving, State};
+use crate::storage::{self, StorageError};
+
+/// Why a target is not started or stopped.
+#[derive(Debug, Error)]
+pub enum ChangeError {
+    /// The node stops, or has failed.
+    #[error("the node serves nothing any more: it stops")]
+    Ended,
+    /// It is served already.
+    #[error("{} is served already, as {}", directory.display(), names.join(", "))]
+    Served {
+        /// The directory.
+        directory: PathBuf,
+        /// Its targets.
+        names: Vec<String>,
+    },
+    /// Directories cannot be used.
+    #[error("{}{}", lines(failed), also(started))]
+    Refused {
+        /// Which, and why.
+        failed: Vec<Unserved>,
+        /// The error number of the first.
+        errno: Errno,
+        /// The targets beside them, which are served.
+        started: Vec<String>,
+    },
+    /// The node has no such target.
+    #[error("the node does not serve {what}. It serves {}", listed(known))]
+    Unknown {
+        /// What was asked for.
+        what: String,
+        /// What is served.
+        known: Vec<String>,
+    },
+    /// It is not served any more, but its store could not be closed.
+    #[error(
+        "{name} is not served any more, but {} is not free yet: work on it does not end. Look at its disk",
+        directory.display()
+    )]
+    Busy {
+        /// The target.
+        name: String,
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// The system refuses.
+    #[error(transparent)]
+    System(#[from] ServeError),
+}
+
+/// How long operations of a target may take that stops.
+const OPERATIONS: Duration = Duration::from_secs(5);
+/// How long its store may take to be closed: less than callers of the control socket wait.
+const CLOSE: Duration = Duration::from_secs(40);
+/// How often an end is looked for.
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl ChangeError {
+    /// Returns its number.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Ended => Errno::ESHUTDOWN,
+            Self::Served { .. } => Errno::EALREADY,
+            Self::Refused { errno, .. } => *errno,
+            Self::Unknown { .. } => Errno::ENODEV,
+            Self::Busy { .. } => Errno::EBUSY,
+            Self::System(_) => Errno::EAGAIN,
+        }
+    }
+}
+
+impl Serving {
+    /// Starts the targets in a directory, those of a directory with several as far as they are not served
+    /// yet. Returns their names.
+    ///
+    /// # Errors
+    /// Why one is not served.
+    pub fn start_targets(&self, directory: &Path) -> Result<Vec<String>, ChangeError> {
+        let inner = &self.0;
+        let mut state = inner.state();
+        let state = state.as_mut().ok_or(ChangeError::Ended)?;
+        let served = inner.roster.served();
+        let of = |part: &PathBuf| {
+            let found = served.iter().find(|(_, one)| is_same(&one.device.directory, part));
+            found.map(|(_, one)| one.device.name.clone())
+        };
+        let parts = storage::parts_of(directory);
+        let names: Vec<String> = parts.iter().filter_map(of).collect();
+        let wanted: Vec<PathBuf> = parts.into_iter().filter(|part| of(part).is_none()).collect();
+        if wanted.is_empty() {
+            return Err(ChangeError::Served { directory: directory.to_owned(), names });
+        }
+        let (opened, failed) = inner.open(&wanted);
+        let started: Vec<String> = opened.iter().map(|one| one.label.to_string()).collect();
+        inner.install(state, opened)?;
+        let Some(errno) = failed.first().map(|(_, error)| errno_of(error)) else {
+            return Ok(started);
+        };
+        let failed: Vec<Unserved> = failed.into_iter().map(|(one, _)| explained(one)).collect();
+        failed.iter().for_each(|one| inner.roster.explain_unserved(one));
+        Err(ChangeError::Refused { failed, errno, started })
+    }
+
+    /// Stops the targets that an administrator means: by a name or a UUID, or by the directory of one or of
+    /// several. Their clients wait for them. Returns their names, or the directories that were to be
+    /// served and are not.
+    ///
+    /// # Errors
+    /// If there is none, or the store of one cannot be closed.
+    pub fn stop_targets(&self, name: &str, directory: &Path) -> Result<Vec<String>, ChangeError> {
+        let inner = &self.0;
+        let mut state = inner.state();
+        let state = state.as_mut().ok_or(ChangeError::Ended)?;
+        let mut meant = inner.roster.meant(name, directory);
+        // An MDT takes leave of OSTs, and all of the MGS.
+        meant.sort_by_key(|(_, listed)| match listed.kind {
+            TargetKind::Mdt => 0,
+            TargetKind::Ost => 1,
+            _ => 2,
+        });
+        let is_named = meant.iter().any(|(_, one)| one.device.is_named(name));
+        let mut stopped: Vec<String> = match is_named {
+            true => vec![],
+            false => inner.roster.forget_unserved(directory),
+        };
+        if meant.is_empty() && stopped.is_empty() {
+            let served = inner.roster.served().into_iter();
+            let known = served.map(|(_, listed)| listed.device.name).collect();
+            return Err(ChangeError::Unknown { what: name.to_owned(), known });
+        }
+        let mut result = Ok(());
+        for (target, listed) in meant {
+            let (name, directory) = (listed.device.name, listed.device.directory);
+            match inner.close(state, target, &name) {
+                true => stopped.push(name),
+                false => result = Err(ChangeError::Busy { name, directory }),
+            }
+        }
+        result.map(|()| stopped)
+    }
+}
+
+impl Inner {
+    /// Stops a target. Returns whether its directory is free.
+    fn close(&self, state: &mut State, target: TargetId, name: &str) -> bool {
+        info!("{name} stops, and its clients wait for it");
+        // A node that has failed serves nothing.
+        let _ = self.running.call(|targets, now| {
+            targets.with_server(now, |server| server.set_state(target, TargetState::Stopping));
+        });
+        let hosted = state.hosted.remove(&target).map(|mut hosted| {
+            // It disconnects from other servers.
+            drop(hosted.joining.take());
+            hosted
+        });
+        let begun = Instant::now();
+        while !self.running.call(|targets, _| targets.is_drained(target)).unwrap_or(true) {
+            if begun.elapsed() > OPERATIONS {
+                warn!("{name} stops before all of its operations have ended: clients repeat them");
+                break;
+            }
+            sleep(PAUSE);
+        }
+        self.remove(target);
+        let is_free = hosted.is_none_or(|hosted| hosted.close(name));
+        match is_free {
+            true => info!("{name} has stopped"),
+            false => warn!("{name} is not served any more, but work on its disk does not end"),
+        }
+        is_free
+    }
+}
+
+impl Hosted {
+    /// Commits what is left, and closes the store. Returns whether that was possible in time; a disk that
+    /// hangs keeps a thread, and not the caller.
+    fn close(self, name: &str) -> bool {
+        let (closed, closing) = mpsc::channel();
+        let name = name.to_owned();
+        let close = move || {
+            let Self { store, committer, .. } = self;
+            let open = store.upgrade();
+            drop(committer);
+            if let Some(why) = open.as_ref().and_then(|store| store.ended()) {
+                warn!("{name} had failed: {why}");
+            }
+            drop(open);
+            // Threads may still work for operations that have been given up.
+            while store.strong_count() > 0 {
+                sleep(PAUSE);
+            }
+            // The caller may have gone.
+            let _ = closed.send(());
+        };
+        let thread = Builder::new().name("close".to_owned()).spawn(close);
+        thread.is_ok() && closing.recv_timeout(CLOSE).is_ok()
+    }
+}
+
+/// Says more of a directory whose lock this process has.
+fn explained(unserved: Unserved) -> Unserved {
+    let own = format!("in use by process {}.", std::process::id());
+    let Unserved { directory, why } = unserved;
+    let why = match why.contains(&own) {
+        true => format!(
+            "{} is not free yet: its target was stopped, and work on its disk does not end",
+            directory.display()
+        ),
+        false => why,
+    };
+    Unserved { directory, why }
+}
+
+fn errno_of(error: &OpenError) -> Errno {
+    let OpenError::Storage(error) = error else {
+        return match error {
+            OpenError::Twice { .. } => Errno::EEXIST,
+            _ => Errno::EIO,
+        };
+    };
+    let StorageError::Store(error) = error else { return Errno::EINVAL };
+    match error {
+        StoreError::Locked { .. } => Errno::EBUSY,
+        StoreError::ReadOnly { .. } => Errno::EROFS,
+        StoreError::Full { .. } => Errno::ENOSPC,
+        StoreError::NotAStore { .. } | StoreError::Version { .. } | StoreError::Label { .. } => {
+            Errno::EINVAL
+        }
+        _ => Errno::EIO,
+    }
+}
+
+fn lines(failed: &[Unserved]) -> String {
+    failed.iter().map(Unserved::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn also(started: &[String]) -> impl fmt::Display {
+    match started.is_empty() {
+        true => String::new(),
+        false => format!("\nstarted: {}", started.join(", ")),
+    }
+}
+
+fn listed(known: &[String]) -> String {
+    if known.is_empty() { "nothing".to_owned() } else { known.join(", ") }
+}
