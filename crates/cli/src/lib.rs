@@ -26,6 +26,7 @@ mod node;
 mod reach;
 mod shell;
 mod sim;
+mod target;
 mod tune;
 mod up;
 
@@ -48,6 +49,7 @@ enum Command {
     Up(up::Args),
     Node(node::Args),
     Mkfs(mkfs::Args),
+    Target(target::Args),
     Fsck(fsck::Args),
     Lnetctl(lnetctl::Args),
     Lctl(lctl::Args),
@@ -85,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::Up(args) => up::main(args),
         Command::Node(args) => node::main(args),
         Command::Mkfs(args) => mkfs::main(&args),
+        Command::Target(args) => target::main(&args),
         Command::Fsck(args) => fsck::main(&args),
         Command::Lfs(args) => lfs::main(args),
         Command::Cp(args) => cp::main(&args),

@@ -13,7 +13,8 @@ use crate::context::complain;
 /// Make the storage of a target in a directory
 ///
 /// The directory must be empty, or is made. It contains a database and, later, a file for each
-/// object; any local file system will do. Then serve it: "fulmar node --target DIR".
+/// object; any local file system will do. Then serve it: "fulmar node --target DIR", or from a node that
+/// runs, "fulmar target start DIR".
 ///
 /// A management service (MGS) has the configurations of file systems: which targets each has, and
 /// where. Targets of kernel servers register with it as with a kernel MGS: give its NID to

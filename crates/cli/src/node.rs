@@ -31,7 +31,8 @@ pub(crate) struct Args {
     /// Additional role of the node: selftest, for "fulmar lst"
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// Directory of a target to serve, as "fulmar mkfs" has made it; once for each target
+    /// Directory of a target to serve, as "fulmar mkfs" has made it; once for each target. "fulmar
+    /// target" starts and stops them later
     #[arg(long = "target", value_name = "DIR")]
     targets: Vec<PathBuf>,
     /// Which connections to accept: secure (from ports below 1024), all, or none

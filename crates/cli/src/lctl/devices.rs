@@ -14,7 +14,8 @@ use crate::lfs::{Mount, MountArgs, ReachArgs};
 /// List the targets of the node, or the devices that a client of a file system has
 ///
 /// Without a file system: the targets that the node serves (UP), those that it had to stop (ST), and
-/// directories from which it serves nothing (--). Standard error says why.
+/// directories from which it serves nothing (--). Standard error says why. "fulmar target" starts and
+/// stops them.
 ///
 /// Of a file system, devices are those of a client that mounts the file system: one for the MGS, one for each target,
 /// and those that unite the targets. A device that the configuration switches off is IN. The last

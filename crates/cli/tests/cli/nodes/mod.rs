@@ -4,6 +4,7 @@ mod changelogs;
 mod crowds;
 mod failures;
 pub(crate) mod lab;
+mod live;
 mod lst;
 mod routing;
 mod rules;
