@@ -3,7 +3,11 @@
 use fulmar_base::{Errno, Time};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::format::{
-    IO_OBJECTS, OST_BODY, OST_CREATE, OST_DESTROY, OST_READ, OST_WRITE, RESULTS, SHORT_IO,
+    ENQUEUE_EXTENT, IO_OBJECTS, LOCK_REPLY, LOCK_REQUEST, OST_BODY, OST_CREATE, OST_DESTROY,
+    OST_READ, OST_WRITE, RESULTS, SHORT_IO,
+};
+use fulmar_lustre_wire::ldlm::{
+    Extent, LockDesc, LockMode, LockReply, LockRequest, LockType, ResourceDesc,
 };
 use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
@@ -53,6 +57,18 @@ impl Rig {
             this.exports.push(reply.body.handle);
         }
         this
+    }
+
+    /// Starts the first OST again, which was removed, and connects to it.
+    fn start_again(&mut self) -> TargetId {
+        let disk = self.disks[OST].clone();
+        disk.crash();
+        let policy = Policy { reserve: 1 << 20, ..Policy::default() };
+        let target = self.machine.start_ost(0, Store::open(&disk, policy).unwrap());
+        let connected = self.ask(Handle::NONE, connect_mdt(0)).expect("it is answered");
+        assert_eq!(connected.body.status.errno(), None);
+        self.exports[0] = connected.body.handle;
+        target
     }
 
     /// Ends all targets, and starts them again. The disk of the first OST goes on, the others are new.
@@ -191,17 +207,50 @@ fn a_target_is_removed_with_what_is_under_way_and_started_again() {
     assert_eq!(connected.body.status.errno(), Some(Errno::ENODEV));
     assert_eq!(rig.write(1, 2), Ok(true), "the other OST is served");
 
-    // Its disk is repaired, and it is started again.
-    let disk = rig.disks[OST].clone();
-    disk.crash();
-    let policy = Policy { reserve: 1 << 20, ..Policy::default() };
-    let again = rig.machine.start_ost(0, Store::open(&disk, policy).unwrap());
-    assert_eq!(again, TargetId(4));
-    let connected = rig.ask(Handle::NONE, connect_mdt(0)).unwrap();
-    assert_eq!(connected.body.status.errno(), None);
-    rig.exports[0] = connected.body.handle;
+    assert_eq!(rig.start_again(), TargetId(4), "numbers are not used twice");
     assert!(rig.has(0, 1));
     assert_eq!(rig.write(0, 2), Ok(true));
+}
+
+#[test]
+fn a_target_that_stops_does_not_wait_for_locks() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.create(0, 100), Ok(true));
+    let extent = Extent { start: 0, end: Extent::EOF, gid: 0 };
+    let (id, kind) = (id(0, 1).resource(), LockType::EXTENT);
+    let resource = ResourceDesc { kind, id, ..ResourceDesc::default() };
+    let (requested, policy) = (LockMode::PW, extent.into());
+    let lock = LockDesc { resource, requested, policy, ..LockDesc::default() };
+    let (count, handles) = (1, vec![Handle(7), Handle(0)]);
+    let request = LockRequest { count, lock, handles, ..LockRequest::default() };
+    let message = Message::request(&ENQUEUE_EXTENT).with(&LOCK_REQUEST, &request);
+    let granted: LockReply = rig.of_ost(0, message).unwrap().unwrap().require(&LOCK_REPLY).unwrap();
+    assert_eq!(granted.lock.granted, LockMode::PW);
+    // The client does not give it up.
+    assert_eq!(rig.destroy(0, 1), Ok(false));
+    let first = TargetId(OST as u32);
+    assert!(rig.machine.is_drained(first));
+    rig.machine.remove(first);
+    let told = rig.machine.sent.iter().filter(|sent| {
+        let reply = Message::decode(&sent.bytes).unwrap();
+        reply.body.status.errno() == Some(Errno::ENODEV)
+    });
+    assert_eq!(told.count(), 1, "the client sends it again when the target is back");
+}
+
+#[test]
+fn a_target_whose_disk_failed_is_started_again_when_it_is_repaired() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.create(0, 100), Ok(true));
+    assert_eq!(rig.write(0, 1), Ok(true));
+    rig.set_faults(Faults { read_only: true, ..Faults::default() });
+    assert_eq!(rig.create(0, 200), Ok(false));
+    rig.machine.remove(TargetId(OST as u32));
+    rig.set_faults(Faults::default());
+    rig.start_again();
+    assert!(rig.has(0, 1));
+    assert_eq!(rig.create(0, 200), Ok(true));
+    assert_eq!(rig.write(0, 150), Ok(true));
 }
 
 #[test]

@@ -73,8 +73,8 @@ fn a_target_that_waits_for_another_server_stops() {
     let called = mute.accept().unwrap();
     let begun = Instant::now();
     assert_eq!(serving.stop_targets("lv-OST0000", &ost).unwrap(), ["lv-OST0000"]);
-    // It would wait for a minute.
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    // It would wait longer by itself.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(called);
     serving.stop();
     server.stop();
