@@ -16,7 +16,9 @@ use crate::context::{NodeArgs, Status, complain, print};
 /// wait; when it is started again, here or on another node that may serve it, they go on where they were. The
 /// other targets of the node are not affected.
 ///
-/// A target whose disk has failed is stopped and started again when the disk is repaired.
+/// A target whose disk has failed is stopped and started again when the disk is repaired. What is
+/// started so is for the present run of the node: the next one has the targets of its options and of its
+/// configuration file.
 ///
 /// Exit status: 0; 1 if the node refuses or there is none; 2 if the request is invalid.
 #[derive(Debug, clap::Args)]

@@ -41,7 +41,7 @@ pub(super) type Result<T> = std::result::Result<T, AdminError>;
 /// A node and its configuration.
 pub(crate) struct Daemon {
     pub(super) node: fulmar_net::Admin,
-    networks: Networks,
+    pub(super) networks: Networks,
     selftest: Option<Selftest>,
     pub(super) hosting: Hosting,
 }

@@ -143,7 +143,7 @@ pub fn run_observed<T>(
     failure::watch(&node, server.path())?;
     let networks = Networks::new(config.options.parameters.clone(), specs.clone());
     let started = configured(&node, config, networks, &own, port).and_then(|daemon| {
-        daemon.hosting.start(&config.targets)?;
+        daemon.hosting.start(&config.targets, own.clone())?;
         Ok(Arc::new(daemon))
     });
     let daemon = match started {
@@ -227,7 +227,7 @@ fn configured(
     let selftest = opened
         .transpose()
         .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
-    let hosting = Hosting::new(node, own.to_vec(), port);
+    let hosting = Hosting::new(node, port);
     let daemon = Daemon::new(node.admin(), networks, selftest, hosting);
     configure(&daemon, config, own)?;
     Ok(daemon)

@@ -16,8 +16,6 @@ use crate::admin::{Daemon, Result};
 /// The targets that the node serves, from the first one on.
 pub(crate) struct Hosting {
     node: Node,
-    /// Those of the node.
-    nids: Vec<Nid>,
     port: u16,
     state: Mutex<State>,
 }
@@ -31,14 +29,18 @@ enum State {
 }
 
 impl Hosting {
-    pub(crate) fn new(node: &Node, nids: Vec<Nid>, port: u16) -> Self {
-        Self { node: node.clone(), nids, port, state: Mutex::new(State::None) }
+    pub(crate) fn new(node: &Node, port: u16) -> Self {
+        Self { node: node.clone(), port, state: Mutex::new(State::None) }
     }
 
-    /// Serves targets from directories, if there are any.
-    pub(crate) fn start(&self, directories: &[PathBuf]) -> std::result::Result<(), ServeError> {
+    /// Serves targets from directories at the NIDs of the node, if there are any.
+    pub(crate) fn start(
+        &self,
+        directories: &[PathBuf],
+        nids: Vec<Nid>,
+    ) -> std::result::Result<(), ServeError> {
         if !directories.is_empty() {
-            let (directories, nids, port) = (directories.to_vec(), self.nids.clone(), self.port);
+            let (directories, port) = (directories.to_vec(), self.port);
             let options = ServeOptions { directories, nids, port };
             *self.state() = State::Serving(Serving::start(&self.node, &options)?);
         }
@@ -61,14 +63,17 @@ impl Hosting {
         }
     }
 
-    /// Returns the targets, of which there may be none yet.
-    fn prepared(&self) -> std::result::Result<Serving, ChangeError> {
+    /// Returns the targets, of which there may be none yet, at the NIDs that the node has now.
+    fn prepared(&self, nids: Vec<Nid>) -> std::result::Result<Serving, ChangeError> {
         let mut state = self.state();
         match &*state {
-            State::Serving(serving) => Ok(serving.clone()),
+            State::Serving(serving) => {
+                serving.set_nids(nids);
+                Ok(serving.clone())
+            }
             State::Ended => Err(ChangeError::Ended),
             State::None => {
-                let serving = Serving::new(&self.node, self.nids.clone(), self.port)?;
+                let serving = Serving::new(&self.node, nids, self.port)?;
                 *state = State::Serving(serving.clone());
                 Ok(serving)
             }
@@ -125,7 +130,8 @@ impl Daemon {
 
     pub(super) fn start_targets(&self, request: &TargetStart) -> Result<Vec<String>> {
         let directory = Path::new(&request.directory);
-        let serving = self.hosting.prepared().map_err(|error| refused("start", &error))?;
+        let nids = self.networks.all().iter().map(|spec| spec.nid).collect();
+        let serving = self.hosting.prepared(nids).map_err(|error| refused("start", &error))?;
         let started = serving.start_targets(directory);
         self.report_targets();
         let started = started.map_err(|error| refused("start", &error))?;

@@ -35,7 +35,8 @@ pub struct Serving(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     node: Node,
-    nids: Vec<Nid>,
+    /// Those of the node, for targets that are started from now on.
+    nids: Mutex<Vec<Nid>>,
     port: u16,
     memories: Arc<Memories<Buffer>>,
     pub(crate) roster: Arc<Roster>,
@@ -151,7 +152,7 @@ impl Serving {
         let parameters = Arc::new(Parameters::new(running.clone(), roster.clone()));
         let devices = Arc::new(Devices::new(running.clone(), roster.clone()));
         let (node, hosted) = (node.clone(), BTreeMap::new());
-        let state = Mutex::new(Some(State { served, hosted }));
+        let (state, nids) = (Mutex::new(Some(State { served, hosted })), Mutex::new(nids));
         Ok(Self(Arc::new(Inner {
             node,
             nids,
@@ -164,6 +165,12 @@ impl Serving {
             devices,
             state,
         })))
+    }
+
+    /// Says at which NIDs clients reach the targets that are started from now on: the networks of a node
+    /// change.
+    pub fn set_nids(&self, nids: Vec<Nid>) {
+        *self.0.nids() = nids;
     }
 
     /// Returns the management service for its administrator, if the node serves one now.
@@ -210,6 +217,10 @@ impl Serving {
 impl Inner {
     pub(crate) fn state(&self) -> MutexGuard<'_, Option<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nids(&self) -> MutexGuard<'_, Vec<Nid>> {
+        self.nids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the targets in directories, as far as that is possible.
@@ -294,7 +305,7 @@ impl Inner {
         let Label::Target(label) = opened.label else { return None };
         Some(Joiner {
             node: self.node.clone(),
-            nids: self.nids.clone(),
+            nids: self.nids().clone(),
             port: self.port,
             label,
             placement: opened.placement,

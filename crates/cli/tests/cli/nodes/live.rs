@@ -134,6 +134,36 @@ fn targets_are_stopped_started_and_added_under_a_client() {
 }
 
 #[test]
+fn an_ost_moves_to_another_node_under_a_client() {
+    let lab = Lab::new("move");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    assert_eq!(run("mkfs --mgs --mdt --fsname lv mdt").0, 0);
+    let ost = format!(
+        "mkfs --ost --fsname lv --index 0 --mgsnode {NID} --servicenode {NID} \
+         --servicenode 127.0.0.75@tcp ost"
+    );
+    assert_eq!(run(&ost).0, 0);
+    let networks = ["--networks", "tcp(127.0.0.71)"];
+    let one = lab.node_with(71, &[&networks[..], &["--target", "mdt", "--target", "ost"]].concat());
+    // It serves nothing yet.
+    let two = lab.node(75);
+    let client = Client::mount(lab.port);
+    let file = wait_for(|| client.mounted.open("file", both()));
+    file.write(0, vec![1; 1 << 20]).unwrap();
+    assert_eq!(one.output("target stop ost"), "stopped lv-OST0000\n");
+    assert_eq!(two.output("target start ost"), "started lv-OST0000\n");
+    file.write(1 << 20, *b"there").unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.read((1 << 20) - 1, 10).unwrap(), b"\x01there");
+    file.close().unwrap();
+    client.mounted.unmount();
+    client.node.stop();
+    for node in [two, one] {
+        assert_eq!(node.terminate().0, Some(0));
+    }
+}
+
+#[test]
 fn an_administrator_learns_why_a_target_is_not_started_or_stopped() {
     let lab = Lab::new("refused-targets");
     let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
