@@ -116,6 +116,7 @@ impl Ost {
         let size = self.store.size(object)?;
         let valid = NAME | TIMES | SHAPE | OWNER | Valid::FLDATAVERSION | Valid::FLFLAGS;
         let body = found.describe(asked.id, size, valid);
+        let body = self.body_in_client(call, body);
         let mut body = Obdo { data_version: found.version, flags, ..body };
         if found.layout_version > 0 {
             body.valid = body.valid | Valid::LAYOUT_VERSION;
@@ -216,7 +217,7 @@ impl Ost {
 
     /// Answers SEEK. Spec: mdt-ost §16.9.
     pub(crate) fn seek(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        let asked = self.body_in_fs(call)?;
+        let asked = call.body()?;
         let object = named(&asked)?;
         Data::check_seek(&asked)?;
         match self.attributes(object)? {
@@ -262,11 +263,13 @@ impl Ost {
             let size = change(&mut target)?;
             let after = target.after;
             new.set(object, Some(&before), after);
-            Ok(call.reply_with(&after.describe(asked.id, size, valid)))
+            let shown = self.body_in_client(call, after.describe(asked.id, size, valid));
+            Ok(call.reply_with(&shown))
         })?;
         self.answer(call, committed, || {
             let found = self.attributes(object)?.ok_or_else(missing)?;
-            Ok(found.describe(asked.id, self.store.size(object)?, valid))
+            let shown = found.describe(asked.id, self.store.size(object)?, valid);
+            Ok(self.body_in_client(call, shown))
         })
     }
 }

@@ -82,7 +82,7 @@ impl Holder for Ost {
             let Written { charged, size, results } = written;
             after.charged = charged;
             change.set(object, Some(&before), after);
-            let shown = after.describe(asked.id, size, SAID);
+            let shown = self.body_in_client(call, after.describe(asked.id, size, SAID));
             Ok(transfer.write_reply(call, &shown, checksum, Some(results)))
         });
         let changed = Some(asked.id.resource());
@@ -90,6 +90,7 @@ impl Holder for Ost {
             let found = self.attributes(object)?;
             let found = found.ok_or_else(|| failed(asked, Errno::ENOENT))?;
             let shown = found.describe(asked.id, self.store.size(object)?, SAID);
+            let shown = self.body_in_client(call, shown);
             let mut reply = transfer.write_reply(call, &shown, checksum, None);
             reply.body.transno = call.message.body.transno;
             return Ok(Answer { changed, ..Answer::new(reply) });

@@ -104,7 +104,7 @@ impl Ost {
         if key.as_bytes() != b"grant_shrink" {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let asked = self.body_in_fs(call)?;
+        let asked = call.body()?;
         self.data.shrink(call.export, asked.grant)?;
         let body = Obdo { grant: 0, ..asked };
         let reply = Message::reply(message.format(), Status::OK);

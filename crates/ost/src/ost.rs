@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fulmar_base::Errno;
 use fulmar_lustre_wire::ldlm::{Nanoseconds, OstLvb, ResourceId};
+use fulmar_lustre_wire::mdt::Valid;
 use fulmar_lustre_wire::message::Message;
 use fulmar_lustre_wire::ost::{ChecksumTypes, Obdo};
 use fulmar_lustre_wire::{Handle, Uuid};
@@ -244,6 +245,21 @@ impl Ost {
             projid: to_fs(IdKind::Project, body.projid),
             ..body
         })
+    }
+
+    /// Returns the body of a reply, with the ids of the client.
+    pub(crate) fn body_in_client(&self, call: &Call<'_>, body: Obdo) -> Obdo {
+        let view = self.view(call);
+        let to_client = |valid, kind, id| match body.valid.has(valid) {
+            true => view.to_client(kind, id),
+            false => id,
+        };
+        Obdo {
+            uid: to_client(Valid::FLUID, IdKind::User, body.uid),
+            gid: to_client(Valid::FLGID, IdKind::Group, body.gid),
+            projid: to_client(Valid::FLPROJID, IdKind::Project, body.projid),
+            ..body
+        }
     }
 
     /// Takes the nodemaps, which hold for requests from now on.

@@ -5,6 +5,7 @@
 mod crash;
 mod damaged;
 mod grants;
+mod nodemaps;
 mod operations;
 mod recorded;
 mod rig;
