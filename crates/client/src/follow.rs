@@ -94,21 +94,28 @@ pub(crate) async fn read_restarts(cx: &Context, mgs: ImportId, since: u64) -> Re
     let mut version = since;
     loop {
         let (entries, last, newest) = restarts(cx, mgs, &name, version + 1).await?;
-        let mut core = cx.core();
-        let now = core.now;
         for entry in &entries.0 {
             let kind = if entry.target == 1 { TargetKind::Mdt } else { TargetKind::Ost };
-            let Some(mount) = core.mounts.get(&cx.mount) else { return Err(Errno::ENODEV) };
-            let targets = if kind == TargetKind::Mdt { &mount.mdts } else { &mount.osts };
-            if let Some(import) = targets.get(&entry.index).copied() {
-                core.client().target_restarted(now, import, entry.instance);
-            }
+            cx.target_restarted(kind, entry.index, entry.instance);
         }
         // Otherwise it would be read for ever.
         if last <= version || last >= newest {
             return Ok(version.max(last));
         }
         version = last;
+    }
+}
+
+impl Context {
+    /// A target has restarted, for the n-th time: it is connected to at once, unless that was done.
+    pub(crate) fn target_restarted(&self, kind: TargetKind, index: u32, instance: u32) {
+        let mut core = self.core();
+        let (now, mount) = (core.now, core.mounts.get(&self.mount));
+        let targets =
+            mount.map(|mount| if kind == TargetKind::Mdt { &mount.mdts } else { &mount.osts });
+        if let Some(import) = targets.and_then(|targets| targets.get(&index)).copied() {
+            core.client().target_restarted(now, import, instance);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod cached;
 mod file;
 mod filesystem;
 mod node;
+mod restarts;
 
 pub use file::File;
 pub use filesystem::FileSystem;

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fulmar_testbed::kill::{Net, Options, run, scratch};
+use fulmar_testbed::kill::{Fault, Net, Options, run, scratch};
 use fulmar_testbed::lab::binaries;
 
 /// Kill servers under load, and require that nothing is missing
@@ -29,10 +29,11 @@ fn main() -> ExitCode {
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
     println!("seed {seed}");
     let done = binaries().and_then(|binaries| {
-        let (points, rolls_back) = (args.points, args.roll_back);
+        let points = args.points;
+        let fault = if args.roll_back { Fault::RollBack } else { Fault::None };
         let net = Net { third: 77, port: 9974 };
         let fulmar = binaries.join("fulmar");
-        run(&Options { fulmar, scratch: scratch("run"), net, points, seed, rolls_back })
+        run(&Options { fulmar, scratch: scratch("run"), net, points, seed, fault })
     });
     match done {
         Ok(report) => {
@@ -40,9 +41,11 @@ fn main() -> ExitCode {
             let recovery = fulmar_text::duration(report.recovery_max);
             println!(
                 "killed: the server of the MDT {} times, those of OSTs {:?} times\n\
-                 {answered} requests answered, nothing missing; the longest recovery took {recovery}",
+                 {answered} requests answered, nothing missing; the longest recovery took {recovery}\n\
+                 open files and locks were there in each of {} trials",
                 kills[0],
-                &kills[1..]
+                &kills[1..],
+                fulmar_text::grouped(report.audits)
             );
             ExitCode::SUCCESS
         }

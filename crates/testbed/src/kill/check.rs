@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fulmar_base::Errno;
-use fulmar_lustre_wire::Fid;
+use fulmar_lustre_wire::{Fid, Uuid};
 use fulmar_mdt::{Mdt, NoObjects, Settings};
-use fulmar_store::{ObjectId, Policy, Store};
+use fulmar_store::{ObjectId, Policy, Store, StoreError};
+use fulmar_target::clients;
+use fulmar_target::transactions::Transactions;
 
 use super::requests::SIZE;
 use super::worker::{Known, Tree, Worker, versions};
@@ -89,4 +91,18 @@ pub(super) fn ost(directory: &Path, ost: usize, workers: &[(Fid, Known)]) -> Res
         }
     }
     Ok(())
+}
+
+/// Starts the target of a killed server, has it forget a client, and ends it before it has recovered: so clients replay
+/// to its next start what they would have to this one.
+pub(super) fn forget(directory: &Path, client: Uuid) -> Result<(), String> {
+    let forgotten = || {
+        let store = Store::open(directory, Policy { reserve: 1 << 20, ..policy() })?;
+        Transactions::start(&store, true)?;
+        let mut transaction = store.begin();
+        clients::remove(&store, &mut transaction, client)?;
+        transaction.apply()?;
+        store.commit()
+    };
+    forgotten().map(drop).map_err(|error: StoreError| error.to_string())
 }

@@ -3,10 +3,12 @@
 //!
 //! Each worker is a client of its own. It changes a directory and writes objects that only it uses, so it knows
 //! what must be there: after each answer, and after a crash. A killed server's directory is copied and examined
-//! before the server is started again; what the clients have is examined now and then, and in the end.
+//! before the server is started again; what the clients have is examined now and then, and in the end. Two more
+//! clients hold open files and locks, and try whether these are still there.
 
 mod check;
 mod cluster;
+mod holders;
 mod requests;
 mod worker;
 
@@ -18,7 +20,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fulmar_base::{Errno, Rng};
-use fulmar_client::{FsTarget, Session, SessionOptions};
+use fulmar_client::blocking::wait;
+use fulmar_client::{ClientNode, FileSystem, FsTarget, MountOptions, Session, SessionOptions};
 use fulmar_lnet_wire::Nid;
 use fulmar_lustre_wire::{Fid, Uuid};
 use fulmar_net::{NiOptions, Node, Options as NodeOptions, Runtime};
@@ -27,6 +30,7 @@ use fulmar_socklnd::AcceptMode;
 
 use cluster::Cluster;
 pub use cluster::Net;
+use holders::Holders;
 use worker::{Known, Worker};
 
 /// What is to be done.
@@ -42,8 +46,20 @@ pub struct Options {
     pub points: usize,
     /// What all random numbers follow from.
     pub seed: u64,
-    /// Whether a killed server starts with an older state of its directory: what must be found.
-    pub rolls_back: bool,
+    /// What is wrong on purpose.
+    pub fault: Fault,
+}
+
+/// What is wrong on purpose in a run, and must be found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// A killed server starts with an older state of its directory.
+    RollBack,
+    /// A killed server of this kind does not know one of its clients any more.
+    Forget(TargetKind),
 }
 
 /// What was done.
@@ -53,6 +69,8 @@ pub struct Report {
     pub kills: Vec<usize>,
     /// The requests that were answered.
     pub answered: u64,
+    /// How often all open files and locks of a client were tried.
+    pub audits: u64,
     /// The longest time from a restart until each client was served again.
     pub recovery_max: Duration,
 }
@@ -64,6 +82,10 @@ const OSTS: u16 = 2;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The pause before a kill, in milliseconds.
 const PAUSE: (u64, u64) = (20, 400);
+/// The last byte of the address of the workers' node. Those of the mounts follow.
+const HOST: u8 = 200;
+/// How often clients are told of a restart until they are served again.
+const RETELL: Duration = Duration::from_millis(50);
 /// How often what clients have is compared.
 const CHECK_EVERY: usize = 10;
 
@@ -76,17 +98,20 @@ pub fn run(options: &Options) -> Result<Report, String> {
     std::fs::create_dir_all(&options.scratch).map_err(|error| error.to_string())?;
     let cluster = Cluster::start(&options.fulmar, &options.scratch, OSTS, options.net)?;
     let runtime = Runtime::new(Some(2)).map_err(|error| error.to_string())?;
-    let node = node(&runtime, options.net)?;
-    let report = Run::new(options, cluster, &node).and_then(Run::go);
-    node.stop();
+    let mut nodes = vec![];
+    for number in 0..3 {
+        nodes.push(node(&runtime, options.net, HOST + number)?);
+    }
+    let report = Run::new(options, cluster, &nodes).and_then(Run::go);
+    nodes.iter().for_each(Node::stop);
     if report.is_ok() {
         let _ = std::fs::remove_dir_all(&options.scratch);
     }
     report
 }
 
-fn node(runtime: &Runtime, net: Net) -> Result<Node, String> {
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, net.third, 200));
+fn node(runtime: &Runtime, net: Net, host: u8) -> Result<Node, String> {
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, net.third, host));
     let mut options = NodeOptions::default();
     options.config.socklnd.accept = AcceptMode::All;
     options.config.socklnd.accept_port = net.port;
@@ -98,6 +123,7 @@ struct Run<'a> {
     options: &'a Options,
     cluster: Cluster,
     workers: Vec<Arc<Worker>>,
+    holders: Arc<Holders>,
     rng: Rng,
     report: Report,
     stops: Arc<AtomicBool>,
@@ -106,16 +132,19 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(options: &'a Options, cluster: Cluster, node: &Node) -> Result<Self, String> {
+    fn new(options: &'a Options, cluster: Cluster, nodes: &[Node]) -> Result<Self, String> {
         let mut workers = vec![];
         for number in 0..WORKERS {
-            workers.push(Arc::new(join(node, &cluster, options.net, number)?));
+            workers.push(Arc::new(join(&nodes[0], &cluster, options.net, number)?));
         }
+        let mount = |number| mount(&nodes[number], &cluster, options.net, number as u8);
+        let holders = Arc::new(Holders::new([mount(1)?, mount(2)?])?);
         Ok(Self {
             options,
             report: Report { kills: vec![0; cluster.servers.len()], ..Report::default() },
             cluster,
             workers,
+            holders,
             rng: Rng::new(options.seed),
             stops: Arc::default(),
             failure: Arc::default(),
@@ -124,16 +153,29 @@ impl<'a> Run<'a> {
     }
 
     fn go(mut self) -> Result<Report, String> {
+        let done = self.work();
+        if done.is_err() {
+            // The clients wait for servers that are not there, and end with the process.
+            std::mem::forget((self.workers.clone(), self.holders.clone()));
+        }
+        done.map_err(|error| self.with_seed(&error))
+    }
+
+    fn work(&mut self) -> Result<Report, String> {
         self.start_workers();
-        // After a failure the workers wait for ever, and end with the process.
-        self.kill_all().map_err(|error| self.with_seed(&error))?;
+        self.kill_all()?;
         self.stop_workers();
-        self.failed().map_err(|error| self.with_seed(&error))?;
+        self.failed()?;
         self.check_clients()?;
+        self.holders.end()?;
         self.report.answered = self.workers.iter().map(|worker| worker.known().answered).sum();
+        self.report.audits = self.holders.audits();
+        let known = self.known();
+        // Their connections end while there are servers.
+        self.workers.clear();
         (0..self.cluster.servers.len()).try_for_each(|place| {
             self.cluster.kill(place);
-            self.examine(place)
+            self.examine(place, &known)
         })?;
         Ok(self.report.clone())
     }
@@ -146,13 +188,22 @@ impl<'a> Run<'a> {
     fn start_workers(&mut self) {
         self.stops.store(false, Ordering::Relaxed);
         for worker in self.workers.clone() {
-            let (seed, stops, failure) = (self.rng.u64(), self.stops.clone(), self.failure.clone());
-            self.threads.push(std::thread::spawn(move || {
-                if let Err(error) = worker.run(seed, &stops) {
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                }
-            }));
+            self.start_thread(move |seed, stops| worker.run(seed, stops));
         }
+        let holders = self.holders.clone();
+        self.start_thread(move |seed, stops| holders.run(seed, stops));
+    }
+
+    fn start_thread(
+        &mut self,
+        run: impl FnOnce(u64, &AtomicBool) -> Result<(), String> + Send + 'static,
+    ) {
+        let (seed, stops, failure) = (self.rng.u64(), self.stops.clone(), self.failure.clone());
+        self.threads.push(std::thread::spawn(move || {
+            if let Err(error) = run(seed, &stops) {
+                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }));
     }
 
     fn stop_workers(&mut self) {
@@ -184,42 +235,89 @@ impl<'a> Run<'a> {
     }
 
     fn kill(&mut self, place: usize) -> Result<(), String> {
+        if self.options.fault == Fault::Forget(kind_of(place)) {
+            return self.forget(place);
+        }
         self.cluster.kill(place);
         self.report.kills[place] += 1;
-        self.examine(place)?;
-        if self.options.rolls_back {
+        self.examine(place, &self.known())?;
+        if self.options.fault == Fault::RollBack {
             self.roll_back(place)?;
         }
         self.cluster.restart(place)?;
         let begun = Instant::now();
-        let before: Vec<u64> = self.workers.iter().map(|worker| worker.known().answered).collect();
-        let starts = self.cluster.servers[place].starts;
-        while !self.workers.iter().zip(&before).all(|(one, before)| one.known().answered > *before)
-        {
+        let before = self.progress();
+        while !self.progress().iter().zip(&before).all(|(now, before)| now > before) {
             self.failed()?;
             if begun.elapsed() > PATIENCE {
                 let states = self.workers.iter().map(|one| one.session.state(one.imports[place]));
-                let states: Vec<_> = states.collect();
-                return Err(format!("a client is not served any more: {states:?}"));
+                let (states, now) = (states.collect::<Vec<_>>(), self.progress());
+                return Err(format!(
+                    "a client is not served any more: {states:?}, {before:?} before, {now:?} now"
+                ));
             }
-            // As the management service tells clients. One that just fails to connect does not hear it.
-            for worker in &self.workers {
-                worker.session.target_restarted(worker.imports[place], starts);
-            }
-            std::thread::sleep(Duration::from_millis(50));
+            self.tell_of_restart(place);
+            std::thread::sleep(RETELL);
         }
         self.report.recovery_max = self.report.recovery_max.max(begun.elapsed());
         Ok(())
     }
 
+    /// Returns the directories of the workers, and what they know.
+    fn known(&self) -> Vec<(Fid, Known)> {
+        self.workers.iter().map(|worker| (worker.top, worker.known().clone())).collect()
+    }
+
+    /// Returns how much each client has done, and the mounts together.
+    fn progress(&self) -> Vec<u64> {
+        let workers = self.workers.iter().map(|worker| worker.known().answered);
+        workers.chain([self.holders.steps()]).collect()
+    }
+
     /// Compares what a killed server has on disk with what it has said.
-    fn examine(&self, place: usize) -> Result<(), String> {
-        let known: Vec<(Fid, Known)> =
-            self.workers.iter().map(|worker| (worker.top, worker.known().clone())).collect();
+    fn examine(&self, place: usize, known: &[(Fid, Known)]) -> Result<(), String> {
         let copy = self.cluster.copy(place, "copy")?;
         match place {
-            0 => check::mdt(&copy.join("mdt"), &known),
-            ost => check::ost(&copy, ost - 1, &known),
+            0 => check::mdt(&copy.join("mdt"), known),
+            ost => check::ost(&copy, ost - 1, known),
+        }
+    }
+
+    /// Kills a server while clients do nothing but hold files and locks, has it forget the first of these, and tries
+    /// what they hold.
+    fn forget(&mut self, place: usize) -> Result<(), String> {
+        self.stop_workers();
+        self.failed()?;
+        self.cluster.kill(place);
+        let server = &mut self.cluster.servers[place];
+        let directory = match kind_of(place) {
+            TargetKind::Mdt => server.directory.join("mdt"),
+            _ => server.directory.clone(),
+        };
+        check::forget(&directory, self.holders.clients()[0].uuid())?;
+        server.starts += 1;
+        self.cluster.restart(place)?;
+        let holders = self.holders.clone();
+        let check = std::thread::spawn(move || holders.check());
+        while !check.is_finished() {
+            self.tell_of_restart(place);
+            std::thread::sleep(RETELL);
+        }
+        check.join().map_err(|_| "the check has failed")??;
+        self.start_workers();
+        Ok(())
+    }
+
+    /// Tells all clients that a server has restarted, as the management service does. One that just fails to connect
+    /// does not hear it.
+    fn tell_of_restart(&self, place: usize) {
+        let starts = self.cluster.servers[place].starts;
+        for worker in &self.workers {
+            worker.session.target_restarted(worker.imports[place], starts);
+        }
+        let index = place.saturating_sub(1) as u32;
+        for client in self.holders.clients() {
+            client.target_restarted(kind_of(place), index, starts);
         }
     }
 
@@ -237,14 +335,29 @@ impl<'a> Run<'a> {
     }
 
     fn check_clients(&self) -> Result<(), String> {
-        let checked = self.workers.iter().try_for_each(|worker| worker.check());
-        checked.map_err(|error| self.with_seed(&error))
+        self.workers.iter().try_for_each(|worker| worker.check())?;
+        self.holders.check()
     }
+}
+
+/// Returns the kind of the target of a server.
+fn kind_of(place: usize) -> TargetKind {
+    if place == 0 { TargetKind::Mdt } else { TargetKind::Ost }
+}
+
+/// Mounts the file system, whose targets are all there.
+fn mount(node: &Node, cluster: &Cluster, net: Net, number: u8) -> Result<FileSystem, String> {
+    let own: Nid =
+        format!("127.0.{}.{}@tcp", net.third, HOST + number).parse().map_err(|_| "no NID")?;
+    let options = SessionOptions { interface: None, port: net.port, timeout: PATIENCE };
+    let client = ClientNode::on(node, &[own], options).map_err(|error| error.to_string())?;
+    let mounted = wait(client.mount(&cluster.address, MountOptions::default()));
+    mounted.map_err(|error| error.to_string())
 }
 
 /// Connects a client, and makes its directory and its objects.
 fn join(node: &Node, cluster: &Cluster, net: Net, number: usize) -> Result<Worker, String> {
-    let own: Nid = format!("127.0.{}.200@tcp", net.third).parse().map_err(|_| "no NID")?;
+    let own: Nid = format!("127.0.{}.{HOST}@tcp", net.third).parse().map_err(|_| "no NID")?;
     let hour = Duration::from_secs(3600);
     let options = SessionOptions { interface: None, port: net.port, timeout: hour };
     let mut session = Session::on(node, &[own], options).map_err(|error| error.to_string())?;

@@ -254,7 +254,7 @@ impl Worker {
 }
 
 /// Returns the data of a version.
-fn stamped(version: u64) -> Vec<u8> {
+pub(super) fn stamped(version: u64) -> Vec<u8> {
     let mut data = vec![0; requests::SIZE];
     for unit in data.chunks_mut(UNIT) {
         let text = version.to_string();
