@@ -64,6 +64,22 @@ impl Lab {
         self.start(host, shell)
     }
 
+    /// The same for a node that sees the mounts of a process.
+    pub(crate) fn node_within(&self, host: u8, process: u32, args: &[&str]) -> Node {
+        let node = self.command(args);
+        let mut within = self.within(process, node.get_program().as_ref());
+        within.args(node.get_args());
+        self.start(host, within)
+    }
+
+    /// Returns a command that runs a program in the directory, with the mounts of a process.
+    pub(crate) fn within(&self, process: u32, program: &Path) -> Command {
+        let mut within = Command::new("nsenter");
+        within.args(["--mount", "--target", &process.to_string(), "sh", "-c"]);
+        within.arg("cd \"$0\" && exec \"$@\"").arg(&self.directory).arg(program);
+        within
+    }
+
     fn start(&self, host: u8, mut command: Command) -> Node {
         let notify = self.path(&format!("{host}.notify"));
         let _ = std::fs::remove_file(&notify);

@@ -1,5 +1,6 @@
 //! Two nodes of the binary on this machine, from the command line.
 
+mod broken;
 mod changelogs;
 mod crowds;
 mod failures;
