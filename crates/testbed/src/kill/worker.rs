@@ -18,6 +18,8 @@ use super::requests;
 
 /// The longest recovery of a target, with everything that a slow machine adds.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// What a write to a connection gets that its peer has closed.
+const BROKEN_PIPE: Errno = Errno(32);
 /// The names that a worker uses.
 const NAMES: u64 = 8;
 /// The unit of the data of an object: each has the version of its write.
@@ -112,6 +114,7 @@ impl Worker {
                     | Errno::ENOTCONN
                     | Errno::ETIMEDOUT
                     | Errno::ECONNRESET
+                    | BROKEN_PIPE
                     | Errno::EAGAIN
                     | Errno::EBUSY,
                 ) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
