@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fulmar_base::Errno;
 use fulmar_checksum::Checksum;
-use fulmar_lustre_wire::format::OST_BODY;
+use fulmar_lustre_wire::format::{OST_BODY, SHORT_IO};
 use fulmar_lustre_wire::ldlm::{Extent, LockMode, ResourceId};
 use fulmar_lustre_wire::{Opcode, portal};
 use fulmar_rpc::bulk::{Bulk, Direction};
@@ -83,7 +83,12 @@ impl<M: Memory, H: Holder> Transfers<M, H> {
         request: Arc<Request>,
     ) -> Result<Answer, Errno> {
         let (this, asked) = (self.clone(), request.clone());
-        let begun = context.run(move || this.begin(&asked)).await??;
+        let begin = move || this.begin(&asked);
+        // A write whose data are still at the client is only checked.
+        let begun = match is_write(&request) && !has_data(&request) {
+            true => context.run_on_keys(&self.store, begin).await??,
+            false => context.run(begin).await??,
+        };
         let (resource, extent) = (resource_of(&request), begun.extent());
         let used = |context: &Context| {
             if let (Some(resource), Some(extent)) = (resource, extent) {
@@ -257,6 +262,11 @@ pub(crate) fn resource_of(request: &Request) -> Option<ResourceId> {
 
 fn is_write(request: &Request) -> bool {
     request.message.body.opcode == Opcode::OST_WRITE
+}
+
+/// Returns whether the data of a write are in its message.
+fn has_data(request: &Request) -> bool {
+    request.message.bytes(&SHORT_IO).is_some_and(|data| !data.is_empty())
 }
 
 /// Returns the pages from the first range to the last one.
