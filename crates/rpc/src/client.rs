@@ -174,6 +174,11 @@ impl Client {
         self.with(id, |import, xids| import.locks_replayed(now, xids));
     }
 
+    /// Says how much of a target's grant the owner holds, in bytes.
+    pub fn hold_grant(&mut self, id: ImportId, bytes: u32) {
+        self.with(id, |import, _| import.hold_grant(bytes));
+    }
+
     /// See [`Import::set_in_use`].
     pub fn set_in_use(&mut self, now: Time, id: ImportId, is_in_use: bool) {
         self.with(id, |import, _| import.set_in_use(now, is_in_use));

@@ -48,6 +48,7 @@ impl Core {
                 Output::Rpc(rpc) => self.errands.push((mount, Errand::Transfer(rpc))),
                 Output::Shrink { target, bytes } => {
                     self.errands.push((mount, Errand::Shrink(target, bytes)));
+                    self.tell_grant(mount, target);
                 }
                 Output::Fill { op, offset, memory } => {
                     data.fill(op, offset, memory);
@@ -103,6 +104,19 @@ impl Core {
         let (now, terms) = (self.now, terms(&granted));
         let first = if granted.flags.has(ConnectFlags::GRANT) { granted.grant.into() } else { 0 };
         self.with_data(mount, |data| data.cache.handle_connected(now, target, terms, first));
+        self.tell_grant(mount, target);
+    }
+
+    /// Has the connection to a target know what the mount holds of its grant.
+    pub(super) fn tell_grant(&mut self, mount: MountId, target: Target) {
+        let Some(state) = self.mounts.get(&mount) else { return };
+        let import = match target {
+            Target::Mdt(index) => state.mdts.get(&index),
+            Target::Ost(index) => state.osts.get(&index),
+        };
+        let Some(import) = import.copied() else { return };
+        let held = u32::try_from(state.data.cache.wanted_grant(target)).unwrap_or(u32::MAX);
+        self.client().hold_grant(import, held);
     }
 
     /// A target has forgotten this client.
@@ -113,12 +127,14 @@ impl Core {
             data.lose_locks(target);
             data.cache.handle_evicted(now, target);
         });
+        self.tell_grant(mount, target);
     }
 
     /// An RPC of the cache has ended.
-    pub(super) fn data_done(&mut self, mount: MountId, rpc: RpcId, reply: Reply) {
+    pub(super) fn data_done(&mut self, mount: MountId, target: Target, rpc: RpcId, reply: Reply) {
         let now = self.now;
         self.with_data(mount, |data| data.cache.handle_done(now, rpc, reply));
+        self.tell_grant(mount, target);
     }
 
     /// Writes what is dirty under a lock that is given up. Returns whether it covers data;

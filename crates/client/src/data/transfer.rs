@@ -118,9 +118,9 @@ impl Context {
     pub(crate) async fn run_errand(self, errand: Errand) {
         match errand {
             Errand::Transfer(rpc) => {
-                let id = rpc.id;
+                let (id, target) = (rpc.id, rpc.object.target);
                 let reply = self.transfer(*rpc).await;
-                self.core().data_done(self.mount, id, reply);
+                self.core().data_done(self.mount, target, id, reply);
             }
             Errand::Shrink(target, bytes) => {
                 // Without a connection all grant is accounted anew.

@@ -164,6 +164,8 @@ pub struct Import {
     export: Handle,
     /// What the target has granted.
     granted: ConnectData,
+    /// What the owner holds of its grant, once it has said so.
+    held: Option<u32>,
     /// The number of attempts to connect.
     connection_count: u32,
     /// Whether it was ever connected.
@@ -212,6 +214,7 @@ impl Import {
             state: State::New,
             export: Handle::NONE,
             granted: ConnectData::default(),
+            held: None,
             connection_count: 0,
             is_known: false,
             is_replayable: false,
@@ -262,6 +265,12 @@ impl Import {
     /// Returns what the target has granted; nothing before the first connection.
     pub fn granted(&self) -> &ConnectData {
         &self.granted
+    }
+
+    /// Says how much of the target's grant the owner holds, in bytes: a restarted target learns it from the next
+    /// connection.
+    pub fn hold_grant(&mut self, bytes: u32) {
+        self.held = Some(bytes);
     }
 
     /// Connects, unless that has begun or the import is closed.

@@ -168,6 +168,7 @@ impl Import {
             flags: wanted.flags,
             flags2: wanted.flags2,
             version: wanted.version,
+            grant: self.held.unwrap_or(self.granted.grant),
             transno: self.kept.after(None).next().map_or(0, |((transno, _), _)| transno),
             ..self.granted
         }

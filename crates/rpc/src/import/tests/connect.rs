@@ -24,6 +24,25 @@ fn a_connect_is_granted() {
 }
 
 #[test]
+fn a_target_learns_again_what_the_owner_holds_of_its_grant() {
+    let mut rig = Rig::new();
+    rig.connect();
+    let first = rig.sent();
+    rig.grant(&first, EXPORT, ConnectOpFlags::REPLAYABLE);
+    rig.import.outputs.clear();
+    let asked = |connect: &Transmission| message(connect).require(&CONNECT_DATA).unwrap().grant;
+    for held in [None, Some(5 << 20), Some(7)] {
+        held.into_iter().for_each(|bytes| rig.import.hold_grant(bytes));
+        rig.now = rig.now + Duration::from_secs(60);
+        rig.import.reconnect(rig.now, &mut rig.xids);
+        let connect = rig.sent();
+        assert_eq!(asked(&connect), held.unwrap_or(rig.import.granted().grant));
+        rig.grant(&connect, EXPORT, ConnectOpFlags::RECONNECT);
+        rig.import.outputs.clear();
+    }
+}
+
+#[test]
 fn the_nids_are_tried_in_turn_and_longer_with_each_round() {
     let mut rig = Rig::new();
     rig.connect();
