@@ -22,8 +22,8 @@ use crate::interop::interface;
 /// background serves it until `umount`. A binary with the name mount.fulmar, such as a link
 /// /sbin/mount.fulmar, serves `mount -t fulmar` and fstab.
 ///
-/// Nothing that another client may change is cached by the kernel: what one client has done, the others
-/// see at once.
+/// What one client has done, the others see at once: the kernel keeps names and attributes only as long as locks
+/// protect them. Mount it with lookupcache=none if something else is mounted in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
     /// Options: ro, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
-    /// allow_other, subdir=DIR
+    /// lookupcache=all, lookupcache=none, allow_other, subdir=DIR
     #[arg(short, long = "options", value_name = "LIST")]
     options: Vec<String>,
     /// Stay in the foreground; SIGINT and SIGTERM unmount
