@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
+
+use fulmar_control::config::NodeConfig;
+use fulmar_daemon::ClientSide;
 use fulmar_fuse::{Mounted, Options};
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use futures_channel::oneshot::Receiver;
@@ -15,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::complain;
 use crate::interop::interface;
+use crate::node::read_source;
 
 /// Mount a file system
 ///
@@ -34,7 +38,8 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     mountpoint: PathBuf,
     /// Options: ro, noatime, nodev, nosuid, noexec, flock, localflock, noflock, user_xattr, nouser_xattr,
-    /// lookupcache=all, lookupcache=none, allow_other, subdir=DIR
+    /// lookupcache=all, lookupcache=none, allow_other, subdir=DIR, and config=FILE, a configuration of LNet as
+    /// "fulmar node" takes it: networks of this client, and routes to servers behind routers
     #[arg(short, long = "options", value_name = "LIST")]
     options: Vec<String>,
     /// Stay in the foreground; SIGINT and SIGTERM unmount
@@ -65,6 +70,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "Examples:
   fulmar mount 10.0.0.1@tcp:/lustre /mnt/lustre
   fulmar mount -o ro,noatime 10.0.0.1@tcp:/lustre/projects /mnt/projects
+  fulmar mount -o config=/etc/lnet.conf 10.0.0.1@tcp:/lustre /mnt/lustre
   mount -t fulmar 10.0.0.1@tcp:/lustre /mnt/lustre      with a link /sbin/mount.fulmar";
 
 /// What the process in the background writes when it has mounted.
@@ -126,18 +132,38 @@ fn serve(args: &Args) -> Result<(), String> {
     }
     // A wrong directory is told before the servers are asked.
     prepare(&args.mountpoint)?;
-    let settings = SessionOptions {
-        interface: args.interface.as_deref().map(interface),
-        port: args.port,
-        timeout: Duration::from_secs(args.timeout),
-    };
-    let node =
-        ClientNode::start(&address.mgs, settings).map_err(|error| format!("{address}: {error}"))?;
+    let (node, _configured) = start_node(args, &options, &address)?;
     let (mounted, end) = blocking::wait(attach(&node, &address, &args.mountpoint, &options))?;
     let told = if args.tell { tell() } else { Ok(()) };
     let waited = told.and_then(|()| until_the_end(end));
     mounted.unmount();
     waited.map_err(|error| error.to_string())
+}
+
+/// Starts the node of the mount; what else is returned keeps a configured one.
+fn start_node(
+    args: &Args,
+    options: &Options,
+    address: &Address,
+) -> Result<(ClientNode, Option<ClientSide>), String> {
+    let timeout = Duration::from_secs(args.timeout);
+    let Some(file) = &options.config else {
+        let interface = args.interface.as_deref().map(interface);
+        let settings = SessionOptions { interface, port: args.port, timeout };
+        let node = ClientNode::start(&address.mgs, settings);
+        return Ok((node.map_err(|error| format!("{address}: {error}"))?, None));
+    };
+    if args.interface.is_some() || args.port != ACCEPT_PORT {
+        return Err(
+            "config=FILE has the interfaces and the port: leave out --interface and --port"
+                .to_owned(),
+        );
+    }
+    let config = NodeConfig::parse(&read_source(file)?).map_err(|error| error.to_string())?;
+    let side = ClientSide::start(&config).map_err(|error| error.to_string())?;
+    let settings = SessionOptions { interface: None, port: side.port, timeout };
+    let node = ClientNode::on(&side.node, &side.nids, settings);
+    Ok((node.map_err(|error| error.to_string())?, Some(side)))
 }
 
 /// Reads lists of options.

@@ -1,7 +1,7 @@
 //! `fulmar node`: builds the configuration from a file and options, and starts the node.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use fulmar_control::config::{Diagnostic, Module, NodeConfig, Source};
@@ -105,11 +105,9 @@ pub(crate) fn run_as<T>(
 fn configure(args: Args) -> Result<NodeConfig, String> {
     let mut config = match &args.config {
         Some(path) => {
-            let name = path.display();
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                format!("fulmar: cannot read {name}: {error}; give the configuration file with -c")
-            })?;
-            NodeConfig::parse(&Source::new(name.to_string(), text)).map_err(describe)?
+            let source = read_source(path)
+                .map_err(|error| format!("fulmar: {error}; give the configuration file with -c"))?;
+            NodeConfig::parse(&source).map_err(describe)?
         }
         None => NodeConfig::default(),
     };
@@ -134,6 +132,14 @@ fn configure(args: Args) -> Result<NodeConfig, String> {
     config.metrics = args.metrics.or(config.metrics);
     config.globals().map_err(|error| format!("fulmar: invalid global values: {error}"))?;
     Ok(config)
+}
+
+/// Reads a file that has the configuration of a node.
+pub(crate) fn read_source(path: &Path) -> Result<Source, String> {
+    let name = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Ok(Source::new(name.to_string(), text))
 }
 
 fn describe(error: Diagnostic) -> String {

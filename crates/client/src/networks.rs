@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use fulmar_lnet_wire::{Net, NetType, Nid};
-use fulmar_net::{NiAddress, NiOptions};
+use fulmar_net::{NiAddress, NiOptions, Node};
 
 use crate::Error;
 
@@ -16,6 +16,11 @@ pub fn networks_of(nids: &[Nid]) -> Vec<(Net, Nid)> {
         }
     }
     found
+}
+
+/// Returns whether a node has a route to a network, by routers of LNet.
+pub(crate) fn has_route(node: &Node, net: Net) -> bool {
+    node.admin().routes().iter().any(|route| route.net == net)
 }
 
 /// Returns an interface on the network of a NID, at the address from which this machine reaches it.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use fulmar_base::Errno;
 use fulmar_control::api::{Admin, AdminError, BindError, Server};
 use fulmar_control::config::{
-    Cores, Interfaces, Module, NodeConfig, ResolveError, Role, RouteConf,
+    Cores, Interfaces, Module, NiSpec, NodeConfig, ResolveError, Role, RouteConf,
 };
 use fulmar_lnet_wire::Nid;
 use fulmar_net::{Interface, Node, Options, Runtime, StartError, Tap};
@@ -131,18 +131,11 @@ pub fn run_observed<T>(
     warn_of_deprecated_names(config);
     let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
     let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
-    let mut options = Options { tap, ..Options::default() };
-    options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
-    options.config.lnet.routing = config.routing(&own);
-    options.config.socklnd = config.options.parameters.socklnd();
-    options.nis = specs.iter().map(networks::options).collect();
-    let port = options.config.socklnd.accept_port;
     let server = bind(config)?;
-    let runtime = threads(config)?;
-    let node = Node::start(&runtime, options)?;
+    let port = config.options.parameters.socklnd().accept_port;
+    let (_runtime, node) = start(config, &specs, tap)?;
     failure::watch(&node, server.path())?;
-    let networks = Networks::new(config.options.parameters.clone(), specs.clone());
-    let started = configured(&node, config, networks, &own, port).and_then(|daemon| {
+    let started = configured(&node, config, &specs).and_then(|daemon| {
         daemon.hosting.start(&config.targets, own.clone())?;
         Ok(Arc::new(daemon))
     });
@@ -172,6 +165,58 @@ pub fn run_observed<T>(
     node.stop();
     tracing::info!("stopped");
     Ok(served?)
+}
+
+/// A node of a configuration that is only a client: without roles, targets and a control socket. It ends when
+/// this is dropped.
+#[derive(Debug)]
+pub struct ClientSide {
+    /// The node.
+    pub node: Node,
+    /// Its NIDs.
+    pub nids: Vec<Nid>,
+    /// The TCP port of all nodes.
+    pub port: u16,
+    _runtime: Runtime,
+}
+
+impl ClientSide {
+    /// Starts the node, with the routes and peers of the configuration.
+    ///
+    /// # Errors
+    /// Why the node does not start.
+    pub fn start(config: &NodeConfig) -> Result<Self, DaemonError> {
+        let specs = config.nis(&Host).map_err(|error| DaemonError::Resolve { error })?;
+        let (runtime, node) = start(config, &specs, None)?;
+        let port = config.options.parameters.socklnd().accept_port;
+        let nids = specs.iter().map(|spec| spec.nid).collect();
+        let started = Self { node, nids, port, _runtime: runtime };
+        configured(&started.node, config, &specs)?;
+        Ok(started)
+    }
+}
+
+impl Drop for ClientSide {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}
+
+/// Starts the node of a configuration with its networks.
+fn start(
+    config: &NodeConfig,
+    specs: &[NiSpec],
+    tap: Option<Arc<dyn Tap>>,
+) -> Result<(Runtime, Node), DaemonError> {
+    let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
+    let mut options = Options { tap, ..Options::default() };
+    options.config.lnet.globals = config.globals().map_err(DaemonError::Globals)?;
+    options.config.lnet.routing = config.routing(&own);
+    options.config.socklnd = config.options.parameters.socklnd();
+    options.nis = specs.iter().map(networks::options).collect();
+    let runtime = threads(config)?;
+    let node = Node::start(&runtime, options)?;
+    Ok((runtime, node))
 }
 
 /// Starts the I/O threads: one for each core, or those of the configured CPTs.
@@ -215,13 +260,10 @@ fn warn_of_deprecated_names(config: &NodeConfig) {
 }
 
 /// Applies roles and configuration to a node.
-fn configured(
-    node: &Node,
-    config: &NodeConfig,
-    networks: Networks,
-    own: &[Nid],
-    port: u16,
-) -> Result<Daemon, DaemonError> {
+fn configured(node: &Node, config: &NodeConfig, specs: &[NiSpec]) -> Result<Daemon, DaemonError> {
+    let own: Vec<Nid> = specs.iter().map(|spec| spec.nid).collect();
+    let networks = Networks::new(config.options.parameters.clone(), specs.to_vec());
+    let port = config.options.parameters.socklnd().accept_port;
     let wanted = config.roles.contains(&Role::Selftest);
     let opened = wanted.then(|| Selftest::open(node, config.options.parameters.selftest()));
     let selftest = opened
@@ -229,7 +271,7 @@ fn configured(
         .map_err(|error| DaemonError::Configure { what: "the role selftest".into(), error })?;
     let hosting = Hosting::new(node, port);
     let daemon = Daemon::new(node.admin(), networks, selftest, hosting);
-    configure(&daemon, config, own)?;
+    configure(&daemon, config, &own)?;
     Ok(daemon)
 }
 

@@ -1,5 +1,7 @@
 //! The options of `-o`.
 
+use std::path::PathBuf;
+
 /// How a file system is mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub allow_other: bool,
     /// The directory of the file system that is the root of the mount.
     pub subdirectory: Option<String>,
+    /// The file with the configuration of the client's node.
+    pub config: Option<PathBuf>,
 }
 
 /// Whom the locks of `flock` and `fcntl` are for.
@@ -107,9 +111,12 @@ impl Options {
                 "allow_other" => self.allow_other = true,
                 _ if IGNORED.contains(&word) => {}
                 _ if IGNORED_VALUES.iter().any(|start| word.starts_with(start)) => {}
-                _ => match word.strip_prefix("subdir=") {
-                    Some(path) => self.subdirectory = Some(path.trim_matches('/').to_owned()),
-                    None => return Err(OptionError(word.to_owned())),
+                _ => match word.split_once('=') {
+                    Some(("subdir", path)) => {
+                        self.subdirectory = Some(path.trim_matches('/').to_owned());
+                    }
+                    Some(("config", file)) => self.config = Some(file.into()),
+                    _ => return Err(OptionError(word.to_owned())),
                 },
             }
         }
@@ -123,7 +130,7 @@ impl std::fmt::Display for OptionError {
             f,
             "there is no mount option {:?}: those that there are are ro, rw, atime, noatime, dev, nodev, suid, \
              nosuid, exec, noexec, flock, localflock, noflock, user_xattr, nouser_xattr, \
-             lookupcache=all, lookupcache=none, allow_other, subdir=DIR, and those of fstab",
+             lookupcache=all, lookupcache=none, allow_other, subdir=DIR, config=FILE, and those of fstab",
             self.0
         )
     }
@@ -146,6 +153,8 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, expected);
+        options.add("config=/etc/lnet.conf").unwrap();
+        assert_eq!(options.config, Some("/etc/lnet.conf".into()));
         options.add("lazystatfs,retry=3,noflock,nosuid,lookupcache=none").unwrap();
         assert_eq!((options.locks, options.no_suid), (FileLocks::Refused, true));
         assert!(options.no_lookup_cache);

@@ -194,3 +194,42 @@ fn a_file_system_is_mounted_where_it_is_served() {
     let (status, out, err) = ran(fulmar(&lab.path("")).args(["fsck", "fs"]));
     assert_eq!((status, out.matches("no damage").count(), err.as_str()), (0, 4, ""), "{out}");
 }
+
+#[test]
+fn servers_behind_a_router_are_mounted() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::new("routed-mount");
+    let configure = |name: &str, networks: &str| {
+        let routes = "tcp1 127.0.0.75@tcp; tcp 127.0.0.76@tcp1";
+        let text = format!(
+            "options lnet networks={networks} routes=\"{routes}\" accept=all accept_port={}\n",
+            lab.port
+        );
+        fs::write(lab.path(name), text).unwrap();
+    };
+    configure("router", "tcp(127.0.0.75),tcp1(127.0.0.76)");
+    configure("servers", "tcp(127.0.0.77)");
+    configure("client", "tcp1(127.0.0.78)");
+    let router = lab.node_with(75, &["-c", "router"]);
+    let servers = lab.up(77, &["fs", "--fsname", "lv", "-c", "servers"]);
+    let directory = lab.path("mount");
+    fs::create_dir(&directory).unwrap();
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split(' ')));
+    let begun = Instant::now();
+    while run("mount 127.0.0.77@tcp:/lv mount -o config=client --timeout 20").0 != 0 {
+        assert!(begun.elapsed() < PATIENCE, "not mounted");
+    }
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    let mut file = fs::File::create(directory.join("file")).unwrap();
+    file.write_all(&data).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(fs::read(directory.join("file")).unwrap() == data);
+    assert!(Command::new("umount").arg(&directory).status().unwrap().success());
+    let forwarded = router.output("lctl get_param -n stats");
+    let bytes: u64 = forwarded.split_whitespace().nth(9).unwrap().parse().unwrap();
+    assert!(bytes > 3_000_000, "{forwarded}");
+    drop(servers);
+}

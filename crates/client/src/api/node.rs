@@ -15,7 +15,7 @@ use super::filesystem::FileSystem;
 use crate::files::mount::MountState;
 use crate::machine::context::Context;
 use crate::machine::{MountId, Mounts, MountsConfig, Shared, Upcall};
-use crate::networks::{interface, networks_of};
+use crate::networks::{has_route, interface, networks_of};
 use crate::session::{random_uuid, start_session_node, xids};
 use crate::watch::Dropped;
 use crate::{Address, Error, SessionOptions, mounting};
@@ -183,13 +183,17 @@ impl ClientNode {
         self.0.shared.clone()
     }
 
-    /// Takes part in the networks of these NIDs, as far as this machine can reach them. Returns the
-    /// NIDs on networks that it takes part in.
+    /// Takes part in the networks of these NIDs, as far as this machine can reach them and the node has no
+    /// route. Returns the NIDs that the node can reach.
     fn reach(&self, nids: &[Nid]) -> Vec<Nid> {
         let mut nets = self.0.nets.lock().unwrap_or_else(PoisonError::into_inner);
         for (net, nid) in networks_of(nids) {
-            if !nets.contains(&net)
-                && let Ok(ni) = interface(nid, self.0.options.port)
+            if nets.contains(&net) {
+                continue;
+            }
+            if has_route(&self.0.node, net) {
+                nets.push(net);
+            } else if let Ok(ni) = interface(nid, self.0.options.port)
                 && self.0.node.admin().add_ni(NiOptions { ..ni }).is_ok()
             {
                 nets.push(net);
