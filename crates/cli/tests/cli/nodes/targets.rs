@@ -213,3 +213,42 @@ fn clients_learn_where_a_target_may_be() {
     }
     assert_eq!(node.terminate().0, Some(0));
 }
+
+#[test]
+fn a_node_serves_two_file_systems() {
+    let lab = Lab::new("two");
+    let run = |words: &str| ran(fulmar(&lab.path("")).args(words.split_whitespace()));
+    let nid = "127.0.0.79@tcp";
+    let mut args = vec!["--networks", "tcp(127.0.0.79)", "--target", "mgs"];
+    assert_eq!(run("mkfs --mgs mgs").0, 0);
+    for name in ["red", "blue"] {
+        assert_eq!(run(&format!("mkfs --mdt --fsname {name} --mgsnode {nid} {name}-mdt")).0, 0);
+        let ost = format!("mkfs --ost --fsname {name} --index 0 --mgsnode {nid} {name}-ost");
+        assert_eq!(run(&ost).0, 0);
+    }
+    for target in ["red-mdt", "red-ost", "blue-mdt", "blue-ost"] {
+        args.extend(["--target", target]);
+    }
+    let node = lab.node_with(79, &args);
+    let port = lab.port;
+    for name in ["red", "blue"] {
+        let df = format!("lfs df {nid}:/{name} --port {port}");
+        node.wait_for_output(&df, "OST:0");
+        std::fs::write(lab.path(name), name).unwrap();
+        let to = format!("cp {name} {nid}:/{name}/file --port {port}");
+        let begun = Instant::now();
+        while run(&to).0 != 0 {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", run(&to));
+        }
+    }
+    for name in ["red", "blue"] {
+        let back = format!("cp {nid}:/{name}/file {name}-back --port {port}");
+        let done = run(&back);
+        assert_eq!(done.0, 0, "{done:?}");
+        assert_eq!(std::fs::read_to_string(lab.path(&format!("{name}-back"))).unwrap(), name);
+        let listed = run(&format!("lfs df {nid}:/{name} --port {port}")).1;
+        let own = listed.lines().filter(|line| line.starts_with(&format!("{name}-"))).count();
+        assert_eq!((own, listed.matches("_UUID").count()), (2, 2), "{listed}");
+    }
+    assert_eq!(node.terminate().0, Some(0));
+}
