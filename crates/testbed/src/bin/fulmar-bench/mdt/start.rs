@@ -96,6 +96,8 @@ pub(crate) fn fill(directory: &Path, files: u32) -> Result<(), Failure> {
             let file = Fid { seq, oid: number + 2, version: 0 };
             ask(requests::new_file(directory, file, &format!("file-{number:08}")))?;
         }
+        // Who waits for the end gives up when nothing is heard for a minute.
+        println!("d{first}");
     }
     drop(committer);
     Ok(())
