@@ -43,6 +43,9 @@ pub struct MountOptions {
     pub data: DataSettings,
 }
 
+/// How long the servers have to take the farewell of a mount that has failed.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 impl ClientNode {
     /// Starts a node on each network of these NIDs that this machine can reach. It waits for the node, but
     /// for no server.
@@ -113,8 +116,12 @@ impl ClientNode {
         };
         let mounted = self.mount_as(id, usable).await;
         if mounted.is_err() {
-            let cx = Context::new(self.0.shared.clone(), id);
-            self.spawn(async move { mounting::end(&cx).await });
+            // Who gets the error may exit, and others would wait for the locks of a client that is gone.
+            let ended = self.in_time(id, FAREWELL, |cx| async move {
+                mounting::end(&cx).await;
+                Ok(())
+            });
+            let _ = ended.await;
         }
         mounted.map(|root| FileSystem::new(self.clone(), id, uuid, root))
     }

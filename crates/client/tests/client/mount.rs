@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fulmar_base::Errno;
-use fulmar_client::{Address, Error, Session, SessionOptions, Usage};
+use fulmar_client::blocking::wait;
+use fulmar_client::{Address, ClientNode, Error, MountOptions, Session, SessionOptions, Usage};
 use fulmar_lustre_wire::Opcode;
 use fulmar_net::{NiAddress, NiOptions, Node, Options, Runtime};
 use fulmar_socklnd::AcceptMode;
@@ -86,6 +87,19 @@ fn a_file_system_that_does_not_exist_is_an_error() {
     assert!(matches!(error, Error::NoFileSystem { .. }), "{error}");
     assert_eq!(error.errno(), Some(Errno::ENOENT));
     drop(session);
+    assert_eq!(servers.clients(), 0);
+}
+
+/// A lock of a client that is gone would keep others waiting.
+#[test]
+fn a_mount_that_fails_leaves_nothing_at_the_servers() {
+    let port = free_port("127.0.0.91@tcp");
+    let servers = Servers::start("127.0.0.91@tcp", port);
+    let options = SessionOptions { interface: None, port, timeout: Duration::from_secs(30) };
+    let wanted = address("127.0.0.91@tcp:/other");
+    let node = ClientNode::start(&wanted.mgs, options).unwrap();
+    let error = wait(node.mount(&wanted, MountOptions::default())).unwrap_err();
+    assert!(matches!(error, Error::NoFileSystem { .. }), "{error}");
     assert_eq!(servers.clients(), 0);
 }
 
