@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fulmar_client::{
-    Address, Configuration, Error, Session, SessionOptions, blocking, networks_of,
+    Address, ClientNode, Configuration, Error, MountOptions, Session, SessionOptions, blocking,
+    networks_of,
 };
+use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_net::StartError;
 use fulmar_rpc::client::ImportId;
@@ -55,6 +57,29 @@ impl ReachArgs {
         blocking::FileSystem::mount(address, self.options()).map_err(|error| {
             super::fail(command, &format!("{error}{}", self.remedy(address, &error)))
         })
+    }
+
+    /// Mounts some file systems by one node, or reports why that failed, for `command`.
+    pub(crate) fn mounts(
+        &self,
+        command: &str,
+        addresses: &[Option<&Address>],
+    ) -> Result<Vec<Option<blocking::FileSystem>>, Status> {
+        let known = addresses.iter().flatten();
+        let nids: Vec<Nid> = known.flat_map(|address| address.mgs.clone()).collect();
+        let Some(first) = addresses.iter().flatten().next() else {
+            return Ok(vec![None; addresses.len()]);
+        };
+        let failed = |address: &Address, error: Error| {
+            super::fail(command, &format!("{error}{}", self.remedy(address, &error)))
+        };
+        let node =
+            ClientNode::start(&nids, self.options()).map_err(|error| failed(first, error))?;
+        let mount = |address: &&Address| {
+            let mounted = blocking::wait(node.mount(address, MountOptions::default()));
+            mounted.map(blocking::FileSystem::of).map_err(|error| failed(address, error))
+        };
+        addresses.iter().map(|address| address.as_ref().map(mount).transpose()).collect()
     }
 
     /// Says what to do about an error.

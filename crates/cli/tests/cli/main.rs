@@ -1,6 +1,7 @@
 //! The command, as its users meet it: one program, because each that is linked costs seconds.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod copies;
 mod decode;
 mod demo;
 mod doctor;

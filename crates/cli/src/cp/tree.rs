@@ -1,0 +1,253 @@
+//! A tree of files: several are copied at once.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::file;
+use super::place::{Found, Place};
+
+/// What is done with each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It is copied. `resumes`: unless its copy has its length and time.
+    Copy { resumes: bool },
+    /// It is compared with its copy.
+    Compare,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) skipped: u64,
+    pub(super) failures: u64,
+}
+
+/// What happens.
+pub(super) enum Event {
+    /// Something was not copied, or differs.
+    Failed(String),
+    /// What was done so far.
+    Done(Totals),
+}
+
+/// The files that are to be copied.
+pub(super) struct Tree {
+    purpose: Purpose,
+    workers: usize,
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    /// The last one is the next: a directory is finished before others are listed.
+    waiting: Vec<(Place, Found, Place)>,
+    /// How many are being done.
+    running: usize,
+}
+
+/// The end of the work on something.
+enum Outcome {
+    /// A file of this many bytes was copied or is equal.
+    File(u64),
+    Skipped,
+    /// A directory or a link.
+    Other,
+}
+
+impl Purpose {
+    /// What it does, for people.
+    pub(super) fn doing(self) -> &'static str {
+        match self {
+            Self::Copy { .. } => "copying",
+            Self::Compare => "comparing",
+        }
+    }
+}
+
+impl Tree {
+    pub(super) fn new(purpose: Purpose, workers: usize) -> Self {
+        Self { purpose, workers, work: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Does all of a tree, from what is `found` at a place to another place, and reports it as it goes on.
+    pub(super) fn run(
+        &self,
+        (from, found, to): (&Place, &Found, &Place),
+        mut report: impl FnMut(Event),
+    ) -> Totals {
+        self.work().waiting.push((from.clone(), found.clone(), to.clone()));
+        let (sender, results) = channel();
+        let mut totals = Totals::default();
+        std::thread::scope(|scope| {
+            for _ in 0..self.workers {
+                let sender = sender.clone();
+                scope.spawn(move || self.work_on(&sender));
+            }
+            drop(sender);
+            for result in results {
+                match result {
+                    Ok(Outcome::File(bytes)) => {
+                        totals.files += 1;
+                        totals.bytes += bytes;
+                    }
+                    Ok(Outcome::Skipped) => totals.skipped += 1,
+                    Ok(Outcome::Other) => {}
+                    Err(why) => {
+                        totals.failures += 1;
+                        report(Event::Failed(why));
+                    }
+                }
+                report(Event::Done(totals));
+            }
+        });
+        totals
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until nothing is left.
+    fn work_on(&self, results: &Sender<Result<Outcome, String>>) {
+        loop {
+            let mut work = self.work();
+            let next = loop {
+                match work.waiting.pop() {
+                    Some(next) => break next,
+                    None if work.running == 0 => return,
+                    None => {
+                        let waited = self.changed.wait(work);
+                        work = waited.unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            };
+            work.running += 1;
+            drop(work);
+            let outcome = self.one(&next.0, &next.1, &next.2, results);
+            self.work().running -= 1;
+            self.changed.notify_all();
+            // The receiver waits for all of them.
+            let _ = results.send(outcome);
+        }
+    }
+
+    fn one(
+        &self,
+        from: &Place,
+        found: &Found,
+        to: &Place,
+        results: &Sender<Result<Outcome, String>>,
+    ) -> Result<Outcome, String> {
+        match (found, self.purpose) {
+            (Found::Directory { mode }, purpose) => {
+                if matches!(purpose, Purpose::Copy { .. }) {
+                    to.make_directory(*mode)?;
+                }
+                self.list(from, to, results)?;
+                Ok(Outcome::Other)
+            }
+            (Found::File(meta), Purpose::Copy { resumes }) => {
+                let is_there = |copy: Option<Found>| match copy {
+                    Some(Found::File(copy)) => (copy.size, copy.mtime) == (meta.size, meta.mtime),
+                    _ => false,
+                };
+                if resumes && is_there(to.look()?) {
+                    return Ok(Outcome::Skipped);
+                }
+                file::copy(from, meta, to).map(Outcome::File)
+            }
+            (Found::File(meta), Purpose::Compare) => {
+                file::compare(from, meta, to).map(Outcome::File)
+            }
+            (Found::Link { target }, Purpose::Copy { .. }) => {
+                to.make_link(target).map(|()| Outcome::Other)
+            }
+            (Found::Link { .. }, Purpose::Compare) => match to.look()?.as_ref() == Some(found) {
+                true => Ok(Outcome::Other),
+                false => Err(format!("{to} differs from {from}: it is not the same link")),
+            },
+            (Found::Other, Purpose::Copy { .. }) => {
+                Err(format!("{from} is a device, a pipe or a socket, and was not copied"))
+            }
+            (Found::Other, Purpose::Compare) => Ok(Outcome::Other),
+        }
+    }
+
+    /// Adds what is in a directory.
+    fn list(
+        &self,
+        from: &Place,
+        to: &Place,
+        results: &Sender<Result<Outcome, String>>,
+    ) -> Result<(), String> {
+        for name in from.list()? {
+            let place = from.join(&name);
+            match place.look() {
+                Ok(Some(found)) => {
+                    self.work().waiting.push((place, found, to.join(&name)));
+                    self.changed.notify_one();
+                }
+                // It was removed meanwhile.
+                Ok(None) => {}
+                Err(why) => drop(results.send(Err(why))),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Copies between two directories of this machine.
+    fn run(purpose: Purpose, from: &Place, to: &Place) -> (Totals, Vec<String>) {
+        let found = from.follow().unwrap().unwrap();
+        let mut failures = Vec::new();
+        let totals = Tree::new(purpose, 4).run((from, &found, to), |event| {
+            if let Event::Failed(why) = event {
+                failures.push(why);
+            }
+        });
+        (totals, failures)
+    }
+
+    #[test]
+    fn a_tree_is_copied_compared_and_continued() {
+        let top = std::env::temp_dir().join(format!("fulmar-cp-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&top);
+        fs::create_dir_all(top.join("from/deep/deeper")).unwrap();
+        for number in 0..50 {
+            fs::write(top.join(format!("from/deep/{number}")), vec![number; 1000]).unwrap();
+        }
+        std::os::unix::fs::symlink("../nowhere", top.join("from/deep/deeper/link")).unwrap();
+        let place = |name: &str| Place::Local(top.join(name));
+        let (from, to) = (place("from"), place("to"));
+        let copy = Purpose::Copy { resumes: false };
+        let whole = Totals { files: 50, bytes: 50_000, ..Totals::default() };
+        assert_eq!(run(copy, &from, &to), (whole, vec![]));
+        assert_eq!(run(Purpose::Compare, &from, &to), (whole, vec![]));
+
+        // One copy is incomplete, one has other bytes, and one is not there.
+        fs::write(top.join("to/deep/7"), [7; 999]).unwrap();
+        fs::write(top.join("to/deep/8"), [9; 1000]).unwrap();
+        fs::remove_file(top.join("to/deep/9")).unwrap();
+        let (totals, mut failures) = run(Purpose::Compare, &from, &to);
+        failures.sort();
+        assert_eq!((totals.files, totals.failures), (47, 3));
+        assert!(failures[0].ends_with("/from/deep/7 at byte 999"), "{failures:?}");
+        assert!(failures[1].ends_with("/from/deep/8 at byte 0"), "{failures:?}");
+        assert!(failures[2].ends_with("/to/deep/9: No such file or directory"), "{failures:?}");
+        let old = fs::File::open(top.join("to/deep/8")).unwrap();
+        old.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let (totals, failures) = run(Purpose::Copy { resumes: true }, &from, &to);
+        assert_eq!((totals.files, totals.skipped, failures), (3, 47, vec![]));
+        assert_eq!(run(Purpose::Compare, &from, &to), (whole, vec![]));
+        fs::remove_dir_all(&top).unwrap();
+    }
+}
