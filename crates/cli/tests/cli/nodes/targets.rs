@@ -233,6 +233,8 @@ fn a_node_serves_two_file_systems() {
     let port = lab.port;
     for name in ["red", "blue"] {
         let df = format!("lfs df {nid}:/{name} --port {port}");
+        // The targets register by themselves.
+        node.wait_for_success(&df);
         node.wait_for_output(&df, "OST:0");
         std::fs::write(lab.path(name), name).unwrap();
         let to = format!("cp {name} {nid}:/{name}/file --port {port}");
