@@ -57,7 +57,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "Examples:
   fulmar cp results.tar 10.0.0.1@tcp:/lustre/archive/results.tar
   fulmar cp 10.0.0.1@tcp:/lustre/archive/results.tar .
-  fulmar cp -r --verify src 10.0.0.1@tcp:/lustre/home/      # makes /home/src
+  fulmar cp -r --verify src 10.0.0.1@tcp:/lustre/archive/   # makes /archive/src
   fulmar cp -r --resume 10.0.0.1@tcp:/lustre/run7 10.8.0.1@tcp:/far/run7";
 
 pub(crate) fn main(args: &Args) -> ExitCode {
