@@ -4,6 +4,8 @@
 //! the system. Sockets and sleeping threads are modelled here.
 #![cfg(test)]
 
+#[path = "../../crates/net/src/alarm.rs"]
+mod alarm;
 #[path = "../../crates/net/src/dispatch.rs"]
 mod dispatch;
 #[path = "../../crates/net/src/messages.rs"]
@@ -13,6 +15,7 @@ mod queues;
 #[path = "../../crates/net/src/write_queue.rs"]
 mod write_queue;
 
+mod arming;
 mod dispatching;
 mod sleeping;
 mod writing;

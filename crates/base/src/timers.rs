@@ -26,6 +26,13 @@ impl<K: Copy + Ord> Timers<K> {
         self.order.insert((at, key));
     }
 
+    /// Sets the deadline of `key`, unless it has an earlier one.
+    pub fn bring_forward(&mut self, key: K, at: Time) {
+        if self.get(key).is_none_or(|old| at < old) {
+            self.set(key, at);
+        }
+    }
+
     /// Removes the deadline of `key`, if it has one.
     pub fn clear(&mut self, key: K) {
         if let Some(old) = self.deadlines.remove(&key) {
@@ -82,5 +89,13 @@ mod tests {
         assert_eq!(timers.pop_due(Time(4)), Some('b'));
         assert_eq!(timers.pop_due(Time(100)), None);
         assert!(timers.is_empty());
+    }
+    #[test]
+    fn a_deadline_is_only_brought_forward() {
+        let mut timers = Timers::default();
+        for at in [5, 9, 3, 4] {
+            timers.bring_forward('a', Time(at));
+        }
+        assert_eq!((timers.next(), timers.len()), (Some(Time(3)), 1));
     }
 }

@@ -16,6 +16,7 @@ use fulmar_node::{Node as Machine, Output};
 use smallvec::SmallVec;
 
 use crate::actions::{Actions, Report};
+use crate::alarm::Alarm;
 use crate::batch::Posting;
 use crate::conn::Conn;
 use crate::counters::Counters;
@@ -39,7 +40,7 @@ pub(crate) struct Core {
     pub(crate) queries: BTreeMap<QueryId, SyncSender<Answer>>,
     memories: Memories,
     /// When the node is called for its timeouts at the latest.
-    armed: Time,
+    alarm: Alarm,
     pub(crate) lock: LockUse,
     tap: Option<Arc<dyn Tap>>,
 }
@@ -72,7 +73,7 @@ impl Core {
             conns: BTreeMap::new(),
             queries: BTreeMap::new(),
             memories: Memories::default(),
-            armed: Time::MAX,
+            alarm: Alarm::NONE,
             lock: LockUse::default(),
             tap,
         }
@@ -224,10 +225,7 @@ impl Core {
 
     /// Requests an earlier call, if the machine has an earlier deadline.
     pub(crate) fn arm(&mut self, actions: &mut Actions) {
-        if let Some(next) = self.machine.poll_timeout()
-            && next < self.armed
-        {
-            self.armed = next;
+        if let Some(next) = self.alarm.set(self.machine.poll_timeout()) {
             actions.arm = Some(next);
         }
     }
@@ -259,7 +257,7 @@ impl Core {
 
     /// Handles the timeout that [`Actions::arm`] requested.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        self.armed = Time::MAX;
+        self.alarm.fired();
         if self.machine.poll_timeout().is_some_and(|at| at <= now) {
             self.machine.handle_timeout(now);
         }

@@ -34,6 +34,7 @@
 
 mod actions;
 mod admin;
+mod alarm;
 mod batch;
 mod conn;
 mod core;

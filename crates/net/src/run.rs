@@ -10,6 +10,7 @@ use std::sync::{Arc, MutexGuard};
 use fulmar_base::{BufferId, Errno, Time};
 use fulmar_lnet::{self as lnet, Bound, Op, ServiceConfig};
 
+use crate::alarm::Alarm;
 use crate::batch::Posting;
 use crate::failure::catch;
 use crate::lock::Lock;
@@ -61,8 +62,7 @@ struct Inner<H: Host> {
 
 struct State<S> {
     machine: S,
-    /// The latest time of the next call for its timeouts.
-    armed: Time,
+    alarm: Alarm,
 }
 
 impl<H: Host> Running<H> {
@@ -84,7 +84,7 @@ impl<H: Host> Running<H> {
                 key: shared.runtime.next_key(),
                 service: Service::new(shared.clone(), id),
                 host,
-                state: Lock::new(State { machine, armed: Time::MAX }),
+                state: Lock::new(State { machine, alarm: Alarm::NONE }),
             });
             shared.queues.lock().open(id, Arc::new(inner.clone()));
             inner
@@ -194,10 +194,8 @@ impl<H: Host> Inner<H> {
     /// Requests an earlier call, if the machine has an earlier deadline.
     fn arm(self: &Arc<Self>, mut state: MutexGuard<'_, State<H::Service>>) {
         use lnet::Service as _;
-        if let Some(next) = state.machine.poll_timeout()
-            && next < state.armed
-        {
-            state.armed = next;
+        let next = state.machine.poll_timeout();
+        if let Some(next) = state.alarm.set(next) {
             drop(state);
             let node = self.service.node();
             node.runtime.post(node.home, Message::Arm(self.clone(), next));
@@ -235,7 +233,7 @@ impl<H: Host> Timed for Inner<H> {
 
     fn handle_timeout(self: Arc<Self>) {
         use lnet::Service as _;
-        self.state.lock().armed = Time::MAX;
+        self.state.lock().alarm.fired();
         let _ = self.with(|machine, now| {
             if machine.poll_timeout().is_some_and(|at| at <= now) {
                 machine.handle_timeout(now);

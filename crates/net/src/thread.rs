@@ -395,7 +395,8 @@ impl Thread {
     fn arm(&mut self, timed: Arc<dyn Timed>, at: Time) {
         // The message may arrive after the node was stopped.
         if timed.node().is_running() {
-            self.timers.set(Timer::Timed(timed.key()), at);
+            // Requests of other threads may have overtaken each other. What is called too early asks again.
+            self.timers.bring_forward(Timer::Timed(timed.key()), at);
             self.timed.insert(timed.key(), timed);
         }
     }
