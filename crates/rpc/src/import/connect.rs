@@ -32,6 +32,10 @@ impl Import {
         match self.granted_by(arrival) {
             Ok((body, data)) => {
                 self.end_handshake();
+                if self.is_ending {
+                    (self.export, self.granted) = (body.handle, data);
+                    return self.send_disconnect(now, xids, false);
+                }
                 let portal = self.target.kind.portal();
                 let trip = now.since(sent);
                 self.timeouts.measure(now, portal, body.timeout, trip, body.service_time);
@@ -81,13 +85,15 @@ impl Import {
         let has_slots = data.flags.has(ConnectFlags::MULTIMODRPCS);
         let slots = data.modify_rpcs_max.min(self.target.modifying_max);
         self.slots.set_max(has_slots.then_some(slots));
+        self.kept.commit(body.last_committed);
+        self.release_dropped();
         if verdict == Verdict::Evicted {
             self.set_state(State::Evicted);
             self.fail_all(Errno::EIO);
             self.kept.clear();
+            self.kept.commit(body.last_committed);
+            self.release_dropped();
         }
-        self.kept.commit(body.last_committed);
-        self.release_dropped();
         if let Verdict::Replay { is_same } = verdict {
             return self.recover(now, xids, is_same);
         }
@@ -124,6 +130,9 @@ impl Import {
 
     /// Takes the failure of an attempt to connect.
     pub(super) fn connect_failed(&mut self, now: Time, xids: &mut XidSource, errno: Errno) {
+        if self.is_ending {
+            return self.closed();
+        }
         self.end_handshake();
         match errno {
             Errno::EBUSY | Errno::EAGAIN | Errno::EALREADY => {

@@ -2,27 +2,35 @@
 
 use fulmar_base::{Errno, Time};
 
-use super::{Handshake, Import, Output, State, Timer, XidSource};
+use super::send::seconds;
+use super::{CONNECT_TIMEOUT, Handshake, Import, Output, State, Timer, XidSource};
 
 impl Import {
-    /// Ends all requests with ESHUTDOWN, and the connection, if there is one, with a message to the
-    /// target. [`State::Closed`] follows. Spec: ptlrpc-ldlm-mgs §12.5.
+    /// Ends all requests with ESHUTDOWN, and the connection with a message to the target, which otherwise would
+    /// wait for this client when it recovers. The answer to a connect is waited for, since the target may know
+    /// the client already. [`State::Closed`] follows. Spec: ptlrpc-ldlm-mgs §12.5.
     pub fn disconnect(&mut self, now: Time, xids: &mut XidSource) {
         if matches!(self.state, State::Closed(_)) || self.is_closing() {
             return;
         }
-        let was_full = self.state == State::Full;
-        self.end_handshake();
         self.fail_all(Errno::ESHUTDOWN);
         self.stop_timers();
-        match was_full {
-            true => self.send_disconnect(now, xids, false),
-            false => self.closed(),
+        match self.state {
+            State::Connecting => {
+                self.is_ending = true;
+                self.timers.set(Timer::Answer, now + seconds(CONNECT_TIMEOUT));
+            }
+            State::New | State::Idle | State::Disconnected(_) => self.closed(),
+            _ => {
+                self.end_handshake();
+                self.send_disconnect(now, xids, false);
+            }
         }
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        matches!(self.handshake, Some(Handshake::Disconnect { is_idle: false, .. }))
+        self.is_ending
+            || matches!(self.handshake, Some(Handshake::Disconnect { is_idle: false, .. }))
     }
 
     /// Takes the end of a disconnect, with or without an answer.
@@ -33,7 +41,8 @@ impl Import {
         }
     }
 
-    fn closed(&mut self) {
+    /// Nothing is waited for any more.
+    pub(super) fn closed(&mut self) {
         self.end_handshake();
         self.stop_timers();
         self.close(Errno::ESHUTDOWN);

@@ -82,8 +82,8 @@ pub enum State {
     Recover,
     /// The connection ended since it was not used. The next request connects.
     Idle,
-    /// The target has forgotten the client; requests and everything that it had granted are lost.
-    /// [`State::Full`] follows at once.
+    /// The target has forgotten the client; requests and everything that it had granted are lost, and so is what is
+    /// kept, if it has restarted. What it has on disk was released before. [`State::Full`] follows at once.
     Evicted,
     /// There is no connection, for this reason. The import tries again.
     Disconnected(Errno),
@@ -176,6 +176,8 @@ pub struct Import {
     is_in_use: bool,
     search: Search,
     handshake: Option<Handshake>,
+    /// Whether the connection that is being made ends at once.
+    is_ending: bool,
     calls: Table<Call>,
     /// Requests to be sent, in order.
     waiting: Waiting,
@@ -221,6 +223,7 @@ impl Import {
             is_in_use: false,
             search: Search::new(target.nids.len()),
             handshake: None,
+            is_ending: false,
             calls: Table::default(),
             waiting: Waiting::default(),
             lock_replays: VecDeque::new(),

@@ -168,13 +168,66 @@ fn a_disconnect_waits_5_seconds_for_its_reply() {
 fn without_a_connection_a_disconnect_sends_nothing() {
     let mut rig = Rig::new();
     rig.connect();
-    rig.sent();
+    let connect = rig.sent();
+    rig.refuse(&connect, Errno::EBUSY);
+    assert_eq!(rig.next(), Output::Withdraw(connect.id));
+    assert_eq!(rig.states(), [State::Disconnected(Errno::EBUSY)]);
     rig.import.disconnect(rig.now, &mut rig.xids);
-    assert!(matches!(rig.next(), Output::Withdraw(_)));
     assert_eq!(rig.states(), [State::Closed(Errno::ESHUTDOWN)]);
     assert!(rig.is_quiet());
     rig.import.disconnect(rig.now, &mut rig.xids);
     assert!(rig.is_quiet());
+}
+
+/// A target that has granted the connection would wait for the client when it recovers.
+#[test]
+fn a_connection_that_is_being_made_ends_with_a_disconnect() {
+    let mut rig = Rig::new();
+    rig.connect();
+    let connect = rig.sent();
+    rig.import.disconnect(rig.now, &mut rig.xids);
+    assert!(rig.is_quiet());
+    let late = rig.request();
+    assert_eq!(rig.ended(), [(late, Err(Errno::ESHUTDOWN))]);
+    rig.grant(&connect, EXPORT, ConnectOpFlags::REPLAYABLE);
+    let disconnect = rig.sent();
+    let body = message(&disconnect).body;
+    assert_eq!((body.opcode, body.handle), (format::OST_DISCONNECT.opcode, EXPORT));
+    rig.reply(&disconnect, EARLY_LEN, &[]);
+    assert_eq!(rig.import.state(), State::Closed(Errno::ESHUTDOWN));
+    assert_eq!(rig.import.poll_timeout(), None);
+}
+
+#[test]
+fn the_answer_to_a_connect_that_is_not_wanted_any_more_is_waited_for_5_seconds() {
+    let mut rig = Rig::new();
+    rig.connect();
+    let connect = rig.sent();
+    rig.import.disconnect(rig.now, &mut rig.xids);
+    assert_eq!(rig.wait(), 5.0);
+    assert_eq!(rig.next(), Output::Withdraw(connect.id));
+    assert_eq!(rig.states(), [State::Closed(Errno::ESHUTDOWN)]);
+    let mut rig = Rig::new();
+    rig.connect();
+    let connect = rig.sent();
+    rig.import.disconnect(rig.now, &mut rig.xids);
+    rig.refuse(&connect, Errno::EBUSY);
+    assert_eq!(rig.next(), Output::Withdraw(connect.id));
+    assert_eq!(rig.states(), [State::Closed(Errno::ESHUTDOWN)]);
+}
+
+#[test]
+fn a_client_of_a_target_that_recovers_ends_with_a_disconnect() {
+    let mut rig = Rig::full();
+    rig.import.lose(rig.now, &mut rig.xids, Errno::ENOTCONN);
+    rig.states();
+    rig.wait();
+    let connect = rig.sent();
+    rig.grant(&connect, EXPORT, ConnectOpFlags::RECOVERING);
+    assert_eq!(rig.states(), [State::ReplayWait]);
+    rig.sent();
+    rig.import.disconnect(rig.now, &mut rig.xids);
+    assert_eq!(message(&rig.sent()).body.opcode, format::OST_DISCONNECT.opcode);
 }
 
 #[test]
