@@ -31,7 +31,8 @@ impl Context {
         // What could be written is on disk, also if something could not.
         let flushed = self.flush_open((key, fid)).await;
         let synced = self.sync_targets(caller, fid, only_data).await;
-        flushed.and(synced)
+        // A target may have lost meanwhile what it had not on disk.
+        flushed.and(synced).and(self.take_error(key))
     }
 
     async fn sync_targets(&self, caller: &Caller, fid: Fid, only_data: bool) -> Result<(), Errno> {

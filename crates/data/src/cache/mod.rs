@@ -134,9 +134,15 @@ impl Cache {
         self.pump(now);
     }
 
-    /// A target has forgotten this client: its locks are lost, and so is what was not written. The
-    /// errors are reported as those of writes. RPCs in flight end by themselves.
+    /// A target has forgotten this client: its locks are lost, and so is what was not written. What it had written but
+    /// not on disk is lost too if it has restarted, which nobody knows. The errors are reported as those of writes.
+    /// RPCs in flight end by themselves.
     pub fn handle_evicted(&mut self, now: Time, target: Target) {
+        let is_kept = |rpc: &&state::Pending| {
+            rpc.object.target == target && matches!(rpc.kind, state::Kind::Kept { .. })
+        };
+        let kept: BTreeSet<_> = self.rpcs.values().filter(is_kept).map(|rpc| rpc.object).collect();
+        kept.into_iter().for_each(|object| self.failed(object, Errno::EIO));
         let first = Object { target, fid: Fid::default() };
         let objects = self.objects.range(first..).map(|(object, _)| *object);
         let objects: Vec<_> = objects.take_while(|object| object.target == target).collect();

@@ -290,6 +290,22 @@ fn after_an_eviction_what_was_not_written_is_lost_and_reported() {
 }
 
 #[test]
+fn after_an_eviction_what_was_not_on_disk_is_reported_too() {
+    let mut rig = Rig::new(0, 16 * MIB, |_| {});
+    rig.write(0..4096);
+    let flush = rig.flush();
+    let rpc = rig.rpc();
+    let reply = Reply { result: Ok(4096), granted: 0, keeps_data: true };
+    rig.cache.handle_done(rig.now, rpc.id, reply);
+    rig.drain();
+    assert_eq!(rig.end(flush), Some(Ok(())));
+    rig.cache.handle_evicted(rig.now, OBJECT.target);
+    rig.cache.handle_released(rig.now, rpc.id);
+    assert_eq!(rig.cache.take_error(rig.open), Err(Errno::EIO));
+    assert_eq!(rig.cache.take_error(rig.open), Ok(()));
+}
+
+#[test]
 fn a_read_that_fails_is_reported_and_one_that_was_ahead_is_repeated() {
     let mut rig = Rig::new(8192, 0, |_| {});
     // The whole file is read ahead of the first read.
