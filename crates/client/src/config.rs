@@ -262,4 +262,4 @@ fn unlist(members: &mut BTreeMap<u32, Listed>, member: &Member) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -116,10 +116,11 @@ async fn root(cx: &Context, mdt: ImportId, subdirectory: &str) -> Result<Fid, Er
     Ok(reply.require(&MDT_BODY).map_err(|_| Errno::EPROTO)?.fid)
 }
 
-/// Begins to connect to the active targets of a configuration that the mount does not have yet.
+/// Begins to connect to the active targets of a configuration that the mount does not have yet. One that ends gets
+/// no more: nobody would end their connections.
 pub(crate) fn connect_targets(cx: &Context, configuration: Configuration) {
     let mut core = cx.core();
-    let Some(mount) = core.mounts.get(&cx.mount) else { return };
+    let Some(mount) = core.mounts.get(&cx.mount).filter(|mount| !mount.is_ending) else { return };
     let (uuid, nets) = (mount.uuid, mount.nets.clone());
     let new = |target: &&FsTarget| {
         let known = if target.kind == TargetKind::Mdt { &mount.mdts } else { &mount.osts };
@@ -236,5 +237,44 @@ async fn closed(cx: &Context, import: ImportId) {
             peer.watch()
         };
         let _ = waiting.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulmar_base::Rng;
+    use fulmar_rpc::XidSource;
+    use fulmar_rpc::import::Sender;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::files::mount::MountState;
+    use crate::machine::{MountId, Mounts, MountsConfig};
+
+    /// A mount of a file system with one OST.
+    fn mount(is_ending: bool) -> (Context, Configuration) {
+        let machine = Mounts::new(MountsConfig {
+            xids: XidSource::new(1),
+            random: Rng::new(1),
+            epoch: Duration::ZERO,
+            sender: Sender::default(),
+        });
+        let (shared, id) = (machine.shared(), MountId(1));
+        let address = "10.0.0.1@tcp:/lv".parse().unwrap();
+        let mut state = MountState::new(address, Uuid::default(), MountOptions::default());
+        state.is_ending = is_ending;
+        state.nets = vec![Net::TCP];
+        shared.core().mounts.insert(id, state);
+        (Context::new(shared, id), Configuration::of("lv", &crate::config::tests::ost(0), &[]))
+    }
+
+    #[test]
+    fn a_mount_that_ends_connects_to_nothing() {
+        for is_ending in [false, true] {
+            let (cx, configuration) = mount(is_ending);
+            connect_targets(&cx, configuration);
+            let imports = cx.core().mounts[&cx.mount].imports().len();
+            assert_eq!(imports, usize::from(!is_ending));
+        }
     }
 }

@@ -18,9 +18,25 @@ pub fn networks_of(nids: &[Nid]) -> Vec<(Net, Nid)> {
     found
 }
 
+/// Lets a node take part in the networks of these NIDs, as far as this machine can reach them and the node has
+/// no route. `nets` are those that the node can reach. Returns the NIDs on them.
+pub(crate) fn reach(node: &Node, nets: &mut Vec<Net>, nids: &[Nid], port: u16) -> Vec<Nid> {
+    for (net, nid) in networks_of(nids) {
+        if !nets.contains(&net) && (has_route(node, net) || has_joined(node, nid, port)) {
+            nets.push(net);
+        }
+    }
+    nids.iter().copied().filter(|nid| nets.contains(&nid.net())).collect()
+}
+
 /// Returns whether a node has a route to a network, by routers of LNet.
-pub(crate) fn has_route(node: &Node, net: Net) -> bool {
+fn has_route(node: &Node, net: Net) -> bool {
     node.admin().routes().iter().any(|route| route.net == net)
+}
+
+/// Lets a node take part in the network of a NID. Returns whether it does.
+fn has_joined(node: &Node, nid: Nid, port: u16) -> bool {
+    interface(nid, port).is_ok_and(|ni| node.admin().add_ni(ni).is_ok())
 }
 
 /// Returns an interface on the network of a NID, at the address from which this machine reaches it.

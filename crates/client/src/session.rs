@@ -16,7 +16,7 @@ use fulmar_socklnd::AcceptMode;
 
 use crate::connect::requested;
 use crate::inbox::{ClientHost, Inbox, Reply, Reports};
-use crate::networks::{has_route, interface, networks_of};
+use crate::networks::{interface, networks_of, reach};
 use crate::{Error, FsTarget};
 
 /// How a session begins.
@@ -158,19 +158,7 @@ impl Session {
     /// Takes part in the networks of these NIDs, as far as this machine can reach them and the node has no
     /// route. Returns the NIDs that the node can reach.
     pub(crate) fn reach(&mut self, nids: &[Nid]) -> Vec<Nid> {
-        for (net, nid) in networks_of(nids) {
-            if self.nets.contains(&net) {
-                continue;
-            }
-            if has_route(&self.node, net) {
-                self.nets.push(net);
-            } else if let Ok(ni) = interface(nid, self.options.port)
-                && self.node.admin().add_ni(ni).is_ok()
-            {
-                self.nets.push(net);
-            }
-        }
-        nids.iter().copied().filter(|nid| self.nets.contains(&nid.net())).collect()
+        reach(&self.node, &mut self.nets, nids, self.options.port)
     }
 
     /// Returns the first of these NIDs at which LNet answers.

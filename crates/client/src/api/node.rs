@@ -6,7 +6,7 @@ use std::time::Duration;
 use fulmar_base::{BufferId, Errno, Rng};
 use fulmar_data::Settings as DataSettings;
 use fulmar_lnet_wire::{Net, Nid};
-use fulmar_net::{Host, Job, JobDone, Memory, NiOptions, Node, Running, Runtime, Service};
+use fulmar_net::{Host, Job, JobDone, Memory, Node, Running, Runtime, Service};
 use fulmar_rpc::import::Sender;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -15,7 +15,7 @@ use super::filesystem::FileSystem;
 use crate::files::mount::MountState;
 use crate::machine::context::Context;
 use crate::machine::{MountId, Mounts, MountsConfig, Shared, Upcall};
-use crate::networks::{has_route, interface, networks_of};
+use crate::networks::{networks_of, reach};
 use crate::session::{random_uuid, start_session_node, xids};
 use crate::watch::{Dropped, Watcher};
 use crate::{Address, Error, SessionOptions, mounting};
@@ -118,14 +118,25 @@ impl ClientNode {
         };
         let mounted = self.mount_as(id, usable).await;
         if mounted.is_err() {
-            // Who gets the error may exit, and others would wait for the locks of a client that is gone.
-            let ended = self.in_time(id, FAREWELL, |cx| async move {
-                mounting::end(&cx).await;
-                Ok(())
-            });
-            let _ = ended.await;
+            self.end(id).await;
         }
         mounted.map(|root| FileSystem::new(self.clone(), id, uuid, root))
+    }
+
+    /// Ends a mount that has failed. Who gets the error may exit, and others would wait for the locks of a
+    /// client that is gone; so the servers have some time to answer.
+    async fn end(&self, id: MountId) {
+        let cx = Context::new(self.0.shared.clone(), id);
+        let (sender, ended) = oneshot::channel();
+        self.spawn(async move {
+            mounting::end(&cx).await;
+            let _ = sender.send(());
+        });
+        let ended = self.in_time(id, FAREWELL, |_| async move {
+            let _ = ended.await;
+            Ok(())
+        });
+        let _ = ended.await;
     }
 
     async fn mount_as(
@@ -192,19 +203,7 @@ impl ClientNode {
     /// route. Returns the NIDs that the node can reach.
     fn reach(&self, nids: &[Nid]) -> Vec<Nid> {
         let mut nets = self.0.nets.lock().unwrap_or_else(PoisonError::into_inner);
-        for (net, nid) in networks_of(nids) {
-            if nets.contains(&net) {
-                continue;
-            }
-            if has_route(&self.0.node, net) {
-                nets.push(net);
-            } else if let Ok(ni) = interface(nid, self.0.options.port)
-                && self.0.node.admin().add_ni(NiOptions { ..ni }).is_ok()
-            {
-                nets.push(net);
-            }
-        }
-        nids.iter().copied().filter(|nid| nets.contains(&nid.net())).collect()
+        reach(&self.0.node, &mut nets, nids, self.0.options.port)
     }
 }
 

@@ -52,7 +52,7 @@ fn member(index: u32) -> Member {
     }
 }
 
-fn ost(index: u32) -> Vec<Config> {
+pub(crate) fn ost(index: u32) -> Vec<Config> {
     let node = "10.0.0.2@tcp";
     group(vec![nid(node), attach(index), setup(index, node, &[]), Config::AddOst(member(index))])
 }
