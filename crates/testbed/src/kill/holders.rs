@@ -104,6 +104,16 @@ impl Holders {
         Ok(())
     }
 
+    /// Has the first client write what stays in its cache. Returns the index of the OST that the data are for.
+    pub(super) fn write_first(&self) -> Result<u32, String> {
+        let named = &mut self.held()[0].named;
+        named.write()?;
+        let layout = wait(self.clients[0].layout(&ROOT, named.file.fid()));
+        let layout = layout.map_err(failed(&format!("{}, its layout", named.name)))?;
+        let object = layout.objects().next().map(|(_, _, object)| object.ost);
+        object.ok_or_else(|| format!("{} has no object", named.name))
+    }
+
     /// Requires that everything is held.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut held = self.held();

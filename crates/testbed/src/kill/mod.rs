@@ -284,10 +284,14 @@ impl<'a> Run<'a> {
     }
 
     /// Kills a server while clients do nothing but hold files and locks, has it forget the first of these, and tries
-    /// what they hold.
-    fn forget(&mut self, place: usize) -> Result<(), String> {
+    /// what they hold. An OST is the one that the first has written for.
+    fn forget(&mut self, mut place: usize) -> Result<(), String> {
         self.stop_workers();
         self.failed()?;
+        let ost = self.holders.write_first()?;
+        if kind_of(place) == TargetKind::Ost {
+            place = 1 + ost as usize;
+        }
         self.cluster.kill(place);
         let server = &mut self.cluster.servers[place];
         let directory = match kind_of(place) {
