@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use fulmar_base::Errno;
 use fulmar_client::blocking;
 
+use super::errno;
 use super::place::{Meta, Place};
 
 /// How much is moved at once.
@@ -30,7 +31,7 @@ impl Opened {
                         Ok(0) => break,
                         Ok(more) => filled += more,
                         Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                        Err(error) => return Err(errno(&error)),
+                        Err(error) => return Err(errno(error)),
                     }
                 }
                 part.truncate(filled);
@@ -42,7 +43,7 @@ impl Opened {
     fn write(&self, at: u64, part: Vec<u8>) -> Result<(), Errno> {
         match self {
             Self::Remote(file) => file.write(at, part).map(drop),
-            Self::Local(file) => file.write_all_at(&part, at).map_err(|error| errno(&error)),
+            Self::Local(file) => file.write_all_at(&part, at).map_err(errno),
         }
     }
 
@@ -106,8 +107,4 @@ pub(super) fn compare(from: &Place, meta: &Meta, to: &Place) -> Result<u64, Stri
 fn part_of(size: u64, at: u64) -> usize {
     let left = usize::try_from(size.saturating_sub(at)).unwrap_or(PART);
     left.clamp(4096, PART)
-}
-
-fn errno(error: &std::io::Error) -> Errno {
-    Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::value_parser;
+use fulmar_base::Errno;
 use fulmar_client::{Address, blocking};
 use fulmar_text::{byte_rate, bytes, count};
 use indicatif::ProgressBar;
@@ -170,6 +171,11 @@ impl Args {
         bar.finish_and_clear();
         totals
     }
+}
+
+/// Returns the number of an error of the system.
+fn errno(error: std::io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
 }
 
 #[cfg(test)]

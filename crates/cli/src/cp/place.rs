@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use fulmar_base::Errno;
 use fulmar_client::{Attributes, Caller, Change, OpenOptions, SetTime, blocking};
 
+use super::errno;
 use super::file::Opened;
 
 /// A name on this machine, or in a file system that is not mounted.
@@ -297,8 +298,4 @@ fn set_time(path: &Path, seconds: i64) -> Result<(), Errno> {
     };
     let file = fs::File::open(path).map_err(errno)?;
     file.set_times(fs::FileTimes::new().set_modified(time)).map_err(errno)
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
 }
