@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use fulmar_client::{Address, ClientNode, MountOptions, SessionOptions, blocking};
+use fulmar_client::{Address, ClientNode, FileSystem, MountOptions, SessionOptions, blocking};
 
 use fulmar_control::config::NodeConfig;
 use fulmar_daemon::ClientSide;
@@ -133,7 +133,9 @@ fn serve(args: &Args) -> Result<(), String> {
     // A wrong directory is told before the servers are asked.
     prepare(&args.mountpoint)?;
     let (node, _configured) = start_node(args, &options, &address)?;
-    let (mounted, end) = blocking::wait(attach(&node, &address, &args.mountpoint, &options))?;
+    let file_system = blocking::wait(node.mount(&address, MountOptions::default()));
+    let file_system = file_system.map_err(|error| format!("{address}: {error}"))?;
+    let (mounted, end) = attach(file_system, &address, &args.mountpoint, &options)?;
     let told = if args.tell { tell() } else { Ok(()) };
     let waited = told.and_then(|()| until_the_end(end));
     mounted.unmount();
@@ -167,7 +169,7 @@ fn start_node(
 }
 
 /// Reads lists of options.
-pub(crate) fn read_options(lists: &[String]) -> Result<Options, String> {
+fn read_options(lists: &[String]) -> Result<Options, String> {
     let mut options = Options::default();
     for list in lists {
         options.add(list).map_err(|error| error.to_string())?;
@@ -187,17 +189,13 @@ pub(crate) fn prepare(mountpoint: &Path) -> Result<(), String> {
     }
 }
 
-/// Mounts a file system on a directory.
-pub(crate) async fn attach(
-    node: &ClientNode,
+/// Attaches a file system to a directory.
+pub(crate) fn attach(
+    file_system: FileSystem,
     address: &Address,
     mountpoint: &Path,
     options: &Options,
 ) -> Result<(Mounted, Receiver<()>), String> {
-    let file_system = node
-        .mount(address, MountOptions::default())
-        .await
-        .map_err(|error| format!("{address}: {error}"))?;
     Mounted::start(file_system, address, mountpoint, options)
         .map_err(|error| format!("cannot mount on {}: {error}", mountpoint.display()))
 }

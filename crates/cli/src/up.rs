@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fulmar_client::{Address, AddressError, ClientNode, SessionOptions};
-use fulmar_fuse::{Mounted, Options};
+use fulmar_client::{
+    Address, AddressError, ClientNode, Error, FileSystem, MountOptions, SessionOptions,
+};
+use fulmar_fuse::Options;
 use fulmar_lnet_wire::Nid;
 use fulmar_lnet_wire::socklnd::ACCEPT_PORT;
 use fulmar_net::Node;
@@ -129,9 +131,12 @@ async fn keep_mounted(
     mut stopped: oneshot::Receiver<()>,
 ) {
     let mounted = tokio::select! {
-        mounted = mount_soon(client, address, mountpoint) => mounted,
+        mounted = mount_soon(client, address) => mounted,
         _ = &mut stopped => return,
     };
+    let mounted = mounted.map_err(|error| error.to_string()).and_then(|file_system| {
+        mount::attach(file_system, address, mountpoint, &Options::default())
+    });
     match mounted {
         Ok((mounted, end)) => {
             tokio::select! { _ = end => {}, _ = stopped => {} }
@@ -142,14 +147,10 @@ async fn keep_mounted(
 }
 
 /// Mounts a file system whose targets may not have registered yet.
-async fn mount_soon(
-    client: &ClientNode,
-    address: &Address,
-    mountpoint: &Path,
-) -> Result<(Mounted, oneshot::Receiver<()>), String> {
+async fn mount_soon(client: &ClientNode, address: &Address) -> Result<FileSystem, Error> {
     let begun = Instant::now();
     loop {
-        match mount::attach(client, address, mountpoint, &Options::default()).await {
+        match client.mount(address, MountOptions::default()).await {
             Err(_) if begun.elapsed() < REGISTERED => tokio::time::sleep(PAUSE).await,
             result => return result,
         }
