@@ -221,21 +221,17 @@ impl Link {
                 Err(Failure::Errno(Errno::EAGAIN)) => return Ok(()),
                 Err(failure) => return Err(failure),
             }
+            self.osts.notify();
             match step {
                 Step::Clean => cleaned = seen,
                 Step::AskStatfs => asked = Some(Instant::now()),
-                Step::Create => self.osts.notify(),
-                Step::SendTasks => {}
-                Step::Wait => {
-                    self.osts.notify();
-                    if !ost.wait(PERIOD) {
-                        return Ok(());
-                    }
+                Step::Create if reported != cleaned => {
+                    reported = cleaned;
+                    info!("{name} has objects for new files");
                 }
-            }
-            if reported != cleaned && step == Step::Create {
-                reported = cleaned;
-                info!("{name} has objects for new files");
+                Step::Create | Step::SendTasks => {}
+                Step::Wait if ost.wait(PERIOD) => {}
+                Step::Wait => return Ok(()),
             }
         }
     }
