@@ -138,7 +138,7 @@ impl Cache {
     /// not on disk is lost too if it has restarted, which nobody knows. The errors are reported as those of writes.
     /// RPCs in flight end by themselves.
     pub fn handle_evicted(&mut self, now: Time, target: Target) {
-        let is_kept = |rpc: &&state::Pending| {
+        let is_kept = |rpc: &&Pending| {
             rpc.object.target == target && matches!(rpc.kind, state::Kind::Kept { .. })
         };
         let kept: BTreeSet<_> = self.rpcs.values().filter(is_kept).map(|rpc| rpc.object).collect();
