@@ -9,8 +9,15 @@ use serde_json::Value;
 use crate::source::Source;
 
 /// Directories with generated files.
-const GENERATED: &[&str] =
-    &[".git", "target", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"];
+const GENERATED: &[&str] = &[
+    ".git",
+    "target",
+    "fuzz/target",
+    "models/target",
+    "fuzz/corpus",
+    "fuzz/artifacts",
+    "fuzz/coverage",
+];
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
