@@ -348,7 +348,8 @@ impl Mdt {
         loop {
             let found = self.entries(places)?;
             let directories = places.iter().map(|(directory, _)| *directory);
-            let fids: Vec<Fid> = directories.chain(found.iter().flatten().copied()).collect();
+            let files = found.iter().flatten().map(|entry| entry.fid);
+            let fids: Vec<Fid> = directories.chain(files).collect();
             let locked = self.lock(&fids);
             // A name may have changed before its directory was locked.
             if self.entries(places)? == found {
@@ -357,11 +358,11 @@ impl Mdt {
         }
     }
 
-    pub(crate) fn entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Fid>>, StoreError> {
-        let entry = |&(directory, name): &(Fid, &[u8])| {
-            Ok(self.entry(directory, name)?.map(|entry| entry.fid))
-        };
-        places.iter().map(entry).collect()
+    pub(crate) fn entries(
+        &self,
+        places: &[(Fid, &[u8])],
+    ) -> Result<Vec<Option<Entry>>, StoreError> {
+        places.iter().map(|(directory, name)| self.entry(*directory, name)).collect()
     }
 
     /// Waits until no other directory is moved.

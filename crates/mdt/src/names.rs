@@ -49,6 +49,11 @@ impl Entry {
         Self { fid, kind: mode::file_type(mode) }
     }
 
+    /// Returns whether the file is a directory.
+    pub fn is_directory(self) -> bool {
+        self.kind == mode::file_type(mode::DIRECTORY)
+    }
+
     pub(crate) fn encode(self) -> Vec<u8> {
         encode(&Kept { fid: self.fid.into(), kind: self.kind })
     }

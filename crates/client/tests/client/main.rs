@@ -6,6 +6,7 @@ mod data;
 mod files;
 mod model;
 mod mount;
+mod order;
 mod rig;
 mod server;
 mod trips;

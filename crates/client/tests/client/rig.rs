@@ -14,7 +14,7 @@ use fulmar_socklnd::AcceptMode;
 
 pub(crate) const PORT: u16 = 9973;
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Targets that are served from directories, and nodes of clients.
 pub(crate) struct Rig {

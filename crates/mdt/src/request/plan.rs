@@ -7,6 +7,7 @@ use fulmar_lustre_wire::mdt::OpenFlags;
 use crate::Mdt;
 use crate::access::Caller;
 use crate::inode::Extra;
+use crate::names::Entry;
 use crate::opens::breaks_lease;
 use crate::records::Failure;
 
@@ -74,7 +75,7 @@ impl Mdt {
     ///
     /// # Errors
     /// EIO if the store does not say.
-    pub fn find_entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Fid>>, Errno> {
+    pub fn find_entries(&self, places: &[(Fid, &[u8])]) -> Result<Vec<Option<Entry>>, Errno> {
         self.entries(places).map_err(|error| Failure::from(error).errno())
     }
 

@@ -7,6 +7,7 @@ use fulmar_lustre_wire::Fid;
 use fulmar_lustre_wire::format::{NAME, NEW_LAYOUT, REINT, TARGET_NAME};
 use fulmar_lustre_wire::ldlm::{InodeBits, LockMode};
 use fulmar_lustre_wire::mdt::{AttrValid, Bias, OpenFlags, Reint, ReintChange};
+use fulmar_mdt::Entry;
 use fulmar_rpc::service::Request;
 
 use super::{MdtTarget, give_up, locks};
@@ -107,19 +108,14 @@ impl<M: Memory> MdtTarget<M> {
         Ok(held)
     }
 
-    /// Locks names in directories.
+    /// Locks names in directories, and then the directories: in the order of an open, which creates a file
+    /// only if the name is new.
     pub(super) async fn lock_places(
         &self,
         context: &Context,
         held: &mut Held,
         places: &[(Fid, &[u8])],
     ) -> Result<(), Errno> {
-        for (directory, name) in places {
-            let is_held = places.iter().take_while(|place| *place != &(*directory, *name));
-            if is_held.clone().all(|(other, _)| other != directory) {
-                held.during.push(context.lock(locks::entries(*directory)).await?);
-            }
-        }
         let mut names: Vec<_> = places
             .iter()
             .map(|(directory, name)| self.mdt.name_resource(*directory, name))
@@ -129,6 +125,12 @@ impl<M: Memory> MdtTarget<M> {
         for resource in names {
             held.until_known.push(context.lock(locks::name(resource, LockMode::PW)).await?);
         }
+        for (directory, name) in places {
+            let is_held = places.iter().take_while(|place| *place != &(*directory, *name));
+            if is_held.clone().all(|(other, _)| other != directory) {
+                held.during.push(context.lock(locks::entries(*directory)).await?);
+            }
+        }
         Ok(())
     }
 
@@ -137,7 +139,7 @@ impl<M: Memory> MdtTarget<M> {
         self: Arc<Self>,
         context: &Context,
         places: &[(Fid, &[u8])],
-    ) -> Result<Vec<Option<Fid>>, Errno> {
+    ) -> Result<Vec<Option<Entry>>, Errno> {
         let owned: Vec<(Fid, Vec<u8>)> =
             places.iter().map(|(fid, name)| (*fid, name.to_vec())).collect();
         let this = self.clone();
@@ -154,18 +156,20 @@ impl<M: Memory> MdtTarget<M> {
         &self,
         context: &Context,
         held: &mut Held,
-        children: &[Option<Fid>],
-        moved: Option<Fid>,
+        children: &[Option<Entry>],
+        moved: Option<Entry>,
     ) -> Result<(), Errno> {
-        let mut children: Vec<Fid> = children.iter().flatten().copied().collect();
-        children.sort_unstable();
+        let mut children: Vec<Entry> = children.iter().flatten().copied().collect();
+        // The other one may have a name in a directory too.
+        children.sort_unstable_by_key(|child| (!child.is_directory(), child.fid));
         children.dedup();
-        for fid in children {
-            let parts = match Some(fid) == moved {
+        for child in children {
+            let parts = match Some(child) == moved {
                 true => InodeBits::LOOKUP | InodeBits::XATTR,
                 false => InodeBits::LOOKUP | InodeBits::UPDATE,
             };
-            held.until_known.push(context.lock(locks::bits(fid, LockMode::EX, parts)).await?);
+            let wanted = locks::bits(child.fid, LockMode::EX, parts);
+            held.until_known.push(context.lock(wanted).await?);
         }
         Ok(())
     }
@@ -201,7 +205,7 @@ impl<M: Memory> MdtTarget<M> {
                 let Some(child) = child else { continue };
                 let this = self.clone();
                 // The operation fails. Its locks would be above those that it has.
-                if self.on_keys(context, move || this.mdt.is_above(child, other)).await?? {
+                if self.on_keys(context, move || this.mdt.is_above(child.fid, other)).await?? {
                     return Ok(());
                 }
             }

@@ -46,7 +46,7 @@ fn found(mdt: &Mdt, top: Fid) -> Result<Vec<(String, Fid)>, Errno> {
     let names: Vec<String> = Worker::names().collect();
     let places: Vec<(Fid, &[u8])> = names.iter().map(|name| (top, name.as_bytes())).collect();
     let fids = mdt.find_entries(&places)?;
-    Ok(names.into_iter().zip(fids).filter_map(|(name, fid)| Some((name, fid?))).collect())
+    Ok(names.into_iter().zip(fids).filter_map(|(name, fid)| Some((name, fid?.fid))).collect())
 }
 
 /// Requires that what was found is the tree after some transaction, none before the last one that the MDT has

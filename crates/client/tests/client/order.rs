@@ -1,0 +1,89 @@
+//! Operations of an MDT do not wait for each other in a circle.
+
+use std::pin::Pin;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use fulmar_base::Errno;
+use fulmar_client::{Caller, Dropped, FileSystem, OpenOptions, Stale, Watcher, blocking};
+
+use crate::rig::{PATIENCE, Rig};
+
+const ROOT: Caller = Caller::ROOT;
+
+/// Gives nothing up before the test does.
+struct Slow(Mutex<Sender<Dropped>>);
+
+impl Watcher for Slow {
+    fn stale(&self, _: Vec<Stale>, done: Dropped) {
+        let _ = self.0.lock().unwrap().send(done);
+    }
+}
+
+type Operation = Pin<Box<dyn Future<Output = Result<(), Errno>> + Send>>;
+
+/// Has an operation send its request.
+fn begin(operation: impl Future<Output = Result<(), Errno>> + Send + 'static) -> Operation {
+    let mut operation: Operation = Box::pin(operation);
+    assert!(operation.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    operation
+}
+
+/// A renaming waits for its old name. If it has locked the directory already, who looks at the directory waits for it,
+/// and behind that one waits who creates a file under the new name, which the renaming needs next.
+#[test]
+fn a_creation_and_a_renaming_to_its_name_do_not_wait_for_each_other() {
+    let rig = Rig::start("order", 1);
+    let [keeps, removes, renames, looks] = [(); 4].map(|()| rig.mount());
+    let d = blocking::wait(keeps.mkdir(&ROOT, keeps.root(), b"d", 0o755)).unwrap().fid;
+    // Who creates has numbers for new files.
+    for (fs, directory, name) in [(&keeps, d, &b"old"[..]), (&looks, looks.root(), b"other")] {
+        let options = OpenOptions::create(0o644);
+        let opened = blocking::wait(fs.open(&ROOT, directory, name, options)).unwrap();
+        blocking::wait(opened.close()).unwrap();
+    }
+    let (sender, called) = channel();
+    keeps.watch(Arc::new(Slow(Mutex::new(sender))));
+    blocking::wait(keeps.lookup(&ROOT, d, b"old")).unwrap();
+
+    // It has the old name, and waits for the file.
+    let fs = removes.clone();
+    let mut waiting = vec![begin(async move { fs.unlink(&ROOT, d, b"old").await })];
+    let given_up = called.recv_timeout(PATIENCE).unwrap();
+    // Names are locked in an order that only the server knows: with some of these the old name is the first.
+    let names = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"];
+    waiting.extend(names.map(|name| {
+        let fs = renames.clone();
+        begin(async move { fs.rename(&ROOT, (d, b"old"), (d, name)).await })
+    }));
+    // After so many answers, what was sent before waits for its lock.
+    let come = |fs: &FileSystem| (0..50).for_each(|_| assert!(blocking::wait(fs.statfs()).is_ok()));
+    come(&renames);
+    let fs = looks.clone();
+    waiting.push(begin(async move { fs.getattr(&ROOT, d).await.map(drop) }));
+    come(&looks);
+    waiting.extend(names.map(|name| {
+        let fs = looks.clone();
+        let options = OpenOptions::create(0o644);
+        begin(async move { fs.open(&ROOT, d, name, options).await?.close().await })
+    }));
+    come(&looks);
+
+    drop(given_up);
+    let (sender, ended) = channel();
+    for (place, operation) in waiting.into_iter().enumerate() {
+        let sender = sender.clone();
+        std::thread::spawn(move || sender.send((place, blocking::wait(operation))));
+    }
+    let mut results = [None; 16];
+    for _ in 0..results.len() {
+        let (place, result) =
+            ended.recv_timeout(PATIENCE).expect("two operations wait for each other");
+        results[place] = Some(result);
+    }
+    let (gone, made) = (Some(Err(Errno::ENOENT)), Some(Ok(())));
+    assert_eq!(results[0], made);
+    assert_eq!(results[1..8], [gone; 7]);
+    assert_eq!(results[8..], [made; 8]);
+}
