@@ -30,6 +30,27 @@ fn begin(operation: impl Future<Output = Result<(), Errno>> + Send + 'static) ->
     operation
 }
 
+/// Returns when what a client has sent before waits for its lock.
+fn come(fs: &FileSystem) {
+    (0..50).for_each(|_| assert!(blocking::wait(fs.statfs()).is_ok()));
+}
+
+/// Waits for operations.
+fn ends(operations: Vec<Operation>) -> Vec<Result<(), Errno>> {
+    let (sender, ended) = channel();
+    let mut results = vec![None; operations.len()];
+    for (place, operation) in operations.into_iter().enumerate() {
+        let sender = sender.clone();
+        std::thread::spawn(move || sender.send((place, blocking::wait(operation))));
+    }
+    for _ in 0..results.len() {
+        let ended = ended.recv_timeout(PATIENCE);
+        let (place, result) = ended.expect("two operations wait for each other");
+        results[place] = Some(result);
+    }
+    results.into_iter().flatten().collect()
+}
+
 /// A renaming waits for its old name. If it has locked the directory already, who looks at the directory waits for it,
 /// and behind that one waits who creates a file under the new name, which the renaming needs next.
 #[test]
@@ -57,8 +78,6 @@ fn a_creation_and_a_renaming_to_its_name_do_not_wait_for_each_other() {
         let fs = renames.clone();
         begin(async move { fs.rename(&ROOT, (d, b"old"), (d, name)).await })
     }));
-    // After so many answers, what was sent before waits for its lock.
-    let come = |fs: &FileSystem| (0..50).for_each(|_| assert!(blocking::wait(fs.statfs()).is_ok()));
     come(&renames);
     let fs = looks.clone();
     waiting.push(begin(async move { fs.getattr(&ROOT, d).await.map(drop) }));
@@ -71,19 +90,29 @@ fn a_creation_and_a_renaming_to_its_name_do_not_wait_for_each_other() {
     come(&looks);
 
     drop(given_up);
-    let (sender, ended) = channel();
-    for (place, operation) in waiting.into_iter().enumerate() {
-        let sender = sender.clone();
-        std::thread::spawn(move || sender.send((place, blocking::wait(operation))));
-    }
-    let mut results = [None; 16];
-    for _ in 0..results.len() {
-        let (place, result) =
-            ended.recv_timeout(PATIENCE).expect("two operations wait for each other");
-        results[place] = Some(result);
-    }
-    let (gone, made) = (Some(Err(Errno::ENOENT)), Some(Ok(())));
-    assert_eq!(results[0], made);
-    assert_eq!(results[1..8], [gone; 7]);
-    assert_eq!(results[8..], [made; 8]);
+    let results = ends(waiting);
+    assert_eq!(results[0], Ok(()));
+    assert_eq!(results[1..8], [Err(Errno::ENOENT); 7]);
+    assert_eq!(results[8..], [Ok(()); 8]);
+}
+
+/// A kernel sends that if somebody else has given the name to another file meanwhile.
+#[test]
+fn a_renaming_to_the_same_name_does_not_wait_for_itself() {
+    let rig = Rig::start("same", 1);
+    let [keeps, renames, looks] = [(); 3].map(|()| rig.mount());
+    let d = blocking::wait(keeps.mkdir(&ROOT, keeps.root(), b"d", 0o755)).unwrap().fid;
+    blocking::wait(keeps.mkdir(&ROOT, d, b"name", 0o755)).unwrap();
+    let (sender, called) = channel();
+    keeps.watch(Arc::new(Slow(Mutex::new(sender))));
+    blocking::wait(keeps.getattr(&ROOT, d)).unwrap();
+
+    let fs = renames.clone();
+    let renaming = begin(async move { fs.rename(&ROOT, (d, b"name"), (d, b"name")).await });
+    let given_up = called.recv_timeout(PATIENCE).unwrap();
+    let fs = looks.clone();
+    let looking = begin(async move { fs.getattr(&ROOT, d).await.map(drop) });
+    come(&looks);
+    drop(given_up);
+    assert_eq!(ends(vec![renaming, looking]), [Ok(()); 2]);
 }

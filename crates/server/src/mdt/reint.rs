@@ -125,9 +125,9 @@ impl<M: Memory> MdtTarget<M> {
         for resource in names {
             held.until_known.push(context.lock(locks::name(resource, LockMode::PW)).await?);
         }
-        for (directory, name) in places {
-            let is_held = places.iter().take_while(|place| *place != &(*directory, *name));
-            if is_held.clone().all(|(other, _)| other != directory) {
+        for (place, (directory, _)) in places.iter().enumerate() {
+            // A file may be renamed to the name that it has.
+            if places[..place].iter().all(|(other, _)| other != directory) {
                 held.during.push(context.lock(locks::entries(*directory)).await?);
             }
         }
